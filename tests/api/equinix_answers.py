@@ -77,6 +77,7 @@ def converse(double):
     call("a session twice", "createBgpSession", "POST", sessions, {"address_family": "ipv4"})
     call("a session of the other family", "createBgpSession", "POST", sessions, {"address_family": "ipv6", "default_route": True})
     call("sessions", "findBgpSessions", "GET", sessions)
+    call("sessions of all devices", "findProjectBgpSessions", "GET", BASE + "/bgp/sessions")
     call("neighbours", "getBgpNeighborData", "GET", "/devices/{0}/bgp/neighbors".format(device))
     call("a session ends", "deleteBgpSession", "DELETE", "/bgp/sessions/" + (first or {}).get("id", NOBODY))
     call("a session of nobody", "deleteBgpSession", "DELETE", "/bgp/sessions/" + NOBODY)

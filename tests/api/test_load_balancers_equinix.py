@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import signal
 import time
+import urllib.request
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
@@ -89,12 +92,12 @@ def test_order_use_and_release(server, double, api):
     assert annotations["metal.equinix.com/bgp-peers-1-peer-ip"] == "169.254.255.2" and annotations["metal.equinix.com/src-ip"] == "10.66.2.5"
     assert annotations["metal.equinix.com/network-4-private"] == "10.66.2.0/25" and not [key for key in annotations if "bgp-pass" in key]
 
-    # calls of an unchanged run: the project, two lists, and one read for each node, however many Services there are
+    # calls of an unchanged run: the project, three lists, and two devices in turn, however many Services and nodes there are
     before, mark = len(double.calls()), server.mark()
     result = run(server, double, bgp_pass="Abcdef1234")
     assert not result["changed"] and server.writes(mark) == []
     found = double.calls()[before:]
-    assert len(found) == 3 + 3 == result["stats"]["provider_calls"]["aws"] and all(call.startswith("GET ") for call in found)
+    assert len(found) == 4 + 2 == result["stats"]["provider_calls"]["aws"] and all(call.startswith("GET ") for call in found)
 
     api.delete(SERVICES + "/web-1")
     result = run(server, double, bgp_pass="Abcdef1234")
@@ -152,7 +155,8 @@ def test_rate_limits_and_broken_answers(server, double, api):
     double.ask("/faults", path="", status=401, body={"error": "no"}, times=1)
     before = len(double.calls())
     assert ("aws", "auth") in reasons(run(server, double)) and len(double.calls()) == before + 1
-    for fault in ({"status": 200, "body": "<html>"}, {"status": 200, "body": {"ip_addresses": None}}, {"status": 302, "headers": {"Location": "/x"}}):
+    for fault in ({"status": 200, "body": "<html>"}, {"status": 200, "body": '{"ip_addresses": [{"id": "a", "ta'},
+                  {"status": 200, "body": {"ip_addresses": None}}, {"status": 302, "headers": {"Location": "/x"}}):  # fmt: skip
         double.ask("/faults", method="GET", path="/ips$", times=1, **fault)
         assert ("aws", "api") in reasons(run(server, double)), fault
     assert len(double.held()) == 1 and address_of(api, "web")
@@ -177,7 +181,7 @@ def test_a_release_that_fails_is_tried_again_by_the_next_run(server, double, api
 
 
 def test_calls_do_not_grow_with_services(server, double, api):
-    """One list of addresses, one of devices, the project, and one read for each node: with 1 Service as with 24."""
+    """One list of addresses, one of devices, one of sessions, the project, and two devices in turn: with 1 Service as with 24."""
     counts = []
     for many in (1, 24):
         for number in range(many):
@@ -188,7 +192,130 @@ def test_calls_do_not_grow_with_services(server, double, api):
         result = run(server, double)
         assert not result["changed"] and server.writes(requests) == []
         counts.append((len(double.calls()) - before, sum(result["stats"]["requests"]["aws"].values())))
-    assert counts[0] == counts[1] and counts[0][0] == 3 + 3
+    assert counts[0] == counts[1] and counts[0][0] == 4 + 2
+
+
+def more_nodes(double, client, first, last):
+    for number in range(first, last + 1):
+        new_node(client, "metal-{0}".format(number), "equinixmetal://" + double.ask("/devices", hostname="metal-%d" % number, number=number)["id"])
+
+
+def spent(server, double, **settings):
+    """(requests of the API server, calls of the provider, the result) of one run, counted by those who were asked."""
+    before, mark = len(double.calls()), server.mark()
+    result = run(server, double, **settings)
+    asked = double.calls()[before:]
+    assert len(asked) == result["stats"]["provider_calls"]["aws"] and len(server.audit(mark)) == sum(result["stats"]["requests"]["aws"].values())
+    return len(server.audit(mark)), len(asked), result
+
+
+def test_requests_of_a_change(server, double, api):
+    """20 Services on 10 nodes: what did not change is not asked for again, of the API server as of the provider."""
+    double.ask("/options", max_prefix=100)
+    more_nodes(double, api, 4, 10)
+    for number in range(20):
+        service(api, "web-%d" % number)
+    first = spent(server, double)
+    assert first[1] <= 4 + 10 * 3 + 20 + 2, first[:2]  # of each node: no neighbours, a session, neighbours; an order for each Service
+    assert not spent(server, double)[2]["changed"]
+    assert spent(server, double)[:2] == (4, 6)
+
+    api.delete(SERVICES + "/web-7")
+    requests, calls, result = spent(server, double)
+    assert [change["action"] for change in result["plan"]["changes"]] == ["delete"] and requests <= 8 and calls <= 8, (requests, calls)
+    service(api, "late")
+    requests, calls, result = spent(server, double)
+    assert address_of(api, "late") and requests <= 16 and calls <= 8, (requests, calls)
+    more_nodes(double, api, 11, 11)
+    requests, calls, result = spent(server, double)
+    assert api.get("/api/v1/nodes/metal-11")["metadata"]["annotations"]["metal.equinix.com/src-ip"] == "10.66.11.5"
+    assert requests <= 19 and calls <= 10, (requests, calls)
+    assert spent(server, double)[:2] == (4, 6)
+
+
+def test_what_is_remembered_of_routers(server, double, api):
+    """It counts only as long as session, address and project are what they were; nobody's password is in it, and damage costs calls alone."""
+    service(api, "web")
+    run(server, double, bgp_pass="Abcdef1234")
+    path = CONFIGMAPS + "/metal-ccm-reservations"
+    kept = api.get(path)["metadata"]["annotations"]["multicluster.network/bgp-neighbours"]
+    assert len(json.loads(kept)) == 3 and "Abcdef1234" not in json.dumps(api.get(path))
+
+    def asked():
+        before = len(double.calls())
+        result = run(server, double, bgp_pass="Abcdef1234")
+        assert not result["changed"] and not result["refused"]
+        return len([call for call in double.calls()[before:] if call.endswith("/bgp/neighbors")])
+
+    assert asked() == 2  # in turn
+    for damage in ("", "[]", "{", json.dumps({device: [1, 2, 3] for device in json.loads(kept)}), json.dumps(dict.fromkeys(json.loads(kept))),
+                   json.dumps({device: ["s", "10.66.1.5", 65000, 65530, ["203.0.113.9"], True] for device in json.loads(kept)}), None):  # fmt: skip
+        api.merge_patch(path, {"metadata": {"annotations": {"multicluster.network/bgp-neighbours": damage}}}, "kubectl")
+        assert asked() == 3, damage
+    double.ask("/faults", method="GET", path="/projects/[^/]*/bgp/sessions$", status=404, body={"errors": ["Not found"]})
+    assert asked() == 3  # a fork without that list
+    double.ask("/faults", method="GET", path="/projects/[^/]*/bgp/sessions$", status=200, body='{"bgp_sessions": [{"id": 5}, 7, {"device"')
+    assert asked() == 3
+    # another session of a device, whatever was said of the one before
+    service(api, "other")
+    run(server, double, bgp_pass="Abcdef1234")
+    assert asked() == 2
+    for held in double.ask("/state")["sessions"].values():
+        gone = double.root + "/metal/v1/bgp/sessions/" + held[0]["id"]
+        urllib.request.urlopen(urllib.request.Request(gone, headers={"X-Auth-Token": TOKEN}, method="DELETE"))
+    result = run(server, double, bgp_pass="Abcdef1234")
+    assert sum(change["kind"] == "BgpSession" for change in result["plan"]["changes"]) == 3 and asked() == 2
+
+
+@pytest.mark.parametrize("moment", ["before the answer", "after it"])
+def test_killed_between_an_order_and_its_record(server, double, api, monkeypatch, moment):
+    """SIGKILL, as close as it gets: the process ends without a word. The next run knows what it ordered, and may give it back."""
+    service(api, "web")
+    pid = os.fork()
+    if pid == 0:
+        order = load_balancers_equinix.EquinixMetal.order
+
+        def last(self, body):
+            if moment == "after it":
+                order(self, body)
+            else:
+                double.ask("/reservations", tags=body["tags"])
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        load_balancers_equinix.EquinixMetal.order = last
+        try:
+            load_balancers.run(request_for(server, double))
+        finally:
+            os._exit(1)
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
+    (held,) = double.held()
+    assert not address_of(api, "web")
+    api.delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/multicluster-network-load-balancers")  # which nobody renews
+    result = run(server, double)
+    assert reasons(result) == set() and address_of(api, "web") == held["address"] and len(double.held()) == 1
+    assert list(api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]) == [held["id"]]
+    assert not run(server, double)["changed"]
+    api.delete(SERVICES + "/web")
+    assert run(server, double, {"confirm_empty": ["aws"]})["load_balancers"]["aws"]["releases"] == [held["address"]] and double.held() == []
+
+
+def test_lists_that_name_one_twice_and_answers_that_name_another(server, double, api):
+    """A page that moved while the pages were read is a list that is not whole; an order's answer is no reservation that was there before."""
+    service(api, "web")
+    run(server, double)
+    (mine,) = double.held()
+    service(api, "other")
+    double.ask("/faults", method="POST", path="/ips$", status=201, body=mine)
+    assert ("service aws/lb-metal/other", "api") in reasons(run(server, double)) and not address_of(api, "other")
+    record = api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]
+    double.ask("/faults", method="GET", path="/ips$", status=200, body={"ip_addresses": [mine, mine], "meta": {"total": 2}})
+    assert reasons(run(server, double)) == {("aws", "api")}
+    for second in ({"ip_addresses": [mine], "meta": {"total": 2, "last_page": 2}}, {"ip_addresses": [], "meta": {"total": 1, "last_page": 2}}):
+        double.ask("/faults", method="GET", path="/ips$", status=200, body={"ip_addresses": [mine], "meta": {"total": 2, "last_page": 2}})
+        double.ask("/faults", method="GET", path="/ips$", status=200, body=second)
+        assert reasons(run(server, double)) == {("aws", "api")}, second
+    assert api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"] == record and len(double.held()) == 1
+    assert reasons(run(server, double)) == set() and address_of(api, "other") and len(double.held()) == 2
 
 
 def test_an_order_without_an_answer_is_not_repeated(server, double, api):
@@ -211,7 +338,7 @@ def test_an_order_is_recorded_whoever_else_writes(server, double, api, monkeypat
 
     def slow(self, body):
         row = json.dumps({"id": "cp", "address": "203.0.113.100", "cidr": 32, "tags": ["cp"], "device": "d"})
-        api.create(CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "metal-ccm-reservations"}, "data": {"cp": row}}, "kubectl")
+        api.merge_patch(CONFIGMAPS + "/metal-ccm-reservations", {"data": {"cp": row}}, "kubectl")
         return order(self, body)
 
     monkeypatch.setattr(load_balancers_equinix.EquinixMetal, "order", slow)
@@ -446,7 +573,7 @@ def test_every_call_of_a_first_run(server, double, api):
         ("POST", device + "/bgp/sessions", {"address_family": "ipv4"}),
         ("POST", project + "/ips", order),
     ]  # fmt: skip
-    read = {project + "/bgp-config", project + "/ips", project + "/devices", device + "/bgp/neighbors"}
+    read = {project + "/bgp-config", project + "/bgp/sessions", project + "/ips", project + "/devices", device + "/bgp/neighbors"}
     assert {row["path"] for row in log if row["method"] == "GET"} == read
     found = api.get("/api/v1/nodes/metal-1")["metadata"]["annotations"]
     password = base64.b64encode(b"Abcdef1234").decode()

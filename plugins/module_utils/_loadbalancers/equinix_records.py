@@ -33,7 +33,7 @@ def reservation(record: Record) -> Reservation:
         cidr if isinstance(cidr, int) else 32,
         tuple(str(tag) for tag in tags),
         str(record.get("state") or ("created" if address else "pending")),
-        tuple(assignment(item) for item in _maps(record.get("assignments"))),
+        tuple(assignment(item) for item in maps(record.get("assignments"))),
         str(metro.get("code") or "") if isinstance(metro, dict) else "",
     )
 
@@ -67,7 +67,7 @@ def device(record: Record) -> Device:
         str(plan.get("name") or plan.get("slug") or ""),
         str(_map(record.get("metro")).get("code") or ""),
         str(_map(record.get("facility")).get("code") or ""),
-        tuple(_maps(record.get("ip_addresses"))),
+        tuple(maps(record.get("ip_addresses"))),
     )
 
 
@@ -84,7 +84,8 @@ def _map(value: t.Any) -> Record:
     return value if isinstance(value, dict) else {}
 
 
-def _maps(value: t.Any) -> t.List[Record]:
+def maps(value: t.Any) -> t.List[Record]:
+    """The objects of a list, none of what is no list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 

@@ -7,6 +7,7 @@ With the provider static this record is also the pool's state (ccm 15). One entr
 
 from __future__ import annotations
 
+import hashlib
 import json
 import typing as t
 
@@ -14,7 +15,7 @@ from .._values.addresses import parse_address
 from .._values.refused import ValueRefused, quoted
 from .._values.text import parse_json
 from .pools import Pool, Reserved, refuse_foreign
-from .reservations import CREATED, Assignment, Reservation
+from .reservations import CREATED, Assignment, Reservation, carries
 
 NAMESPACE = "kube-system"
 #: etcd takes 1.5 MiB; an entry has about 400 bytes.
@@ -46,6 +47,26 @@ class Entry(t.NamedTuple):
 
 
 Ledger = t.Dict[str, Entry]
+
+#: What begins the id of an entry for an order that is under way: it has no address, and its reservation's own entry takes its place.
+ORDERING = "ordering-"
+
+
+def ordering(tags: t.Iterable[str], service: str, time: str) -> Entry:
+    """Written before a provider is asked: who is killed between the order and its record would else have ordered something that nobody may release."""
+    return Entry(ORDERING + hashlib.sha256(service.encode("utf-8")).hexdigest()[:32], "", 32, tuple(tags), service, "", time)
+
+
+def ordered(ledger: Ledger, held: t.Iterable[Reservation]) -> t.List[t.Tuple[str, Entry]]:
+    """Orders that took place without being recorded: the id under which each was begun, and the entry of its reservation. None where two could be it."""
+    free = [item for item in held if item.id not in ledger]
+    found: t.List[t.Tuple[str, Entry]] = []
+    for ident, entry in sorted(ledger.items()):
+        if ident.startswith(ORDERING):
+            mine = [item for item in free if carries(item.tags, entry.tags)]
+            if len(mine) == 1:
+                found.append((ident, entry._replace(id=mine[0].id, address=mine[0].address, cidr=mine[0].cidr, tags=mine[0].tags)))
+    return found
 
 
 def ledger_name(identity: str, static: bool) -> str:

@@ -131,6 +131,8 @@ class State:
             return self.order(body)
         if path == project + "/devices" and method == "GET":
             return self.page(path, "devices", list(self.devices.values()), query, 10)
+        if path == project + "/bgp/sessions" and method == "GET":
+            return 200, {"bgp_sessions": [one for held in self.sessions.values() for one in held]}
         parts = path.strip("/").split("/")
         if parts[0] == "devices" and len(parts) > 1:
             return self.device(method, parts, body)

@@ -27,7 +27,7 @@ from ..._values.addresses import readable_address
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
 from .events import forget, tell
-from .read import Answers, cluster_uid
+from .read import cluster_uid
 from .reconciler import Proof, Report, ServiceAddressReconciler, parse_run_options
 
 #: Key of the Secret in which the original keeps its settings.
@@ -51,19 +51,18 @@ def run(
     setups = with_servers({name: setup for name, setup in setups.items() if only is None or name in only}, clusters)
     names = [name for name in sorted(setups) if name in clusters.clients]
 
-    answers: t.Dict[str, Answers] = {}
+    plans: t.Dict[str, ServiceAddressReconciler] = {}
 
     def planned(one: ServiceAddressReconciler) -> Report:
         one.gather()
-        if one.state.answers is not None:
-            answers[one.client.cluster] = one.state.answers
+        plans[one.client.cluster] = one
         return one.plan()
 
     def applied(one: ServiceAddressReconciler) -> Report:
         lease = Lease(one.client, NAMESPACE, LEASE, manager)
         alone = _take(lease, float(request.get("lock_wait") or 0))
         try:
-            one.gather(now(), answers.get(one.client.cluster) if alone else None)
+            one.gather(now(), plans.get(one.client.cluster) if alone else None)
             return one.apply(lease.check)
         finally:
             lease.release()

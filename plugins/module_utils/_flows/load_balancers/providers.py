@@ -10,6 +10,7 @@ import typing as t
 
 from ..._io.json_api import ApiFailed, JsonApi, Manners, Transport, https
 from ..._loadbalancers import equinix_records as records
+from ..._loadbalancers.bgp.remembered import Neighbours, asked_again, neighbours, remembered_text, still_true
 from ..._loadbalancers.bgp.values import SESSION_REQUEST, NodeBgp, ProjectBgp, node_bgp, session_answer
 from ..._loadbalancers.instances import Device
 from ..._loadbalancers.ledger import Entry, Ledger
@@ -22,8 +23,8 @@ from ..._values.refused import ValueRefused
 from ..._values.text import is_alnum
 
 PROJECT_BGP, NODE_BGP, RESERVE, ASSIGN, MOVE = "project_bgp", "node_bgp", "reserve", "assign", "move"
-DEVICES, TAGS, LOCATIONS = "devices", "tags", "locations"
-CAPABILITIES = (PROJECT_BGP, NODE_BGP, RESERVE, ASSIGN, MOVE, DEVICES, TAGS, LOCATIONS)
+DEVICES, TAGS, LOCATIONS, REMEMBERS = "devices", "tags", "locations", "remembers"
+CAPABILITIES = (PROJECT_BGP, NODE_BGP, RESERVE, ASSIGN, MOVE, DEVICES, TAGS, LOCATIONS, REMEMBERS)
 
 
 class Provider(t.Protocol):
@@ -109,7 +110,7 @@ MANNERS = Manners(
 
 
 class EquinixMetal:
-    """Implements Provider. Reads of a device are kept for the run: one call each, whoever asks."""
+    """Implements Provider. What it read is kept for the run: one call each, whoever asks."""
 
     predicts = False
 
@@ -122,6 +123,13 @@ class EquinixMetal:
         self._base_url, self._asns, self._password, self.now = base_url, (local_asn, peer_asn), password, now
         self._devices: t.Dict[str, t.Optional[Device]] = {}
         self._listed: t.Optional[t.List[Device]] = None
+        self._project_bgp: t.Optional[t.Mapping[str, t.Any]] = None
+        self._sessions: t.Optional[t.Dict[str, str]] = None
+        self._neighbours: t.Dict[str, t.List[t.Mapping[str, t.Any]]] = {}
+        self._held: t.Optional[t.List[Reservation]] = None
+        self._remembered: t.Mapping[str, Neighbours] = {}
+        self._again: t.FrozenSet[str] = frozenset()
+        self._known: t.Dict[str, Neighbours] = {}
         self.notes: t.List[str] = []
 
     @property
@@ -138,18 +146,22 @@ class EquinixMetal:
     # -- BGP -----------------------------------------------------------------------------------------------------
 
     def read_project_bgp(self) -> t.Mapping[str, t.Any]:
-        answer = self.api.call("GET", self._project + "/bgp-config")
-        if answer is not None and not isinstance(answer, dict):
-            raise ApiFailed("api", "the project's BGP configuration is no object", 200)
-        return answer or {}
+        if self._project_bgp is None:
+            answer = self.api.call("GET", self._project + "/bgp-config")
+            if answer is not None and not isinstance(answer, dict):
+                raise ApiFailed("api", "the project's BGP configuration is no object", 200)
+            self._project_bgp = answer or {}
+        return self._project_bgp
 
     def enable_project_bgp(self, plan: ProjectBgp) -> None:
         """Never repeated: a second one would replace the password."""
+        self._project_bgp = None
         self.api.call("POST", self._project + "/bgp-configs", body=plan.post)
 
     def ensure_node_bgp(self, device: str) -> bool:
+        self._neighbours.pop(device, None)
         try:
-            self.api.call("POST", "/devices/{0}/bgp/sessions".format(_segment(device)), body=SESSION_REQUEST)
+            answer = self.api.call("POST", "/devices/{0}/bgp/sessions".format(_segment(device)), body=SESSION_REQUEST)
         except ApiFailed as error:
             good, changed = session_answer(error.status, error.message)
             if not good:
@@ -157,6 +169,8 @@ class EquinixMetal:
             return changed
         if not session_answer(self.api.status, "")[0]:
             raise ApiFailed("api", "nobody knows whether {0} has a session now".format(device), self.api.status)
+        if self._sessions is not None and isinstance(answer, dict):
+            self._sessions[device] = str(answer.get("id") or "")
         return True
 
     def sessions(self, device: str) -> t.List[t.Dict[str, str]]:
@@ -176,32 +190,77 @@ class EquinixMetal:
         return found
 
     def node_bgp_info(self, device: str, name: str) -> t.Optional[NodeBgp]:
-        """None while there is no session. Raises ValueRefused ``no_ipv4_neighbor`` for one without IPv4."""
-        found = self.neighbours(device)
-        return node_bgp(name, found, *self._asns, password=self._password) if found else None
+        """None while there is no session. Raises ValueRefused ``no_ipv4_neighbor`` for one without IPv4.
+
+        Not asked for is what was remembered of a device and still holds. Its session alone is asked for, those of all devices at once.
+        """
+        row = self._remembered.get(device)
+        session = self._session(device)
+        password = str(self.read_project_bgp().get("md5") or "") or self._password if session else ""
+        if row is not None and device not in self._again and self._holds(row, device, session):
+            self._known[device] = row
+            return row.facts(name, password)
+        if device not in self._neighbours:
+            self._neighbours[device] = self.neighbours(device)
+        found = self._neighbours[device]
+        facts = node_bgp(name, found, *self._asns, password=self._password) if found else None
+        if facts is not None and session and facts.password == password:
+            self._known[device] = neighbours(session, facts)
+        return facts
+
+    def remember(self, rows: t.Mapping[str, Neighbours], seconds: float) -> None:
+        """What an earlier run was told; ``seconds`` say whose turn it is to be asked all the same."""
+        self._remembered, self._again = rows, asked_again(rows, seconds)
+
+    def remembered(self) -> str:
+        """What the next run may be told: of those devices that this one asked for."""
+        return remembered_text(self._known)
+
+    def _holds(self, row: Neighbours, device: str, session: str) -> bool:
+        self.list_devices()  # one read for all nodes
+        found, asn = self._devices.get(device), self.read_project_bgp().get("asn")
+        return found is not None and isinstance(asn, int) and still_true(row, session, asn, found.addresses)
+
+    def _session(self, device: str) -> str:
+        """The id of its session of IPv4, or nothing: then the device itself is asked, and so where there is no such list."""
+        if self._sessions is None:
+            self._sessions = {}
+            try:
+                answer = self.api.call("GET", self._project + "/bgp/sessions", missing_ok=True)
+            except ApiFailed as error:
+                if error.reason == "auth":
+                    raise
+                answer = None
+            for row in records.maps(answer.get("bgp_sessions")) if isinstance(answer, dict) else ():
+                link = row.get("device")
+                if row.get("address_family") == "ipv4" and isinstance(link, dict) and isinstance(row.get("id"), str):
+                    self._sessions[str(link.get("href") or "").rpartition("/")[2]] = row["id"]
+        return self._sessions.get(device, "")
 
     # -- addresses -----------------------------------------------------------------------------------------------
 
     def list_addresses(self) -> t.List[Reservation]:
         rows = self._pages(self._project + "/ips", "ip_addresses", {"include": "assignments"})
-        kept, notes = records.reservations(rows)
-        self.notes += ["a reservation was left out: " + note for note in notes]
-        return kept
+        self._held, notes = records.reservations(rows)
+        self.notes += [note for note in ("a reservation was left out: " + text for text in notes) if note not in self.notes]
+        return list(self._held)
 
     def reserve_address(self, request: t.Mapping[str, t.Any], description: str) -> Reservation:
         """One order. When nobody knows whether it was taken, the list tells: an order is never repeated blindly (ccm 13)."""
-        known: t.Optional[t.Set[str]] = None
-        body = dict(request, details="Service " + description[:200])
+        known = {item.id for item in (self.list_addresses() if self._held is None else self._held)}
         try:
-            known = {item.id for item in self.list_addresses() if carries(item.tags, request["tags"])}
-            return self.order(body)
+            made = self.order(dict(request, details="Service " + description[:200]))
         except ApiFailed as error:
-            if error.status is not None or known is None:
+            if error.status is not None:
                 raise
             new = [item for item in self.list_addresses() if carries(item.tags, request["tags"]) and item.id not in known]
             if len(new) != 1:
                 raise
             return new[0]
+        if made.id in known:
+            raise ApiFailed("api", "the answer to an order is the reservation {0}, which was there before".format(made.id), 201)
+        self._held = [*(self._held or ()), made]
+        return made
 
     def order(self, body: t.Mapping[str, t.Any]) -> Reservation:
         return records.reservation(self._record(self.api.call("POST", self._project + "/ips", body=body)))
@@ -251,6 +310,7 @@ class EquinixMetal:
     def _pages(self, path: str, key: str, query: t.Mapping[str, str]) -> t.List[t.Mapping[str, t.Any]]:
         """Every page, or ApiFailed: half a list would make what is in use look unused (T14)."""
         found: t.List[t.Mapping[str, t.Any]] = []
+        ids: t.Set[str] = set()
         total: t.Optional[int] = None
         for page in range(1, PAGES + 1):
             answer = self.api.call("GET", path, dict(query, page=page, per_page=PER_PAGE))
@@ -260,7 +320,12 @@ class EquinixMetal:
             found += rows
             meta = answer.get("meta")
             meta = meta if isinstance(meta, dict) else {}
-            total = meta["total"] if isinstance(meta.get("total"), int) else total
+            before, total = total, meta["total"] if isinstance(meta.get("total"), int) else total
+            named = [row["id"] for row in rows if isinstance(row.get("id"), str)]
+            if before not in (None, total) or len(set(named)) < len(named) or not ids.isdisjoint(named):
+                # what moves from one page to another while they are read is in both, or in none
+                raise ApiFailed("api", "GET {0}: the list changed while its pages were read".format(path), 200)
+            ids.update(named)
             last = meta.get("last_page")
             more = page < last if isinstance(last, int) else bool(meta.get("next"))
             if not more:

@@ -10,10 +10,11 @@ from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import seconds_of
 from ..._kubernetes.errors import KubeError
 from ..._loadbalancers.address_claims import AddressRules, GivenUp, Settling, check_address_claims, give_up, parse_renumber, settle
+from ..._loadbalancers.bgp.remembered import REMEMBERED, parse_remembered
 from ..._loadbalancers.bgp.routes import Route, all_left_out, left_out, routes_of
 from ..._loadbalancers.bgp.values import NodeBgp
 from ..._loadbalancers.layer2.groups import number_groups
-from ..._loadbalancers.ledger import Entry, Ledger, believed, holders
+from ..._loadbalancers.ledger import Entry, Ledger, believed, holders, ordered, ordering
 from ..._loadbalancers.metallb.config import ServiceKey
 from ..._loadbalancers.named_pools import usage
 from ..._loadbalancers.reservations import Reservation, family_of, matches_of, service_tags
@@ -59,9 +60,9 @@ from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
 from . import backends, bgp as bgp_facts, moving
 from .backends import ABSENT, ADD, REMOVE, SYNC
-from .providers import host_facility
-from .read import Answers, ClusterState, is_ours, make_provider, read_state
-from .writes import CarriedOut, Foreseen, Put, service_puts
+from .providers import REMEMBERS, host_facility
+from .read import ClusterState, is_ours, make_provider, read_state
+from .writes import CarriedOut, Foreseen, Put, notes_of, service_puts
 
 KEPT = "no Service wants an address any more, and {0} stay until you say that this is right: load_balancers_confirm_empty: [{1}]"
 KEPT_BESIDE_REFUSED = "{0} stay: this run refuses every Service of the cluster, the first is {1} [{2}]; mend what its refusal names"
@@ -143,7 +144,9 @@ class ServiceAddressReconciler:
         self.refusals: t.Dict[str, Refusal] = {}
         self.state = ClusterState(setup.balancer)
         self.provider: t.Any = None
+        self.listed: t.Sequence[Reservation] = ()
         self.held: t.List[Reservation] = []
+        self.noted: t.Dict[str, t.Optional[str]] = {}
         self.written: Ledger = {}
         self.releases: t.List[str] = []
         self.kept: t.List[str] = []
@@ -152,6 +155,8 @@ class ServiceAddressReconciler:
         self.unserved: t.Set[PartKey] = set()
         #: Those for which an order was made in this run.
         self.asked: t.Set[PartKey] = set()
+        #: Entries of this run's orders. Those of orders that were refused, or that nobody answered, stay for the next run, which asks again.
+        self.begun: t.Set[str] = set()
         #: Services that our record has.
         self.served: t.Set[str] = set()
         #: Addresses of the pools that this run gave out.
@@ -164,20 +169,33 @@ class ServiceAddressReconciler:
         """The record of addresses as it will be written."""
         return self.state.ledger
 
-    def gather(self, now: str = "", before: t.Optional[Answers] = None) -> None:
-        """Read the cluster and the provider, each list once. ``before`` as in read_state. Raises KubeErrors, ValueRefused."""
+    def gather(self, now: str = "", before: t.Optional[ServiceAddressReconciler] = None) -> None:
+        """Read the cluster and the provider, each list once. ``before``: who read them just now, as in read_state. Raises KubeErrors, ValueRefused."""
         setup = self.setup
-        self.state = read_state(self.client, setup, before)
+        self.state = read_state(self.client, setup, before.state.answers if before is not None else None)
         if self.proof is not None and setup.balancer.enabled and self.state.uid != self.proof.uid:
             raise ValueRefused("claimed_twice", "the UID of its namespace kube-system changed while this run read it; nothing of it is touched")
         if setup.static:
             self.state.ledger, left_out = believed(self.ledger, setup.others, setup.reserved, {setup.eip_tag} - {""})
             for address, error in left_out:
                 self._refuse("reservation {0}/{1}".format(setup.cluster, address), error.reason, "the cluster's record has it: " + error.message)
-        self.provider = make_provider(setup, self.state, now, self.options.timeout)
-        self.held = self.provider.list_addresses() if setup.balancer.enabled else []
+        self.noted = notes_of(self.state.ledger_object)
+        if before is not None and before.provider is not None and not setup.static and self.state.answers is before.state.answers:
+            self.provider, self.listed = before.provider, before.listed  # nobody was at work since it was asked
+            self.provider.now = now
+        else:
+            self.provider = make_provider(setup, self.state, now, self.options.timeout)
+            if REMEMBERS in self.provider.capabilities():
+                self.provider.remember(parse_remembered(self.noted.get(REMEMBERED)), self.began)
+            self.listed = self.provider.list_addresses() if setup.balancer.enabled else []
+        self.held = list(self.listed)
         self.written = dict(self.ledger)
         self.served = {entry.service for entry in self.ledger.values()}
+        for begun, entry in ordered(self.ledger, self.held) if not setup.static else ():
+            del self.ledger[begun]
+            self.ledger[entry.id] = entry
+            shown = {"address": entry.address, "tags": list(entry.tags), "recorded": True}
+            self.outcome.create("Reservation", "{0}/{1}".format(setup.cluster, entry.service), shown)
         self.state.services = self._parts()
 
     def _parts(self) -> t.List[Service]:
@@ -369,7 +387,19 @@ class ServiceAddressReconciler:
         """Whether nobody was asked for it in this run."""
         return self.options.handles(order.service) and (order.service, _version(order)) not in self.asked
 
+    def _begin(self, orders: t.Iterable[Order]) -> t.Dict[str, str]:
+        """Note the orders before the provider is asked, all in one write; Service -> id of its entry. Nothing where the pool is ours."""
+        if self.setup.static or not self.effects.writes:
+            return {}
+        entries = [ordering(order.request["tags"], order.service, self.provider.now) for order in orders if self._is_new(order)]
+        for entry in entries:
+            self.begun.add(entry.id)
+            self.ledger.setdefault(entry.id, entry)
+        self._keep_ledger()
+        return {entry.service: entry.id for entry in entries}
+
     def _order(self, cost: CostPlan) -> None:
+        begun = self._begin(cost.orders)
         for order in cost.orders:
             key, request = order
             if not self._is_new(order):
@@ -395,6 +425,7 @@ class ServiceAddressReconciler:
             self.given += [made.address] if self.setup.static else []
             self.outcome.create("Reservation", ident, dict(place, tags=list(made.tags), address=made.address, state=made.state))
             if not self.setup.static:
+                self.ledger.pop(begun.get(key, ""), None)
                 self.ledger[made.id] = Entry(made.id, made.address, made.cidr, made.tags, key, "", self.provider.now)
                 self._keep_ledger()  # at once: without this record it could never be released again
 
@@ -484,10 +515,14 @@ class ServiceAddressReconciler:
             entry = self.ledger.get(item.id)
             if entry is not None and entry.address != item.address and not self.setup.static:
                 self.ledger[item.id] = entry._replace(address=item.address, cidr=item.cidr)  # a pending one has come
-        if self.ledger != self.written:
+        notes = dict(self.noted)
+        if self.options.gives and REMEMBERS in self.provider.capabilities():
+            notes[REMEMBERED] = self.provider.remembered() or None
+        if self.ledger != self.written or (self.ledger and notes != self.noted):
             state = self.state
-            state.ledger_object = self.effects.keep_ledger(state.ledger_name, self.written, self.ledger, state.ledger_object)
-            self.written = dict(self.ledger)
+            news = notes if notes != self.noted else {}
+            state.ledger_object = self.effects.keep_ledger(state.ledger_name, self.written, self.ledger, state.ledger_object, news)
+            self.written, self.noted = dict(self.ledger), notes
 
     # -- Services and the back end -----------------------------------------------------------------------------------
 
@@ -537,8 +572,8 @@ class ServiceAddressReconciler:
         written = {item.key: item.ours for item in self.state.services}
         self._write(moving.leave_puts(self.setup.cluster, self.state.objects, actions, self.options.keep, is_ours, written))
         if not self.setup.static:
-            for ident in set(self.ledger) - {item.id for item in self.held}:
-                del self.ledger[ident]  # somebody else released it
+            for ident in set(self.ledger) - {item.id for item in self.held} - self.begun:
+                del self.ledger[ident]  # somebody else released it, or nobody asks for it any more
         self._keep_ledger()
 
     def _let_go(self) -> None:

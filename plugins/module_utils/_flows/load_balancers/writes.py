@@ -15,6 +15,7 @@ import typing as t
 from ..._kubernetes.client import Client, Resource, segment
 from ..._kubernetes.errors import Conflict, KubeError, NotFound
 from ..._kubernetes.objects import send_all
+from ..._loadbalancers.bgp.remembered import REMEMBERED
 from ..._loadbalancers.ledger import NAMESPACE, Ledger, manifest, merged, parse_ledger
 from ..._loadbalancers.reservations import Reservation
 from ..._loadbalancers.service_plan import CLEAR_ADDRESS, LET_GO, REPORT, SET_ADDRESS, Action
@@ -36,15 +37,24 @@ def read_ledger(client: Client, name: str) -> t.Tuple[Ledger, t.Optional[t.Dict[
     return parse_ledger((actual or {}).get("data")), actual
 
 
+def notes_of(actual: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Optional[str]]:
+    """What we keep in annotations of the record."""
+    found = ((actual or {}).get("metadata") or {}).get("annotations") or {}
+    return {REMEMBERED: found.get(REMEMBERED)}
+
+
 def keep_ledger(
     client: Client, name: str, before: Ledger, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]], manager: str,
-    check: t.Callable[[], None] = lambda: None,
+    check: t.Callable[[], None] = lambda: None, notes: t.Optional[t.Mapping[str, t.Optional[str]]] = None,
 ) -> t.Optional[t.Dict[str, t.Any]]:
-    """Write what became of ``before``; ``ledger`` is then what stands there. Raises KubeErrors, ValueRefused ``claimed_twice conflict``."""
+    """Write what became of ``before``; ``ledger`` is then what stands there. Raises KubeErrors, ValueRefused ``claimed_twice conflict``.
+
+    ``notes``: annotations that go with it, None to remove one.
+    """
     for attempt in range(TRIES):
         check()
         try:
-            return _write(client, name, ledger, actual, manager)
+            return _write(client, name, ledger, actual, manager, notes or {})
         except (Conflict, NotFound):
             if attempt == TRIES - 1:
                 raise
@@ -56,10 +66,14 @@ def keep_ledger(
     return None
 
 
-def _write(client: Client, name: str, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]], manager: str) -> t.Optional[t.Dict[str, t.Any]]:
+def _write(
+    client: Client, name: str, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]], manager: str, notes: t.Mapping[str, t.Optional[str]]
+) -> t.Optional[t.Dict[str, t.Any]]:
     path = "{0}/{1}".format(CONFIGMAPS, name)
     if actual is None:
-        return client.create(CONFIGMAPS, manifest(name, ledger), manager) if ledger else None
+        made = manifest(name, ledger)
+        made["metadata"]["annotations"] = {key: text for key, text in notes.items() if text is not None}
+        return client.create(CONFIGMAPS, made, manager) if ledger else None
     meta = actual["metadata"]
     if not ledger:
         try:
@@ -69,7 +83,8 @@ def _write(client: Client, name: str, ledger: Ledger, actual: t.Optional[t.Dict[
         return None
     data: t.Dict[str, t.Any] = dict.fromkeys(actual.get("data") or {})
     data.update(manifest(name, ledger)["data"])
-    return client.merge_patch(path, {"metadata": {"resourceVersion": meta["resourceVersion"]}, "data": data}, manager)
+    noted = {"annotations": dict(notes)} if notes else {}
+    return client.merge_patch(path, {"metadata": {"resourceVersion": meta["resourceVersion"], **noted}, "data": data}, manager)
 
 
 Object = t.Mapping[str, t.Any]
@@ -203,7 +218,9 @@ class Foreseen:
         """Writes to objects of the cluster."""
         return Written([put.change for put in puts], [], [])
 
-    def keep_ledger(self, name: str, before: Ledger, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]]) -> t.Optional[t.Dict[str, t.Any]]:
+    def keep_ledger(
+        self, name: str, before: Ledger, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]], notes: t.Mapping[str, t.Optional[str]]
+    ) -> t.Optional[t.Dict[str, t.Any]]:
         """Write the record of addresses; the object in which it stands then."""
         return dict(actual or {"metadata": {"resourceVersion": ""}})
 
@@ -227,8 +244,10 @@ class CarriedOut(Foreseen):
     def put(self, puts: t.Sequence[Put]) -> Written:
         return put_all(self.client, puts, self.manager, self.check, self.leave_conflicts)
 
-    def keep_ledger(self, name: str, before: Ledger, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]]) -> t.Optional[t.Dict[str, t.Any]]:
-        return keep_ledger(self.client, name, before, ledger, actual, self.manager, self.check)
+    def keep_ledger(
+        self, name: str, before: Ledger, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]], notes: t.Mapping[str, t.Optional[str]]
+    ) -> t.Optional[t.Dict[str, t.Any]]:
+        return keep_ledger(self.client, name, before, ledger, actual, self.manager, self.check, notes)
 
     def reserve(self, provider: t.Any, request: t.Mapping[str, t.Any], service: str) -> t.Optional[Reservation]:
         self.check()
