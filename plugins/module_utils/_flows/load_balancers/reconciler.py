@@ -14,7 +14,7 @@ from ..._loadbalancers.bgp.remembered import REMEMBERED, parse_remembered
 from ..._loadbalancers.bgp.routes import Route, all_left_out, left_out, routes_of
 from ..._loadbalancers.bgp.values import NodeBgp
 from ..._loadbalancers.layer2.groups import number_groups
-from ..._loadbalancers.ledger import Entry, Ledger, believed, holders, ordered, ordering
+from ..._loadbalancers.ledger import ORDERING, Entry, Ledger, believed, holders, ordered, ordering
 from ..._loadbalancers.metallb.config import ServiceKey
 from ..._loadbalancers.named_pools import usage
 from ..._loadbalancers.reservations import Reservation, family_of, matches_of, service_tags
@@ -444,7 +444,7 @@ class ServiceAddressReconciler:
         options = {item.key: retains(item) for item in self.state.services if not left_alone(item, our_class)}
         for ident, entry in self.ledger.items():
             wish = options.get(entry.service, entry.retain)
-            if wish == entry.retain or not self.options.handles(entry.service):
+            if wish == entry.retain or not self.options.handles(entry.service) or ident.startswith(ORDERING):
                 continue
             self.ledger[ident] = entry._replace(retain=wish)
             sides = [{"address": entry.address, "retain": value} for value in (entry.retain, wish)]
