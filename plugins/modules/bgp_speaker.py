@@ -34,7 +34,7 @@ options:
     default: present
   daemon:
     description:
-      - The program that speaks, of the package C(frr) or C(bird2). Both announce the same in the same way. Only V(bird) can do BFD, and it listens, on
+      - The program that speaks, of the package C(frr) or C(bird2). Both announce the same in the same way. V(bird) listens, on
         port 1790, where it takes connections of O(neighbors) alone.
       - A change from one to the other ends the sessions once.
     type: str
@@ -85,7 +85,8 @@ options:
             the node reaches it. Networks of a family go to the routers of that family.
         type: str
       bfd:
-        description: Notice within a second that the router, or the way to it, is gone (and let it notice the same), with O(daemon=bird).
+        description: Notice within a second that the router, or the way to it, is gone (and let it notice the same). With O(daemon=frr) the
+          first such router starts the daemon anew, and the kernel has to have user namespaces.
         type: bool
         default: false
       ttl_security:

@@ -21,7 +21,7 @@ import threading
 import time
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import speaker_follow
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import bgp_speaker, speaker_follow
 from ansible_collections.multicluster.network.plugins.module_utils._io import bird, frr
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -125,7 +125,7 @@ class Cable:
     def router(self, asn=65530, more="", bfd=False):
         """Begin, or begin anew, at the router's end."""
         folder = self.folder / "router"
-        for name in [name for name in self.processes if name != "node"]:
+        for name in [name for name in self.processes if not name.startswith("node")]:
             self.end(name)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -189,9 +189,19 @@ class Node:
         write_state(speaker_follow.STATE, FileState("file", 0o600, json.dumps(self.given).encode()))
         self.daemon.check_config(speaker_follow.load_state().render(["203.0.113.9/32"]), ())
 
-    def start(self):
+    def start(self, bfd=False):
         assert speaker_follow.start() == 0
-        self.cable.start("node", 0, {"frr": frr, "bird": bird}[self.cable.daemon].words())
+        if self.cable.daemon == "bird":
+            words = bird.words()
+        else:
+            words = frr.words(bfd)
+        if bfd and self.cable.daemon == "frr":
+            # as its unit has it: frr's user in a user namespace, with capabilities that hold in there alone
+            apart = ["setpriv", "--reuid=frr", "--regid=frr", "--clear-groups", "unshare", "--user", "--map-current-user", "--keep-caps"]
+            self.cable.start("node-zebra", 0, [*apart, *frr.zebra_words()])
+            self.cable.until(lambda: os.path.exists(frr.RUN + "/zserv.api"))
+            self.cable.start("node-bfdd", 0, frr.bfdd_words())
+        self.cable.start("node", 0, words)
         self.cable.until(self.daemon.alive)
 
     def round(self):
@@ -378,17 +388,38 @@ def test_a_password_that_changes_ends_no_other_session(place):
     place.settle(ONE)
 
 
-def test_bfd_notices_silence(place):
+def test_packets_that_have_a_hop_to_go_and_a_password_that_stands_in_a_file(place, tmp_path):
+    """The router's kernel drops what a router in between would not have passed on."""
+    place.router(more=" neighbor 10.66.23.31 ebgp-multihop 2\n neighbor 10.66.23.31 password third\n")
+    cut = "table ip hop { chain in { type filter hook input priority 0; ip saddr 10.66.23.31 tcp dport 179 ip ttl < 2 drop; }; }"
+    place.run("ip", "netns", "exec", place.names[1], "nft", cut)
+    (tmp_path / "secret").write_text("third\n")
+    router = {"address": ROUTER, "asn": 65530, "source_ip": NODE, "password_file": str(tmp_path / "secret")}
     node = Node(place)
-    one = {"address": ROUTER, "asn": 65530, "bfd": True}
-    if place.daemon == "frr":
-        with pytest.raises(ValueRefused) as caught:
-            node.want((ONE, []), neighbors=[one])
-        assert caught.value.reason == "no_bfd"
-        return
-    place.router(bfd=True, more=" neighbor 10.66.23.31 timers 60 180\n")
-    node.want((ONE, []), neighbors=[one], keepalive_time=60, hold_time=180)
+    node.want((ONE, []), neighbors=[bgp_speaker._neighbour(router, NODE)])
     node.start()
+    time.sleep(3)
+    assert not place.routes()
+    node.want(neighbors=[bgp_speaker._neighbour(dict(router, multihop=2), NODE)])
+    assert not node.round()["error"]
+    place.settle(ONE)
+    assert "third" not in json.dumps(speaker_follow.read_status())
+
+
+def test_bfd_notices_silence_and_the_nodes_own_routes_stay(place):
+    """Also those that FRR's daemons of the node would take for their own leftovers."""
+    own = ["198.51.100.0/24 via 10.66.23.1 dev up0 proto bgp", "198.51.101.0/24 via 10.66.23.1 dev up0 proto zebra"]
+    for route in own:
+        place.run("ip", "-n", place.names[0], "route", "add", *route.split())
+
+    def kept():
+        shown = place.run("ip", "-n", place.names[0], "route")
+        return all(route in shown for route in own)
+
+    node = Node(place)
+    place.router(bfd=True, more=" neighbor 10.66.23.31 timers 60 180\n")
+    node.want((ONE, []), neighbors=[{"address": ROUTER, "asn": 65530, "bfd": True}], keepalive_time=60, hold_time=180)
+    node.start(bfd=True)
     place.settle(ONE)
     assert place.ask("neighbors", NODE)[NODE]["bgpTimerHoldTimeMsecs"] == 180000  # that long it takes without BFD
     place.until(lambda: (place.ask("neighbors", NODE)[NODE].get("peerBfdInfo") or {}).get("status") == "Up")
@@ -396,3 +427,7 @@ def test_bfd_notices_silence(place):
     place.settle(within=60.0)
     place.run("ip", "netns", "exec", place.names[0], "nft", "delete", "table", "ip", "cut")
     place.settle(ONE)
+    assert kept()
+    for name in [name for name in place.processes if name.startswith("node")]:
+        place.end(name)
+    assert kept()

@@ -70,14 +70,36 @@ def test_each_node_has_its_own_routers(fabric):
     assert len(one.hops(WEB)) == 2
 
 
+def watched(router):
+    """The nodes that a router watches by BFD."""
+    return {name for name, address in NODES.items() if (router.bgp("neighbors", address).get(address, {}).get("peerBfdInfo") or {}).get("status") == "Up"}
+
+
+def test_frr_is_watched_beside_a_zebra_of_the_node(fabric):
+    """Routes that a zebra would take for its own leftovers stay, and ours has no power over the node's network."""
+    one = STATE["routers"][0]
+    foreign = "198.51.100.0/24 via {0} dev eth0 proto zebra".format(ROUTER)
+    fabric.sh("aws-node-1", "ip", "route", "add", *foreign.split())
+    write_inventory(bfd=True)
+    play(fabric, multicluster_serial=1).ok()
+    one.wait(WEB, NODES)
+    until(lambda: watched(one) == set(NODES))
+    assert not play(fabric).ok().changed
+    pid = fabric.sh("aws-node-1", "systemctl", "show", "--property=MainPID", "--value", "multicluster-bgp-zebra.service").strip()
+    own, init = (fabric.sh("aws-node-1", "readlink", "/proc/{0}/ns/user".format(number)) for number in (pid, 1))
+    assert own != init and foreign in fabric.sh("aws-node-1", "ip", "route")
+
+
 def test_another_daemon_announces_the_same(fabric):
     one, two = STATE["routers"]
     write_inventory(bfd=True, bgp_speaker_daemon="bird")
     play(fabric, multicluster_serial=1).ok()
     one.wait(WEB, NODES)
     two.wait(WEB, ["aws-node-1"])
-    until(lambda: (one.bgp("neighbors", NODES["aws-node-2"])[NODES["aws-node-2"]].get("peerBfdInfo") or {}).get("status") == "Up")
+    until(lambda: watched(one) == set(NODES))
     assert "bird" in fabric.sh("aws-node-1", "systemctl", "show", "--property=ExecStart", "multicluster-bgp.service")
+    assert not fabric.sh("aws-node-1", "sh", "-c", "ls /etc/systemd/system/multicluster-bgp-[zb]* 2>/dev/null; pgrep 'zebra|bfdd'; true")
+    assert "198.51.100.0/24" in fabric.sh("aws-node-1", "ip", "route")
     assert not play(fabric).ok().changed
 
 
@@ -108,4 +130,4 @@ def test_absent_leaves_nothing(fabric):
     assert play(fabric, load_balancers_state="absent").ok().changed
     STATE["routers"][0].wait(WEB, [])
     for node in NODES:
-        assert fabric.sh(node, "sh", "-c", "ls -d /etc/systemd/system/multicluster-bgp* /run/multicluster-bgp 2>/dev/null; pgrep bird; true") == ""
+        assert fabric.sh(node, "sh", "-c", "ls -d /etc/systemd/system/multicluster-bgp* /run/multicluster-bgp 2>/dev/null; pgrep 'bird|zebra|bfdd'; true") == ""

@@ -46,9 +46,9 @@ def words() -> t.List[str]:
     return [programs()[0], "-f", "-R", "-u", "bird", "-g", "bird", "-c", CONFIG, "-s", os.path.join(frr.RUN, _SOCKET)]
 
 
-def unit_text(code: str) -> str:
-    """BIRD with what ``code`` (speaker_agent) writes just before it starts."""
-    return frr.unit(code, words(), "bird")
+def unit_texts(code: str, unused: bool) -> t.Dict[str, str]:
+    """The unit by its name: BIRD, which has BFD itself, with what ``code`` (speaker_agent) writes just before it starts."""
+    return {frr.UNIT: frr.unit(code, words(), "bird")}
 
 
 def check_config(text: str, secrets: t.Iterable[str] = ()) -> None:

@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A bgpd of our own: checked before it is started, spoken to through its own socket. The user's FRR is never touched.
 
-It neither listens nor knows zebra: it opens sessions to routers, announces, and puts no route into the kernel.
+It neither listens nor knows the node's zebra: it opens sessions to routers, announces, and puts no route into the kernel.
+
+BFD is bfdd's work, which learns of interfaces by a zebra, and a second zebra would take routes of the first for its own leftovers. So this one lives in
+a user namespace of its own: it reads what the kernel has, as every user may, and the kernel refuses whatever it would change.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ import typing as t
 from .._values.refused import ValueRefused
 
 UNIT = "multicluster-bgp.service"
+#: What runs beside it where a router is to be watched by BFD.
+ZEBRA_UNIT, BFD_UNIT = "multicluster-bgp-zebra.service", "multicluster-bgp-bfd.service"
 RUN = "/run/multicluster-bgp"
 #: What runs: written by whatever told the daemon so.
 CONFIG = RUN + "/bgpd.conf"
@@ -56,15 +61,54 @@ def _absolute(name: str) -> str:
     return shutil.which(name, path=_PATH) or "/usr/bin/" + name
 
 
-def words() -> t.List[str]:
+def words(bfd: bool = False) -> t.List[str]:
     """The command of the daemon."""
-    return [programs()[0], "--no_zebra", "--no_kernel", "--bgp_port", "0", "--vty_port", "0", "--config_file", CONFIG,
+    zebra = ["--socket", _socket()] if bfd else ["--no_zebra"]
+    return [programs()[0], *zebra, "--no_kernel", "--bgp_port", "0", "--vty_port", "0", "--config_file", CONFIG,
             "--vty_socket", RUN, "--pid_file", RUN + "/bgpd.pid"]  # fmt: skip
 
 
-def unit_text(code: str) -> str:
-    """bgpd with what ``code`` (speaker_agent) writes just before it starts."""
-    return unit(code, words(), "frr")
+def zebra_words() -> t.List[str]:
+    """Of the zebra that changes nothing. In the profile ``datacenter`` a router may lie behind the default route; it never looks for leftovers."""
+    return [_absolute("zebra"), "--profile", "datacenter", "--graceful_restart", "2000000000", "--retain", "--user", "frr", "--group", "frr",
+            *_companion("zebra")]  # fmt: skip
+
+
+def bfdd_words() -> t.List[str]:
+    """Of the daemon that speaks BFD."""
+    return [_absolute("bfdd"), "--bfdctl", RUN + "/bfdd.sock", *_companion("bfdd")]
+
+
+def _companion(name: str) -> t.List[str]:
+    return ["--socket", _socket(), "--vty_port", "0", "--vty_socket", RUN, "--config_file", "/dev/null", "--pid_file", "{0}/{1}.pid".format(RUN, name)]
+
+
+def _socket() -> str:
+    return RUN + "/zserv.api"
+
+
+def unit_texts(code: str, bfd: bool) -> t.Dict[str, str]:
+    """The units by name, in the order in which they start: bgpd with what ``code`` (speaker_agent) writes just before it starts."""
+    found = {}
+    if bfd:
+        found[ZEBRA_UNIT] = _companion_unit("Interfaces for BFD", "User=frr\nGroup=frr\nPrivateUsers=yes\n"
+                                            "AmbientCapabilities=CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_ADMIN\n", zebra_words())  # fmt: skip
+        found[BFD_UNIT] = _companion_unit("BFD", "ExecStartPre={0}\n".format(_WAIT.format(_socket())), bfdd_words())
+    wait = "ExecStartPre={0}\n".format(_WAIT.format(_socket())) if bfd else ""
+    text = unit(code, words(bfd), "frr").replace("ExecStart=", wait + "ExecStart=", 1)
+    found[UNIT] = text.replace("Wants=network-online.target", "Wants=network-online.target {0} {1}".format(ZEBRA_UNIT, BFD_UNIT)) if bfd else text
+    return found
+
+
+#: A daemon that does not find zebra looks again much later.
+_WAIT = "/bin/sh -c 'for turn in $$(seq 100); do [ -S {0} ] && exit 0; sleep 0.1; done'"
+
+
+def _companion_unit(what: str, more: str, command: t.Sequence[str]) -> str:
+    return (
+        "[Unit]\nDescription={0} of the BGP speaker of multicluster.network\n\n"
+        "[Service]\nExecStartPre=+{1} -d -o frr -g frr -m 0750 {2}\n{3}ExecStart={4}\nRestart=always\nRestartSec=1\n"
+    ).format(what, _absolute("install"), RUN, more, " ".join(command))
 
 
 def unit(code: str, command: t.Sequence[str], user: str) -> str:

@@ -19,7 +19,7 @@ from ..._linux.host import bundle, connections, systemd
 from ..._linux.host.lock import HostLock
 from ..._linux.netlink.routes import look_up
 from ..._loadbalancers.bgp.delivery import Wanted, parse_routes
-from ..._loadbalancers.bgp.speaker import parse_speaker
+from ..._loadbalancers.bgp.speaker import Speaker, parse_speaker
 from ..._loadbalancers.bgp.values import parse_grants
 from ..._plan.plan import Plan
 from ..._values.addresses import parse_address
@@ -31,7 +31,10 @@ from .speaker_follow import FOLDER, KEPT, STATE, STATUS
 #: The module whose ``main()`` the archive runs; it carries what that imports.
 AGENT = "_flows.node.speaker_agent"
 CODE = "/usr/local/lib/multicluster-network-bgp/speaker.pyz"
-UNIT = "/etc/systemd/system/" + frr.UNIT
+_UNITS = "/etc/systemd/system/"
+UNIT = _UNITS + frr.UNIT
+#: Beside it, where its daemon needs them; in the order in which they start.
+COMPANIONS = (_UNITS + frr.ZEBRA_UNIT, _UNITS + frr.BFD_UNIT)
 FOLLOWER = "multicluster-bgp-follow.service"
 FOLLOWER_UNIT = "/etc/systemd/system/" + FOLLOWER
 #: Where the daemon's configuration lay before there was a follower.
@@ -93,13 +96,13 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     daemon.group()
     wanted = {
         CODE: FileState("file", 0o755, bundle.build(AGENT)),
-        UNIT: FileState("file", 0o644, daemon.unit_text(CODE).encode("ascii")),
+        **_unit_files(daemon, speaker),
         FOLLOWER_UNIT: FileState("file", 0o644, _FOLLOWER_TEXT.format(daemon=frr.UNIT, state=STATE, code=CODE).encode("ascii")),
         STATE: FileState("file", 0o600, (json.dumps(given, sort_keys=True) + "\n").encode("ascii")),
     }
-    before = {path: files.read_state(path) for path in (*wanted, FORMER)}
+    before = {path: files.read_state(path) for path in dict.fromkeys((*wanted, FORMER, *COMPANIONS))}
     _note(plan, before, wanted)
-    runs = all(frr.systemctl("is-active", "--quiet", unit) for unit in (frr.UNIT, FOLLOWER))
+    runs = all(frr.systemctl("is-active", "--quiet", unit) for unit in (*_companions(wanted), frr.UNIT, FOLLOWER))
     if rivals and before[STATE] is None:
         raise ValueRefused("conflict", next(iter(rivals.values())))
     if not plan.changes and not runs and systemd.running():
@@ -112,6 +115,18 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     if not check and plan.changes:
         _apply(before, wanted, request, stood)
     return _result(plan, _sessions() if not check or runs else {}, True)
+
+
+def _unit_files(daemon: speaker_follow.Daemon, speaker: Speaker) -> t.Dict[str, FileState]:
+    paths = {frr.UNIT: UNIT, **{path[len(_UNITS) :]: path for path in COMPANIONS}}
+    texts = daemon.unit_texts(CODE, any(one.bfd for one in speaker.neighbours))
+    return {paths[name]: FileState("file", 0o644, text.encode("ascii")) for name, text in texts.items()}
+
+
+def _companions(wanted: t.Iterable[str]) -> t.List[str]:
+    """The names of the units that run beside the daemon."""
+    there = set(wanted)
+    return [path[len(_UNITS) :] for path in COMPANIONS if path in there]
 
 
 def _run_routes_only(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
@@ -229,8 +244,8 @@ def _note(plan: Plan, before: t.Mapping[str, t.Optional[FileState]], wanted: t.M
             plan.create("file", path, _shown(path, new))
         else:
             plan.update("file", path, _shown(path, old), _shown(path, new))
-    if before[FORMER] is not None:
-        plan.delete("file", FORMER, {})
+    for path in sorted(path for path, old in before.items() if old is not None and path not in wanted):
+        plan.delete("file", path, {})
 
 
 def _shown(path: str, state: FileState) -> t.Dict[str, t.Any]:
@@ -269,22 +284,36 @@ def _put(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, F
         if before.get(path) != wanted[path]:
             files.write_state(path, wanted[path])
     files.remove(FORMER)
+    gone = [path for path in COMPANIONS if before.get(path) is not None and path not in wanted and UNIT in wanted]
     if not systemd.running():
+        for path in gone:
+            files.remove(path)
         return
-    units = {UNIT, FOLLOWER_UNIT} & {path for path in wanted if before.get(path) != wanted[path]}
+    units = {UNIT, FOLLOWER_UNIT, *COMPANIONS} & {path for path in wanted if before.get(path) != wanted[path]}
     if units:
         systemd.reload_units()
+    for name in _companions(wanted):
+        if _UNITS + name in units or not frr.systemctl("is-active", "--quiet", name):
+            _start(name)
     if UNIT in units or not frr.systemctl("is-active", "--quiet", frr.UNIT):
         before_state = before.get(STATE)
         _start(frr.UNIT, before_state is not None and speaker_follow.keeps_routes(before_state.content))
     if FOLLOWER_UNIT in units or before.get(CODE) != wanted.get(CODE) or not frr.systemctl("is-active", "--quiet", FOLLOWER):
         _start(FOLLOWER)
+    for path in gone:  # the daemon runs without them now
+        _end(path)
     _wait_until_followed(wanted[STATE], seconds)
+
+
+def _end(path: str) -> None:
+    systemd.retire(path[len(_UNITS) :])
+    files.remove(path)
 
 
 def _start(unit: str, keep_routes: bool = False) -> None:
     """``keep_routes``: without a last word to routers, which keep the routes for a daemon that comes back (graceful restart)."""
-    frr.systemctl("enable", unit)
+    if unit not in (frr.ZEBRA_UNIT, frr.BFD_UNIT):  # those come along with the daemon
+        frr.systemctl("enable", unit)
     if keep_routes:
         frr.systemctl("kill", "--signal=KILL", unit)
     frr.systemctl("reset-failed", unit)
@@ -340,10 +369,10 @@ def _put_back(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[s
 
 
 def _absent(plan: Plan, check: bool) -> None:
-    there = {path: files.read_state(path) for path in (CODE, UNIT, FOLLOWER_UNIT, STATE, FORMER)}
+    there = {path: files.read_state(path) for path in (CODE, UNIT, *COMPANIONS, FOLLOWER_UNIT, STATE, FORMER)}
     for path, state in there.items():
         if state is None:
-            plan.unchanged += 1
+            plan.unchanged += path not in COMPANIONS
         else:
             plan.delete("file", path, _shown(path, state) if path != FORMER else {})
     if plan.changes and not check:
@@ -355,6 +384,9 @@ def _take_away(paths: t.Iterable[str]) -> None:
     for unit in (FOLLOWER, frr.UNIT):
         systemd.retire(unit)
         frr.systemctl("disable", unit)
+    for path in COMPANIONS:
+        if files.read_state(path) is not None:
+            _end(path)
     for path in (*paths, KEPT, STATUS):
         files.remove(path)
     frr.forget_everything()

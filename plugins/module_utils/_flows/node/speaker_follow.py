@@ -44,7 +44,7 @@ class Daemon(t.NamedTuple):
 
     config_file: t.Callable[[], str]
     group: t.Callable[[], int]
-    unit_text: t.Callable[[str], str]
+    unit_texts: t.Callable[[str, bool], t.Dict[str, str]]
     check_config: t.Callable[[str, t.Iterable[str]], None]
     tell: t.Callable[[t.Sequence[str]], None]
     alive: t.Callable[[], bool]
@@ -58,9 +58,9 @@ class Daemon(t.NamedTuple):
 
 FRR, BIRD = "frr", "bird"
 DAEMONS = {
-    FRR: Daemon(frr.config_file, frr.group, frr.unit_text, frr.check_config, frr.tell, frr.alive, frr.sessions, frr.announces,
+    FRR: Daemon(frr.config_file, frr.group, frr.unit_texts, frr.check_config, frr.tell, frr.alive, frr.sessions, frr.announces,
                 frr_config.render, frr_config.read_prefixes, frr_config.changes, frr_config.shown),
-    BIRD: Daemon(bird.config_file, bird.group, bird.unit_text, bird.check_config, bird.tell, bird.alive, bird.sessions, bird.announces,
+    BIRD: Daemon(bird.config_file, bird.group, bird.unit_texts, bird.check_config, bird.tell, bird.alive, bird.sessions, bird.announces,
                  bird_config.render, bird_config.read_prefixes, bird_config.changes, bird_config.shown),
 }  # fmt: skip
 #: A file in the daemon's folder: what it runs with, written when it has been told of it.

@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 import typing as t
 
-from ..._values.refused import ValueRefused
 from .speaker import Attributes, Neighbour, Speaker
 
 HEADER = "! Written by multicluster.network, module bgp_speaker. Changes are overwritten."
@@ -15,8 +14,7 @@ FAMILIES = ("ipv4", "ipv6")
 
 
 def render(speaker: Speaker) -> str:
-    """The whole configuration. The same speaker gives the same bytes. Raises ValueRefused."""
-    check_speaker(speaker)
+    """The whole configuration. The same speaker gives the same bytes."""
     lines = [HEADER, "frr defaults traditional", "log syslog informational", "ip prefix-list nothing seq 5 deny any",
              "ipv6 prefix-list nothing seq 5 deny any"]  # fmt: skip
     used = {prefix: speaker.attributes_of(prefix) for prefix in speaker.prefixes}
@@ -52,6 +50,8 @@ def _session(speaker: Speaker, one: Neighbour) -> t.List[str]:
         lines.append("{0} ebgp-multihop {1}".format(name, one.multihop))
     elif one.asn != speaker.asn:
         lines.append(name + " disable-connected-check")
+    if one.bfd:
+        lines.append(name + " bfd")
     return lines
 
 
@@ -69,14 +69,6 @@ def _sets(attributes: Attributes) -> t.Iterator[str]:
         yield "local-preference {0}".format(attributes.local_preference)
     if attributes.med is not None:
         yield "metric {0}".format(attributes.med)
-
-
-def check_speaker(speaker: Speaker) -> None:
-    """What only FRR cannot have. Raises ValueRefused ``no_bfd``."""
-    for one in speaker.neighbours:
-        if one.bfd:
-            # its bfdd speaks through zebra, and a second zebra removes routes from the kernel that look like those of the first
-            raise ValueRefused("no_bfd", "{0}: FRR's BFD would need a second zebra beside the node's own; set bgp_speaker_daemon: bird".format(one.address))
 
 
 def read_prefixes(text: str) -> t.Tuple[str, ...]:

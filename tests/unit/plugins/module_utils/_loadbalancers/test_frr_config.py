@@ -192,9 +192,10 @@ def test_a_password_stays_a_word(config, password):
     assert len(marked) == 1 and "WRONG" not in marked[0] and len(marked[0]) < 60
 
 
-def test_each_daemon_says_what_it_cannot_have():
-    with pytest.raises(ValueRefused) as caught:
-        render(speaker(neighbors=[{"address": "10.66.23.1", "asn": 65530, "bfd": True}]))
-    assert caught.value.reason == "no_bfd" and "bgp_speaker_daemon" in caught.value.message
-    text = bird_config.render(speaker(neighbors=[{"address": "10.66.23.1", "asn": 65530, "bfd": True}]))
+def test_a_router_is_watched_by_either_daemon():
+    watched = speaker(neighbors=[{"address": "10.66.23.1", "asn": 65530, "bfd": True}])
+    assert " neighbor 10.66.23.1 bfd" in render(watched).splitlines() and " neighbor 10.66.23.1 bfd" not in render(speaker()).splitlines()
+    assert frr_config.changes(render(speaker()), render(watched)) == ["router bgp 65000", " neighbor 10.66.23.1 bfd", "exit"]
+    assert frr_config.changes(render(watched), render(speaker())) == ["router bgp 65000", " no neighbor 10.66.23.1 bfd", "exit"]
+    text = bird_config.render(watched)
     assert "  bfd on;" in text and "protocol bfd {" in text and bird_config.read_prefixes(text) == ("203.0.113.1/32",)
