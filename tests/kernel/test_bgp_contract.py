@@ -238,8 +238,11 @@ def test_a_node_announces_what_it_can_deliver(place):
     node.start()
     place.settle(ONE, TWO)
     assert set(node.round()["withheld"]) == {THREE}
+    since = node.round()["since"]
+    assert set(since) == {ONE, TWO} and abs(since[ONE] - time.time()) < 600
     pod.status = 503
     assert node.round()["announced"] == [TWO]
+    assert speaker_follow.read_status()["since"] == {TWO: since[TWO]}
     place.settle(TWO)
     pod.status = shared.status = 200
     node.round()

@@ -239,6 +239,7 @@ def _node(host: str, mesh: Facts, node: t.Any, tunnels: t.Sequence[Data], verdic
         "units": [{key: cut(unit.get(key), 80) for key in ("name", "active", "sub", "result")} for unit in read.get("units") or ()],
         "pending": cut(read.get("pending"), 40),
         "announces": sorted(cut(item, 64) for item in evidence.announced(read.get("bgp"))),
+        "announces_since": _since(read.get("bgp")),
         "sessions": [{key: cut(row.get(key), 80) for key in ("neighbor", "state")} for row in (read.get("bgp") or {}).get("sessions") or ()],
         "peers": len(tunnels),
         "up": sum(1 for row in tunnels if row["state"] == UP),
@@ -270,6 +271,16 @@ def _all(facts: Facts, part: str) -> t.List[Data]:
     return [dict(row, cluster=str(name)) for name in sorted(facts["clusters"]) for row in (facts["clusters"][name] or {}).get(part) or ()]
 
 
+def _since(bgp: t.Any) -> t.Dict[str, str]:
+    """Network -> since when a node says that it announces it, in UTC by its own clock; nothing for what is no time."""
+    rows = bgp.get("since") if isinstance(bgp, t.Mapping) else None
+    found = {}
+    for network, when in rows.items() if isinstance(rows, t.Mapping) else ():
+        if isinstance(when, int) and not isinstance(when, bool) and 0 <= when < 2**33:
+            found[cut(network, 64)] = datetime.datetime.fromtimestamp(when, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return found
+
+
 def _addresses(facts: Facts, nodes: t.Sequence[Data], plans: Facts) -> t.List[Data]:
     """Addresses of Services, and the nodes whose BGP speaker announces each right now.
 
@@ -279,15 +290,19 @@ def _addresses(facts: Facts, nodes: t.Sequence[Data], plans: Facts) -> t.List[Da
     balancers = ((plans.get("load_balancers") or {}).get("load_balancers")) or {}
     for name in sorted(facts["clusters"]):
         announcing: t.Dict[str, t.List[str]] = {}
+        since: t.Dict[str, t.Dict[str, str]] = {}
         for node in nodes:
             if node["cluster"] == name:
                 for prefix in node["announces"]:
                     announcing.setdefault(prefix.partition("/")[0], []).append(node["host"])
+                    if prefix in node["announces_since"]:
+                        since.setdefault(prefix.partition("/")[0], {})[node["host"]] = node["announces_since"][prefix]
         for row in (facts["clusters"][name] or {}).get("addresses") or ():
             by, ours = announcing.get(row["address"], []), balancers.get(name) or {}
             silent = {str(one.get("address")) for one in ours.get("unannounced") or ()}
             silent.update(text.partition("/")[0] for text in (ours.get("announce") or () if ours.get("nodes") else ()))
-            rows.append(dict(row, cluster=str(name), announced_by=by, announced="yes" if by else "no" if row["address"] in silent else "unknown"))
+            rows.append(dict(row, cluster=str(name), announced_by=by, announced_since=since.get(row["address"], {}),
+                             announced="yes" if by else "no" if row["address"] in silent else "unknown"))  # fmt: skip
     return rows
 
 

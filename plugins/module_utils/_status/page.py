@@ -303,11 +303,15 @@ def _sets(document: Data) -> str:
     return _table("Network sets", "sets", columns, rows, len(document["sets"]), merged=len(rows) < ROWS)
 
 
+def _announcer(host: str, since: t.Mapping[str, str]) -> str:
+    return "{0} since {1}".format(host, since[host].replace("T", " ")) if host in since else host
+
+
 def _addresses(document: Data) -> str:
     rows = []
     for r in document["addresses"][:ROWS]:
         held = r["holder"] or "no record"
-        by = ", ".join(r["announced_by"]) or ("nobody" if r["announced"] == "no" else "none of our nodes")
+        by = ", ".join(_announcer(host, r["announced_since"]) for host in r["announced_by"]) or ("nobody" if r["announced"] == "no" else "none of our nodes")
         state = {"yes": (GOOD, "announced"), "no": (BAD, "not announced"), "unknown": ("", "not by us")}[r["announced"]]
         key = "address.{0}.{1}".format(r["cluster"], r["address"])
         rows.append([_text(r["address"], "name"), _text(r["service"]), _text(r["cluster"]), _text(held), _pill(*state),

@@ -127,6 +127,7 @@ class Follower:
         self.known = _known()  # the port of the node that has ever answered
         self.begun = False
         self.told: t.Dict[str, t.Any] = {}
+        self.since = parse_since(read_status().get("since"))  # who begins goes on with what the last one knew
 
     def round(self, starting: bool = False) -> None:
         """Ask, decide, tell the daemon, and say what holds. Raises ValueRefused, ValueError, LinuxError, OSError."""
@@ -135,6 +136,8 @@ class Follower:
             if state is None:
                 return
             error = ""
+            if starting:
+                self.since = {}  # nothing is announced while the daemon does not run
             try:
                 holds = self._decide(state)
                 self._apply(state, state.render(holds.announced), starting)
@@ -142,10 +145,16 @@ class Follower:
                 error, holds = problem.message, Decision(list(state.running()), {})
             self._say({
                 "version": VERSION, "daemon": state.daemon, "state": state.digest, "announced": sorted(holds.announced), "withheld": holds.withheld,
-                "stopped": holds.stopped, "error": error,
+                "stopped": holds.stopped, "error": error, "since": self._since(holds.announced),
             })  # fmt: skip
             if error and starting:
                 raise ValueRefused("speaker_failed", error)
+
+    def _since(self, announced: t.Iterable[str]) -> t.Dict[str, int]:
+        """Since when each network is announced without a break, in seconds since 1970 by the node's clock."""
+        now = int(time.time())
+        self.since = {network: self.since.get(network, now) for network in announced}
+        return self.since
 
     def _decide(self, state: State) -> Decision:
         now = time.monotonic()
@@ -219,6 +228,12 @@ def read_status() -> t.Dict[str, t.Any]:
     except ValueError:
         return {}
     return status if isinstance(status, dict) else {}
+
+
+def parse_since(found: t.Any) -> t.Dict[str, int]:
+    """Of a status file that may be of a former release, or be no word of ours."""
+    rows = found.items() if isinstance(found, dict) else ()
+    return {str(network): when for network, when in rows if isinstance(when, int) and not isinstance(when, bool) and 0 <= when < 2**40}
 
 
 def running_daemon() -> Daemon:

@@ -236,7 +236,11 @@ def read_bgp() -> t.Optional[Data]:
         return None
     told = speaker_follow.read_status()
     held = {} if told.get("stopped") else told.get("withheld") or {}
-    return {"announces": announces, "withheld": sorted(held), "sessions": [{"neighbor": name, "state": sessions[name]} for name in sorted(sessions)]}
+    since = speaker_follow.parse_since(told.get("since"))
+    return {
+        "announces": announces, "withheld": sorted(held), "since": {network: since[network] for network in announces if network in since},
+        "sessions": [{"neighbor": name, "state": sessions[name]} for name in sorted(sessions)],
+    }  # fmt: skip
 
 
 def _peer(key: str, peer: LivePeer) -> Data:

@@ -28,8 +28,8 @@ Speak = t.Callable[[Orders], bool]
 VARIABLE = "__load_balancers_orders"
 _UP = (os.pardir,) * 5
 BOOK = os.path.normpath(os.path.join(os.path.abspath(__file__), *_UP, "playbooks", "plays", "speakers.yml"))
-#: One way to each node and back instead of five, where its settings do not say otherwise.
-_QUICK = ("env", "ANSIBLE_PIPELINING=true")
+#: One way to each node and back instead of five, and word of a node that has died, where the inventory does not say otherwise.
+_QUICK = ("env", "ANSIBLE_PIPELINING=true", "ANSIBLE_SSH_EXTRA_ARGS=-o ServerAliveInterval=3 -o ServerAliveCountMax=3")
 #: So often a visit that has to wait looks whether it still has to, in seconds.
 _PAUSE = 0.2
 

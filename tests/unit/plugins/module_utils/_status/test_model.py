@@ -162,6 +162,14 @@ def test_an_address_that_nobody_announces_is_shown_as_that():
     facts["nodes"]["gcp-node-1"]["bgp"] = facts["probes"]["gcp-node-1"]["bgp"] = bgp
     document = model.build(facts)
     assert {row["cluster"]: row["announced"] for row in document["addresses"]} == {"aws": "no", "gcp": "yes"}
+    assert [row["announced_since"] for row in document["addresses"] if row["announced"] == "yes"] == [{}], "a node of a former release does not say"
+    bgp["since"] = {"203.0.113.11/32": 1700000000}
+    document = model.build(facts)
+    assert [row["announced_since"] for row in document["addresses"]] == [{}, {"gcp-node-1": "2023-11-14T22:13:20Z"}]
+    assert "gcp-node-1 since 2023-11-14 22:13:20Z" in page.render(document)
+    for hostile in ({"203.0.113.11/32": "<script>"}, {"203.0.113.11/32": 10**30}, {"203.0.113.11/32": True}, ["x"], "x", None, {"203.0.113.11/32": -1}):
+        bgp["since"] = hostile
+        assert all(row["announced_since"] == {} for row in model.build(facts)["addresses"]), hostile
     bgp["sessions"][0]["state"] = "Active"
     assert {row["announced"] for row in model.build(facts)["addresses"]} == {"no"}, "announced to nobody that listens"
 
