@@ -15,6 +15,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.load_b
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.settings import SETTINGS
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import CLUSTER_VARIABLES
+from ansible_collections.multicluster.network.plugins.module_utils._originals.programs import MAPPED, PROGRAMS
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, role_options
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -52,6 +53,18 @@ def test_every_setting_of_ours_exists(system):
     for theirs, ours, remark in TABLES[system]:
         assert set(names(ours)) <= OURS, theirs
         assert names(ours) or (ours == "none" and remark), theirs
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=lambda program: program.name)
+def test_the_reader_of_configurations_knows_every_row(program):
+    """The same keys in the same rows, the same variables, and for what has none the same reason."""
+    rows = [(tuple(names(row[0])), tuple(names(row[1])), row[2].replace("``", "")) for row in TABLES[program.title]]
+    said = [(key.names, key.ours, key.remark if key.fate == MAPPED else "{0}: {1}".format(key.fate, key.remark)) for key in program.keys]
+    assert rows == said
+
+
+def test_every_table_has_a_reader():
+    assert sorted(program.title for program in PROGRAMS.values()) == sorted(ORIGINALS)
 
 
 def test_there_are_no_other_tables_but_the_one_of_levels():

@@ -31,6 +31,7 @@ PURE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
     "_loadbalancers": _BASE,
     "_tenants": _BASE,
     "_status": _BASE,
+    "_originals": (*_BASE, "_loadbalancers", "_mesh/kubespan"),
     "_trace": (*_BASE, "_dataplane", "_mesh/kubespan", "_services", "_status"),
 }
 EDGE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
@@ -52,6 +53,7 @@ FLOW_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
     "_flows/load_balancers": (*_API, "_flows/fabric"),
     "_flows/tenants": (*_API, "_flows/fabric"),
     "_flows/clustermesh": (*_API, "_flows/fabric"),
+    "_flows/originals": _API,
     "_flows/reconciler": (*_API, "_flows/fabric", "_flows/services", "_flows/load_balancers"),
 }
 ROOMS = {**PURE_ROOMS, **EDGE_ROOMS, **FLOW_ROOMS}

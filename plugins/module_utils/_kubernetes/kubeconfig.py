@@ -10,6 +10,7 @@ import stat
 import tempfile
 import typing as t
 
+from .._values.plain_yaml import plain_documents
 from .._values.refused import ValueRefused, quoted
 
 #: An admin kubeconfig has about 6 KB; more than this is no kubeconfig.
@@ -70,31 +71,12 @@ def load_kubeconfig(given: t.Any) -> t.Tuple[t.Dict[str, t.Any], t.Optional[str]
 def parse_kubeconfig(raw: bytes, where: str = "kubeconfig") -> t.Dict[str, t.Any]:
     """YAML or JSON text -> dict. Aliases are refused: a kubeconfig has none, a YAML bomb is made of them."""
     try:
-        import yaml
+        found = plain_documents(raw)
     except ImportError:
         raise KubeconfigRefused("kubeconfig_unreadable", "reading a kubeconfig file needs the Python library PyYAML") from None
-
-    class Loader(yaml.SafeLoader):
-        """Plain data only."""
-
-        def compose_node(self, parent: t.Any, index: t.Any) -> t.Any:
-            if self.check_event(yaml.events.AliasEvent):
-                raise yaml.YAMLError("aliases are refused")
-            return super().compose_node(parent, index)
-
-    try:
-        # not yaml.load: the loader is our own subclass of SafeLoader
-        loader = Loader(raw)
-        try:
-            config = loader.get_single_data()
-        finally:
-            loader.dispose()
-    except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
-        # the error's text would quote the file, tokens included
-        mark = getattr(error, "problem_mark", None)
-        line = " near line {0}".format(mark.line + 1) if mark is not None else ""
-        alias = ": aliases are refused" if "aliases are refused" in str(error) else ""
-        raise KubeconfigRefused("kubeconfig_invalid", "{0} is no plain YAML{1}{2}".format(where, line, alias)) from None
+    except ValueRefused as refused:
+        raise KubeconfigRefused("kubeconfig_invalid", "{0} is {1}".format(where, refused.message)) from None
+    config = found[0] if len(found) == 1 else None
     if not isinstance(config, dict):
         raise KubeconfigRefused("kubeconfig_invalid", "{0} is not a mapping".format(where))
     return config

@@ -1,0 +1,128 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cloud controller: its variables and its file as load_balancers_settings of the cluster in which it runs (ccm 3, 5)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._loadbalancers.settings import BOOLEAN, DISABLED, MANAGED, NUMBER, SECRETS, SETTINGS, Setting, parse_boolean, parse_load_balancer
+from .._values.refused import ValueRefused
+from .._values.text import parse_subdomain
+from . import fields
+from .fields import Document
+from .programs import EQUINIX
+from .proposal import Proposal
+from .workloads import ConfigMaps, Process, Told
+
+VARIABLE = "load_balancers_settings"
+SECRET_KEY, SECRET_NAMESPACE = "cloud-sa.json", "kube-system"
+#: Ours where it is not the option's own name. Names of annotations have none: only the original's file and Secret are asked for them.
+_CALLED = {"loadbalancer": "load_balancer"}
+_UNSAID = ("annotation_", "load_balancer_id")
+
+
+def read_controller(one: Process, config_maps: ConfigMaps, into: Proposal) -> None:
+    """The controller of a cluster: variables rank over the file."""
+    if not one.cluster:
+        into.find(one.where, "local_name_missing", "it is not said in which cluster it runs: give its file with a cluster")
+        return
+    _begin(one.cluster, one.where, into)
+    for item in SETTINGS:
+        names = [*item.variables, *(name.replace("METAL_", "PACKET_", 1) for name in item.variables)]
+        told = one.first(*names)
+        if told is not None:
+            _told(one.cluster, item, told, one.where, names[0], into)
+    named = one.text("--cloud-config", "--provider-config")
+    if named is None:
+        return
+    kind, name, key = one.mounted(named)
+    if kind == "Secret" and key == SECRET_KEY and one.namespace == SECRET_NAMESPACE:
+        name = into.checked(one.where, "the name of its Secret", parse_subdomain, name)
+        if name:
+            into.put(one.cluster, VARIABLE, "config_secret", name, one.where)
+            into.find(one.where, "config_unread", "its Secret was not read: config_secret lets every run take its settings from there, token included")
+        return
+    told = one.file(named, config_maps)
+    if told.text is None:
+        into.find(one.where, "config_unread", "its configuration is {0}, which is not read; give the file".format(told.place))
+        return
+    read_file(one.cluster, told.text, told.place, into)
+
+
+def read_file(cluster: str, text: str, where: str, into: Proposal) -> None:
+    """A file cloud-sa.json. Its secrets stay where they are: the proposal names variables of a vault."""
+    document = Document.parse(text, where, into)
+    if document is None:
+        return
+    document.tell(EQUINIX)
+    _begin(cluster, where, into)
+    for item in SETTINGS:
+        for key in item.keys:
+            if item.name in SECRETS:
+                if document.value(key, _anything) is not None:
+                    _secret(cluster, item, "{0}, key {1}".format(where, key), where, into)
+            else:
+                value = document.value(key, _parser(item))
+                if value is not None:
+                    _say(cluster, item, value, where, into)
+
+
+def _begin(cluster: str, where: str, into: Proposal) -> None:
+    into.put(cluster, VARIABLE, "provider", "equinix_metal", where)
+    into.put(cluster, VARIABLE, "adopt_identities", ["metal-ccm"], where)
+    into.add(None, "multicluster_capabilities", ["load_balancers"])
+
+
+def _told(cluster: str, item: Setting, told: Told, where: str, name: str, into: Proposal) -> None:
+    place = told.place or "the variable {0} of {1}".format(name, where)
+    if item.name in SECRETS or told.secret:
+        _secret(cluster, item, place, where, into)
+    elif told.text is None:
+        into.find(where, "config_unread", "{0} is {1}, which is not known here".format(name, place))
+    else:
+        value = into.checked(where, name, _parser(item), told.text)
+        if value is not None:
+            _say(cluster, item, value, where, into)
+
+
+def _secret(cluster: str, item: Setting, place: str, where: str, into: Proposal) -> None:
+    if not item.name.startswith(_UNSAID):
+        into.put(cluster, VARIABLE, item.name, into.vault(cluster, item.name, place), where)
+
+
+def _say(cluster: str, item: Setting, value: t.Any, where: str, into: Proposal) -> None:
+    if item.name.startswith(_UNSAID):
+        into.find(where, "no_variable", "{0}: only config_secret and config_file have it; keep it there".format(item.keys[0]))
+        return
+    if item.name == "loadbalancer" and parse_load_balancer(value).type in (DISABLED, MANAGED):
+        into.find(where, "no_load_balancer", "its load balancer is none that there is: addresses are given, and nobody is told of them")
+        value = "empty://"
+    into.put(cluster, VARIABLE, _CALLED.get(item.name, item.name), value, where)
+
+
+def _anything(value: t.Any) -> bool:
+    return bool(value)
+
+
+def _parser(item: Setting) -> t.Callable[[t.Any], t.Any]:
+    if item.kind == NUMBER:
+        return fields.number(0, item.largest)
+    if item.kind == BOOLEAN:
+        return parse_boolean
+    if item.name == "bgp_node_selector":
+        return fields.selector
+    if item.name == "base_url":
+        return fields.url
+    return _setting if item.name == "loadbalancer" else fields.word
+
+
+def _setting(value: t.Any) -> str:
+    text = fields.word(value)
+    try:
+        parse_load_balancer(text)
+    except ValueRefused:
+        raise ValueRefused("bad_boolean", "that is no load-balancer setting") from None
+    if "@" in text:
+        raise ValueRefused("bad_url", "that names a user")
+    return text

@@ -1,0 +1,197 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The three programs of Semaphore: their configuration files, flags and variables as our inventory (semaphore 2.2, 3.1, 4.1, 6.1)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.text import parse_cluster_name, parse_subdomain
+from . import fields
+from .fields import Document
+from .programs import MIRROR, WIREGUARD
+from .proposal import Proposal
+from .workloads import ConfigMaps, Process, Told
+
+#: What the original takes where nothing is said: it stays on the wire.
+LISTEN_PORT = 51820
+
+
+class Mesh:
+    """What all agents say of ports and MTUs: one variable of a cluster where they agree, exceptions on those clusters that differ."""
+
+    def __init__(self) -> None:
+        self.ports: t.Dict[str, t.Dict[str, int]] = {}
+        self.mtus: t.Dict[str, t.Dict[str, int]] = {}
+
+    def settle(self, into: Proposal) -> None:
+        """Say it."""
+        for variable, by_remote in (("wireguard_port", self.ports), ("wireguard_mtu", self.mtus)):
+            for remote, by_local in sorted(by_remote.items()):
+                if len(set(by_local.values())) == 1:
+                    into.say(remote, variable, next(iter(by_local.values())), "semaphore-wireguard")
+                    continue
+                for local, value in sorted(by_local.items()):
+                    into.put(local, variable + "s", remote, value, "semaphore-wireguard")
+
+
+def read_wireguard(one: Process, config_maps: ConfigMaps, into: Proposal, mesh: Mesh) -> None:
+    """The agent of a node."""
+    directory = into.checked(one.where, "-wg-key-path", fields.path, one.text("-wg-key-path", "SWG_WG_KEY_PATH") or "/var/lib/semaphore-wireguard")
+    document = configuration(one, config_maps, into, "-clusters-config", "SWG_CLUSTERS_CONFIG")
+    if document is None:
+        return
+    document.tell(WIREGUARD)
+    local = _local(document.below("local"), one, into)
+    if local is None:
+        return
+    if directory and directory != "/var/lib/semaphore-wireguard":
+        into.say(local, "key_dir", directory, one.where)
+    for remote in document.each("remotes"):
+        name = _remote(remote, one, config_maps, into)
+        if name is None:
+            continue
+        subnet = remote.value("podSubnet", fields.network)
+        if subnet:
+            into.add(name, "pod_cidrs", [subnet])
+        port = remote.value("wgListenPort", fields.number(0, 65535)) or LISTEN_PORT
+        mesh.ports.setdefault(name, {})[local] = port
+        mtu = remote.value("wgDeviceMTU", fields.number(0, 9216))
+        if mtu:
+            mesh.mtus.setdefault(name, {})[local] = mtu
+        remote.value("resyncPeriod", fields.duration)
+
+
+def read_mirror(one: Process, config_maps: ConfigMaps, into: Proposal) -> None:
+    """The mirror's controller of a cluster. A flag ranks over a variable, and that over the file."""
+    document = configuration(one, config_maps, into, "-config", "SSM_CONFIG")
+    if document is None:
+        return
+    document.tell(MIRROR)
+    local = _local(document.below("localCluster"), one, into)
+    if local is None:
+        return
+    common = document.below("global")
+    for flag, variable, key, parse, ours in (
+        ("-mirror-svc-label-selector", "SSM_MIRROR_SVC_LABEL_SELECTOR", "mirrorSvcLabelSelector", fields.selector, "service_mirror_selector"),
+        ("-global-svc-label-selector", "SSM_GLOBAL_SVC_LABEL_SELECTOR", "globalSvcLabelSelector", fields.selector, "service_mirror_global_selector"),
+        ("-global-svc-routing-strategy-label", "SSM_GLOBAL_SVC_TOPOLOGY_LABEL", "globalSvcRoutingStrategyLabel", fields.selector,
+         "service_mirror_routing_selector"),
+        ("-mirror-ns", "SSM_MIRROR_NS", "mirrorNamespace", parse_subdomain, "service_mirror_namespace"),
+    ):  # fmt: skip
+        told = one.text(flag, variable)
+        value = into.checked(one.where, flag, parse, told) if told else common.value(key, parse)
+        if value:
+            into.say(None, ours, value, one.where)
+            if key == "mirrorNamespace":
+                into.say(None, "coredns_rewrite_mirror_namespace", value, one.where)
+    for key, ours in (("serviceSync", "service_mirror_service_sync"), ("endpointSliceSync", "service_mirror_endpoint_slice_sync")):
+        into.say(None, ours, bool(common.value(key, fields.flag)), one.where)
+    zones = document.below("localCluster").value("zones", fields.zones)
+    if zones:
+        into.put(None, "service_mirror_zones", local, zones, one.where)
+    into.add(None, "service_mirror_destinations", [local])
+    into.add(None, "multicluster_capabilities", ["service_mirror"])
+    for remote in document.each("remoteClusters"):
+        name = _remote(remote, one, config_maps, into)
+        if name is None:
+            continue
+        into.add(None, "service_mirror_sources", [name])
+        prefix = remote.value("servicePrefix", parse_cluster_name)
+        if prefix:
+            into.put(None, "service_mirror_prefixes", name, prefix, one.where)
+        remote.value("resyncPeriod", fields.duration)
+
+
+def read_policy(one: Process, config_maps: ConfigMaps, into: Proposal) -> None:
+    """The process of one remote cluster; the cluster in which it runs gets the sets."""
+    remote = _told_name(one, into, "-target-cluster-name", "SP_TARGET_CLUSTER_NAME")
+    if remote is None:
+        return
+    into.cluster(remote)
+    into.add(None, "network_sets_sources", [remote])
+    into.add(None, "multicluster_capabilities", ["network_sets"])
+    secret = one.first("SP_REMOTE_SERVICE_ACCOUNT_TOKEN")
+    token_path = one.text("-remote-sa-token-path", "SP_REMOTE_SERVICE_ACCOUNT_TOKEN_PATH")
+    place = ""
+    if token_path:
+        place = one.file(token_path, config_maps).place
+    elif secret is not None:
+        place = secret.place or "the variable SP_REMOTE_SERVICE_ACCOUNT_TOKEN of {0}".format(one.where)
+    _access(remote, one, config_maps, into, one.text("-target-kube-config", "SP_TARGET_KUBE_CONFIG"),
+            one.text("-remote-api-url", "SP_REMOTE_API_URL"), one.text("-remote-ca-url", "SP_REMOTE_CA_URL"), place)  # fmt: skip
+
+
+def configuration(one: Process, config_maps: ConfigMaps, into: Proposal, *names: str) -> t.Optional[Document]:
+    """The document that a flag or a variable names, None with a finding where it cannot be read."""
+    named = one.text(*names)
+    if named is None:
+        into.find(one.where, "config_path_missing", "neither {0} is known, so its configuration is not read; give the file".format(" nor ".join(names)))
+        return None
+    told = one.file(named, config_maps)
+    if told.text is None:
+        why = "Secrets are not read" if told.secret else "it is not there"
+        into.find(one.where, "config_unread", "its configuration is {0}: {1}; give the file".format(told.place, why))
+        return None
+    return Document.parse(told.text, one.where, into)
+
+
+def _local(document: Document, one: Process, into: Proposal) -> t.Optional[str]:
+    """The name that a cluster has for itself: all others call it that, and so must the inventory."""
+    name = document.value("name", parse_cluster_name)
+    if name is None:
+        into.find(one.where, "local_name_missing", "its configuration does not name its own cluster, and nothing of it is used")
+        return None
+    into.cluster(name)
+    if one.cluster and name != one.cluster:
+        text = "it calls its cluster {0}, and that name is in annotations, prefixes and devices: call the host of the inventory so, too"
+        into.find(one.where, "name_differs", text.format(name))
+    return str(name)
+
+
+def _remote(document: Document, one: Process, config_maps: ConfigMaps, into: Proposal) -> t.Optional[str]:
+    """One neighbour: its name and the access to it."""
+    name = document.value("name", parse_cluster_name)
+    if name is None:
+        into.find(one.where, "remote_name_missing", "a neighbour without a usable name is left out")
+        return None
+    into.cluster(name)
+    token_path = document.value("remoteSATokenPath", fields.path)
+    place = one.file(token_path, config_maps).place if token_path else ""
+    _access(name, one, config_maps, into, document.value("kubeConfigPath", fields.path), document.value("remoteAPIURL", fields.url),
+            document.value("remoteCAURL", fields.url), place)  # fmt: skip
+    return str(name)
+
+
+def _access(
+    name: str, one: Process, config_maps: ConfigMaps, into: Proposal,
+    kubeconfig: t.Optional[str], api_url: t.Optional[str], ca_url: t.Optional[str], token_place: str,
+) -> None:  # fmt: skip
+    """How the controller may reach a neighbour that the inventory cannot reach yet. A kubeconfig wins, as in the original."""
+    if name in into.reachable:
+        return
+    held = into.cluster(name)
+    if kubeconfig and "api_url" not in held:
+        told = one.file(kubeconfig, config_maps)
+        into.say(name, "kubeconfig", into.vault(name, "kubeconfig", "{0} (in {1})".format(told.place, one.where)), one.where)
+        return
+    server = into.checked(one.where, "the URL of {0}".format(name), fields.url, api_url) if api_url else None
+    if server and "kubeconfig" not in held:
+        into.say(name, "api_url", server, one.where)
+        if token_place:
+            into.say(name, "token", into.vault(name, "token", token_place), one.where)
+    authority = into.checked(one.where, "the CA's URL of {0}".format(name), fields.url, ca_url) if ca_url else None
+    if authority and authority.startswith("https://"):
+        into.say(name, "ca_url", authority, one.where)
+        into.find(one.where, "ca_unpinned", "ca_url of {0} counts with ca_sha256 only: look the CA up and write its SHA-256 beside it".format(name))
+    elif authority:
+        into.find(one.where, "ca_unpinned", "the CA of {0} comes over plain http, which nobody may trust: write ca_cert with the CA's file".format(name))
+
+
+def _told_name(one: Process, into: Proposal, *names: str) -> t.Optional[str]:
+    told: t.Optional[Told] = one.first(*names)
+    if told is None or told.text is None:
+        into.find(one.where, "target_cluster_missing", "neither {0} says its remote cluster, and nothing of it is used".format(" nor ".join(names)))
+        return None
+    name = into.checked(one.where, names[0], parse_cluster_name, told.text)
+    return None if name is None else str(name)

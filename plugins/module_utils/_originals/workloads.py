@@ -1,0 +1,253 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The originals among the workloads of a cluster, and what each was told: flags, environment, files that it mounts.
+
+What a Secret holds is never asked for: a value out of one is known by its place alone. Everything here is a claim of the cluster that sent it, so any
+form of an object is read, and what has another one than Kubernetes' counts as not there.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import typing as t
+
+from .._values.text import mapping
+from .programs import PROGRAMS, Program
+
+KINDS = ("DaemonSet", "Deployment", "StatefulSet")
+#: A cluster's ConfigMaps by namespace and name.
+ConfigMaps = t.Mapping[t.Tuple[str, str], t.Mapping[str, t.Any]]
+_REFERENCE = re.compile(r"\$(\$|\(([-._a-zA-Z][-._a-zA-Z0-9]*)\))", re.ASCII)
+_PLAIN = re.compile(r"[A-Za-z0-9/_-][A-Za-z0-9._/:\[\]-]{0,252}\Z")
+#: Containers have tens of variables and flags; whoever has more has the rest left out, and is told.
+MOST_WORDS = 500
+SHELLS = ("sh", "bash", "ash", "dash", "busybox")
+
+
+class Told(t.NamedTuple):
+    """One value: ``text``, or None where it is not known here. ``place``: where it comes from, if not from the object itself.
+
+    ``config_map``: the name of the ConfigMap that has it.
+    """
+
+    text: t.Optional[str]
+    place: str = ""
+    secret: bool = False
+    config_map: str = ""
+
+
+class Mount(t.NamedTuple):
+    """A volume at a path: of ``kind`` ConfigMap or Secret. ``items``: file to key; ``sub_path``: the one file that the path is."""
+
+    path: str
+    kind: str
+    name: str
+    items: t.Mapping[str, str]
+    sub_path: str
+
+
+class Process(t.NamedTuple):
+    """A container with an original. ``told``: by flag, with its dashes, or variable; ``beside``: what could not be read, in words."""
+
+    program: Program
+    cluster: str
+    namespace: str
+    where: str
+    image: str
+    copies: int
+    told: t.Mapping[str, Told]
+    mounts: t.Tuple[Mount, ...]
+    beside: t.Tuple[str, ...] = ()
+
+    def first(self, *names: str) -> t.Optional[Told]:
+        """The first of these that is there and not empty: a variable that is set but empty counts as unset."""
+        for name in names:
+            found = self.told.get(name)
+            if found is not None and found.text != "":
+                return found
+        return None
+
+    def text(self, *names: str) -> t.Optional[str]:
+        """The text of the same, None where it is not known."""
+        found = self.first(*names)
+        return found.text if found else None
+
+    def file(self, path: str, config_maps: ConfigMaps) -> Told:
+        """What a file of the container holds: the text of a ConfigMap, or the place alone."""
+        kind, name, key = self.mounted(path)
+        if not kind:
+            return Told(None, "{0} of the container, which is no ConfigMap".format(shown(path)))
+        place = "{0} {1}/{2}, key {3}".format(kind, shown(self.namespace), shown(name), shown(key))
+        text = config_maps.get((self.namespace, name), {}).get(key) if kind == "ConfigMap" else None
+        return Told(text if isinstance(text, str) else None, place, kind == "Secret")
+
+    def mounted(self, path: str) -> t.Tuple[str, str, str]:
+        """(kind, name, key) behind a path; empty texts where nothing of the API is mounted there. The longest mount wins."""
+        path = posixpath.normpath(path)
+        for mount in sorted(self.mounts, key=lambda one: -len(one.path)):
+            if mount.sub_path and path == mount.path:
+                return mount.kind, mount.name, mount.items.get(mount.sub_path, mount.sub_path)
+            if not mount.sub_path and path.startswith(mount.path.rstrip("/") + "/"):
+                inner = path[len(mount.path.rstrip("/")) + 1 :]
+                return mount.kind, mount.name, mount.items.get(inner, inner)
+        return "", "", ""
+
+
+def shown(text: object) -> str:
+    """Foreign text for a comment or a message: names as they are, anything else as its length alone."""
+    text = str(text)
+    return text if _PLAIN.match(text) else "(a name of {0} characters)".format(len(text))
+
+
+def processes(cluster: str, objects: t.Iterable[t.Any], config_maps: t.Optional[ConfigMaps] = None) -> t.List[Process]:
+    """The originals among workloads, in the order of their kinds and names."""
+    found = []
+    for obj in objects:
+        kind, name, namespace = (mapping(obj).get("kind"), mapping(obj, "metadata").get("name"), mapping(obj, "metadata").get("namespace"))
+        if kind not in KINDS or not isinstance(name, str):
+            continue
+        namespace = namespace if isinstance(namespace, str) else "default"
+        spec = mapping(obj, "spec", "template", "spec")
+        for container in _rows(spec.get("containers")):
+            program = _program(container)
+            if program is None:
+                continue
+            told, beside = _told(program, container, namespace, config_maps or {})
+            where = "{0} {1}/{2} of cluster {3}".format(kind, shown(namespace), shown(name), shown(cluster))
+            found.append(Process(program, cluster, namespace, where, _text(container.get("image")), _copies(obj), told, _mounts(container, spec), beside))
+    return sorted(found, key=lambda one: (one.program.name, one.where))
+
+
+def wanted_config_maps(found: t.Iterable[Process]) -> t.List[t.Tuple[str, str]]:
+    """Namespaces and names of the ConfigMaps that these mount or take variables from."""
+    names = {(one.namespace, mount.name) for one in found for mount in one.mounts if mount.kind == "ConfigMap"}
+    names |= {(one.namespace, told.config_map) for one in found for told in one.told.values() if told.config_map}
+    return sorted(pair for pair in names if pair[1])
+
+
+def _rows(value: t.Any) -> t.List[t.Dict[str, t.Any]]:
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def _text(value: t.Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _copies(obj: t.Any) -> int:
+    """How many copies are wanted: 0 is one that was stopped."""
+    if obj["kind"] == "DaemonSet":
+        wanted = mapping(obj, "status").get("desiredNumberScheduled", 1)
+    else:
+        wanted = mapping(obj, "spec").get("replicas", 1)
+    return wanted if isinstance(wanted, int) else 1
+
+
+def _program(container: t.Mapping[str, t.Any]) -> t.Optional[Program]:
+    image = _text(container.get("image")).partition("@")[0].rpartition("/")[2].partition(":")[0]
+    command = container.get("command")
+    first = _text(command[0]).rpartition("/")[2] if isinstance(command, list) and command else ""
+    for name in (first, image):
+        for program in PROGRAMS.values():
+            if name in program.images:
+                return program
+    return None
+
+
+def _told(program: Program, container: t.Mapping[str, t.Any], namespace: str, config_maps: ConfigMaps) -> t.Tuple[t.Dict[str, Told], t.Tuple[str, ...]]:
+    told: t.Dict[str, Told] = {}
+    beside: t.List[str] = []
+    rows = _rows(container.get("env"))
+    for row in rows[:MOST_WORDS]:
+        name = row.get("name")
+        if isinstance(name, str):
+            told[name] = _variable(row, told, namespace, config_maps)
+    if _rows(container.get("envFrom")):
+        beside.append("its envFrom is not read: name the variables in its env, or give them as a file")
+    command, args = container.get("command"), container.get("args")
+    words = [word for part in (command, args) if isinstance(part, list) for word in part if isinstance(word, str)]
+    if isinstance(command, list) and command and _text(command[0]).rpartition("/")[2] in SHELLS:
+        beside.append("it is started by a shell, whose words are not read: give its flags as a file")
+        words = []
+    if len(words) > MOST_WORDS or len(rows) > MOST_WORDS:
+        beside.append("it has more than {0} flags or variables: the others are not read".format(MOST_WORDS))
+    told.update(flags(program, [_expanded(word, told) for word in words[:MOST_WORDS]]))
+    return told, tuple(beside)
+
+
+def _variable(row: t.Mapping[str, t.Any], before: t.Mapping[str, Told], namespace: str, config_maps: ConfigMaps) -> Told:
+    source = mapping(row, "valueFrom")
+    for field, kind in (("secretKeyRef", "Secret"), ("configMapKeyRef", "ConfigMap")):
+        if field in source:
+            name, key = _text(mapping(source, field).get("name")), _text(mapping(source, field).get("key"))
+            place = "{0} {1}/{2}, key {3}".format(kind, shown(namespace), shown(name), shown(key))
+            if kind == "Secret":
+                return Told(None, place, True)
+            text = config_maps.get((namespace, name), {}).get(key)
+            return Told(text if isinstance(text, str) else None, place, config_map=name)
+    if source:
+        return Told(None, "a field of the pod")
+    return _expanded(_text(row.get("value")), before)
+
+
+def _expanded(text: str, told: t.Mapping[str, Told]) -> Told:
+    """``$(NAME)`` stands for a variable, as Kubernetes has it. What holds one that is not known is not known either."""
+    unknown: t.List[Told] = []
+
+    def one(match: "re.Match[str]") -> str:
+        if match.group(1) == "$":
+            return "$"
+        found = told.get(match.group(2))
+        if found is not None and found.text is None:
+            unknown.append(found)
+        return match.group(0) if found is None else found.text or ""
+
+    text = _REFERENCE.sub(one, text)
+    return unknown[0] if unknown else Told(text)
+
+
+def flags(program: Program, words: t.Sequence[Told]) -> t.Dict[str, Told]:
+    """Flags by name, with the program's own dashes. The last of a name wins; a flag that the program has not keeps no value."""
+    found: t.Dict[str, Told] = {}
+    todo = list(words)
+    while todo:
+        word = todo.pop(0)
+        if word.text is None:
+            continue
+        if word.text == "--":
+            break
+        if not word.text.startswith("-") or word.text == "-":
+            continue
+        name, equals, value = word.text.lstrip("-").partition("=")
+        flag = program.dash + name
+        if equals:
+            found[flag] = Told(value)
+        elif name in program.switches or not todo or program.key(flag) is None:
+            found[flag] = Told("true")
+        else:
+            found[flag] = todo.pop(0)
+    return found
+
+
+def _mounts(container: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any]) -> t.Tuple[Mount, ...]:
+    volumes: t.Dict[str, t.Tuple[str, str, t.Dict[str, str]]] = {}
+    for volume in _rows(spec.get("volumes")):
+        for kind, source in _sources(volume):
+            name = _text(source.get("name") or source.get("secretName"))
+            items = {_text(row.get("path")): _text(row.get("key")) for row in _rows(source.get("items"))}
+            volumes.setdefault(_text(volume.get("name")), (kind, name, items))
+    found = []
+    for row in _rows(container.get("volumeMounts")):
+        path = _text(row.get("mountPath"))
+        if path and _text(row.get("name")) in volumes:
+            kind, name, items = volumes[_text(row.get("name"))]
+            found.append(Mount(posixpath.normpath(path), kind, name, items, _text(row.get("subPath"))))
+    return tuple(found)
+
+
+def _sources(volume: t.Mapping[str, t.Any]) -> t.Iterator[t.Tuple[str, t.Dict[str, t.Any]]]:
+    """ConfigMaps and Secrets of a volume, those of a projected one too; of several only the first counts."""
+    for holder in (volume, *_rows(mapping(volume, "projected").get("sources"))):
+        for field, kind in (("configMap", "ConfigMap"), ("secret", "Secret")):
+            if field in holder:
+                yield kind, mapping(holder, field)
