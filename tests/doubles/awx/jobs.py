@@ -76,19 +76,22 @@ class Runner:
             raise JobFailed(done.stderr.strip()[-2000:])
         return tree_of(json.loads(done.stdout))
 
+    def prepare(self, job):
+        """The job's own copy of its project, while nobody updates that."""
+        shutil.copytree(self.folder / "projects" / str(job["project"]), self.folder / "jobs" / str(job["id"]) / "project", symlinks=True)
+
     def run(self, job, tree, credentials, extra, started):
         """{status, artifacts, events} of one job: ``job`` with id, project, playbook, limit, job_type, diff_mode and its slice."""
         place = self.folder / "jobs" / str(job["id"])
-        (place / "inventory").mkdir(mode=0o700, parents=True)
-        (place / "env").mkdir()
-        shutil.copytree(self.folder / "projects" / str(job["project"]), place / "project", symlinks=True)
+        (place / "inventory").mkdir(mode=0o700)
+        (place / "env").mkdir(mode=0o700)
         own = sliced(tree, job["job_slice_number"], job["job_slice_count"]) if job["job_slice_count"] > 1 else tree
         (place / "inventory" / "hosts.json").write_text(json.dumps(own))
         (place / "env" / "extravars").write_text(json.dumps(extra))
         environment = self.environment(dict(self.inject(credentials, place / "credentials"), JOB_ID=str(job["id"]), AWX_HOST="https://awx.example.com"))
         words = [*self.prefix, "ansible-runner", "run", str(place), "-p", job["playbook"], "--ident", "job", "--quiet"]
         flags = (["--check"] if job["job_type"] == "check" else []) + (["--diff"] if job.get("diff_mode") else [])
-        words += ["--cmdline", " ".join(flags)] if flags else []
+        words += ["--cmdline=" + " ".join(flags)] if flags else []
         words += ["--limit", job["limit"]] if job.get("limit") else []
         process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         started(process)

@@ -99,6 +99,7 @@ class Launcher:
         with self.state.updating:  # one update of a project or an inventory at a time
             self._project(job)
             tree = self._inventory(job)
+            self.runner.prepare(job)
         with self.state.lock:
             credentials = self._credentials(template.get("credentials") or ())
         given = dict(json.loads(template.get("extra_vars") or "{}"), **extra)

@@ -37,6 +37,9 @@ class Jobs:
     def update_inventory(self, source, credentials):
         return TREE
 
+    def prepare(self, job):
+        """There is no project to copy."""
+
     def run(self, job, tree, credentials, extra, started):
         self.held.wait(20)
         self.ran.append((job["name"], job["job_slice_number"], {name: value for name, value in extra.items() if not name.startswith("awx_job")}))
