@@ -383,6 +383,26 @@ options:
         type: str
         choices: [native, frr, none]
         default: native
+      metallb_advertise:
+        description:
+          - How MetalLB's custom resources announce our pools, C(bgp) by a BGPAdvertisement, C(layer2) by an L2Advertisement of ours, or both. Left out it is
+            BGP, and no L2Advertisement is looked at; to go back to BGP alone write C(bgp).
+        type: str
+        choices: [bgp, layer2, both]
+      metallb_layer2:
+        description: From where MetalLB announces with O(settings[].metallb_advertise=layer2); from all interfaces of all nodes without it.
+        type: dict
+        suboptions:
+          interfaces:
+            description: Names of interfaces of the nodes.
+            type: list
+            elements: str
+            default: []
+          node_selectors:
+            description: Labels that a node has to have, all of one entry.
+            type: list
+            elements: dict
+            default: []
       metallb_source_address:
         description: Whether peers in the ConfigMap say their source address, which MetalLB knows since 0.11.
         type: bool

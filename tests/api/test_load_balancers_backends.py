@@ -26,6 +26,7 @@ CONFIG = "/api/v1/namespaces/{0}/configmaps".format(METALLB)
 GROUP = "/apis/metallb.io/{0}/namespaces/" + METALLB + "/{1}"
 POOLS, ADVERTISEMENTS = GROUP.format("v1beta1", "ipaddresspools"), GROUP.format("v1beta1", "bgpadvertisements")
 PEERS = GROUP.format("v1beta2", "bgppeers")
+LAYER2 = GROUP.format("v1beta1", "l2advertisements")
 SECRETS = "/api/v1/namespaces/{0}/secrets".format(METALLB)
 USERS = """# the user's own
 bgp-communities:
@@ -91,7 +92,7 @@ def kinds(server):
     for body in yaml.safe_load(CRDS.read_text("utf-8"))["items"]:
         put(client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
     deadline = time.monotonic() + 20
-    while client.resource("metallb.io/v1beta2", "BGPPeer", refresh=True) is None:
+    while client.resource("metallb.io/v1beta2", "BGPPeer", refresh=True) is None or client.resource("metallb.io/v1beta1", "L2Advertisement") is None:
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
@@ -102,7 +103,7 @@ def api(server, kinds):
     for number in (1, 2):
         node(client, "lb-%d" % number)
     yield client
-    for path in (SERVICES, POOLS, ADVERTISEMENTS, PEERS, "/api/v1/nodes"):
+    for path in (SERVICES, POOLS, ADVERTISEMENTS, LAYER2, PEERS, "/api/v1/nodes"):
         clear(client, path)
     for path, name in ((CONFIG, "config"), ("/api/v1/namespaces/kube-system/configmaps", "metal-ccm-static-pool")):
         client.delete(path + "/" + name)
@@ -343,6 +344,27 @@ def test_one_peer_for_each_router(server, api):
 
 def config(client):
     return client.get(CONFIG + "/config")
+
+
+def test_pools_on_the_segment(server, api):
+    """By an L2Advertisement of ours, with a node selector and interfaces; the user's own stays."""
+    theirs = {"apiVersion": "metallb.io/v1beta1", "kind": "L2Advertisement", "metadata": {"name": "own"}, "spec": {"ipAddressPools": ["own"]}}
+    api.create(LAYER2, theirs, "kubectl")
+    service(api, "web")
+    how = {"metallb_advertise": "layer2", "metallb_layer2": {"interfaces": ["eth1"], "node_selectors": [{"rack": "1"}]}, "bgp_nodes": []}
+    result = run(server, **how)
+    assert not result["refused"] and result["load_balancers"]["aws"]["unannounced"] == []
+    ours = {"ipAddressPools": ["lb-backend.web"], "interfaces": ["eth1"], "nodeSelectors": [{"matchLabels": {"rack": "1"}}]}
+    assert specs(api, LAYER2) == {"own": theirs["spec"], "multicluster-network-layer2": ours} and specs(api, ADVERTISEMENTS) == {}
+    twice(server, **how)
+    run(server, metallb_advertise="both")
+    assert specs(api, LAYER2)["multicluster-network-layer2"] == {"ipAddressPools": ["lb-backend.web"]}
+    assert [spec["ipAddressPools"] for spec in specs(api, ADVERTISEMENTS).values()] == [["lb-backend.web"]]
+    run(server, metallb_advertise="bgp")
+    assert set(specs(api, LAYER2)) == {"own"} and len(specs(api, ADVERTISEMENTS)) == 1
+    run(server, **how)
+    run(server, {"state": "absent"}, **how)
+    assert set(specs(api, LAYER2)) == {"own"} and specs(api, POOLS) == specs(api, ADVERTISEMENTS) == {}
 
 
 def test_the_configmap_keeps_what_the_user_wrote(server, api):

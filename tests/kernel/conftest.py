@@ -45,6 +45,7 @@ TIMEOUT = 60 * SLOW
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "kernel_wireguard: needs a kernel that has WireGuard")
+    config.addinivalue_line("markers", "takes_long: runs with the scenarios that it belongs to, not in `tests/run kernel`")
     config.addinivalue_line("markers", "other_kernel: runs in the virtual machine too, on the kernel of a distribution")
 
 
@@ -107,8 +108,8 @@ class Node:
         return done.stdout
 
     def flow(self, name, *arguments):
-        """Run a flow in a process of its own. Output goes through pipes: a daemon that kept them would hang us here."""
-        question = {"flow": MODULE_UTILS + "_flows.node." + name, "arguments": arguments}
+        """Run a flow (of nodes, or "room.name") in a process of its own. Output goes through pipes: a daemon that kept them would hang us here."""
+        question = {"flow": MODULE_UTILS + ("_flows." if "." in name else "_flows.node.") + name, "arguments": arguments}
         answer = warm_answer(dict(question, pid=self.pid)) if SLOW > 1 else self._fresh_answer(question)
         if "error" in answer:
             raise FlowFailed(answer)

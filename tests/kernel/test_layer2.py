@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Nodes that stand in for each other on one segment: real keepalived in namespaces on a bridge, and a neighbour who asks.
 
-keepalived is started and told of changes as its unit would do it; how the unit does that is a scenario's work.
+keepalived is started and told of changes as its unit would do it; how the unit does that is a scenario's work (tests/scenario/test_layer2.py).
 """
 
 from __future__ import annotations
@@ -153,7 +153,66 @@ def folder_fixture(tmp_path):
     return pathlib.Path(tmp_path)
 
 
-@pytest.mark.parametrize("version", [4, 6])
+def request(**more):
+    nodes = [{"name": "n1", "addresses": ["10.9.0.11"]}, {"name": "n2", "addresses": ["10.9.0.12"]}]
+    routes = [{"network": FOUR + "/32", "group": GROUP}, {"network": SIX + "/128", "group": GROUP}]
+    return dict({"state": "present", "node": "n1", "nodes": nodes, "routes": routes, "node_health_port": 0, "verify_seconds": 0}, **more)
+
+
+@pytest.fixture(name="place")
+def place_fixture(node, folder):
+    """A node with an interface; what the module writes stays in a folder of the test's own, over the machine's."""
+    node.run("mount", "-t", "tmpfs", "tmpfs", str(folder))
+    for name in ("/etc", "/usr/local/lib"):
+        above, work = [folder / (kind + name.replace("/", "-")) for kind in ("upper", "work")]
+        node.run("mkdir", str(above), str(work))
+        node.run("mount", "-t", "overlay", "overlay", "-o", "lowerdir={0},upperdir={1},workdir={2}".format(name, above, work), name)
+    node.run("ip", "link", "add", "up0", "type", "bridge")
+    node.run("ip", "address", "add", "10.9.0.11/24", "dev", "up0")
+    node.run("ip", "address", "add", "fd09::11/64", "dev", "up0", "nodad")
+    node.run("ip", "link", "set", "up0", "up")
+    return node
+
+
+def files_of(node):
+    """Names, modes and contents of whatever is ours."""
+    names = "find /etc /usr/local/lib -path '*multicluster*' -exec ls -ld --time-style=+ {} +"
+    contents = "cat /etc/multicluster-network/layer2/* /etc/systemd/system/multicluster-layer2* 2>/dev/null | sha256sum"
+    return node.run("sh", "-c", "{0}; {1}".format(names, contents), check=False)
+
+
+def test_the_module_writes_what_it_planned_and_takes_it_back(place, flow_failed):
+    """Without systemd: files, check mode, diff, and refusals. What runs is another test's work."""
+    nothing = files_of(place)
+    planned = place.flow("layer2.speaker", request(), True)
+    assert planned["changed"] and files_of(place) == nothing and planned["interface"] == "up0"
+    assert "virtual_router_id 7" in planned["diff"]["after"]
+    made = place.flow("layer2.speaker", request(), False)
+    assert made["plan"]["create"] == planned["plan"]["create"] == 5 and not made["refused"]
+    stands = files_of(place)
+    again = place.flow("layer2.speaker", request(), False)
+    assert not again["changed"] and files_of(place) == stands
+    off = place.flow("layer2.speaker", request(routes=[{"network": "203.0.113.9/32", "group": 3}]), True)
+    assert off["refused"][0]["reason"] == "outside_grant" and "layer2_speaker_networks" in off["refused"][0]["message"]
+    assert not place.flow("layer2.speaker", request(routes=[{"network": "203.0.113.9/32", "group": 3}], networks=["203.0.113.0/24"]), True)["refused"]
+    for wrong, word in (({"interface": "none0"}, "no interface none0"), ({"node": "n2"}, "layer2_speaker_address"), ({"nodes": []}, "not among the nodes")):
+        with pytest.raises(flow_failed, match=word):
+            place.flow("layer2.speaker", request(**wrong), False)
+    place.run("ip", "link", "add", "other0", "type", "bridge")
+    place.run("ip", "address", "add", FOUR + "/24", "dev", "other0")
+    with pytest.raises(flow_failed, match="other0 of this node has " + FOUR):
+        place.flow("layer2.speaker", request(), False)
+    place.run("ip", "link", "del", "other0")
+    # what a keepalived that was killed left behind goes too
+    place.run("ip", "address", "add", FOUR + "/32", "dev", "up0")
+    assert place.flow("layer2.speaker", request(), False)["holds"] == [FOUR]
+    assert place.flow("status", {"fabric": "demo"})["node"]["layer2"] == {"interface": "up0", "holds": [FOUR + "/32"], "withheld": []}
+    gone = place.flow("layer2.speaker", {"state": "absent"}, False)
+    assert gone["plan"]["delete"] == 5 and files_of(place) == nothing and FOUR not in place.run("ip", "address")
+    assert not place.flow("layer2.speaker", {"state": "absent"}, False)["changed"]
+
+
+@pytest.mark.parametrize("version", [4, pytest.param(6, marks=pytest.mark.takes_long)])
 def test_one_node_holds_both_families_and_the_next_takes_over(folder, version):
     first, second, third = order(GROUP, NAMES)
     with Lan(folder, version) as lan:
@@ -177,6 +236,7 @@ def test_one_node_holds_both_families_and_the_next_takes_over(folder, version):
         assert lan.holders(SIX, [second]) == set()
 
 
+@pytest.mark.takes_long
 def test_what_a_node_cannot_deliver_it_hands_over(folder):
     first, second, third = order(GROUP, NAMES)
     with Lan(folder) as lan:
@@ -192,6 +252,7 @@ def test_what_a_node_cannot_deliver_it_hands_over(folder):
         lan.settle(first)
 
 
+@pytest.mark.takes_long
 def test_changes_leave_addresses_where_they_are(folder):
     first, second, third = order(GROUP, NAMES)
     with Lan(folder) as lan:
@@ -221,6 +282,7 @@ def test_changes_leave_addresses_where_they_are(folder):
         lan.settle()
 
 
+@pytest.mark.takes_long
 def test_nodes_that_do_not_hear_each_other_both_hold_it_until_they_do(folder):
     first, second, third = order(GROUP, NAMES)
     with Lan(folder) as lan:
@@ -242,6 +304,7 @@ def test_nodes_that_do_not_hear_each_other_both_hold_it_until_they_do(folder):
             time.sleep(0.05)
 
 
+@pytest.mark.takes_long
 def test_what_was_killed_comes_back_without_what_it_had(folder):
     first, second, unused = order(GROUP, NAMES)
     with Lan(folder) as lan:
@@ -262,6 +325,7 @@ def test_a_node_alone_on_its_segment(folder):
         assert lan.answers()
 
 
+@pytest.mark.takes_long
 def test_a_packet_from_elsewhere_takes_nothing_away(folder):
     """A neighbour that is no node of the segment says to its holder that it has the highest priority."""
     first = order(GROUP, NAMES)[0]

@@ -53,7 +53,7 @@ def program() -> str:
 
 def words() -> t.List[str]:
     """The command of the daemon."""
-    return [program(), "--dont-fork", "--vrrp", "--log-console", "--use-file=" + CONFIG,
+    return [program(), "--dont-fork", "--vrrp", "--use-file=" + CONFIG,
             "--pid={0}/keepalived.pid".format(RUN), "--vrrp_pid={0}/vrrp.pid".format(RUN)]  # fmt: skip
 
 

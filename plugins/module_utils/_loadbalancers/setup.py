@@ -10,7 +10,7 @@ from .._values.refused import ValueRefused, quoted
 from .bgp.routes import NOT_READY_SECONDS
 from .bgp.values import BgpGrants, NodeBgp, parse_grants
 from .layer2.groups import parse_reserved
-from .layer2.segment import parse_members
+from .layer2.segment import check_interface, parse_members
 from .ledger import Ledger
 from .metallb import config as metallb_config, resources as metallb_resources
 from .named_pools import Grants, NamedPool, parse_named_pools
@@ -23,6 +23,7 @@ from .settings import CONFIGMAP, CUSTOM_RESOURCES, EMPTY, METALLB, LoadBalancer,
 STATIC, EQUINIX = "static", "equinix_metal"
 PROVIDERS = (STATIC, EQUINIX)
 AUTO = "auto"
+BY_LAYER2, BY_BOTH = "layer2", "both"
 Given = t.Mapping[str, t.Any]
 _PARAMETERS = ("api_key", "project_id", "base_url", "facility", "metro", "local_asn", "peer_asn", "bgp_pass", "bgp_node_selector", "eip_tag",
                "api_server_port", "eip_health_check_use_host_ip")  # fmt: skip
@@ -75,6 +76,7 @@ class Setup(t.NamedTuple):
     segments: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]] = {}
     reserved_groups: t.FrozenSet[int] = frozenset()
     further_classes: t.Tuple[str, ...] = ()
+    metallb_advertise: str = ""
 
     @property
     def eip_tag(self) -> str:
@@ -202,6 +204,10 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], c
     tracking = given.get("metallb_peer_tracking") or metallb_config.NODE
     passwords = metallb_config.PLAIN if given.get("publish_bgp_password") else metallb_config.WITHHOLD
     label, dummy, value = (given.get("crd_label") or "cloud-provider=equinix-metal").partition("=")
+    advertise = str(given.get("metallb_advertise") or "")
+    if given.get("metallb_layer2") and advertise not in (BY_LAYER2, BY_BOTH):
+        raise ValueRefused("bad_setting", "metallb_layer2 says how, and metallb_advertise: layer2 (or both) that MetalLB announces so")
+    layer2 = _layer2(given.get("metallb_layer2")) if advertise in (BY_LAYER2, BY_BOTH) else None
     pools, speakers = parse_named_pools(given.get("pool") or (), given.get("pools")), given.get("bgp_speakers")
     pool = Pool(tuple(sorted(span for one in pools for span in one.pool.spans)))
     return Setup(
@@ -210,7 +216,7 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], c
         parse_grants(given.get("bgp_grants")), scheme, settings,
         metallb_config.Options(tracking, given.get("metallb_source_address"), passwords, domain),
         metallb_resources.Options(balancer.namespace, tracking, given.get("metallb_peer_mode") or metallb_resources.NATIVE, metallb_resources.SECRETS,
-                                  (label, value), given.get("advertisement") or "equinix-metal-bgp-adv", domain),
+                                  (label, value), given.get("advertisement") or "equinix-metal-bgp-adv", domain, advertise != BY_LAYER2, layer2),
         balancer.warnings + tuple(settings.warnings),
         reserved=Reserved(pool, given.get("reserved_ranges")),
         cluster_uid=str(given.get("cluster_uid") or "").strip(),
@@ -234,7 +240,15 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], c
         segments=_segments(given.get("layer2_nodes") or ()),
         reserved_groups=parse_reserved(given.get("layer2_reserved_vrids") or ()),
         further_classes=tuple(str(one) for one in given.get("load_balancer_classes") or ()),
+        metallb_advertise=advertise,
     )  # fmt: skip
+
+
+def _layer2(given: t.Optional[Given]) -> metallb_resources.Layer2:
+    """How MetalLB announces on the segment. Raises ValueRefused."""
+    rows = given or {}
+    selectors = tuple({"matchLabels": {str(key): str(value) for key, value in row.items()}} for row in rows.get("node_selectors") or ())
+    return metallb_resources.Layer2(tuple(check_interface(str(name)) for name in rows.get("interfaces") or ()), selectors)
 
 
 def _segments(rows: t.Iterable[Given]) -> t.Dict[str, t.List[t.Dict[str, t.Any]]]:

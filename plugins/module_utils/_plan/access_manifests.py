@@ -126,7 +126,7 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     "load_balancers": _BALANCED,
     "load_balancers_metallb": _BALANCED
     + (
-        _rule("metallb.io", "ipaddresspools,bgpadvertisements,bgppeers", "get,list,create,patch,delete"),
+        _rule("metallb.io", "ipaddresspools,bgpadvertisements,l2advertisements,bgppeers", "get,list,create,patch,delete"),
         # who announces where there is no BGP peer
         _rule("metallb.io", "l2advertisements", "list"),
         _rule("", "configmaps", "get,list,patch", "config"),

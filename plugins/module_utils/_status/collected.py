@@ -25,7 +25,7 @@ NODE_PLANS = {"annotations": "__mesh_r_publish", "pools": "__mesh_r_pools"}
 #: Where a node's own role registers.
 NODE = "__node_dataplane_r_converge"
 #: Of a result, what describes the fabric. Everything else (the arguments, above all) stays where it is.
-_PROBE = ("pods", "strays", "others", "pings", "peers", "paths", "units", "bgp", "errors")
+_PROBE = ("pods", "strays", "others", "pings", "peers", "paths", "units", "bgp", "layer2", "errors")
 _PARTS = ("plan", "refused", "failures", "failed", "msg", "interfaces", "counts", "load_balancers", "sources", "imports")
 
 

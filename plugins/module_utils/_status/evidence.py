@@ -44,7 +44,7 @@ def judge(facts: Facts) -> t.Dict[str, Verdict]:
         parts[name] = of_capability(name, plans.get(name), applied.get(name))
         if name == LOAD_BALANCERS:
             silent = unannounced(name, plans.get(name), announcing(mesh, found), cut_clusters(facts))
-            parts[name] = combine({name: parts[name], "announced": silent})
+            parts[name] = combine({name: parts[name], "announced": silent, "held": contested(name, mesh, found)})
     if not parts and facts.get("limit"):
         parts["scope"] = Verdict(unproven=("nothing was looked at: --limit {0} leaves no node and no cluster to ask".format(scope_of(facts)["limit"]),))
     return parts
@@ -55,9 +55,26 @@ def announcing(mesh: Facts, found: t.Mapping[str, Facts]) -> t.Dict[str, t.Set[s
     networks: t.Dict[str, t.Set[str]] = {}
     for host, row in found.items():
         cluster = ((mesh.get("nodes") or {}).get(host) or {}).get("cluster")
-        bgp = (row.get("probe") or {}).get("bgp")
-        networks.setdefault(str(cluster), set()).update(announced(bgp) + announced(bgp, "withheld"))
+        bgp, layer2 = [(row.get("probe") or {}).get(name) for name in ("bgp", "layer2")]
+        networks.setdefault(str(cluster), set()).update(announced(bgp) + announced(bgp, "withheld") + held(layer2) + held(layer2, "withheld"))
     return networks
+
+
+def held(layer2: t.Any, key: str = "holds") -> t.List[str]:
+    """What a node holds on its segment, or leaves to others since it cannot deliver it."""
+    return [str(network) for network in layer2.get(key) or ()] if isinstance(layer2, t.Mapping) else []
+
+
+def contested(name: str, mesh: Facts, found: t.Mapping[str, Facts]) -> Verdict:
+    """Addresses that several nodes of a cluster hold at once: they do not hear each other."""
+    holders: t.Dict[t.Tuple[str, str], t.List[str]] = {}
+    for host in sorted(found):
+        cluster = ((mesh.get("nodes") or {}).get(host) or {}).get("cluster")
+        for network in held((found[host].get("probe") or {}).get("layer2")):
+            holders.setdefault((str(cluster), network.partition("/")[0]), []).append(host)
+    text = "{0}: cluster {1}: {2} hold {3} at once: they do not hear each other; let IP protocol 112 pass between them"
+    return Verdict(broken=tuple(text.format(name, cluster, " and ".join(hosts[:3]), address)
+                                for (cluster, address), hosts in sorted(holders.items()) if len(hosts) > 1))  # fmt: skip
 
 
 def announced(bgp: t.Any, key: str = "announces") -> t.List[str]:

@@ -108,7 +108,8 @@ def gathered(facts: Facts, now: float) -> t.Dict[str, Data]:
         if node is None:
             found[host] = {"why": cut(silent.get(host)) or "it did not answer"}
             continue
-        without = {"pings": None, "peers": _reported_peers(node, now), "paths": None, "units": node.get("units"), "bgp": node.get("bgp")}
+        without = {"pings": None, "peers": _reported_peers(node, now), "paths": None, "units": node.get("units"),
+                   **{name: node.get(name) for name in ("bgp", "layer2")}}  # fmt: skip
         probe = dict(probes.get(host) or without)
         probe["errors"] = [*(probe.get("errors") or ()), *(node.get("errors") or ())]
         found[host] = {"drift": plans.get(host) or {}, "probe": dict(probe, pending=node.get("pending"))}
@@ -238,7 +239,7 @@ def _node(host: str, mesh: Facts, node: t.Any, tunnels: t.Sequence[Data], verdic
         "tables": len([table for table in read.get("tables") or () if table.get("ours")]),
         "units": [{key: cut(unit.get(key), 80) for key in ("name", "active", "sub", "result")} for unit in read.get("units") or ()],
         "pending": cut(read.get("pending"), 40),
-        "announces": sorted(cut(item, 64) for item in evidence.announced(read.get("bgp"))),
+        "announces": sorted(cut(item, 64) for item in evidence.announced(read.get("bgp")) + evidence.held(read.get("layer2"))),
         "announces_since": _since(read.get("bgp")),
         "sessions": [{key: cut(row.get(key), 80) for key in ("neighbor", "state")} for row in (read.get("bgp") or {}).get("sessions") or ()],
         "peers": len(tunnels),
@@ -282,7 +283,7 @@ def _since(bgp: t.Any) -> t.Dict[str, str]:
 
 
 def _addresses(facts: Facts, nodes: t.Sequence[Data], plans: Facts) -> t.List[Data]:
-    """Addresses of Services, and the nodes whose BGP speaker announces each right now.
+    """Addresses of Services, and the nodes whose speaker announces each right now, by BGP or by holding it on their segment.
 
     ``announced``: ``yes``, ``no`` where that is our work or nobody's, ``unknown`` where another program does it.
     """

@@ -146,12 +146,22 @@ def unannounced(name: str, result: t.Any, announcing: t.Mapping[str, t.Collectio
         if missing:
             message = "{0}: cluster {1}: no speaker of {2} announces {3} to a neighbour that listens: look at its sessions, then run site"
             found.append(message.format(name, cluster, ", ".join(row["nodes"][:3]), ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")))
+        homeless = [] if cluster in cut else unheld_networks(row, announcing.get(cluster, ()))
+        if homeless:
+            message = "{0}: cluster {1}: no node holds {2}: look at the journal of multicluster-layer2, then run site"
+            found.append(message.format(name, cluster, ", ".join(homeless[:5]) + (", ..." if len(homeless) > 5 else "")))
     return Verdict(unproven=tuple(found))
 
 
 def silent_networks(row: t.Mapping[str, t.Any], announced: t.Collection[str]) -> t.List[str]:
     """Of one cluster, the networks that speakers of ours are there for and do not announce."""
     return [str(network) for network in row.get("announce") or () if network not in announced] if row.get("nodes") else []
+
+
+def unheld_networks(row: t.Mapping[str, t.Any], announced: t.Collection[str]) -> t.List[str]:
+    """Of one cluster, the networks that nodes of a segment are there for and that none has."""
+    routes = [route for route in row.get("routes") or () if isinstance(route, t.Mapping) and route.get("group")]
+    return [str(route["network"]) for route in routes if route["network"] not in announced] if row.get("segments") else []
 
 
 def report_lines(verdict: Verdict, scope: t.Mapping[str, t.Any]) -> t.List[str]:

@@ -156,6 +156,24 @@ def held(interface: str, addresses: t.Container[str]) -> t.Dict[str, str]:
     return {text.partition("/")[0]: text for text in texts if text.partition("/")[0] in addresses and text.endswith(("/32", "/128"))}
 
 
+def shown() -> t.Optional[t.Dict[str, t.Any]]:
+    """For the status: ``{interface, holds, withheld}``, the latter two networks; None where there is no speaker. Raises LinuxError, ValueError.
+
+    ``withheld``: for want of a pod. Nothing of a node that can deliver nothing at all.
+    """
+    state = load_state()
+    if state is None:
+        return None
+    status = read_status()
+    withheld = {} if status.get("stopped") else status.get("withheld") or {}
+    return {"interface": state.interface, "holds": sorted(held(state.interface, state.segment.addresses).values()),
+            "withheld": sorted(_network(address) for address in state.segment.addresses if address in withheld)}  # fmt: skip
+
+
+def _network(address: str) -> str:
+    return "{0}/{1}".format(address, 128 if ":" in address else 32)
+
+
 def clean() -> t.List[str]:
     """Take what keepalived left behind when it was killed: another node has it by then. Returns the addresses. Raises LinuxError, ValueError."""
     state = load_state()

@@ -21,6 +21,7 @@ from ..._loadbalancers.layer2.segment import Segment, check_interface, on_link
 from ..._plan.plan import Plan
 from ..._values.addresses import Network, parse_network
 from ..._values.refused import ValueRefused
+from ..._values.text import is_digits
 from . import follow
 from .follow import KEPT, STATE, STATUS
 
@@ -162,7 +163,7 @@ def _no_rival(state: follow.State, links: t.Sequence[Link]) -> None:
 
 def _number(path: str) -> int:
     text = "".join(files.read_lines(path)).strip()
-    return int(text) if text.isdigit() else 0
+    return int(text) if is_digits(text) else 0
 
 
 def _note(plan: Plan, before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState]) -> None:

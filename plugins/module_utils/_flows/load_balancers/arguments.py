@@ -66,6 +66,11 @@ def settings_spec() -> Spec:
         metallb_mode={"type": "str", "choices": ["auto", "configmap", "crd"]},
         metallb_peer_tracking={"type": "str", "choices": ["node", "service"], "default": "node"},
         metallb_peer_mode={"type": "str", "choices": ["native", "frr", "none"], "default": "native"},
+        metallb_advertise={"type": "str", "choices": ["bgp", "layer2", "both"]},
+        metallb_layer2={"type": "dict", "options": {
+            "interfaces": {"type": "list", "elements": "str", "default": []},
+            "node_selectors": {"type": "list", "elements": "dict", "default": []},
+        }},
         metallb_source_address={"type": "bool"},
         bgp_nodes={"type": "list", "elements": "dict", "default": [], "options": {
             "name": {"type": "str", "required": True},

@@ -10,7 +10,7 @@ from ..._kubernetes.client import Client, segment
 from ..._kubernetes.errors import ListIncomplete
 from ..._loadbalancers.bgp.values import NodeBgp
 from ..._loadbalancers.metallb.config import POOLS, Config, ServiceKey, managed_text, parse_managed, pool_users
-from ..._loadbalancers.metallb.resources import ADVERTISEMENT, PEER, POOL, SECRET, VERSIONS, Resources
+from ..._loadbalancers.metallb.resources import ADVERTISEMENT, LAYER2, PEER, POOL, SECRET, VERSIONS, Resources
 from ..._loadbalancers.settings import CUSTOM_RESOURCES, METALLB, LoadBalancer
 from ..._loadbalancers.setup import AUTO, Setup
 from ..._loadbalancers.yaml_edit import edit, parse_document
@@ -26,8 +26,9 @@ from .writes import Put, difference
 KINDS = (POOL, ADVERTISEMENT, PEER)
 SYNC, ADD, REMOVE, ABSENT = "sync", "add", "remove", "absent"
 #: Pools that go make room for those that come: MetalLB refuses any two that overlap.
-_STAGES = {(POOL, "delete"): 1, (SECRET, "delete"): 6, (PEER, "delete"): 5, (ADVERTISEMENT, "delete"): 1}
-_LATER = {SECRET: 2, POOL: 2, PEER: 3, ADVERTISEMENT: 4}
+_STAGES = {(POOL, "delete"): 1, (SECRET, "delete"): 6, (PEER, "delete"): 5, (ADVERTISEMENT, "delete"): 1,
+           (LAYER2, "delete"): 1}  # fmt: skip
+_LATER = {SECRET: 2, POOL: 2, PEER: 3, ADVERTISEMENT: 4, LAYER2: 4}
 
 
 class BackendState(t.NamedTuple):
@@ -94,7 +95,7 @@ def read(client: Client, setup: Setup) -> BackendState:
         return BackendState(balancer, listing.items[0] if listing.items else None)
     objects: t.List[t.Mapping[str, t.Any]] = []
     label = "{0}={1}".format(*setup.resource_options.label)
-    for kind in KINDS + (SECRET,):
+    for kind in KINDS + ((LAYER2,) if setup.metallb_advertise else ()) + (SECRET,):
         if kind == SECRET and not _has_passwords(setup, objects):
             continue  # nobody needs to read Secrets for sessions without passwords
         resource = client.resource(VERSIONS[kind], kind)
@@ -288,14 +289,14 @@ def _resources(client: Client, setup: Setup, found: BackendState, request: Backe
     pools = [obj for (kind, dummy), obj in resources.objects.items() if kind == POOL] + staying
     mapped = frozenset(str(item) for pool in pools for item in (pool.get("spec") or {}).get("addresses") or ())
     peers = any(kind == PEER for kind, dummy in resources.objects)
-    silent = "" if peers or not mapped else _by_layer2(client, options.namespace)
+    silent = "" if peers or not mapped or options.layer2 is not None else _by_layer2(client, options.namespace)
     return BackendPlan(puts, refused, resources.notes + budget.notes, mapped, silent)
 
 
 def _by_layer2(client: Client, namespace: str) -> str:
     """Without any peer only an L2Advertisement of the user's announces. Where we may not read those, we cannot say that there is none."""
     try:
-        resource = client.resource(VERSIONS[POOL], "L2Advertisement")
+        resource = client.resource(VERSIONS[LAYER2], LAYER2)
         if resource is not None and client.list(resource.path(namespace)).items:
             return ""
     except ListIncomplete:

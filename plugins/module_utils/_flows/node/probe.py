@@ -10,6 +10,7 @@ import typing as t
 from ..._linux.errors import LinuxError
 from ..._linux.host import echoes, facts, pods
 from ..._linux.wireguard.device import read_device
+from ..layer2 import follow as layer2
 from . import persistence
 from .status import read_bgp, read_paths, read_sections, source_addresses, stray_pods
 
@@ -44,6 +45,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         "paths": None,
         "units": [],
         "bgp": None,
+        "layer2": None,
         "errors": [],
         "refused": [],
     }
@@ -70,6 +72,7 @@ def _devices(request: t.Mapping[str, t.Any], found: t.Mapping[str, t.Sequence[t.
         ("strays", lambda: sorted({*found["strays"], *stray_pods(request["pod_cidrs"], request.get("cluster_cidrs") or (), names)})),
         ("units", lambda: [unit for unit in facts.read_units(units) if unit["load"] != "not-found"]),
         ("bgp", read_bgp),
+        ("layer2", layer2.shown),
     ]
     result["peers"] = peers
     read_sections(sections, result)

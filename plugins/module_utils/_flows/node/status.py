@@ -25,6 +25,7 @@ from ..._linux.wireguard.device import read_device
 from ..._mesh.kubespan.generations import Layout
 from ..._values.addresses import readable_address
 from ..._values.refused import ValueRefused
+from ..layer2 import follow as layer2
 from . import kubespan_preflight, persistence, speaker_follow, transaction
 
 Data = t.Dict[str, t.Any]
@@ -99,6 +100,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         ("tables", lambda: _tables(fabric)),
         ("units", lambda: [unit for unit in facts.read_units(units) if unit["load"] != "not-found"]),
         ("bgp", read_bgp),
+        ("layer2", layer2.shown),
         ("pending", lambda: (transaction.pending(fabric) or {}).get("id")),
     ]
     if request.get("checks"):

@@ -20,6 +20,7 @@ from ..reservations import DEFAULT_DOMAIN
 from .config import NODE, SERVICE, ServiceKey, Spelling, covers
 
 POOL, ADVERTISEMENT, PEER, SECRET = "IPAddressPool", "BGPAdvertisement", "BGPPeer", "Secret"
+LAYER2 = "L2Advertisement"
 _DROPPED = re.compile(r"[^A-Za-z0-9-]")
 #: What a label's name and value may have.
 LONGEST = 63
@@ -62,11 +63,23 @@ NATIVE, FRR, NONE = "native", "frr", "none"
 SECRETS, PLAIN = "secret", "plain"
 Object = t.Dict[str, t.Any]
 Id = t.Tuple[str, str]
-VERSIONS = {POOL: "metallb.io/v1beta1", ADVERTISEMENT: "metallb.io/v1beta1", PEER: "metallb.io/v1beta2", SECRET: "v1"}
+VERSIONS = {POOL: "metallb.io/v1beta1", ADVERTISEMENT: "metallb.io/v1beta1", PEER: "metallb.io/v1beta2", SECRET: "v1",
+            LAYER2: "metallb.io/v1beta1"}  # fmt: skip
+
+
+class Layer2(t.NamedTuple):
+    """How MetalLB announces by ARP and NDP: from these interfaces and nodes, from all where none are named. ``name``: of our L2Advertisement."""
+
+    interfaces: t.Tuple[str, ...] = ()
+    node_selectors: t.Tuple[t.Mapping[str, t.Any], ...] = ()
+    name: str = "multicluster-network-layer2"
 
 
 class Options(t.NamedTuple):
-    """``peers`` native, frr (one per router, shared by all nodes) or none; ``passwords`` secret or plain."""
+    """``peers`` native, frr (one per router, shared by all nodes) or none; ``passwords`` secret or plain.
+
+    ``by_bgp``: whether addresses are announced to peers; ``layer2``: how on the segment, None where they are not.
+    """
 
     namespace: str = "metallb-system"
     tracking: str = NODE
@@ -75,6 +88,8 @@ class Options(t.NamedTuple):
     label: t.Tuple[str, str] = ("cloud-provider", "equinix-metal")
     advertisement: str = "equinix-metal-bgp-adv"
     domain: str = DEFAULT_DOMAIN
+    by_bgp: bool = True
+    layer2: t.Optional[Layer2] = None
 
     @property
     def spelling(self) -> Spelling:
@@ -110,7 +125,10 @@ class Resources:
             self._ensure(rows, {key})
             return
         self._check(POOL, name)
-        self._check(ADVERTISEMENT, self.options.advertisement)
+        if self.options.by_bgp:
+            self._check(ADVERTISEMENT, self.options.advertisement)
+        if self.options.layer2 is not None:
+            self._check(LAYER2, self.options.layer2.name)
         for other in self._pools_of(key):
             if other != name or (self._addresses(other) != addresses and self._users(other) - {key}):
                 self._drop_user(other, key)
@@ -165,26 +183,44 @@ class Resources:
         return found
 
     def _advertise(self, pool: str) -> None:
-        default = self.options.advertisement
-        ours = self._ours(ADVERTISEMENT)
+        if self.options.by_bgp:
+            self._advertise_by(ADVERTISEMENT, self.options.advertisement, pool)
+        else:
+            self._withdraw_from(ADVERTISEMENT, self.options.advertisement, pool)
+        layer2 = self.options.layer2
+        if layer2 is None:
+            self._withdraw_from(LAYER2, Layer2().name, pool)
+            return
+        self._advertise_by(LAYER2, layer2.name, pool)
+        if self.is_ours(LAYER2, layer2.name):
+            spec = self._spec(LAYER2, layer2.name)
+            for key, rows in (("interfaces", list(layer2.interfaces)), ("nodeSelectors", copy.deepcopy(list(layer2.node_selectors)))):
+                spec.pop(key, None)
+                spec.update({key: rows} if rows else {})
+
+    def _advertise_by(self, kind: str, default: str, pool: str) -> None:
+        ours = self._ours(kind)
         if ours and default not in ours:
             return  # the user labelled one of his own as ours: that one announces
-        spec = self._make(ADVERTISEMENT, default)["spec"]
+        spec = self._make(kind, default)["spec"]
         names = list(spec.get("ipAddressPools") or ())
         spec["ipAddressPools"] = names if pool in names else names + [pool]
 
     def _withdraw(self, pool: str) -> None:
-        default = self.options.advertisement
-        if not self.is_ours(ADVERTISEMENT, default):
+        for kind, default in ((ADVERTISEMENT, self.options.advertisement), (LAYER2, (self.options.layer2 or Layer2()).name)):
+            self._withdraw_from(kind, default, pool)
+
+    def _withdraw_from(self, kind: str, default: str, pool: str) -> None:
+        if not self.is_ours(kind, default):
             return
-        spec = self._spec(ADVERTISEMENT, default)
+        spec = self._spec(kind, default)
         names = list(spec.get("ipAddressPools") or ())
         if pool in names:
             names.remove(pool)
             spec["ipAddressPools"] = names
             if not names:
                 # an advertisement that names no pool announces all of them
-                del self.objects[ADVERTISEMENT, default]
+                del self.objects[kind, default]
 
     def _users(self, name: str) -> t.Set[ServiceKey]:
         meta = self.objects[POOL, name]["metadata"]

@@ -245,3 +245,42 @@ def test_names_that_are_long_or_meet():
     for key in (("a", "web"), long, ("b", "web")):
         made.remove_service(key)
     assert made.objects == {}
+
+
+LAYER2 = mr.Layer2(("eth0",), ({"matchLabels": {"rack": "1"}},))
+
+
+def advertisements(resources):
+    return {kind: obj["spec"] for (kind, unused), obj in resources.objects.items() if kind in (mr.ADVERTISEMENT, mr.LAYER2)}
+
+
+def test_pools_are_advertised_on_the_segment():
+    services = {WEB: ("192.0.2.1/32",), API: ("192.0.2.2/32",)}
+    made = mr.Resources([], mr.Options(layer2=LAYER2, by_bgp=False))
+    assert not made.sync_services(services)
+    wanted = {"ipAddressPools": ["default.api", "default.web"], "interfaces": ["eth0"], "nodeSelectors": [{"matchLabels": {"rack": "1"}}]}
+    assert advertisements(made) == {mr.LAYER2: wanted}
+    # the same again, in both ways, and back to BGP: what nobody asks for any more goes
+    again = mr.Resources(made.objects.values(), mr.Options(layer2=LAYER2, by_bgp=False))
+    again.sync_services(services)
+    assert again.objects == made.objects
+    both_ways = mr.Resources(made.objects.values(), mr.Options(layer2=mr.Layer2()))
+    both_ways.sync_services(services)
+    names = {"ipAddressPools": ["default.api", "default.web"]}
+    assert advertisements(both_ways) == {mr.LAYER2: names, mr.ADVERTISEMENT: names}
+    back = mr.Resources(both_ways.objects.values(), mr.Options())
+    back.sync_services(services)
+    assert advertisements(back) == {mr.ADVERTISEMENT: names}
+    # one that names no pool would announce all of them
+    both_ways.sync_services({})
+    assert not both_ways.objects
+
+
+def test_an_l2advertisement_of_the_users_stays():
+    theirs = {"kind": mr.LAYER2, "apiVersion": mr.VERSIONS[mr.LAYER2], "metadata": {"name": LAYER2.name}, "spec": {"ipAddressPools": ["mine"]}}
+    made = mr.Resources([theirs], mr.Options(layer2=LAYER2, by_bgp=False))
+    assert made.sync_services({WEB: ("192.0.2.1/32",)})[WEB].reason == "conflict" and list(made.objects.values()) == [theirs]
+    beside = mr.Resources([theirs], mr.Options())
+    beside.sync_services({WEB: ("192.0.2.1/32",)})
+    beside.sync_services({})
+    assert list(beside.objects.values()) == [theirs]

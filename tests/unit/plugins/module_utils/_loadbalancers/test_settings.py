@@ -10,6 +10,7 @@ import json
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import named_pools, pools, reservations, service_plan, settings
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setup
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
 
@@ -224,3 +225,26 @@ def test_settings_come_back_from_their_own_text():
     assert {name: found[name] for name in wanted} == wanted
     with pytest.raises(ValueRefused):
         settings.settings_text({"token": "x"})
+
+
+@pytest.mark.parametrize("given, reason", [
+    ({"metallb_layer2": {"interfaces": ["eth0"]}}, "bad_setting"),
+    ({"metallb_advertise": "bgp", "metallb_layer2": {"interfaces": ["eth0"]}}, "bad_setting"),
+    ({"metallb_advertise": "both", "metallb_layer2": {"interfaces": ["eth0 eth1"]}}, "bad_format"),
+    ({"layer2_reserved_vrids": [300]}, "bad_format"),
+    ({"layer2_nodes": [{"name": "n1", "segment": "a", "addresses": ["10.0.0.1"]}, {"name": "n2", "segment": "a", "addresses": ["10.0.0.1"]}]}, "claimed_twice"),
+])  # fmt: skip
+def test_settings_of_a_segment_that_cannot_be(given, reason):
+    with pytest.raises(ValueRefused) as caught:
+        parse_setup(dict(given, cluster="aws", load_balancer="metallb:///metallb-system?crdConfiguration=true"), {}, None)
+    assert caught.value.reason == reason
+
+
+def test_how_metallb_announces():
+    def options(**given):
+        return parse_setup(dict(given, cluster="aws", load_balancer="metallb:///metallb-system?crdConfiguration=true"), {}, None).resource_options
+
+    assert options().layer2 is None and options().by_bgp
+    both = options(metallb_advertise="both", metallb_layer2={"interfaces": ["eth0"], "node_selectors": [{"rack": "1"}]})
+    assert both.by_bgp and both.layer2.interfaces == ("eth0",) and both.layer2.node_selectors == ({"matchLabels": {"rack": "1"}},)
+    assert not options(metallb_advertise="layer2").by_bgp

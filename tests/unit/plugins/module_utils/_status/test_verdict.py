@@ -195,6 +195,18 @@ def announced_to_nobody(facts):
     probe(facts)["bgp"]["sessions"] = [{"neighbor": "10.66.23.1", "state": "Active"}]
 
 
+def nobody_holds(facts):
+    row = {"announce": ["10.66.23.200/32"], "nodes": [], "segments": {"rack1": [{"name": "aws-1", "addresses": ["10.66.23.31"]}]},
+           "routes": [{"network": "10.66.23.200/32", "group": 9}]}  # fmt: skip
+    facts["plans"]["load_balancers"]["load_balancers"]["aws"] = row
+
+
+def two_hold(facts):
+    nobody_holds(facts)
+    for host in ("aws-1", "aws-2"):
+        facts["found"][host]["probe"]["layer2"] = {"interface": "eth0", "holds": ["10.66.23.200/32"], "withheld": []}
+
+
 def nothing_at_all(facts):
     facts.update(mesh={}, found={}, declared=[], capabilities=[], plans={})
 
@@ -236,6 +248,8 @@ LIES = {
     nobody_announces: (UNPROVEN, "load_balancers: cluster aws: no speaker of aws-1 announces 203.0.113.1/32 to a neighbour that listens"),
     announced_to_nobody: (UNPROVEN, "load_balancers: cluster aws: no speaker of aws-1 announces 203.0.113.1/32"),
     no_speaker: (UNPROVEN, "load_balancers: cluster aws: nobody announces 203.0.113.1 (default/web): no node of the cluster has a router to tell"),
+    nobody_holds: (UNPROVEN, "load_balancers: cluster aws: no node holds 10.66.23.200/32"),
+    two_hold: (BROKEN, "load_balancers: cluster aws: aws-1 and aws-2 hold 10.66.23.200 at once: they do not hear each other"),
     nothing_at_all: (UNPROVEN, "nothing was looked at"),
 }  # fmt: skip
 
@@ -454,6 +468,14 @@ def test_a_mesh_of_nodes_misses_its_peers_too():
 def test_networks_count_as_announced_where_a_neighbour_listens():
     facts = verified.facts()
     assert evidence.announcing(facts["mesh"], facts["found"]) == {"aws": {"203.0.113.1/32"}, "gcp": set()}
+
+
+@pytest.mark.parametrize("said", [{"holds": ["10.66.23.200/32"], "withheld": []}, {"holds": [], "withheld": ["10.66.23.200/32"]}])
+def test_an_address_that_one_node_holds(said):
+    facts = verified.facts()
+    nobody_holds(facts)
+    facts["found"]["aws-1"]["probe"]["layer2"] = said
+    assert report.build(facts)["verdict"] == PROVEN
 
 
 def test_an_address_without_a_pod_is_withheld_and_not_silent():
