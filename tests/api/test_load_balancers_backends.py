@@ -367,6 +367,40 @@ def test_pools_on_the_segment(server, api):
     assert set(specs(api, LAYER2)) == {"own"} and specs(api, POOLS) == specs(api, ADVERTISEMENTS) == {}
 
 
+def test_groups_of_a_segment_are_recorded(server, api):
+    """A Local Service has a group of its own, by the record; the others share some by a hash. Without a segment there are none."""
+    nodes = [{"name": "lb-{0}".format(number), "segment": "rack1", "addresses": ["10.66.0.{0}".format(number)]} for number in (1, 2)]
+    how = {"load_balancer": "empty://", "bgp_nodes": [], "bgp_speakers": ["lb-1", "lb-2"], "layer2_nodes": nodes}
+    for name, policy in (("any", "Cluster"), ("local", "Local"), ("other", "Local")):
+        spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}, "externalTrafficPolicy": policy}
+        api.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}, "kubectl")
+
+    def groups(**more):
+        found = run(server, **dict(how, **more))["load_balancers"]["aws"]
+        rows = {route["services"][0].partition("/")[2]: route for route in found["routes"]}
+        assert all(bool(row["health_ports"]) == (row["group"] > 64) for row in rows.values())
+        return {name: row["group"] for name, row in rows.items()}, found["segments"]
+
+    def recorded():
+        data = api.get("/api/v1/namespaces/kube-system/configmaps/metal-ccm-static-pool")["data"]
+        rows = [json.loads(text) for text in data.values()]
+        return {row["service"].partition("/")[2]: row["group"] for row in rows if "group" in row}
+
+    first, segments = groups()
+    assert segments == {"rack1": [{"name": row["name"], "addresses": row["addresses"]} for row in nodes]}
+    assert set(first) == {"any", "local", "other"} and recorded() == {name: first[name] for name in ("local", "other")}
+    twice(server, **how)
+    # a number that is taken away moves only who had it
+    moved, unused = groups(layer2_reserved_vrids=[first["local"]])
+    assert moved["local"] != first["local"] and moved["other"] == first["other"] and moved["any"] == first["any"]
+    api.merge_patch(SERVICES + "/other", {"spec": {"externalTrafficPolicy": "Cluster"}}, "kubectl")
+    assert groups()[0]["other"] <= 64 and set(recorded()) == {"local"}
+    # all are reserved: the Service is refused by name, and what needs no group of its own goes on
+    result = run(server, **dict(how, layer2_reserved_vrids=list(range(65, 256))))
+    assert [(row["object"], row["reason"]) for row in result["refused"]] == [("service aws/" + SPACE + "/local", "quota")]
+    assert run(server, **dict(how, layer2_nodes=[]))["load_balancers"]["aws"]["segments"] == {} and recorded() == {}
+
+
 def test_the_configmap_keeps_what_the_user_wrote(server, api):
     setting = {"load_balancer": "metallb://metallb-system:config"}
     service(api, "web")

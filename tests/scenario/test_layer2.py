@@ -259,6 +259,15 @@ def test_nodes_that_cannot_see_each_other(fabric):
     fabric.ran("healed within {0:.1f} s".format(time.time() - healed))
 
 
+def test_a_play_that_was_killed_before_keepalived_heard_of_it(fabric):
+    """The next one tells it."""
+    node = STATE["client"].last()
+    fabric.sh(node, "rm", "/run/multicluster-layer2/loaded")
+    assert play(fabric).ok().changed == {node: 1}
+    assert not play(fabric).ok().changed
+    assert STATE["client"].last() == node
+
+
 def test_a_node_that_is_excluded_holds_nothing(fabric):
     client = STATE["client"]
     first = client.last()

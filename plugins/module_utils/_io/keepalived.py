@@ -21,6 +21,8 @@ CONFIG = FOLDER + "/keepalived.conf"
 RUN = "/run/multicluster-layer2"
 #: A file for each group: 0 where this node can deliver what the group has.
 TRACK = RUN + "/groups"
+#: What keepalived has read: the digest of its file.
+LOADED = RUN + "/loaded"
 _UNIT_TEXT = """\
 [Unit]
 Description=Layer 2 speaker of multicluster.network

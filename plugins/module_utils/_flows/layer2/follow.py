@@ -185,12 +185,30 @@ def clean() -> t.List[str]:
     return sorted(left)
 
 
+def config_digest() -> bytes:
+    """Of what keepalived reads when it starts or is told to; empty for nothing."""
+    found = files.read_state(keepalived.CONFIG)
+    return hashlib.sha256(found.content).hexdigest().encode("ascii") if found is not None and found.kind == "file" else b""
+
+
+def note_loaded() -> None:
+    """Keepalived has read its file."""
+    files.write_state(keepalived.LOADED, files.FileState("file", 0o644, config_digest()))
+
+
+def is_loaded() -> bool:
+    """Whether what runs is what stands in the file: a play may have been killed between writing it and telling keepalived."""
+    found = files.read_state(keepalived.LOADED)
+    return found is not None and found.content == config_digest()
+
+
 def start() -> int:
     """Just before the daemon: what is left behind goes, and what this node can deliver right now is written down. Returns the exit status."""
     try:
         files.make_folder(keepalived.TRACK)
         clean()
         Follower().round(starting=True)
+        note_loaded()
     except (ValueRefused, LinuxError, OSError, ValueError) as error:
         sys.stderr.write("{0}\n".format(error))
         return 1

@@ -85,8 +85,8 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     before = {path: files.read_state(path) for path in wanted}
     _note(plan, before, wanted)
     runs = all(keepalived.active(unit) for unit in (keepalived.UNIT, FOLLOWER))
-    if not plan.changes and not runs and systemd.running():
-        plan.update("speaker", keepalived.UNIT, {"active": False}, {"active": True})
+    if not plan.changes and systemd.running() and not (runs and follow.is_loaded()):
+        plan.update("speaker", keepalived.UNIT, {"active": runs, "current": False}, {"active": True, "current": True})
     if plan.changes:
         keepalived.check_config(config)
     if not check and plan.changes:
@@ -180,6 +180,8 @@ def _note(plan: Plan, before: t.Mapping[str, t.Optional[FileState]], wanted: t.M
 def _put(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState], seconds: float) -> None:
     """The files, the state before keepalived's, so that what it may hold is decided first. Raises ValueRefused ``speaker_failed``."""
     changed = {path for path in wanted if before.get(path) != wanted[path]}
+    if keepalived.CONFIG in changed:
+        files.remove(keepalived.LOADED)  # whoever is killed from here on leaves the rest to the next run
     for path in sorted(wanted, key=lambda path: (path == keepalived.CONFIG, path)):
         if path in changed:
             files.write_state(path, wanted[path])
@@ -189,9 +191,10 @@ def _put(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, F
         systemd.reload_units()
     if UNIT in changed or not keepalived.active():
         _begin(keepalived.UNIT, "restart")
-    elif keepalived.CONFIG in changed:
+    elif not follow.is_loaded():
         follow.Follower().round()
         _begin(keepalived.UNIT, "reload")
+        follow.note_loaded()
     if changed & {CODE, FOLLOWER_UNIT} or not keepalived.active(FOLLOWER):
         _begin(FOLLOWER, "restart")
     _wait_until_followed(wanted[STATE], seconds)
