@@ -398,7 +398,7 @@ def test_groups_of_a_segment_are_recorded(server, api):
     # all are reserved: the Service is refused by name, and what needs no group of its own goes on
     result = run(server, **dict(how, layer2_reserved_vrids=list(range(65, 256))))
     assert [(row["object"], row["reason"]) for row in result["refused"]] == [("service aws/" + SPACE + "/local", "quota")]
-    assert run(server, **dict(how, layer2_nodes=[]))["load_balancers"]["aws"]["segments"] == {} and recorded() == {}
+    assert run(server, **{**how, "layer2_nodes": []})["load_balancers"]["aws"]["segments"] == {} and recorded() == {}
 
 
 def test_the_configmap_keeps_what_the_user_wrote(server, api):

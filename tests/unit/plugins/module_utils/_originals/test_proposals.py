@@ -86,8 +86,9 @@ def test_ports_that_differ_become_exceptions():
     assert hosts["az"]["wireguard_ports"] == {"gcp": 51999} and hosts["aws"]["wireguard_ports"] == {"gcp": 51821} and "wireguard_port" not in hosts["gcp"]
 
 
-EQUINIX = {"apiKey": SECRET, "projectID": "0d9f3c5e-5a3c-4d1e-9d5a-4f6d2f3b8a11", "metro": "da", "loadbalancer": "metallb:///metallb-system?crdConfiguration=true",
-           "bgpPass": SECRET, "localASN": 65000, "annotationLocalASN": "x/y", "nonsense": {"deep": SECRET}}  # fmt: skip
+EQUINIX = {"apiKey": SECRET, "projectID": "0d9f3c5e-5a3c-4d1e-9d5a-4f6d2f3b8a11", "metro": "da",
+           "loadbalancer": "metallb:///metallb-system?crdConfiguration=true", "bgpPass": SECRET, "localASN": 65000,
+           "annotationLocalASN": "x/y", "nonsense": {"deep": SECRET}}  # fmt: skip
 
 
 def test_the_cloud_controllers_file_keeps_its_secrets():
