@@ -99,6 +99,8 @@ def test_a_slice_that_plans_something_else_changes_nothing(fabric, controller, j
     shown = controller.workflow("--rsh", str(program), good=None)
     assert "plan_differs" in shown and "converge-2 on exec-2: FAILED" in shown and "what differs: node gcp/gcp-node-2" in " ".join(shown.split()), shown
     assert controller.visited("converge-2") == [], "it planned something else, and went on"
+    # what somebody wrote by hand is left alone without adopt, so the same hand takes it away again
+    fabric.kubectl("gcp", "annotate", "node", "gcp-node-2", "aws.wireguard.semaphore.uw.io/endpoint-")
     controller.workflow()
     assert controller.state() == joined and not controller.leases()
 
