@@ -5,8 +5,9 @@
 """What a run over a fabric of so many nodes costs, beside empty plays of Ansible over the same nodes.
 
 Run by `tests/run bench fabric [--nodes 8 20]`; larger ones, such as `--nodes 20 50 100 200`, take long on two cores. Boots a lab of light
-nodes for each size. The processor seconds are those of control groups: of the controller (ansible-playbook and whatever it starts on its own side) and of all nodes. They are what is compared: seconds by the
-clock depend on what else the machine does. There is nobody to compare with but Ansible itself: an empty play has that many `ping` tasks.
+nodes for each size. The processor seconds are those of control groups: of the controller (ansible-playbook and whatever it starts on its own
+side) and of all nodes. They are what is compared: seconds by the clock depend on what else the machine does. There is nobody to compare with
+but Ansible itself: an empty play has that many `ping` tasks.
 """
 
 from __future__ import annotations

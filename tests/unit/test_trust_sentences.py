@@ -238,9 +238,9 @@ def test_what_is_not_ours_stays() -> None:
     assert not writes, "what nobody wants any more and is not ours is not deleted"
 
 
-#: Roles that write nothing into clusters or on nodes of the fabric (of a trace nothing outlives its process), or, control_plane_address, have a lock
-#: of their own.
-QUIET = {"preflight", "status", "support_bundle", "reconciler", "run_lock", "control_plane_address", "trace"}
+#: Roles that write nothing into clusters or on nodes of the fabric (of a trace nothing outlives its process, adopt looks), or, control_plane_address,
+#: have a lock of their own.
+QUIET = {"adopt", "preflight", "status", "support_bundle", "reconciler", "run_lock", "control_plane_address", "trace"}
 
 
 def _books(path: pathlib.Path) -> t.Iterator[t.Tuple[str, t.Dict[str, t.Any]]]:

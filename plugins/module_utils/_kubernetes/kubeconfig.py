@@ -10,8 +10,8 @@ import stat
 import tempfile
 import typing as t
 
-from .._values.plain_yaml import plain_documents
 from .._values.refused import ValueRefused, quoted
+from .plain_yaml import plain_documents
 
 #: An admin kubeconfig has about 6 KB; more than this is no kubeconfig.
 MAX_BYTES = 512 * 1024

@@ -8,6 +8,7 @@ import json
 import re
 import typing as t
 
+from .._values.text import lower
 from .programs import LOST, MAPPED, NOT_NEEDED, UNKNOWN
 from .proposal import Proposal, Row, Vault
 
@@ -60,7 +61,7 @@ def scalar(value: t.Any) -> str:
             return _quoted(str(value))
         if _TEMPLATE.search(value):
             return "!unsafe " + _quoted(value)
-        return value if _PLAIN.match(value) and value.lower() not in _WORDS else _quoted(value)
+        return value if _PLAIN.match(value) and lower(value) not in _WORDS else _quoted(value)
     return "[" + ", ".join(scalar(one) for one in value) + "]"
 
 

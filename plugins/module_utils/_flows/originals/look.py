@@ -10,13 +10,14 @@ from ..._io.settings_source import read_text
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import KubeError
+from ..._kubernetes.plain_yaml import plain_documents
 from ..._originals.document import text
 from ..._originals.owners import MARKED, count
 from ..._originals.programs import CLUSTERMESH, KUBESPAN, PROGRAMS
 from ..._originals.reading import Given, Seen, objects_of, propose
 from ..._originals.workloads import KINDS, processes, wanted_config_maps
-from ..._values.plain_yaml import plain_documents
 from ..._values.refused import ValueRefused
+from ..._values.text import lower
 
 APPS, MESHES = "apps/v1", "kilo.squat.ai/v1alpha1"
 #: In place of a program's name: a file of manifests, as kubectl writes them.
@@ -50,7 +51,7 @@ def _gather(name: str, client: Client, clusters: Clusters) -> t.Tuple[Seen, t.Li
     """One cluster: workloads, the ConfigMaps that originals mount, ClusterMesh objects, owners."""
     objects: t.List[t.Any] = []
     for kind in KINDS:
-        listed = client.list("/apis/{0}/{1}s".format(APPS, kind.lower())).items
+        listed = client.list("/apis/{0}/{1}s".format(APPS, lower(kind))).items
         objects.extend(dict(obj, kind=kind) for obj in listed)
     config_maps = {}
     for namespace, config_map in wanted_config_maps(processes(name, objects)):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .refused import ValueRefused
+from .._values.refused import ValueRefused
 
 
 def plain_documents(raw: t.Union[str, bytes]) -> t.List[t.Any]:
