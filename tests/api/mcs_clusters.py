@@ -14,7 +14,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.servic
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import NotFound
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.definitions import definitions
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.names import SERVICE_LABEL, SOURCE_LABEL, VERSIONS, derived_name
-from conftest import slices_version
+from api_server import slices_version
 from mirror_clusters import DEFINITION, Two, namespace, other, reasons, service
 
 __all__ = ["DEFINITION", "SERVICE_LABEL", "SOURCE_LABEL", "VERSIONS", "definitions", "derived_name", "namespace", "other", "reasons", "service"]

@@ -10,7 +10,7 @@ import copy
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import mirror as service_mirror
-from conftest import ApiServer, slices_version
+from api_server import ApiServer, slices_version
 
 LABEL = {"mirror.semaphore.uw.io/mirror-service": "true"}
 SHARED = {"mirror.semaphore.uw.io/global-service": "true"}
@@ -130,6 +130,11 @@ def two(server, other):
     for name in made.servers:
         made.put(name, namespace("sys-log"), namespace("shop"))
     yield made
+    clear(made)
+
+
+def clear(made):
+    """Take away everything that tests put into the namespaces of both clusters."""
     for client in made.clients.values():
         for api_version, kind in KINDS:
             api_version = api_version or slices_version()

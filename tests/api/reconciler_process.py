@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 
 import yaml
-from conftest import free_port
+from api_server import free_port
 from mirror_clusters import DEFINITION
 
 MODULE = "ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.program"

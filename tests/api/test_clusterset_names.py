@@ -19,7 +19,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import coredns
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_multicluster import RIGHTS
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.definitions import definitions
-from conftest import free_port, slices_version
+from api_server import free_port, slices_version
 from dns_client import ask
 from set_kinds import namespace
 

@@ -24,7 +24,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._services.cor
 )
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_merge import merge
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_rules import legal, rewrite_name, rewrite_rules
-from conftest import free_port, slices_version
+from api_server import free_port, slices_version
 from dns_client import ask, encode
 from set_kinds import namespace
 

@@ -23,7 +23,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.a
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.watch import Settings, rows
 from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
-from conftest import TOKEN, ApiServer
+from api_server import TOKEN, ApiServer
 from faulty_server import compact
 
 NODES = "/api/v1/nodes"

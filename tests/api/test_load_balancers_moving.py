@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 
-import conftest
+import api_server
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import converge as load_balancers
@@ -94,8 +94,8 @@ each = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    gates = ["--feature-gates", "IPv6DualStack=true"] if conftest.slices_version().endswith("v1beta1") else []
-    one = conftest.ApiServer(tmp_path_factory.mktemp("apiserver-moving"), "10.7.0.0/16,fd03:4::/112", gates)
+    gates = ["--feature-gates", "IPv6DualStack=true"] if api_server.slices_version().endswith("v1beta1") else []
+    one = api_server.ApiServer(tmp_path_factory.mktemp("apiserver-moving"), "10.7.0.0/16,fd03:4::/112", gates)
     try:
         one.start()
         client = one.client()

@@ -10,7 +10,7 @@ import json
 import pathlib
 import time
 
-import conftest
+import api_server
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import converge as load_balancers
@@ -27,8 +27,8 @@ BACKENDS = ["empty://", "kube-vip://", "metallb:///metallb-system?crdConfigurati
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    gates = ["--feature-gates", "IPv6DualStack=true"] if conftest.slices_version().endswith("v1beta1") else []
-    one = conftest.ApiServer(tmp_path_factory.mktemp("apiserver-pools"), "10.6.0.0/16,fd03:3::/112", gates)
+    gates = ["--feature-gates", "IPv6DualStack=true"] if api_server.slices_version().endswith("v1beta1") else []
+    one = api_server.ApiServer(tmp_path_factory.mktemp("apiserver-pools"), "10.6.0.0/16,fd03:3::/112", gates)
     try:
         one.start()
         client = one.client()
@@ -251,7 +251,7 @@ def test_a_service_that_a_cloud_controller_served_can_be_deleted(server, api, ba
         make(api, "lb-one/" + name)
         api.merge_patch(path("lb-one/" + name), {"metadata": {"finalizers": [FINALIZER, "example.com/own"][:1 if name != "kept" else 2]}}, "cloud-controller")
     api.merge_patch(path("lb-one/kept"), {"metadata": {"annotations": {"metal.equinix.com/eip-reclaim": "retain"}}}, "kubectl")
-    make(api, "lb-two/theirs", loadBalancerClass="example.com/other") if not conftest.slices_version().endswith("v1beta1") else make(
+    make(api, "lb-two/theirs", loadBalancerClass="example.com/other") if not api_server.slices_version().endswith("v1beta1") else make(
         api, "lb-two/theirs", {"metal.equinix.com/loadbalancer-managed": "false"})  # fmt: skip
     api.merge_patch(path("lb-two/theirs"), {"metadata": {"finalizers": [FINALIZER]}}, "cloud-controller")
     run(server, load_balancer=balancer)

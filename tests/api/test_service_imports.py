@@ -12,7 +12,7 @@ import time
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import service_imports
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import InventoryRefused
-from conftest import slices_version
+from api_server import slices_version
 from mcs_clusters import (
     DEFINITION,
     SERVICE_LABEL,

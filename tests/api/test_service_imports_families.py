@@ -11,7 +11,7 @@ import copy
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import mirror
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.names import SOURCE_LABEL
-from conftest import ApiServer, slices_version
+from api_server import ApiServer, slices_version
 from mcs_clusters import DEFINITION, Set, ends_of, namespace, other, pair, reasons
 from mirror_clusters import LABEL
 

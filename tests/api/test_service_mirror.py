@@ -12,7 +12,7 @@ import copy
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Invalid
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import stripped
-from conftest import slices_version
+from api_server import slices_version
 from mirror_clusters import (  # pylint: disable=unused-import
     BASE,
     DEFINITION,

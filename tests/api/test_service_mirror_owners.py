@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from conftest import slices_version
+from api_server import slices_version
 from mirror_clusters import FLUENTD, NAMESPACE, PORTS, endpoints, fluentd, namespace, other, piece, service, two  # pylint: disable=unused-import
 
 __all__ = ["fluentd", "other", "two"]

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import mirror as service_mirror
-from conftest import slices_version
+from api_server import slices_version
 from mirror_clusters import FLUENTD, LABEL, PORTS, SHARED, dead, fluentd, in_zone, other, piece, reasons, service, two  # pylint: disable=unused-import
 
 __all__ = ["fluentd", "other", "two"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import coredns, network_sets
-from conftest import ApiServer
+from api_server import ApiServer
 from faulty_server import FAULTS, Faulty, revive, timeout
 from set_kinds import namespace, path_of, pod, remove, serve
 

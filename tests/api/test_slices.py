@@ -15,7 +15,7 @@ import sys
 import time
 
 import pytest
-from conftest import ApiServer
+from api_server import ApiServer
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "doubles" / "awx"))
 

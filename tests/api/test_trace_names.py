@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import trace_ask
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_corefile import Options, corefile_text, whole_corefile
 from ansible_collections.multicluster.network.plugins.module_utils._trace import report
-from conftest import free_port
+from api_server import free_port
 from dns_client import ask as dig
 from mirror_clusters import fluentd, other, piece, service, two  # pylint: disable=unused-import
 from test_clusterset_names import program as newest

@@ -21,7 +21,7 @@ sys.path.insert(0, str(HERE.parent / "api"))
 
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import in_flight  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.objects import WRITES  # noqa: E402
-from conftest import TOKEN, ApiServer  # noqa: E402
+from api_server import TOKEN, ApiServer  # noqa: E402
 
 #: A flow in a fresh interpreter, as a module runs in one. Python and its imports have started when the clock does:
 #: Ansible pays for them whatever a module does, and they are shown by themselves.

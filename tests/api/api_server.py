@@ -1,0 +1,191 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A real API server: etcd and kube-apiserver on free loopback ports, ended by process id.
+
+KUBERNETES chooses the release, as for the lab; the programs come from the cache that tests/lab/build-kubernetes fills. Where
+there are none, the tests fail: a skipped test would look like a passed one.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import os
+import pathlib
+import random
+import shutil
+import socket
+import subprocess
+import time
+import typing as t
+
+import urllib3
+import yaml
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
+
+TOKEN = "admin-token-of-the-tests"
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
+
+
+BUILD = pathlib.Path(__file__).resolve().parents[1] / "lab" / "build-kubernetes"
+
+
+@functools.lru_cache(maxsize=None)
+def programs() -> pathlib.Path:
+    """The folder of the Kubernetes programs, chosen as for the lab (KUBERNETES), not built. Raises RuntimeError that says how to get it."""
+    done = subprocess.run([str(BUILD), "--cached"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip())
+    return pathlib.Path(done.stdout.split()[-1])
+
+
+def find_program(name: str) -> str:
+    """Path of a program of that Kubernetes, or of the machine's."""
+    path = programs() / name
+    found = str(path) if os.access(path, os.X_OK) else shutil.which(name)
+    if not found:
+        raise RuntimeError("{0} was found neither in {1} nor on PATH".format(name, programs()))
+    return found
+
+
+@functools.lru_cache(maxsize=None)
+def minor_version() -> int:
+    """The second number of this Kubernetes' release."""
+    said = subprocess.run([find_program("kube-apiserver"), "--version"], capture_output=True, text=True, check=True).stdout
+    return int(said.split("v1.")[1].split(".")[0])
+
+
+def slices_version() -> str:
+    """The newest apiVersion of EndpointSlices that this Kubernetes serves; up to 1.20 that is v1beta1."""
+    return "discovery.k8s.io/v1beta1" if minor_version() < 21 else "discovery.k8s.io/v1"
+
+
+def token_of(user: str) -> str:
+    """The token of one of a server's users."""
+    return TOKEN if user == "tester" else "{0}-token-of-the-tests".format(user)
+
+
+def free_port() -> int:
+    """Free for TCP and UDP, and below the ports that the kernel hands out by itself to whoever asks next."""
+    while True:
+        port = random.randrange(10240, 20480)
+        with socket.socket() as stream, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+            try:
+                stream.bind(("127.0.0.1", port))
+                datagrams.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+class ApiServer:
+    """One running API server: access for the collection, and its audit log as the outside witness (decision 44)."""
+
+    def __init__(self, folder: pathlib.Path, services: str = "10.3.0.0/16", more: t.Sequence[str] = (), users: t.Sequence[str] = ()) -> None:
+        """``users``: further accounts that may do everything, each with a token of its own (token_of), and told apart in the audit log."""
+        self.folder = folder
+        self.services, self.more = services, list(more)
+        self.users = ("tester", *users)
+        self.port = free_port()
+        self.url = "https://127.0.0.1:{0}".format(self.port)
+        self.audit_file = folder / "audit.log"
+        self.processes: t.List[subprocess.Popen] = []
+
+    def start(self) -> None:
+        """Start etcd and the API server; returns when it is ready. About four seconds."""
+        etcd_port, peer_port = free_port(), free_port()
+        etcd_url, peer_url = ("http://127.0.0.1:{0}".format(port) for port in (etcd_port, peer_port))
+        self._run(
+            [find_program("etcd"), "--data-dir", str(self.folder / "etcd"), "--listen-client-urls", etcd_url,
+             "--advertise-client-urls", etcd_url, "--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url,
+             "--initial-cluster", "default=" + peer_url, "--unsafe-no-fsync"], "etcd",
+        )  # fmt: skip
+        key = self.folder / "sa.key"
+        subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+        lines = ['{0},{1},{1},"system:masters"\n'.format(token_of(user), user) for user in self.users]
+        (self.folder / "tokens.csv").write_text("".join(lines))
+        rules = [{"level": "Metadata", "users": list(self.users)}, {"level": "None"}]
+        policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules}
+        (self.folder / "audit.yaml").write_text(yaml.safe_dump(policy))
+        self._run(
+            [find_program("kube-apiserver"), "--etcd-servers", etcd_url, "--etcd-prefix", "/tests",
+             "--secure-port", str(self.port), "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1",
+             "--cert-dir", str(self.folder / "certs"), "--service-cluster-ip-range", self.services, *self.more,
+             "--service-account-issuer", self.url, "--service-account-key-file", str(key),
+             "--service-account-signing-key-file", str(key), "--token-auth-file", str(self.folder / "tokens.csv"),
+             "--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount",
+             "--audit-log-path", str(self.audit_file), "--audit-policy-file", str(self.folder / "audit.yaml")], "apiserver",
+        )  # fmt: skip
+        pool = urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False, timeout=2)
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        deadline = time.monotonic() + 600  # seconds on a quiet machine, minutes on a crowded one
+        while True:
+            try:
+                answer = pool.request("GET", self.url + "/readyz", headers={"Authorization": "Bearer " + TOKEN})
+                if answer.status == 200:
+                    return
+            except urllib3.exceptions.HTTPError:
+                pass
+            for process in self.processes:
+                if process.poll() is not None:
+                    raise RuntimeError("{0} ended; see {1}".format(process.args[0], self.folder))
+            if time.monotonic() > deadline:
+                raise RuntimeError("the API server did not get ready; see {0}".format(self.folder))
+            time.sleep(0.1)
+
+    def _run(self, command: t.List[str], name: str) -> None:
+        log = open(self.folder / (name + ".log"), "wb")  # closed with the process
+        self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=str(self.folder)))
+
+    def stop(self) -> None:
+        """End what start() started, the API server first."""
+        for process in reversed(self.processes):
+            process.terminate()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(5)
+
+    @property
+    def ca(self) -> str:
+        """The server's certificate, which it signed itself."""
+        return (self.folder / "certs" / "apiserver.crt").read_text()
+
+    def access(self, name: str = "aws", token: str = TOKEN, **more: t.Any) -> t.Dict[str, t.Any]:
+        """An entry of ``clusters``."""
+        return dict({"name": name, "api_url": self.url, "token": token, "ca_data": self.ca}, **more)
+
+    def client(self, token: str = TOKEN) -> Client:
+        """A client of the collection."""
+        return Client(parse_access(self.access(token=token)))
+
+    def mark(self) -> int:
+        """The place in the audit log now."""
+        return self.audit_file.stat().st_size if self.audit_file.exists() else 0
+
+    def audit(self, mark: int, user: str = "tester") -> t.List[t.Tuple[str, str, int]]:
+        """(verb, path, status) of the requests since the mark, of the tests unless another user is named."""
+        time.sleep(0.05)  # entries are written just after the answers
+        if not self.audit_file.exists():
+            return []
+        with open(self.audit_file, "rb") as stream:
+            stream.seek(mark)
+            entries = [json.loads(line) for line in stream if line.strip()]
+        return [(e["verb"], e["requestURI"].split("?")[0], e["responseStatus"]["code"]) for e in entries if e["user"]["username"] == user]
+
+    def writes(self, mark: int, user: str = "tester") -> t.List[t.Tuple[str, str, int]]:
+        """The writes among audit()."""
+        return [entry for entry in self.audit(mark, user) if entry[0] in WRITES]
+
+    def kubeconfig(self, user: str = "tester") -> t.Dict[str, t.Any]:
+        """What kubectl and other programs read, for one of the users."""
+        ca = base64.b64encode(self.ca.encode()).decode()
+        return {"apiVersion": "v1", "kind": "Config", "current-context": "c",
+                "clusters": [{"name": "c", "cluster": {"server": self.url, "certificate-authority-data": ca}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "users": [{"name": "u", "user": {"token": token_of(user)}}]}  # fmt: skip
