@@ -24,6 +24,7 @@ description:
     task fails.
 extends_documentation_fragment:
   - multicluster.network._node
+  - multicluster.network._speaker
 requirements:
   - FRR 8 or newer (package C(frr)), or BIRD 2 (package C(bird2))
 options:
@@ -100,37 +101,6 @@ options:
     type: list
     elements: str
     default: []
-  routes:
-    description: What to announce while the node can deliver it, as RV(multicluster.network.load_balancers#module:load_balancers) has it.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      network:
-        description: A network or a single address.
-        type: str
-        required: true
-      health_ports:
-        description:
-          - Ports of this node that all have to answer with status 200, such as C(healthCheckNodePort) of a Service with
-            C(externalTrafficPolicy=Local). Any other answer withdraws the network at once, silence after 10 seconds.
-        type: list
-        elements: int
-        default: []
-      services:
-        description: Whose network it is, for people.
-        type: list
-        elements: str
-        default: []
-      group:
-        description: For O(multicluster.network.layer2_speaker#module:routes); routers are not told of it.
-        type: int
-  node_health_port:
-    description:
-      - Port on which kube-proxy says whether the node can deliver at all. Everything is withdrawn by its word. It counts once it has ever answered, so
-        that nodes without kube-proxy go on. V(0) is for no such port.
-    type: int
-    default: 10256
   graceful_restart:
     description:
       - Ask routers to keep the node's routes while its daemon starts anew. It takes effect with the next session, and such routers also keep the routes
@@ -277,6 +247,7 @@ withheld:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.multicluster.network.plugins.module_utils._flows.delivery.arguments import speaker_spec
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import bgp_speaker, speaker_agent
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
@@ -292,6 +263,7 @@ def argument_spec():
     """Fresh argument specification."""
     return dict(
         fail_on_refused_spec(),
+        **speaker_spec(),
         state={"type": "str", "choices": ["present", "absent"], "default": "present"},
         daemon={"type": "str", "choices": ["frr", "bird"], "default": "frr"},
         routes_only={"type": "bool", "default": False},
@@ -309,13 +281,6 @@ def argument_spec():
             "ttl_security": {"type": "int", "default": 0},
         }},
         prefixes={"type": "list", "elements": "str", "default": []},
-        routes={"type": "list", "elements": "dict", "default": [], "options": {
-            "network": {"type": "str", "required": True},
-            "health_ports": {"type": "list", "elements": "int", "default": []},
-            "services": {"type": "list", "elements": "str", "default": []},
-            "group": {"type": "int"},
-        }},
-        node_health_port={"type": "int", "default": 10256},
         graceful_restart={"type": "bool", "default": False},
         pools={"type": "list", "elements": "dict", "default": [], "options": dict(
             attributes_spec(),

@@ -23,6 +23,7 @@ description:
   - The configuration is checked by keepalived before it is put in place, and read again while it runs, so that addresses stay where they are.
 extends_documentation_fragment:
   - multicluster.network._node
+  - multicluster.network._speaker
 requirements:
   - keepalived 2.1 or newer (package C(keepalived))
 options:
@@ -59,38 +60,6 @@ options:
     type: list
     elements: str
     default: []
-  routes:
-    description: What to hold, as RV(multicluster.network.load_balancers#module:load_balancers) has it.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      network:
-        description: A single address, as a network.
-        type: str
-        required: true
-      group:
-        description: The group in which nodes stand by for it, from 1 to 255 (VRRP's virtual router identifier). One node holds all addresses of a group.
-        type: int
-        required: true
-      health_ports:
-        description:
-          - Ports of this node that all have to answer with status 200, such as C(healthCheckNodePort) of a Service with
-            C(externalTrafficPolicy=Local). Any other answer hands the group over at once, silence after 10 seconds. The same for all of a group.
-        type: list
-        elements: int
-        default: []
-      services:
-        description: Whose address it is, for people.
-        type: list
-        elements: str
-        default: []
-  node_health_port:
-    description:
-      - Port on which kube-proxy says whether the node can deliver at all. Everything is handed over by its word. It counts once it has ever answered, so
-        that nodes without kube-proxy go on. V(0) is for no such port.
-    type: int
-    default: 10256
   left_out:
     description: Why this node is to hold nothing for now, in a word. Empty for a node that may.
     type: str
@@ -155,6 +124,7 @@ withheld:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.multicluster.network.plugins.module_utils._flows.delivery.arguments import speaker_spec
 from ansible_collections.multicluster.network.plugins.module_utils._flows.layer2 import agent, speaker
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
@@ -164,6 +134,7 @@ def argument_spec():
     """Fresh argument specification."""
     return dict(
         fail_on_refused_spec(),
+        **speaker_spec(),
         state={"type": "str", "choices": ["present", "absent"], "default": "present"},
         node={"type": "str"},
         nodes={"type": "list", "elements": "dict", "default": [], "options": {
@@ -172,13 +143,6 @@ def argument_spec():
         }},
         interface={"type": "str"},
         networks={"type": "list", "elements": "str", "default": []},
-        routes={"type": "list", "elements": "dict", "default": [], "options": {
-            "network": {"type": "str", "required": True},
-            "group": {"type": "int", "required": True},
-            "health_ports": {"type": "list", "elements": "int", "default": []},
-            "services": {"type": "list", "elements": "str", "default": []},
-        }},
-        node_health_port={"type": "int", "default": 10256},
         left_out={"type": "str", "default": ""},
         advert_interval={"type": "float", "default": 0.5},
         verify_seconds={"type": "int", "default": 15},

@@ -45,8 +45,9 @@ EDGE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
 }
 _API = (*PURE_ROOMS, "_module", "_kubernetes", "_io", "_linux", "_linux/host")
 FLOW_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
-    "_flows/layer2": (*_BASE, "_loadbalancers", "_io", "_linux", "_linux/netlink", "_linux/host"),
-    "_flows/node": (*_BASE, "_dataplane", "_mesh/kubespan", "_loadbalancers", "_io", "_flows/layer2",
+    "_flows/delivery": (*_BASE, "_loadbalancers", "_io", "_linux", "_linux/host"),
+    "_flows/layer2": (*_BASE, "_loadbalancers", "_io", "_flows/delivery", "_linux", "_linux/netlink", "_linux/host"),
+    "_flows/node": (*_BASE, "_dataplane", "_mesh/kubespan", "_loadbalancers", "_io", "_flows/delivery", "_flows/layer2",
                     *(room for room in EDGE_ROOMS if room.startswith("_linux"))),
     "_flows/fabric": _API,
     "_flows/services": (*_API, "_flows/fabric"),
@@ -60,7 +61,7 @@ ROOMS = {**PURE_ROOMS, **EDGE_ROOMS, **FLOW_ROOMS}
 PURE = tuple(sorted({room.split("/")[0] for room in PURE_ROOMS}))
 EDGES = tuple(sorted({room.split("/")[0] for room in EDGE_ROOMS}))
 #: Rooms that also run on nodes, where there is no Ansible.
-ON_NODES = ("_values", "_plan", "_dataplane", "_mesh/kubespan", "_linux", "_flows/node", "_flows/layer2")
+ON_NODES = ("_values", "_plan", "_dataplane", "_mesh/kubespan", "_linux", "_flows/delivery", "_flows/node", "_flows/layer2")
 #: Files side by side that a reader still takes in.
 MOST_FILES = 30
 #: Libraries of pure rooms, only inside functions.

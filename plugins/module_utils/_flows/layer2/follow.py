@@ -10,28 +10,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
-import time
 import typing as t
 
 from ..._io import keepalived
-from ..._io.health_ports import ask_any
 from ..._linux import files
-from ..._linux.errors import LinuxError
 from ..._linux.host.links import change_addresses
-from ..._linux.host.lock import HostLock
-from ..._linux.host.systemd import running
 from ..._linux.netlink.links import read_links
-from ..._loadbalancers.bgp.delivery import Decision, Heard, Wanted, heard, judge, trusted
+from ..._loadbalancers.bgp.delivery import Decision, Wanted
 from ..._loadbalancers.layer2.segment import Segment, parse_segment
-from ..._values.refused import ValueRefused
+from ..delivery import follower
 
 STATE = keepalived.FOLDER + "/speaker.json"
 STATUS = "/run/multicluster-network/layer2-speaker.json"
 KEPT = "/var/lib/multicluster-network-layer2/known.json"
 VERSION = 1
-PAUSE_SECONDS, ANSWER_SECONDS, PORTS_PER_SECOND = 0.5, 0.5, 400
-LOCK, LOCK_SECONDS = "multicluster-layer2", 5.0
 YES, NO = b"0\n", b"1\n"
 
 
@@ -49,9 +41,6 @@ class State(t.NamedTuple):
         """Groups by their numbers, as networks with a condition are decided."""
         return tuple(Wanted(str(group.number), group.health_ports) for group in self.segment.groups)
 
-    def ports(self) -> t.Set[int]:
-        return {port for group in self.segment.groups for port in (*group.health_ports, self.node_port) if port}
-
 
 def parse_state(text: str) -> State:
     """Of ``speaker.json``. Raises ValueRefused, and ValueError for what is not ours."""
@@ -64,52 +53,37 @@ def parse_state(text: str) -> State:
 
 def load_state() -> t.Optional[State]:
     """None where there is none. Raises ValueRefused, ValueError."""
-    found = files.read_state(STATE)
-    if found is None or found.kind != "file" or not files.is_roots_alone(STATE):
-        return None
-    return parse_state(found.content.decode("utf-8"))
+    return follower.load_state(STATE, parse_state)
 
 
-class Follower:
-    """Rounds over one memory. ``told``: what the status file says."""
+class Follower(follower.Follower):
+    """Tells keepalived of each group whether this node can deliver."""
+
+    lock = "multicluster-layer2"
 
     def __init__(self) -> None:
-        self.memory: t.Dict[int, Heard] = {}
-        self.known = _known()
-        self.begun = False
-        self.told: t.Dict[str, t.Any] = {}
+        super().__init__(KEPT, STATUS)
 
-    def round(self, starting: bool = False) -> None:
-        """Ask, decide, write it down. ``starting``: nothing that an earlier one said is believed. Raises ValueRefused, ValueError, LinuxError, OSError."""
-        with HostLock(LOCK, LOCK_SECONDS):
-            state = load_state()
-            if state is None:
-                return
-            holds = self._decide(state, starting)
-            _write_groups(state, frozenset(holds.announced))
-            withheld = {address: holds.withheld[str(group.number)] for group in state.segment.groups for address in group.addresses
-                        if str(group.number) in holds.withheld}  # fmt: skip
-            self._say({"version": VERSION, "state": state.digest, "interface": state.interface, "withheld": withheld, "stopped": holds.stopped})
+    def _round(self, starting: bool) -> None:
+        """``starting``: nothing that an earlier one said is believed."""
+        state = load_state()
+        if state is None:
+            return
+        holds = self._decide(state, starting)
+        _write_groups(state, frozenset(holds.announced))
+        withheld = {address: holds.withheld[str(group.number)] for group in state.segment.groups for address in group.addresses
+                    if str(group.number) in holds.withheld}  # fmt: skip
+        self._say({"version": VERSION, "state": state.digest, "interface": state.interface, "withheld": withheld, "stopped": holds.stopped})
 
     def _decide(self, state: State, starting: bool) -> Decision:
         if state.left_out:
             why = "this node is left out: {0}".format(state.left_out)
             return Decision([], {wanted.network: why for wanted in state.wanted}, why)
-        now = time.monotonic()
-        if not self.begun and not starting:
-            believed = state.node_port if self.known == state.node_port else 0
-            self.memory = trusted(self.memory, [wanted for wanted in state.wanted if read_group(wanted.network) == YES], believed, now)
-        self.begun = True
-        self.memory = heard(self.memory, ask_any(state.ports(), ("127.0.0.1", "::1", *state.segment.me.addresses), ANSWER_SECONDS), now)
-        if state.node_port in self.memory and self.known != state.node_port:
-            self.known = state.node_port
-            files.write_state(KEPT, files.FileState("file", 0o600, "{0}\n".format(self.known).encode("ascii")))
-        return judge(state.wanted, self.memory, state.node_port, self.known == state.node_port, now)
 
-    def _say(self, status: t.Dict[str, t.Any]) -> None:
-        if status != self.told:
-            files.write_state(STATUS, files.FileState("file", 0o644, (json.dumps(status, sort_keys=True) + "\n").encode("utf-8")))
-            self.told = status
+        def delivered() -> t.List[str]:
+            return [] if starting else [wanted.network for wanted in state.wanted if read_group(wanted.network) == YES]
+
+        return self.ports.decide(state.wanted, state.node_port, ("127.0.0.1", "::1", *state.segment.me.addresses), delivered)
 
 
 def _path(number: str) -> str:
@@ -133,21 +107,9 @@ def _write_groups(state: State, delivered: t.Container[str]) -> None:
             files.remove(_path(name))
 
 
-def _known() -> int:
-    """kube-proxy's port, when that has ever answered here; else 0."""
-    found = files.read_state(KEPT)
-    text = found.content.decode("ascii", "replace").strip() if found is not None and found.kind == "file" else ""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
-
-
-def read_status() -> t.Dict[str, t.Any]:
+def read_status() -> follower.Status:
     """What the follower says that holds; {} when there is no word of it."""
-    found = files.read_state(STATUS)
-    try:
-        status = json.loads(found.content.decode("utf-8")) if found is not None and found.kind == "file" else {}
-    except ValueError:
-        return {}
-    return status if isinstance(status, dict) else {}
+    return follower.read_status(STATUS)
 
 
 def held(interface: str, addresses: t.Container[str]) -> t.Dict[str, str]:
@@ -204,28 +166,16 @@ def is_loaded() -> bool:
 
 def start() -> int:
     """Just before the daemon: what is left behind goes, and what this node can deliver right now is written down. Returns the exit status."""
-    try:
-        files.make_folder(keepalived.TRACK)
-        clean()
-        Follower().round(starting=True)
-        note_loaded()
-    except (ValueRefused, LinuxError, OSError, ValueError) as error:
-        sys.stderr.write("{0}\n".format(error))
-        return 1
-    return 0
+    return follower.start(_start)
+
+
+def _start() -> None:
+    files.make_folder(keepalived.TRACK)
+    clean()
+    Follower().round(starting=True)
+    note_loaded()
 
 
 def follow() -> None:
-    """For ever. A round that fails is told once and tried again."""
-    follower, told = Follower(), ""
-    while running():
-        problem = ""
-        try:
-            follower.round()
-        except (ValueRefused, LinuxError, OSError, ValueError) as error:
-            problem = str(error) or type(error).__name__
-        if problem != told:
-            sys.stdout.write((problem or "all is well again") + "\n")
-            sys.stdout.flush()
-            told = problem
-        time.sleep(max(PAUSE_SECONDS, len(follower.memory) / PORTS_PER_SECOND))
+    """For ever."""
+    follower.follow(Follower())

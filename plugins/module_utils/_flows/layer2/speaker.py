@@ -22,6 +22,7 @@ from ..._plan.plan import Plan
 from ..._values.addresses import Network, parse_network
 from ..._values.refused import ValueRefused
 from ..._values.text import is_digits
+from ..delivery.follower import unit_text
 from . import follow
 from .follow import KEPT, STATE, STATUS
 
@@ -33,20 +34,6 @@ FOLLOWER = "multicluster-layer2-follow.service"
 FOLLOWER_UNIT = "/etc/systemd/system/" + FOLLOWER
 #: The files of the node's own keepalived.
 FOREIGN = ("/etc/keepalived/keepalived.conf", "/etc/keepalived/conf.d")
-_FOLLOWER_TEXT = """\
-[Unit]
-Description=What the layer 2 speaker of multicluster.network can deliver
-ConditionPathExists={state}
-StartLimitIntervalSec=0
-
-[Service]
-ExecStart=/usr/bin/python3 {code} follow
-Restart=always
-RestartSec=1
-
-[Install]
-WantedBy=multi-user.target
-"""
 #: Where kube-proxy with IPVS keeps every address on every node.
 _IPVS = "kube-ipvs0"
 _ARP_IGNORE = "/proc/sys/net/ipv4/conf/{0}/arp_ignore"
@@ -78,7 +65,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     wanted = {
         CODE: FileState("file", 0o755, bundle.build(AGENT)),
         UNIT: FileState("file", 0o644, keepalived.unit_text(CODE).encode("ascii")),
-        FOLLOWER_UNIT: FileState("file", 0o644, _FOLLOWER_TEXT.format(state=STATE, code=CODE).encode("ascii")),
+        FOLLOWER_UNIT: FileState("file", 0o644, unit_text("What the layer 2 speaker of multicluster.network can deliver", CODE, STATE).encode("ascii")),
         keepalived.CONFIG: FileState("file", 0o644, config.encode("ascii")),
         STATE: FileState("file", 0o600, _text(given).encode("ascii")),
     }

@@ -25,6 +25,7 @@ from ..._plan.plan import Plan
 from ..._values.addresses import parse_address
 from ..._values.keys import fingerprint
 from ..._values.refused import ValueRefused
+from ..delivery.follower import unit_text
 from . import speaker_follow
 from .speaker_follow import FOLDER, KEPT, STATE, STATUS
 
@@ -45,20 +46,6 @@ FOREIGN = ("/etc/frr/frr.conf", "/etc/frr/bgpd.conf")
 #: Of whoever changes the state, beside the follower's own; so long another one may take.
 LOCK, LOCK_SECONDS = "multicluster-bgp-state", 120.0
 _KEPT_OPTIONS = ("asn", "router_id", "keepalive_time", "hold_time", "graceful_restart", "communities", "large_communities", "local_preference", "med", "pools")
-_FOLLOWER_TEXT = """\
-[Unit]
-Description=What the BGP speaker of multicluster.network announces
-After={daemon}
-ConditionPathExists={state}
-
-[Service]
-ExecStart=/usr/bin/python3 {code} follow
-Restart=always
-RestartSec=1
-
-[Install]
-WantedBy=multi-user.target
-"""
 
 
 class RolledBack(Exception):
@@ -97,7 +84,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     wanted = {
         CODE: FileState("file", 0o755, bundle.build(AGENT)),
         **_unit_files(daemon, speaker),
-        FOLLOWER_UNIT: FileState("file", 0o644, _FOLLOWER_TEXT.format(daemon=frr.UNIT, state=STATE, code=CODE).encode("ascii")),
+        FOLLOWER_UNIT: FileState("file", 0o644, unit_text("What the BGP speaker of multicluster.network announces", CODE, STATE, frr.UNIT).encode("ascii")),
         STATE: FileState("file", 0o600, (json.dumps(given, sort_keys=True) + "\n").encode("ascii")),
     }
     before = {path: files.read_state(path) for path in dict.fromkeys((*wanted, FORMER, *COMPANIONS))}

@@ -54,7 +54,7 @@ def test_a_password_may_stand_in_a_file_of_the_node(tmp_path):
 def test_what_the_follower_reads_is_what_was_asked():
     state = speaker_follow.parse_state(json.dumps(bgp_speaker._given(REQUEST)))
     assert [(route.network, route.health_ports) for route in state.routes] == [("203.0.113.1/32", (31234,)), ("203.0.113.9/32", ())]
-    assert state.ports() == {31234, 10256} and state.conditional == {"203.0.113.1/32"} and state.daemon == "frr"
+    assert state.node_port == 10256 and state.conditional == {"203.0.113.1/32"} and state.daemon == "frr"
     assert speaker_follow.parse_state(json.dumps(bgp_speaker._given(dict(REQUEST, routes=REQUEST["routes"] * 2)))).routes == state.routes
     for text in ("{}", "[]", '{"version": 2}', json.dumps(dict(bgp_speaker._given(REQUEST), daemon="quagga"))):
         with pytest.raises(ValueError, match="no state"):
