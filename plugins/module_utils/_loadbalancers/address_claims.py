@@ -16,11 +16,11 @@ from .._values.addresses import parse_address, readable_address, special_kind
 from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused
 from .._values.text import lower
-from .named_pools import Grants, Wish, check_wish
+from .named_pools import Grants, Held, Wish, check_wish
 from .pools import Pool, Reserved, refuse_foreign
 from .reservations import Owner, Reservation, is_ours, matches_of, service_tag
 from .services import Service, address_of, annotated_address, counts
-from .sharing import refusal_text, wants_to_share, why_not
+from .sharing import Sharing, refusal_text, wants_to_share
 
 
 class AddressRules(t.NamedTuple):
@@ -66,21 +66,17 @@ def check_address_claims(
                 rows.setdefault(str(address), []).append(service)
         except ValueRefused as error:
             refused[service.key] = error
+    named = {service.key: service for service in services}
     for text, users in rows.items():
         holder = _holder(text, users, reserved.get(text), rules)
         if isinstance(holder, ValueRefused):
             refused.update((service.key, holder) for service in users)
             continue
-        sharing = [service for service in services if service.key == holder][:1]
+        sharing = Sharing([named[holder]] if holder in named else [])
         for service in sorted(users, key=lambda item: item.key):
-            if service.key == holder:
-                continue
-            reasons = [why_not(service, other) for other in sharing] or ["both would have to name the same sharing key"]
-            why = next((reason for reason in reasons if reason), "")
+            why = "" if service.key == holder else sharing.join(service)
             if why:
                 refused[service.key] = ValueRefused("claimed_twice", refusal_text(text, holder, why))
-            else:
-                sharing.append(service)
     kept = [service for service in services if service.key not in refused]
     return kept, [Refusal("service " + key, error.reason, error.message) for key, error in sorted(refused.items())]
 
@@ -109,7 +105,7 @@ class _GrantCheck:
     def __init__(self, reservations: t.Sequence[Reservation], rules: AddressRules) -> None:
         self._rules = rules
         self._own = {item.address: item for item in reservations if item.address and is_ours(item, rules.owner)}
-        self._held = dict(rules.recorded)
+        self._held = Held(rules.recorded)
 
     def check(self, service: Service, address: str) -> None:
         """Raise ValueRefused ``outside_grant``, or ``quota`` where its namespace has as many as it may."""
@@ -123,7 +119,7 @@ class _GrantCheck:
             why = pools[0].limit(service.namespace, parse_address(address).version, self._held)
             if why:
                 raise ValueRefused("quota", why)
-            self._held[address] = service.key
+            self._held.add(address, service.key)
 
 
 class Settling(t.NamedTuple):

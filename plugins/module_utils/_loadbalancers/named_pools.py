@@ -9,6 +9,7 @@ priority as MetalLB has it (1 before 2, 0 last), then in the order of the invent
 
 from __future__ import annotations
 
+import collections
 import re
 import typing as t
 
@@ -66,14 +67,16 @@ class NamedPool(t.NamedTuple):
             return False
         return not (self.avoid_buggy_ips and address.version == 4 and int(address) % 256 in (0, 255))
 
-    def limit(self, namespace: str, version: int, held: t.Mapping[str, str]) -> str:
-        """Why a namespace gets no further address of it, or nothing: each family has its own count. ``held``: address -> ``namespace/name``."""
-        users = [key.partition("/")[0] for address, key in held.items() if key and (":" in address) == (version == 6) and address in self.pool]
+    def limit(self, namespace: str, version: int, held: "Held") -> str:
+        """Why a namespace gets no further address of it, or nothing: each family has its own count."""
+        if self.most_per_namespace is None and not self.tenants:
+            return ""
+        users = held.users(self, version)
         text = "{0} has {1} of {1} addresses of the pool {2} ({3} of {4})"
-        if self.most_per_namespace is not None and users.count(namespace) >= self.most_per_namespace:
+        if self.most_per_namespace is not None and users[namespace] >= self.most_per_namespace:
             return text.format("the namespace " + namespace, self.most_per_namespace, self.name, "max_per_namespace", SETTING)
         for tenant in self.tenants:
-            if namespace in tenant.namespaces and sum(user in tenant.namespaces for user in users) >= tenant.most:
+            if namespace in tenant.namespaces and sum(users[user] for user in tenant.namespaces) >= tenant.most:
                 return text.format("the tenant " + tenant.name, tenant.most, self.name, "tenants", SETTING)
         return ""
 
@@ -108,6 +111,57 @@ class NamedPool(t.NamedTuple):
                 first = hole.last + 1
             if first <= span.last:
                 yield first, span.last
+
+
+class Held:
+    """Addresses that are taken, and what a further choice has to know of them, counted once: there may be thousands of either.
+
+    ``rows``: address -> ``namespace/name`` of its Service, or nothing for somebody else's.
+    """
+
+    def __init__(self, rows: t.Mapping[str, str]) -> None:
+        self._rows: t.Dict[str, str] = {}
+        self._addresses: t.Dict[str, Address] = {}
+        self.taken: t.Dict[int, t.Set[int]] = {4: set(), 6: set()}
+        self._users: t.Dict[t.Tuple[str, int], t.Tuple[NamedPool, t.Counter[str]]] = {}
+        self.become(rows)
+
+    def __contains__(self, address: object) -> bool:
+        return address in self._rows
+
+    def __getitem__(self, address: str) -> str:
+        return self._rows[address]
+
+    def become(self, rows: t.Mapping[str, str]) -> None:
+        """Other rows; what is the same is not looked at again."""
+        for address, key in [row for row in self._rows.items() if rows.get(row[0]) != row[1]]:
+            parsed = self._addresses.pop(address)
+            del self._rows[address]
+            self.taken[parsed.version].discard(int(parsed))
+            self._count(parsed, key, -1)
+        for address, key in rows.items():
+            if address not in self._rows:
+                self.add(address, key)
+
+    def add(self, address: str, key: str) -> None:
+        parsed = parse_address(address)
+        self._rows[address], self._addresses[address] = key, parsed
+        self.taken[parsed.version].add(int(parsed))
+        self._count(parsed, key, 1)
+
+    def users(self, pool: NamedPool, version: int) -> t.Counter[str]:
+        """How many addresses of a pool's family each namespace has."""
+        found = self._users.get((pool.name, version))
+        if found is None:
+            rows = ((address, self._rows[text]) for text, address in self._addresses.items() if address.version == version)
+            count = collections.Counter(key.partition("/")[0] for address, key in rows if key and address in pool.pool)
+            found = self._users[pool.name, version] = (pool, count)
+        return found[1]
+
+    def _count(self, address: Address, key: str, more: int) -> None:
+        for (unused, version), (pool, count) in self._users.items():
+            if key and version == address.version and address in pool.pool:
+                count[key.partition("/")[0]] += more
 
 
 def _text(number: int, version: int) -> str:
@@ -206,8 +260,8 @@ def check_wish(grants: Grants, wish: Wish) -> t.List[NamedPool]:
     return [pool for pool in granted if pool.auto_assign]
 
 
-def allocate(grants: Grants, wish: Wish, held: t.Mapping[str, str]) -> str:
-    """The address for a wish. ``held``: each address that is taken -> ``namespace/name`` of its Service, or nothing for somebody else's.
+def allocate(grants: Grants, wish: Wish, held: Held) -> str:
+    """The address for a wish.
 
     Raises ValueRefused ``outside_grant``, ``claimed_twice``, or ``quota`` where no pool has an address left for it.
     """
@@ -220,14 +274,12 @@ def allocate(grants: Grants, wish: Wish, held: t.Mapping[str, str]) -> str:
         if why:
             raise ValueRefused("quota", why)
         return asked
-    parsed = map(parse_address, held)
-    taken = {int(address) for address in parsed if address.version == wish.version}
     reasons = []
     for pool in pools:
         if not pool.count(wish.version):
             continue
         why = pool.limit(wish.namespace, wish.version, held)
-        address = None if why else pool.lowest(wish.version, taken)
+        address = None if why else pool.lowest(wish.version, held.taken[wish.version])
         if address is not None:
             return str(address)
         reasons.append(why or "the pool {0} is used up".format(pool.name))

@@ -31,7 +31,7 @@ from .services import (
     opted_out,
     retains,
 )
-from .sharing import wants_to_share, why_not
+from .sharing import Key, Sharing, keys_of, wants_to_share, why_not
 
 METRO, FACILITY = "metro", "facility"
 
@@ -419,7 +419,8 @@ def _with_sharers(known: t.Sequence[Service], reservations: t.Sequence[Reservati
     """Who shares which address without having one: the lowest that Services have which agree, of a pool that is for the Service."""
     if context.places is not None or not any(map(wants_to_share, known)):
         return context
-    users: t.Dict[str, t.List[Service]] = {}
+    users: t.Dict[str, Sharing] = {}
+    texts: t.Dict[Key, t.List[str]] = {}  # by the sharing keys of the first who has each: who has none of them cannot agree with him
     without: t.List[Service] = []
     for service in known:
         try:
@@ -428,27 +429,38 @@ def _with_sharers(known: t.Sequence[Service], reservations: t.Sequence[Reservati
             continue
         text = address_of(service, context.backend) or (mine.address if mine is not None else "")
         if text:
-            users.setdefault(text, []).append(service)
+            if text in users:
+                users[text].add(service)
+            else:
+                users[text] = Sharing([service])
+                _index(texts, service, text)
         elif mine is None and not service.ingress and not service.hosts:
             without.append(service)
     shared: t.Dict[PartKey, str] = {}
     waiting: t.Set[PartKey] = set()
-    ordering: t.List[Service] = []
-    for service in sorted(without, key=lambda item: (not asked_address(item), _place(item))):
+    ordering: t.Dict[Key, t.List[t.Tuple[int, Service]]] = {}
+    for place, service in enumerate(sorted(without, key=lambda item: (not asked_address(item), _place(item)))):
         part = service.key, service.version
         agreed: t.List[str] = []
         partners: t.List[Service] = []
         if wants_to_share(service):
-            agreed = [text for text in users if _may_share(service, text, context) and all(not why_not(service, other) for other in users[text])]
-            partners = [other for other in ordering if other.version == service.version and not why_not(service, other)]
+            mine_too = dict.fromkeys(text for key in keys_of(service) for text in texts.get(key, ()))
+            agreed = [text for text in mine_too if not users[text].refuses(service) and _may_share(service, text, context)]
+            earlier = sorted(((at, other) for key in keys_of(service) for at, other in ordering.get(key, ())), key=lambda row: row[0])
+            partners = [other for unused, other in earlier if other.version == service.version and not why_not(service, other)]
         if agreed:
             shared[part] = min(agreed, key=lambda text: int(parse_address(text)))
-            users[shared[part]].append(service)
+            users[shared[part]].add(service)
         elif partners and asked_address(service) in ("", asked_address(partners[0])):
             waiting.add(part)
         elif part not in context.unserved:
-            ordering.append(service)
+            _index(ordering, service, (place, service))
     return context._replace(shared=shared, waiting=frozenset(waiting))
+
+
+def _index(rows: t.Dict[Key, t.List[t.Any]], service: Service, row: t.Any) -> None:
+    for key in keys_of(service):
+        rows.setdefault(key, []).append(row)
 
 
 def _may_share(service: Service, text: str, context: Context) -> bool:

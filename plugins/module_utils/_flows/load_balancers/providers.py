@@ -14,7 +14,7 @@ from ..._loadbalancers.bgp.remembered import Neighbours, asked_again, neighbours
 from ..._loadbalancers.bgp.values import SESSION_REQUEST, NodeBgp, ProjectBgp, node_bgp, session_answer
 from ..._loadbalancers.instances import Device
 from ..._loadbalancers.ledger import Entry, Ledger
-from ..._loadbalancers.named_pools import Wish, allocate
+from ..._loadbalancers.named_pools import Held, Wish, allocate
 from ..._loadbalancers.node_annotations import private_network
 from ..._loadbalancers.reservations import Assignment, Reservation, carries, family_of
 from ..._loadbalancers.setup import Setup
@@ -364,6 +364,7 @@ class StaticProvider:
     ) -> None:  # fmt: skip
         self.setup, self.ledger, self.now = setup, ledger, now
         self.taken = dict(taken or {})
+        self._held = Held({})
         self.grants = setup.pool_grants(namespace_labels or {})
 
     def capabilities(self) -> t.FrozenSet[str]:
@@ -379,10 +380,11 @@ class StaticProvider:
     def reserve_address(self, request: t.Mapping[str, t.Any], description: str) -> Reservation:
         """What the pools have for the wish in it; for the same tags and family the same one. Raises ValueRefused ``outside_grant claimed_twice quota``."""
         tags, wish = tuple(request["tags"]), t.cast(Wish, request.get("wish") or Wish("", "", version=request.get("version", 4)))
-        for item in self.list_addresses():
-            if set(item.tags) == set(tags) and family_of(item) == wish.version:
-                return item
-        address = allocate(self.grants, wish, self.held())
+        for entry in self.ledger.values():
+            if all(tag in entry.tags for tag in tags) and set(entry.tags) == set(tags) and family_of(entry.reservation()) == wish.version:
+                return entry.reservation()
+        self._held.become(self.held())
+        address = allocate(self.grants, wish, self._held)
         entry = Entry(address, address, parse_address(address).max_prefixlen, tags, description, "", self.now)
         self.ledger[address] = entry
         return entry.reservation()

@@ -13,8 +13,10 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     address_claims,
     equinix_records,
+    named_pools,
     reservations,
     service_plan,
+    sharing,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import values as bgp_claims
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.values import NodeBgp
@@ -64,6 +66,48 @@ def test_honest_neighbours():
     assert address_claims.check_address_claims([live._replace(ingress=()), late], HELD, RULES)[0] == [late]
     gone = Service("default", "theirs", type="ClusterIP", address="192.0.2.2")
     assert address_claims.check_address_claims([gone], HELD, RULES) == ([gone], [])
+
+
+def crowd(count, **more):
+    """Services of one author that share one address, each with a port of its own."""
+    key = {"metallb.io/allow-shared-ip": "k"}
+    return [Service("evil", "s{0:05}".format(number), address="192.0.2.200", annotations=dict(key, **more.get("annotations", {})),
+                    ports=frozenset([("TCP", number + 1)]), **{name: value for name, value in more.items() if name != "annotations"})
+            for number in range(count)]  # fmt: skip
+
+
+def questions(monkeypatch, services):
+    """How many pairs of Services are compared, and what is refused."""
+    asked, real = [], sharing.why_not
+    monkeypatch.setattr(sharing, "why_not", lambda one, other: asked.append(1) or real(one, other))
+    refused = address_claims.check_address_claims(services, [], RULES)[1]
+    monkeypatch.setattr(sharing, "why_not", real)
+    return len(asked), refused
+
+
+def test_a_crowd_that_shares_an_address_costs_what_each_of_it_costs(monkeypatch):
+    assert questions(monkeypatch, crowd(600))[0] <= 600 and questions(monkeypatch, crowd(600))[1] == []
+    many_keys = [service._replace(annotations=dict(service.annotations, **{"lbipam.cilium.io/sharing-key": service.name})) for service in crowd(600)]
+    asked, refused = questions(monkeypatch, many_keys)
+    assert asked <= 600 * sharing.MOST_KINDS and len(refused) == 600 - sharing.MOST_KINDS
+
+
+def test_no_crowd_of_local_services_makes_nodes_ask_thousands_of_ports():
+    services = crowd(sharing.MOST_LOCAL + 3, local=True, selector={"app": "x"})
+    kept, refused = address_claims.check_address_claims(services, [], RULES)
+    assert kept == services[: sharing.MOST_LOCAL] and {item.reason for item in refused} == {"claimed_twice"}
+    assert all(str(sharing.MOST_LOCAL) in item.message and "externalTrafficPolicy" in item.message for item in refused)
+
+
+def test_the_many_addresses_of_one_author_are_counted_once(monkeypatch):
+    rows = [{"name": "public", "addresses": ["10.0.0.0/16"], "max_per_namespace": 5000}]
+    pools = named_pools.Grants(named_pools.parse_named_pools((), rows), {}, True)
+    parsed, real = [], named_pools.parse_address
+    monkeypatch.setattr(named_pools, "parse_address", lambda *words: parsed.append(1) or real(*words))
+    held = named_pools.Held({})
+    for number in range(400):
+        held.add(named_pools.allocate(pools, named_pools.Wish("evil", str(number)), held), "evil/{0}".format(number))
+    assert len(parsed) < 400 * 3
 
 
 @pytest.mark.parametrize("row", HOSTILE["spoofed_tags"], ids=why)

@@ -12,10 +12,11 @@ import pathlib
 import typing as t
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import named_pools
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.named_pools import (
     Grants,
+    Held,
     Wish,
-    allocate,
     parse_named_pools,
     usage,
 )
@@ -35,6 +36,10 @@ LABELS = {"one": {"env": "prod"}, "two": {"env": "prod"}, "dev": {"env": "dev"}}
 
 def grants(rows: t.Any = None, nameless: t.Sequence[str] = ()) -> Grants:
     return Grants(parse_named_pools(nameless, ROWS if rows is None else rows), LABELS, True)
+
+
+def allocate(pools: Grants, wish: Wish, held: t.Mapping[str, str]) -> str:
+    return named_pools.allocate(pools, wish, Held(held))
 
 
 def word(*args: t.Any) -> str:
@@ -140,6 +145,24 @@ def test_no_address_twice_none_outside_and_the_same_again(wishes: t.List[Wish], 
     assert len(shop) <= 2 and len(acme) <= 1
     for row in usage(pools.pools, held):
         assert row.used + row.free == row.total and row.free >= 0
+
+
+ROWS_HELD = st.dictionaries(st.sampled_from(["203.0.113.{0}".format(last) for last in range(8)] + ["2001:db8:5::1", "10.0.0.1"]),
+                            st.sampled_from(["", "shop/a", "shop/b", "one/c"]))  # fmt: skip
+
+
+@given(st.lists(ROWS_HELD, min_size=1, max_size=4))
+def test_what_is_counted_once_is_as_if_it_were_counted_anew(states: t.List[t.Dict[str, str]]) -> None:
+    pools, held = parse_named_pools((), ROWS), Held({})
+    for rows in states:
+        for pool in pools:
+            held.users(pool, 4)
+        held.become(rows)
+        fresh = Held(rows)
+        assert held.taken == fresh.taken and all(address in held and held[address] == key for address, key in rows.items())
+        for pool in pools:
+            for version in (4, 6):
+                assert +held.users(pool, version) == +fresh.users(pool, version)
 
 
 @given(st.integers(0, 600), st.integers(0, 600), st.lists(st.tuples(st.integers(0, 620), st.integers(0, 60)), max_size=3), st.booleans())

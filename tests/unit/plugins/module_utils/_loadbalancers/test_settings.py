@@ -168,7 +168,7 @@ def test_any_span(text):
 def lowest(pool, taken=(), version=4):
     """What a nameless pool gives to a Service that asks for nothing."""
     return named_pools.allocate(named_pools.Grants((named_pools.NamedPool("default", pool),)), named_pools.Wish("a", "b", version=version),
-                                dict.fromkeys(taken, ""))  # fmt: skip
+                                named_pools.Held(dict.fromkeys(taken, "")))  # fmt: skip
 
 
 @given(st.lists(st.integers(0, 7), unique=True))
