@@ -10,12 +10,15 @@ The tests build on each other, in order. No playbook runs while pods move: nodes
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import json
 import os
 import signal
 import statistics
 import subprocess
 import time
+import typing
 
 import pytest
 import yaml
@@ -70,13 +73,15 @@ def work():
             if answer:
                 seen[answer] += 1
             else:
-                lost.append([began, why])
+                lost.append([began, time.time(), why])
         time.sleep(float(sys.argv[4]))
 threads = [threading.Thread(target=work) for unused in range(clients)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
 print(json.dumps({"seen": seen, "lost": lost}))
 """
+#: How far clocks and the kernel's own word of a route may be apart, in seconds.
+APART = 0.05
 #: Says when the answer of a port of this node changes, by a clock that all namespaces share.
 WATCHER = """
 import sys, time, urllib.error, urllib.request
@@ -186,17 +191,59 @@ def states(*words):
 
 
 def open_connections(number):
-    """The bound: requests that are under way when a node's route is withdrawn, one of each client at each move."""
+    """The bound. A move changes routes twice: a node comes, a node goes. Of the requests that are under way then, of each client one at most, routers hand
+    those to the other node whose share of the flows it takes, which is half of them: so many as there are clients for each move, and nothing else."""
     return CLIENTS * (number + 1)
+
+
+@contextlib.contextmanager
+def route_changes():
+    """Gives a list that is filled at the end: when any router's kernel changed its route to the address, in seconds since 1970."""
+    words = ["stdbuf", "-oL", "ip", "-ts", "-4", "monitor", "route"]
+    watchers = [subprocess.Popen(["ip", "netns", "exec", router.namespace, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                                 start_new_session=True) for router in STATE["routers"]]  # fmt: skip
+    found = []
+    try:
+        yield found
+    finally:
+        for watcher in watchers:
+            os.killpg(watcher.pid, signal.SIGTERM)
+            lines = watcher.communicate(timeout=10)[0].splitlines()
+            found += [datetime.datetime.fromisoformat(line[1:].partition("]")[0]).timestamp() for line in lines if line.startswith("[") and LOCAL in line]
+
+
+def unexplained(lost, changes):
+    """The lost requests that were not under way when a router changed its route."""
+    return [row for row in lost if not any(row[0] - APART <= when <= row[1] + APART for when in changes)]
 
 
 def under_moves(fabric, count, pause):
     pods(fabric, aws_node_1="ready")
     time.sleep(BOUND)
-    STATE["client"] = requests(fabric, count, pause)
-    number = moves(fabric)
-    found = json.loads(STATE["client"].communicate(timeout=60)[0])
-    return number, sum(found["seen"].values()), found["lost"], found["seen"]
+    with route_changes() as changes:
+        STATE["client"] = requests(fabric, count, pause)
+        number = moves(fabric)
+        found = json.loads(STATE["client"].communicate(timeout=60)[0])
+    explain(fabric, found["lost"][:40], changes)
+    return Moved(number, sum(found["seen"].values()), found["lost"], found["seen"], changes)
+
+
+def explain(fabric, lost, changes):
+    """Print of each lost request how long before its end the last change of a route was."""
+    for began, ended, why in lost:
+        before = [ended - when for when in changes if when <= ended + APART]
+        fabric.ran("lost: {0} after {1:.3f} s; the last change of a route was {2} s before its end".format(
+            why, ended - began, "{0:.3f}".format(min(before)) if before else "-"))  # fmt: skip
+
+
+class Moved(typing.NamedTuple):
+    """What became of requests while pods moved."""
+
+    moves: int
+    good: int
+    lost: list
+    seen: dict
+    changes: list
 
 
 def test_only_the_node_with_a_pod_announces(fabric):
@@ -295,13 +342,16 @@ def test_without_any_pod_nobody_announces(fabric):
 
 
 def test_clients_lose_nothing_while_pods_move(fabric):
-    number, good, lost, seen = under_moves(fabric, REQUESTS, 0.012)
-    allowed = open_connections(number)
-    fabric.ran("{0} moves, {1} of them drains, {2} requests answered, {3} lost; {4} may be".format(number, number // 3, good, len(lost), allowed))
-    assert good + len(lost) == REQUESTS and number >= 3, number
-    assert len(lost) <= allowed, lost[:20]
-    assert {text.split()[1] for text in seen} == {CLIENT}  # pods see who asks
-    assert {text.split()[0] for text in seen} == set(NODES)
+    moved = under_moves(fabric, REQUESTS, 0.012)
+    allowed = open_connections(moved.moves)
+    text = "{0} moves, {1} of them drains, {2} changes of routes, {3} requests answered, {4} lost; {5} may be"
+    fabric.ran(text.format(moved.moves, moved.moves // 3, len(moved.changes), moved.good, len(moved.lost), allowed))
+    assert moved.good + len(moved.lost) == REQUESTS and moved.moves >= 3, moved.moves
+    assert len(moved.changes) >= 2 * moved.moves  # the watchers saw them
+    assert len(moved.lost) <= allowed, moved.lost[:20]
+    assert not unexplained(moved.lost, moved.changes)
+    assert {text.split()[1] for text in moved.seen} == {CLIENT}  # pods see who asks
+    assert {text.split()[0] for text in moved.seen} == set(NODES)
 
 
 def test_nodes_that_are_excluded_cordoned_or_not_ready(fabric):
@@ -335,14 +385,16 @@ def test_nodes_that_are_excluded_cordoned_or_not_ready(fabric):
 def test_clients_lose_nothing_while_a_node_is_drained(fabric):
     pods(fabric, aws_node_1="ready", aws_node_2="ready")
     wait(LOCAL, NODES)
-    client = requests(fabric, 2000, 0.02)
-    patch_node(fabric, "aws-node-1", {"spec": {"unschedulable": True}})
-    pods(fabric, aws_node_1="ending", aws_node_2="ready")
-    time.sleep(GRACE)
-    pods(fabric, aws_node_2="ready")
-    found = json.loads(client.communicate(timeout=120)[0])
+    with route_changes() as changes:
+        client = requests(fabric, 2000, 0.02)
+        patch_node(fabric, "aws-node-1", {"spec": {"unschedulable": True}})
+        pods(fabric, aws_node_1="ending", aws_node_2="ready")
+        time.sleep(GRACE)
+        pods(fabric, aws_node_2="ready")
+        found = json.loads(client.communicate(timeout=120)[0])
+    explain(fabric, found["lost"], changes)
     fabric.ran("drained: {0} answered, {1} lost; {2} may be".format(sum(found["seen"].values()), len(found["lost"]), CLIENTS))
-    assert len(found["lost"]) <= CLIENTS
+    assert len(found["lost"]) <= CLIENTS and not unexplained(found["lost"], changes)
     assert via(LOCAL) == {"aws-node-2"}
     play(fabric).ok()
     wait(ANY, ["aws-node-2"])
@@ -367,10 +419,10 @@ def test_what_clients_lose_where_every_node_announces(fabric, tmp_path):
                           stdin=subprocess.DEVNULL, env=dict(os.environ, ANSIBLE_NOCOLOR="1"))  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]
     wait(LOCAL, NODES)
-    number, good, lost, unused = under_moves(fabric, CONTROL, 0.012)
+    moved = under_moves(fabric, CONTROL, 0.012)
     text = "announced from every node: {0} moves, {1} answered, {2} lost ({3:.0%}); {4} may be"
-    fabric.ran(text.format(number, good, len(lost), len(lost) / CONTROL, open_connections(number)))
-    assert number >= 1 and len(lost) > open_connections(number)
+    fabric.ran(text.format(moved.moves, moved.good, len(moved.lost), len(moved.lost) / CONTROL, open_connections(moved.moves)))
+    assert moved.moves >= 1 and len(moved.lost) > open_connections(moved.moves)
 
 
 def test_absent_leaves_nothing(fabric):
