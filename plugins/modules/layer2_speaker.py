@@ -32,8 +32,14 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  routes_only:
+    description:
+      - Only change what a speaker that stands already holds, by O(nodes), O(routes) and O(left_out). All else stays as the last task without this option
+        left it, and need not be given. A node without a speaker fails with the reason C(no_speaker).
+    type: bool
+    default: false
   node:
-    description: This node's name in O(nodes). Required with O(state=present).
+    description: This node's name in O(nodes). Required with O(state=present), but for O(routes_only).
     type: str
   nodes:
     description: All nodes of the segment that stand in for each other, this one too. Required with O(state=present).
@@ -136,6 +142,7 @@ def argument_spec():
         fail_on_refused_spec(),
         **speaker_spec(),
         state={"type": "str", "choices": ["present", "absent"], "default": "present"},
+        routes_only={"type": "bool", "default": False},
         node={"type": "str"},
         nodes={"type": "list", "elements": "dict", "default": [], "options": {
             "name": {"type": "str", "required": True},
@@ -151,11 +158,7 @@ def argument_spec():
 
 def main():
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec=argument_spec(),
-        supports_check_mode=True,
-        required_if=[("state", "present", ["node", "nodes"])],
-    )
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     try:
         result = speaker.run(module.params, module.check_mode)
     except LinuxError as error:

@@ -163,7 +163,7 @@ load_balancers:
   description:
     - For each cluster the state of every Service, the networks to announce where we announce them ourselves, the nodes that speak
       BGP, and the costs of the plan.
-    - C(releases) are addresses that this run released, or would with O(release=true). C(kept) are those that no Service wants any more and
+    - C(releases) are addresses that this run released, or would with O(release=true), as C(released) says. C(kept) are those that no Service wants any more and
       that stay until O(confirm_empty) names the cluster, since nothing else wants one there.
     - C(routes) are the networks to announce with the ports (C(health_ports)) on which a node says that it can deliver, for
       O(multicluster.network.bgp_speaker#module:routes), and C(left_out) the nodes that announce nothing, each with C(excluded), C(cordoned) or
@@ -205,6 +205,7 @@ load_balancers:
       nodes: [aws-node-1, aws-node-2]
       former: []
       releases: []
+      released: true
       kept: []
       cost: {orders: [], before: 1, after: 1, limit: null}
 failures:

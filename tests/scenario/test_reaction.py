@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From a Service to the route in a real router's kernel, with the reconciler's own process and nodes that are reached over SSH. In order.
 
-What it took is printed. About half of it is the start of ansible-playbook, so what a machine with other work is allowed is measured by that.
+What it took is printed. The bound is that of a machine without other work; on any other one this fails and says that nothing is proven.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import yaml
 from bgp_lab import NODES, ROUTER, Router, api, make_service
 
 MODULE = "ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.program"
-#: From a Service to the router, in seconds; and in bare starts of Ansible, where one takes longer than a second.
-BOUND, STARTS = 5.0, 8
+#: From a Service to the router, in seconds.
+BOUND = 5.0
 TIMES, BURST = 10, 10
 SERVICES = "/api/v1/namespaces/default/services/"
 STATE = {}
@@ -123,8 +123,9 @@ def test_a_service_is_in_the_router_within_the_bound(fabric):
     fabric.ran("from a Service to both nodes' routes in the router: " + shown(took))
     fabric.ran("visits: " + ", ".join(re.findall(r"seconds=([0-9.]+)", " ".join(said("part=speakers event=told")[visits:]))))
     assert len(said("part=playbooks")) == plays, "no play of its own for any of them"
-    fabric.ran("a bare start of Ansible takes {0:.1f} s now; {1} of 2 processors' load".format(statistics.median(starts), os.getloadavg()[0]))
-    assert statistics.median(took) <= max(BOUND, STARTS * statistics.median(starts))
+    machine = "a bare start of Ansible takes {0:.1f} s now; load {1:.1f}".format(statistics.median(starts), os.getloadavg()[0])
+    fabric.ran(machine)
+    assert statistics.median(took) <= BOUND, "{0} s are not proven: {1}, and {2}".format(BOUND, shown(took), machine)
     assert not said("event=failed") and not said('event="not told"')
 
 

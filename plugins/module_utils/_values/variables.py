@@ -38,7 +38,7 @@ _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
     "coredns_rewrite": ("coredns_rewrite", {}),
     "fabric_preflight": ("preflight", {"load_balancers": ()}),
     "fabric_status": ("status", {}),
-    "layer2_speaker": ("layer2_speaker", {**_NO_REFUSALS}),
+    "layer2_speaker": ("layer2_speaker", {**_NO_REFUSALS, "routes_only": ()}),
     "load_balancers": ("load_balancers", {}),
     "mesh_report": ("mesh", {"allow_unproven": ("mesh_verify_allow_unproven",)}),
     "mesh_plan": ("mesh", {**_NO_REFUSALS, "mesh_id": ("mesh_id",)}),

@@ -7,6 +7,7 @@ Whether this node can deliver is the follower's work (follow.py), which goes on 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import typing as t
@@ -15,6 +16,7 @@ from ..._io import frr, keepalived
 from ..._linux import files
 from ..._linux.files import FileState
 from ..._linux.host import bundle, systemd
+from ..._linux.host.lock import HostLock
 from ..._linux.netlink.links import Link, read_links
 from ..._loadbalancers.layer2 import keepalived_config
 from ..._loadbalancers.layer2.segment import Segment, check_interface, on_link
@@ -32,6 +34,10 @@ CODE = "/usr/local/lib/multicluster-network-layer2/speaker.pyz"
 UNIT = "/etc/systemd/system/" + keepalived.UNIT
 FOLLOWER = "multicluster-layer2-follow.service"
 FOLLOWER_UNIT = "/etc/systemd/system/" + FOLLOWER
+#: Of whoever changes the state, beside the follower's own; so long another one may take.
+LOCK, LOCK_SECONDS = "multicluster-layer2-state", 120.0
+#: What ``routes_only`` changes; all else of a state stays as a whole run left it.
+_TOLD = ("nodes", "routes", "left_out")
 #: The files of the node's own keepalived.
 FOREIGN = ("/etc/keepalived/keepalived.conf", "/etc/keepalived/conf.d")
 #: Where kube-proxy with IPVS keeps every address on every node.
@@ -50,11 +56,24 @@ class Place(t.NamedTuple):
 
 
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
-    """The module's result. Raises ValueRefused for options that make no sense or that keepalived refuses, LinuxError."""
+    """The module's result. Raises ValueRefused for options that make no sense or that keepalived refuses, LinuxError.
+
+    One at a time: a visit that only changes routes must not put back what a play that comes at the same time has changed.
+    """
+    with contextlib.nullcontext() if check else HostLock(LOCK, LOCK_SECONDS):
+        return _run(request, check)
+
+
+def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     plan = Plan()
     if request.get("state") == "absent":
         _absent(plan, check)
         return _result(plan, None, {})
+    only = bool(request.get("routes_only"))
+    if only:
+        request = _with_state(request)
+    elif not request.get("node") or not request.get("nodes"):
+        raise ValueRefused("bad_setting", "node and nodes say who stands in for whom, and one of them is missing")
     links = read_links()
     given, off_link = _given(request, links)
     state = follow.parse_state(_text(given))
@@ -63,12 +82,15 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     _no_rival(state, links)
     config = keepalived_config.render(state.segment, state.interface, keepalived.TRACK)
     wanted = {
-        CODE: FileState("file", 0o755, bundle.build(AGENT)),
-        UNIT: FileState("file", 0o644, keepalived.unit_text(CODE).encode("ascii")),
-        FOLLOWER_UNIT: FileState("file", 0o644, unit_text("What the layer 2 speaker of multicluster.network can deliver", CODE, STATE).encode("ascii")),
         keepalived.CONFIG: FileState("file", 0o644, config.encode("ascii")),
         STATE: FileState("file", 0o600, _text(given).encode("ascii")),
     }
+    if not only:
+        wanted.update({
+            CODE: FileState("file", 0o755, bundle.build(AGENT)),
+            UNIT: FileState("file", 0o644, keepalived.unit_text(CODE).encode("ascii")),
+            FOLLOWER_UNIT: FileState("file", 0o644, unit_text("What the layer 2 speaker of multicluster.network can deliver", CODE, STATE).encode("ascii")),
+        })  # fmt: skip
     before = {path: files.read_state(path) for path in wanted}
     _note(plan, before, wanted)
     runs = all(keepalived.active(unit) for unit in (keepalived.UNIT, FOLLOWER))
@@ -79,6 +101,15 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     if not check and plan.changes:
         _put(before, wanted, float(request.get("verify_seconds") or 0))
     return _result(plan, state, follow.held(state.interface, state.segment.addresses))
+
+
+def _with_state(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """What a speaker that stands has been told, with the news of the request. Raises ValueRefused ``no_speaker``."""
+    state, found = follow.load_state(), files.read_state(STATE)
+    given = json.loads(found.content.decode("utf-8")) if found is not None and state is not None else {}
+    if "networks" not in given:  # of a release that did not remember them
+        raise ValueRefused("no_speaker", "this node has no layer 2 speaker yet, and routes_only only changes what one holds")
+    return dict(given, node_health_port=given["node_port"], verify_seconds=request.get("verify_seconds"), **{name: request.get(name) for name in _TOLD})
 
 
 _OFF_LINK = (
@@ -102,6 +133,7 @@ def _given(request: t.Mapping[str, t.Any], links: t.Sequence[Link]) -> t.Tuple[t
         "advert_interval": 0.5 if request.get("advert_interval") is None else float(request["advert_interval"]),
         "node_port": request.get("node_health_port") or 0,
         "left_out": request.get("left_out") or "",
+        "networks": sorted(str(parse_network(text)) for text in request.get("networks") or ()),
         "routes": sorted(routes, key=lambda row: str(row["network"])),
     }
     segment = follow.parse_segment(given)

@@ -20,6 +20,7 @@ from ..._kubernetes.errors import KubeError
 from ..._kubernetes.lease import Lease, LeaseHeld
 from ..._loadbalancers.ledger import NAMESPACE
 from ..._loadbalancers.reservations import check_uids, unproven
+from ..._loadbalancers.settings import EMPTY
 from ..._loadbalancers.setup import STATIC, Setup, parse_setups
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan
@@ -44,6 +45,7 @@ def run(
 ) -> t.Dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense.
 
+    Of a caller that stays: ``release_spoken`` False releases nothing that speakers of ours announce, whatever ``release`` says.
     ``clusters``: those of a caller that stays, instead of new ones. ``only``: the clusters to look after; of the others nothing is known.
     """
     manager = field_manager(request["fabric"])
@@ -69,7 +71,7 @@ def run(
 
     def each(work: t.Callable[[ServiceAddressReconciler], Report]) -> t.Callable[[str, Client], Report]:
         def run_one(name: str, client: Client) -> Report:
-            options = parse_run_options(request, name)
+            options = parse_run_options(request, name, setups[name].balancer.type == EMPTY)
             return work(ServiceAddressReconciler(client, setups[name], options, manager, proofs.get(name), time.time()))
 
         return lambda name, client: guarded(client, lambda: run_one(name, client))

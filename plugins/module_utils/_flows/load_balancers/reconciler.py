@@ -111,14 +111,14 @@ class RunOptions(t.NamedTuple):
         return not self.services or key in self.services
 
 
-def parse_run_options(request: t.Mapping[str, t.Any], cluster: str) -> RunOptions:
-    """From the module's options. Raises ValueRefused ``bad_cidr``."""
+def parse_run_options(request: t.Mapping[str, t.Any], cluster: str, speaks: bool = True) -> RunOptions:
+    """From the module's options. ``speaks``: whether it is speakers of ours that announce. Raises ValueRefused ``bad_cidr``."""
     return RunOptions(
         ABSENT if request.get("state") == "absent" else request.get("mode") or SYNC,
         tuple(request.get("services") or ()),
         parse_renumber(request.get("renumber") or ()),
         bool(request.get("adopt")),
-        request.get("release") is not False,
+        request.get("release") is not False and (request.get("release_spoken") is not False or not speaks),
         cluster in (request.get("confirm_empty") or ()),
         request.get("max_deletes"),
         bool(request.get("leave_conflicts")),
@@ -728,6 +728,7 @@ class ServiceAddressReconciler:
             "nodes": [node.name for node in speakers],
             "former": self.former,
             "releases": self.releases,
+            "released": self.options.release,
             "kept": self.kept,
             "cost": {
                 "orders": [] if self.effects.writes else [order.service for order in cost.orders],

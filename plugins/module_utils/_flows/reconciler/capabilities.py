@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import abc
 import threading
+import time
 import typing as t
 
 from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.watched import Heard
+from ..._loadbalancers.settings import EMPTY
 from ..._policy.targets import TARGETS
 from ..._services import touched
 from ..._services.exports import Id, Listed
@@ -23,6 +25,8 @@ from .visits import Orders
 Data = t.Dict[str, t.Any]
 #: The key of a plan of everything.
 EVERYTHING = ""
+#: The key of Services that went, where a plan of everything has to decide.
+GONE = "gone"
 #: Deletions wait for so much quiet, in seconds, and at most: a namespace that is deleted loses its Services one by one, and the budget of
 #: deletions can only stop what it counts together.
 SETTLING = (0.3, 2.0)
@@ -105,17 +109,21 @@ class CorednsRewrite(Capability):
 
 
 class LoadBalancers(Capability):
-    """Addresses of Services of type LoadBalancer. Nodes are told what to announce by visits; the playbook releases what nobody announces any more."""
+    """Addresses of Services of type LoadBalancer. Nodes are told what to announce by visits; where it is ours that announce, the playbook releases what
+    they have ceased to. What another load balancer announces is released here, once deletions are over."""
 
     plurals = frozenset(("services", "nodes", "configmaps"))
 
     def __init__(self, request: t.Mapping[str, t.Any]) -> None:
-        super().__init__(dict(request, release=False))
+        super().__init__(dict(request, release_spoken=False))
         self._lock = threading.Lock()
         self._balanced: t.Set[t.Tuple[str, str, str]] = set()
         #: by cluster, what nodes were last asked to announce; and clusters whose nodes somebody else may have told something since
         self._announced: Orders = {}
         self._doubted: t.Set[str] = set()
+        #: Clusters in which another load balancer announces; and when Services of theirs went, the first and the last of those not looked at yet.
+        self._foreign: t.Set[str] = set()
+        self._went: t.Optional[t.Tuple[float, float]] = None
 
     def keys(self, cluster: str, heard: Heard) -> t.Collection[str]:
         """Of Services only those count that have, had or want an address."""
@@ -130,25 +138,28 @@ class LoadBalancers(Capability):
                     return ()
                 else:
                     self._balanced.discard(place)
+                    if cluster in self._foreign and heard.news:
+                        now = time.monotonic()
+                        self._went = self._went[0] if self._went else now, now
+                        return (GONE,)
         return super().keys(cluster, heard)
 
     def playbooks(self, result: Data) -> t.Collection[str]:
         """That of the capability: where a cluster is seen for the first time whose nodes announce something, since the inventory may say something
-        new of them, or who led before may have ended before his visit; where nodes stand in for each other without a router, which visits do not
-        tell; and where something waits to be released."""
+        new of them, or who led before may have ended before his visit; and where something waits to be released."""
         rows = {name: row for name, row in result["load_balancers"].items() if row}
         with self._lock:
-            now = {name: _order(row) for name, row in rows.items() if name not in self._announced or row.get("segments")}
-            changed = [name for name, order in now.items() if order != self._announced.get(name) and (order["routes"] or name in self._announced)]
+            now = {name: _order(row) for name, row in rows.items() if name not in self._announced}
+            changed = [name for name, order in now.items() if order["routes"]]
             self._announced.update(now)
-        return ("load_balancers",) if changed or any(row.get("releases") for row in rows.values()) else ()
+        return ("load_balancers",) if changed or any(row.get("releases") and not row.get("released") for row in rows.values()) else ()
 
     def orders(self, result: Data) -> Orders:
         """Of clusters that were seen before."""
         found: Orders = {}
         with self._lock:
             for name, row in result["load_balancers"].items():
-                if not row or name not in self._announced or row.get("segments"):
+                if not row or name not in self._announced:
                     continue
                 now, before = _order(row), self._announced[name]
                 again = name in self._doubted and bool(now["routes"] or before["routes"])
@@ -162,9 +173,22 @@ class LoadBalancers(Capability):
         with self._lock:
             self._doubted = set(self._announced)
 
-    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> Data:
+    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> t.Optional[Data]:
         led = [str(row["name"]) for row in request["clusters"]]
-        return load_balancers.run(dict(request, clusters=self.request["clusters"]), clusters=clusters, only=led)
+        with self._lock:
+            went, now = self._went, time.monotonic()
+            settled = went is None or now >= min(went[1] + SETTLING[0], went[0] + SETTLING[1])
+            if settled:
+                self._went = None
+        if not settled and EVERYTHING not in keys:
+            return None
+        # what else changes in between is looked after at once, and releases nothing
+        more = {"clusters": self.request["clusters"], **({} if settled else {"release": False})}
+        result = load_balancers.run(dict(request, **more), clusters=clusters, only=led)
+        with self._lock:
+            self._foreign.difference_update(led)
+            self._foreign.update(name for name, row in result["load_balancers"].items() if row and row.get("load_balancer") != EMPTY)
+        return result
 
 
 def _order(row: t.Mapping[str, t.Any]) -> Data:

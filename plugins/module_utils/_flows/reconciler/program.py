@@ -29,7 +29,7 @@ from .keeper import EVERY, Keeper, entries_of
 from .metrics import Metrics
 from .playbooks import PlaybookRunner
 from .settings import SettingsReader
-from .visits import by_play
+from .visits import PlaySpeaker
 
 Data = t.Dict[str, t.Any]
 #: So often the program looks after everything, in seconds.
@@ -45,6 +45,7 @@ class Program:
         self._playbooks = PlaybookRunner(config, log, self._metrics)
         self._wanted = [name for name in CAPABILITIES if name in (config.get("capabilities") or ())]
         self._settings = SettingsReader(config["command"], config.get("inventory") or "", self._wanted, float(config.get("limit", 600)), stop)
+        self._speaker = PlaySpeaker(config["command"], float(config.get("limit", 600)), stop, log, self._metrics)
         self._requests: t.Dict[str, Data] = {}
         self._keeper: t.Optional[Keeper] = None
         self._problem, self._read_at = "", time.monotonic()
@@ -64,6 +65,7 @@ class Program:
             notify("STOPPING=1")
             if self._keeper is not None:
                 self._keeper.stop()
+            self._speaker.end()
             if self._playbooks.is_alive:
                 self._playbooks.stop()
             if server is not None:
@@ -112,7 +114,7 @@ class Program:
             keeper = Keeper(
                 requests, self._log, self._metrics, float(self._config.get("every") or EVERY), self._playbooks.ask,
                 self._config.get("lock_namespace") or "kube-system",
-                by_play(self._config["command"], float(self._config.get("limit", 600)), self._stop),
+                self._speaker,
             )  # fmt: skip
         self._playbooks.follow(self._followed(requests), requests)
         before, self._keeper, self._requests = self._keeper, keeper, dict(requests)

@@ -14,9 +14,9 @@ import threading
 import time
 import typing as t
 
-from ..._io.commands import run_playbook
 from ..._io.settings_source import private_folder, write_json
 from ..._io.structured_log import Log
+from ..._io.warm_playbooks import WarmPlaybooks
 from .metrics import Metrics
 
 Data = t.Dict[str, t.Any]
@@ -29,20 +29,30 @@ VARIABLE = "__load_balancers_orders"
 _UP = (os.pardir,) * 5
 BOOK = os.path.normpath(os.path.join(os.path.abspath(__file__), *_UP, "playbooks", "plays", "speakers.yml"))
 #: One way to each node and back instead of five, and word of a node that has died, where the inventory does not say otherwise.
-_QUICK = ("env", "ANSIBLE_PIPELINING=true", "ANSIBLE_SSH_EXTRA_ARGS=-o ServerAliveInterval=3 -o ServerAliveCountMax=3")
+_QUICK = {"ANSIBLE_PIPELINING": "true", "ANSIBLE_SSH_EXTRA_ARGS": "-o ServerAliveInterval=3 -o ServerAliveCountMax=3"}
 #: So often a visit that has to wait looks whether it still has to, in seconds.
 _PAUSE = 0.2
 
 
-def by_play(command: t.Sequence[str], seconds: float, stop: threading.Event) -> Speak:
-    """Visits by ``command``, ansible-playbook with the inventory."""
+class PlaySpeaker:
+    """Speaks by a short play of ``command``, ansible-playbook with the inventory, which a process beside this one has in memory from the first on."""
 
-    def speak(orders: Orders) -> bool:
+    def __init__(self, command: t.Sequence[str], seconds: float, stop: threading.Event, log: Log, metrics: Metrics) -> None:
+        self._seconds, self._stop, self._metrics = seconds, stop, metrics
+        self._playbooks = WarmPlaybooks(command, _QUICK, lambda message: log.once("speakers", "starts Ansible for each visit", message=message))
+
+    def __call__(self, orders: Orders) -> bool:
         with private_folder() as folder:
             path = write_json(folder, "orders.json", {VARIABLE: orders})
-            return run_playbook([*_QUICK, *command, "-e", "@" + path, BOOK], seconds, stop) == 0
+            before = self._playbooks.starts
+            try:
+                return self._playbooks.run(["-e", "@" + path, BOOK], self._seconds, self._stop) == 0
+            finally:
+                self._metrics.count("ansible_starts_total", self._playbooks.starts - before)
 
-    return speak
+    def end(self) -> None:
+        """After the visit that is under way."""
+        self._playbooks.stop()
 
 
 class Visits:

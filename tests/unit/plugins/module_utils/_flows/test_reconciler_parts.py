@@ -209,11 +209,13 @@ def test_what_is_announced_is_told_by_a_visit_and_at_first_by_the_playbook():
     assert asked(aws=nothing) == ({"aws": nothing}, []) and asked(aws={}) == ({}, [])
 
 
-def test_nodes_that_stand_in_for_each_other_are_told_by_the_playbook():
+def test_nodes_that_stand_in_for_each_other_are_told_by_visits_too():
     capability = LoadBalancers({"clusters": []})
-    for routes, books in (([], []), (["203.0.113.0/32"], ["load_balancers"]), (["203.0.113.0/32"], []), ([], ["load_balancers"])):
-        result = {"load_balancers": {"aws": told(routes, segments={"rack": [{"name": "aws-node-1"}]})}}
-        assert capability.orders(result) == {} and list(capability.playbooks(result)) == books, routes
+    segments = {"rack": [{"name": "aws-node-1", "addresses": ["10.66.23.31"]}]}
+    none, one = told([], segments=segments), told(["203.0.113.0/32"], segments=segments)
+    for row, orders in ((none, {}), (one, {"aws": one}), (one, {}), (none, {"aws": none})):
+        result = {"load_balancers": {"aws": row}}
+        assert (capability.orders(result), list(capability.playbooks(result))) == (orders, [])
 
 
 def test_after_a_play_of_somebody_else_nodes_are_told_again():
