@@ -88,6 +88,9 @@ class Collection:
         self._deleted: t.Dict[Place, str] = {}
         #: versions at which objects went: an answer to an earlier write of ours may come later than that news
         self._gone: t.Dict[Place, int] = {}
+        #: writes of ours that are not answered yet; and what the watch told meanwhile: versions, None for an object that went
+        self._writing: t.Dict[Place, int] = {}
+        self._early: t.Dict[Place, t.List[t.Optional[int]]] = {}
         self._problem: t.Optional[KubeError] = None
         self._settled = threading.Event()
         self.follower: t.Optional[Follower] = None
@@ -136,7 +139,11 @@ class Collection:
             else:
                 self._items[place] = after
             own = written is not None and version == written  # a write of ours comes back
-            self._tell(place, after, not own and (before is not None if after is None else self._differs(before, after)))
+            news = not own and (before is not None if after is None else self._differs(before, after))
+            if news and place in self._writing:
+                self._early.setdefault(place, []).append(version if after is not None else None)
+                news = False  # the answer says whether this is ours
+            self._tell(place, after, news)
 
     def state(self, problem: t.Optional[KubeError]) -> None:
         """None: what is known is whole and followed; otherwise why not. A change of it is told as the object without a name."""
@@ -158,6 +165,22 @@ class Collection:
         return _content(before) != _content(after)
 
     # -- what we write
+
+    def begin(self, place: Place) -> None:
+        """A write of ours is on its way; its row may come before its answer."""
+        with self._lock:
+            self._writing[place] = self._writing.get(place, 0) + 1
+
+    def end(self, place: Place, obj: t.Optional[Data], gone: bool = False) -> None:
+        """It was answered with this object, or that the object is ``gone``, or not. What came meanwhile and is not it was news."""
+        with self._lock:
+            left = self._writing.pop(place, 1) - 1
+            if left > 0:
+                self._writing[place] = left
+            own = _number(obj["metadata"].get("resourceVersion")) if obj is not None else None
+            rows = self._early.pop(place, [])
+            if any(row != own if row is not None else not gone for row in rows):
+                self._tell(place, self._items.get(place), True)
 
     def wrote(self, place: Place, obj: Data) -> None:
         """An object as the server answered our write."""
@@ -342,12 +365,22 @@ class WatchedClient(LastingClient):
             return super()._object(verb, method, path, *more, **named)
         if not self._may_write():
             raise self.error(NotLeading, "{0} {1}".format(verb, path), "another reconciler leads this cluster")
+        name = ((more[1] if len(more) > 1 else {}) or {}).get("metadata", {}).get("name") if method == "POST" else ""
+        begun = list(self._where("{0}/{1}".format(path, name) if name else path)) if name is not None else []
+        for collection, place in begun:
+            collection.begin(place)
+        answer: t.Optional[Data] = None
         try:
             answer = super()._object(verb, method, path, *more, **named)
+            self._remember(method, path, answer)
         except (Conflict, NotFound):
             self._look_again(path)
             raise
-        self._remember(method, path, answer)
+        finally:
+            kept = answer if answer is not None and isinstance(answer.get("metadata"), dict) and answer.get("kind") != "Status" else None
+            gone = method == "DELETE" and answer is not None and not (kept and kept["metadata"].get("deletionTimestamp"))
+            for collection, place in begun:
+                collection.end(place, kept, gone)
         return answer
 
     def _remember(self, method: str, path: str, answer: Data) -> None:

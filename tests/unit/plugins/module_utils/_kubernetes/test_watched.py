@@ -64,6 +64,49 @@ def test_our_own_writes_are_no_news_and_those_of_others_are():
     assert heard[-1].news and heard[-1].plural == "endpoints"
 
 
+@pytest.mark.parametrize(
+    ("rows", "answer", "gone", "news"),
+    [
+        ([("MODIFIED", obj(20))], obj(20), False, []),  # our row comes before our answer
+        ([], obj(20), False, []),
+        ([("MODIFIED", obj(15)), ("MODIFIED", obj(20))], obj(20), False, [20]),  # somebody else's before it
+        ([("MODIFIED", obj(20)), ("MODIFIED", obj(21))], obj(20), False, [21]),  # and after it
+        ([("MODIFIED", obj(20))], None, False, [20]),  # no answer: nobody knows whose it is
+        ([("DELETED", obj(20))], None, True, []),
+        ([("DELETED", obj(20))], None, False, [None]),
+        ([("DELETED", obj(20))], obj(19), False, [None]),  # somebody deleted what we wrote
+        ([("DELETED", obj(20)), ("ADDED", obj(21, uid="u2"))], None, True, [21]),
+    ],
+)
+def test_rows_that_come_before_the_answer_to_a_write(rows, answer, gone, news):
+    one, heard = collection(obj(5))
+    one.begin(PLACE)
+    for event, row in rows:
+        one.heard("Endpoints", event, row)
+    assert not any(row.news for row in heard)
+    if answer is not None:
+        one.wrote(PLACE, answer)
+    elif gone and len(rows) == 1:
+        one.deleted(PLACE)
+    one.end(PLACE, answer, gone)
+    assert [row.after and row.after["v"] for row in heard if row.news] == news
+    one.heard("Endpoints", "MODIFIED", obj(30))
+    assert heard[-1].news, "the write is over"
+
+
+def test_two_writes_of_one_object_under_way():
+    one, heard = collection(obj(5))
+    one.begin(PLACE)
+    one.begin(PLACE)
+    one.heard("Endpoints", "MODIFIED", obj(20))
+    one.wrote(PLACE, obj(20))
+    one.end(PLACE, obj(20))
+    one.heard("Endpoints", "MODIFIED", obj(21))
+    one.wrote(PLACE, obj(21))
+    one.end(PLACE, obj(21))
+    assert not any(row.news for row in heard)
+
+
 def test_what_a_write_did_not_find_is_asked_for():
     one, heard = collection(obj(5))
     one.looked(PLACE, None)
