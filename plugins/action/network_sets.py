@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.modules import network_sets
+from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
 
 
@@ -18,6 +19,9 @@ class ActionModule(InventoryAction):
     module = network_sets
 
     def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
-        """What the inventory grants its clusters, where the task names none itself."""
+        """What the inventory grants its clusters, and which of them get sets, where the task names none itself."""
         if "grants" not in options and "clusters" not in options:
-            options["grants"] = self.definition()["clusters"]
+            definition = self.definition()
+            options["grants"] = definition["clusters"]
+            if options.get("state", "present") == "present" and not options.get("targets"):
+                options["targets"] = inventory.managed_clusters(definition)

@@ -34,7 +34,7 @@ class ActionModule(InventoryAction):
         hosts = options.get("hosts")
         if hosts:
             mesh = collected.mesh(self.hostvars, hosts)
-            leaves = options.get("state") == "absent"
+            leaves = options.get("state") in ("absent", "released")
             results = {} if leaves else handed.results(variables, self.hostvars, hosts)
             options["annotations"] = publishing.nodes_by_cluster(mesh, hosts) if leaves else unpublished(mesh, results)
             if not options["annotations"]:

@@ -90,9 +90,11 @@ options:
         type: str
         default: kubeconfig
   state:
-    description: V(absent) deletes the objects, and everything of ours in O(purge).
+    description:
+      - V(absent) deletes the objects, and everything of ours in O(purge).
+      - V(released) leaves all of these as they are and gives up their ownership.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, released]
     default: present
   purge:
     description: Ranges in which objects of ours that are not wanted are deleted.
@@ -229,7 +231,7 @@ def argument_spec() -> dict:
         "kubeconfig_secrets": {"type": "dict", "options": secrets, "no_log": False},
         "objects": {"type": "list", "elements": "dict", "default": []},
         "objects_by_cluster": {"type": "dict", "default": {}},
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},
         "purge": {"type": "list", "elements": "dict", "options": scope, "default": []},
         "skip_unserved": {"type": "bool", "default": False},
         **inventory_spec(),

@@ -46,7 +46,9 @@ options:
     type: list
     elements: str
   targets:
-    description: Clusters that get sets. The default is all of O(clusters).
+    description:
+      - Clusters that get sets. The default is all of O(clusters).
+      - Where neither that nor O(grants) is given, it is the clusters with nodes in the inventory, or all where none has any.
     type: list
     elements: str
   target:

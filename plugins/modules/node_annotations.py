@@ -27,7 +27,7 @@ options:
     description:
       - Cluster name to node name to annotations.
       - A value may be a deferred value of M(multicluster.network.mesh_plan). It is shown in check mode and refused otherwise.
-      - With O(state=absent) the values do not matter, and a list of node names may stand in place of a dictionary of nodes.
+      - With O(state=absent) and O(state=released) the values do not matter, and a list of node names may stand in place of a dictionary of nodes.
     type: dict
     default: {}
   key:
@@ -36,15 +36,18 @@ options:
   hosts:
     description:
       - Hosts of the play whose mesh is meant, in place of O(annotations). What they reported by M(multicluster.network.node_dataplane) and their
-        clusters do not hold is published; with O(state=absent) everything of the fabric goes from their Nodes.
+        clusters do not hold is published; with O(state=absent) everything of the fabric goes from their Nodes, and with O(state=released)
+        it stays there and is not ours any more.
       - Where nothing differs the task is skipped, and no cluster is asked.
     type: list
     elements: str
     default: []
   state:
-    description: V(absent) removes the named keys, and those that match O(prefixes), from the named nodes.
+    description:
+      - V(absent) removes the named keys, and those that match O(prefixes), from the named nodes.
+      - V(released) leaves them as they are and gives up their ownership, for the original program to go on with.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, released]
     default: present
   prefixes:
     description:
@@ -136,7 +139,7 @@ def argument_spec() -> dict:
         "annotations": {"type": "dict", "default": {}},
         "key": {"type": "str", "no_log": False},
         "hosts": {"type": "list", "elements": "str", "default": []},
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},
         "prefixes": {"type": "list", "elements": "str", "default": []},
         "purge": {"type": "str", "choices": ["named", "all"], "default": "named"},
         **inventory_spec(),

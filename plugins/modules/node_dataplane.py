@@ -30,11 +30,13 @@ options:
     description:
       - V(present) converges the node to O(devices).
       - V(absent) removes every link, route, file and unit of the fabric. Key files stay unless O(remove_keys=true).
+      - V(released) leaves links, keys, peers and routes as they are for the original program to go on with, and takes away what makes them
+        ours, which is the links' mark, the routes' protocol number, and our files and unit.
       - V(confirmed) keeps the change O(transaction). It must arrive over a connection that was opened after the change; the
         module refuses one that is older. A change that the host has taken back meanwhile makes the task fail.
       - V(reverted) takes the change O(transaction) back at once.
     type: str
-    choices: [present, absent, confirmed, reverted]
+    choices: [present, absent, released, confirmed, reverted]
     default: present
   rollback_seconds:
     description:
@@ -492,7 +494,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "fabric": {"type": "str", "required": True},
-            "state": {"type": "str", "choices": ["present", "absent", "confirmed", "reverted"], "default": "present"},
+            "state": {"type": "str", "choices": ["present", "absent", "released", "confirmed", "reverted"], "default": "present"},
             "rollback_seconds": {"type": "int", "default": 0},
             "transaction": {"type": "str"},
             "devices": {"type": "list", "elements": "dict", "options": DEVICE, "default": []},
@@ -515,8 +517,12 @@ def main() -> None:
     if module.params["state"] in ("confirmed", "reverted"):
         decide(module)
     desired = {key: value for key, value in module.params.items() if key not in ("state", "fail_on_refused", "transaction")}
-    if module.params["state"] == "absent":
+    if module.params["state"] in ("absent", "released"):
         desired.update(devices=[], kubespan=None, tables=[])
+    if module.params["state"] == "released":
+        if module.params["remove_keys"]:
+            module.fail_json(msg="state is released and remove_keys is true: without its key the original program would not find its own")
+        desired["released"] = True
     for device in desired["devices"]:
         device["node"] = module.params["node"] or "this node"
     try:

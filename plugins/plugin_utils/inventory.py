@@ -128,6 +128,16 @@ def fabric_definition(hostvars: t.Any, groups: Groups, clusters_group: str = "cl
     return {"clusters": clusters, "nodes": nodes}
 
 
+def managed_clusters(definition: t.Mapping[str, t.Any]) -> t.List[str]:
+    """The clusters that this fabric writes to by default, sorted: those with nodes of ours, or all where none has any (decision 66).
+
+    A neighbour of which only the API server is known is somebody else's: it is read, and written to where a variable names it.
+    """
+    with_nodes = {str(node["multicluster_cluster"]) for node in definition["nodes"].values()}
+    named = sorted(definition["clusters"])
+    return [name for name in named if name in with_nodes] or named
+
+
 def secret_values(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Set[str]:
     """The texts of variables whose names say that they are secret, such as passwords, tokens and private keys, at any depth."""
     found: t.Set[str] = set()

@@ -152,3 +152,32 @@ def test_twelve_hundred_nodes_are_paged_and_one_patch_is_sent(server, nodes):
     assert server.writes(mark) == [("patch", "/api/v1/nodes/many-0777", 200)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: client.delete("/api/v1/nodes/many-%04d" % n), range(1200)))
+
+
+def test_what_another_program_wrote_is_taken_over_and_left_to_it(server, nodes):
+    """Decision 54: ours alone when taken, nobody's when given up; the values, and the rest of the Node, stay all the while."""
+    client = server.client()
+    for name in nodes:
+        client.strategic_patch("/api/v1/nodes/" + name, {"metadata": {"annotations": {KEY: "k-" + name, ENDPOINT: "10.0.0.1:51821"}}}, "semaphore-wireguard")
+    wanted = {"aws": {name: {KEY: "k-" + name, ENDPOINT: "10.0.0.1:51821"} for name in nodes}}
+    before = {name: annotations_of(server, name) for name in nodes}
+
+    def on_record(name):
+        entries = client.get("/api/v1/nodes/" + name)["metadata"].get("managedFields") or []
+        return {entry["manager"] for entry in entries if "f:" + KEY in entry["fieldsV1"].get("f:metadata", {}).get("f:annotations", {})}
+
+    node_annotations.run(request_for(server, wanted, adopt=True))
+    assert all(on_record(name) == {"multicluster.network/t"} for name in nodes)
+    request = request_for(server, {"aws": nodes[:2]}, state="released", prefixes=PREFIXES)
+    mark = server.mark()
+    planned = node_annotations.run(request, check=True)
+    assert planned["plan"]["update"] == 2 and server.writes(mark) == []
+    assert node_annotations.run(request)["plan"]["update"] == 2
+    assert [on_record(name) for name in nodes] == [set(), set(), {"multicluster.network/t"}], "only those that were named"
+    assert {name: annotations_of(server, name) for name in nodes} == before
+    assert "kubelet" in {entry["manager"] for entry in client.get("/api/v1/nodes/node-1")["metadata"]["managedFields"]}
+    mark = server.mark()
+    assert not node_annotations.run(request)["changed"] and server.writes(mark) == []
+    # and the other program may change what is its own again
+    wanted["aws"]["node-1"][KEY] = "new"
+    assert [row["reason"] for row in node_annotations.run(request_for(server, wanted))["refused"]] == ["adoptable"]

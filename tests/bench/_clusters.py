@@ -78,10 +78,10 @@ print(json.dumps({"seconds": seconds}))
 
 
 @contextlib.contextmanager
-def api_server():
-    """A fresh API server; gone afterwards."""
+def api_server(users=()):
+    """A fresh API server; gone afterwards. ``users``: as of ApiServer."""
     with tempfile.TemporaryDirectory() as folder:
-        server = ApiServer(pathlib.Path(folder))
+        server = ApiServer(pathlib.Path(folder), users=users)
         try:
             server.start()
             yield server

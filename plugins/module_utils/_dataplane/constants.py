@@ -10,6 +10,9 @@ import typing as t
 #: are taken by the kernel's reserved range and routing daemons, 186 to 192 by FRR's.
 ROUTE_PROTOCOL = 109
 
+#: What the kernel's tools, and the library of the original program, give a route for which nobody chooses another (RTPROT_BOOT).
+BOOT_PROTOCOL = 3
+
 #: Every link of ours has an alias that is this word, or begins with it and a slash or a blank.
 OWNER = "multicluster.network"
 

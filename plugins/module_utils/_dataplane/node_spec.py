@@ -215,7 +215,7 @@ class NodeSpec(t.NamedTuple):
     ``kubespan``: of kubespan_node, ``{"state": as resolved before}`` at boot, or None. ``tables``: of the module nft_table. ``node``: the
     host's name in the inventory, ``hosts`` those of all. ``accepted``: paths and settings of others that are right as they are.
     ``rollback_seconds``: 0, or after how many seconds the host takes the change back unless it is confirmed. ``reports``: whether what
-    others set around the mesh is told.
+    others set around the mesh is told. ``released``: the node leaves, and what it has stays for whoever goes on with it.
     """
 
     fabric: str
@@ -233,6 +233,7 @@ class NodeSpec(t.NamedTuple):
     accepted: t.Tuple[str, ...] = ()
     rollback_seconds: int = 0
     reports: bool = True
+    released: bool = False
 
     @property
     def empty(self) -> bool:
@@ -258,6 +259,7 @@ def parse_node(raw: Raw) -> NodeSpec:
         confirm_empty=tuple(raw.get("confirm_empty") or ()),
         accepted=tuple(raw.get("accepted") or ()),
         rollback_seconds=int(raw.get("rollback_seconds") or 0),
+        released=bool(raw.get("released")),
     )
 
 

@@ -24,13 +24,14 @@ Annotations = t.Mapping[str, t.Any]
 class Patch(t.NamedTuple):
     """One write: the object's name and uid, and key -> value, or None to remove it.
 
-    ``taken``: keys that others are on record for, and that are ours alone afterwards.
+    ``taken``: keys that others are on record for, and that are ours alone afterwards. ``given_up``: keys that stay as they are, and are not ours any more.
     """
 
     name: str
     uid: t.Optional[str]
     values: t.Dict[str, t.Optional[str]]
     taken: t.Tuple[str, ...] = ()
+    given_up: t.Tuple[str, ...] = ()
 
 
 class Pattern:
@@ -86,14 +87,14 @@ def plan_annotations(
 ) -> t.Tuple[Plan, t.List[Patch]]:
     """One patch for every object that differs (semaphore 3.4); ``objects`` are Nodes by name, as listed.
 
-    A key whose value differs and that only other field managers own is refused as ``adoptable``, unless ``adopt``. Keys
+    A key whose value differs and that only other field managers own is refused as ``adoptable``, unless ``adopt``, which makes us the only owner of every
+    wanted key, also where nothing differs (decision 54). Keys
     that match one of ``patterns`` (a Pattern, or any function of a key), are ours and are not wanted are removed, on the named
     objects or, with ``purge_all``, on all.
     ``absent`` removes the named keys (and those of the patterns) of the named objects. Pending values are shown in check
     mode and refused as ``value_pending`` otherwise.
 
-    ``whole``: the keys of one object belong together. Where others own one of them, nothing is written beside it without ``adopt``, and with it
-    all of them are ours alone, also those whose values stay (decision 54).
+    ``whole``: the keys of one object belong together. Where others own one of them, nothing is written beside it without ``adopt``.
     """
     plan = Plan()
     patches: t.List[Patch] = []
@@ -112,7 +113,7 @@ def plan_annotations(
             continue
         actual = obj["metadata"].get("annotations") or {}
         changes: t.Dict[str, t.Any] = {}
-        theirs = _theirs(obj, {*values, *(key for key in actual if any(match(key) for match in patterns))}, manager) if whole else []
+        theirs = _theirs(obj, {*values, *(key for key in actual if any(match(key) for match in patterns))}, manager) if whole or adopt else []
         for key in sorted(values):
             if state == "absent" or actual.get(key) == values[key]:
                 continue
@@ -161,6 +162,30 @@ def plan_annotations(
             names = {name for key in patch.taken for name in owners(objects[patch.name], "metadata", "annotations", key)} - {manager}
             sides[0]["owner"], sides[1]["owner"] = ", ".join(sorted(names)), manager
         plan.update("node", "{0}/{1}".format(cluster, patch.name), *sides)
+    return plan, patches
+
+
+def plan_release(
+    cluster: str,
+    wanted: t.Mapping[str, Annotations],
+    objects: t.Mapping[str, t.Mapping[str, t.Any]],
+    manager: str,
+    patterns: t.Sequence[t.Callable[[str], t.Any]] = (),
+) -> t.Tuple[Plan, t.List[Patch]]:
+    """What gives up the named keys, and those of the patterns, of the named objects: their values stay, for whoever wrote them before us."""
+    plan = Plan()
+    patches: t.List[Patch] = []
+    for name in sorted(set(wanted) & set(objects)):
+        obj = objects[name]
+        actual = obj["metadata"].get("annotations") or {}
+        keys = {key for key in actual if key in wanted[name] or any(match(key) for match in patterns)}
+        mine = tuple(sorted(key for key in keys if manager in owners(obj, "metadata", "annotations", key)))
+        if not mine:
+            plan.unchanged += 1
+            continue
+        patches.append(Patch(name, obj["metadata"].get("uid"), {}, (), mine))
+        values = {key: actual[key] for key in mine}
+        plan.update("node", "{0}/{1}".format(cluster, name), {"annotations": values, "owner": manager}, {"annotations": values, "owner": None})
     return plan, patches
 
 

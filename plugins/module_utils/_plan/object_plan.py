@@ -24,7 +24,7 @@ from .objects import (
     whole_tree,
 )
 from .plan import CREATE, DELETE, UPDATE, Change, Plan, is_pending
-from .sole_owner import others, surplus, tree_of
+from .sole_owner import others, release_patch, surplus, tree_of
 
 #: Somebody else changed a field of ours. It fails the run unless the inventory says to leave it.
 CONFLICT = "conflict"
@@ -191,6 +191,23 @@ def plan_objects(
             ident = "{0}/{1}".format(cluster, key.short)
             change = Change(DELETE, kind, ident, redacted(actual, fingerprint), None)
             writes.append(Write(change, key, None, actual["metadata"].get("uid"), None, False))
+    plan.changes.extend(write.change for write in writes)
+    return plan, writes
+
+
+def plan_release(cluster: str, wanted: t.Iterable[Key], read: Read, manager: str) -> t.Tuple[Plan, t.List[Write]]:
+    """Those of the named objects that are ours, and what is ours in ``read.purgeable``, given back as they are (decision 1).
+
+    A write's manifest is the merge patch that does it.
+    """
+    plan, writes = Plan(), []
+    for key in sorted({*wanted, *read.purgeable}):
+        obj = read.objects.get(key)
+        if obj is None or not is_ours(obj, manager):
+            plan.unchanged += 1
+            continue
+        change = Change(UPDATE, key.kind, "{0}/{1}".format(cluster, key.short), {"owner": manager}, {"owner": None})
+        writes.append(Write(change, key, release_patch(obj), obj["metadata"].get("uid"), obj["metadata"].get("resourceVersion"), False))
     plan.changes.extend(write.change for write in writes)
     return plan, writes
 

@@ -96,6 +96,24 @@ def release_patch(obj: Object) -> t.Dict[str, t.Any]:
     return {"metadata": {"uid": meta.get("uid"), "resourceVersion": meta.get("resourceVersion"), "managedFields": [{}]}}
 
 
+def given_up_record(obj: Object, manager: str, paths: t.Iterable[Path]) -> t.List[t.Dict[str, t.Any]]:
+    """``metadata.managedFields`` in which we are not on record for the fields at the paths, and nobody is in our place.
+
+    For an object that is others', but for these fields of it; see release_patch for one that is ours as a whole.
+    """
+    wanted = {tuple("f:" + name for name in path) for path in paths}
+    made: t.List[t.Dict[str, t.Any]] = []
+    for entry in (obj.get("metadata") or {}).get("managedFields") or []:
+        tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
+        if not isinstance(tree, dict) or entry.get("subresource") or entry.get("manager") != manager:
+            made.append(entry)
+            continue
+        left = [leaf for part in tree for leaf in _leaves(tree[part], (part,)) if leaf not in wanted]
+        if any(leaf[-1] != "." for leaf in left):
+            made.append(dict(entry, fieldsV1=tree_of(_without_empty_maps(left))))
+    return made or [{}]  # an empty entry is the API's way to say nobody
+
+
 def taken_record(obj: Object, manager: str) -> t.List[t.Dict[str, t.Any]]:
     """``metadata.managedFields`` in which whatever others are on record for is ours, as by an update of ours.
 

@@ -12,7 +12,7 @@ from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.objects import WriteOne, apply_writes, read_objects
 from ..._linux.files import read_state
 from ..._plan.access_manifests import access_manifests, kubeconfig_secret
-from ..._plan.object_plan import CONFLICT, Key, Read, Scope, Write, parse_manifest, plan_objects
+from ..._plan.object_plan import CONFLICT, Key, Read, Scope, Write, parse_manifest, plan_objects, plan_release
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan, Refusal
 from ..._values.refused import ValueRefused, quoted
@@ -33,7 +33,15 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         _fail(clusters, whole, "kind_not_served")
     if not request.get("leave_conflicts"):
         conflicts_fail(clusters, whole)
-    return clusters.result(whole if check else apply(clusters, whole, writes, manager, bool(request.get("leave_conflicts"))))
+    leave = bool(request.get("leave_conflicts"))
+    write_one = _give_up if request.get("state") == "released" else None
+    return clusters.result(whole if check else apply(clusters, whole, writes, manager, leave, write_one=write_one))
+
+
+def _give_up(client: Client, todo: Write, manager: str) -> None:
+    resource = client.resource(todo.key.api_version, todo.key.kind)
+    if resource is not None:
+        client.merge_patch(resource.path(todo.key.namespace or None, todo.key.name), todo.manifest or {}, manager)
 
 
 def made_here(request: t.Mapping[str, t.Any], check: bool) -> t.List[t.Dict[str, t.Any]]:
@@ -102,6 +110,10 @@ def plan(
     """What would be written, cluster by cluster. Pure."""
     whole, writes = Plan(), {}
     for name in sorted(read):
+        if request.get("state") == "released":
+            part, writes[name] = plan_release(name, wanted[name], read[name], manager)
+            whole.extend(part)
+            continue
         part, writes[name] = plan_objects(
             name,
             wanted[name],

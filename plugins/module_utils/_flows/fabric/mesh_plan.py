@@ -113,7 +113,10 @@ def gather(
     clusters = Clusters(given, timeout)
 
     def read(name: str, client: t.Any) -> t.Tuple[t.Any, t.Optional[str]]:
-        return client.list(NODES), _pool_version(client, fabric.clusters[name]["calico_ippools"])
+        # what has no node of ours is somebody else's, and only read, unless the inventory says more (decision 66)
+        setting = fabric.clusters[name]["calico_ippools"]
+        read_only = bool(fabric.nodes) and not fabric.hosts_of(name) and setting == "auto"
+        return client.list(NODES), None if read_only else _pool_version(client, setting)
 
     answers = clusters.read("list nodes", read)
     listings: t.Dict[str, t.Any] = {name: {"nodes": listing.items} for name, (listing, unused) in answers.items()}

@@ -10,10 +10,10 @@ from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import BadAnswer, Conflict, KubeError, NotFound, Unreachable
 from ..._kubernetes.objects import send_all
-from ..._plan.annotations import Patch, Pattern, plan_annotations
+from ..._plan.annotations import Patch, Pattern, plan_annotations, plan_release
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan, from_wire
-from ..._plan.sole_owner import taken_paths
+from ..._plan.sole_owner import given_up_record, taken_paths
 
 NODES = "/api/v1/nodes"
 #: A node's kubelet writes every few seconds.
@@ -65,6 +65,10 @@ def plan(
     """What would be written, cluster by cluster. Pure."""
     whole, patches = Plan(), {}
     for name in sorted(read):
+        if request.get("state") == "released":
+            part, patches[name] = plan_release(name, wanted.get(name, {}), read[name], manager, patterns)
+            whole.extend(part)
+            continue
         part, patches[name] = plan_annotations(
             name,
             wanted.get(name, {}),
@@ -105,10 +109,13 @@ def apply(write: WriteClusters, fail: t.Callable[[KubeError], None], whole: Plan
 
 
 def _take(client: Client, path: str, patch: Patch, metadata: t.Mapping[str, t.Any], manager: str) -> None:
-    """Write it, and end the record of others for the keys. Who owns what is written as a whole, so under the version that was read just now."""
+    """Write it, and end the record of others for the keys, or our own. Who owns what is written as a whole, so under the version read just now."""
     for attempt in range(TRIES):
         found = client.get(path)
-        record = taken_paths(found, manager, [("metadata", "annotations", key) for key in patch.taken])
+        if patch.given_up:
+            record: t.Any = given_up_record(found, manager, [("metadata", "annotations", key) for key in patch.given_up])
+        else:
+            record = taken_paths(found, manager, [("metadata", "annotations", key) for key in patch.taken])
         body = dict(metadata, resourceVersion=found["metadata"].get("resourceVersion"), **({"managedFields": record} if record is not None else {}))
         try:
             client.merge_patch(path, {"metadata": body}, manager)
@@ -126,7 +133,9 @@ def _patch_nodes(client: Client, patches: t.Sequence[Patch], manager: str) -> t.
             raise BadAnswer(client.cluster, "annotate a node", str(error)) from None
         # the uid is a precondition: not for a node made anew under this name. Nodes change too often for more.
         metadata: t.Dict[str, t.Any] = {"annotations": patch.values, "uid": patch.uid} if patch.uid else {"annotations": patch.values}
-        if patch.taken:
+        if patch.given_up:
+            _take(client, path, patch, {"uid": patch.uid} if patch.uid else {}, manager)
+        elif patch.taken:
             _take(client, path, patch, metadata, manager)
         else:
             client.strategic_patch(path, {"metadata": metadata}, manager)

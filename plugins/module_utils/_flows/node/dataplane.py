@@ -55,6 +55,8 @@ def converge(spec: NodeSpec, check: bool = False) -> Data:
             return dict(other.result(), warnings=[], diff=other.diff(), public_keys={}, stats=dict(Stats().as_dict(), seconds=0.0))
         warnings = _left_open(spec.fabric, check)
         node = NodeDataplane(spec)
+        if spec.released and node.has_kubespan():
+            raise DataplaneError("a KubeSpan mesh is on this node, and there is no program that it could be left to; state: absent takes it away")
         todo = node.plan()
         if not check and todo.changed:
             opened = _write(node)
@@ -184,8 +186,13 @@ class NodeDataplane:
         others = [name for name in links_with_alias(alias_of(spec.fabric)) if name not in names]
         yield from self._kubespan_parts(others)
         gone = [name for name in others if self.kubespan is None or name != self.kubespan.layout.device]
-        yield parts.Routes(devices.usable, gone, spec.adopt)
-        yield parts.GoneDevices(spec.fabric, gone)
+        if spec.released:
+            from . import released
+
+            yield from released.parts_left(spec.fabric, gone)
+        else:
+            yield parts.Routes(devices.usable, gone, spec.adopt)
+            yield parts.GoneDevices(spec.fabric, gone)
         if spec.tables or (previous and previous.tables) or spec.empty:
             from . import tables
 
@@ -197,6 +204,11 @@ class NodeDataplane:
             yield from self._kubespan_leftovers(others)
         if spec.persist:
             yield parts.Files(spec.fabric, self.state(), known, deferred=bool(spec.rollback_seconds))
+
+    def has_kubespan(self) -> bool:
+        """Whether a KubeSpan mesh of the fabric is on this node, by its record or by its files."""
+        state = persistence.load_state(self.spec.fabric)
+        return bool(state and state.kubespan) or persistence.has_kubespan_files(self.spec.fabric)
 
     def _has_kubespan(self, others: t.Collection[str]) -> bool:
         before = self.previous.kubespan if self.previous else None
