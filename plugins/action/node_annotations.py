@@ -14,13 +14,14 @@ from ansible_collections.multicluster.network.plugins.plugin_utils import handed
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
 
 
-def unpublished(mesh: t.Mapping[str, t.Any], results: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.Dict[str, t.Any]:
+def unpublished(mesh: t.Mapping[str, t.Any], results: t.Mapping[str, t.Mapping[str, t.Any]], adopt: bool = False) -> t.Dict[str, t.Any]:
     """Cluster -> node -> annotations that differ from what the clusters hold; empty on a converged fabric.
 
-    mesh: the plan; results: host -> its result of node_dataplane.
+    mesh: the plan; results: host -> its result of node_dataplane. adopt: whose they are counts too, which only a Node itself says.
     """
     if mesh.get("mode") != kubespan.MODE:
-        return publishing.annotations_to_publish(mesh, {host: found["public_keys"] for host, found in results.items() if found.get("public_keys")})
+        keys = {host: found["public_keys"] for host, found in results.items() if found.get("public_keys")}
+        return publishing.annotations_to_publish(mesh, keys, adopt)
     said = {host: found["kubespan"] for host, found in results.items() if found.get("kubespan")}
     announced = {host: part["annotations"] for host, part in said.items()}
     return kubespan.annotations_to_publish(mesh, announced, {host: part.get("harvested") for host, part in said.items()})
@@ -36,7 +37,7 @@ class ActionModule(InventoryAction):
             mesh = collected.mesh(self.hostvars, hosts)
             leaves = options.get("state") in ("absent", "released")
             results = {} if leaves else handed.results(variables, self.hostvars, hosts)
-            options["annotations"] = publishing.nodes_by_cluster(mesh, hosts) if leaves else unpublished(mesh, results)
+            options["annotations"] = publishing.nodes_by_cluster(mesh, hosts) if leaves else unpublished(mesh, results, bool(options.get("adopt")))
             if not options["annotations"]:
                 return "the clusters hold it already"
         if "clusters" not in options and options.get("purge") != "all":

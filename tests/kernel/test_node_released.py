@@ -53,6 +53,7 @@ def test_taken_over_and_left_as_it_was(taken):
     files = {name: files_of(site.nodes[name]) for name in "ab"}
     refused = site.run("a")
     assert {row["reason"] for row in refused["refused"]} == {"adoptable"} and site.seen("a") == before["a"]
+    assert not refused["changed"] and files_of(site.nodes["a"]) == files["a"], "a state of ours on a node of another program"
     for name in "ab":
         adopted = site.run(name, devices=[dict(site.wants[name]["devices"][0])], adopt=True)
         assert adopted["changed"] and not adopted["refused"], adopted["refused"]

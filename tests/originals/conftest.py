@@ -21,6 +21,10 @@ from program import USER
 MISSING = {}
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "kernel_wireguard: of the nodes of tests/kernel")
+
+
 @pytest.fixture(scope="session")
 def original():
     """find(NAME) -> the path of a program; where it is not there the test is counted as not run."""

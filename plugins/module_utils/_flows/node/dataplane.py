@@ -12,7 +12,7 @@ import contextlib
 import time
 import typing as t
 
-from ..._dataplane.node_spec import NodeSpec, NodeState, alias_of, parse_node, peer_budget, spec_of_state, state_to_keep
+from ..._dataplane.node_spec import NodeDevice, NodeSpec, NodeState, alias_of, parse_node, peer_budget, spec_of_state, state_to_keep
 from ..._linux.errors import LinuxError
 from ..._linux.host.links import links_with_alias
 from ..._linux.host.lock import HostLock
@@ -252,10 +252,17 @@ class NodeDataplane:
     def state(self) -> t.Optional[NodeState]:
         """What the boot unit shall restore; None for a node that leaves."""
         mesh = self.kubespan.state if self.kubespan is not None else None
-        if not self.spec.devices and mesh is None and not self.spec.tables:
+        rows = self._kept_rows()
+        if not rows and mesh is None and not self.spec.tables:
             return None
-        rows = tuple(self.devices.rows) if self.devices is not None else ()
         return state_to_keep(self.spec._replace(devices=rows), self.previous, mesh)
+
+    def _kept_rows(self) -> t.Tuple[NodeDevice, ...]:
+        """The devices that are ours: not those that were refused and never were, or a boot would be about another program's (decision 54)."""
+        if self.devices is None:
+            return ()
+        ours = {device.name for device in (*self.devices.usable, *(self.previous.devices if self.previous else ()))}
+        return tuple(device for device in self.devices.rows if device.name in ours)
 
     def begin(self) -> Data:
         """Keep what every object that this plan may touch is like now, and arm. Returns the journal."""

@@ -10,12 +10,13 @@ from ..semaphore.annotations import key_of
 
 
 def annotations_to_publish(
-    topology: t.Mapping[str, t.Any], public_keys: t.Mapping[str, t.Mapping[str, t.Any]]
+    topology: t.Mapping[str, t.Any], public_keys: t.Mapping[str, t.Mapping[str, t.Any]], equal_too: bool = False
 ) -> t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]]:
     """cluster -> node -> annotations, only for nodes on which something differs from what is published.
 
     ``public_keys`` is host -> remote -> key as the hosts themselves reported it: a host's own word beats what stands in
-    the cluster. Hosts that did not report take no part, so a run with --limit touches no other node.
+    the cluster. Hosts that did not report take no part, so a run with --limit touches no other node. ``equal_too``: nodes on which nothing
+    differs as well, for a run that takes over what somebody else published.
     """
     wanted: t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]] = {}
     for host in sorted(public_keys):
@@ -26,7 +27,7 @@ def annotations_to_publish(
         for remote, key in public_keys[host].items():
             if key_of(remote, "pubKey") in values:
                 values[key_of(remote, "pubKey")] = key
-        if values != node["published"] or node["stale"]:
+        if equal_too or values != node["published"] or node["stale"]:
             wanted.setdefault(node["cluster"], {})[node["node_name"]] = values
     return wanted
 
