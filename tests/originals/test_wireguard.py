@@ -9,7 +9,6 @@ import json
 import os
 
 import pytest
-from recorded import keep
 from wireguard_lab import KEYS, NAME, WireguardFabric, without_leases
 
 ADOPT = {"node_dataplane_adopt": True, "mesh_adopt": True}
@@ -29,19 +28,13 @@ def fabric(original):
         made.lab("down")
 
 
-@pytest.fixture(scope="module")
-def stages():
-    return {}
-
-
-def test_the_original_joins_the_clusters(fabric, stages):
+def test_the_original_joins_the_clusters(fabric):
     for node in fabric.nodes:
         fabric.start_original(node)
     for node in fabric.nodes:
         fabric.until("healthy " + node, lambda node=node: fabric.healthy(node))
     fabric.until("two peers on every node", lambda: all(len(fabric.peers(node)) == 2 for node in fabric.nodes))
     fabric.all_reach()
-    stages["begun"] = fabric.node_objects()
     assert all(NAME in names for names in fabric.on_record().values())
 
 
@@ -57,11 +50,10 @@ def test_without_being_asked_nothing_is_written(fabric):
     assert after == files, "a node of another program got a state of ours"
 
 
-def test_taken_over_and_no_echo_is_lost(fabric, stages):
+def test_taken_over_and_no_echo_is_lost(fabric):
     before, announced = fabric.wire(), fabric.announced()
     with fabric.echoes() as results, fabric.witness() as writes:
         fabric.play("mesh", variables=ADOPT).ok()
-    stages["echoes while taking over"] = results
     assert results and all(sent > 100 for dummy, sent, lost in results) and [row for row in results if row[2]] == []
     assert fabric.announced() == announced and not [line for line in writes if " wg: " in line]
     for node, (devices, mtu, queue, dummy, up, dummy) in before.items():
@@ -121,11 +113,10 @@ def lab_says(fabric, body):
     fabric.lab("up", "--topology", fabric.topology)
 
 
-def test_released_and_no_echo_is_lost(fabric, stages):
+def test_released_and_no_echo_is_lost(fabric):
     before, announced = fabric.wire(), fabric.announced()
     with fabric.echoes() as results:
         fabric.play("release").ok()
-    stages["echoes while releasing"] = results
     assert results and [row for row in results if row[2]] == []
     now = fabric.wire()
     for node, (devices, mtu, queue, dummy, up, routes) in before.items():
@@ -136,7 +127,7 @@ def test_released_and_no_echo_is_lost(fabric, stages):
     assert fabric.announced() == announced and not any(US in names for names in fabric.on_record().values())
 
 
-def test_the_original_finds_its_own(fabric, stages, recording):
+def test_the_original_finds_its_own(fabric):
     before, announced = fabric.wire(), fabric.announced()
     with fabric.echoes() as results:
         for node in fabric.nodes:
@@ -145,10 +136,7 @@ def test_the_original_finds_its_own(fabric, stages, recording):
             fabric.until("healthy " + node, lambda node=node: fabric.healthy(node))
     assert fabric.wire() == before and fabric.announced() == announced
     assert [row for row in results if row[2]] == []
-    stages["returned"] = fabric.node_objects()
     for node in fabric.nodes:
         fabric.stop_original(node)
     run = fabric.play("mesh")
     assert "adoptable" in run.out and fabric.wire() == before
-    if recording:
-        keep(NAME, {stage: stages[stage] for stage in ("begun", "returned")})
