@@ -134,6 +134,13 @@ options:
         nodes are skipped as C(NodeNoWireguardIP), as the original does.
     type: bool
     default: true
+  targets:
+    description:
+      - Clusters into which Peers are written. The default is all. Of the others nodes are read, so that these get their Peers, and nothing is written
+        into them, as where somebody else or the operator keeps their half of the mesh. A read-only account suffices there.
+    type: list
+    elements: str
+    default: []
   anchor_choice:
     description: >-
       Which node carries the ranges of the whole cluster, such as that of services. V(sticky) keeps the one that does and
@@ -314,6 +321,7 @@ def argument_spec() -> dict:
         "all_pod_cidrs": {"type": "bool", "default": False},
         "group_locations": {"type": "bool", "default": True},
         "anchor_choice": {"type": "str", "choices": ["sticky", "first"], "default": "sticky"},
+        "targets": {"type": "list", "elements": "str", "default": []},
         "keep_transient": {"type": "bool", "default": True},
         "strict_keys": {"type": "bool", "default": True, "no_log": False},
         "strict_endpoints": {"type": "bool", "default": True},

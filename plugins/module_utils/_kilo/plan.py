@@ -142,7 +142,7 @@ def plan_clustermesh(meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gather
         run.plan.refuse(", ".join(finding.meshes), finding.reason, finding.message)
     run.plan.refused.extend(sources.refused)
     run.plan.warnings.extend(sources.warnings)
-    for name in sorted(targets):
+    for name in sorted(filter(settings.gets_peers, targets)):
         _say_unresolved(run, targets[name])
         _plan_target(run, targets[name], sources, {mesh.get("name") for mesh in meshes})
         _in_order(run.writes[name])
@@ -380,7 +380,7 @@ def _leave(run: _Run, meshes: t.Sequence[t.Mapping[str, t.Any]]) -> MeshPlan:
     """state absent: our Peers of the meshes go; released: they stay and are nobody's. Others' Peers are not touched."""
     names = {mesh.get("name") for mesh in meshes}
     action = DELETE if run.settings.state == "absent" else RELEASE
-    for target_name in sorted(run.targets):
+    for target_name in sorted(filter(run.settings.gets_peers, run.targets)):
         target = run.targets[target_name]
         for mesh, source in target.existing.groups():
             for name in target.existing.own(mesh, source) if mesh in names else ():

@@ -34,7 +34,8 @@ from .values import WIREGUARD_IP, Node, ip_or_none, parse_cidr
 
 
 class Settings(t.NamedTuple):
-    """The options of a run. ``confirm_empty``: clusters of which it is right that they have no node any more."""
+    """The options of a run. ``confirm_empty``: clusters of which it is right that they have no node any more; ``targets``: those into which Peers
+    are written, none for all."""
 
     manager: str
     endpoint_policy: str = "require"
@@ -58,6 +59,11 @@ class Settings(t.NamedTuple):
     max_deletes: t.Optional[int] = None
     confirm_empty: t.Container[str] = ()
     purge_meshes: bool = False
+    targets: t.Sequence[str] = ()
+
+    def gets_peers(self, cluster: str) -> bool:
+        """Whether Peers are written into a cluster, which may be kept by somebody else."""
+        return not self.targets or cluster in self.targets
 
     def options(self, mesh: t.Mapping[str, t.Any], entry: t.Mapping[str, t.Any]) -> PeerOptions:
         """What holds for one entry: its own endpoint policy, else its mesh's, else the run's."""

@@ -24,6 +24,7 @@ from ..._plan.object_plan import Write
 from ..._plan.objects import field_manager
 from ..._plan.plan import CREATE, DELETE, SHOWN_CHANGES, UPDATE, Plan, Refusal
 from ..._values.gc_pause import gc_paused
+from ..._values.refused import ValueRefused, quoted
 from ..fabric import cluster_objects, node_annotations
 from .objects import Management
 
@@ -48,6 +49,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
 def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     settings = settings_of(request)
     clusters = Clusters(request["clusters"], seconds_of(request))
+    _check_targets(settings, [str(entry["name"]) for entry in request["clusters"]])
     management = Management.of(request, clusters)
     meshes = list(request.get("meshes") or ()) + management.meshes
     leaving = [mesh for mesh in meshes if settings.state != "present" or mesh.get("deleting")]
@@ -76,6 +78,14 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
         adoptable=plan.adoptable,
         next_delay=next_delay(state, bool(clusters.failures)),
     )
+
+
+def _check_targets(settings: Settings, known: t.Sequence[str]) -> None:
+    """Raises ValueRefused for a target that is no cluster of ours: a slip of the pen would leave the one that was meant without Peers."""
+    unknown = sorted(set(settings.targets) - set(known))
+    if unknown:
+        text = "targets (clustermesh_targets) names {0}; the clusters are {1}"
+        raise ValueRefused("unknown_cluster", text.format(", ".join(map(quoted, unknown)), ", ".join(sorted(known))))
 
 
 def info(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
@@ -119,6 +129,8 @@ def plan_node_annotations(plan: MeshPlan, gathered: Gathered, settings: Settings
     whole = Plan()
     patches: t.Dict[str, t.List[Patch]] = {}
     for name, objects in sorted(gathered.objects.items()):
+        if not settings.gets_peers(name):
+            continue
         wanted = plan.annotations.get(name, {})
         doomed = stale_annotations(objects, settings.manager, wanted) if settings.state != "released" else {}
         for state, given in (("present", wanted), ("absent", doomed)):
