@@ -36,8 +36,10 @@ options:
       - V(present) maps.
       - V(absent) deletes everything of the tenant in O(watch_namespace) on the tenant-facing side, that is all of the mapped kinds and
         the routings that are selected, and carries that through to the network side.
+      - V(released) leaves everything as it is. Twins are on record as the original's own afterwards, so that what it applies changes nothing, and
+        our next run refuses them as C(adoptable).
     type: str
-    choices: [present, absent]
+    choices: [present, absent, released]
     default: present
   watch_namespace:
     description: Map only this namespace of the tenant-facing side. Required with O(state=absent).
@@ -201,7 +203,7 @@ stats:
 
 import json
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import converge as tenants
+from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import converge as tenants, released
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants.converge import mapping_spec, runner_spec, side_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
@@ -211,7 +213,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._linux.files 
 def argument_spec() -> dict:
     """All options."""
     return {
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},
         "plan_file": {"type": "path"},
         **mapping_spec(),
         **side_spec(source=True),
@@ -226,7 +228,8 @@ def main() -> None:
         argument_spec=argument_spec(), required_if=[("state", "absent", ["watch_namespace"])], supports_check_mode=True
     )
     try:
-        result = tenants.run(module.params, check=module.check_mode)
+        work = released.run if module.params["state"] == "released" else tenants.run
+        result = work(module.params, check=module.check_mode)
     except ValueError as err:
         module.fail_json(msg=str(err))
     whole = result.pop("whole")

@@ -26,6 +26,11 @@ extends_documentation_fragment:
   - multicluster.network._attributes
   - multicluster.network._attributes.writes
 options:
+  state:
+    description: With V(released) nodes stay as they are, and what was written on them is on record as ours no more, so the original finds its own.
+    type: str
+    choices: [present, released]
+    default: present
   delete_nodes:
     description: Delete nodes that are not ready and whose device is gone.
     type: bool
@@ -113,6 +118,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.m
 def argument_spec() -> dict:
     """All options."""
     return {
+        "state": {"type": "str", "choices": ["present", "released"], "default": "present"},
         "delete_nodes": {"type": "bool", "default": False},
         "max_deletes": {"type": "int"},
         "confirm_empty": {"type": "list", "elements": "str", "default": []},

@@ -18,6 +18,8 @@ description:
   - Also writes the Service without selector, and its endpoints, through which kube-proxy accepts the address on every node.
   - The cluster is read through the first of its API servers that answers, so the address itself may be down.
   - One call is one pass. The role of the same name repeats it on a timer.
+  - A Service and endpoints of these names that another program wrote are refused as C(adoptable), and nothing of them is written, without
+    O(adopt=true).
   - With O(state=absent) the Service, its endpoints and the record go. The address stays with its holder.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
@@ -28,10 +30,16 @@ extends_documentation_fragment:
   - multicluster.network._attributes.writes
 options:
   state:
-    description: Whether the address is kept, or what was written for that is taken back.
+    description:
+      - Whether the address is kept, or what was written for that is taken back. With V(released) it stays as it is and is on record as ours no more,
+        so the original finds its own.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, released]
     default: present
+  adopt:
+    description: Take over the Service and the endpoints that another program wrote. They are ours alone afterwards.
+    type: bool
+    default: false
   address:
     description: The address, for O(settings[].provider=static). It is recorded under the tag when nothing is yet,
       and a record of another address is refused.
@@ -152,7 +160,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.m
 def argument_spec() -> dict:
     """All options."""
     return {
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},
+        "adopt": {"type": "bool", "default": False},
         "address": {"type": "str"},
         "assign_command": {"type": "list", "elements": "str", "default": []},
         "api_urls": {"type": "list", "elements": "str", "default": []},

@@ -37,8 +37,10 @@ options:
     description:
       - V(absent) takes everything back. Services lose the addresses that we set, the load balancer is told nothing any more,
         annotations go, and reservations are released, unless O(settings[].reclaim_policy=retain).
+      - V(released) gives everything back to the original as it is. Addresses stay with their Services, at the provider and in the load balancer, and
+        none of it is on record as ours any more. With a provider, Services have the finalizer of cloud controllers again.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, released]
     default: present
   mode:
     description:
@@ -230,7 +232,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.m
 def argument_spec() -> dict:
     """All options."""
     return {
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},
         "mode": {"type": "str", "choices": ["sync", "add", "remove"], "default": "sync"},
         "services": {"type": "list", "elements": "str", "default": []},
         "renumber": {"type": "list", "elements": "str", "default": []},

@@ -16,6 +16,7 @@ import pytest
 
 DOUBLE = pathlib.Path(__file__).resolve().parents[1] / "doubles" / "equinix_metal" / "server.py"
 PROJECT, TOKEN = "0d9f3c5e-5a3c-4d1e-9d5a-4f6d2f3b8a11", "token-of-the-double"
+CRDS = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "crds" / "metallb.yml"
 CONFIGMAPS = "/api/v1/namespaces/kube-system/configmaps"
 
 

@@ -89,6 +89,12 @@ def stale_keys(scheme: Scheme) -> t.List[t.Callable[[str], object]]:
     ]
 
 
+def is_annotation(name: str, scheme: Scheme) -> bool:
+    """Whether an annotation of a Node is one of those that tell its BGP facts."""
+    twins = ["{0}/{1}".format(scheme.domain, one) for one in _TWINS.values()]
+    return name in (*scheme.legacy().values(), scheme.private_network, *twins) or any(match(name) for match in stale_keys(scheme))
+
+
 def plan_node_annotations(
     cluster: str, nodes: t.Iterable[NodeBgp], private: t.Mapping[str, str], objects: t.Mapping[str, t.Mapping[str, t.Any]],
     scheme: Scheme, manager: str, adopt: bool = False, absent: bool = False,
@@ -101,8 +107,7 @@ def plan_node_annotations(
     wanted.update({node.name: node_annotations(node, scheme, private.get(node.name, "")) for node in nodes})
     owned = stale_keys(scheme)
     if absent:
-        twins = ["{0}/{1}".format(scheme.domain, name) for name in _TWINS.values()]
-        owned.append(frozenset([*scheme.legacy().values(), scheme.private_network, *twins]).__contains__)
+        owned.append(lambda name: is_annotation(name, scheme))
         wanted = {name: {} for name in objects}
     return plan_annotations(cluster, wanted, objects, manager, owned, adopt=adopt, max_deletes=-1, confirm_empty=True, whole=True)
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import typing as t
 
-from .._loadbalancers.settings import BOOLEAN, DISABLED, MANAGED, NUMBER, SECRETS, SETTINGS, Setting, parse_boolean, parse_load_balancer
+from .._loadbalancers.settings import BOOLEAN, DISABLED, KUBE_VIP, MANAGED, NUMBER, SECRETS, SETTINGS, Setting, parse_boolean, parse_load_balancer
 from .._values.refused import ValueRefused
-from .._values.text import parse_subdomain
+from .._values.text import lower, parse_subdomain
 from . import fields
 from .fields import Document
 from .programs import EQUINIX
@@ -21,13 +21,18 @@ SECRET_KEY, SECRET_NAMESPACE = "cloud-sa.json", "kube-system"
 _CALLED = {"loadbalancer": "load_balancer"}
 _UNSAID = ("annotation_", "load_balancer_id")
 
+#: In the tags of its reservations and in names of its objects; the second is of its oldest releases. With another name of ours it would not find what we
+#: reserve, should it come back.
+_IDENTITY, _FORMER = "cloud-provider-equinix-metal", "packet-ccm"
+
 
 def read_controller(one: Process, config_maps: ConfigMaps, into: Proposal) -> None:
     """The controller of a cluster: variables rank over the file."""
     if not one.cluster:
         into.find(one.where, "local_name_missing", "it is not said in which cluster it runs: give its file with a cluster")
         return
-    _begin(one.cluster, one.where, into)
+    identity = _FORMER if "packet" in lower(one.image) else _IDENTITY
+    _begin(one.cluster, one.where, into, identity)
     for item in SETTINGS:
         names = [*item.variables, *(name.replace("METAL_", "PACKET_", 1) for name in item.variables)]
         told = one.first(*names)
@@ -47,16 +52,16 @@ def read_controller(one: Process, config_maps: ConfigMaps, into: Proposal) -> No
     if told.text is None:
         into.find(one.where, "config_unread", "its configuration is {0}, which is not read; give the file".format(told.place))
         return
-    read_file(one.cluster, told.text, told.place, into)
+    read_file(one.cluster, told.text, told.place, into, identity)
 
 
-def read_file(cluster: str, text: str, where: str, into: Proposal) -> None:
+def read_file(cluster: str, text: str, where: str, into: Proposal, identity: str = _IDENTITY) -> None:
     """A file cloud-sa.json. Its secrets stay where they are: the proposal names variables of a vault."""
     document = Document.parse(text, where, into)
     if document is None:
         return
     document.tell(EQUINIX)
-    _begin(cluster, where, into)
+    _begin(cluster, where, into, identity)
     for item in SETTINGS:
         for key in item.keys:
             if item.name in SECRETS:
@@ -68,9 +73,9 @@ def read_file(cluster: str, text: str, where: str, into: Proposal) -> None:
                     _say(cluster, item, value, where, into)
 
 
-def _begin(cluster: str, where: str, into: Proposal) -> None:
+def _begin(cluster: str, where: str, into: Proposal, identity: str) -> None:
     into.put(cluster, VARIABLE, "provider", "equinix_metal", where)
-    into.put(cluster, VARIABLE, "adopt_identities", ["metal-ccm"], where)
+    into.put(cluster, VARIABLE, "identity", identity, where)
     into.add(None, "multicluster_capabilities", ["load_balancers"])
 
 
@@ -98,6 +103,8 @@ def _say(cluster: str, item: Setting, value: t.Any, where: str, into: Proposal) 
     if item.name == "loadbalancer" and parse_load_balancer(value).type in (DISABLED, MANAGED):
         into.find(where, "no_load_balancer", "its load balancer is none that there is: addresses are given, and nobody is told of them")
         value = "empty://"
+    if item.name == "loadbalancer" and parse_load_balancer(value).type == KUBE_VIP:
+        into.put(cluster, VARIABLE, "publish_bgp_password", True, where)  # kube-vip takes the sessions' passwords from nodes' annotations
     into.put(cluster, VARIABLE, _CALLED.get(item.name, item.name), value, where)
 
 

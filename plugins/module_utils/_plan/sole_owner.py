@@ -114,6 +114,43 @@ def given_up_record(obj: Object, manager: str, paths: t.Iterable[Path]) -> t.Lis
     return made or [{}]  # an empty entry is the API's way to say nobody
 
 
+#: On record, in place of us, for what we gave up: the API's own word for writers of whom nothing is known.
+NOBODY = "before-first-apply"
+
+
+def handed_over(
+    obj: Object, is_ours: t.Callable[[Object], bool], heir: str = NOBODY, operation: str = "Update", within: t.Optional[t.Callable[[Path], bool]] = None
+) -> t.Optional[t.List[t.Dict[str, t.Any]]]:
+    """``metadata.managedFields`` in which what ours are on record for is the heir's, as by that operation; None where they are for nothing.
+
+    An object of which nobody is on record would look as if it came from a server that does not track writers, and be ours again.
+    ``is_ours``: whether an entry of the record is. ``within``: whether a field, as its path in a fieldsV1 tree, is given up, where we keep others.
+    """
+    made: t.List[t.Dict[str, t.Any]] = []
+    given: t.Dict[t.Tuple[str, str], t.List[t.Dict[str, t.Any]]] = {}
+    for entry in (obj.get("metadata") or {}).get("managedFields") or []:
+        tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
+        if not isinstance(tree, dict) or not is_ours(entry):
+            made.append(entry)
+            continue
+        leaves = [leaf for part in tree for leaf in _leaves(tree[part], (part,))]
+        goes = [leaf for leaf in leaves if within is None or within(leaf)]
+        if not goes:
+            made.append(entry)
+            continue
+        given.setdefault((str(entry.get("apiVersion")), str(entry.get("subresource") or "")), []).append(dict(entry, fieldsV1=tree_of(goes)))
+        left = [leaf for leaf in leaves if leaf not in goes]
+        if any(leaf[-1] != "." for leaf in left):
+            made.append(dict(entry, fieldsV1=tree_of(_without_empty_maps(left))))
+    for (version, subresource), entries in sorted(given.items()):
+        same = [row for row in made if isinstance(row, dict) and row.get("manager") == heir and row.get("operation") == operation
+                and str(row.get("apiVersion")) == version and str(row.get("subresource") or "") == subresource]  # fmt: skip
+        made = [row for row in made if row not in same]
+        trees = [row["fieldsV1"] for row in [*same, *entries] if isinstance(row.get("fieldsV1"), dict)]
+        made.append(dict(entries[0], manager=heir, operation=operation, fieldsV1=merge_trees(trees)))
+    return made if given else None
+
+
 def taken_record(obj: Object, manager: str) -> t.List[t.Dict[str, t.Any]]:
     """``metadata.managedFields`` in which whatever others are on record for is ours, as by an update of ours.
 

@@ -19,7 +19,8 @@ from ..._values.refused import ValueRefused
 from .converge import guarded, open_clusters, result_of
 from .read import NODES, ClusterState, make_provider
 from .reconciler import Report
-from .writes import Put, put_all
+from .released import given_up
+from .writes import Put, Written, put_all
 
 Object = t.Mapping[str, t.Any]
 
@@ -29,7 +30,8 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     manager = field_manager(request["fabric"])
     setups, clusters = open_clusters(request)
     names = [name for name in sorted(setups) if name in clusters.clients and not setups[name].static]
-    reports = clusters.read("read nodes", lambda name, client: guarded(client, lambda: _cluster(client, setups[name], request, manager, check)), names)
+    work = _released if request.get("state") == "released" else _cluster
+    reports = clusters.read("read nodes", lambda name, client: guarded(client, lambda: work(client, setups[name], request, manager, check)), names)
     return result_of(reports, clusters, "nodes")
 
 
@@ -76,6 +78,25 @@ def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manag
     plan.changes += done.changes
     plan.refused += done.refused
     return Report(plan, done.failed, shown, provider.calls)
+
+
+def _released(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, check: bool) -> Report:
+    """Nodes stay as they are, and what a cloud controller gives them is on record as ours no more."""
+    plan, shown = Plan(), t.cast(t.Dict[str, t.Any], {})
+    puts = []
+    for node in client.list(NODES).items:
+        name = str(node["metadata"]["name"])
+        shown[name] = {"device": "", "initialized": UNINITIALIZED not in _taints(node), "state": ""}
+        put = given_up(setup.cluster, "Node", node, "{0}/{1}".format(NODES, segment(name)), within=_is_ours)
+        puts += [put] if put.body else []
+    done = Written([put.change for put in puts], [], []) if check else put_all(client, puts, manager)
+    plan.changes, plan.refused = done.changes, done.refused
+    return Report(plan, done.failed, shown, 0)
+
+
+def _is_ours(leaf: t.Tuple[str, ...]) -> bool:
+    """Whether a field of a Node is one that a cloud controller writes; what other capabilities wrote stays ours."""
+    return leaf[:2] in (("f:spec", "f:providerID"), ("f:spec", "f:taints"), ("f:status", "f:addresses"), ("f:metadata", "f:labels"))
 
 
 def _taints(node: Object) -> t.List[str]:

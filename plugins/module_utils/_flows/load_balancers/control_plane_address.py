@@ -10,7 +10,6 @@ the API servers to become unreachable.
 from __future__ import annotations
 
 import calendar
-import copy
 import functools
 import time
 import typing as t
@@ -24,130 +23,19 @@ from ..._kubernetes.clusters import contained, seconds_of
 from ..._kubernetes.errors import KubeError
 from ..._kubernetes.lease import Lease
 from ..._loadbalancers import control_plane as rules_of
-from ..._loadbalancers.control_plane import (
-    FailureRecord,
-    Hysteresis,
-    endpoint_slices,
-    endpoints,
-    external_service,
-    ingress_status,
-    may_move,
-    reports,
-    uses_slices,
-)
+from ..._loadbalancers.control_plane import FailureRecord, Hysteresis, may_move
 from ..._loadbalancers.ledger import NAMESPACE, Entry, Ledger, ledger_name
 from ..._loadbalancers.pools import refuse_foreign
-from ..._loadbalancers.reservations import CONTROL_PLANE_NAMESPACE, Reservation, external_service_name
+from ..._loadbalancers.reservations import Reservation
 from ..._loadbalancers.setup import Setup
-from ..._plan.objects import differences, field_manager, owners, stripped
-from ..._plan.plan import Change, Plan, Refusal
-from ..._plan.sole_owner import tree_of
+from ..._plan.objects import field_manager
+from ..._plan.plan import Plan, Refusal
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
+from .control_plane_service import release_service, remove_service, write_service
 from .converge import LEASE, guarded, now, read_setups
 from .read import ClusterState, make_provider
-from .writes import CONFIGMAPS, Put, keep_ledger, put_all, read_ledger
-
-BASE = "/api/v1/namespaces/{0}/".format(CONTROL_PLANE_NAMESPACE)
-SLICES = "/apis/discovery.k8s.io/v1/namespaces/{0}/endpointslices"
-
-
-def write_service(
-    client: Client, setup: Setup, address: str, ports: t.Sequence[t.Mapping[str, t.Any]], endpoints_as: str, manager: str,
-    plan: Plan, check: bool,
-) -> None:  # fmt: skip
-    """Write what differs. Raises ValueRefused ``no_ports``, KubeErrors."""
-    name = external_service_name(setup.identity)
-    existing = client.find(BASE + "services/" + name)
-    configured = setup.settings.number("api_server_port")
-    wanted = external_service(setup.identity, address, ports, configured, existing, setup.our_class)
-    puts = _object_puts(setup.cluster, "Service", BASE + "services", name, existing, wanted, 0)
-    status = ingress_status(address)
-    if not reports(existing, address):
-        before = (existing or {}).get("status") or {}
-        ident = "{0}/{1}/{2}".format(setup.cluster, CONTROL_PLANE_NAMESPACE, name)
-        change = Change("update", "Service status", ident, before, status)
-        puts.append(Put(change, BASE + "services/" + name + "/status", {"status": status}, stage=1))
-    if uses_slices(client.server_version(), endpoints_as):
-        sources = client.list(SLICES.format("default"), label_selector="kubernetes.io/service-name=kubernetes").items
-        for mirror in endpoint_slices(setup.identity, sources):
-            own = str(mirror["metadata"]["name"])
-            path = SLICES.format(CONTROL_PLANE_NAMESPACE)
-            puts += _object_puts(setup.cluster, "EndpointSlice", path, own, client.find(path + "/" + own), mirror, 2)
-    else:
-        mirror = endpoints(setup.identity, client.get("/api/v1/namespaces/default/endpoints/kubernetes"))
-        puts += _object_puts(setup.cluster, "Endpoints", BASE + "endpoints", name, client.find(BASE + "endpoints/" + name), mirror, 2)
-    if check or not puts:
-        plan.changes += [put.change for put in puts]
-        return
-    done = put_all(client, puts, manager)
-    plan.changes += done.changes
-    plan.refused += done.refused
-    if done.failed:
-        raise done.failed[0]
-
-
-def _object_puts(
-    cluster: str, kind: str, base: str, name: str, existing: t.Optional[t.Mapping[str, t.Any]], wanted: t.Dict[str, t.Any], stage: int
-) -> t.List[Put]:
-    ident = "{0}/{1}/{2}".format(cluster, CONTROL_PLANE_NAMESPACE, name)
-    if existing is None:
-        return [Put(Change("create", kind, ident, None, wanted), base + "/" + name, wanted, "", stage, parent=base)]
-    paths = differences(wanted, existing)
-    if not paths:
-        return []
-    patch: t.Dict[str, t.Any] = {"metadata": {"resourceVersion": existing["metadata"].get("resourceVersion")}}
-    shape = tree_of([path[:2] if path[0] in ("metadata", "spec") else path[:1] for path in paths])
-    for top, inner in shape.items():
-        if inner:
-            patch.setdefault(top, {}).update({key: copy.deepcopy(wanted[top].get(key)) for key in inner})
-        else:
-            patch[top] = copy.deepcopy(wanted[top])
-    shown = {top: patch[top] for top in shape}
-    before = {top: {key: (existing.get(top) or {}).get(key) for key in shown[top]} if isinstance(shown[top], dict) else existing.get(top) for top in shown}
-    return [Put(Change("update", kind, ident, before, shown), base + "/" + name, patch, "", stage)]
-
-
-#: Kind, and the field that only who wrote the whole object is on record for.
-_FIELDS = {"Service": ("spec", "loadBalancerIP"), "Endpoints": ("subsets",), "EndpointSlice": ("endpoints",)}
-
-
-def remove_service(client: Client, setup: Setup, tag: str, manager: str, plan: Plan, check: bool) -> None:
-    """Delete what ``manager`` wrote; what others wrote under these names is refused as ``not_ours``. Raises KubeErrors, ValueRefused."""
-    name = external_service_name(setup.identity)
-    own = "metadata.name=" + name
-    found = [("Service", BASE + "services", obj) for obj in client.list(BASE + "services", field_selector=own).items]
-    found += [("Endpoints", BASE + "endpoints", obj) for obj in client.list(BASE + "endpoints", field_selector=own).items]
-    if client.serves("discovery.k8s.io/v1", "EndpointSlice"):
-        path = SLICES.format(CONTROL_PLANE_NAMESPACE)
-        slices = client.list(path, label_selector="kubernetes.io/service-name=" + name).items
-        # those that Kubernetes made of the Endpoints go with these
-        found += [("EndpointSlice", path, obj) for obj in slices if not obj["metadata"].get("ownerReferences")]
-    for kind, base, obj in found:
-        meta = obj["metadata"]
-        ident = "{0}/{1}/{2}".format(setup.cluster, CONTROL_PLANE_NAMESPACE, meta["name"])
-        if manager not in owners(obj, *_FIELDS[kind]):
-            if kind != "EndpointSlice":
-                plan.refuse("{0} {1}".format(kind, ident), "not_ours", "somebody else wrote it; it is left alone")
-            continue
-        plan.delete(kind, ident, stripped(obj))
-        if not check:
-            client.delete("{0}/{1}".format(base, meta["name"]), uid=meta.get("uid"))
-    _forget(client, setup, tag, manager, plan, check)
-
-
-def _forget(client: Client, setup: Setup, tag: str, manager: str, plan: Plan, check: bool) -> None:
-    """The address leaves the record; those of Services stay in it."""
-    name = ledger_name(setup.identity, setup.static)
-    before, actual = read_ledger(client, name)
-    left = {ident: entry for ident, entry in before.items() if entry.service or tag not in entry.tags}
-    if left == before:
-        return
-    gone = sorted(before[ident].address for ident in before if ident not in left)
-    plan.update("ConfigMap", "{0}/{1}".format(setup.cluster, CONFIGMAPS.split("/")[-2] + "/" + name), {"addresses": gone}, {"addresses": []})
-    if not check:
-        keep_ledger(client, name, before, left, actual, manager)
-
+from .writes import keep_ledger, read_ledger
 
 STATIC_PREFIX = "static"
 
@@ -166,7 +54,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
             one = Reconcile(given[name], setup, parse_run_options(request), manager, check)
             contained(name, "read the nodes", one.gather)
             try:
-                work = one.remove if request.get("state") == "absent" else one.keep
+                work = {"absent": one.remove, "released": one.release}.get(str(request.get("state")), one.keep)
                 contained(name, "keep the address", functools.partial(guarded, one.client, work))
             finally:
                 whole.extend(one.plan)
@@ -196,6 +84,7 @@ class RunOptions(t.NamedTuple):
     endpoints_as: str
     lock_seconds: float
     timeout: float
+    adopt: bool = False
 
 
 def parse_run_options(request: t.Mapping[str, t.Any]) -> RunOptions:
@@ -205,7 +94,7 @@ def parse_run_options(request: t.Mapping[str, t.Any]) -> RunOptions:
         seconds_of(request, "probe_timeout", 5.0), float(request.get("probe_interval") or 0),
         Hysteresis(int(request.get("probe_failures") or 1), float(request.get("rest_seconds") or 0)),
         request.get("external_service") is not False, request.get("endpoints_as") or "auto",
-        float(request.get("lock_wait") or 0), seconds_of(request, default=60.0),
+        float(request.get("lock_wait") or 0), seconds_of(request, default=60.0), bool(request.get("adopt")),
     )  # fmt: skip
 
 
@@ -250,11 +139,16 @@ class Reconcile:
             self._move(decision, state, provider)
         address = decision.address if decision is not None else rules_of.endpoint_reservation(held, self.tag, self.setup.on_duplicate).address
         if self.options.external_service:
-            write_service(self.client, self.setup, address, ports, self.options.endpoints_as, self.manager, self.plan, self.check)
+            options = self.options
+            write_service(self.client, self.setup, address, ports, options.endpoints_as, self.manager, self.plan, self.check, options.adopt)
 
     def remove(self) -> None:
         """Take back what is written besides the address. Raises ValueRefused, KubeErrors."""
         remove_service(self.client, self.setup, self.tag, self.manager, self.plan, self.check)
+
+    def release(self) -> None:
+        """Leave everything as it is, to the original. Raises ValueRefused, KubeErrors."""
+        release_service(self.client, self.setup, self.tag, self.manager, self.plan, self.check)
 
     def _provider(self) -> t.Tuple[ClusterState, t.Any]:
         state = ClusterState(self.setup.balancer)

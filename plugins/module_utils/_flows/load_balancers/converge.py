@@ -84,7 +84,7 @@ def run(
         changed = [name for name in names if name in reports and reports[name].plan.changed]
         if not check:
             reports.update(clusters.write("apply addresses", changed, each(applied)))
-            if request.get("state") == "absent" and request.get("release") is not False:
+            if request.get("state") in ("absent", "released") and request.get("release") is not False:
                 for name, (dummy, why) in sorted(clusters.write("take Events away", changed, lambda unused, client: forget(client)).items()):
                     reports[name].plan.warnings += ["{0}: {1}".format(name, why)] if why else []
             elif request.get("events"):

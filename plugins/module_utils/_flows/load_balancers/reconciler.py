@@ -58,12 +58,13 @@ from ..._plan.budget import check_budget
 from ..._plan.plan import Change, Plan, Refusal
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
-from . import backends, bgp as bgp_facts, moving
+from . import backends, bgp as bgp_facts, moving, released
 from .backends import ABSENT, ADD, REMOVE, SYNC
 from .providers import REMEMBERS, host_facility
 from .read import ClusterState, is_ours, make_provider, read_state
 from .writes import CarriedOut, Foreseen, Put, notes_of, service_puts
 
+RELEASED = "released"
 KEPT = "no Service wants an address any more, and {0} stay until you say that this is right: load_balancers_confirm_empty: [{1}]"
 KEPT_BESIDE_REFUSED = "{0} stay: this run refuses every Service of the cluster, the first is {1} [{2}]; mend what its refusal names"
 
@@ -87,7 +88,7 @@ class Proof(t.NamedTuple):
 
 
 class RunOptions(t.NamedTuple):
-    """What the user asks of one run for one cluster. ``mode`` sync, add, remove or absent; ``services`` those that it handles, none for all;
+    """What the user asks of one run for one cluster. ``mode`` sync, add, remove, absent or released; ``services`` those that it handles, none for all;
     ``release``: whether this run gives back what nobody uses; ``confirmed``: whether confirm_empty names the cluster; ``keep``: for whom Services keep
     their addresses with absent (moving.KEEP)."""
 
@@ -114,7 +115,7 @@ class RunOptions(t.NamedTuple):
 def parse_run_options(request: t.Mapping[str, t.Any], cluster: str, speaks: bool = True) -> RunOptions:
     """From the module's options. ``speaks``: whether it is speakers of ours that announce. Raises ValueRefused ``bad_cidr``."""
     return RunOptions(
-        ABSENT if request.get("state") == "absent" else request.get("mode") or SYNC,
+        str(request["state"]) if request.get("state") in (ABSENT, RELEASED) else request.get("mode") or SYNC,
         tuple(request.get("services") or ()),
         parse_renumber(request.get("renumber") or ()),
         bool(request.get("adopt")),
@@ -233,7 +234,10 @@ class ServiceAddressReconciler:
         backend = backends.BackendPlan([], [], [], frozenset())
         cost = CostPlan([], 0, 0, None, [], {})
         speakers: t.Sequence[NodeBgp] = ()
-        if self.setup.balancer.enabled:
+        if self.setup.balancer.enabled and self.options.mode == RELEASED:
+            cost = self._costs(None)
+            self._hand_back()
+        elif self.setup.balancer.enabled:
             self._settle()
             facts = bgp_facts.gather(self.setup, self.provider, self.state, self.options.mode, not effects.writes, self.outcome)
             speakers = facts.nodes
@@ -546,6 +550,21 @@ class ServiceAddressReconciler:
         self.outcome.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in backend.notes]
         self._write(backend.puts)
         return backend
+
+    def _hand_back(self) -> None:
+        """Everything stays as it is, and none of it is ours any more: the original finds its own. Our record goes when all else is written."""
+        ours = [item for item in self.state.services if counts(item, self._context(None).our_class)]
+        mine = [item.key for item in ours if item.set_by_us or item.reported or item.key in self.served]
+        before = len(self.failed)
+        self._write(released.release_puts(self.client, self.setup, self.state, mine))
+        gone = [ident for ident, entry in self.ledger.items() if entry.service]
+        if not gone or len(self.failed) > before:
+            return
+        ident = "{0}/kube-system/{1}".format(self.setup.cluster, self.state.ledger_name)
+        self.outcome.update("ConfigMap", ident, {"addresses": sorted(self.ledger[one].address for one in gone)}, {"addresses": []})
+        for one in gone:
+            del self.ledger[one]
+        self._keep_ledger()
 
     # -- what nobody uses any more -----------------------------------------------------------------------------------
 

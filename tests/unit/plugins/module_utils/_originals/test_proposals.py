@@ -95,7 +95,7 @@ def test_the_cloud_controllers_file_keeps_its_secrets():
     proposal, unused = propose([], [Given(PROGRAMS["equinix"], "aws", "cloud-sa.json", json.dumps(EQUINIX))], ["aws"])
     assert SECRET not in text(proposal)
     assert inventory(proposal)["clusters"]["hosts"]["aws"]["load_balancers_settings"] == {
-        "provider": "equinix_metal", "adopt_identities": ["metal-ccm"], "api_key": "{{ vault_aws_api_key }}", "project_id": EQUINIX["projectID"],
+        "provider": "equinix_metal", "identity": "cloud-provider-equinix-metal", "api_key": "{{ vault_aws_api_key }}", "project_id": EQUINIX["projectID"],
         "metro": "da", "load_balancer": EQUINIX["loadbalancer"], "local_asn": 65000, "bgp_pass": "{{ vault_aws_bgp_pass }}",
     }  # fmt: skip
     fates = {row.key: row.fate for row in proposal.rows}
@@ -106,6 +106,16 @@ def test_the_cloud_controllers_variables_and_its_secret():
     one = inventory(propose([seen("metal")], [], ["metal"])[0])["clusters"]["hosts"]["metal"]["load_balancers_settings"]
     assert one["config_secret"] == "metal-cloud-config" and one["load_balancer"] == "kube-vip://" and one["api_key"] == "{{ vault_metal_api_key }}"
     assert SECRET not in text(propose([seen("metal")], [], ["metal"])[0])
+    assert one["identity"] == "cloud-provider-equinix-metal" and "adopt_identities" not in one
+    assert one["publish_bgp_password"] is True, "kube-vip reads it there"
+
+
+def test_the_oldest_cloud_controllers_have_a_name_of_their_own():
+    """What we reserve carries the name that it looks for, so that it finds it when it comes back."""
+    given = seen("metal")
+    objects = json.loads(json.dumps(given.objects).replace("quay.io/equinix-oss/cloud-provider-equinix-metal", "docker.io/packethost/packet-ccm"))
+    one = inventory(propose([given._replace(objects=objects)], [], ["metal"])[0])["clusters"]["hosts"]["metal"]["load_balancers_settings"]
+    assert one["identity"] == "packet-ccm"
 
 
 def test_kilo_and_its_meshes():

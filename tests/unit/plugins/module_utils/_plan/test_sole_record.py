@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.multicluster.network.plugins.module_utils._plan.sole_owner import sole_record, taken_paths
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.module_utils._plan.sole_owner import NOBODY, handed_over, sole_record, taken_paths
 
 OURS = {"manager": "us", "operation": "Apply", "fieldsV1": {"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:x": {}}}}
 
@@ -35,3 +37,30 @@ def test_only_the_paths_that_are_named_are_taken() -> None:
         {"manager": "us", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:annotations": {"f:a/b": {}}}}},
     ]  # fmt: skip
     assert taken_paths({"metadata": {"managedFields": made}}, "us", [("metadata", "annotations", "a/b")]) is None
+
+
+def ours(entry: t.Mapping[str, t.Any]) -> bool:
+    return entry.get("manager") == "us"
+
+
+def test_what_is_handed_over_is_the_heirs() -> None:
+    """Together with what is on record for the heir already, and the rest stays as it is; then there is nothing left to hand over."""
+    mine = {"manager": "us", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:x": {}}}}
+    status = dict(mine, subresource="status", fieldsV1={"f:status": {"f:y": {}}})
+    theirs = dict(mine, manager="kubectl", fieldsV1={"f:spec": {"f:z": {}}})
+    before = dict(mine, manager=NOBODY, fieldsV1={"f:spec": {"f:w": {}}})
+    made = handed_over({"metadata": {"managedFields": [mine, theirs, status, before]}}, ours)
+    assert made == [theirs, dict(before, fieldsV1={"f:spec": {"f:x": {}, "f:w": {}}}), dict(status, manager=NOBODY)]
+    assert handed_over({"metadata": {"managedFields": made}}, ours) is None
+    assert handed_over({"metadata": {}}, ours) is None
+
+
+def test_part_of_an_object_can_be_handed_over() -> None:
+    tree = {"f:metadata": {"f:annotations": {".": {}, "f:a": {}, "f:b": {}}}}
+    entry = {"manager": "us", "operation": "Apply", "apiVersion": "v1", "fieldsV1": tree}
+    made = handed_over({"metadata": {"managedFields": [entry]}}, ours, "them", "Apply", lambda leaf: leaf[-1] == "f:a")
+    assert made == [
+        dict(entry, fieldsV1={"f:metadata": {"f:annotations": {".": {}, "f:b": {}}}}),
+        dict(entry, manager="them", fieldsV1={"f:metadata": {"f:annotations": {"f:a": {}}}}),
+    ]
+    assert handed_over({"metadata": {"managedFields": made}}, ours, "them", "Apply", lambda leaf: leaf[-1] == "f:a") is None

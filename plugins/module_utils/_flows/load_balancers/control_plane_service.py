@@ -1,0 +1,184 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The Service in kube-system through which every node accepts the control plane's address, with its endpoints: written, taken back, or left (ccm 11.4)."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+from ..._kubernetes.client import Client
+from ..._loadbalancers.control_plane import endpoint_slices, endpoints, external_service, ingress_status, reports, uses_slices
+from ..._loadbalancers.ledger import NAMESPACE, ledger_name
+from ..._loadbalancers.reservations import CONTROL_PLANE_NAMESPACE, external_service_name
+from ..._loadbalancers.setup import Setup
+from ..._plan.objects import differences, owners, stripped
+from ..._plan.plan import Change, Plan
+from ..._plan.sole_owner import handed_over, taken_record, tree_of
+from ..._values.refused import quoted
+from .writes import Put, keep_ledger, put_all, read_ledger
+
+BASE = "/api/v1/namespaces/{0}/".format(CONTROL_PLANE_NAMESPACE)
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/{0}/endpointslices"
+
+
+def write_service(
+    client: Client, setup: Setup, address: str, ports: t.Sequence[t.Mapping[str, t.Any]], endpoints_as: str, manager: str,
+    plan: Plan, check: bool, adopt: bool = False,
+) -> None:  # fmt: skip
+    """Write what differs. What others wrote under these names is theirs until ``adopt``, and ours alone then. Raises ValueRefused ``no_ports``,
+    KubeErrors."""
+    name = external_service_name(setup.identity)
+    existing = client.find(BASE + "services/" + name)
+    configured = setup.settings.number("api_server_port")
+    wanted = external_service(setup.identity, address, ports, configured, existing, setup.our_class)
+    taking = _Taking(setup.cluster, manager, adopt, plan)
+    puts = _object_puts(setup.cluster, "Service", BASE + "services", name, existing, wanted, 0)
+    status = ingress_status(address)
+    puts = taking.puts("Service", existing, puts)
+    if not reports(existing, address) and not taking.refused:
+        before = (existing or {}).get("status") or {}
+        ident = "{0}/{1}/{2}".format(setup.cluster, CONTROL_PLANE_NAMESPACE, name)
+        change = Change("update", "Service status", ident, before, status)
+        puts.append(Put(change, BASE + "services/" + name + "/status", {"status": status}, stage=1))
+    if uses_slices(client.server_version(), endpoints_as):
+        sources = client.list(SLICES.format("default"), label_selector="kubernetes.io/service-name=kubernetes").items
+        for mirror in endpoint_slices(setup.identity, sources):
+            own = str(mirror["metadata"]["name"])
+            path = SLICES.format(CONTROL_PLANE_NAMESPACE)
+            there = client.find(path + "/" + own)
+            puts += taking.puts("EndpointSlice", there, _object_puts(setup.cluster, "EndpointSlice", path, own, there, mirror, 2))
+    else:
+        mirror = endpoints(setup.identity, client.get("/api/v1/namespaces/default/endpoints/kubernetes"))
+        there = client.find(BASE + "endpoints/" + name)
+        puts += taking.puts("Endpoints", there, _object_puts(setup.cluster, "Endpoints", BASE + "endpoints", name, there, mirror, 2))
+    if check or not puts:
+        plan.changes += [put.change for put in puts]
+        return
+    done = put_all(client, puts, manager)
+    plan.changes += done.changes
+    plan.refused += done.refused
+    if done.failed:
+        raise done.failed[0]
+
+
+def _object_puts(
+    cluster: str, kind: str, base: str, name: str, existing: t.Optional[t.Mapping[str, t.Any]], wanted: t.Dict[str, t.Any], stage: int
+) -> t.List[Put]:
+    ident = "{0}/{1}/{2}".format(cluster, CONTROL_PLANE_NAMESPACE, name)
+    if existing is None:
+        return [Put(Change("create", kind, ident, None, wanted), base + "/" + name, wanted, "", stage, parent=base)]
+    paths = differences(wanted, existing)
+    if not paths:
+        return []
+    patch: t.Dict[str, t.Any] = {"metadata": {"resourceVersion": existing["metadata"].get("resourceVersion")}}
+    shape = tree_of([path[:2] if path[0] in ("metadata", "spec") else path[:1] for path in paths])
+    for top, inner in shape.items():
+        if inner:
+            patch.setdefault(top, {}).update({key: copy.deepcopy(wanted[top].get(key)) for key in inner})
+        else:
+            patch[top] = copy.deepcopy(wanted[top])
+    shown = {top: patch[top] for top in shape}
+    before = {top: {key: (existing.get(top) or {}).get(key) for key in shown[top]} if isinstance(shown[top], dict) else existing.get(top) for top in shown}
+    return [Put(Change("update", kind, ident, before, shown), base + "/" + name, patch, "", stage)]
+
+
+#: Kind, and the field that only who wrote the whole object is on record for.
+_FIELDS = {"Service": ("spec", "loadBalancerIP"), "Endpoints": ("subsets",), "EndpointSlice": ("endpoints",)}
+
+
+class _Taking:
+    """Objects of these names that somebody else wrote: left alone and refused, or with ``adopt`` ours alone from now on."""
+
+    def __init__(self, cluster: str, manager: str, adopt: bool, plan: Plan) -> None:
+        self.cluster, self.manager, self.adopt, self.plan = cluster, manager, adopt, plan
+        self.refused = False
+
+    def puts(self, kind: str, existing: t.Optional[t.Mapping[str, t.Any]], puts: t.List[Put]) -> t.List[Put]:
+        """The writes of one object, which may be one for the record alone."""
+        theirs = [name for name in owners(existing, *_FIELDS[kind]) if name != self.manager] if existing is not None else []
+        if existing is None or not theirs:
+            return puts
+        ident = "{0}/{1}/{2}".format(self.cluster, CONTROL_PLANE_NAMESPACE, existing["metadata"]["name"])
+        if not self.adopt:
+            ours = self.manager in owners(existing, *_FIELDS[kind])
+            if puts and not ours:
+                self.refused = True
+                text = "{0} wrote it; set control_plane_address_adopt to take it over".format(quoted(", ".join(theirs[:3])))
+                self.plan.refuse("{0} {1}".format(kind, ident), "adoptable", text)
+            return puts if ours else []
+        meta = existing["metadata"]
+        record = {"managedFields": taken_record(existing, self.manager), "resourceVersion": meta.get("resourceVersion")}
+        if puts:
+            body = puts[0].body or {}
+            return [puts[0]._replace(body=dict(body, metadata=dict(body.get("metadata") or {}, **record)))]
+        change = Change("update", kind, ident, {"owner": ", ".join(theirs)}, {"owner": self.manager})
+        return [Put(change, "{0}/{1}".format(_BASES[kind], meta["name"]), {"metadata": record})]
+
+
+_BASES = {"Service": BASE + "services", "Endpoints": BASE + "endpoints", "EndpointSlice": SLICES.format(CONTROL_PLANE_NAMESPACE)}
+Found = t.Iterator[t.Tuple[str, str, t.Mapping[str, t.Any]]]
+
+
+def _written(client: Client, setup: Setup) -> Found:
+    """Kind, path and object of what goes under the names of the Service for the address, whoever wrote it. Raises KubeErrors."""
+    name = external_service_name(setup.identity)
+    own = "metadata.name=" + name
+    found = [("Service", BASE + "services", obj) for obj in client.list(BASE + "services", field_selector=own).items]
+    found += [("Endpoints", BASE + "endpoints", obj) for obj in client.list(BASE + "endpoints", field_selector=own).items]
+    if client.serves("discovery.k8s.io/v1", "EndpointSlice"):
+        path = SLICES.format(CONTROL_PLANE_NAMESPACE)
+        slices = client.list(path, label_selector="kubernetes.io/service-name=" + name).items
+        # those that Kubernetes made of the Endpoints go with these
+        found += [("EndpointSlice", path, obj) for obj in slices if not obj["metadata"].get("ownerReferences")]
+    for kind, base, obj in found:
+        yield kind, "{0}/{1}".format(base, obj["metadata"]["name"]), obj
+
+
+def release_service(client: Client, setup: Setup, tag: str, manager: str, plan: Plan, check: bool) -> None:
+    """What is ours stays, and is on record as applied by the original, which applies without force. Raises KubeErrors, ValueRefused."""
+    puts, heir = [], setup.identity + "-auto"
+    for kind, path, obj in list(_written(client, setup)):
+        record = handed_over(obj, lambda row: row.get("manager") == manager, heir, "Apply")
+        if record is None:
+            continue
+        meta = obj["metadata"]
+        change = Change("update", kind, "{0}/{1}/{2}".format(setup.cluster, CONTROL_PLANE_NAMESPACE, meta["name"]), {"owner": manager}, {"owner": heir})
+        puts.append(Put(change, path, {"metadata": {"resourceVersion": meta.get("resourceVersion"), "managedFields": record}}))
+    if check:
+        plan.changes += [put.change for put in puts]
+    elif puts:
+        done = put_all(client, puts, manager)
+        plan.changes += done.changes
+        plan.refused += done.refused
+        if done.failed:
+            raise done.failed[0]
+    _forget(client, setup, tag, manager, plan, check)
+
+
+def remove_service(client: Client, setup: Setup, tag: str, manager: str, plan: Plan, check: bool) -> None:
+    """Delete what ``manager`` wrote; what others wrote under these names is refused as ``not_ours``. Raises KubeErrors, ValueRefused."""
+    for kind, path, obj in list(_written(client, setup)):
+        meta = obj["metadata"]
+        ident = "{0}/{1}/{2}".format(setup.cluster, CONTROL_PLANE_NAMESPACE, meta["name"])
+        if manager not in owners(obj, *_FIELDS[kind]):
+            if kind != "EndpointSlice":
+                plan.refuse("{0} {1}".format(kind, ident), "not_ours", "somebody else wrote it; it is left alone")
+            continue
+        plan.delete(kind, ident, stripped(obj))
+        if not check:
+            client.delete(path, uid=meta.get("uid"))
+    _forget(client, setup, tag, manager, plan, check)
+
+
+def _forget(client: Client, setup: Setup, tag: str, manager: str, plan: Plan, check: bool) -> None:
+    """The address leaves the record; those of Services stay in it."""
+    name = ledger_name(setup.identity, setup.static)
+    before, actual = read_ledger(client, name)
+    left = {ident: entry for ident, entry in before.items() if entry.service or tag not in entry.tags}
+    if left == before:
+        return
+    gone = sorted(before[ident].address for ident in before if ident not in left)
+    plan.update("ConfigMap", "{0}/{1}".format(setup.cluster, NAMESPACE + "/" + name), {"addresses": gone}, {"addresses": []})
+    if not check:
+        keep_ledger(client, name, before, left, actual, manager)
