@@ -124,7 +124,8 @@ def measure(count, programs, more_than_once):
             original = Original(path, place, aws, gcp, namespace)
             found[side, "cold"] = original.run(lambda namespace=namespace: complete(gcp, namespace, count))
             if more_than_once:
-                found[side, "again"] = original.run(lambda: True)
+                mark = gcp.mark()  # it writes every mirror again at each of its starts, and has not begun before that
+                found[side, "again"] = original.run(lambda mark=mark: writes(gcp.audit(mark, USER)) >= 2 * count)
         client.apply("/api/v1/namespaces/" + OURS, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OURS}}, "bench")
         found[OURS, "cold"] = ours(aws, gcp, OURS)
         found[OURS, "again"] = ours(aws, gcp, OURS)
