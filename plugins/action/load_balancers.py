@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""load_balancers in a process of its own, with what the inventory says, or only its options for the reconciler."""
+"""load_balancers without a process of its own, where it may, with what the inventory says, or only its options for the reconciler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ class ActionModule(LoadBalancerAction):
     """See DOCUMENTATION of the module."""
 
     module = load_balancers
-    runs_here = False
 
     def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Optional[str]:
         """The settings, each with what the task says of all clusters."""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""mesh_plan of the inventory's fabric, with what hosts said of themselves."""
+"""mesh_plan of the inventory's fabric without a process of its own, where it may, with what hosts said of themselves."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from ansible_collections.multicluster.network.plugins.modules import mesh_plan
 from ansible_collections.multicluster.network.plugins.plugin_utils import handed
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction, check_choice, renamed, shown
@@ -22,6 +23,8 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_tas
 
 class ActionModule(InventoryAction):
     """See DOCUMENTATION of the module."""
+
+    module = mesh_plan
 
     def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
         """The definition, what is wrong with the inventory where only that is asked, and hosts' own word."""

@@ -12,31 +12,28 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Gives the option C(targets) of M(multicluster.network.node_probe) from the pods that all nodes of the play found.
+  - Gives the option C(targets) of M(multicluster.network.node_probe) from the pods that all nodes of the play found, which
+    P(multicluster.network.mesh_pods#filter) collects once.
 options:
   _input:
     description: The return value C(mesh) of M(multicluster.network.mesh_plan).
     type: dict
     required: true
-  hostvars:
-    description: The variable C(hostvars), in which hosts have the registered pods.
+  pods:
+    description: Host to addresses of the pods that were found there.
     type: dict
-    required: true
-  hosts:
-    description: The hosts of the play.
-    type: list
-    elements: str
     required: true
   host:
     description: The host that asks.
     type: str
     required: true
+positional: pods, host
 """
 
 EXAMPLES = r"""
 - name: Whom to reach from here
   ansible.builtin.debug:
-    msg: "{{ plan.mesh | multicluster.network.mesh_targets(hostvars, ansible_play_hosts, inventory_hostname) }}"
+    msg: "{{ plan.mesh | multicluster.network.mesh_targets({'gcp-node-1': ['10.4.7.10']}, inventory_hostname) }}"
 """
 
 RETURN = r"""
@@ -51,13 +48,8 @@ import typing as t
 from ansible_collections.multicluster.network.plugins.module_utils._status import report
 
 
-def mesh_targets(mesh: t.Mapping[str, t.Any], hostvars: t.Any, hosts: t.Sequence[str], host: str) -> t.List[t.Dict[str, str]]:
+def mesh_targets(mesh: t.Mapping[str, t.Any], pods: t.Mapping[str, t.Sequence[str]], host: str) -> t.List[t.Dict[str, str]]:
     """See DOCUMENTATION."""
-    pods = {}
-    for name in hosts:
-        given = hostvars[name]
-        if "__mesh_r_pods" in given:
-            pods[str(name)] = given["__mesh_r_pods"].get("pods") or []
     return report.targets(mesh, pods, host)
 
 

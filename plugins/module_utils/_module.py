@@ -17,6 +17,21 @@ def fail_on_refused_spec() -> t.Dict[str, t.Any]:
     return {"fail_on_refused": {"type": "bool", "default": False}}
 
 
+def probe_spec() -> t.Dict[str, t.Any]:
+    """What the modules that look at a node's pods and peers are asked, see the flow ``probe``."""
+    target = {"node": {"type": "str", "required": True}, "address": {"type": "str", "required": True}}
+    return {
+        "pod_cidrs": {"type": "list", "elements": "str", "required": True},
+        "cluster_cidrs": {"type": "list", "elements": "str", "default": []},
+        "max_pods": {"type": "int", "default": 1},
+        "targets": {"type": "list", "elements": "dict", "options": target},
+        "devices": {"type": "list", "elements": "str", "default": []},
+        "mark": {"type": "int", "default": 0},
+        "tries": {"type": "int", "default": 3},
+        "wait_seconds": {"type": "int", "default": 2},
+    }
+
+
 def name_of(module: t.Any) -> str:
     """The module's name, as the playbook wrote it."""
     return str(getattr(module, "_name", ""))

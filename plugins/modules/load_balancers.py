@@ -223,6 +223,8 @@ stats:
   sample: {requests: {aws: {get: 1, list: 3}}, provider_calls: {aws: 0}, seconds: 0.05}
 """
 
+from typing import Any
+
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import converge as load_balancers
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import common_spec
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.moving import KEEP
@@ -246,18 +248,18 @@ def argument_spec() -> dict:
     }
 
 
-def main() -> None:
-    """Entry point."""
-    module = KubeModule(
-        argument_spec=argument_spec(),
-        supports_check_mode=True,
-        required_if=[("mode", "add", ["services"]), ("mode", "remove", ["services"])],
-    )
+def run(module: Any) -> None:
+    """All but the start, which the action plugin does for itself."""
     try:
         result = load_balancers.run(module.params, check=module.check_mode)
     except ValueError as err:
         module.fail_json(msg=str(err))
     exit_kube(module, result)
+
+
+def main() -> None:
+    """Entry point."""
+    run(KubeModule(argument_spec=argument_spec(), supports_check_mode=True))
 
 
 if __name__ == "__main__":

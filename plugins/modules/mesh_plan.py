@@ -140,6 +140,7 @@ stats:
 """
 
 import json
+from typing import Any
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import mesh_plan
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
@@ -148,25 +149,26 @@ from ansible_collections.multicluster.network.plugins.module_utils._linux.files 
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
 
 
-def main() -> None:
-    module = KubeModule(
-        argument_spec={
-            "fabric": {"type": "str", "required": True},
-            "definition": {"type": "dict"},
-            "mode": {"type": "str", "choices": ["semaphore", "kubespan"], "default": "semaphore"},
-            "mesh_id": {"type": "str"},
-            "reported": {"type": "dict", "default": {}},
-            "reported_by": {"type": "list", "elements": "str", "default": []},
-            "validate_only": {"type": "bool", "default": False},
-            "plan_file": {"type": "path"},
-            "agree": {"type": "bool", "default": False},
-            "agreed": {"type": "str", "default": ""},
-            **inventory_spec(),
-            **fail_on_refused_spec(),
-        },
-        supports_check_mode=True,
-        required_if=[("mode", "kubespan", ["mesh_id"])],
-    )
+def argument_spec() -> dict:
+    """All options."""
+    return {
+        "fabric": {"type": "str", "required": True},
+        "definition": {"type": "dict"},
+        "mode": {"type": "str", "choices": ["semaphore", "kubespan"], "default": "semaphore"},
+        "mesh_id": {"type": "str"},
+        "reported": {"type": "dict", "default": {}},
+        "reported_by": {"type": "list", "elements": "str", "default": []},
+        "validate_only": {"type": "bool", "default": False},
+        "plan_file": {"type": "path"},
+        "agree": {"type": "bool", "default": False},
+        "agreed": {"type": "str", "default": ""},
+        **inventory_spec(),
+        **fail_on_refused_spec(),
+    }
+
+
+def run(module: Any) -> None:
+    """All but the start, which the action plugin does for itself."""
     try:
         result = mesh_plan.run(module.params)
     except mesh_plan.InventoryRefused as err:
@@ -177,6 +179,11 @@ def main() -> None:
         text = json.dumps(result["mesh"], sort_keys=True, indent=1)
         write_state(module.params["plan_file"], FileState("file", 0o600, text.encode("utf-8")))
     exit_with(module, result)
+
+
+def main() -> None:
+    """Entry point."""
+    run(KubeModule(argument_spec=argument_spec(), supports_check_mode=True))
 
 
 if __name__ == "__main__":

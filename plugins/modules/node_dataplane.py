@@ -298,6 +298,61 @@ options:
     type: list
     elements: str
     default: []
+  probe:
+    description:
+      - Also look at what M(multicluster.network.node_probe) looks at, after everything else, so that one call is a whole visit of the node.
+      - For O(state=present). What cannot be probed fails nothing else; the result says why.
+    type: dict
+    suboptions:
+      pod_cidrs:
+        description: The node's own pod ranges. An address inside them makes a namespace a pod.
+        type: list
+        elements: str
+        required: true
+      cluster_cidrs:
+        description: The pod ranges of the node's whole cluster.
+        type: list
+        elements: str
+        default: []
+      max_pods:
+        description: How many pods of the node take part.
+        type: int
+        default: 1
+      known:
+        description: Addresses of pods on this node that other nodes were told to reach. They take part before others, as long as they are there.
+        type: list
+        elements: str
+        default: []
+      targets:
+        description: Pods of other nodes to reach, each with C(node) and C(address). Without it pods are looked for and nothing else.
+        type: list
+        elements: dict
+        suboptions:
+          node:
+            description: Name of the target's node, for the report.
+            type: str
+            required: true
+          address:
+            description: Address of the target.
+            type: str
+            required: true
+      devices:
+        description: WireGuard devices whose peers and paths are reported.
+        type: list
+        elements: str
+        default: []
+      mark:
+        description: Firewall mark that packets for these devices carry, as with KubeSpan.
+        type: int
+        default: 0
+      tries:
+        description: How often an address is tried before it counts as not reached.
+        type: int
+        default: 3
+      wait_seconds:
+        description: How long one try waits.
+        type: int
+        default: 2
   fail_on_refused:
     description: Fail when anything was refused. Everything else is converged first.
     type: bool
@@ -433,6 +488,13 @@ kubespan:
       type: list
       elements: dict
       sample: [{affiliate_id: 9gamma, endpoint: "198.51.100.77:51999"}]
+probe:
+  description:
+    - What M(multicluster.network.node_probe) returns, without its C(changed) and C(refused); without O(probe.targets) only C(pods), C(strays)
+      and C(others). Where it could not be had C(failed) and C(msg).
+  type: dict
+  returned: with O(probe), also where the task failed
+  sample: {pods: [{addresses: [10.2.3.10], in_namespace: true}], strays: [], others: []}
 stats:
   description: Messages to the kernel and seconds.
   type: dict
@@ -440,9 +502,11 @@ stats:
   sample: {netlink_messages: 3, seconds: 0.08}
 """
 
+import typing as t
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import dataplane as node_dataplane, node_agent
-from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
+from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec, probe_spec
 
 DEVICE = {
     "name": {"type": "str", "required": True},
@@ -509,6 +573,7 @@ def main() -> None:
             "max_deletes": {"type": "int"},
             "confirm_empty": {"type": "list", "elements": "str", "default": []},
             "accepted": {"type": "list", "elements": "str", "default": []},
+            "probe": {"type": "dict", "options": dict(probe_spec(), known={"type": "list", "elements": "str", "default": []})},
             **fail_on_refused_spec(),
         },
         supports_check_mode=True,
@@ -516,7 +581,7 @@ def main() -> None:
     )
     if module.params["state"] in ("confirmed", "reverted"):
         decide(module)
-    desired = {key: value for key, value in module.params.items() if key not in ("state", "fail_on_refused", "transaction")}
+    desired = {key: value for key, value in module.params.items() if key not in ("state", "fail_on_refused", "transaction", "probe")}
     if module.params["state"] in ("absent", "released"):
         desired.update(devices=[], kubespan=None, tables=[])
     if module.params["state"] == "released":
@@ -528,8 +593,19 @@ def main() -> None:
     try:
         result = node_dataplane.run(desired, check=module.check_mode)
     except node_dataplane.FAILURES as err:
-        fail(module, err)
-    exit_with(module, result)
+        fail(module, err, **probed(module))
+    exit_with(module, dict(result, **probed(module)))
+
+
+def probed(module: AnsibleModule) -> t.Dict[str, t.Any]:
+    """The part of the result that the probe is."""
+    asked = module.params["probe"]
+    if not asked or module.params["state"] != "present":
+        return {}
+    # A module comes as source text, every time: what is not asked for is not compiled.
+    from ansible_collections.multicluster.network.plugins.module_utils._flows.node import probe
+
+    return {"probe": probe.visit(dict(asked, fabric=module.params["fabric"]))}
 
 
 def decide(module: AnsibleModule) -> None:
@@ -544,10 +620,11 @@ def decide(module: AnsibleModule) -> None:
     exit_with(module, result)
 
 
-def fail(module: AnsibleModule, err: Exception) -> None:
+def fail(module: AnsibleModule, err: Exception, **more: t.Any) -> t.NoReturn:
     """Leave with an error and its details."""
     details = err.fields() if hasattr(err, "fields") else {}
-    module.fail_json(msg="{0}: {1}".format(module.params["node"] or "node", err), **details)
+    module.fail_json(msg="{0}: {1}".format(module.params["node"] or "node", err), **details, **more)
+    raise AssertionError("fail_json returned")  # for type checkers
 
 
 #: Not called here: the import brings the code of what runs without Ansible into what Ansible sends, from where it is installed.

@@ -165,27 +165,13 @@ errors:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import probe as node_probe
-from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
+from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, probe_spec
 
 
 def main() -> None:
+    spec = probe_spec()
     module = AnsibleModule(
-        argument_spec={
-            "pod_cidrs": {"type": "list", "elements": "str", "required": True},
-            "cluster_cidrs": {"type": "list", "elements": "str", "default": []},
-            "max_pods": {"type": "int", "default": 1},
-            "targets": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": {"node": {"type": "str", "required": True}, "address": {"type": "str", "required": True}},
-            },
-            "devices": {"type": "list", "elements": "str", "default": []},
-            "mark": {"type": "int", "default": 0},
-            "fabric": {"type": "str"},
-            "tries": {"type": "int", "default": 3},
-            "wait_seconds": {"type": "int", "default": 2},
-        },
+        argument_spec=dict(spec, targets=dict(spec["targets"], default=[]), fabric={"type": "str"}),
         supports_check_mode=True,
     )
     try:

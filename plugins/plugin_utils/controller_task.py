@@ -89,8 +89,6 @@ class ControllerAction(ActionBase):
     TRANSFERS_FILES = False
     _supports_async = True
     module: t.Optional[types.ModuleType] = None
-    #: Whether the module has ``run(module)``. One that has not only notes its options here, where the reconciler asks for them.
-    runs_here = True
 
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
         """See DOCUMENTATION of the module."""
@@ -98,7 +96,7 @@ class ControllerAction(ActionBase):
         folder = (task_vars or {}).get(OPTIONS_TO)
         if folder and self.module is not None:
             return merge_hash(result, self._note(str(folder)))
-        if self.module is None or not self.runs_here or not self._is_here(task_vars or {}):
+        if self.module is None or not self._is_here(task_vars or {}):
             return merge_hash(result, self._execute_module(task_vars=task_vars, wrap_async=bool(self._task.async_val)))
         try:
             self.module.run(InProcessModule(self._task.action, self.module.argument_spec(), self._task.args, self._task.check_mode, self._task.diff))

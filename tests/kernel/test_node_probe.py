@@ -9,9 +9,13 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
+FLOWS = "ansible_collections.multicluster.network.plugins.module_utils._flows.node"
 KEY = base64.b64encode(bytes([7]) * 32).decode()
 DEVICE = "wireguard.gcp"
 RANGES = ["10.4.7.0/24", "10.4.8.0/24", "fd04::/64"]
@@ -148,6 +152,44 @@ def test_pods_outside_the_nodes_range_are_found(meshed):
     assert probe(meshed, pod_cidrs=["198.18.0.0/16"])["strays"] == []
     none = probe(meshed, pod_cidrs=["198.18.200.0/24"], cluster_cidrs=[])
     assert none["pods"] == [] and len(none["others"]) > 1
+
+
+def test_a_pod_that_others_were_told_of_comes_first_as_long_as_it_is_there(meshed):
+    meshed.run("sh", "-c", "ip netns add second && ip link add pod1 type veth peer name eth0 netns second && ip link set pod1 up")
+    meshed.run("ip", "-n", "second", "address", "add", "198.18.3.20/32", "dev", "eth0")
+
+    def first(known):
+        return [pod["addresses"] for pod in probe(meshed, known=known)["pods"]]
+
+    assert first([]) == [["198.18.3.10"]] and first(["198.18.3.20"]) == [["198.18.3.20"]]
+    meshed.run("ip", "-n", "second", "address", "del", "198.18.3.20/32", "dev", "eth0")
+    assert first(["198.18.3.20"]) == [["198.18.3.10"]]
+
+
+def visit(node, **request):
+    """What node_dataplane adds to its result."""
+    asked = dict({"pod_cidrs": ["198.18.3.0/24"], "max_pods": 1, "tries": 1, "wait_seconds": 1}, **request)
+    code = "import json, sys; from {0} import probe; print(json.dumps(probe.visit(json.loads(sys.argv[1]))))".format(FLOWS)
+    return json.loads(meshed_python(node, code, json.dumps(asked)))
+
+
+def meshed_python(node, code, *arguments):
+    done = subprocess.run(node.command(sys.executable, "-B", "-c", code, *arguments), capture_output=True, text=True, check=True,
+                          env=dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path)))  # fmt: skip
+    return done.stdout
+
+
+def test_a_visit_is_pods_alone_until_it_is_known_whom_to_reach(meshed):
+    assert visit(meshed) == {"pods": [{"addresses": ["198.18.3.10"], "in_namespace": True}], "strays": [], "others": []}
+    whole = visit(meshed, targets=[{"node": "gcp-1", "address": "10.4.7.10"}], devices=[DEVICE])
+    assert [(ping["node"], ping["source"], ping["ok"]) for ping in whole["pings"]] == [("gcp-1", "198.18.3.10", False)]
+    assert whole["paths"]["asked"] and len(whole["peers"]) == 1
+    assert not {"changed", "refused"} & set(whole), "those of the node's own plan stand beside it"
+
+
+def test_what_cannot_be_probed_is_told_beside_what_could_be_compared(meshed):
+    assert visit(meshed, pod_cidrs=["no range"]) == {"failed": True, "msg": visit(meshed, pod_cidrs=["no range"])["msg"]}
+    assert "no range" in visit(meshed, pod_cidrs=["no range"])["msg"]
 
 
 def test_a_device_that_is_gone_is_named_and_the_rest_is_read(meshed):

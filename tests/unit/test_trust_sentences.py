@@ -264,7 +264,7 @@ def _books(path: pathlib.Path) -> t.Iterator[t.Tuple[str, t.Dict[str, t.Any]]]:
 
 
 BOOKS = TESTS.parent / "playbooks"
-READS = ("validate", "plan", "verify", "report", "probe", "info", "outcome", "arguments")
+READS = ("validate", "plan", "verify", "report", "pods", "compare", "info", "outcome", "arguments")
 
 
 def _is_write(role: str, task: t.Mapping[str, t.Any]) -> bool:

@@ -24,6 +24,8 @@ PLANS = {
 NODE_PLANS = {"annotations": "__mesh_r_publish", "pools": "__mesh_r_pools"}
 #: Where a node's own role registers.
 NODE = "__node_dataplane_r_converge"
+#: Where a play that converges nothing registers which pods it has found.
+PODS = "__mesh_r_pods"
 #: Of a result, what describes the fabric. Everything else (the arguments, above all) stays where it is.
 _PROBE = ("pods", "strays", "others", "pings", "peers", "paths", "units", "bgp", "layer2", "errors")
 _PARTS = ("plan", "refused", "failures", "failed", "msg", "interfaces", "counts", "load_balancers", "sources", "imports")
@@ -56,12 +58,41 @@ def verifications(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, Data]:
     found: t.Dict[str, Data] = {}
     for host in hosts:
         given = hostvars[host]
-        probe = given["__mesh_r_probe"] if "__mesh_r_probe" in given else {}
         drift = given[NODE] if NODE in given else {}
+        probe = drift.get("probe") or {}
         if "pings" in probe:
             found[str(host)] = {"drift": part(drift), "probe": {name: value for name, value in probe.items() if name in _PROBE}}
         else:
             found[str(host)] = {"why": next((text for text in map(why_none, (probe, drift)) if text), "")}
+    return _without_gone(found)
+
+
+def _without_gone(found: t.Dict[str, Data]) -> t.Dict[str, Data]:
+    """The same where nothing is held against a pod that has gone since others were told of it: its node, which looked for it, has it no more.
+
+    ``gone`` of a probe: the nodes of such pods.
+    """
+    there = {
+        host: {address for pod in row["probe"].get("pods") or () for address in pod["addresses"]} for host, row in found.items() if "probe" in row
+    }  # fmt: skip
+    for row in found.values():
+        pings = (row.get("probe") or {}).get("pings") or ()
+        gone = [ping for ping in pings if not ping["ok"] and ping["node"] in there and ping["target"] not in there[ping["node"]]]
+        if gone:
+            row["probe"] = dict(row["probe"], pings=[ping for ping in pings if ping not in gone], gone=sorted({ping["node"] for ping in gone}))
+    return found
+
+
+def pods(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, t.List[str]]:
+    """Host -> addresses of the pods that were found there. Each host's variables are looked at once: whoever asks, asks for all."""
+    found: t.Dict[str, t.List[str]] = {}
+    for host in hosts:
+        given = hostvars[host]
+        probe = (given[NODE] if NODE in given else {}).get("probe") or {}
+        if "pods" not in probe:
+            probe = given[PODS] if PODS in given else {}
+        if "pods" in probe:
+            found[str(host)] = [str(address) for pod in probe["pods"] for address in pod["addresses"]]
     return found
 
 

@@ -242,7 +242,8 @@ def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found, outsid
     if not about_of(topology, host):
         return []
     reached = {ping["node"] for ping in probe["pings"]}
-    missed = [other for other in sorted(found) if other in topology["nodes"] and apart(topology, host, other) and other not in reached]
+    asked = reached.union(probe.get("gone") or ())
+    missed = [other for other in sorted(found) if other in topology["nodes"] and apart(topology, host, other) and other not in asked]
     with_pods = [other for other in missed if (found[other].get("probe") or {}).get("pods")]
     if with_pods:
         return ["no pod there has an address of the same IP version as those of {0}, so they were not pinged".format(_named(with_pods))]

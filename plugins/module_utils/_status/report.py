@@ -53,14 +53,13 @@ def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> t.Di
     }
 
 
-def targets(topology: Facts, pods: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]], host: str) -> t.List[t.Dict[str, str]]:
-    """The pods that a host shall reach through the mesh: [{node, address}]."""
+def targets(topology: Facts, pods: t.Mapping[str, t.Sequence[str]], host: str) -> t.List[t.Dict[str, str]]:
+    """The pods that a host shall reach through the mesh: [{node, address}]. pods: host -> addresses, of collected.pods."""
     return [
         {"node": other, "address": address}
         for other in sorted(pods)
         if other in topology["nodes"] and apart(topology, host, other)
-        for pod in pods[other]
-        for address in pod["addresses"]
+        for address in pods[other]
     ]
 
 

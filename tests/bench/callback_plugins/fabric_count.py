@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Beside whatever is on the screen: how many modules ran on each host, and how long the run was in each task."""
+"""Beside whatever is on the screen: how many modules ran on each host, and what the run spent in each task.
+
+Processor seconds are those of ansible-playbook itself, and of all processes that it waited for: workers, and the modules that they started.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ options:
 import collections
 import json
 import os
+import resource
 import time
 
 from ansible.plugins.callback import CallbackBase
@@ -43,7 +47,12 @@ class CallbackModule(CallbackBase):
         self.play = play.get_name()
 
     def v2_playbook_on_task_start(self, task, is_conditional):
-        self.tasks.append([self.play, task.get_name(), time.monotonic(), 0])
+        self.tasks.append([self.play, task.get_name(), self._now(), 0])
+
+    @staticmethod
+    def _now():
+        rows = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return [time.monotonic()] + [row.ru_utime + row.ru_stime for row in rows]
 
     def _saw(self, result, ran):
         self.results[result._host.get_name()] += 1
@@ -63,7 +72,7 @@ class CallbackModule(CallbackBase):
         self._saw(result, False)
 
     def v2_playbook_on_stats(self, stats):
-        ends = [row[2] for row in self.tasks[1:]] + [time.monotonic()]
-        rows = [[play, name, round(end - begun, 2), count] for (play, name, begun, count), end in zip(self.tasks, ends)]
+        ends = [row[2] for row in self.tasks[1:]] + [self._now()]
+        rows = [[play, name, *(round(now - then, 2) for now, then in zip(end, begun)), count] for (play, name, begun, count), end in zip(self.tasks, ends)]
         with open(os.environ["FABRIC_COUNT"], "w", encoding="utf-8") as target:
             json.dump({"modules": self.modules, "results": self.results, "tasks": rows}, target)

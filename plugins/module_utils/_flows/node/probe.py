@@ -17,14 +17,24 @@ from .status import read_bgp, read_paths, read_sections, source_addresses, stray
 Data = t.Dict[str, t.Any]
 
 
+def visit(request: t.Mapping[str, t.Any]) -> Data:
+    """A part of a module's result: of ``run``, or pods, strays and others alone where ``targets`` is None. What fails is told, not raised."""
+    try:
+        found = run(dict(request, targets=request.get("targets") or []))
+    except (LinuxError, OSError, ValueError) as error:
+        return {"failed": True, "msg": "cannot probe: {0}".format(error)}
+    names = ("pods", "strays", "others") if request.get("targets") is None else [name for name in found if name not in ("changed", "refused")]
+    return {name: found[name] for name in names}
+
+
 def run(request: t.Mapping[str, t.Any]) -> Data:
-    """``request``: {pod_cidrs, cluster_cidrs, max_pods, targets: [{node, address}], devices: [name], mark, fabric, tries, wait_seconds}.
+    """``request``: {pod_cidrs, cluster_cidrs, max_pods, known, targets: [{node, address}], devices: [name], mark, fabric, tries, wait_seconds}.
 
     Returns {pods, strays, others, pings: [{source, target, node, ok, milliseconds}], peers: [{device, public_key, endpoint,
     handshake_age seconds or None, allowed_ips, listen_port, source}], paths: {asked, elsewhere, more} or None, units, bgp,
     errors: [{section, message}]}. With no devices, only pods are looked for. Reads and pings only.
     """
-    found = pods.find_pods(request["pod_cidrs"], request["max_pods"], request.get("cluster_cidrs") or ())
+    found = pods.find_pods(request["pod_cidrs"], request["max_pods"], request.get("cluster_cidrs") or (), request.get("known") or ())
     jobs = [
         {"netns": pod["netns"], "source": source, "target": target["address"], "node": target["node"]}
         for pod in found["pods"]

@@ -23,14 +23,18 @@ MAX_NAMESPACES = 1000
 _MOST = 20
 
 
-def find_pods(pod_cidrs: t.Sequence[str], limit: int, cluster_cidrs: t.Sequence[str] = ()) -> t.Dict[str, t.List[t.Any]]:
+def find_pods(
+    pod_cidrs: t.Sequence[str], limit: int, cluster_cidrs: t.Sequence[str] = (), first: t.Collection[str] = ()
+) -> t.Dict[str, t.List[t.Any]]:
     """{"pods": up to ``limit`` as {netns: path, addresses: [text]}, sorted by address, "strays", "others": [address]}.
 
     Where no pod namespace is found, an address of the node itself inside its pod ranges (a bridge's) stands in with
     netns None. ``strays`` are addresses inside ``cluster_cidrs`` that are not in the node's own ranges, ``others`` those
-    outside both, of namespaces that have none inside: what was met on the way to the pods.
+    outside both, of namespaces that have none inside: what was met on the way to the pods. ``first``: addresses whose pods
+    come before all others as long as they are there; they are looked for to the end.
     """
     ranges, cluster = [parse_network(text) for text in pod_cidrs], [parse_network(text) for text in cluster_cidrs]
+    first = frozenset(first)
     pods: t.List[t.Dict[str, t.Any]] = []
     strays: t.Set[str] = set()
     others: t.Set[str] = set()
@@ -43,12 +47,12 @@ def find_pods(pod_cidrs: t.Sequence[str], limit: int, cluster_cidrs: t.Sequence[
             astray = _within(addresses, cluster)
             strays.update(astray)
             others.update(set(addresses) - set(astray))
-        if len(pods) >= limit * 8:
+        if len(pods) >= limit * 8 and first.issubset(address for pod in pods for address in pod["addresses"]):
             break
     if not pods:
         own = _within(_addresses(None), ranges)
         pods = [{"netns": None, "addresses": own}] if own else []
-    pods.sort(key=lambda pod: [_sort_key(text) for text in pod["addresses"]])
+    pods.sort(key=lambda pod: (first.isdisjoint(pod["addresses"]), [_sort_key(text) for text in pod["addresses"]]))
     return {"pods": pods[:limit], "strays": sorted(strays, key=_sort_key)[:_MOST], "others": sorted(others, key=_sort_key)[:_MOST]}
 
 

@@ -27,7 +27,7 @@ def hostvars():
     found["aws"].update(__verify_r_changes={"capabilities": list(verified.CAPABILITIES), "applied": {}})
     for host in verified.HOSTS:
         found[host] = {"multicluster_cluster": verified.HOSTS[host][0], "__mesh_r_plan": {"mesh": facts["mesh"]},
-                       "__mesh_r_probe": facts["found"][host]["probe"], "__node_dataplane_r_converge": facts["found"][host]["drift"]}  # fmt: skip
+                       "__node_dataplane_r_converge": dict(facts["found"][host]["drift"], probe=facts["found"][host]["probe"])}  # fmt: skip
     return found
 
 
@@ -43,10 +43,10 @@ def test_it_finds_the_plan_the_results_and_what_was_noted():
 
 def test_a_host_that_did_not_answer_is_told_with_what_its_connection_said():
     given = hostvars()
-    given["gcp-2"]["__mesh_r_probe"] = {"unreachable": True, "msg": "Connection timed out", "changed": False}
+    given["gcp-2"]["__node_dataplane_r_converge"] = {"unreachable": True, "msg": "Connection timed out", "changed": False}
     built = judge(given)
     assert built["verdict"] == "broken" and "gcp-2: could not be verified (unreachable: Connection timed out)" in built["problems"]
-    del given["gcp-2"]["__mesh_r_probe"], given["gcp-2"]["__node_dataplane_r_converge"]
+    del given["gcp-2"]["__node_dataplane_r_converge"]
     assert "gcp-2: could not be verified (unreachable or failed)" in judge(given)["problems"]
 
 
@@ -100,7 +100,7 @@ def test_status_collects_the_same_evidence():
     given = hostvars()
     given["aws-1"]["__status_r_node"] = {"node": {"devices": []}}
     given["gcp-2"]["__status_r_node"] = {"unreachable": True, "msg": "Connection timed out"}
-    del given["gcp-2"]["__mesh_r_probe"]
+    del given["gcp-2"]["__node_dataplane_r_converge"]["probe"]
     given["gcp-1"].pop("__status_r_node", None)
     limited = collected.status(given, list(verified.HOSTS), CLUSTERS, "__status_r_node", on=["service_mirror"], limit="aws-1,gcp-2", asked=["aws-1", "gcp-2"])
     assert (limited["outside"], limited["unasked"]) == (["aws-2", "gcp-1"], [])  # what was compared all the same counts
@@ -120,3 +120,36 @@ def test_what_failed_and_what_is_too_much_to_tell():
     again = {name: row["again"] for name, row in noted.items()}
     assert again == {"service_mirror": False, "network_sets": False, "annotations": False, "coredns_rewrite": True}
     assert noted["coredns_rewrite"]["written"] is None and noted["service_mirror"]["written"] == []
+
+
+def test_pods_are_collected_from_whoever_looked_for_them():
+    given = {
+        "a": {"__node_dataplane_r_converge": {"probe": {"pods": [{"addresses": ["10.1.0.9", "fd00::9"]}, {"addresses": ["10.1.0.10"]}]}}},
+        "b": {"__node_dataplane_r_converge": {"plan": {}}, "__mesh_r_pods": {"pods": [{"addresses": ["10.2.0.9"]}]}},
+        "c": {"__node_dataplane_r_converge": {"probe": {"failed": True, "msg": "cannot probe: x"}}},
+        "d": {"__node_dataplane_r_converge": {"probe": {"pods": []}}},
+        "e": {},
+    }
+    assert collected.pods(given, given) == {"a": ["10.1.0.9", "fd00::9", "10.1.0.10"], "b": ["10.2.0.9"], "d": []}
+
+
+def test_pods_alone_are_no_verification_and_a_probe_that_failed_says_why():
+    given = hostvars()
+    given["gcp-2"]["__node_dataplane_r_converge"]["probe"] = {"pods": [{"addresses": ["10.4.2.10"]}], "strays": [], "others": []}
+    assert "gcp-2: could not be verified (unreachable or failed)" in judge(given)["problems"]
+    given["gcp-2"]["__node_dataplane_r_converge"]["probe"] = {"failed": True, "msg": "cannot probe: no ping"}
+    assert "gcp-2: could not be verified (failed: cannot probe: no ping)" in judge(given)["problems"]
+
+
+def test_a_pod_that_has_gone_since_others_were_told_of_it_is_held_against_nobody():
+    given = hostvars()
+    probe = given["aws-1"]["__node_dataplane_r_converge"]["probe"]
+    missed = next(ping for ping in probe["pings"] if ping["node"] == "gcp-2")
+    missed.update(ok=False, milliseconds=None)
+    assert any("does not reach pod" in problem for problem in judge(given)["problems"])  # it is there and does not answer
+    theirs = given["gcp-2"]["__node_dataplane_r_converge"]["probe"]
+    theirs["pods"] = [{"addresses": ["10.99.0.1"], "in_namespace": True}]
+    built = judge(given)
+    assert built["verdict"] == "proven" and missed["target"] not in built["full"], built["problems"]
+    del given["gcp-2"]["__node_dataplane_r_converge"]["probe"]  # its node did not say so
+    assert any("does not reach pod" in problem for problem in judge(given)["problems"])
