@@ -125,7 +125,7 @@ def test_a_service_is_in_the_router_within_the_bound(fabric):
     assert len(said("part=playbooks")) == plays, "no play of its own for any of them"
     machine = "a bare start of Ansible takes {0:.1f} s now; load {1:.1f}".format(statistics.median(starts), os.getloadavg()[0])
     fabric.ran(machine)
-    assert statistics.median(took) <= BOUND, "{0} s are not proven: {1}, and {2}".format(BOUND, shown(took), machine)
+    assert max(took) <= BOUND, "{0} s are not proven: {1}, and {2}".format(BOUND, shown(took), machine)
     assert not said("event=failed") and not said('event="not told"')
 
 
