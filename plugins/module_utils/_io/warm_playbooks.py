@@ -20,6 +20,7 @@ import threading
 import time
 import typing as t
 
+from .._values.text import is_digits
 from . import playbook_server
 from .commands import GRACE_SECONDS, run_playbook
 
@@ -243,7 +244,7 @@ def _below(pid: int) -> t.Dict[int, str]:
     """A process and all that it has begun, with their births: workers of Ansible leave its group."""
     parents: t.Dict[int, t.List[int]] = {}
     for name in os.listdir("/proc"):
-        if name.isdigit():
+        if is_digits(name):
             parents.setdefault(_parent(int(name)), []).append(int(name))
     found, todo = {}, [pid]
     while todo:
