@@ -344,7 +344,10 @@ def test_a_packet_from_elsewhere_takes_nothing_away(folder):
         (home / "keepalived.conf").write_text(text.replace(own, "    priority 255\n"))
         with open(home / "log", "w", encoding="utf-8") as log:
             process = subprocess.Popen(lan.command("lan", home), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-            time.sleep(4)
+            until = time.monotonic() + SOON
+            while "MASTER" not in (home / "log").read_text() and time.monotonic() < until:
+                time.sleep(0.1)
+            time.sleep(2)  # four of its advertisements
             still = lan.holders()
             process.send_signal(signal.SIGTERM)
             process.wait(timeout=30)
