@@ -163,7 +163,7 @@ def main():
         result = speaker.run(module.params, module.check_mode)
     except LinuxError as error:
         module.fail_json(msg=str(error), **error.fields())
-    except ValueError as error:
+    except (OSError, ValueError) as error:  # a full disk is said in one line, too
         module.fail_json(msg=str(error), reason=getattr(error, "reason", ""))
     exit_with(module, result)
 

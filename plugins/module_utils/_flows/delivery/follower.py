@@ -78,9 +78,10 @@ class Ports:
         self.memory: t.Dict[int, Heard] = {}
         self.kept, self.begun = kept, False
         self.known = _read_known(kept)
+        self._is_kept = True
 
     def decide(self, wanted: t.Sequence[Wanted], node_port: int, hosts: t.Sequence[str], announced: t.Callable[[], t.Container[str]]) -> Decision:
-        """Ask once, and judge. ``announced``: what was right until now, asked for the first time alone. Raises OSError."""
+        """Ask once, and judge. ``announced``: what was right until now, asked for the first time alone."""
         now = time.monotonic()
         if not self.begun:
             running = announced()
@@ -89,10 +90,18 @@ class Ports:
             self.begun = True
         ports = {port for one in wanted for port in (*one.health_ports, node_port) if port}
         self.memory = heard(self.memory, ask_any(ports, hosts, ANSWER_SECONDS), now)
-        if node_port in self.memory and self.known != node_port:
+        if node_port in self.memory and (self.known != node_port or not self._is_kept):
             self.known = node_port
-            files.write_state(self.kept, files.FileState("file", 0o600, "{0}\n".format(node_port).encode("ascii")))
+            self._is_kept = self._keep()
         return judge(wanted, self.memory, node_port, self.known == node_port, now)
+
+    def _keep(self) -> bool:
+        """What could not be written is tried again: a full disk must not keep a node from saying what it can deliver."""
+        try:
+            files.write_state(self.kept, files.FileState("file", 0o600, "{0}\n".format(self.known).encode("ascii")))
+        except OSError:
+            return False
+        return True
 
 
 class Follower:

@@ -24,6 +24,7 @@ from ..._plan.plan import Plan
 from ..._values.addresses import Network, parse_network
 from ..._values.refused import ValueRefused
 from ..._values.text import is_digits
+from ..delivery import unfinished
 from ..delivery.follower import unit_text
 from . import follow
 from .follow import KEPT, STATE, STATUS
@@ -38,6 +39,8 @@ FOLLOWER_UNIT = "/etc/systemd/system/" + FOLLOWER
 LOCK, LOCK_SECONDS = "multicluster-layer2-state", 120.0
 #: What ``routes_only`` changes; all else of a state stays as a whole run left it.
 _TOLD = ("nodes", "routes", "left_out")
+#: What a run that was killed has written and started nothing for.
+UNFINISHED = keepalived.FOLDER + "/unfinished"
 #: The files of the node's own keepalived.
 FOREIGN = ("/etc/keepalived/keepalived.conf", "/etc/keepalived/conf.d")
 #: Where kube-proxy with IPVS keeps every address on every node.
@@ -94,7 +97,8 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     before = {path: files.read_state(path) for path in wanted}
     _note(plan, before, wanted)
     runs = all(keepalived.active(unit) for unit in (keepalived.UNIT, FOLLOWER))
-    if not plan.changes and systemd.running() and not (runs and follow.is_loaded()):
+    current = follow.is_loaded() and not unfinished.left(UNFINISHED) & set(wanted)
+    if not plan.changes and systemd.running() and not (runs and current):
         plan.update("speaker", keepalived.UNIT, {"active": runs, "current": False}, {"active": True, "current": True})
     if plan.changes:
         keepalived.check_config(config)
@@ -198,14 +202,22 @@ def _note(plan: Plan, before: t.Mapping[str, t.Optional[FileState]], wanted: t.M
 
 def _put(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState], seconds: float) -> None:
     """The files, the state before keepalived's, so that what it may hold is decided first. Raises ValueRefused ``speaker_failed``."""
-    changed = {path for path in wanted if before.get(path) != wanted[path]}
+    written = {path for path in wanted if before.get(path) != wanted[path]}
+    changed = written | (unfinished.left(UNFINISHED) & set(wanted))
+    if changed - {STATE, keepalived.CONFIG}:
+        unfinished.begin(UNFINISHED, changed)
     if keepalived.CONFIG in changed:
         files.remove(keepalived.LOADED)  # whoever is killed from here on leaves the rest to the next run
     for path in sorted(wanted, key=lambda path: (path == keepalived.CONFIG, path)):
-        if path in changed:
+        if path in written:
             files.write_state(path, wanted[path])
-    if not systemd.running():
-        return
+    if systemd.running():
+        _carry_out(changed)
+        _wait_until_followed(wanted[STATE], seconds)
+    unfinished.end(UNFINISHED, changed)
+
+
+def _carry_out(changed: t.AbstractSet[str]) -> None:
     if changed & {UNIT, FOLLOWER_UNIT}:
         systemd.reload_units()
     if UNIT in changed or not keepalived.active():
@@ -216,7 +228,6 @@ def _put(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, F
         follow.note_loaded()
     if changed & {CODE, FOLLOWER_UNIT} or not keepalived.active(FOLLOWER):
         _begin(FOLLOWER, "restart")
-    _wait_until_followed(wanted[STATE], seconds)
 
 
 def _begin(unit: str, verb: str) -> None:
@@ -264,7 +275,7 @@ def _take_away(paths: t.Iterable[str]) -> None:
         follow.clean()
     except ValueError:
         pass  # a state that nobody can read says of no address
-    for path in (*paths, KEPT, STATUS):
+    for path in (*paths, KEPT, STATUS, UNFINISHED):
         files.remove(path)
     keepalived.forget_everything()
     systemd.reload_units()

@@ -25,6 +25,7 @@ from ..._plan.plan import Plan
 from ..._values.addresses import parse_address
 from ..._values.keys import fingerprint
 from ..._values.refused import ValueRefused
+from ..delivery import unfinished
 from ..delivery.follower import unit_text
 from . import speaker_follow
 from .speaker_follow import FOLDER, KEPT, STATE, STATUS
@@ -40,6 +41,8 @@ FOLLOWER = "multicluster-bgp-follow.service"
 FOLLOWER_UNIT = "/etc/systemd/system/" + FOLLOWER
 #: Where the daemon's configuration lay before there was a follower.
 FORMER = FOLDER + "/bgpd.conf"
+#: What a run that was killed has written and started nothing for.
+UNFINISHED = FOLDER + "/unfinished"
 PORT = 179
 #: FRR's own files, in which a session to the same router would fight with ours.
 FOREIGN = ("/etc/frr/frr.conf", "/etc/frr/bgpd.conf")
@@ -92,8 +95,9 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     runs = all(frr.systemctl("is-active", "--quiet", unit) for unit in (*_companions(wanted), frr.UNIT, FOLLOWER))
     if rivals and before[STATE] is None:
         raise ValueRefused("conflict", next(iter(rivals.values())))
-    if not plan.changes and not runs and systemd.running():
-        plan.update("speaker", frr.UNIT, {"active": False}, {"active": True})
+    current = not unfinished.left(UNFINISHED)
+    if not plan.changes and not (runs and current) and systemd.running():
+        plan.update("speaker", frr.UNIT, {"active": runs, "current": current}, {"active": True, "current": True})
     if plan.changes:
         secrets = [one.password for one in speaker.neighbours if one.password]
         daemon.check_config(state.render(route.network for route in routes), secrets)
@@ -258,25 +262,36 @@ def _apply(
         _put(before, wanted, seconds)
         if stood is not None:
             _wait_for(stood, seconds)
-    except ValueRefused as error:
+    except (ValueRefused, OSError) as error:  # a full disk, for one
         _put_back(before, wanted, seconds)
-        result = _result(Plan(), _sessions(), False)
-        result["refused"] = [{"object": frr.UNIT, "reason": error.reason, "message": error.message}]
-        raise RolledBack("the node has its former BGP speaker again: {0}".format(error.message), result) from None
+        result, message = _result(Plan(), _sessions(), False), getattr(error, "message", str(error))
+        result["refused"] = [{"object": frr.UNIT, "reason": getattr(error, "reason", "speaker_failed"), "message": message}]
+        raise RolledBack("the node has its former BGP speaker again: {0}".format(message), result) from None
 
 
 def _put(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState], seconds: float) -> None:
-    """The files, the state last; then what has to start, and the follower's word that all of it holds. Raises ValueRefused."""
+    """The files, the state last; then what has to start, and the follower's word that all of it holds. Raises ValueRefused, OSError."""
+    changed = {path for path in wanted if before.get(path) != wanted[path]} | (unfinished.left(UNFINISHED) & set(wanted))
+    if changed - {STATE}:  # of the state the follower finds out by itself
+        unfinished.begin(UNFINISHED, changed)
     for path in sorted(wanted, key=lambda path: (path == STATE, path)):
         if before.get(path) != wanted[path]:
             files.write_state(path, wanted[path])
     files.remove(FORMER)
     gone = [path for path in COMPANIONS if before.get(path) is not None and path not in wanted and UNIT in wanted]
-    if not systemd.running():
+    if systemd.running():
+        _carry_out(before, wanted, changed)
+        for path in gone:  # the daemon runs without them now
+            _end(path)
+        _wait_until_followed(wanted[STATE], seconds)
+    else:
         for path in gone:
             files.remove(path)
-        return
-    units = {UNIT, FOLLOWER_UNIT, *COMPANIONS} & {path for path in wanted if before.get(path) != wanted[path]}
+    unfinished.end(UNFINISHED, changed)
+
+
+def _carry_out(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState], changed: t.Container[str]) -> None:
+    units = {path for path in (UNIT, FOLLOWER_UNIT, *COMPANIONS) if path in changed}
     if units:
         systemd.reload_units()
     for name in _companions(wanted):
@@ -285,11 +300,8 @@ def _put(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, F
     if UNIT in units or not frr.systemctl("is-active", "--quiet", frr.UNIT):
         before_state = before.get(STATE)
         _start(frr.UNIT, before_state is not None and speaker_follow.keeps_routes(before_state.content))
-    if FOLLOWER_UNIT in units or before.get(CODE) != wanted.get(CODE) or not frr.systemctl("is-active", "--quiet", FOLLOWER):
+    if FOLLOWER_UNIT in units or CODE in changed or not frr.systemctl("is-active", "--quiet", FOLLOWER):
         _start(FOLLOWER)
-    for path in gone:  # the daemon runs without them now
-        _end(path)
-    _wait_until_followed(wanted[STATE], seconds)
 
 
 def _end(path: str) -> None:
@@ -351,7 +363,7 @@ def _put_back(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[s
         return
     try:
         _put({path: wanted.get(path) for path in before}, former, seconds)
-    except ValueRefused:
+    except (ValueRefused, OSError):
         pass  # it says what it could not do; what broke is told anyway
 
 
@@ -374,7 +386,7 @@ def _take_away(paths: t.Iterable[str]) -> None:
     for path in COMPANIONS:
         if files.read_state(path) is not None:
             _end(path)
-    for path in (*paths, KEPT, STATUS):
+    for path in (*paths, KEPT, STATUS, UNFINISHED):
         files.remove(path)
     frr.forget_everything()
     systemd.reload_units()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pathlib
@@ -30,7 +31,7 @@ def node(monkeypatch, tmp_path):
     for name in ("STATE", "STATUS", "KEPT"):
         monkeypatch.setattr(speaker_follow, name, str(tmp_path / name.lower()))
         monkeypatch.setattr(bgp_speaker, name, str(tmp_path / name.lower()))
-    for name in ("CODE", "UNIT", "FOLLOWER_UNIT", "FORMER"):
+    for name in ("CODE", "UNIT", "FOLLOWER_UNIT", "FORMER", "UNFINISHED"):
         monkeypatch.setattr(bgp_speaker, name, str(tmp_path / name.lower()))
     monkeypatch.setattr(bgp_speaker, "FOREIGN", ())
     monkeypatch.setattr(lock, "FOLDER", str(tmp_path.parent / (tmp_path.name + "-lock")))
@@ -86,6 +87,61 @@ def test_absent_takes_everything(node, monkeypatch):
     assert len(list(node.iterdir())) == 7
     bgp_speaker.run({"state": "absent"})
     assert not node.exists() or list(node.iterdir()) == []
+
+
+class Killed(BaseException):
+    """As SIGKILL: nothing of ours catches it."""
+
+
+@pytest.fixture
+def booted(node, monkeypatch):
+    """The same node, with an init that starts what it is told to; gives the commands."""
+    words = []
+    monkeypatch.setattr(frr, "systemctl", lambda *command: words.append(command) or True)
+    monkeypatch.setattr(bgp_speaker.systemd, "running", lambda: True)
+    monkeypatch.setattr(bgp_speaker.systemd, "reload_units", lambda: True)
+    monkeypatch.setattr(bgp_speaker, "_wait_until_followed", lambda state, seconds: None)
+    monkeypatch.setattr(bgp_speaker, "_wait_for", lambda stood, seconds: None)
+    return words
+
+
+@pytest.mark.parametrize("where", ["_start", "_wait_until_followed"])
+def test_what_a_killed_run_wrote_is_started_by_the_next_one(node, booted, monkeypatch, where):
+    """Its files are as the next run wants them, and what runs is of before."""
+    real = getattr(bgp_speaker, where)
+    bgp_speaker.run(REQUEST)
+    (node / "code").write_text("of a former release")
+
+    def killed(*words):
+        raise Killed()
+
+    monkeypatch.setattr(bgp_speaker, where, killed)
+    with pytest.raises(Killed):
+        bgp_speaker.run(REQUEST)
+    monkeypatch.setattr(bgp_speaker, where, real)
+    monkeypatch.setattr(bgp_speaker, "_wait_until_followed", lambda state, seconds: None)
+    assert bgp_speaker.run(REQUEST, check=True)["plan"]["update"] == 1
+    # a visit that only changes routes leaves the rest to a whole run
+    assert bgp_speaker.run({"routes_only": True, "routes": [{"network": "203.0.113.7/32"}]})["plan"]["update"] == 1
+    booted.clear()
+    assert bgp_speaker.run(REQUEST)["plan"]["update"] >= 1 and ("restart", bgp_speaker.FOLLOWER) in booted
+    booted.clear()
+    assert bgp_speaker.run(REQUEST)["plan"]["changes"] == [] and not any(words[0] == "restart" for words in booted)
+
+
+def test_a_full_disk_is_said_and_what_stood_is_put_back(node, booted, monkeypatch):
+    bgp_speaker.run(REQUEST)
+    before, real = (node / "state").read_bytes(), bgp_speaker.files.write_state
+
+    def full(path, state):
+        if path == str(node / "state") and state.content != before:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        real(path, state)
+
+    monkeypatch.setattr(bgp_speaker.files, "write_state", full)
+    with pytest.raises(bgp_speaker.RolledBack, match="No space left on device") as caught:
+        bgp_speaker.run(dict(REQUEST, med=7))
+    assert caught.value.result["refused"][0]["reason"] == "speaker_failed" and (node / "state").read_bytes() == before
 
 
 def test_a_visit_changes_routes_and_nothing_else(node):

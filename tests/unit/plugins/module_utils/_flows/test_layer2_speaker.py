@@ -26,7 +26,7 @@ def node(monkeypatch, tmp_path):
     for name in ("STATE", "STATUS", "KEPT"):
         monkeypatch.setattr(follow, name, str(tmp_path / name.lower()))
         monkeypatch.setattr(speaker, name, str(tmp_path / name.lower()))
-    for name in ("CODE", "UNIT", "FOLLOWER_UNIT"):
+    for name in ("CODE", "UNIT", "FOLLOWER_UNIT", "UNFINISHED"):
         monkeypatch.setattr(speaker, name, str(tmp_path / name.lower()))
     for name in ("CONFIG", "LOADED"):
         monkeypatch.setattr(keepalived, name, str(tmp_path / name.lower()))
