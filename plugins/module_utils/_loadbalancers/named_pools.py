@@ -13,16 +13,18 @@ import collections
 import re
 import typing as t
 
-from .._values.addresses import Address, parse_address
+from .._values.addresses import Address, parse_address, special_kind
 from .._values.refused import ValueRefused, quoted
 from .._values.selectors import Requirement, matches, parse_selector
-from .pools import Pool, parse_pool
+from .pools import Pool, parse_pool, shared
 
 #: Of the pool that has no name in the inventory.
 DEFAULT_POOL = "default"
 SETTING = "pools in load_balancers_settings"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?\Z")
 Given = t.Mapping[str, t.Any]
+#: One of each kind that lies in the middle of what somebody may write.
+_NOBODYS = tuple(map(parse_address, ("127.0.0.1", "169.254.169.254", "224.0.0.1", "::1", "::ffff:0:0", "64:ff9b::", "fe80::1", "ff02::1")))
 
 
 class Tenant(t.NamedTuple):
@@ -175,15 +177,25 @@ def parse_named_pools(nameless: t.Iterable[object], given: t.Optional[t.Iterable
     found: t.List[NamedPool] = []
     whole = list(nameless)
     if whole or not given:
-        found.append(NamedPool(DEFAULT_POOL, parse_pool(whole)))
+        found.append(NamedPool(DEFAULT_POOL, _usable(parse_pool(whole))))
     for row in given or ():
         one = _parse(row)
         if one.name in [other.name for other in found]:
             raise ValueRefused("claimed_twice", "two pools are called {0}".format(quoted(one.name)))
         found.append(one)
-        whole += list(row["addresses"])
-    parse_pool(whole)  # no address may be in two of them
+    for first, second, address in shared({one.name: one.pool for one in found}):
+        raise ValueRefused("claimed_twice", "the pools {0} and {1} both hold {2}; take it out of one of them".format(first, second, address))
     return tuple(found)
+
+
+def _usable(pool: Pool) -> Pool:
+    """Raises ValueRefused ``special_address`` for one that has what no Service may have, such as 10.0.0.0/0 written in haste."""
+    for span in pool.spans:
+        for address in (*map(parse_address, (_text(span.first, span.version), _text(span.last, span.version))), *_NOBODYS):
+            kind = special_kind(address)
+            if kind is not None and address.version == span.version and span.first <= int(address) <= span.last:
+                raise ValueRefused("special_address", "{0} is in the pool, and no Service may have it ({1})".format(address, kind))
+    return pool
 
 
 def _parse(row: Given) -> NamedPool:
@@ -200,8 +212,12 @@ def _parse(row: Given) -> NamedPool:
         selectors = [row.get(key) for key in ("namespace_selector", "service_selector")]
         parsed = [None if text is None else tuple(parse_selector(text)) for text in selectors]
         tenants = tuple(Tenant(str(one["name"]), frozenset(one["namespaces"]), one["max_addresses"]) for one in row.get("tenants") or ())
+        whole, reserved = _usable(parse_pool(row["addresses"])), parse_pool(row.get("reserved") or ())
+        for hole in reserved.spans:
+            if not any(span.version == hole.version and span.first <= hole.last and hole.first <= span.last for span in whole.spans):
+                raise ValueRefused("bad_setting", "reserved has {0}, and none of its addresses lies there".format(hole))
         return NamedPool(
-            name, parse_pool(row["addresses"]), parse_pool(row.get("reserved") or ()), row.get("auto_assign") is not False, row.get("priority") or 0,
+            name, whole, reserved, row.get("auto_assign") is not False, row.get("priority") or 0,
             bool(row.get("avoid_buggy_ips")), frozenset(row.get("namespaces") or ()), parsed[0], parsed[1], row.get("max_per_namespace"), tenants,
         )  # fmt: skip
     except ValueRefused as error:

@@ -92,11 +92,22 @@ def test_what_a_service_asks_for_must_be_granted(row: t.Dict[str, t.Any]) -> Non
     ({"name": "a", "addresses": ["192.0.2.300"]}, "bad_cidr"), ({"name": "a", "addresses": ["192.0.2.0"], "service_selector": "a b"}, "selector_syntax"),
     ({"name": "public", "addresses": ["192.0.2.0"]}, "claimed_twice"), ({"name": "a", "addresses": ["203.0.113.4"]}, "claimed_twice"),
     ({"name": "a", "addresses": ["192.0.2.0"], "max_per_namespace": -1}, "bad_setting"), ({"name": "default", "addresses": ["192.0.2.0"]}, "claimed_twice"),
+    ({"name": "a", "addresses": ["192.0.2.0/28"], "reserved": ["192.0.3.1"]}, "bad_setting"),
+    ({"name": "a", "addresses": ["192.0.2.0/28"], "reserved": ["2001:db8::1"]}, "bad_setting"),
+    ({"name": "a", "addresses": ["0.0.0.0/0"]}, "special_address"), ({"name": "a", "addresses": ["100.0.0.0-198.51.100.0"]}, "special_address"),
+    ({"name": "a", "addresses": ["127.0.0.8/30"]}, "special_address"), ({"name": "a", "addresses": ["::/0"]}, "special_address"),
+    ({"name": "a", "addresses": ["169.254.169.254"]}, "special_address"), ({"name": "a", "addresses": ["fe80::/64"]}, "special_address"),
 ])  # fmt: skip
 def test_rows_that_make_no_sense(row: t.Dict[str, t.Any], word_of_it: str) -> None:
     with pytest.raises(ValueRefused) as raised:
         parse_named_pools(["192.0.2.128/25"], [ROWS[0], row])
     assert raised.value.reason == word_of_it
+
+
+def test_two_pools_that_meet_are_both_named() -> None:
+    with pytest.raises(ValueRefused, match="the pools late and public both hold 203.0.113.4") as raised:
+        parse_named_pools((), [ROWS[0], {"name": "late", "addresses": ["203.0.113.4-203.0.113.20"]}])
+    assert raised.value.reason == "claimed_twice"
 
 
 def test_an_empty_limit_is_a_limit() -> None:
@@ -174,7 +185,7 @@ def test_counts_are_those_of_counting_one_by_one(first: int, more: int, holes: t
 
     spans, end = [], -1
     for start, length in sorted(holes):
-        if start > end:
+        if start > end and start <= first + more and start + length >= first:  # what meets no address of it is refused
             end = start + length
             spans.append("{0}-{1}".format(text(start), text(end)))
     row = {"name": "a", "addresses": ["{0}-{1}".format(text(first), text(first + more))], "reserved": spans, "avoid_buggy_ips": avoid}
