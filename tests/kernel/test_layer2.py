@@ -51,6 +51,7 @@ class Lan:
         switch = self.space("lan")
         sh("ip", "netns", "add", switch)
         sh("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
+        sh("ip", "-n", switch, "link", "set", "lo", "up")
         self._address(switch, "br0", 1)
         for number, name in enumerate(self.names, 11):
             sh("ip", "netns", "add", self.space(name))
@@ -195,7 +196,10 @@ def test_the_module_writes_what_it_planned_and_takes_it_back(place, flow_failed)
     off = place.flow("layer2.speaker", request(routes=[{"network": "203.0.113.9/32", "group": 3}]), True)
     assert off["refused"][0]["reason"] == "outside_grant" and "layer2_speaker_networks" in off["refused"][0]["message"]
     assert not place.flow("layer2.speaker", request(routes=[{"network": "203.0.113.9/32", "group": 3}], networks=["203.0.113.0/24"]), True)["refused"]
-    for wrong, word in (({"interface": "none0"}, "no interface none0"), ({"node": "n2"}, "layer2_speaker_address"), ({"nodes": []}, "not among the nodes")):
+    for wrong, word in (
+        ({"interface": "none0"}, "no interface none0"), ({"node": "n2"}, "layer2_speaker_address"), ({"node": "n9"}, "not among the nodes"),
+        ({"nodes": []}, "one of them is missing"),
+    ):  # fmt: skip
         with pytest.raises(flow_failed, match=word):
             place.flow("layer2.speaker", request(**wrong), False)
     place.run("ip", "link", "add", "other0", "type", "bridge")
