@@ -121,6 +121,7 @@ def test_a_cluster_that_goes_away_and_comes_back(pair, fault):
             subnet = "10.2.3." if fault == "killed" else "10.2.4."
             until(lambda: all(sorted(pair.slices("gcp", ("shop", "s{0}".format(number)))["aws"]) == [subnet + str(1 + number)] for number in range(7)), 40)
             until(lambda: sorted(pair.slices("aws", WEB)) == ["gcp"] and pair.said("gcp", WEB)["Ready"] == ("True", "Exported"), 40)
+            until(lambda: nothing_to_do(pair), 40)  # what it says of the exports that were made anew comes after their slices
     finally:
         revive(pair.servers["aws"])
         wire.close()
