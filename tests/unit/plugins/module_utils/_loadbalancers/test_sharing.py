@@ -55,8 +55,8 @@ def cilium(one: Service, other: Service) -> bool:
 
 @settings(max_examples=500, deadline=None)
 @given(st.lists(SERVICES, min_size=1, max_size=6), SERVICES)
-def test_a_newcomer_is_refused_where_one_of_those_that_share_refuses_him(those: t.List[Service], other: Service) -> None:
-    assert bool(sharing.Sharing(those).refuses(other)) == any(sharing.why_not(other, one) for one in those)
+def test_a_newcomer_is_refused_where_one_of_those_that_share_refuses_him(those: t.List[Service], newcomer: Service) -> None:
+    assert bool(sharing.Sharing(those).refuses(newcomer)) == any(sharing.why_not(newcomer, one) for one in those)
 
 
 @settings(max_examples=500, deadline=None)
