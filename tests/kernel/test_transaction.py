@@ -282,6 +282,30 @@ def test_the_dead_man_of_an_earlier_change_leaves_the_run_of_a_later_one_alone(h
         assert host.pending()
 
 
+def test_a_run_that_writes_its_journal_long_after_arming_is_neither_ended_nor_taken_back(host):
+    """On a machine that many nodes share, what comes between the two took longer than five seconds; 1,800 were allowed."""
+    host.run(wish())
+    made = host.run(wish(rollback_seconds=600, **CHANGED))
+    after = host.seen()
+    (program,) = host.node.run("sh", "-c", "ls /usr/local/lib/multicluster-network/mesh/*.pyz").split()
+    with beside(host, WRITER, STATE + "/transaction.json") as writer:
+        written = host.node.run("cat", STATE + "/transaction.json")
+        host.node.run("sh", "-c", "rm " + STATE + "/transaction.json")
+        words = host.node.command(sys.executable, "-B", program, "rollback", "mesh", "ab" * 8, "--after", "600")
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as dead_man:
+            try:
+                time.sleep(7)
+                host.node.run("sh", "-c", "cat > {0}/transaction.json && chmod 600 {0}/transaction.json".format(STATE), stdin=written)
+                time.sleep(4)
+                assert writer.poll() is None, "the run that writes the change was ended"
+                writer.kill()
+                time.sleep(4)
+                assert dead_man.poll() is None, "nobody waits any more: " + dead_man.stdout.read().decode()
+                assert host.pending() and host.seen() == after, made
+            finally:
+                dead_man.kill()
+
+
 def test_a_change_that_is_kept_but_not_tidied_up_after_says_so(host):
     """The decision is one rename. What comes after it may fail; then nobody may be told that the old state is back."""
     host.run(wish())

@@ -305,17 +305,26 @@ def revert(fabric: str, ident: t.Optional[str], lock_seconds: float) -> t.Tuple[
 
 def dead_man(fabric: str, ident: str, after: float) -> t.Optional[Data]:
     """What the armed command does, ``after`` seconds from now. A run that hangs with the lock in its hand is ended."""
-    started = deadman.uptime()
+    deadline = deadman.uptime() + after
 
     def ours() -> bool:
         journal = pending_or_none(fabric)
         return journal is not None and journal["id"] == ident
 
     def waiting() -> bool:
-        return ours() or deadman.uptime() - started < 5.0 or _is_invalid(fabric)
+        return ours() or _is_invalid(fabric)
 
-    # armed a moment before the journal is written
-    deadman.wait_while(waiting, after)
+    # No journal says that the change was brought to its end, or that the run that armed this has not written it yet, which may take
+    # long where many nodes share a machine. That run holds the lock until then, so whoever has the lock knows.
+    while not deadman.wait_while(waiting, deadline - deadman.uptime()):
+        try:
+            with HostLock(alias_of(fabric), max(0.0, deadline - deadman.uptime())):
+                if not waiting():
+                    if pending(fabric) is None:
+                        persistence.sweep(fabric)
+                    return None
+        except (LinuxError, OSError):
+            break  # it was held until the time was over, or cannot be had: below somebody acts without it
     for attempt in range(TRIES):
         try:
             with contextlib.ExitStack() as stack:
