@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.modules import coredns_rewrite
+from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
 
 
@@ -18,6 +19,8 @@ class ActionModule(InventoryAction):
     module = coredns_rewrite
 
     def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
-        """All clusters of the inventory are members, where the task names none itself."""
+        """All clusters of the inventory are members, where the task names none itself, and those with nodes of ours are edited (decision 66)."""
         if "members" not in options and "clusters" not in options:
             options["members"] = [str(host) for host in self.groups.get(self.clusters_group, ())]
+            if not options.get("destinations"):
+                options["destinations"] = inventory.managed_clusters(self.definition())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
 from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_settings import load_balancer_settings
@@ -23,6 +24,9 @@ class ActionModule(InventoryAction):
         """The definition with what is wrong in it, the nodes' facts, and who announces addresses."""
         if "definition" not in options:
             options["definition"] = dict(self.definition(), findings=inventory_findings(self.hostvars, self.groups, self.clusters_group))
+            for name in ("services", "imports"):  # what is written nowhere needs no right to (decision 66)
+                if options.get(name) is not None and not options[name].get("destinations"):
+                    options[name] = dict(options[name], destinations=inventory.managed_clusters(options["definition"]))
             rows = load_balancer_settings(self.hostvars, self.groups, self.clusters_group)
             options.setdefault("load_balancers", [{key: row[key] for key in _JUDGED if key in row} for row in rows])
         self.pack_facts(options, "__preflight_r_node")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.modules import service_imports
+from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
 
 
@@ -18,6 +19,8 @@ class ActionModule(InventoryAction):
     module = service_imports
 
     def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
-        """The definition of the fabric."""
+        """The definition of the fabric, and which of its clusters get imports where nobody says it (decision 66)."""
         if "definition" not in options:
             options["definition"] = self.definition()
+            if options.get("state", "present") == "present" and "clusters" not in options and not options.get("destinations"):
+                options["destinations"] = inventory.managed_clusters(options["definition"])

@@ -35,6 +35,12 @@ options:
     description: Names of all clusters of the fabric. The default is those in O(clusters), which always count, or the inventory's where that is not given.
     type: list
     elements: str
+  destinations:
+    description:
+      - Clusters whose Corefile is edited. The default is all of O(clusters). The others are members, and nothing is asked of them.
+      - Where O(clusters) is not given either, it is the clusters with nodes in the inventory, or all where none has any.
+    type: list
+    elements: str
   mirror_namespace:
     description: Namespace of the mirrors.
     type: str
@@ -180,6 +186,7 @@ def argument_spec() -> dict:
     return {
         "fabric": {"type": "str", "required": True},
         "members": {"type": "list", "elements": "str"},
+        "destinations": {"type": "list", "elements": "str"},
         "mirror_namespace": {"type": "str", "default": "sys-semaphore"},
         "global_zone": {"type": "bool", "default": False},
         "own_zone": {"type": "bool", "default": True},

@@ -67,6 +67,11 @@ options:
         description: Whether a run installs the definitions of the API where they are missing.
         type: bool
         default: false
+      destinations:
+        description: The clusters that get imports; the others are only read. The default is all.
+        type: list
+        elements: str
+        default: []
   trace:
     description: Whether to look at the rights that the playbook C(trace) needs. What is missing is a warning.
     type: bool
@@ -155,7 +160,10 @@ def main() -> None:
             "kubespan": {"type": "dict"},
             "load_balancers": {"type": "list", "elements": "dict", "default": []},
             "trace": {"type": "bool", "default": False},
-            "imports": {"type": "dict", "options": {"install_crds": {"type": "bool", "default": False}}},
+            "imports": {"type": "dict", "options": {
+                "install_crds": {"type": "bool", "default": False},
+                "destinations": {"type": "list", "elements": "str", "default": []},
+            }},
             "services": {"type": "dict", "options": {
                 "namespace": {"type": "str", "required": True},
                 "create_namespace": {"type": "bool", "default": False},

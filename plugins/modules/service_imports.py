@@ -60,6 +60,12 @@ options:
     description: Install the definitions of ServiceExport and ServiceImport where they are missing. Otherwise such a cluster is refused.
     type: bool
     default: false
+  destinations:
+    description:
+      - Clusters that get imports, and conditions of their exports. The default is all of O(clusters). The others are only read.
+      - Where O(clusters) is not given either, it is the clusters with nodes in the inventory, or all where none has any.
+    type: list
+    elements: str
   max_endpoints_per_slice:
     description: Endpoints of one EndpointSlice, 100 to 1000.
     type: int
@@ -178,6 +184,7 @@ def argument_spec() -> dict:
         "keep_first": {"type": "bool", "default": False},
         "stale_after": {"type": "int", "default": 0},
         "install_crds": {"type": "bool", "default": False},
+        "destinations": {"type": "list", "elements": "str"},
         "max_endpoints_per_slice": {"type": "int", "default": 100},
         "allow_host_network": {"type": "bool", "default": True},
         "max_deletes": {"type": "int"},

@@ -26,10 +26,10 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 def accounts(pair, tmp_path):
     """{capability: entries of both clusters}, each with an account of its own."""
     admins = [pair.servers[name].access(name) for name in ("aws", "gcp")]
-    made = {"fabric": "t", "clusters": admins, "objects": access_manifests(["mcs", "mcs_crds", "service_mirror_read"])}
+    made = {"fabric": "t", "clusters": admins, "objects": access_manifests(["mcs", "mcs_crds", "mcs_read", "service_mirror_read"])}
     assert not cluster_objects.run(made)["failures"]
     found = {}
-    for capability in ("mcs", "mcs_crds", "service_mirror_read"):
+    for capability in ("mcs", "mcs_crds", "mcs_read", "service_mirror_read"):
         account = "multicluster-" + capability.replace("_", "-")
         request = {"fabric": "t", "clusters": admins, "service_account": account, "namespace": "kube-system",
                    "path": str(tmp_path / ("{cluster}-" + capability)), "expires": 3600, "renew_before": 60, "state": "present"}  # fmt: skip
@@ -62,6 +62,29 @@ def test_the_account_suffices_and_reaches_no_further(pair, accounts):
                 client.delete(path)
 
 
+def test_a_cluster_that_is_only_read(pair, accounts):
+    """Its account may not write, and none is tried: it gets neither imports nor conditions, and nothing waits for it. What it exports arrives elsewhere."""
+    pair.export("aws", WEB, "10.2.3.1")
+    pair.export("gcp", WEB, "10.4.3.1")
+    request = pair.request(clusters=[accounts["mcs"][0], accounts["mcs_read"][1]], install_crds=False, destinations=["aws"])
+    mark = pair.mark()
+    planned = service_imports.run(request, check=True)
+    assert planned["changed"] and pair.writes(mark) == {"aws": [], "gcp": []}
+    result = service_imports.run(request)
+    assert result["changed"] and (result["failures"], result["refused"]) == ([], []) and result["imports"] == {"aws": 1}
+    assert set(pair.slices("aws", WEB)) == {"aws", "gcp"} and pair.imported("gcp", WEB) is None
+    assert pair.said("aws", WEB)["Ready"] == ("True", "Exported") and pair.asked(mark)["gcp"] and pair.writes(mark)["gcp"] == []
+    assert not service_imports.run(request)["changed"]
+    # a caller that leads a part of the clusters leaves the others to others, who write there: that is waited for
+    mark = pair.mark()
+    service_imports.run(dict(pair.request(clusters=accounts["mcs"], install_crds=False), destinations=["aws"], kept=["aws", "gcp"]))
+    assert pair.said("aws", WEB)["Ready"][0] == "False" and pair.writes(mark)["gcp"] == []
+    service_imports.run(request)
+    with pytest.raises(ValueError, match="mcs_destinations"):
+        service_imports.run(dict(request, destinations=["asw"]))
+    assert service_imports.run(dict(request, state="absent"))["failures"] == [] and pair.imported("aws", WEB) is None and pair.writes(mark)["gcp"] == []
+
+
 def without_the_api(server):
     """The definitions are taken away."""
     for kind in ("serviceexports", "serviceimports"):
@@ -80,16 +103,19 @@ def test_the_other_account_installs_the_definitions(pair, accounts):
     assert not service_imports.run(pair.request(clusters=accounts["mcs_crds"]))["changed"]
 
 
-def look(clusters, install_crds=False):
+def look(clusters, install_crds=False, destinations=()):
     """Findings about the API before a first run."""
     definition = dict(copy.deepcopy(DEFINITION), nodes={})
-    request = {"fabric": "t", "definition": definition, "clusters": clusters, "timeout": 20, "imports": {"install_crds": install_crds}}
+    request = {"fabric": "t", "definition": definition, "clusters": clusters, "timeout": 20,
+               "imports": {"install_crds": install_crds, "destinations": list(destinations)}}  # fmt: skip
     return [(row["where"], row["reason"], row["message"]) for row in preflight.run(request)["findings"] if row["reason"] in ("forbidden", "kind_not_served")]
 
 
 def test_preflight_names_what_an_access_lacks(pair, accounts):
     mark = pair.mark()
     assert look(accounts["mcs"]) == [] and look(accounts["mcs_crds"], True) == []
+    mixed = [accounts["mcs"][0], accounts["mcs_read"][1]]
+    assert look(mixed, destinations=["aws"]) == [] and [row[:2] for row in look(mixed)] == [("gcp", "forbidden")]
     found = look(accounts["service_mirror_read"])
     assert [row[:2] for row in found] == [("aws", "forbidden"), ("gcp", "forbidden")]
     message = found[0][2]

@@ -70,6 +70,13 @@ def test_dns(server, account):
         assert coredns.run(dict(request, name="other"))["failures"][0]["reason"] == "forbidden"
         with pytest.raises(Forbidden):
             Client(parse_access(request["clusters"][0])).delete(MAPS + "/coredns")
+        # a neighbour whose Corefile is its own business is asked for nothing; its account could not answer
+        both = dict(request, clusters=[request["clusters"][0], account("network_sets_read", "aws")])
+        assert [row["cluster"] for row in coredns.run(both)["failures"]] == ["aws"]
+        for more in ({}, {"state": "absent"}):
+            assert coredns.run(dict(both, destinations=["gcp"], **more))["failures"] == []
+        with pytest.raises(ValueError, match="coredns_rewrite_destinations"):
+            coredns.run(dict(both, destinations=["gpc"]))
     finally:
         for name in ("coredns", "other"):
             client.delete(MAPS + "/" + name)

@@ -56,12 +56,12 @@ def fabric(server, tmp_path_factory):
         remove(client, "sys-log", "pod-of-aws")
 
 
-def play(folder, book, *arguments):
+def play(folder, book, *arguments, inventory="hosts.yml"):
     """Run a playbook; returns what was printed."""
     environment = dict(os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(folder / "ansible"))
     environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
     environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
-    command = ["ansible-playbook", "-i", str(folder / "hosts.yml"), "-e", "ansible_python_interpreter=" + sys.executable]
+    command = ["ansible-playbook", "-i", str(folder / inventory), "-e", "ansible_python_interpreter=" + sys.executable]
     done = subprocess.run(
         command + [str(PLAYBOOKS / book)] + list(arguments), env=environment, cwd=str(folder), capture_output=True, text=True, timeout=180, check=False
     )
@@ -95,4 +95,14 @@ def test_dns(fabric):
     assert "changed=1" in shown and "+    - cluster.aws {" in shown and "changed=0" in play(folder, "coredns_rewrite.yml")
     found = corefiles()
     assert "cluster.gcp {\n    errors\n    rewrite" in found["aws"] and "cluster.aws {\n    errors\n    rewrite" in found["gcp"]
+    # with nodes of ours in one cluster, the other is somebody else's: its Corefile is its own business
+    tree = yaml.safe_load((folder / "hosts.yml").read_text())
+    tree["all"]["children"]["aws_nodes"] = {"hosts": {"aws-node-1": {"multicluster_cluster": "aws"}}}
+    tree["all"]["children"]["clusters"]["hosts"]["gcp"].update(kubeconfig=None, api_url="https://127.0.0.1:1", token="none")  # asked, it would fail the run
+    (folder / "mixed.yml").write_text(yaml.safe_dump(tree))
+    before = corefiles()
+    for state in ("present", "absent"):
+        play(folder, "coredns_rewrite.yml", "-e", "coredns_rewrite_global_zone=true", "-e", "coredns_rewrite_state=" + state, inventory="mixed.yml")
+        assert corefiles()["gcp"] == before["gcp"] and corefiles()["aws"] != before["aws"]
+    play(folder, "coredns_rewrite.yml")
     assert "changed=1" in play(folder, "coredns_rewrite.yml", "-e", "coredns_rewrite_state=absent") and set(corefiles().values()) == {COREFILE}

@@ -42,7 +42,7 @@ def words(text: str) -> t.Set[str]:
 
 #: Words that are values or files, not variables.
 VALUES = {
-    "clustermesh_after", "coredns_rewrite_mcs", "load_balancers_after", "load_balancers_metallb", "load_balancers_moving", "mcs_crds", "mesh_read",
+    "clustermesh_after", "coredns_rewrite_mcs", "load_balancers_after", "load_balancers_metallb", "load_balancers_moving", "mcs_crds", "mcs_read", "mesh_read",
     "network_sets_read", "service_mirror_read", "tenants_network", "tenants_source_leave", "verify_seconds",
 }  # fmt: skip
 

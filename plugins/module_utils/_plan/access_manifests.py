@@ -100,6 +100,13 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
         _rule("apiextensions.k8s.io", "customresourcedefinitions", "get,create,patch",
               "serviceexports.multicluster.x-k8s.io,serviceimports.multicluster.x-k8s.io"),  # fmt: skip
     ),
+    # a cluster whose exports are only read
+    "mcs_read": (
+        _rule(_MULTICLUSTER, "serviceexports,serviceimports", "get,list"),
+        _rule("", "services,endpoints,namespaces", "get,list"),
+        _rule("discovery.k8s.io", "endpointslices", "get,list"),
+        _rule("about.k8s.io", "clusterproperties", "list"),
+    ),
     # offers its own Services and reads those of others; what it writes stands in NAMESPACED
     "service_mirror": (_rule("", "services,endpoints", "get,list"), _rule("discovery.k8s.io", "endpointslices", "get,list")),
     # a cluster whose Services are only read

@@ -100,12 +100,14 @@ def _lacking(clusters: Clusters, imports: t.Optional[t.Mapping[str, t.Any]]) -> 
     """{cluster: {rights: what the access may not do, capability: that of cluster_access, undefined: whether nobody brings the API}}."""
     if imports is None:
         return {}
-    installs = bool(imports.get("install_crds"))
+    destinations = imports.get("destinations") or list(clusters.clients)
 
     def look(name: str, client: Client) -> t.Dict[str, t.Any]:
-        capability = "mcs_crds" if installs else "mcs"
+        writes = name in destinations
+        installs = writes and bool(imports.get("install_crds"))
+        capability = "mcs_crds" if installs else "mcs" if writes else "mcs_read"
         served = any(client.serves(version, EXPORT) and client.serves(version, IMPORT) for version in VERSIONS)
-        return {"rights": missing("mcs", _rights(client)), "capability": capability, "undefined": not served and not installs}
+        return {"rights": missing("mcs" if writes else "mcs_read", _rights(client)), "capability": capability, "undefined": not served and not installs}
 
     return clusters.read("ask for rights", look, _answering(clusters))
 

@@ -243,7 +243,9 @@ class Mcs(Capability):
     plurals = frozenset((*mcs_touched.KINDS, mcs_touched.NAMESPACES))
 
     def __init__(self, request: t.Mapping[str, t.Any]) -> None:
-        super().__init__(request)
+        # one that leads a part of the clusters knows of the others that somebody of us writes there
+        everywhere = [str(entry["name"]) for entry in request["clusters"]]
+        super().__init__(dict(request, kept=request.get("destinations") or everywhere))
         service_imports.read_options(request, service_imports.load(request))
         self._lock = threading.Lock()
         self._indices = {str(entry["name"]): mcs_touched.Index() for entry in request["clusters"]}

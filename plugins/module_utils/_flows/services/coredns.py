@@ -48,7 +48,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: t.Optiona
     clusters = clusters or Clusters(request["clusters"], seconds_of(request))
     maps = "/api/v1/namespaces/{0}/configmaps".format(segment(namespace))
     path = "{0}/{1}".format(maps, segment(name))
-    read = clusters.read("get " + path, lambda name, client: _read(client, request, path))
+    read = clusters.read("get " + path, lambda name, client: _read(client, request, path), sorted(options))
     whole, leaving, edits = Plan(), Plan(), {}
     before: t.Dict[str, t.List[Write]] = {}
     after: t.Dict[str, t.List[Write]] = {}
@@ -143,12 +143,20 @@ def _text(request: t.Mapping[str, t.Any], config: t.Optional[t.Mapping[str, t.An
 
 
 def options_of(request: t.Mapping[str, t.Any]) -> t.Dict[str, Options]:
-    """What each cluster's blocks depend on."""
+    """What the blocks of each cluster depend on whose Corefile is ours to edit. The others are members, and are not asked for anything.
+
+    Raises ValueRefused for a destination to which nobody gave access.
+    """
     names = [str(entry["name"]) for entry in request["clusters"]]
     members = sorted(set(request.get("members") or names) | set(names))
     versions = request.get("versions") or {}
+    destinations = request.get("destinations") or names
+    for name in sorted(set(destinations) - set(names)):
+        raise ValueRefused("unknown_cluster", "destinations (coredns_rewrite_destinations) names {0}, to which clusters gives no access".format(quoted(name)))
     found = {}
     for local in names:
+        if local not in destinations:
+            continue
         found[local] = Options(
             local=local if request.get("own_zone", True) else None,
             remotes=tuple(name for name in members if name != local),

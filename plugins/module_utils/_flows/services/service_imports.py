@@ -61,13 +61,16 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) 
 def converge(
     request: t.Mapping[str, t.Any], clusters: Clusters, check: bool = False, diff: bool = True, cut: t.Optional[Cut] = None
 ) -> t.Optional[Data]:
-    """As run, over clusters of the caller. ``destinations`` of the request, where there is any: the clusters that may be written.
+    """As run, over clusters of the caller. ``destinations`` of the request, where there is any: the clusters that are written.
+
+    ``kept``: a caller that writes to a part of the clusters says with it which ones others write to; the rest is only read.
 
     With ``cut`` only a part is planned and written; None, with nothing written, where only a plan of everything may decide.
     """
     manager, fabric = field_manager(request["fabric"]), load(request)
     options, present = read_options(request, fabric), request.get("state", "present") == "present"
     destinations = chosen(request, fabric)
+    ours = destinations | set(request.get("kept") or ())
     whole = Plan()
     listed = gather(clusters)
     if cut is not None and (len(listed) < len(clusters.clients) or clusters.failures):
@@ -93,6 +96,7 @@ def converge(
     plans = {
         name: plan_cluster(here, parts[name].merged, parts[name].kept, options, manager, versions.get(name), quiet, int(now), slices)
         for name, here in heres.items()
+        if name in ours
     }
     for name in sorted(plans):
         whole.refused.extend(plans[name].plan.refused)
@@ -165,7 +169,10 @@ def chosen(request: t.Mapping[str, t.Any], fabric: Fabric) -> t.Set[str]:
     given = {str(entry["name"]) for entry in request["clusters"]}
     for name in sorted(given - set(fabric.clusters)):
         raise ValueRefused("unknown_cluster", "clusters names {0}, which the definition does not have".format(quoted(name)))
-    return given & set(request.get("destinations") or given)
+    wanted = set(request.get("destinations") or given)
+    for name in sorted(wanted - given):
+        raise ValueRefused("unknown_cluster", "destinations (mcs_destinations) names {0}, to which clusters gives no access".format(quoted(name)))
+    return wanted
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
