@@ -110,8 +110,23 @@ secrets:
   elements: dict
   returned: always
   sample: [{variable: vault_gcp_token, where: "Secret kube-system/semaphore-wireguard-token-gcp, key token"}]
+leftovers:
+  description: >-
+    At most 200 objects of the programs that nothing needs once their place is taken, each with the command that removes it: workloads, and the ConfigMaps,
+    Secrets and accounts that no other workload uses. RV(leftovers_count) counts all of them. Nothing here removes them.
+  type: list
+  elements: dict
+  returned: always
+  sample:
+    - {cluster: aws, program: semaphore-wireguard, kind: ConfigMap, namespace: kube-system, name: semaphore-wireguard-config,
+       command: kubectl --namespace kube-system delete configmap semaphore-wireguard-config}
+leftovers_count:
+  description: How many such objects there are.
+  type: int
+  returned: always
+  sample: 4
 lines:
-  description: Programs, owners and findings as lines of text.
+  description: Programs, owners, findings and what is not needed any more as lines of text.
   type: list
   elements: str
   returned: always

@@ -63,6 +63,10 @@ def test_what_runs_becomes_an_inventory_and_nothing_is_written(semaphore):
     assert found["clusters"]["hosts"]["gcp"]["pod_cidrs"] == ["10.4.0.0/16"]
     assert found["all"]["vars"]["service_mirror_selector"] == "mirror.semaphore.uw.io/mirror-service=true"
     assert {row["program"] for row in result["programs"]} == {"semaphore-wireguard", "semaphore-service-mirror", "semaphore-policy"}
+    left = {row["kind"] + " " + row["name"]: row["command"] for row in result["leftovers"]}
+    assert left["ConfigMap semaphore-wireguard-config"] == "kubectl --namespace kube-system delete configmap semaphore-wireguard-config"
+    assert {"DaemonSet semaphore-wireguard", "Deployment semaphore-service-mirror", "Secret semaphore-wireguard-token-gcp"} <= set(left)
+    assert result["leftovers_count"] == len(left) and sum("not needed once taken over: " in line for line in result["lines"]) == len(left)
     row = {"cluster": "aws", "program": "semaphore-service-mirror", "kind": "Service", "manager": "semaphore-service-mirror", "objects": 1, "ours": False}
     assert row in result["owners"]
 

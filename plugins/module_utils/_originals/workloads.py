@@ -109,7 +109,7 @@ def processes(cluster: str, objects: t.Iterable[t.Any], config_maps: t.Optional[
             continue
         namespace = namespace if isinstance(namespace, str) else "default"
         spec = mapping(obj, "spec", "template", "spec")
-        for container in _rows(spec.get("containers")):
+        for container in containers_of(spec):
             program = _program(container)
             if program is None:
                 continue
@@ -126,7 +126,13 @@ def wanted_config_maps(found: t.Iterable[Process]) -> t.List[t.Tuple[str, str]]:
     return sorted(pair for pair in names if pair[1])
 
 
-def _rows(value: t.Any) -> t.List[t.Dict[str, t.Any]]:
+def containers_of(spec: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
+    """The containers of a pod's specification, without those that only prepare it."""
+    return rows_of(spec.get("containers"))
+
+
+def rows_of(value: t.Any) -> t.List[t.Dict[str, t.Any]]:
+    """The mappings of a list; of anything else there are none."""
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
@@ -157,12 +163,12 @@ def _program(container: t.Mapping[str, t.Any]) -> t.Optional[Program]:
 def _told(program: Program, container: t.Mapping[str, t.Any], namespace: str, config_maps: ConfigMaps) -> t.Tuple[t.Dict[str, Told], t.Tuple[str, ...]]:
     told: t.Dict[str, Told] = {}
     beside: t.List[str] = []
-    rows = _rows(container.get("env"))
+    rows = rows_of(container.get("env"))
     for row in rows[:MOST_WORDS]:
         name = row.get("name")
         if isinstance(name, str):
             told[name] = _variable(row, told, namespace, config_maps)
-    if _rows(container.get("envFrom")):
+    if rows_of(container.get("envFrom")):
         beside.append("its envFrom is not read: name the variables in its env, or give them as a file")
     command, args = container.get("command"), container.get("args")
     words = [word for part in (command, args) if isinstance(part, list) for word in part if isinstance(word, str)]
@@ -231,13 +237,13 @@ def flags(program: Program, words: t.Sequence[Told]) -> t.Dict[str, Told]:
 
 def _mounts(container: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any]) -> t.Tuple[Mount, ...]:
     volumes: t.Dict[str, t.Tuple[str, str, t.Dict[str, str]]] = {}
-    for volume in _rows(spec.get("volumes")):
+    for volume in rows_of(spec.get("volumes")):
         for kind, source in _sources(volume):
             name = _text(source.get("name") or source.get("secretName"))
-            items = {_text(row.get("path")): _text(row.get("key")) for row in _rows(source.get("items"))}
+            items = {_text(row.get("path")): _text(row.get("key")) for row in rows_of(source.get("items"))}
             volumes.setdefault(_text(volume.get("name")), (kind, name, items))
     found = []
-    for row in _rows(container.get("volumeMounts")):
+    for row in rows_of(container.get("volumeMounts")):
         path = _text(row.get("mountPath"))
         if path and _text(row.get("name")) in volumes:
             kind, name, items = volumes[_text(row.get("name"))]
@@ -247,7 +253,7 @@ def _mounts(container: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any]) -> t.
 
 def _sources(volume: t.Mapping[str, t.Any]) -> t.Iterator[t.Tuple[str, t.Dict[str, t.Any]]]:
     """ConfigMaps and Secrets of a volume, those of a projected one too; of several only the first counts."""
-    for holder in (volume, *_rows(mapping(volume, "projected").get("sources"))):
+    for holder in (volume, *rows_of(mapping(volume, "projected").get("sources"))):
         for field, kind in (("configMap", "ConfigMap"), ("secret", "Secret")):
             if field in holder:
                 yield kind, mapping(holder, field)

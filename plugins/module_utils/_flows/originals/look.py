@@ -12,6 +12,7 @@ from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import KubeError
 from ..._kubernetes.plain_yaml import plain_documents
 from ..._originals.document import text
+from ..._originals.leftovers import Left, leftovers, lines as leftover_lines
 from ..._originals.owners import MARKED, count
 from ..._originals.programs import CLUSTERMESH, KUBESPAN, PROGRAMS
 from ..._originals.reading import Given, Seen, objects_of, propose
@@ -22,6 +23,8 @@ from ..._values.text import lower
 APPS, MESHES = "apps/v1", "kilo.squat.ai/v1alpha1"
 #: In place of a program's name: a file of manifests, as kubectl writes them.
 MANIFESTS = "manifests"
+#: Rows of a result about what is left; ``leftovers_count`` has them all.
+MOST_LEFT = 200
 Row = t.Dict[str, t.Any]
 
 
@@ -33,6 +36,7 @@ def run(request: t.Mapping[str, t.Any]) -> Row:
     found = [one for one, unused in read.values()]
     proposal, programs = propose([*found, *seen], given, clusters.clients)
     owners = [row for unused, rows in read.values() for row in rows]
+    left = [row for one in found for row in leftovers(one.cluster, one.objects)]
     return {
         "changed": False,
         "programs": [{"program": one.program.name, "capability": one.program.capability, "where": one.where, "copies": one.copies} for one in programs],
@@ -41,7 +45,9 @@ def run(request: t.Mapping[str, t.Any]) -> Row:
         "findings": [row._asdict() for row in proposal.findings],
         "secrets": [{"variable": name, "where": place} for name, place in sorted(proposal.secrets.items())],
         "proposal": text(proposal),
-        "lines": _lines(programs, owners, proposal.findings),
+        "leftovers": [row._asdict() for row in left[:MOST_LEFT]],
+        "leftovers_count": len(left),
+        "lines": _lines(programs, owners, proposal.findings, left),
         "failures": clusters.failures,
         "stats": clusters.stats(),
     }
@@ -93,9 +99,10 @@ def _files(rows: t.Sequence[t.Mapping[str, t.Any]]) -> t.Tuple[t.List[Seen], t.L
     return seen, given
 
 
-def _lines(programs: t.Sequence[t.Any], owners: t.Sequence[Row], findings: t.Sequence[t.Any]) -> t.List[str]:
-    """What a person reads: programs, owners, findings."""
+def _lines(programs: t.Sequence[t.Any], owners: t.Sequence[Row], findings: t.Sequence[t.Any], left: t.Sequence[Left]) -> t.List[str]:
+    """What a person reads: programs, owners, findings, what nothing needs afterwards."""
     lines = ["{0}: {1}, {2}".format(one.program.name, one.where, "stopped" if one.copies == 0 else "running") for one in programs]
     lines += ["{cluster}: {objects} {kind} of {manager}{mark}".format(mark=" (ours)" if row["ours"] else "", **row) for row in owners]
     lines += ["look at {0}: {1} [{2}]".format(row.object, row.message, row.reason) for row in findings]
+    lines += leftover_lines(left)
     return lines or ["none of the programs whose place this collection takes was found"]

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an original leaves in a cluster that nothing needs once its place is taken: named, with the command that removes it, and never removed from here.
+
+Everything here is a claim of the cluster that sent it, as in workloads.py. What another workload of the cluster mentions as well is nobody's to remove.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._values.text import lower, mapping
+from .programs import EQUINIX
+from .workloads import KINDS, containers_of, processes, rows_of, shown
+
+#: More lines are counted.
+MOST_LINES = 40
+#: What every namespace has.
+_ALWAYS = {("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")}
+Use = t.Tuple[str, str, str]
+
+
+class Left(t.NamedTuple):
+    """One object. ``command``: what removes it, empty where its name is none that belongs into a command."""
+
+    cluster: str
+    program: str
+    kind: str
+    namespace: str
+    name: str
+    command: str
+
+
+def leftovers(cluster: str, objects: t.Iterable[t.Any]) -> t.List[Left]:
+    """The workloads of originals whose place a capability takes, and what they alone use, in the order of their kinds and names."""
+    theirs: t.Dict[Use, str] = {}
+    others: t.Set[Use] = set()
+    for obj in objects:
+        kind, name, namespace = mapping(obj).get("kind"), mapping(obj, "metadata").get("name"), mapping(obj, "metadata").get("namespace")
+        if kind not in KINDS or not isinstance(name, str):
+            continue
+        namespace = namespace if isinstance(namespace, str) else "default"
+        spec = mapping(obj, "spec", "template", "spec")
+        used = {(used_kind, namespace, used_name) for used_kind, used_name in uses(spec)}
+        found = [one.program for one in processes(cluster, [obj])]
+        # one that has other containers as well, or that goes on running, is somebody's
+        if not found or len(found) < len(containers_of(spec)) or not all(program.capability for program in found):
+            others |= used
+            continue
+        theirs[str(kind), namespace, name] = found[0].name
+        for use in used:
+            # every run may take its settings from that one (config_secret)
+            if use[::2] not in _ALWAYS and not (found[0] is EQUINIX and use[0] == "Secret"):
+                theirs.setdefault(use, found[0].name)
+    return [Left(cluster, theirs[use], *use, _command(*use)) for use in sorted(set(theirs) - others)]
+
+
+def uses(spec: t.Mapping[str, t.Any]) -> t.Set[t.Tuple[str, str]]:
+    """(kind, name) of the ConfigMaps, Secrets and the account that the pods of a workload use."""
+    found: t.Set[t.Tuple[str, t.Any]] = {("ServiceAccount", _name(spec.get("serviceAccountName")))}
+    found |= {("Secret", _name(row.get("name"))) for row in rows_of(spec.get("imagePullSecrets"))}
+    for volume in rows_of(spec.get("volumes")):
+        for holder in (volume, *rows_of(mapping(volume, "projected").get("sources"))):
+            found.add(("ConfigMap", _name(mapping(holder, "configMap").get("name"))))
+            found.add(("Secret", _name(mapping(holder, "secret").get("secretName") or mapping(holder, "secret").get("name"))))
+    for container in (*containers_of(spec), *rows_of(spec.get("initContainers"))):
+        sources = [mapping(row, "valueFrom") for row in rows_of(container.get("env"))] + rows_of(container.get("envFrom"))
+        for source in sources:
+            for field, kind in (("configMapKeyRef", "ConfigMap"), ("configMapRef", "ConfigMap"), ("secretKeyRef", "Secret"), ("secretRef", "Secret")):
+                found.add((kind, _name(mapping(source, field).get("name"))))
+    return {(kind, name) for kind, name in found if name}
+
+
+def lines(found: t.Sequence[Left]) -> t.List[str]:
+    """What a person reads, a line for each and at most MOST_LINES, then how many more there are."""
+    shown_lines = [
+        "not needed once taken over: {0} {1}/{2} of {3} in cluster {4}{5}".format(
+            one.kind, shown(one.namespace), shown(one.name), one.program, shown(one.cluster), "; " + one.command if one.command else ""
+        )
+        for one in found[:MOST_LINES]
+    ]
+    return shown_lines + ["not needed once taken over: {0} more".format(len(found) - MOST_LINES)] * (len(found) > MOST_LINES)
+
+
+def _command(kind: str, namespace: str, name: str) -> str:
+    if shown(namespace) != namespace or shown(name) != name or namespace.startswith("-") or name.startswith("-"):
+        return ""
+    return "kubectl --namespace {0} delete {1} {2}".format(namespace, lower(kind), name)
+
+
+def _name(value: t.Any) -> str:
+    return value if isinstance(value, str) else ""
