@@ -286,9 +286,9 @@ def test_a_run_that_writes_its_journal_long_after_arming_is_neither_ended_nor_ta
     """On a machine that many nodes share, what comes between the two took longer than five seconds; 1,800 were allowed."""
     host.run(wish())
     made = host.run(wish(rollback_seconds=600, **CHANGED))
-    after = host.seen()
     (program,) = host.node.run("sh", "-c", "ls /usr/local/lib/multicluster-network/mesh/*.pyz").split()
     with beside(host, WRITER, STATE + "/transaction.json") as writer:
+        after = host.seen()  # with the journal as the writer has written it
         written = host.node.run("cat", STATE + "/transaction.json")
         host.node.run("sh", "-c", "rm " + STATE + "/transaction.json")
         words = host.node.command(sys.executable, "-B", program, "rollback", "mesh", "ab" * 8, "--after", "600")

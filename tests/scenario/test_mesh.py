@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -141,10 +142,19 @@ def test_removed_annotations_come_back_and_no_peer_is_lost_meanwhile(fabric):
     assert fabric.annotations("gcp", "gcp-node-1")[PUBKEY.format("aws")] == key
 
 
+def converged(run, play):
+    """The hosts that a play of the mesh converged."""
+    (part,) = re.findall(r"^PLAY \[{0}\] \**\n(.*?)(?=^PLAY )".format(re.escape(play)), run.out, re.MULTILINE | re.DOTALL)
+    (task,) = re.findall(r"^TASK \[[^\n]*Converge keys, devices[^\n]*\n(.*?)(?=^TASK |\Z)", part, re.MULTILINE | re.DOTALL)
+    return set(re.findall(r"^(?:ok|changed): \[([^\]]+)\]", task, re.MULTILINE))
+
+
 def test_a_rotated_key_reaches_every_peer_in_one_run(fabric):
     old = fabric.wireguard("aws-node-2")["wireguard.gcp"]["public_key"]
     fabric.sh("aws-node-2", "rm", "/var/lib/semaphore-wireguard/wireguard.gcp.key")
-    fabric.play("site").ok()
+    run = fabric.play("site").ok()
+    assert converged(run, "Converge the nodes") == set(fabric.nodes), "every node is looked at once"
+    assert converged(run, "Converge the nodes that have new peers") == {"gcp-node-1", "gcp-node-2"}, "only the nodes whose part changed are converged again"
     new = fabric.wireguard("aws-node-2")["wireguard.gcp"]["public_key"]
     assert new != old
     for node in ("gcp-node-1", "gcp-node-2"):
