@@ -12,6 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, evidence, report
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import with_clusters
+from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
 
 OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "hosts": {"type": "list", "elements": "str", "required": True},
@@ -69,7 +70,7 @@ class ActionModule(ActionBase):
         result, variables = super().run(tmp, task_vars), task_vars or {}
         unused, options = self.validate_argument_spec(OPTIONS)
         try:
-            hostvars, groups = with_clusters(variables["hostvars"], variables["groups"], options["clusters_group"])
+            hostvars, groups = with_clusters(registered(variables["hostvars"]), variables["groups"], options["clusters_group"])
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from None
         built = mesh_report(

@@ -17,6 +17,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.plugin_utils import handed
+from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
 
 _OPTIONS: t.Dict[str, t.Any] = {
     "stage": {"type": "str", "choices": ["plan", "converge", "publish", "verify"], "required": True},
@@ -60,7 +61,7 @@ class ActionModule(ActionBase):
         result, variables = super().run(tmp, task_vars), task_vars or {}
         unused, options = self.validate_argument_spec(_OPTIONS)
         try:
-            data = handover(options["stage"], options["workflow"], variables["hostvars"], variables["ansible_play_hosts_all"])
+            data = handover(options["stage"], options["workflow"], registered(variables["hostvars"]), variables["ansible_play_hosts_all"])
             if options["path"] and not self._task.check_mode:
                 _keep(options["path"], data)
         except (ValueError, OSError) as error:

@@ -11,6 +11,7 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import RunReports, judge, refused_lines
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import SPEAKER, with_clusters
+from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
 
 #: Capability -> where its role registers results. That of the first host that has one counts: they are registered on all alike.
 REGISTERED = {
@@ -122,5 +123,5 @@ class ActionModule(ActionBase):
         spec = {"capabilities": {"type": "list", "elements": "str", "required": True}, "clusters_group": {"type": "str", "default": "clusters"}}
         unused, options = self.validate_argument_spec(spec)
         hosts, alive = variables["ansible_play_hosts_all"], variables["ansible_play_hosts"]
-        outcome = run_outcome(variables["hostvars"], variables["groups"], options["capabilities"], hosts, alive, options["clusters_group"])
+        outcome = run_outcome(registered(variables["hostvars"]), variables["groups"], options["capabilities"], hosts, alive, options["clusters_group"])
         return dict(result, changed=False, **outcome)

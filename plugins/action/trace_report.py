@@ -12,6 +12,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._status impor
 from ansible_collections.multicluster.network.plugins.module_utils._values.packed import pack
 from ansible_collections.multicluster.network.plugins.modules import trace_report
 from ansible_collections.multicluster.network.plugins.plugin_utils.controller_task import ControllerAction
+from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
 
 #: Part of a trace -> where the role registers a node's result.
 PARTS = {"armed": "__trace_r_armed", "sent": "__trace_r_sent", "collected": "__trace_r_collected"}
@@ -42,7 +43,7 @@ class ActionModule(ControllerAction):
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
         """The module, with what a task does not give out of the plays' results."""
         given, variables = self._task.args, task_vars or {}
-        hostvars, present = variables.get("hostvars") or {}, set(map(str, variables.get("ansible_play_hosts_all") or ()))
+        hostvars, present = registered(variables.get("hostvars")), set(map(str, variables.get("ansible_play_hosts_all") or ()))
         options = dict(given)
         try:
             facts = {name: options.pop(name) for name in ("trace", "nodes", "silent") if name in options}

@@ -44,11 +44,12 @@ _value:
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
 
 
 def mesh_pods(hostvars: t.Any, hosts: t.Sequence[str]) -> t.Dict[str, t.List[str]]:
     """See DOCUMENTATION."""
-    return collected.pods(hostvars, hosts)
+    return collected.pods(registered(hostvars), hosts)
 
 
 class FilterModule:

@@ -18,6 +18,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.packe
 from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
 from ansible_collections.multicluster.network.plugins.plugin_utils.controller_task import ControllerAction
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, run_variables
+from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
 
 
 class InventoryAction(ControllerAction):
@@ -30,7 +31,7 @@ class InventoryAction(ControllerAction):
         self.only: t.Optional[t.Container[str]] = None
         options = dict(given)
         try:
-            self.hostvars, self.groups = inventory.with_clusters(variables.get("hostvars") or {}, variables.get("groups") or {}, self.clusters_group)
+            self.hostvars, self.groups = inventory.with_clusters(registered(variables.get("hostvars")), variables.get("groups") or {}, self.clusters_group)
             skip_reason = self.fill(options, variables)
             if skip_reason:
                 return {"changed": False, "skipped": True, "skip_reason": skip_reason}

@@ -33,7 +33,8 @@ _PARTS = ("plan", "refused", "failures", "failed", "msg", "interfaces", "counts"
 
 def results(hostvars: t.Any, hosts: t.Iterable[str], variable: str) -> t.Dict[str, t.Mapping[str, t.Any]]:
     """Host -> what was registered there as ``variable``, without the hosts that have no such result."""
-    return {str(host): hostvars[host][variable] for host in hosts if variable in hostvars[host]}
+    seen = ((str(host), hostvars[host]) for host in hosts)
+    return {host: given[variable] for host, given in seen if variable in given}
 
 
 def part(result: t.Mapping[str, t.Any]) -> Data:
