@@ -93,13 +93,15 @@ class ApiServer:
         self.port = free_port()
         self.url = "https://127.0.0.1:{0}".format(self.port)
         self.audit_file = folder / "audit.log"
+        self.etcd_url = ""
         self.processes: t.List[subprocess.Popen] = []
 
     def start(self) -> None:
         """Start etcd and the API server; returns when it is ready. About four seconds."""
         etcd_port, peer_port = free_port(), free_port()
         etcd_url, peer_url = ("http://127.0.0.1:{0}".format(port) for port in (etcd_port, peer_port))
-        self._run(
+        self.etcd_url = etcd_url
+        self.run(
             [find_program("etcd"), "--data-dir", str(self.folder / "etcd"), "--listen-client-urls", etcd_url,
              "--advertise-client-urls", etcd_url, "--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url,
              "--initial-cluster", "default=" + peer_url, "--unsafe-no-fsync"], "etcd",
@@ -111,7 +113,7 @@ class ApiServer:
         rules = [{"level": "Metadata", "users": list(self.users)}, {"level": "None"}]
         policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules}
         (self.folder / "audit.yaml").write_text(yaml.safe_dump(policy))
-        self._run(
+        self.run(
             [find_program("kube-apiserver"), "--etcd-servers", etcd_url, "--etcd-prefix", "/tests",
              "--secure-port", str(self.port), "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1",
              "--cert-dir", str(self.folder / "certs"), "--service-cluster-ip-range", self.services, *self.more,
@@ -130,14 +132,19 @@ class ApiServer:
                     return
             except urllib3.exceptions.HTTPError:
                 pass
-            for process in self.processes:
-                if process.poll() is not None:
-                    raise RuntimeError("{0} ended; see {1}".format(process.args[0], self.folder))
+            self.check_alive()
             if time.monotonic() > deadline:
                 raise RuntimeError("the API server did not get ready; see {0}".format(self.folder))
             time.sleep(0.1)
 
-    def _run(self, command: t.List[str], name: str) -> None:
+    def check_alive(self) -> None:
+        """Raises RuntimeError if a program of it has ended."""
+        for process in self.processes:
+            if process.poll() is not None:
+                raise RuntimeError("{0} ended; see {1}".format(process.args[0], self.folder))
+
+    def run(self, command: t.List[str], name: str) -> None:
+        """Start a program that ends with the server; its output goes to NAME.log."""
         log = open(self.folder / (name + ".log"), "wb")  # closed with the process
         self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=str(self.folder)))
 
@@ -149,7 +156,7 @@ class ApiServer:
                 process.wait(15)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait(5)
+                process.wait(120)  # on a crowded machine even that takes its time
 
     @property
     def ca(self) -> str:

@@ -30,14 +30,17 @@ _PASSING = ("uid", "resourceVersion", "creationTimestamp", "generation", "selfLi
 _ASSIGNED = ("clusterIP", "clusterIPs")
 
 
-def file_of(program: str) -> pathlib.Path:
-    """Where a program's objects are, for the release of Kubernetes that the tests run on."""
-    return FOLDER / "{0}-1.{1}.json".format(program, minor_version())
+def file_of(program: str, minor: int = 0) -> pathlib.Path:
+    """Where a program's objects are, for the release of Kubernetes that the tests run on, or for 1.MINOR."""
+    return FOLDER / "{0}-1.{1}.json".format(program, minor or minor_version())
 
 
-def load(program: str) -> Stages:
-    """{stage: {cluster: objects}}. Where nothing was recorded on this release there is nothing to test with, which is a failure."""
-    file = file_of(program)
+def load(program: str, minor: int = 0) -> Stages:
+    """{stage: {cluster: objects}}. Where nothing was recorded on this release there is nothing to test with, which is a failure.
+
+    ``minor``: the release on which it was recorded, for objects of an API server that is not Kubernetes' own.
+    """
+    file = file_of(program, minor)
     assert file.exists(), "{0} is missing: record it with tests/run originals ORIGINALS=DIR RECORD=1".format(file)
     return t.cast(Stages, json.loads(file.read_text("utf-8"))["stages"])
 

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A tenant as apinetlet wrote it, kept without the uids of one time and made again with those of another server.
+
+Twins are named after the uid of what they come from, and both sides mention each other's uids in labels, references and provider IDs. In a recording
+each uid is a word that says whose it is, ``{source/LoadBalancer/lb-1}``; the words nest, as the names do.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE
+from recorded import content, load, owners, part_of
+from tenant_servers import NAMESPACE, Lab
+from tenants_life import POOL, Object
+
+#: The original's own API servers note who wrote what, whatever release of Kubernetes passes their kinds on.
+RECORDED_ON = 36
+#: Not a uid of any server: what a recording says where one stands.
+_OPEN = ("{" + SOURCE + "/", "{" + APINET + "/")
+_FIRST = [SOURCE, APINET]
+
+
+def in_words(found: t.Mapping[str, t.Iterable[Object]]) -> t.Dict[str, t.List[Object]]:
+    """Objects of both sides with a word in place of each uid."""
+    words: t.Dict[str, str] = {}
+    for side in _FIRST:
+        for obj in found[side]:
+            words[obj["metadata"]["uid"]] = _word(side, obj["kind"], _replaced(obj["metadata"]["name"], words))
+    return {side: [_plain(_replaced(obj, words)) for obj in found[side]] for side in _FIRST}
+
+
+def _plain(obj: Object) -> Object:
+    """Without the nulls and the empty status that a server of compiled types answers with: they say nothing, and servers of definitions keep none."""
+    made = t.cast(Object, _without_nulls(obj))
+    return {key: value for key, value in made.items() if key != "status" or value}
+
+
+def _without_nulls(value: t.Any) -> t.Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _word(side: str, kind: str, name: str) -> str:
+    return "{{{0}/{1}/{2}}}".format(side, kind, name)
+
+
+def _replaced(value: t.Any, words: t.Mapping[str, str]) -> t.Any:
+    """A value of JSON with every key of the words replaced, the longest first since words nest."""
+    text = json.dumps(value)
+    for word in sorted(words, key=len, reverse=True):
+        text = text.replace(word, words[word])
+    return json.loads(text)
+
+
+def _open(value: t.Any) -> bool:
+    text = json.dumps(value)
+    return any(word in text for word in _OPEN)
+
+
+def _known(value: t.Any) -> t.Any:
+    """A value without what mentions somebody who is not there yet."""
+    if isinstance(value, dict):
+        return {key: _known(inner) for key, inner in value.items() if not isinstance(inner, str) or not _open(inner)}
+    if isinstance(value, list):
+        return [_known(inner) for inner in value if not _open(inner)]
+    return value
+
+
+class Recorded:
+    """What apinetlet wrote at its first start, and what it applies when it starts again after us. The network side is ours."""
+
+    def __init__(self, lab: Lab, program: str, prefixes: t.Sequence[str]) -> None:
+        self.lab, self.prefixes = lab, list(prefixes)
+        self.stages = load(program, RECORDED_ON)
+        self.uids: t.Dict[str, str] = {}
+
+    def begin(self) -> None:
+        """Everything is made, then completed by what mentions others, then written down as its owners'."""
+        stage = self.stages["begun"]
+        for side in _FIRST:
+            # twins of others are named after those, and networks come before what is in them
+            for obj in sorted(stage[side], key=lambda one: (one["metadata"]["name"].count("{"), one["kind"] != "Network")):
+                self._make(side, obj)
+        for side in _FIRST:
+            for obj in stage[side]:
+                self._complete(side, obj)
+
+    def _make(self, side: str, recorded: Object) -> None:
+        obj = _replaced(recorded, self.uids)
+        meta = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+        assert not _open(meta["name"]), meta
+        body = _known({key: value for key, value in obj.items() if key not in ("metadata", "status")})
+        made = self.lab.clients[side].create(self.lab.path(side, obj["kind"], meta["namespace"]), dict(body, metadata=_known(meta)), POOL)
+        self.uids[_word(side, obj["kind"], recorded["metadata"]["name"])] = made["metadata"]["uid"]
+
+    def _complete(self, side: str, recorded: Object) -> None:
+        obj = _replaced(recorded, self.uids)
+        assert not _open(obj), obj
+        meta, client = obj["metadata"], self.lab.clients[side]
+        path = self.lab.path(side, obj["kind"], meta["namespace"], meta["name"])
+        body = copy.deepcopy(obj)
+        record = body["metadata"].pop("managedFields", [{}])  # an empty entry is the API's way to say nobody
+        client.merge_patch(path, body, POOL)
+        if obj.get("status"):
+            client.merge_patch(path + "/status", {"status": obj["status"]}, POOL)
+        client.merge_patch(path, {"metadata": {"managedFields": record}}, POOL)
+        made = dict(client.get(path), apiVersion=obj["apiVersion"], kind=obj["kind"])
+        assert content(made) == content(obj), "the server has something else than was recorded: {0} and {1}".format(content(made), content(obj))
+        assert owners(made) == owners(obj), "the server has others on record than was recorded: {0} and {1}".format(owners(made), owners(obj))
+
+    def network(self) -> bool:
+        results = [self.lab.allocate(public_prefixes=self.prefixes), self.lab.schedule()]
+        for result in results:
+            assert result["failures"] == [], result
+        return any([result["changed"] for result in results] + [self.lab.agents()])
+
+    def again(self) -> None:
+        """It applies the very fields that it applied to each of its twins when it really came back."""
+        for obj in self.stages["returned"][SOURCE]:
+            here = self.lab.get(SOURCE, obj["kind"], obj["metadata"]["namespace"], obj["metadata"]["name"])
+            self.uids[_word(SOURCE, obj["kind"], obj["metadata"]["name"])] = here["metadata"]["uid"]
+        twins = [(obj, entry) for obj in self.stages["returned"][APINET] for entry in owned(obj) if _applied(entry)]
+        assert len(twins) >= 5, "nothing of what the original applies was recorded"
+        for recorded, dummy in twins:
+            here = self.lab.get(APINET, recorded["kind"], NAMESPACE, _replaced(recorded["metadata"]["name"], self.uids))
+            self.uids[_word(APINET, recorded["kind"], recorded["metadata"]["name"])] = here["metadata"]["uid"]
+        for recorded, entry in _replaced(twins, self.uids):
+            part, meta = t.cast(Object, part_of(recorded, entry["fieldsV1"])), recorded["metadata"]
+            part.update(apiVersion=recorded["apiVersion"], kind=recorded["kind"])
+            part.setdefault("metadata", {}).update(name=meta["name"], namespace=NAMESPACE)
+            assert not _open(part), part
+            self.lab.clients[APINET].apply(self.lab.path(APINET, recorded["kind"], NAMESPACE, meta["name"]), part, entry["manager"], force=True)
+
+
+def owned(obj: Object) -> t.List[Object]:
+    """What is on record of its writers; a server notes none for what it made by itself."""
+    return t.cast(t.List[Object], obj["metadata"].get("managedFields") or [])
+
+
+def _applied(entry: t.Mapping[str, t.Any]) -> bool:
+    return (entry["manager"], entry["operation"]) == (ONMETAL.field_manager, "Apply")
