@@ -14,9 +14,14 @@ import typing as t
 
 from ansible.plugins.action.normal import ActionModule as Normal
 from ansible.plugins.connection import ConnectionBase
+from ansible.plugins.loader import filter_loader
 
 #: What a shell answers for a program that is not there or cannot be run, and for one that SIGKILL ended.
 _NOT_STARTED, _KILLED = (126, 127), (137, -9)
+
+# With the first filter of a collection Ansible loads all of them and what they import, from source each time. It loads this plugin before it
+# forks a worker for each host, so that workers, whose tasks ask for filters, find them loaded: a tenth of a second less for each host and task.
+filter_loader.get("multicluster.network.node_devices")
 
 
 class ActionModule(Normal):
