@@ -5,7 +5,6 @@
 import collections.abc
 
 import pytest
-
 from ansible_collections.multicluster.network.plugins.plugin_utils.registered import Registered, registered
 
 
