@@ -18,7 +18,7 @@ import typing as t
 OURS = "__"
 
 
-class OfHost(collections.abc.Mapping):  # type: ignore[type-arg]
+class OfHost(collections.abc.Mapping):
     """The variables of one host."""
 
     def __init__(self, given: t.Any) -> None:
