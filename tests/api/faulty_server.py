@@ -172,7 +172,7 @@ def revive(server):
     """Start a killed API server again, over the same etcd, and wait until it answers."""
     if server.processes[-1].poll() is None:
         return
-    server._run(list(server.processes.pop().args), "apiserver-again")
+    server.run(list(server.processes.pop().args), "apiserver-again")
     deadline = time.monotonic() + 60
     while True:
         try:

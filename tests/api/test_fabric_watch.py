@@ -43,7 +43,7 @@ class OwnServer(ApiServer):
 
     def again(self):
         """The same API server again; returns when it is ready."""
-        self._run(self.processes[1].args, "apiserver-again")
+        self.run(self.processes[1].args, "apiserver-again")
         self.processes[1] = self.processes.pop()
         self.wait()
 
@@ -55,7 +55,7 @@ class OwnServer(ApiServer):
         for option, value in (("--secure-port", str(other.port)), ("--audit-log-path", str(other.folder / "audit.log")),
                               ("--cert-dir", str(other.folder / "certs"))):  # fmt: skip
             words[words.index(option) + 1] = value
-        other._run(words, "apiserver")
+        other.run(words, "apiserver")
         self.wait(other.url)
         return other
 
