@@ -185,14 +185,21 @@ def interface(name: str, address: str, virtual_ip: str = "", namespace: str = TE
     return source("NetworkInterface", name, spec, namespace)
 
 
-def seed() -> t.List[t.Dict[str, t.Any]]:
-    """A network, two interfaces (one with a virtual IP, one behind NAT), load balancers of both types, a gateway."""
-    network = {"networkRef": {"name": "net-1"}}
+def ends() -> t.List[t.Dict[str, t.Any]]:
+    """What every tenant of the tests has: a network with two interfaces, one of which has a virtual IP."""
     return [
         source("Network", "net-1", {}),
         source("VirtualIP", "vip-1", {"type": "Public", "ipFamily": "IPv4"}),
         interface("nic-1", "192.168.178.1", "vip-1"),
         interface("nic-2", "192.168.178.2"),
+    ]
+
+
+def seed() -> t.List[t.Dict[str, t.Any]]:
+    """A network, two interfaces (one with a virtual IP, one behind NAT), load balancers of both types, a gateway."""
+    network = {"networkRef": {"name": "net-1"}}
+    return [
+        *ends(),
         source("LoadBalancer", "lb-1", dict(network, type="Public", ipFamilies=["IPv4", "IPv6"], ports=[{"port": 80}])),
         source("LoadBalancer", "lb-2", dict(network, type="Internal", ipFamilies=["IPv4"], ips=[{"value": "10.1.0.9"}])),
         source("NATGateway", "nat-1", dict(network, type="Public", ipFamily="IPv4")),

@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import released as tenants_released
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE
 from recorded import content
-from tenant_servers import NAMESPACE, TEAM, Lab, interface, source
+from tenant_servers import NAMESPACE, TEAM, Lab, ends, interface, source
 
 #: What apinetlet writes, and what it writes into.
 TWINS = ("Network", "IP", "LoadBalancer", "LoadBalancerRouting", "NATGateway", "NATGatewayAutoscaler", "NetworkInterface")
@@ -42,10 +42,7 @@ def seed() -> t.List[Object]:
     """Neither an internal load balancer nor a virtual IP of IPv6: both end the original's own API server (23)."""
     network = {"networkRef": {"name": "net-1"}}
     return [
-        source("Network", "net-1", {}),
-        source("VirtualIP", "vip-1", {"type": "Public", "ipFamily": "IPv4"}),
-        interface("nic-1", "192.168.178.1", "vip-1"),
-        interface("nic-2", "192.168.178.2"),
+        *ends(),
         source("LoadBalancer", "lb-1", dict(network, type="Public", ipFamilies=["IPv4"], ports=[{"protocol": "TCP", "port": 80}])),
         source("NATGateway", "nat-1", dict(network, type="Public", ipFamily="IPv4")),
     ]
