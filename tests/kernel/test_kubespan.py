@@ -76,7 +76,7 @@ class Site:
 @pytest.fixture(name="site")
 def site_fixture(new_node, implementation, wait_for):
     site = Site(new_node, implementation)
-    assert all(wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 10 * SLOW) for node in site.nodes.values())
+    assert all(wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 60 * SLOW) for node in site.nodes.values())
     return site
 
 

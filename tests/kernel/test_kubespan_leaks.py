@@ -79,7 +79,7 @@ class Traffic:
 @pytest.fixture(name="busy")
 def busy_fixture(new_node, implementation, wait_for):
     site = Site(new_node, implementation)
-    assert all(wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 10 * SLOW) for node in site.nodes.values())
+    assert all(wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 60 * SLOW) for node in site.nodes.values())
     site.join()
     assert wait_for(lambda: site.ping(PODS["b"] + ".9", PODS["a"] + ".9"), 60 * SLOW)
     site.traffic = Traffic(site.nodes["a"])

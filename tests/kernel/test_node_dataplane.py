@@ -69,7 +69,7 @@ def site_fixture(new_node, implementation, node, tmp_path, wait_for):
         if made:
             pytest.skip("auto takes the kernel here, that is the other run of this test")
     site = Site(new_node, tmp_path)
-    assert all(wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 10 * SLOW) for node in site.nodes.values())
+    assert all(wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 60 * SLOW) for node in site.nodes.values())
     return site
 
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from test_node_dataplane import DEVICE, OTHER, PODS, UNDERLAY, assert_nothing_is_written, site_fixture  # pylint: disable=unused-import
+from test_node_dataplane import DEVICE, OTHER, PODS, SLOW, UNDERLAY, assert_nothing_is_written, site_fixture  # pylint: disable=unused-import
 
 __all__ = ["site_fixture"]
 
@@ -27,7 +27,7 @@ def made_by_hand(site, name):
 
 
 @pytest.fixture(name="taken")
-def both_nodes_of_another_program(site):
+def both_nodes_of_another_program(site, wait_for):
     keys = {name: made_by_hand(site, name) for name in "ab"}
     for name in "ab":
         other = OTHER[name]
@@ -39,7 +39,8 @@ def both_nodes_of_another_program(site):
             "public_key": keys[other], "endpoint": UNDERLAY[other] + ":51821", "persistent_keepalive": 25,
             "allowed_ips": [PODS[other] + ".0/24"], "preshared_key": None,
         }]
-    assert site.ping("10.5.0.1")
+    # the first handshake may be the one that its receiver does not know yet: WireGuard tries again after five seconds
+    assert wait_for(lambda: site.ping("10.5.0.1"), 60 * SLOW)
     return site
 
 
