@@ -314,9 +314,18 @@ def dead_man(fabric: str, ident: str, after: float) -> t.Optional[Data]:
     def waiting() -> bool:
         return ours() or _is_invalid(fabric)
 
+    looked: t.List[t.Tuple[t.Optional[t.Tuple[int, int]], bool]] = []
+
+    def still() -> bool:
+        # The journal of a node with hundreds of peers costs more to read than all else that this process does, twice a second.
+        stamp = files.stamp(persistence.journal_path(fabric))
+        if not looked or stamp is None or looked[0][0] != stamp:
+            looked[:] = [(stamp, waiting())]
+        return looked[0][1]
+
     # No journal says that the change was brought to its end, or that the run that armed this has not written it yet, which may take
     # long where many nodes share a machine. That run holds the lock until then, so whoever has the lock knows.
-    while not deadman.wait_while(waiting, deadline - deadman.uptime()):
+    while not deadman.wait_while(still, deadline - deadman.uptime()):
         try:
             with HostLock(alias_of(fabric), max(0.0, deadline - deadman.uptime())):
                 if not waiting():
