@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 
 import pytest
-
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import transaction
 from ansible_collections.multicluster.network.plugins.module_utils._linux import files
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import deadman
