@@ -204,6 +204,13 @@ def merge_patched(target: t.Any, patch: t.Any) -> t.Any:
     return merged
 
 
+def replacing(current: t.Any, wanted: t.Any) -> t.Any:
+    """The merge patch that makes the one of the other, so that what only the first says is gone."""
+    if not isinstance(wanted, dict) or not isinstance(current, dict):
+        return wanted
+    return dict(dict.fromkeys(current), **{key: replacing(current.get(key), value) for key, value in wanted.items()})
+
+
 def covered(wanted: t.Any, current: t.Any, path: t.Tuple[str, ...] = ()) -> bool:
     """Whether an object says everything that a manifest says."""
     if isinstance(wanted, dict) and not (path and path[-1] in ATOMIC):

@@ -10,7 +10,7 @@ import typing as t
 
 from .._values.refused import ValueRefused
 from .._values.selectors import Requirement, matches
-from .fields import Object, controller, deleting, entries, get, items, labels, name, namespace, same, text, uid
+from .fields import Object, controller, deleting, entries, get, items, labels, name, namespace, replacing, same, text, uid, without_nulls
 from .links import controller_reference
 from .nat_blocks import NatPlan, claim_of, desired_addresses, plan_nat
 from .object_turn import PATCH_STATUS, ObjectTurn, Step
@@ -189,7 +189,7 @@ def _orphans(view: View) -> t.Iterator[ObjectTurn]:
 
 
 def instance_spec(balancer: Object) -> t.Dict[str, t.Any]:
-    """The InstanceSpec of a load balancer's instances."""
+    """The InstanceSpec of a load balancer's instances, without what it does not say of itself."""
     spec = dict(get(balancer, "spec", "template", "spec") or {})
     spec.update(
         type="LoadBalancer",
@@ -198,19 +198,19 @@ def instance_spec(balancer: Object) -> t.Dict[str, t.Any]:
         ips=[entry["ip"] for entry in entries(balancer, "spec", "ips") if entry.get("ip")],
         loadBalancerPorts=items(balancer, "spec", "ports"),
     )
-    return spec
+    return t.cast(t.Dict[str, t.Any], without_nulls(spec))
 
 
 def _daemon(view: View, balancer: Object) -> ObjectTurn:
     turn = ObjectTurn(view, LOAD_BALANCER, balancer)
     called = "lb-" + name(balancer)
     template = {"metadata": get(balancer, "spec", "template", "metadata") or {}, "spec": instance_spec(balancer)}
-    spec = {"nodeSelector": get(balancer, "spec", "selector"), "template": template}
+    spec = without_nulls({"nodeSelector": get(balancer, "spec", "selector"), "template": template})
     current = view.twin(DAEMON_SET, called)
     if current is None:
         turn.create_owned(MAKE, DAEMON_SET, called, spec=spec)
     elif not same(get(current, "spec"), spec):
-        turn.patch_twin(MAKE, current, {"spec": {"nodeSelector": spec["nodeSelector"], "template": template}})
+        turn.patch_twin(MAKE, current, {"spec": replacing(get(current, "spec"), spec)})
     return turn
 
 

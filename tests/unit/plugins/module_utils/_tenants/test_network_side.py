@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 import pytest
@@ -14,6 +15,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.allo
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import get
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import StoreError, key_of
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, settings, strategies as st
 
@@ -233,3 +235,27 @@ def test_a_load_balancer_without_listeners_or_nodes() -> None:
     world.apinet.delete(key_of(node("node-z", "z")))
     world.settle()
     assert len(world.apinet.list(ONMETAL.apinet, "Instance")) == 2
+
+
+def test_what_a_load_balancer_does_not_say_its_instances_do_not_say_either() -> None:
+    """Where its type was missing a null was written, which is no text; what it said no more was kept, and sent again in each run."""
+    balancer = {"apiVersion": ONMETAL.apinet, "kind": "LoadBalancer", "metadata": {"namespace": NAMESPACE, "name": "plain", "uid": "plain"}}
+    world = World([], [dict(balancer, spec={"template": {}}), node("node-a", "a")])
+
+    def template() -> t.Any:
+        world.settle()
+        return get(world.apinet.list(ONMETAL.apinet, "DaemonSet")[0], "spec", "template", "spec")
+
+    plain = template()
+    assert plain == {"type": "LoadBalancer", "ips": [], "loadBalancerPorts": []}
+    made = world.apinet.list(ONMETAL.apinet, "DaemonSet") + world.apinet.list(ONMETAL.apinet, "Instance")
+    assert len(made) == 2 and "null" not in json.dumps(made)
+    term = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-a"]}]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}, "instanceAntiAffinity": {}}
+    more = {"type": "Public", "networkRef": {"name": "net"}, "template": {"spec": {"affinity": affinity}}}
+    world.apinet.patch(key_of(balancer), {"spec": more})
+    assert template() == dict(plain, loadBalancerType="Public", networkRef={"name": "net"}, affinity=affinity)
+    world.apinet.patch(key_of(balancer), {"spec": {"type": None, "networkRef": None, "template": {"spec": {"affinity": {"nodeAffinity": None}}}}})
+    assert template() == dict(plain, affinity={"instanceAntiAffinity": {}})
+    view = View([], world.apinet.all(), world.options)
+    assert [step for turn in placement.plan_placement(view) for step in turn.steps] == []
