@@ -21,10 +21,11 @@ REGISTERED = {
     "coredns_rewrite": ("__coredns_rewrite_r_section",),
     "network_sets": ("__network_sets_r_sets",),
     "load_balancers": ("__load_balancers_r",),
-    "control_plane_address": ("__control_plane_address_r",),
     "tenants": ("__tenants_r_sync", "__tenants_r_allocate", "__tenants_r_attach", "__tenants_r_schedule"),
     "clustermesh": ("__clustermesh_r_peers",),
 }
+#: The same, where each cluster's host has its own.
+OF_CLUSTERS = (("ccm_nodes", "__ccm_nodes_r"), ("control_plane_address", "__control_plane_address_r"))
 #: The same, where each node has its own.
 OF_NODES = (("mesh", "__node_dataplane_r_converge"), ("load_balancers", "__bgp_speaker_r"), ("load_balancers", "__layer2_speaker_r"))
 #: What a node says of its change, in this order.
@@ -67,6 +68,9 @@ def run_outcome(
                 if name in given and name not in seen and not given[name].get("skipped"):
                     seen.add(name)
                     results.setdefault(capability, []).append(_part(given[name]))
+        for capability, name in OF_CLUSTERS:
+            if str(host) in clusters and name in given and not given[name].get("skipped"):
+                results.setdefault(capability, []).append(_part(given[name]))
         earlier = earlier or (list(given["__mesh_r_plan"].get("refused_before") or ()) if "__mesh_r_plan" in given else [])
         if not verdict and "__mesh_r_report" in given:
             verdict = given["__mesh_r_report"].get("report") or {}

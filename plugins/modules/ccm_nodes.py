@@ -31,6 +31,12 @@ options:
     type: str
     choices: [present, released]
     default: present
+  adopt:
+    description:
+      - Take over what another program gave nodes, provider ID, labels and addresses, so that nobody else is on record for it, also where nothing differs.
+      - Taints are one field of many writers, and stay on record as whose they are.
+    type: bool
+    default: false
   delete_nodes:
     description: Delete nodes that are not ready and whose device is gone.
     type: bool
@@ -119,6 +125,7 @@ def argument_spec() -> dict:
     """All options."""
     return {
         "state": {"type": "str", "choices": ["present", "released"], "default": "present"},
+        "adopt": {"type": "bool", "default": False},
         "delete_nodes": {"type": "bool", "default": False},
         "max_deletes": {"type": "int"},
         "confirm_empty": {"type": "list", "elements": "str", "default": []},

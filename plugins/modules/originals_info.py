@@ -46,6 +46,10 @@ options:
       cluster:
         description: The cluster in which the program runs. Semaphore's own files say it themselves.
         type: str
+  keep_clustermeshes:
+    description: Whether C(ClusterMesh) objects stay and are read by runs, so that they, their Secrets and their kind are no leftovers.
+    type: bool
+    default: false
   fail_on_failures:
     description: Whether the task fails when a cluster could not be read.
     type: bool
@@ -113,7 +117,9 @@ secrets:
 leftovers:
   description: >-
     At most 200 objects of the programs that nothing needs once their place is taken, each with the command that removes it: workloads, and the ConfigMaps,
-    Secrets and accounts that no other workload uses. RV(leftovers_count) counts all of them. Nothing here removes them.
+    Secrets and accounts that no other workload uses; bindings of such accounts alone, roles that nothing else binds, leases that they held, Services that
+    select their pods alone, and webhooks that ask these; the only C(ClusterMesh), its kubeconfig Secrets and its kind. RV(leftovers_count) counts all of
+    them. Nothing here removes them.
   type: list
   elements: dict
   returned: always
@@ -125,6 +131,13 @@ leftovers_count:
   type: int
   returned: always
   sample: 4
+fields:
+  description: >-
+    Fields for which a program is still on record in objects that are ours as well, at most 200 rows. Before anything is taken over there are none.
+  type: list
+  elements: dict
+  returned: always
+  sample: [{cluster: aws, program: equinix, kind: Node, manager: cloud-provider-equinix-metal, fields: [spec.taints], objects: 3}]
 lines:
   description: Programs, owners, findings and what is not needed any more as lines of text.
   type: list
@@ -159,6 +172,7 @@ def argument_spec() -> dict:
     }
     return {
         "files": {"type": "list", "elements": "dict", "options": files, "default": []},
+        "keep_clustermeshes": {"type": "bool", "default": False},
         "fail_on_failures": {"type": "bool", "default": True},
         **inventory_spec(),
     }

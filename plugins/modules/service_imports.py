@@ -64,6 +64,7 @@ options:
     description:
       - Clusters that get imports, and conditions of their exports. The default is all of O(clusters). The others are only read.
       - Where O(clusters) is not given either, it is the clusters with nodes in the inventory, or all where none has any.
+      - With O(state=absent) only those that are named here are asked at all, and all where none is, since any may have imports of former times.
     type: list
     elements: str
   max_endpoints_per_slice:

@@ -46,7 +46,7 @@ class Balanced:
 
     def run(self, check: bool = False, **more: t.Any) -> t.Dict[str, t.Any]:
         """Nodes, then addresses; both results as one."""
-        first = ccm_nodes.run(self.request({"state": "released"} if more.get("state") == "released" else {}), check=check)
+        first = ccm_nodes.run(self.request({"state": "released"} if more.get("state") == "released" else {"adopt": bool(more.get("adopt"))}), check=check)
         second = load_balancers.run(self.request(more), check=check)
         assert not first["failures"] and not second["failures"], (first["failures"], second["failures"])
         return {"changed": first["changed"] or second["changed"], "refused": first["refused"] + second["refused"],
@@ -199,6 +199,13 @@ def owned(one: Balanced) -> t.Set[t.Tuple[str, str]]:
             for entry in obj["metadata"].get("managedFields") or () if entry["manager"] == US}  # fmt: skip
 
 
+def others_of_nodes(one: Balanced) -> t.Set[str]:
+    """What a cloud controller writes into Nodes, and others than we and kubelets are on record for; taints belong to whoever changed any of them last."""
+    return {name for obj in one.objects() if obj["kind"] == "Node" for entry in obj["metadata"].get("managedFields") or ()
+            if entry["manager"] not in (US, "kubelet", "kubectl")
+            for part in ("f:spec", "f:metadata", "f:status") for name in entry["fieldsV1"].get(part) or () if name not in ("f:conditions", ".")}  # fmt: skip
+
+
 def posts(one: Balanced, since: int) -> t.List[str]:
     return [call for call in one.double.calls()[since:] if not call.startswith("GET ")]
 
@@ -235,7 +242,7 @@ def live(one: Balanced, original: t.Any) -> None:
     result = settle(one, adopt=True)
     assert sorted(map(spelled, result["changes"])) == sorted(map(spelled, planned["changes"])), (result["changes"], planned["changes"])
     same(before, one, "taking over has changed something")
-    assert one.held() == held and posts(one, calls) == []
+    assert one.held() == held and posts(one, calls) == [] and others_of_nodes(one) <= {"f:taints"}
 
     changes(one)
 

@@ -82,7 +82,10 @@ def test_a_cluster_that_is_only_read(pair, accounts):
     service_imports.run(request)
     with pytest.raises(ValueError, match="mcs_destinations"):
         service_imports.run(dict(request, destinations=["asw"]))
-    assert service_imports.run(dict(request, state="absent"))["failures"] == [] and pair.imported("aws", WEB) is None and pair.writes(mark)["gcp"] == []
+    mark = pair.mark()
+    result = service_imports.run(dict(request, state="absent"))
+    assert result["failures"] == [] and pair.imported("aws", WEB) is None and set(result["sources"]) == {"aws"}
+    assert pair.asked(mark)["gcp"] == [], "what is only read has nothing of ours, so nothing of it is asked for"
 
 
 def without_the_api(server):

@@ -58,6 +58,7 @@ def test_what_runs_becomes_an_inventory_and_nothing_is_written(semaphore):
     assert [path for verb, path, status in asked if "/configmaps/" in path] == [
         "/api/v1/namespaces/kube-system/configmaps/semaphore-wireguard-config",
         "/api/v1/namespaces/sys-semaphore/configmaps/semaphore-service-mirror-config",
+        "/api/v1/namespaces/metallb-system/configmaps/config",
     ]
     found = yaml.safe_load(result["proposal"])
     assert found["clusters"]["hosts"]["gcp"]["pod_cidrs"] == ["10.4.0.0/16"]

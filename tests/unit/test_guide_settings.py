@@ -19,7 +19,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._originals.pr
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, role_options
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "docsite" / "rst" / "guide_settings.rst").read_text("utf-8")
+PAGE = re.sub(r"(?m)^\.\. _\S+:\n\n", "", (ROOT / "docs" / "docsite" / "rst" / "guide_settings.rst").read_text("utf-8"))
 ORIGINALS = yaml.safe_load((ROOT / "tests" / "fixtures" / "original_settings.yml").read_text("utf-8"))
 CONTROLLER = "Cloud controller (packet-ccm, metal-ccm, cloud-provider-equinix-metal)"
 #: Of a node's host, as the description of the role's option lists them.

@@ -17,6 +17,8 @@ from .workloads import KINDS, containers_of, processes, rows_of, shown
 MOST_LINES = 40
 #: What every namespace has.
 _ALWAYS = {("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")}
+#: Kinds without a namespace.
+CLUSTER_WIDE = frozenset(("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"))
 Use = t.Tuple[str, str, str]
 
 
@@ -33,26 +35,46 @@ class Left(t.NamedTuple):
 
 def leftovers(cluster: str, objects: t.Iterable[t.Any]) -> t.List[Left]:
     """The workloads of originals whose place a capability takes, and what they alone use, in the order of their kinds and names."""
+    theirs, others = _parted(cluster, objects)
+    return [left_of(cluster, theirs[use], *use) for use in sorted(set(theirs) - others)]
+
+
+def others_use(cluster: str, objects: t.Iterable[t.Any]) -> t.Set[Use]:
+    """What workloads use that are not left."""
+    return _parted(cluster, objects)[1]
+
+
+def _parted(cluster: str, objects: t.Iterable[t.Any]) -> t.Tuple[t.Dict[Use, str], t.Set[Use]]:
+    """The program of each thing that goes with its place, and what others use."""
     theirs: t.Dict[Use, str] = {}
     others: t.Set[Use] = set()
     for obj in objects:
-        kind, name, namespace = mapping(obj).get("kind"), mapping(obj, "metadata").get("name"), mapping(obj, "metadata").get("namespace")
-        if kind not in KINDS or not isinstance(name, str):
+        place = use_of(obj)
+        if place is None or place[0] not in KINDS:
             continue
-        namespace = namespace if isinstance(namespace, str) else "default"
         spec = mapping(obj, "spec", "template", "spec")
-        used = {(used_kind, namespace, used_name) for used_kind, used_name in uses(spec)}
+        used = {(used_kind, place[1], used_name) for used_kind, used_name in uses(spec)}
         found = [one.program for one in processes(cluster, [obj])]
         # one that has other containers as well, or that goes on running, is somebody's
         if not found or len(found) < len(containers_of(spec)) or not all(program.capability for program in found):
             others |= used
             continue
-        theirs[str(kind), namespace, name] = found[0].name
+        theirs[place] = found[0].name
         for use in used:
             # every run may take its settings from that one (config_secret)
             if use[::2] not in _ALWAYS and not (found[0] is EQUINIX and use[0] == "Secret"):
                 theirs.setdefault(use, found[0].name)
-    return [Left(cluster, theirs[use], *use, _command(*use)) for use in sorted(set(theirs) - others)]
+    return theirs, others
+
+
+def use_of(obj: t.Any) -> t.Optional[Use]:
+    """Kind, namespace and name of an object; the namespace of a kind that has none is empty, None for what is no object."""
+    kind, name, namespace = mapping(obj).get("kind"), mapping(obj, "metadata").get("name"), mapping(obj, "metadata").get("namespace")
+    if not isinstance(kind, str) or not isinstance(name, str):
+        return None
+    if kind in CLUSTER_WIDE:
+        return kind, "", name
+    return kind, namespace if isinstance(namespace, str) else "default", name
 
 
 def uses(spec: t.Mapping[str, t.Any]) -> t.Set[t.Tuple[str, str]]:
@@ -74,18 +96,32 @@ def uses(spec: t.Mapping[str, t.Any]) -> t.Set[t.Tuple[str, str]]:
 def lines(found: t.Sequence[Left]) -> t.List[str]:
     """What a person reads, a line for each and at most MOST_LINES, then how many more there are."""
     shown_lines = [
-        "not needed once taken over: {0} {1}/{2} of {3} in cluster {4}{5}".format(
-            one.kind, shown(one.namespace), shown(one.name), one.program, shown(one.cluster), "; " + one.command if one.command else ""
+        "not needed once taken over: {0} {1} of {2} in cluster {3}{4}".format(
+            one.kind, _place(one), one.program, shown(one.cluster), "; " + one.command if one.command else ""
         )
         for one in found[:MOST_LINES]
     ]
     return shown_lines + ["not needed once taken over: {0} more".format(len(found) - MOST_LINES)] * (len(found) > MOST_LINES)
 
 
+def _place(one: Left) -> str:
+    return shown(one.name) if one.kind in CLUSTER_WIDE else "{0}/{1}".format(shown(one.namespace), shown(one.name))
+
+
+def left_of(cluster: str, program: str, kind: str, namespace: str, name: str, patch: str = "") -> Left:
+    """One object with its command; ``patch``: what has to be merged into it before."""
+    command = _command(kind, namespace, name)
+    if command and patch:
+        command = "{0} --type merge --patch '{1}' && {2}".format(command.replace(" delete ", " patch ", 1), patch, command)
+    return Left(cluster, program, kind, namespace, name, command)
+
+
 def _command(kind: str, namespace: str, name: str) -> str:
-    if shown(namespace) != namespace or shown(name) != name or namespace.startswith("-") or name.startswith("-"):
+    if shown(namespace or "-") != (namespace or "-") or shown(name) != name or namespace.startswith("-") or name.startswith("-"):
         return ""
-    return "kubectl --namespace {0} delete {1} {2}".format(namespace, lower(kind), name)
+    if kind in CLUSTER_WIDE:
+        return "kubectl delete {0} {1}".format(lower(kind), name)
+    return "kubectl --namespace {0} delete {1} {2}".format(namespace, lower(kind), name) if namespace else ""
 
 
 def _name(value: t.Any) -> str:

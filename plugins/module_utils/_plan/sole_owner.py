@@ -151,6 +151,15 @@ def handed_over(
     return made if given else None
 
 
+def writers_of(obj: Object, counts: t.Callable[[Object], bool], within: t.Callable[[Path], bool]) -> t.List[str]:
+    """The managers on record for a field, as its path in a fieldsV1 tree, for which ``within`` holds, sorted. ``counts``: whether an entry is looked at."""
+    found = set()
+    for entry in record_of(obj):
+        if counts(entry) and any(within(leaf) for part, inner in entry["fieldsV1"].items() for leaf in _leaves(inner, (part,))):
+            found.add(str(entry.get("manager")))
+    return sorted(found)
+
+
 def taken_record(obj: Object, manager: str) -> t.List[t.Dict[str, t.Any]]:
     """``metadata.managedFields`` in which whatever others are on record for is ours, as by an update of ours.
 

@@ -15,6 +15,7 @@ from ..._loadbalancers.setup import Setup
 from ..._plan.budget import check_budget
 from ..._plan.objects import field_manager
 from ..._plan.plan import Change, Plan
+from ..._plan.sole_owner import Path, handed_over, writers_of
 from ..._values.refused import ValueRefused
 from .converge import guarded, open_clusters, result_of
 from .read import NODES, ClusterState, make_provider
@@ -61,7 +62,7 @@ def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manag
                     plan.refuse("node {0}/{1}".format(setup.cluster, name), "no_device", "the project has no device of this name; the taint stays")
                 continue
             row.update(device=device.id, state=device.state)
-            puts += _puts(setup, name, node, device, fate, variant)
+            puts += _puts(setup, name, node, device, fate, variant, manager if request.get("adopt") else "")
         except ValueRefused as error:
             plan.refuse("node {0}/{1}".format(setup.cluster, name), error.reason, error.message)
     refusal = check_budget(setup.cluster, "Node", len(nodes), len(gone), len(nodes) - len(gone), request.get("max_deletes"),
@@ -116,8 +117,8 @@ def _deletion(setup: Setup, name: str, node: Object) -> Put:
     return Put(change, "{0}/{1}".format(NODES, segment(name)), None, str(node["metadata"].get("uid") or ""), 3)
 
 
-def _puts(setup: Setup, name: str, node: Object, device: Device, fate: Fate, variant: Variant) -> t.List[Put]:
-    """Addresses first, the taint last: pods must not come before the node is what it says."""
+def _puts(setup: Setup, name: str, node: Object, device: Device, fate: Fate, variant: Variant, adopting: str = "") -> t.List[Put]:
+    """Addresses first, the taint last: pods must not come before the node is what it says. ``adopting``: the manager that gets the record, or none."""
     meta, spec = node["metadata"], node.get("spec") or {}
     provided = (meta.get("annotations") or {}).get(PROVIDED_IP)
     facts = node_facts(device, _taints(node), str(spec.get("providerID") or ""), provided, variant)
@@ -142,7 +143,30 @@ def _puts(setup: Setup, name: str, node: Object, device: Device, fate: Fate, var
     if after:
         patch["spec"] = {key: after[key] or None for key in ("providerID", "taints") if key in after}
         puts.append(Put(Change("update", "Node", ident, before, after), path, patch, stage=1, again=_again(patch, spec)))
-    return puts
+    return puts + (_taken(node, path, ident, frozenset(facts.labels), adopting) if adopting else [])
+
+
+def _taken(node: Object, path: str, ident: str, labels: t.Collection[str], manager: str) -> t.List[Put]:
+    """The write after which nobody but us is on record for what a cloud controller writes, equal values too; none where it is so already.
+
+    Not for taints: they are one field, which belongs to whoever changed any of them last.
+    """
+
+    def within(leaf: Path) -> bool:
+        label = leaf[:2] == ("f:metadata", "f:labels") and len(leaf) == 3 and leaf[2][2:] in labels
+        return label or leaf[:2] in (("f:spec", "f:providerID"), ("f:status", "f:addresses"))
+
+    def theirs(entry: Object) -> bool:
+        return entry.get("manager") != manager
+
+    def patch(now: Object) -> t.Dict[str, t.Any]:
+        record = handed_over(now, theirs, manager, within=within)
+        return {"metadata": {"resourceVersion": now["metadata"].get("resourceVersion"), "managedFields": record}} if record is not None else {}
+
+    body = patch(node)
+    former = writers_of(node, theirs, within)
+    change = Change("update", "Node", ident, {"owner": ", ".join(former)}, {"owner": manager})
+    return [Put(change, path, body, stage=2, again=patch)] if body else []
 
 
 def _again(patch: t.Dict[str, t.Any], seen: Object) -> t.Callable[[Object], t.Optional[t.Dict[str, t.Any]]]:

@@ -12,15 +12,18 @@ from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import KubeError
 from ..._kubernetes.plain_yaml import plain_documents
 from ..._originals.document import text
-from ..._originals.leftovers import Left, leftovers, lines as leftover_lines
-from ..._originals.owners import MARKED, count
+from ..._originals.leftovers import MOST_LINES, Left, leftovers, lines as leftover_lines
+from ..._originals.owners import MARKED, Marked, count, still
 from ..._originals.programs import CLUSTERMESH, KUBESPAN, PROGRAMS
 from ..._originals.reading import Given, Seen, objects_of, propose
+from ..._originals.remains import BINDINGS, DEFINITION, ROLES, WEBHOOKS, namespaces_of, remains
 from ..._originals.workloads import KINDS, processes, wanted_config_maps
 from ..._values.refused import ValueRefused
 from ..._values.text import lower
 
 APPS, MESHES = "apps/v1", "kilo.squat.ai/v1alpha1"
+RIGHTS, ADMISSION = "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 #: In place of a program's name: a file of manifests, as kubectl writes them.
 MANIFESTS = "manifests"
 #: Rows of a result about what is left; ``leftovers_count`` has them all.
@@ -29,14 +32,19 @@ Row = t.Dict[str, t.Any]
 
 
 def run(request: t.Mapping[str, t.Any]) -> Row:
-    """The result of the module originals_info. request: clusters, files, timeout. Raises ValueRefused for files that cannot be read."""
+    """The result of the module originals_info. request: clusters, files, timeout, keep_clustermeshes. Raises ValueRefused for files that cannot be read."""
     seen, given = _files(request.get("files") or ())
     clusters = Clusters(request.get("clusters") or (), seconds_of(request))
-    read = clusters.read("look for other programs", lambda name, client: _gather(name, client, clusters))
-    found = [one for one, unused in read.values()]
-    proposal, programs = propose([*found, *seen], given, clusters.clients)
-    owners = [row for unused, rows in read.values() for row in rows]
-    left = [row for one in found for row in leftovers(one.cluster, one.objects)]
+    stay = bool(request.get("keep_clustermeshes"))
+    read = clusters.read("look for other programs", lambda name, client: _gather(name, client, clusters, stay))
+    proposal, programs = propose([*(one.seen for one in read.values()), *seen], given, clusters.clients)
+    for name, one in read.items():
+        for error in one.unread:
+            text_of = "what else of the programs is left was not looked at: cannot {0} ({1})"
+            proposal.find("cluster {0}".format(name), "unread", text_of.format(error.operation, error.reason))
+    owners = [row for one in read.values() for row in one.owners]
+    fields = [row for one in read.values() for row in one.fields]
+    left = [row for one in read.values() for row in one.left]
     return {
         "changed": False,
         "programs": [{"program": one.program.name, "capability": one.program.capability, "where": one.where, "copies": one.copies} for one in programs],
@@ -47,38 +55,99 @@ def run(request: t.Mapping[str, t.Any]) -> Row:
         "proposal": text(proposal),
         "leftovers": [row._asdict() for row in left[:MOST_LEFT]],
         "leftovers_count": len(left),
-        "lines": _lines(programs, owners, proposal.findings, left),
+        "fields": fields[:MOST_LEFT],
+        "lines": _lines(programs, owners, proposal.findings, left, fields),
         "failures": clusters.failures,
         "stats": clusters.stats(),
     }
 
 
-def _gather(name: str, client: Client, clusters: Clusters) -> t.Tuple[Seen, t.List[Row]]:
-    """One cluster: workloads, the ConfigMaps that originals mount, ClusterMesh objects, owners."""
+class Gathered(t.NamedTuple):
+    """What one cluster has. ``fields``: for which the programs are still on record in what is ours; ``unread``: why not all that is left is known."""
+
+    seen: Seen
+    owners: t.List[Row]
+    fields: t.List[Row]
+    left: t.List[Left]
+    unread: t.List[KubeError]
+
+
+def _gather(name: str, client: Client, clusters: Clusters, stay: bool) -> Gathered:
+    """One cluster: workloads, the ConfigMaps that originals mount, ClusterMesh objects, owners, leftovers. ``stay``: ClusterMesh objects are none."""
     objects: t.List[t.Any] = []
     for kind in KINDS:
-        listed = client.list("/apis/{0}/{1}s".format(APPS, lower(kind))).items
-        objects.extend(dict(obj, kind=kind) for obj in listed)
+        objects += _listed(client, APPS, kind)
     config_maps = {}
     for namespace, config_map in wanted_config_maps(processes(name, objects)):
         found = client.find("/api/v1/namespaces/{0}/configmaps/{1}".format(segment(namespace), segment(config_map)))
         if found is not None:
             config_maps[namespace, config_map] = found.get("data") or {}
     meshes = client.list("/apis/{0}/clustermeshes".format(MESHES)).items if client.serves(MESHES, "ClusterMesh") else []
-    return Seen(name, objects, config_maps, meshes), _owners(name, client, clusters)
+    owners, fields = _owners(name, client, clusters)
+    left = leftovers(name, objects)
+    unread: t.List[KubeError] = []
+    if left or meshes:
+        around = _around(client, left, bool(meshes) and not stay, unread)
+        left = sorted(left + remains(name, left, objects, around, [] if stay else meshes))
+    return Gathered(Seen(name, objects, config_maps, meshes), owners, fields, left, unread)
 
 
-def _owners(name: str, client: Client, clusters: Clusters) -> t.List[Row]:
-    rows = []
+def _listed(client: Client, version: str, kind: str, namespace: str = "") -> t.List[Row]:
+    """All objects of a kind of the server's own, each with its kind, which lists leave out."""
+    base = "/api/v1" if version == "v1" else "/apis/" + version
+    place = "/namespaces/" + segment(namespace) if namespace else ""
+    return [dict(obj, kind=kind) for obj in client.list("{0}{1}/{2}s".format(base, place, lower(kind))).items]
+
+
+def _around(client: Client, left: t.Sequence[Left], meshes: bool, unread: t.List[KubeError]) -> t.List[Row]:
+    """What may point at the leftovers. An account that may not look at it still sees the rest."""
+    found: t.List[Row] = []
+
+    def read(function: t.Callable[[], t.Iterable[Row]]) -> None:
+        try:
+            found.extend(function())
+        except KubeError as error:
+            unread.append(error)
+
+    if any(one.kind == "ServiceAccount" for one in left):
+        for kind in (*BINDINGS, *ROLES):
+            read(lambda kind=kind: _listed(client, RIGHTS, kind))
+    for namespace in namespaces_of(left):
+        read(lambda namespace=namespace: _listed(client, "coordination.k8s.io/v1", "Lease", namespace))
+        read(lambda namespace=namespace: _listed(client, "v1", "Service", namespace))
+    if any(obj["kind"] == "Service" for obj in found):
+        for kind in WEBHOOKS:
+            read(lambda kind=kind: _listed(client, ADMISSION, kind))
+    if meshes:
+        read(lambda: [dict(obj, kind="CustomResourceDefinition") for obj in [client.find(DEFINITIONS + DEFINITION)] if obj is not None])
+    return found
+
+
+def _owners(name: str, client: Client, clusters: Clusters) -> t.Tuple[t.List[Row], t.List[Row]]:
+    """Who is on record for what such programs write, and for what of it that is ours they still are."""
+    rows, fields = [], []
+    lists: t.Dict[Marked, t.Sequence[t.Any]] = {}
     for marked in MARKED:
         try:
-            resource = client.resource(marked.api_version, marked.kind)
-            if resource is not None:
-                objects = client.list(resource.path(), label_selector=marked.selector or None).items
-                rows += [dict(row, cluster=name) for row in count(marked, objects)]
+            # two of them write into Nodes
+            what = marked._replace(program="", annotation="")
+            if what not in lists:
+                lists[what] = _written(client, marked)
+            rows += [dict(row, cluster=name) for row in count(marked, lists[what])]
+            fields += [dict(row, cluster=name) for row in still(marked, lists[what])]
         except KubeError as error:
             clusters.fail(error)
-    return rows
+    return rows, fields
+
+
+def _written(client: Client, marked: Marked) -> t.Sequence[t.Any]:
+    resource = client.resource(marked.api_version, marked.kind)
+    if resource is None:
+        return []
+    if marked.place:
+        found = client.find(resource.path(*marked.place))
+        return [found] if found is not None else []
+    return client.list(resource.path(), label_selector=marked.selector or None).items
 
 
 def _files(rows: t.Sequence[t.Mapping[str, t.Any]]) -> t.Tuple[t.List[Seen], t.List[Given]]:
@@ -99,10 +168,15 @@ def _files(rows: t.Sequence[t.Mapping[str, t.Any]]) -> t.Tuple[t.List[Seen], t.L
     return seen, given
 
 
-def _lines(programs: t.Sequence[t.Any], owners: t.Sequence[Row], findings: t.Sequence[t.Any], left: t.Sequence[Left]) -> t.List[str]:
+def _lines(
+    programs: t.Sequence[t.Any], owners: t.Sequence[Row], findings: t.Sequence[t.Any], left: t.Sequence[Left], fields: t.Sequence[Row]
+) -> t.List[str]:
     """What a person reads: programs, owners, findings, what nothing needs afterwards."""
     lines = ["{0}: {1}, {2}".format(one.program.name, one.where, "stopped" if one.copies == 0 else "running") for one in programs]
     lines += ["{cluster}: {objects} {kind} of {manager}{mark}".format(mark=" (ours)" if row["ours"] else "", **row) for row in owners]
     lines += ["look at {0}: {1} [{2}]".format(row.object, row.message, row.reason) for row in findings]
+    said = ["{cluster}: {manager} is still on record for {all} of {objects} {kind}, which nothing needs".format(all=", ".join(row["fields"]), **row)
+            for row in fields]  # fmt: skip
+    lines += said[:MOST_LINES] + ["{0} more such fields".format(len(said) - MOST_LINES)] * (len(said) > MOST_LINES)
     lines += leftover_lines(left)
     return lines or ["none of the programs whose place this collection takes was found"]

@@ -72,7 +72,8 @@ def converge(
     destinations = chosen(request, fabric)
     ours = destinations | set(request.get("kept") or ())
     whole = Plan()
-    listed = gather(clusters)
+    # what is taken away stands in the clusters that are written, so nobody else is asked
+    listed = gather(clusters, None if present else sorted(destinations & set(clusters.clients)))
     if cut is not None and (len(listed) < len(clusters.clients) or clusters.failures):
         return None  # what an outage means is a question of everything
     installing = bool(request.get("install_crds")) and cut is None
@@ -113,13 +114,15 @@ def _result(
     exported: t.Mapping[str, Exported], plans: t.Mapping[str, Planned], joined: t.Optional[Clusterset], done: Plan, diff: bool,
 ) -> Data:  # fmt: skip
     result = done.result()
-    names = sorted({str(entry["name"]) for entry in request["clusters"]} | set(clusters.clients))
+    names = {str(entry["name"]) for entry in request["clusters"]} | set(clusters.clients)
+    if request.get("state", "present") != "present":
+        names &= set(request.get("destinations") or names)
     merged = joined.merged if joined is not None else {}
     warnings = done.warnings + [
         _OTHER_ID.format(name, quoted(one.says), quoted(ids[name])) for name, one in sorted(listed.items()) if one.says is not None and one.says != ids[name]
     ]
     result.update(
-        sources={name: _source(name in listed, exported.get(name), merged) for name in names},
+        sources={name: _source(name in listed, exported.get(name), merged) for name in sorted(names)},
         imports={name: plans[name].imports for name in sorted(plans)},
         failures=clusters.failures, stats=clusters.stats(), warnings=warnings,
     )  # fmt: skip

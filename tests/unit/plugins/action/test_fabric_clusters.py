@@ -155,6 +155,18 @@ def test_what_the_speaker_registered_is_the_clusters():
     assert not found["ok"] and found["at_fault"] == ["gcp"], found
 
 
+def test_what_each_cluster_registered_is_told_of_each():
+    """Of one host for all it is that of the first; of a control plane's address every cluster has its own."""
+    hostvars = {name: {"__control_plane_address_r": {"refused": [{"object": "control plane of " + name, "reason": "resting", "message": "it was moved"}],
+                                                     "failures": [{"cluster": name, "operation": "probe", "reason": "api", "message": "no"}]}}
+                for name in ("aws", "gcp")}  # fmt: skip
+    found = run_outcome(hostvars, {"all": ["aws", "gcp"], "clusters": ["aws", "gcp"]}, ["control_plane_address"], ["aws", "gcp"], ["aws", "gcp"])
+    assert not found["ok"] and found["at_fault"] == ["aws", "gcp"]
+    assert [line for line in found["text"] if line.startswith("refused: ")] == [
+        "refused: control plane of {0}: it was moved [resting]".format(name) for name in ("aws", "gcp")
+    ]  # fmt: skip
+
+
 def test_no_cluster_is_asked_where_the_inventory_is_wrong(tmp_path):
     clusters = dict(TWO, gcp=dict(TWO["gcp"], pod_cidrs=["10.2.0.0/16"]))
     hostvars, groups = inventories.read([read(tmp_path, "hosts", tree(clusters, {"aws": {"a1": {}}}, True))])
