@@ -21,6 +21,10 @@ _FORMER = {
 }
 
 
+#: The labels that a cloud controller gives nodes.
+LABELS = frozenset((*_FORMER, *_FORMER.values()))
+
+
 class Device(t.NamedTuple):
     """A server that a provider knows. ``addresses`` are maps of address, address_family, public, management, parent_block."""
 

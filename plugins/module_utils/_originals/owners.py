@@ -16,7 +16,8 @@ from .workloads import shown
 class Marked(t.NamedTuple):
     """A kind of object that an original writes: ``selector`` as the API takes it, ``annotation`` a part of keys by which its part of a Node is known.
 
-    ``place``: namespace and name of the only one, which is somebody else's, so that nobody but the original and us counts.
+    ``place``: namespace and name of the only one, which is somebody else's, so that nobody but the original and us counts. ``applied``: it is ours where we
+    applied it; with the network side of tenants we write ids into twins that are not.
     """
 
     program: str
@@ -25,6 +26,7 @@ class Marked(t.NamedTuple):
     selector: str = ""
     annotation: str = ""
     place: t.Tuple[str, ...] = ()
+    applied: bool = False
 
 
 #: Most of what is there; what a server does not have is left out.
@@ -39,12 +41,14 @@ MARKED = (
     Marked("equinix", "v1", "ConfigMap", place=("metallb-system", "config")),
     Marked("equinix", "metallb.io/v1beta1", "IPAddressPool", "cloud-provider=equinix-metal"),
     Marked("equinix", "metallb.io/v1beta2", "BGPPeer", "cloud-provider=equinix-metal"),
-    Marked("apinetlet", "core.apinet.api.onmetal.de/v1alpha1", "Network"),
+    Marked("apinetlet", "core.apinet.api.onmetal.de/v1alpha1", "Network", applied=True),
 )
 
 
 #: By which names programs are on record, beside those of their images and commands.
 _MANAGERS = {"kilo-clustermesh": ("manager",), "apinetlet": ("api.onmetal.de/apinetlet", "ironcore.dev/apinetlet")}
+#: Who has these alone has not taken the object.
+_EVERYBODYS = ("metadata.ownerReferences", "metadata.finalizers")
 #: Fields of one row, and as how many they are said.
 _MOST_FIELDS = 10
 
@@ -69,7 +73,9 @@ def still(marked: Marked, objects: t.Iterable[t.Any]) -> t.List[t.Dict[str, t.An
     found: t.Counter[t.Tuple[str, t.Tuple[str, ...]]] = collections.Counter()
     for obj in objects:
         entries = [entry for entry in record_of(obj) if not entry.get("subresource")]
-        if not any(str(entry.get("manager")).startswith(MANAGER_PREFIX) for entry in entries):
+        mine = [entry["fieldsV1"] for entry in entries if str(entry.get("manager")).startswith(MANAGER_PREFIX)
+                and (entry.get("operation") == "Apply" or not marked.applied)]  # fmt: skip
+        if not any(name not in _EVERYBODYS for tree in mine for name in _fields(tree)):
             continue
         for entry in entries:
             fields = tuple(sorted(set(_fields(entry["fieldsV1"])))) if entry.get("manager") in names else ()

@@ -10,7 +10,7 @@ import typing as t
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import seconds_of
 from ..._loadbalancers.control_plane import LABELS
-from ..._loadbalancers.instances import PROVIDED_IP, SHUTDOWN, UNINITIALIZED, Device, Fate, Variant, device_of, fate_of, node_facts
+from ..._loadbalancers.instances import LABELS as GIVEN_LABELS, PROVIDED_IP, SHUTDOWN, UNINITIALIZED, Device, Fate, Variant, device_of, fate_of, node_facts
 from ..._loadbalancers.setup import Setup
 from ..._plan.budget import check_budget
 from ..._plan.objects import field_manager
@@ -143,17 +143,17 @@ def _puts(setup: Setup, name: str, node: Object, device: Device, fate: Fate, var
     if after:
         patch["spec"] = {key: after[key] or None for key in ("providerID", "taints") if key in after}
         puts.append(Put(Change("update", "Node", ident, before, after), path, patch, stage=1, again=_again(patch, spec)))
-    return puts + (_taken(node, path, ident, frozenset(facts.labels), adopting) if adopting else [])
+    return puts + (_taken(node, path, ident, adopting) if adopting else [])
 
 
-def _taken(node: Object, path: str, ident: str, labels: t.Collection[str], manager: str) -> t.List[Put]:
+def _taken(node: Object, path: str, ident: str, manager: str) -> t.List[Put]:
     """The write after which nobody but us is on record for what a cloud controller writes, equal values too; none where it is so already.
 
     Not for taints: they are one field, which belongs to whoever changed any of them last.
     """
 
     def within(leaf: Path) -> bool:
-        label = leaf[:2] == ("f:metadata", "f:labels") and len(leaf) == 3 and leaf[2][2:] in labels
+        label = leaf[:2] == ("f:metadata", "f:labels") and len(leaf) == 3 and leaf[2][2:] in GIVEN_LABELS
         return label or leaf[:2] in (("f:spec", "f:providerID"), ("f:status", "f:addresses"))
 
     def theirs(entry: Object) -> bool:

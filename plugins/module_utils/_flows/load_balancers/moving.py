@@ -16,8 +16,10 @@ from ..._kubernetes.errors import KubeError
 from ..._loadbalancers.former import FORMERS, Former, Marks, at_work, former_of, ingress_of, marks_of, without
 from ..._loadbalancers.service_plan import LEAVE, Action
 from ..._loadbalancers.settings import KUBE_VIP, METALLB
+from ..._originals.programs import EQUINIX
 from ..._plan.objects import owners
 from ..._plan.plan import Change
+from ..._plan.sole_owner import Path, handed_over, writers_of
 from ..._values.addresses import readable_address
 from ..._values.refused import ValueRefused
 from .writes import Object, Put
@@ -64,6 +66,32 @@ def take_marks(client: Client, cluster: str, objects: t.Mapping[str, Object], ta
         if why and any(row["left"] for row in rows if row["from"] == former.name):
             notes.append(_UNSEEN.format(former.title, why))
     return Moved(rows, puts, notes)
+
+
+def take_records(cluster: str, objects: t.Mapping[str, Object], taken: t.Collection[str], manager: str) -> t.List[Put]:
+    """The writes after which we are on record for the addresses of these Services (``namespace/name``) that a cloud controller wrote, equal values too.
+
+    What anybody else wrote there stays on record as his: a user's own address is the user's.
+    """
+
+    def theirs(entry: Object) -> bool:
+        return entry.get("manager") in EQUINIX.images
+
+    def within(leaf: Path) -> bool:
+        return leaf == ("f:spec", "f:loadBalancerIP")
+
+    def patch(now: Object) -> t.Dict[str, t.Any]:
+        record = handed_over(now, theirs, manager, within=within)
+        return {"metadata": {"resourceVersion": now["metadata"].get("resourceVersion"), "managedFields": record}} if record is not None else {}
+
+    puts = []
+    for key in sorted(taken):
+        obj = objects[key]
+        former = {"owner": ", ".join(writers_of(obj, theirs, within))}
+        if former["owner"]:
+            change = Change("update", "Service", "{0}/{1}".format(cluster, key), former, {"owner": manager})
+            puts.append(Put(change, _path(obj), patch(obj), stage=2, again=patch))
+    return puts
 
 
 def _there(client: Client, former: Former) -> t.Tuple[t.List[str], str]:

@@ -334,7 +334,7 @@ class ServiceAddressReconciler:
         moved = moving.take_marks(self.client, self.setup.cluster, self.state.objects, taken, self.setup.balancer.type)
         self.former = moved.rows
         self.outcome.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in moved.notes]
-        self._write(moved.puts)
+        self._write(moved.puts + moving.take_records(self.setup.cluster, self.state.objects, taken, self.manager))
 
     def _placed(self, cost: CostPlan, limit: t.Optional[int]) -> CostPlan:
         """The last resort, as in the original: the facility of the host, asked only where a Service knows no other place."""

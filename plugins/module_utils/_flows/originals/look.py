@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ..._io.settings_source import read_text
@@ -111,13 +112,13 @@ def _around(client: Client, left: t.Sequence[Left], meshes: bool, unread: t.List
 
     if any(one.kind == "ServiceAccount" for one in left):
         for kind in (*BINDINGS, *ROLES):
-            read(lambda kind=kind: _listed(client, RIGHTS, kind))
+            read(functools.partial(_listed, client, RIGHTS, kind))
     for namespace in namespaces_of(left):
-        read(lambda namespace=namespace: _listed(client, "coordination.k8s.io/v1", "Lease", namespace))
-        read(lambda namespace=namespace: _listed(client, "v1", "Service", namespace))
+        read(functools.partial(_listed, client, "coordination.k8s.io/v1", "Lease", namespace))
+        read(functools.partial(_listed, client, "v1", "Service", namespace))
     if any(obj["kind"] == "Service" for obj in found):
         for kind in WEBHOOKS:
-            read(lambda kind=kind: _listed(client, ADMISSION, kind))
+            read(functools.partial(_listed, client, ADMISSION, kind))
     if meshes:
         read(lambda: [dict(obj, kind="CustomResourceDefinition") for obj in [client.find(DEFINITIONS + DEFINITION)] if obj is not None])
     return found

@@ -149,6 +149,16 @@ def test_fields_for_which_a_program_is_still_on_record():
     assert still(NODE, [both, copy.deepcopy(both)]) == [row]
     # before anything is taken over there is nothing of ours, and afterwards nothing of theirs
     assert still(NODE, [node((CONTROLLER, taints, {}))]) == still(NODE, [node(("multicluster.network/t", ours, {}))]) == []
+    # owner references are everybody's, and what was given back keeps ours
+    references = {"f:metadata": {"f:ownerReferences": {'k:{"uid":"u1"}': {}}}}
+    assert still(NODE, [node((CONTROLLER, taints, {}), ("multicluster.network/t", references, {}))]) == []
+    # an id that we give is no twin that we took
+    twin = Marked("apinetlet", "core.apinet.api.onmetal.de/v1alpha1", "Network", applied=True)
+    by = ("api.onmetal.de/apinetlet", {"f:spec": {"f:peerings": {}}}, {})
+    given_id = node(by, ("multicluster.network/t", {"f:spec": {"f:id": {}}}, {}))
+    assert still(twin, [given_id]) == []
+    given_id["metadata"]["managedFields"][1]["operation"] = "Apply"
+    assert [one["fields"] for one in still(twin, [given_id])] == [["spec.peerings"]]
     # status is everybody's; what a list's entry has is the list's
     tree = {"f:status": {"f:addresses": {}}, "f:spec": {"f:ports": {'k:{"port":80}': {"f:name": {}}}}}
     assert [one["fields"] for one in still(NODE, [node((CONTROLLER, tree, {}), ("multicluster.network/t", ours, {}))])] == [["spec.ports"]]
