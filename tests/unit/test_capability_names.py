@@ -182,6 +182,16 @@ def test_a_former_tag_is_named_instead_of_doing_nothing(tag, new, tmp_path):
         assert code == 2 and "--tags: {0} is {1} now".format(tag, new) in shown, shown
 
 
+@pytest.mark.parametrize("tag, stays", [("ccm_nodes", "Probe, and move where needed"), ("control_plane_address", "Give nodes their provider ID")])
+def test_each_part_of_adopt_has_a_tag_of_its_own(tag, stays, tmp_path):
+    """As the guide says; leaving one out must not leave out the other."""
+    code, shown = play(tmp_path, "multicluster.network.adopt", "--list-tasks")
+    assert code == 0 and all(name in shown for name in ("Probe, and move where needed", "Give nodes their provider ID"))
+    code, shown = play(tmp_path, "multicluster.network.adopt", "--list-tasks", "--skip-tags", tag)
+    found = [name for name in ("Probe, and move where needed", "Give nodes their provider ID") if name in shown]
+    assert code == 0 and found == [stays], shown
+
+
 def test_every_former_tag_is_one_of_site():
     tags = next(play["tags"] for play in read("playbooks", "site.yml") if "never" in play.get("tags", ()))
     assert set(tags) == {"never"} | set(FORMER["capabilities"]) - {"addresses", "policy_read"}  # these were never playbooks

@@ -15,13 +15,13 @@ from ..._loadbalancers.setup import Setup
 from ..._plan.budget import check_budget
 from ..._plan.objects import field_manager
 from ..._plan.plan import Change, Plan
-from ..._plan.sole_owner import Path, handed_over, writers_of
+from ..._plan.sole_owner import Path
 from ..._values.refused import ValueRefused
 from .converge import guarded, open_clusters, result_of
 from .read import NODES, ClusterState, make_provider
 from .reconciler import Report
 from .released import given_up
-from .writes import Put, Written, put_all
+from .writes import Put, Written, put_all, record_taken
 
 Object = t.Mapping[str, t.Any]
 
@@ -159,14 +159,7 @@ def _taken(node: Object, path: str, ident: str, manager: str) -> t.List[Put]:
     def theirs(entry: Object) -> bool:
         return entry.get("manager") != manager
 
-    def patch(now: Object) -> t.Dict[str, t.Any]:
-        record = handed_over(now, theirs, manager, within=within)
-        return {"metadata": {"resourceVersion": now["metadata"].get("resourceVersion"), "managedFields": record}} if record is not None else {}
-
-    body = patch(node)
-    former = writers_of(node, theirs, within)
-    change = Change("update", "Node", ident, {"owner": ", ".join(former)}, {"owner": manager})
-    return [Put(change, path, body, stage=2, again=patch)] if body else []
+    return record_taken("Node", ident, path, node, theirs, within, manager)
 
 
 def _again(patch: t.Dict[str, t.Any], seen: Object) -> t.Callable[[Object], t.Optional[t.Dict[str, t.Any]]]:

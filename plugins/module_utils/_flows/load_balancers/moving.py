@@ -19,10 +19,10 @@ from ..._loadbalancers.settings import KUBE_VIP, METALLB
 from ..._originals.programs import EQUINIX
 from ..._plan.objects import owners
 from ..._plan.plan import Change
-from ..._plan.sole_owner import Path, handed_over, writers_of
+from ..._plan.sole_owner import Path
 from ..._values.addresses import readable_address
 from ..._values.refused import ValueRefused
-from .writes import Object, Put
+from .writes import Object, Put, record_taken
 
 STATUS, FIELD = "status", "field"
 #: What the next controller reads: the status alone, the field of the Service, or its own annotation.
@@ -80,17 +80,9 @@ def take_records(cluster: str, objects: t.Mapping[str, Object], taken: t.Collect
     def within(leaf: Path) -> bool:
         return leaf == ("f:spec", "f:loadBalancerIP")
 
-    def patch(now: Object) -> t.Dict[str, t.Any]:
-        record = handed_over(now, theirs, manager, within=within)
-        return {"metadata": {"resourceVersion": now["metadata"].get("resourceVersion"), "managedFields": record}} if record is not None else {}
-
-    puts = []
+    puts: t.List[Put] = []
     for key in sorted(taken):
-        obj = objects[key]
-        former = {"owner": ", ".join(writers_of(obj, theirs, within))}
-        if former["owner"]:
-            change = Change("update", "Service", "{0}/{1}".format(cluster, key), former, {"owner": manager})
-            puts.append(Put(change, _path(obj), patch(obj), stage=2, again=patch))
+        puts += record_taken("Service", "{0}/{1}".format(cluster, key), _path(objects[key]), objects[key], theirs, within, manager)
     return puts
 
 

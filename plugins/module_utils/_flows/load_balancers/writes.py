@@ -24,6 +24,7 @@ from ..._loadbalancers.settings import KUBE_VIP, METALLB
 from ..._loadbalancers.setup import Setup
 from ..._plan.objects import redacted
 from ..._plan.plan import CREATE, DELETE, UPDATE, Change, Refusal, is_pending
+from ..._plan.sole_owner import Path, handed_over, writers_of
 from ..._values.keys import fingerprint
 
 CONFIGMAPS = "/api/v1/namespaces/{0}/configmaps".format(NAMESPACE)
@@ -126,6 +127,23 @@ def merge_patch(before: t.Any, after: t.Any) -> t.Dict[str, t.Any]:
         elif before[key] != after[key]:
             patch[key] = after[key]
     return patch
+
+
+def record_taken(
+    kind: str, ident: str, path: str, obj: Object, theirs: t.Callable[[Object], bool], within: t.Callable[[Path], bool], manager: str
+) -> t.List[Put]:
+    """The write after which ``manager`` is on record for fields that others wrote, equal values too; none where nothing is due.
+
+    ``theirs``: whether an entry of the record is of those others; ``within``: whether a field, as its path in a fieldsV1 tree, is taken.
+    """
+
+    def patch(now: Object) -> t.Dict[str, t.Any]:
+        record = handed_over(now, theirs, manager, within=within)
+        return {"metadata": {"resourceVersion": now["metadata"].get("resourceVersion"), "managedFields": record}} if record is not None else {}
+
+    body = patch(obj)
+    change = Change(UPDATE, kind, ident, {"owner": ", ".join(writers_of(obj, theirs, within))}, {"owner": manager})
+    return [Put(change, path, body, stage=2, again=patch)] if body else []
 
 
 def difference(

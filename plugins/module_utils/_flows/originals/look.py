@@ -42,7 +42,7 @@ def run(request: t.Mapping[str, t.Any]) -> Row:
     for name, one in read.items():
         for error in one.unread:
             text_of = "what else of the programs is left was not looked at: cannot {0} ({1})"
-            proposal.find("cluster {0}".format(name), "unread", text_of.format(error.operation, error.reason))
+            proposal.find("cluster {0}".format(name), "unread", text_of.format(error.operation, getattr(error, "cause", error.reason)))
     owners = [row for one in read.values() for row in one.owners]
     fields = [row for one in read.values() for row in one.fields]
     left = [row for one in read.values() for row in one.left]
@@ -111,8 +111,8 @@ def _around(client: Client, left: t.Sequence[Left], meshes: bool, unread: t.List
             unread.append(error)
 
     if any(one.kind == "ServiceAccount" for one in left):
-        for kind in (*BINDINGS, *ROLES):
-            read(functools.partial(_listed, client, RIGHTS, kind))
+        # all of it or nothing: what is not seen may bind the same role
+        read(lambda: [obj for kind in (*BINDINGS, *ROLES) for obj in _listed(client, RIGHTS, kind)])
     for namespace in namespaces_of(left):
         read(functools.partial(_listed, client, "coordination.k8s.io/v1", "Lease", namespace))
         read(functools.partial(_listed, client, "v1", "Service", namespace))
