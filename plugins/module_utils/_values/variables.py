@@ -47,7 +47,7 @@ _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
     "node_dataplane": ("node_dataplane", {"rollback_seconds": ("node_dataplane_rollback_seconds",)}),
     "node_probe": ("mesh", {"max_pods": ("mesh_verify_pods",), "wait_seconds": ("mesh_verify_wait_seconds",), "pod_cidrs": ()}),
     "node_info": ("support_bundle", {"pod_cidrs": ()}),
-    "originals_info": ("adopt", {}),
+    "originals_info": ("adopt", {"keep_clustermeshes": ()}),
     "run_lock": ("run_lock", {"lock_wait": ("run_lock_wait",)}),
     "run_outcome": ("capability", {}),
     "service_mirror": ("service_mirror", {
