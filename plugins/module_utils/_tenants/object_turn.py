@@ -131,6 +131,7 @@ class ObjectTurn:
     ) -> t.Optional[t.Dict[str, t.Any]]:
         """Make a twin say what the manifest says; the twin once it does, None while that is still to be written.
 
+        Where nothing but the record of its writers differs, it says so already: what hangs on it is planned in the same pass, and shown in check mode.
         ``owned``: fields that are ours even where the manifest leaves them out, so they go when others wrote them.
         """
         manifest = without_nulls(manifest)
@@ -140,14 +141,17 @@ class ObjectTurn:
             self.steps.append(Step(phase, APINET, APPLY, key, manifest, action="created", otherwise=otherwise))
             return None
         stale = stale_fields(owned_tree(current, self.options.profile.field_manager, "Apply"), manifest)
-        if stale or not covered(manifest, current) or self._shared(current):
+        if stale or not covered(manifest, current):
             self.steps.append(Step(phase, APINET, APPLY, key, manifest, otherwise=otherwise))
             return None
+        shared = self._shared(current)
+        if shared:
+            self.steps.append(Step(phase, APINET, APPLY, key, manifest, otherwise=otherwise))
         left = leftovers(manifest, current, owned)
         if left:
             self.steps.append(Step(phase, APINET, PATCH, key, left, uid(current), True, otherwise=otherwise))
             return None
-        if self.options.always_apply:
+        if self.options.always_apply and not shared:
             self.steps.append(Step(phase, APINET, APPLY, key, spelled(manifest, current), otherwise=otherwise))
         return current
 

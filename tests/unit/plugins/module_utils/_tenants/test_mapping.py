@@ -15,7 +15,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.object_
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.claims import apply_claims
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import predict
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import get
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE, needed, parse_options
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE, needed, parse_options
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError, key_of
 from hypothesis import given, settings, strategies as st
 
@@ -80,6 +80,23 @@ def test_a_prediction_is_the_first_pass_and_writes_nothing() -> None:
     assert {entry.step.action for entry in found.done} == {"created", "updated"}
     settle(world)
     assert not predict(read(stores, OPTIONS), NOW, apply_claims).done
+
+
+def test_the_prediction_of_a_take_over_lists_all_that_it_writes() -> None:
+    """What hangs on a twin, too: a twin that is only noted as another program's says what it shall already."""
+    made = World(tenant(), machines())
+    made.settle()
+    twins = made.apinet.all()
+    for twin in twins:
+        if twin["kind"] not in ("Node", "NetworkInterface"):
+            twin["metadata"]["managedFields"] = [{"manager": ONMETAL.field_manager, "operation": "Apply", "fieldsV1": {"f:spec": {}}}]
+    ours = OPTIONS._replace(profile=ONMETAL._replace(field_manager="multicluster.network/t"), adopt=True)
+    world = World(made.source.all(), twins, ours)
+    stores = {SOURCE: world.source, APINET: world.apinet}
+    planned = [entry.step.key for entry in predict(read(stores, ours), NOW, apply_claims).done]
+    assert {"LoadBalancer", "LoadBalancerRouting", "NATGateway", "NATGatewayAutoscaler"} <= {key.kind for key in planned}
+    result = world.sync()
+    assert sorted({entry.step.key for entry in result.done}) == sorted(planned) and not result.failed
 
 
 @SMALL
