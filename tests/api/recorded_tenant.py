@@ -15,6 +15,7 @@ import json
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE
+from api_server import minor_version
 from recorded import content, load, owners, part_of
 from tenant_servers import NAMESPACE, Lab
 from tenants_life import POOL, Object
@@ -36,15 +37,16 @@ def in_words(found: t.Mapping[str, t.Iterable[Object]]) -> t.Dict[str, t.List[Ob
 
 
 def _plain(obj: Object) -> Object:
-    """Without the nulls and the empty status that a server of compiled types answers with: they say nothing, and servers of definitions keep none."""
-    made = t.cast(Object, _without_nulls(obj))
+    """Without the nulls, the empty words and the empty status that a server of compiled types answers with: they say nothing, and servers of definitions
+    keep or take none."""
+    made = t.cast(Object, _without(obj, (None, "")))
     return {key: value for key, value in made.items() if key != "status" or value}
 
 
-def _without_nulls(value: t.Any) -> t.Any:
+def _without(value: t.Any, empty: t.Collection[t.Any]) -> t.Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
-    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
+        return {key: _without(inner, empty) for key, inner in value.items() if isinstance(inner, (dict, list)) or inner not in empty}
+    return [_without(inner, empty) for inner in value] if isinstance(value, list) else value
 
 
 def _word(side: str, kind: str, name: str) -> str:
@@ -78,7 +80,7 @@ class Recorded:
 
     def __init__(self, lab: Lab, program: str, prefixes: t.Sequence[str]) -> None:
         self.lab, self.prefixes = lab, list(prefixes)
-        self.stages = load(program, RECORDED_ON)
+        self.stages = {stage: {side: [_plain(obj) for obj in group] for side, group in sides.items()} for stage, sides in load(program, RECORDED_ON).items()}
         self.uids: t.Dict[str, str] = {}
 
     def begin(self) -> None:
@@ -106,13 +108,15 @@ class Recorded:
         meta, client = obj["metadata"], self.lab.clients[side]
         path = self.lab.path(side, obj["kind"], meta["namespace"], meta["name"])
         body = copy.deepcopy(obj)
-        record = body["metadata"].pop("managedFields", [{}])  # an empty entry is the API's way to say nobody
+        record = obj["metadata"]["managedFields"] = _as_noted_here(obj)
+        body["metadata"].pop("managedFields", None)
         client.merge_patch(path, body, POOL)
         if obj.get("status"):
             client.merge_patch(path + "/status", {"status": obj["status"]}, POOL)
-        client.merge_patch(path, {"metadata": {"managedFields": record}}, POOL)
+        client.merge_patch(path, {"metadata": {"managedFields": record or [{}]}}, POOL)  # an empty entry is the API's way to say nobody
         made = dict(client.get(path), apiVersion=obj["apiVersion"], kind=obj["kind"])
         assert content(made) == content(obj), "the server has something else than was recorded: {0} and {1}".format(content(made), content(obj))
+        made = _as_deep(made, obj)
         assert owners(made) == owners(obj), "the server has others on record than was recorded: {0} and {1}".format(owners(made), owners(obj))
 
     def network(self) -> bool:
@@ -137,6 +141,36 @@ class Recorded:
             part.setdefault("metadata", {}).update(name=meta["name"], namespace=NAMESPACE)
             assert not _open(part), part
             self.lab.clients[APINET].apply(self.lab.path(APINET, recorded["kind"], NAMESPACE, meta["name"]), part, entry["manager"], force=True)
+
+
+def _as_noted_here(obj: Object) -> t.List[Object]:
+    """Its record as this server keeps one: an old one has one entry for all that a manager wrote, status too, and would take an applied empty map for
+    all that is in it now."""
+    record = copy.deepcopy(owned(obj))
+    if minor_version() >= 22:
+        return record
+    made: t.Dict[t.Tuple[str, str], Object] = {}
+    for entry in record:
+        entry.pop("subresource", None)
+        entry["fieldsV1"] = {part: tree for part, tree in entry["fieldsV1"].items() if tree or part not in ("f:spec", "f:status")}
+        known = made.setdefault((entry["manager"], entry["operation"]), entry)
+        known["fieldsV1"] = _joined(known["fieldsV1"], entry["fieldsV1"])
+    return list(made.values())
+
+
+def _as_deep(made: Object, recorded: Object) -> Object:
+    """With a record no deeper than what was recorded: an old server notes what is in a field that was written as a whole, such as an owner reference."""
+    trees = {(entry["manager"], entry["operation"]): entry["fieldsV1"] for entry in owned(recorded)} if minor_version() < 22 else {}
+    record = [dict(entry, fieldsV1=_cut(entry["fieldsV1"], trees.get((entry["manager"], entry["operation"]), entry["fieldsV1"]))) for entry in owned(made)]
+    return dict(made, metadata=dict(made["metadata"], managedFields=record))
+
+
+def _cut(tree: Object, shape: Object) -> Object:
+    return {key: _cut(inner, shape[key]) if key in shape else inner for key, inner in tree.items()} if shape else {}
+
+
+def _joined(one: Object, other: Object) -> Object:
+    return dict(one, **{key: _joined(one[key], value) if key in one else value for key, value in other.items()})
 
 
 def owned(obj: Object) -> t.List[Object]:
