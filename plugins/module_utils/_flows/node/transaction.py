@@ -333,7 +333,10 @@ def dead_man(fabric: str, ident: str, after: float) -> t.Optional[Data]:
                         persistence.sweep(fabric)
                     return None
         except (LinuxError, OSError):
-            break  # it was held until the time was over, or cannot be had: below somebody acts without it
+            left = deadline - deadman.uptime()
+            if left <= 0:
+                break  # it was held until the time was over, or cannot be had: below somebody acts without it
+            time.sleep(min(left, PAUSE_SECONDS))
     for attempt in range(TRIES):
         try:
             with contextlib.ExitStack() as stack:

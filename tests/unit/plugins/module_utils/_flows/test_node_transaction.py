@@ -64,3 +64,18 @@ def test_a_journal_that_is_gone_or_another_changes_is_seen_at_once(host):
     host.write("one")
     host.now, host.events = 0.0, {50: lambda: host.write("one"), 100: lambda: host.write("two")}
     assert transaction.dead_man("mesh", "one", 600) is None and host.ended is None and host.now < 102
+
+
+def test_a_lock_that_cannot_be_had_for_a_while_takes_nothing_back_before_its_time(host, monkeypatch):
+    """The run that armed this writes its journal meanwhile, and has its whole time."""
+    host.path.unlink()
+    host.events = {50: lambda: host.write("one")}
+
+    def lock(*dummy):
+        if host.now < 100:
+            raise OSError("the folder cannot be used")
+        return open(os.devnull, "rb")
+
+    monkeypatch.setattr(transaction, "HostLock", lock)
+    transaction.dead_man("mesh", "one", 600)
+    assert host.ended == ("nobody confirmed the change within its time", True) and host.now >= 600
