@@ -14,6 +14,7 @@ import copy
 import json
 import typing as t
 
+from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import merge_trees
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE
 from api_server import minor_version
 from recorded import content, load, owners, part_of
@@ -39,14 +40,14 @@ def in_words(found: t.Mapping[str, t.Iterable[Object]]) -> t.Dict[str, t.List[Ob
 def _plain(obj: Object) -> Object:
     """Without the nulls, the empty words and the empty status that a server of compiled types answers with: they say nothing, and servers of definitions
     keep or take none."""
-    made = t.cast(Object, _without(obj, (None, "")))
+    made = t.cast(Object, _without_empty(obj))
     return {key: value for key, value in made.items() if key != "status" or value}
 
 
-def _without(value: t.Any, empty: t.Collection[t.Any]) -> t.Any:
+def _without_empty(value: t.Any) -> t.Any:
     if isinstance(value, dict):
-        return {key: _without(inner, empty) for key, inner in value.items() if isinstance(inner, (dict, list)) or inner not in empty}
-    return [_without(inner, empty) for inner in value] if isinstance(value, list) else value
+        return {key: _without_empty(inner) for key, inner in value.items() if inner is not None and inner != ""}
+    return [_without_empty(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _word(side: str, kind: str, name: str) -> str:
@@ -154,7 +155,7 @@ def _as_noted_here(obj: Object) -> t.List[Object]:
         entry.pop("subresource", None)
         entry["fieldsV1"] = {part: tree for part, tree in entry["fieldsV1"].items() if tree or part not in ("f:spec", "f:status")}
         known = made.setdefault((entry["manager"], entry["operation"]), entry)
-        known["fieldsV1"] = _joined(known["fieldsV1"], entry["fieldsV1"])
+        known["fieldsV1"] = merge_trees([known["fieldsV1"], entry["fieldsV1"]])
     return list(made.values())
 
 
@@ -167,10 +168,6 @@ def _as_deep(made: Object, recorded: Object) -> Object:
 
 def _cut(tree: Object, shape: Object) -> Object:
     return {key: _cut(inner, shape[key]) if key in shape else inner for key, inner in tree.items()} if shape else {}
-
-
-def _joined(one: Object, other: Object) -> Object:
-    return dict(one, **{key: _joined(one[key], value) if key in one else value for key, value in other.items()})
 
 
 def owned(obj: Object) -> t.List[Object]:
