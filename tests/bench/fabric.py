@@ -73,18 +73,6 @@ def userspace(group):
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-@contextlib.contextmanager
-def instances(wanted, file=pathlib.Path("/proc/sys/fs/inotify/max_user_instances")):
-    """So many processes of wireguard-go at a time: each watches its socket by an instance of inotify, of which a user has 128 by default."""
-    before = file.read_text()
-    if int(before) < wanted:
-        file.write_text(str(wanted))
-    try:
-        yield
-    finally:
-        file.write_text(before)
-
-
 class Controller:
     """A control group of the controller's processes, and the most memory that they had at a time."""
 
@@ -299,8 +287,7 @@ def main():
     print("| run | nodes | wall s | controller s | nodes s | wireguard-go s | controller MiB | requests | lines | modules a node | results a node |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     sizes = {}
-    devices = max(asked.nodes) * (asked.clusters - 1)
-    with Controller() as controller, instances(128 + 2 * devices), tempfile.TemporaryDirectory() as folder:
+    with Controller() as controller, tempfile.TemporaryDirectory() as folder:
         for nodes in asked.nodes:
             fabric = Fabric(nodes, asked, controller, folder)
             try:

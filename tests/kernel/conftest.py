@@ -83,21 +83,26 @@ def warm_answer(question):
 
 
 class Node:
-    """A process that sleeps in fresh namespaces, with an empty /run, and what is run beside it."""
+    """A process that sleeps in fresh namespaces, with an empty /run, and what is run beside it.
 
-    def __init__(self):
+    user_namespace: one of these, too, which has limits of its own.
+    """
+
+    def __init__(self, user_namespace=False):
         # a node of Kubernetes forwards
         forwards = " && ".join("echo 1 >/proc/sys/net/" + name for name in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"))
         script = "mount -t tmpfs tmpfs /run && mkdir /run/wireguard && ip link set lo up && {0} && echo ready && exec sleep 3600".format(forwards)
         self._sleeper = subprocess.Popen(
-            ["unshare", "-n", "-m", "--propagation", "private", "sh", "-c", script], stdout=subprocess.PIPE, text=True
+            ["unshare", *(["-r"] if user_namespace else []), "-n", "-m", "--propagation", "private", "sh", "-c", script],
+            stdout=subprocess.PIPE, text=True,
         )
+        self._entered = ["-U", "-n", "-m"] if user_namespace else ["-n", "-m"]
         assert self._sleeper.stdout.readline() == "ready\n"
         self.pid = self._sleeper.pid
 
     def command(self, *words):
         """The words of a command that runs in this node."""
-        return ["nsenter", "-t", str(self.pid), "-n", "-m", *words]
+        return ["nsenter", "-t", str(self.pid), *self._entered, *words]
 
     def run(self, *words, check=True, stdin=None):
         """Run a command, return its output."""
@@ -150,8 +155,8 @@ def new_node_fixture():
         pytest.skip("needs root and namespaces")
     nodes = []
 
-    def new_node():
-        nodes.append(Node())
+    def new_node(**options):
+        nodes.append(Node(**options))
         return nodes[-1]
 
     yield new_node

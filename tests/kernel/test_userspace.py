@@ -55,6 +55,18 @@ def test_a_stale_socket_does_not_stop_it(node, wait_for):
     assert made["changed"] and made["device"]["listen_port"] == 51821 and len(daemons(node)) == 1
 
 
+def test_one_that_ends_after_its_start_is_told_why_and_leaves_nothing(new_node, flow_failed):
+    """Its parent ends well and its socket takes connections before it serves any, so the first question was 'reset by peer'."""
+    node = new_node(user_namespace=True)
+    node.run("sh", "-c", "echo 0 >/proc/sys/user/max_inotify_instances")
+    for _round in range(5):
+        with pytest.raises(flow_failed, match="start wireguard-go for wg0: .* raise fs.inotify.max_user_instances"):
+            node.flow("wireguard_device", WANTED, False)
+        assert not daemons(node) and node.run("ls", "/run/wireguard") == ""
+    node.run("sh", "-c", "echo 128 >/proc/sys/user/max_inotify_instances")
+    assert node.flow("wireguard_device", WANTED, False)["changed"]
+
+
 def test_a_missing_program_names_its_package(node, flow_failed):
     program = shutil.which("wireguard-go")
     node.run("mount", "--bind", "/dev/null", program)

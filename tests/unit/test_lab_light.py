@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import json
 import pathlib
@@ -14,7 +15,7 @@ import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tests" / "lab"))
-from mcnlab import cli, generate, inventory, topology  # noqa: E402  # pylint: disable=wrong-import-position
+from mcnlab import cli, generate, inventory, topology, watches  # noqa: E402  # pylint: disable=wrong-import-position
 from mcnlab.errors import LabError  # noqa: E402  # pylint: disable=wrong-import-position
 from mcnlab.lab import Lab  # noqa: E402  # pylint: disable=wrong-import-position
 
@@ -31,6 +32,19 @@ def test_every_node_is_dealt_out_and_no_ranges_meet(nodes, clusters):
         for node in cluster.nodes:
             assert cluster.uplink_of(node.address)[1] != node.address, "the first address is the gateway's"
             assert ipaddress.ip_network(node.pod_cidrs[0]).subnet_of(ipaddress.ip_network(cluster.pod_cidrs[0]))
+
+
+@pytest.mark.parametrize(("nodes", "real_pods", "wanted"), [(8, False, 0), (8, True, 1024), (200, False, 1328), (200, True, 1328)])
+def test_files_may_be_watched_by_kubelets_and_by_many_devices(nodes, real_pods, wanted):
+    topo = dataclasses.replace(topology.parse(generate.topology(nodes, 4)), real_pods=real_pods)
+    assert watches.needed(topo) == wanted
+
+
+@pytest.mark.parametrize(("found", "left"), [("128", "1024"), ("1024", "1024"), ("8192", "8192")])
+def test_a_machine_that_lets_more_files_be_watched_keeps_its_limit(tmp_path, found, left):
+    (tmp_path / "max").write_text(found + "\n", encoding="ascii")
+    watches.allow(1024, tmp_path / "max")
+    assert (tmp_path / "max").read_text(encoding="ascii") == left + "\n"
 
 
 @pytest.mark.parametrize(("nodes", "clusters"), [(0, 1), (3, 4), (10, 0), (10, 17), (251, 1), (-1, -1)])

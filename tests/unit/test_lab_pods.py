@@ -178,13 +178,6 @@ def test_containerd_finds_its_own_runtime_and_pulls_no_sandbox():
     assert all(words[0].startswith("/mnt/programs/") for words in pod_runtime.commands(node_of(TWO, "aws-node-1")).values()), "wherever the cache is"
 
 
-@pytest.mark.parametrize("found,wanted", [("128", "1024"), ("1024", "1024"), ("8192", "8192")])
-def test_the_machine_lets_kubelets_watch_files(tmp_path, found, wanted):
-    (tmp_path / "max").write_text(found + "\n", encoding="ascii")
-    pod_runtime.prepare_machine(tmp_path / "max")
-    assert (tmp_path / "max").read_text(encoding="ascii") == wanted + "\n"
-
-
 def test_pods_reach_the_api_server_as_their_node():
     clusters = topology.parse(TWO)
     text = nodes.masquerade(clusters.cluster("aws"), clusters.node("aws-node-1"))

@@ -31,6 +31,7 @@ from . import (
     snapshot,
     topology,
     underlay,
+    watches,
 )
 from .capture import Capture
 from .errors import LabError
@@ -38,7 +39,7 @@ from .kube_proxy import KubeProxy
 from .kubernetes import ControlPlane
 from .nodes import NodeMachine
 from .pod_parts import PodParts
-from .pod_runtime import PodRuntime, prepare_machine
+from .pod_runtime import PodRuntime
 from .progress import phase, say
 from .ssh import SshKeys
 
@@ -122,9 +123,9 @@ class Lab:
             raise LabError("the lab needs root: namespaces, mounts and packages")
         packages.ensure()
         merged = self._merged(topology_name, pods, generated)
-        parts = pod_parts.ensure() if topology.parse(merged).real_pods else None
-        if parts:
-            prepare_machine()
+        parsed = topology.parse(merged)
+        parts = pod_parts.ensure() if parsed.real_pods else None
+        watches.allow(watches.needed(parsed))
         programs = kubernetes.binaries(self.state, "newest" if parts else "")
         with self.locked():
             merged = self._merged(topology_name, pods, generated)

@@ -12,7 +12,6 @@ from . import cgroups, images, namespaces, process
 from .errors import LabError
 from .kubernetes import DNS_DOMAIN, ControlPlane, kubeconfig
 from .pod_parts import PodParts
-from .progress import say
 from .topology import Node
 
 SCRIPT = pathlib.Path(__file__).with_name("pod_init.py")
@@ -23,20 +22,6 @@ SOCKET = "/run/containerd/containerd.sock"
 NODE_PROGRAMS = f"{INSIDE}/programs/node"
 RUNTIME = f"{INSIDE}/programs/runtime"
 PATH = f"{RUNTIME}/root/usr/sbin:{RUNTIME}/root/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
-# A kubelet, its containerd and the node's systemd watch files by about a dozen instances of inotify, which the kernel counts per user over
-# all labs; 128, the usual limit, end with the second lab, and a kubelet without one does not start.
-INOTIFY = pathlib.Path("/proc/sys/fs/inotify/max_user_instances")
-INOTIFY_INSTANCES = 1024
-
-
-def prepare_machine(setting: pathlib.Path = INOTIFY) -> None:
-    """Let as many files be watched as several labs need; a machine that allows more keeps its own limit."""
-    found = int(setting.read_text())
-    if found < INOTIFY_INSTANCES:
-        say(f"{setting.name} of the machine becomes {INOTIFY_INSTANCES} (was {found}), until it boots again")
-        setting.write_text(f"{INOTIFY_INSTANCES}\n")
 
 
 class PodRuntime:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import tempfile
@@ -14,7 +15,7 @@ from ..errors import LinuxError
 from ..netlink import links
 from ..netlink.messages import NetlinkRefused
 from ..programs import FAILURES, find_program, run
-from ..wireguard.device import KERNEL, USERSPACE, remove_stale_socket, socket_state
+from ..wireguard.device import KERNEL, USERSPACE, read_device, remove_stale_socket, socket_state
 
 _START_TIMEOUT = 10.0
 _STOP_TIMEOUT = 5.0
@@ -98,8 +99,27 @@ def _start_wireguard_go(name: str) -> None:
     if done.returncode:
         reason = text[-1] if text else "exit code {0}".format(done.returncode)
         raise LinuxError("start wireguard-go for", name, reason)
-    if not _wait(lambda: socket_state(name) == "alive" and name in links.link_names(), _START_TIMEOUT):
-        raise LinuxError("start wireguard-go for", name, "it did not open its control socket")
+    # The socket is listened on before the background process serves it, so one that answers nobody yet looks alive.
+    try:
+        if _wait(lambda: socket_state(name) == "alive" and name in links.link_names(), _START_TIMEOUT):
+            read_device(name, USERSPACE)
+            return
+        reason = "it did not open its control socket"
+    except LinuxError as error:
+        reason = "it ended right after its start, or does not answer ({0})".format(error.message)
+    remove_stale_socket(name)
+    if not _inotify_left():
+        reason = "it watches its control socket by inotify, and of that no instance is left: raise fs.inotify.max_user_instances"
+    raise LinuxError("start wireguard-go for", name, reason)
+
+
+def _inotify_left() -> bool:
+    """Whether this user may watch files once more; wireguard-go ends without a word where it may not."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    opened = libc.inotify_init1(os.O_CLOEXEC)
+    if opened >= 0:
+        os.close(opened)
+    return opened >= 0 or ctypes.get_errno() != errno.EMFILE
 
 
 def set_link(name: str, **wanted: t.Any) -> None:
