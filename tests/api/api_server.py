@@ -11,6 +11,7 @@ there are none, the tests fail: a skipped test would look like a passed one.
 from __future__ import annotations
 
 import base64
+import bisect
 import functools
 import json
 import os
@@ -95,6 +96,9 @@ class ApiServer:
         self.audit_file = folder / "audit.log"
         self.etcd_url = ""
         self.processes: t.List[subprocess.Popen] = []
+        #: What was read of the audit log: (place, user, entry), and the place up to which it was read.
+        self._audited: t.List[t.Tuple[int, str, t.Tuple[str, str, int]]] = []
+        self._read_to = 0
 
     def start(self) -> None:
         """Start etcd and the API server; returns when it is ready. About four seconds."""
@@ -181,9 +185,16 @@ class ApiServer:
         if not self.audit_file.exists():
             return []
         with open(self.audit_file, "rb") as stream:
-            stream.seek(mark)
-            entries = [json.loads(line) for line in stream if line.strip()]
-        return [(e["verb"], e["requestURI"].split("?")[0], e["responseStatus"]["code"]) for e in entries if e["user"]["username"] == user]
+            stream.seek(self._read_to)
+            for line in stream:
+                if not line.endswith(b"\n"):
+                    break  # it is being written
+                e = json.loads(line)
+                row = e["verb"], e["requestURI"].split("?")[0], e["responseStatus"]["code"]
+                self._audited.append((self._read_to, e["user"]["username"], row))
+                self._read_to += len(line)
+        first = bisect.bisect_left(self._audited, (mark,))
+        return [row for dummy, name, row in self._audited[first:] if name == user]
 
     def writes(self, mark: int, user: str = "tester") -> t.List[t.Tuple[str, str, int]]:
         """The writes among audit()."""

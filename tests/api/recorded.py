@@ -96,11 +96,11 @@ def replay(client: t.Any, obj: Object) -> Object:
         part.setdefault("metadata", {}).update(name=meta["name"])
         if meta.get("namespace"):
             part["metadata"]["namespace"] = meta["namespace"]
-        manager = entry["manager"]
+        manager, place = entry["manager"], here + ("/" + entry["subresource"] if entry.get("subresource") else "")
         if entry["operation"] == "Apply":
-            client.apply(here, part, manager, force=True)
+            client.apply(place, part, manager, force=True)
         elif there:
-            client.merge_patch(here + ("/" + entry["subresource"] if entry.get("subresource") else ""), part, manager)
+            client.merge_patch(place, part, manager)
         else:
             client.create(resource.path(meta.get("namespace")), part, manager)
         there = True

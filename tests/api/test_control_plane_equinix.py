@@ -15,6 +15,7 @@ import urllib.parse
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_nodes, control_plane_address
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import FINALIZER
 from equinix_cloud import CONFIGMAPS, PROJECT, TOKEN, double, reasons, request_for
 
 __all__ = ["double"]
@@ -335,6 +336,22 @@ def test_what_was_written_is_taken_back_and_the_address_stays(plane):
         assert plane.client.list(path.rpartition("/")[0], field_selector="metadata.name=" + path.rpartition("/")[2]).items == []
     mark = plane.server.mark()
     assert not plane.run(more=absent)["changed"] and plane.server.writes(mark) == []
+
+
+def test_a_service_that_was_taken_over_goes_with_the_finalizer_of_its_maker(plane):
+    """A cloud controller holds each Service of this type by a finalizer, which nobody takes away once the controller is gone."""
+    source = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "kubernetes"},
+              "subsets": [{"addresses": [{"ip": "10.66.1.5"}], "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}]}]}  # fmt: skip
+    plane.client.create("/api/v1/namespaces/default/endpoints", source, "apiserver")
+    plane.run(more={"external_service": True, "endpoints_as": "endpoints"})
+    finalizers = [FINALIZER, "example.org/of-somebody-else"]
+    plane.client.merge_patch(EXTERNAL, {"metadata": {"finalizers": finalizers}}, "cloud-controller")
+    assert not plane.run(more={"state": "absent"})["failures"]
+    assert plane.client.get(EXTERNAL)["metadata"]["finalizers"] == finalizers[1:]
+    plane.client.merge_patch(EXTERNAL, {"metadata": {"finalizers": None}}, "somebody")
+    assert plane.client.list(EXTERNAL.rpartition("/")[0], field_selector="metadata.name=" + EXTERNAL.rpartition("/")[2]).items == []
+    mark = plane.server.mark()
+    assert not plane.run(more={"state": "absent"})["changed"] and plane.server.writes(mark) == []
 
 
 def test_a_service_of_that_name_that_is_not_ours_stays(plane):

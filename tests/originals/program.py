@@ -26,15 +26,18 @@ _numbers = itertools.count()
 
 
 class Program:
-    """One program of DIR. ``servers``: {name: ApiServer} that it may reach."""
+    """One program of DIR. ``servers``: {name: ApiServer} that it may reach. ``addresses``: further ones at which the first of these answers in its network."""
 
-    def __init__(self, path: pathlib.Path, folder: pathlib.Path, servers: t.Mapping[str, t.Any], user: str = USER) -> None:
-        self.path, self.folder, self.servers, self.user = path, folder, dict(servers), user
+    def __init__(
+        self, path: pathlib.Path, folder: pathlib.Path, servers: t.Mapping[str, t.Any], user: str = USER, addresses: t.Sequence[str] = ()
+    ) -> None:
+        self.path, self.folder, self.servers, self.user, self.addresses = path, folder, dict(servers), user, addresses
         self.folder.mkdir(parents=True, exist_ok=True)
         self.log = self.folder / (path.name + ".log")
         self.netns = "mcn-original-{0}-{1}".format(os.getpid(), next(_numbers))
         self.running: t.Optional[subprocess.Popen] = None
         self.relays: t.List[subprocess.Popen] = []
+        self.asked: t.List[int] = []
 
     def kubeconfig(self, name: str) -> str:
         """The path of a kubeconfig for one of the servers."""
@@ -51,9 +54,13 @@ class Program:
     def start(self, *arguments: str, **environment: str) -> None:
         """Start it; its output goes to a file in its folder."""
         namespaces.create(self.netns)
-        for server in self.servers.values():
-            command = ["/usr/bin/python3", "-B", str(RELAY), str(namespaces.path(self.netns)), "127.0.0.1", str(server.port)]
+        namespaces.batch(self.netns, ["address add {0}/32 dev lo".format(address) for address in self.addresses])
+        places = [("127.0.0.1", server.port) for server in self.servers.values()]
+        places += [(address, places[0][1]) for address in self.addresses]
+        for address, port in places:
+            command = ["/usr/bin/python3", "-B", str(RELAY), str(namespaces.path(self.netns)), address, str(port)]
             self.relays.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
+        self.asked = self._asked()
         with open(self.log, "ab") as log:
             self.running = subprocess.Popen(
                 ["nsenter", "--net={0}".format(namespaces.path(self.netns)), str(self.path), *arguments],
@@ -82,17 +89,17 @@ class Program:
         self.quiet(end)
 
     def quiet(self, end: float) -> None:
-        """Return when it has sent no request for two seconds."""
-        def sizes() -> t.List[int]:
-            return [len(server.audit(0, self.user)) for server in self.servers.values()]
-
-        before, since = sizes(), time.monotonic()
-        while time.monotonic() - since < 2:
+        """Return when it has asked something since its start, and then nothing for two seconds."""
+        before, since = self._asked(), time.monotonic()
+        while before == self.asked or time.monotonic() - since < 2:
             time.sleep(0.3)
-            now = sizes()
+            now = self._asked()
             if now != before:
                 before, since = now, time.monotonic()
             assert time.monotonic() < end, "it does not come to rest:\n{0}".format(self.tail())
+
+    def _asked(self) -> t.List[int]:
+        return [len(server.audit(0, self.user)) for server in self.servers.values()]
 
     def tail(self) -> str:
         """The end of what it said."""

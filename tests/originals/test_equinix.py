@@ -27,6 +27,18 @@ class Provider:
         return self.double.calls()[mark:]
 
 
+def start(program, balanced, *flags, **environment):
+    """The cloud controller over one cluster and the double."""
+    kubeconfig = program.kubeconfig("aws")
+    program.start(
+        "--cloud-provider=equinixmetal", "--leader-elect=false", "--allow-untagged-cloud=true", "--authentication-skip-lookup=true",
+        "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+        "--cert-dir=" + str(program.folder / "certs"), "--v=2", *flags, METAL_API_KEY=TOKEN, METAL_PROJECT_ID=PROJECT, METAL_METRO_NAME="da",
+        METAL_LOAD_BALANCER=MODES[balanced.mode], METAL_TEST_URL=balanced.double.root + "/metal/v1",
+        KUBECONFIG=kubeconfig, **environment,
+    )  # fmt: skip
+
+
 class Running:
     """The program over one cluster, and what it has written at which time."""
 
@@ -35,14 +47,7 @@ class Running:
         self.stages = {}
 
     def _run(self, stage):
-        kubeconfig = self.program.kubeconfig("aws")
-        self.program.start(
-            "--cloud-provider=equinixmetal", "--leader-elect=false", "--allow-untagged-cloud=true", "--authentication-skip-lookup=true",
-            "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-            "--cert-dir=" + str(self.program.folder / "certs"), "--v=2", METAL_API_KEY=TOKEN, METAL_PROJECT_ID=PROJECT, METAL_METRO_NAME="da",
-            METAL_LOAD_BALANCER=MODES[self.balanced.mode], METAL_TEST_URL=self.balanced.double.root + "/metal/v1",
-            KUBECONFIG=kubeconfig,
-        )  # fmt: skip
+        start(self.program, self.balanced)
         try:
             self.program.until("addresses for all, and nodes that know their routers", self._there)
         finally:

@@ -94,6 +94,21 @@ def node_addresses(device: Device, provided: t.Optional[str] = None, variant: Va
     return rows
 
 
+def same_addresses(one: t.Sequence[t.Mapping[str, t.Any]], other: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
+    """Whether two lists of ``status.addresses`` say the same: the first of a type counts, so the order matters within a type alone.
+
+    An API server that merges a cloud controller's patch puts a new address beside those of its type, not at the end.
+    """
+    return _by_type(one) == _by_type(other)
+
+
+def _by_type(rows: t.Iterable[t.Mapping[str, t.Any]]) -> t.Dict[t.Any, t.List[t.Any]]:
+    found: t.Dict[t.Any, t.List[t.Any]] = {}
+    for row in rows:
+        found.setdefault(row.get("type"), []).append(dict(row))
+    return found
+
+
 def region_of(device: Device, variant: Variant) -> str:
     """The region's code; a facility stands in for a metro that is not there."""
     return device.metro or device.facility if variant.region_from == "metro" else device.facility

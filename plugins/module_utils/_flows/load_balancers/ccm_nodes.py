@@ -10,7 +10,19 @@ import typing as t
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import seconds_of
 from ..._loadbalancers.control_plane import LABELS
-from ..._loadbalancers.instances import LABELS as GIVEN_LABELS, PROVIDED_IP, SHUTDOWN, UNINITIALIZED, Device, Fate, Variant, device_of, fate_of, node_facts
+from ..._loadbalancers.instances import (
+    LABELS as GIVEN_LABELS,
+    PROVIDED_IP,
+    SHUTDOWN,
+    UNINITIALIZED,
+    Device,
+    Fate,
+    Variant,
+    device_of,
+    fate_of,
+    node_facts,
+    same_addresses,
+)
 from ..._loadbalancers.setup import Setup
 from ..._plan.budget import check_budget
 from ..._plan.objects import field_manager
@@ -125,7 +137,7 @@ def _puts(setup: Setup, name: str, node: Object, device: Device, fate: Fate, var
     path, ident = "{0}/{1}".format(NODES, segment(name)), "{0}/{1}".format(setup.cluster, name)
     puts = []
     addresses = (node.get("status") or {}).get("addresses") or []
-    if addresses != facts.addresses:
+    if not same_addresses(addresses, facts.addresses):
         body = {"status": {"addresses": facts.addresses}}
         puts.append(Put(Change("update", "Node status", ident, {"addresses": addresses}, {"addresses": facts.addresses}), path + "/status", body, stage=0))
     before: t.Dict[str, t.Any] = {}

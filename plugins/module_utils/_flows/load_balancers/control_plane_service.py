@@ -11,12 +11,13 @@ from ..._kubernetes.client import Client
 from ..._loadbalancers.control_plane import endpoint_slices, endpoints, external_service, ingress_status, reports, uses_slices
 from ..._loadbalancers.ledger import NAMESPACE, ledger_name
 from ..._loadbalancers.reservations import CONTROL_PLANE_NAMESPACE, external_service_name
+from ..._loadbalancers.services import FINALIZER
 from ..._loadbalancers.setup import Setup
 from ..._plan.objects import differences, owners, stripped
 from ..._plan.plan import Change, Plan
 from ..._plan.sole_owner import handed_over, taken_record, tree_of
 from ..._values.refused import quoted
-from .writes import Put, keep_ledger, put_all, read_ledger
+from .writes import Put, keep_ledger, let_go, put_all, read_ledger
 
 BASE = "/api/v1/namespaces/{0}/".format(CONTROL_PLANE_NAMESPACE)
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/{0}/endpointslices"
@@ -166,8 +167,13 @@ def remove_service(client: Client, setup: Setup, tag: str, manager: str, plan: P
                 plan.refuse("{0} {1}".format(kind, ident), "not_ours", "somebody else wrote it; it is left alone")
             continue
         plan.delete(kind, ident, stripped(obj))
-        if not check:
-            client.delete(path, uid=meta.get("uid"))
+        if check:
+            continue
+        if FINALIZER in (meta.get("finalizers") or ()):  # of the cloud controller from which it was taken over
+            done = put_all(client, [let_go(obj, ident, path)], manager)
+            if done.failed:
+                raise done.failed[0]
+        client.delete(path, uid=meta.get("uid"))
     _forget(client, setup, tag, manager, plan, check)
 
 

@@ -294,7 +294,7 @@ def service_puts(setup: Setup, state: t.Any, actions: t.Iterable[Action]) -> t.L
                 found.append(Put(Change("update", "Service", ident, {"address": ""}, {"address": str(action.address)}), path, {}))
             continue
         if action.action == LET_GO:
-            found.append(_let_go(obj, ident, path))
+            found.append(let_go(obj, ident, path))
             continue
         if action.action == REPORT:
             found.append(_report(obj, ident, path, str(action.address)))
@@ -316,7 +316,9 @@ def _report(obj: Object, ident: str, path: str, address: str) -> Put:
     return Put(change, path + "/status", body, stage=1, again=lambda now: body)
 
 
-def _let_go(obj: Object, ident: str, path: str) -> Put:
+def let_go(obj: Object, ident: str, path: str) -> Put:
+    """The write that takes a cloud controller's finalizer from a Service that has it."""
+
     def patch(now: Object) -> t.Optional[t.Dict[str, t.Any]]:
         meta = now["metadata"]
         rest = [name for name in meta.get("finalizers") or () if name != FINALIZER]

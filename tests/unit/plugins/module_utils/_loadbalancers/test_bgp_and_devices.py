@@ -122,6 +122,15 @@ def test_devices():
     assert instances.region_of(DEVICE._replace(metro=""), instances.Variant()) == "da11"
 
 
+def test_addresses_are_the_same_in_an_order_that_nobody_reads() -> None:
+    rows = ("InternalIP", "10.0.0.1"), ("ExternalIP", "192.0.2.1"), ("ExternalIP", "203.0.113.9")
+    internal, external, held = ({"type": kind, "address": text} for kind, text in rows)
+    assert instances.same_addresses([external, held, internal], [external, internal, held])
+    assert not instances.same_addresses([external, held], [held, external]), "the first of a type is the one that counts"
+    assert not instances.same_addresses([external, internal], [external, internal, held])
+    assert instances.same_addresses([], []) and not instances.same_addresses([], [internal])
+
+
 def test_fates():
     off = DEVICE._replace(state="inactive")
     assert instances.fate_of(True, None, [], True) == (False, None)
