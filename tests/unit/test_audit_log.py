@@ -10,7 +10,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
-from api_server import ApiServer  # noqa: E402  # pylint: disable=wrong-import-position
+from api_server import ApiServer  # pylint: disable=wrong-import-position
 
 
 def line(user, path):
