@@ -49,6 +49,7 @@ class Running:
 
     def again(self):
         self._run("returned")
+        assert self.plane.port() == 443  # back to what it always leaves
 
 
 def test_taken_over_and_handed_back(original, server, double, tmp_path, recording, monkeypatch):
