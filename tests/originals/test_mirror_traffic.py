@@ -42,6 +42,10 @@ class Plane:
         self.text = (fabric.state / name / "kubeconfig").read_text()
         self.port = int(yaml.safe_load(self.text)["clusters"][0]["cluster"]["server"].rpartition(":")[2])
 
+    def audit(self, *unused):
+        """Its requests are not waited for here."""
+        return []
+
     def kubeconfig(self, user):
         del user
         return yaml.safe_load(self.text)
