@@ -85,11 +85,13 @@ def beside(two, program, shared):
     if shared:
         two.put("aws", service("shop", "cart", labels=SHARED), piece("shop", "cart", "-aws01", "10.2.5.1"))
         two.put("gcp", service("shop", "cart", labels=SHARED), piece("shop", "cart", "-gcp01", "10.4.5.1"))
-    # join: each side has the other's
+    # join: each side has the other's; theirs first, since what it writes meanwhile would look like ours
+    program.until("its mirror", lambda: MIRROR in two.names("gcp", "Service") and MIRROR in two.names("gcp", "Endpoints"))
+    if shared:
+        program.until("its slices", lambda: {"gl-cart-aws01", "gl-cart-gcp01"} <= slices(two, "gcp"))
     result = two.ours()
     assert result["changed"] and not result["failures"] and not result["refused"], result
     assert two.ports("aws", THEIRS) == ["http", "forward"] and two.addresses("aws", THEIRS) == ["10.4.3.4"]
-    program.until("its mirror", lambda: MIRROR in two.names("gcp", "Service") and MIRROR in two.names("gcp", "Endpoints"))
     assert not two.ours()["changed"]
     if shared:
         for cluster in ("aws", "gcp"):
