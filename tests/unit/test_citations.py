@@ -18,7 +18,7 @@ PLACES = ("plugins", "extensions", "roles", "playbooks", "tests", "docs", "meta"
 FILES = ("README.md", "CONTRIBUTING.md", "tests/run", "Makefile")
 KINDS = (".py", ".yml", ".yaml", ".md", ".rst", ".j2", ".toml")
 #: What is cited by number, and the page it is on
-PAGES = {name: name for name in ("semaphore", "kubespan", "kilo", "ccm", "apinet", "mcs")}
+PAGES = {name: name for name in ("semaphore", "kubespan", "kilo", "ccm", "apinet", "mcs", "translation", "pod_ranges")}
 PAGES.update({"module contract": "module_contract", "decision": "decisions"})
 
 _NUMBERS = r"(\d+(?:\.\d+)*(?:(?:,? and |, | to )\d+(?:\.\d+)*)*)(?![\w%-])"
