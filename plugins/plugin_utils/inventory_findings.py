@@ -8,22 +8,30 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import typing as t
 
+from ansible.errors import AnsibleUndefinedVariable
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.groups import (
     check_capabilities,
     check_groups,
     check_machines,
+    check_rivals,
     check_sources,
     placer,
+    strangers_in_groups,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import Known, check_choices, check_names, check_types
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.scopes import check_scopes
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import Finding
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import quoted
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import FABRIC_CLUSTERS, with_clusters
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_sources import read_sources
-from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables
+from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, option_specs, read_once
 from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import VARIABLE, wrong_settings
+from ansible_collections.multicluster.network.plugins.plugin_utils.role_values import check_role_values
 
 _NOT_OURS = "multicluster_foreign_variables"
 _CAPABILITIES = "multicluster_capabilities"
@@ -31,6 +39,20 @@ _CAPABILITIES = "multicluster_capabilities"
 #: by another port or another way there.
 _REMOTE = ("ssh", "smart", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh")
 _WAY = ("ansible_port", "ansible_connection", "ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_ssh_args")
+
+
+def check_access_files(rows: t.Iterable[t.Tuple[str, t.Any]]) -> t.List[Finding]:
+    """Warnings for kubeconfigs that every user of the controller can read. rows: (cluster, path of its kubeconfig)."""
+    found = []
+    for cluster, path in rows:
+        try:
+            mode = os.stat(os.path.expanduser(path)).st_mode if isinstance(path, str) and path else 0
+        except (OSError, ValueError):
+            continue  # whoever opens it reports that
+        if mode & stat.S_IROTH:
+            message = "every user of this machine can read {0} (mode {1:04o}): chmod 600 {0}".format(quoted(path), stat.S_IMODE(mode))
+            found.append(Finding("clusters/" + cluster, "kubeconfig", "readable_by_all", message, "warning"))
+    return found
 
 
 class _Names:
@@ -47,14 +69,15 @@ class _Names:
         self.machines: t.Dict[t.Tuple[str, ...], t.List[str]] = {}
         self.sources: t.List[str] = []
         self._values: t.Dict[t.Tuple[str, str], t.Tuple[t.Any, t.List[str]]] = {}
+        looked_at = {*known.choices, *known.types, *known.words_in, *option_specs(), FABRIC_CLUSTERS}
         for host in sorted({str(host) for members in groups.values() for host in members}):
             given, facts = hostvars[host], made.get(host) or {}
             for name in given:
                 if not name.startswith(("ansible_", "__")) and name not in facts:
                     self.hosts.setdefault(name, []).append(host)
-            for name in {*known.choices, *known.types, *known.words_in, FABRIC_CLUSTERS}:
-                if name in given and name not in facts:
-                    self._see(name, given[name], host)
+            for name in looked_at & set(given):
+                if name not in facts:
+                    self._look(name, given, host)
             if _NOT_OURS in given:
                 value = given[_NOT_OURS]
                 self.not_ours.update(str(name) for name in ([value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ()))
@@ -65,6 +88,13 @@ class _Names:
                     self.machines.setdefault((str(address), *(str(given.get(key) or "") for key in _WAY)), []).append(host)
             if not self.sources and "ansible_inventory_sources" in given:
                 self.sources = [str(path) for path in given["ansible_inventory_sources"] or ()]
+
+    def _look(self, name: str, given: t.Any, host: str) -> None:
+        try:
+            value = given[name]
+        except AnsibleUndefinedVariable:
+            return  # made of what only a run knows, such as a fact; the role checks it when it runs
+        self._see(name, value, host)
 
     def _see(self, name: str, value: t.Any, host: str) -> None:
         self._values.setdefault((name, json.dumps(value, default=str)), (value, []))[1].append(host)
@@ -95,6 +125,10 @@ def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_
     values = names.values()
     found += check_choices([row for row in values if row[0] not in known.types], known, place, names.command_line)
     found += check_types([row for row in values if row[0] in known.types], known.types, members, place, names.command_line)
+    specs = {name: spec for name, spec in option_specs().items() if name not in known.types and name not in known.choices}
+    found += check_role_values(values, specs, place, names.command_line)
+    clusters = [host for host in members.get(clusters_group, ()) if host in real]
+    found += check_scopes(values, read_once(), clusters, [host for host in sorted(names.clusters) if host not in clusters])
     if len([row for row in values if row[0] == FABRIC_CLUSTERS]) > 1:
         text = "{0} has not the same value on all hosts; write it once, in group_vars/all".format(FABRIC_CLUSTERS)
         found.append(Finding("group all", FABRIC_CLUSTERS, "clusters_differ", text))
@@ -105,9 +139,10 @@ def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_
     apart = {group: hosts for group, hosts in members.items() if group in real or group not in members.get(clusters_group, ())}
     found += check_groups(apart, clusters_group, names.clusters, without_pods, names.hosts.get("pod_cidrs", ()))
     found += check_machines([(way[0], hosts) for way, hosts in names.machines.items() if len(hosts) > 1])
-    if len(names.sources) > 1:
-        loader = getattr(hostvars, "_loader", None) or DataLoader()
-        found += check_sources(read_sources(names.sources, loader), names.clusters)
+    if len(names.sources) > 1 or (names.sources and strangers_in_groups(members, names.clusters)):
+        sources = read_sources(names.sources, getattr(hostvars, "_loader", None) or DataLoader())
+        found += check_rivals(sources) + (check_sources(sources, names.clusters) if len(names.sources) > 1 else [])
+    found += check_access_files([(host, hostvars[host].get("kubeconfig")) for host in members.get(clusters_group, ())])
     for host in members.get(clusters_group, ()):
         settings = hostvars[host].get(VARIABLE)
         found += [Finding("clusters/" + host, VARIABLE, "bad_setting", text) for text in (wrong_settings(settings) if settings else ())]

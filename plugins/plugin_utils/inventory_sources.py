@@ -66,8 +66,14 @@ def _claims(data: InventoryData, base: str, loader: t.Any) -> t.Dict[str, Claim]
             rows.append(("", own[_VARIABLE]))
         group, cluster = rows[-1] if rows else ("", None)
         address = next((own[key] for key in _ADDRESSES if own.get(key)), None)
-        claims[name] = Claim(cluster, group, address)
+        rivals = [(other, theirs) for other, theirs in rows if theirs != cluster and group and not _related(data, group, other)]
+        claims[name] = Claim(cluster, group, address, tuple(rivals))
     return claims
+
+
+def _related(data: InventoryData, group: str, other: str) -> bool:
+    """Whether one of two groups lies within the other, which is how a value is meant to be overridden."""
+    return data.groups[other] in data.groups[group].get_ancestors() or data.groups[group] in data.groups[other].get_ancestors()
 
 
 def _said(inline: t.Mapping[str, t.Any], base: str, folder: str, name: str, loader: t.Any) -> t.Dict[str, str]:

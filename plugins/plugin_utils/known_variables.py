@@ -55,6 +55,20 @@ def known_variables(root: pathlib.Path = ROOT) -> Known:
     )
 
 
+@functools.lru_cache(maxsize=None)
+def option_specs(root: pathlib.Path = ROOT) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """``{variable: its specification}`` of all roles."""
+    return {name: option for options in role_options(root).values() for name, option in options.items()}
+
+
+@functools.lru_cache(maxsize=None)
+def read_once(root: pathlib.Path = ROOT) -> t.Dict[str, str]:
+    """``{variable: clusters or both}`` of the options that a run reads once for the fabric, and at hosts of which group it does."""
+    table, roles = run_variables(root)["read_at"], role_options(root)
+    own = set(table["host"]["options"])
+    return {name: where for where, names in table["fabric"].items() for role in names for name in roles[role] if name not in own}
+
+
 def _load(path: pathlib.Path) -> t.Any:
     with path.open("rb") as stream:
         return yaml.load(stream, Loader=_Loader)

@@ -12,6 +12,7 @@ import typing as t
 import inventories
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import names as inventory_names
+from ansible_collections.multicluster.network.plugins.plugin_utils import known_variables
 from hypothesis import given, strategies as st
 
 GOOD = """\
@@ -107,6 +108,22 @@ MISTAKES = [
     Mistake("seconds with a unit", "all hosts", "multicluster_lock_wait", ("'10m'", "write seconds"), files=of_all("multicluster_lock_wait: 10m")),
     Mistake("neither yes nor no", "all hosts", "verify_allow_unproven", ("'sure'", "verify_allow_unproven: true"),
             files=of_all("verify_allow_unproven: sure")),
+    # values of role variables, and where they are written
+    Mistake("no number", "all hosts", "service_mirror_max_deletes", ("'many'", "write a whole number"), files=of_all("service_mirror_max_deletes: many")),
+    Mistake("no choice of a role", "all hosts", "service_mirror_state", ("'gone'", "write one of present, absent"), files=of_all("service_mirror_state: gone")),
+    Mistake("no list", "host aws-1", "bgp_speaker_neighbors", ("an entry that it cannot have", "must be a list"),
+            files={"host_vars/aws-1.yml": "bgp_speaker_neighbors: 7"}),
+    Mistake("an entry without its address", "host aws-1", "bgp_speaker_neighbors", ("an entry that it cannot have", "address"),
+            files={"host_vars/aws-1.yml": "bgp_speaker_neighbors: [{asn: 65000}]"}),
+    Mistake("an option of all written on one cluster", "group all", "service_mirror_max_deletes", ("aws says nothing", "gcp says '3'", "group_vars/all"),
+            files={"host_vars/gcp.yml": "service_mirror_max_deletes: 3"}),
+    Mistake("an option of all that clusters say differently", "group all", "network_sets_state", ("aws says 'absent'", "gcp says 'present'"),
+            files={"host_vars/gcp.yml": "network_sets_state: present", "host_vars/aws.yml": "network_sets_state: absent"}),
+    Mistake("an option of the mesh that nodes do not have", "group all", "mesh_timeout", ("aws says '40'", "aws-1 says nothing"),
+            files={"group_vars/clusters.yml": "mesh_timeout: 40"}),
+    Mistake("a capability twice", "all hosts", "multicluster_capabilities", ("'mcs' is there twice",), files=of_all("multicluster_capabilities: [mcs, mcs]")),
+    Mistake("a host in two clusters' groups", "nodes/gcp-1", "multicluster_cluster", ("group aws_nodes says cluster 'aws'", "group gcp_nodes says 'gcp'"),
+            "hosts: {aws-1: {}, aws-2: {}}", "hosts: {aws-1: {}, aws-2: {}, gcp-1: {}}"),
     # clusters
     Mistake("variable of a cluster misspelt", "clusters/aws", "pod_cidr", ("did you mean pod_cidrs?",), "{kubeconfig: /k, pod_cidrs: [10.2.0.0/16]",
             "{kubeconfig: /k, pod_cidrs: [10.2.0.0/16], pod_cidr: 10.2.0.0/16", level="warning"),
@@ -168,6 +185,37 @@ def test_a_mistake_is_named_with_its_mend(mistake, tmp_path):
         said = [text for text in warnings if text.startswith(begin)]
         assert errors == []
     assert any(all(text in message for text in mistake.says) for message in said), (errors, warnings)
+
+
+def test_a_secret_of_the_wrong_type_is_not_shown(tmp_path):
+    files = {"hosts.yml": GOOD}
+    files["group_vars/all.yml"] = "bgp_speaker_neighbors: [{address: 10.0.0.1, password: [tell-it-to-no-one]}]"
+    inventories.write(tmp_path, files)
+    errors, warnings, dummy = inventories.validate([tmp_path])
+    assert [row["variable"] for row in errors if row["reason"] == "bad_type"] == ["bgp_speaker_neighbors"]
+    assert "tell-it" not in json.dumps([errors, warnings])
+
+
+@pytest.mark.parametrize("variable", sorted(known_variables.option_specs()))
+def test_every_option_written_on_one_cluster_counts_or_is_refused(variable, tmp_path):
+    """Every role option x written on one cluster's host (decision 64): each host reads it for itself, or `validate` refuses it."""
+    spec = known_variables.option_specs()[variable]
+    value = {"int": 3, "float": 3, "bool": True, "list": [], "dict": {}}.get(spec.get("type", "str"), "x")
+    value = spec["choices"][-1] if spec.get("choices") else value
+    inventories.write(tmp_path, {"hosts.yml": GOOD, "host_vars/gcp.yml": json.dumps({variable: value})})
+    errors = [row for row in inventories.validate([tmp_path])[0] if row["variable"] == variable]
+    assert bool(errors) == (variable in known_variables.read_once()), errors
+    assert {row["reason"] for row in errors} <= {"differs_by_host"}
+
+
+def test_a_file_of_access_that_everyone_can_read_is_a_warning(tmp_path):
+    access = tmp_path / "kubeconfig"
+    access.write_text("{}")
+    inventories.write(tmp_path / "inventory", {"hosts.yml": GOOD.replace("/k,", "{0},".format(access), 1)})
+    for mode, expected in ((0o644, ["clusters/aws: kubeconfig: every user of this machine can read"]), (0o600, [])):
+        access.chmod(mode)
+        warnings = [text[:len(expected[0])] if expected else text for text in inventories.validate([tmp_path / "inventory"])[1]]
+        assert warnings == expected
 
 
 def test_the_table_has_no_mistake_twice():
@@ -277,7 +325,7 @@ def test_an_inventory_with_a_password_says_nothing_of_itself(tmp_path):
 
     found = read_sources([str(tmp_path / "base"), str(tmp_path / "more")], DataLoader())
     assert found[str(tmp_path / "base")]["aws-1"].cluster == "aws"
-    assert found[str(tmp_path / "more")]["x1"] == (None, "", None)
+    assert found[str(tmp_path / "more")]["x1"] == (None, "", None, ())
 
 
 # --- what is no mistake -----------------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ def test_what_tasks_set_is_internal_or_known():
 
 
 def test_every_row_is_complete():
-    assert set(TABLE) == {"prefixes", "foreign", "former", "internal", "variables"}
+    assert set(TABLE) == {"prefixes", "foreign", "former", "internal", "read_at", "variables"}
     roles = {name for options in ROLES.values() for name in options}
     for name, row in ROWS.items():
         assert name.startswith(PREFIXES), "its prefix is missing in `prefixes`"
@@ -146,6 +146,14 @@ def test_every_row_is_complete():
         assert row.get("of", "run") in ("run", "node", "cluster"), name
         assert name not in roles, "an option of a role needs no row"
     assert not set(TABLE["foreign"]) & KNOWN.names and KNOWN.words_in <= KNOWN.names
+
+
+def test_of_every_role_it_is_said_where_its_options_are_read():
+    """Once for the fabric or at each host, and what runs once in a playbook is in no other list than that of the fabric."""
+    read_at = TABLE["read_at"]
+    listed = [role for roles in read_at["fabric"].values() for role in roles] + read_at["host"]["roles"]
+    assert sorted(listed) == sorted(ROLES), "add the role to read_at"
+    assert set(read_at["host"]["options"]) <= {name for options in ROLES.values() for name in options}
 
 
 def test_names_of_kubespray_are_not_ours():

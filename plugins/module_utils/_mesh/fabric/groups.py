@@ -115,15 +115,46 @@ class Claim(t.NamedTuple):
     """What one inventory alone says of a host.
 
     ``cluster``: its multicluster_cluster or None; ``group``: the group that has it, "" for the host itself; ``address``: where
-    it is reached, or None.
+    it is reached, or None; ``rivals``: (group, cluster) of groups that say another cluster and are neither above nor below ``group``.
     """
 
     cluster: t.Optional[str]
     group: str
     address: t.Optional[str]
+    rivals: t.Tuple[t.Tuple[str, str], ...] = ()
 
 
 Sources = t.Mapping[str, t.Mapping[str, Claim]]
+
+
+def strangers_in_groups(groups: t.Mapping[str, t.Collection[str]], clusters: t.Mapping[str, object]) -> t.List[str]:
+    """Hosts in a group whose other members all belong to one other cluster: where the inventory is worth a closer look.
+
+    groups: {group: hosts}. clusters: {host: its multicluster_cluster}.
+    """
+    found = set()
+    for group, hosts in groups.items():
+        counts: t.Dict[str, t.List[str]] = {}
+        for host in hosts:
+            counts.setdefault(str(clusters.get(host, "")), []).append(host)
+        if group != "all" and len(counts) == 2:
+            found.update(host for members in counts.values() if len(members) == 1 for host in members if host in clusters)
+            # two hosts of two clusters: either may be the stranger
+    return sorted(found)
+
+
+def check_rivals(sources: Sources) -> t.List[Finding]:
+    """Hosts of which one inventory says two clusters, by groups of which none lies within the other: the name's order would decide."""
+    found = []
+    for rows in sources.values():
+        for host, claim in sorted(rows.items()):
+            if claim.rivals:
+                group, cluster = claim.rivals[0]
+                message = "group {0} says cluster {1}, and group {2} says {3}: a host is a node of one cluster; take it out of one of the groups".format(
+                    group, quoted(cluster), claim.group, quoted(str(claim.cluster))
+                )
+                found.append(Finding("nodes/{0}".format(host), "multicluster_cluster", "node_in_two_clusters", message))
+    return found
 
 
 def check_sources(sources: Sources, merged: t.Mapping[str, object]) -> t.List[Finding]:

@@ -107,7 +107,10 @@ def check_choices(
             message = "{0} is a list, not {1}; write {0}: [{2}]".format(name, quoted(value), shown)
             found.append(Finding(where, name, "bad_type", message))
             continue
-        for item in value if isinstance(value, (list, tuple)) else [value]:
+        items = list(value) if isinstance(value, (list, tuple)) else [value]
+        for item in dict.fromkeys(str(item) for item in items if [str(other) for other in items].count(str(item)) > 1):
+            found.append(Finding(where, name, "bad_choice", "{0} is there twice; write it once".format(quoted(item))))
+        for item in items:
             if item not in choices and item not in known.former_words:
                 near = _nearest(str(item), choices, _NEAR)
                 message = "{0} is none of {1}{2}".format(quoted(item), ", ".join(choices), "; did you mean {0}?".format(near) if near else "")
