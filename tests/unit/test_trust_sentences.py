@@ -36,7 +36,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._linux.wiregu
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import config as metallb_config  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan import access_manifests, object_plan  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._status import model, page, prometheus, redact  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._status import model, page, prometheus, redact, verdict  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._values import keys  # noqa: E402
 
 # --- sentences beside the table -----------------------------------------------------------------------------------
@@ -56,6 +56,27 @@ def test_the_stage_has_no_switch() -> None:
         (made,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "plan_{0}_mesh".format(planner)]
         calls = [node for node in made.body if any(isinstance(one, ast.Name) and one.id in ("open_claims", "check_affiliates") for one in ast.walk(node))]
         assert calls and not any(isinstance(node, ast.If) for node in calls), planner
+
+
+RUN_VARIABLES = yaml.safe_load((TESTS.parent / "playbooks" / "vars" / "run_variables.yml").read_text("utf-8"))["variables"]
+CAPABILITIES = RUN_VARIABLES["multicluster_capabilities"]["choices"]
+
+
+@pytest.mark.parametrize("name", ["mesh", *CAPABILITIES])
+def test_one_rule_for_refusals_and_exit_codes(name: str) -> None:
+    """A refusal alone is not proven, never broken; no option makes it a failure by default; the one variable accepts it."""
+    row = {"object": "gcp/default/a-service", "reason": "name_too_long", "message": "too long"}
+    result = {"changed": False, "plan": {"changes": []}, "refused": [row]}
+    found = verdict.of_capability(name, result)
+    assert (found.value, len(found.unproven)) == (verdict.UNPROVEN, 1) and "name_too_long" in found.unproven[0]
+    whole = verdict.combine({name: found, "another": verdict.of_capability("another", {"changed": False, "plan": {"changes": []}})})
+    assert whole.value == verdict.UNPROVEN and verdict.ALLOW in "\n".join(verdict.report_lines(whole, {"limit": ""}))
+    for path in sorted((TESTS.parent / "roles").glob("*/defaults/main.yml")):
+        for option, default in (yaml.safe_load(path.read_text("utf-8")) or {}).items():
+            assert not option.endswith("_fail_on_refused") or default is False, option
+    for path in sorted((TESTS.parent / "roles").glob("*/meta/argument_specs.yml")):
+        text = path.read_text("utf-8")
+        assert "fail_on_refused" not in text or re.search(r"_fail_on_refused:\n(?:.*\n)*?\s+default: false", text), path
 
 
 def test_private_keys_stay_on_their_host(tmp_path: t.Any) -> None:
