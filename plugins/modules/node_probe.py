@@ -92,7 +92,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 pods:
-  description: The pods that took part; C(in_namespace) is false where an address of the node stood in for a pod.
+  description:
+    - The pods that took part. C(in_namespace) is false where no pod was found and an address of the node was used instead, which proves nothing of pods.
   type: list
   elements: dict
   returned: success

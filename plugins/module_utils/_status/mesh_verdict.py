@@ -54,8 +54,8 @@ def of_host(topology: Facts, host: str, found: Found, alone: bool = False, outsi
         return Verdict(broken=("{0}: could not be verified ({1})".format(host, row.get("why") or "unreachable or failed"),))
     probe = row.get("probe") or {}
     broken = drift_lines(row.get("drift") or {}) + handshake_lines(topology, host, probe) + path_lines(probe)
-    broken += stray_lines(topology, host, probe) + ping_lines(probe) + unit_lines(probe)
-    unproven = [] if alone else no_peer_lines(topology, host) + no_ping_lines(topology, host, probe, found, outside)
+    broken += stray_lines(topology, host, probe) + ping_lines(probe, found) + unit_lines(probe)
+    unproven = [] if alone else no_peer_lines(topology, host) + no_ping_lines(topology, host, probe, found, outside) + stand_in_lines(topology, host, probe)
     return Verdict(*(tuple("{0}: {1}".format(host, text) for text in texts) for texts in (broken, unproven + unread_lines(row))))
 
 
@@ -198,10 +198,33 @@ def stray_text(strays: t.Sequence[str], pod_cidrs: t.Sequence[str]) -> str:
     ).format(counted(len(strays), "pod"), ", ".join(pod_cidrs) or "(none)", _named(strays))
 
 
-def ping_lines(probe: Facts) -> t.List[str]:
+def stand_ins(found: Found) -> t.FrozenSet[str]:
+    """The addresses of nodes that were pinged, and pinged from, where no pod was found: they prove nothing of what is forwarded to pods."""
+    pods = [pod for row in found.values() for pod in (row.get("probe") or {}).get("pods") or ()]
+    return frozenset(str(address) for pod in pods if not pod.get("in_namespace", True) for address in pod["addresses"])
+
+
+def stand_in_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
+    """That a node's own address stood in for its pods, and what to do about it."""
+    addresses = sorted(stand_ins({host: {"probe": probe}}))
+    if not addresses:
+        return []
+    text = (
+        "has no network namespace with an address of its pod ranges {0}, so its own address {1} was pinged in place of a pod: that proves the tunnel, "
+        "and nothing of what is forwarded to pods; start a pod on it that is not on the host's network, and run verify again"
+    )
+    return [text.format(", ".join(about_of(topology, host).get("pod_cidrs") or ()) or "(none)", _named(addresses))]
+
+
+def ping_lines(probe: Facts, found: Found) -> t.List[str]:
     """Pods that did not answer, each with what a trace found, where there was one."""
-    rows = [ping for ping in probe.get("pings") or () if not ping["ok"]]
-    return ["pod {source} does not reach pod {target} of {node}".format(**ping) + (": " + ping["why"] if ping.get("why") else "") for ping in rows]
+    nodes = stand_ins(found)
+    lines = []
+    for ping in probe.get("pings") or ():
+        if not ping["ok"]:
+            source, target = ["{0} {1}".format("node address" if ping[end] in nodes else "pod", ping[end]) for end in ("source", "target")]
+            lines.append("{0} does not reach {1} of {2}".format(source, target, ping["node"]) + (": " + ping["why"] if ping.get("why") else ""))
+    return lines
 
 
 def unit_lines(probe: Facts) -> t.List[str]:
@@ -247,9 +270,13 @@ def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found, outsid
     with_pods = [other for other in missed if (found[other].get("probe") or {}).get("pods")]
     if with_pods:
         return ["no pod there has an address of the same IP version as those of {0}, so they were not pinged".format(_named(with_pods))]
-    # whether anybody was asked for whom the host could have pinged
+    nobody = "pinged no pod of another {0}".format("node" if is_kubespan(topology) else "cluster")
+    nodes = stand_ins(found)
+    if reached and nodes.issuperset(ping["target"] for ping in probe["pings"]):
+        return [nobody + ": what answered there are addresses of nodes"]
+    # whether any host was asked that this one could have pinged
     if not reached and not (outside and all(other in outside for other in topology["nodes"] if apart(topology, host, other))):
-        return ["pinged no pod of another {0}".format("node" if is_kubespan(topology) else "cluster")]
+        return [nobody]
     return []
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from . import evidence
-from .mesh_verdict import HANDSHAKE_SECONDS, apart, peer_names
+from .mesh_verdict import HANDSHAKE_SECONDS, apart, peer_names, stand_ins
 from .verdict import ALLOW, PROVEN, UNPROVEN, combine, counted, scope_line
 
 Facts = t.Mapping[str, t.Any]
@@ -99,10 +99,11 @@ def _badness(name: t.Optional[str], age: t.Optional[int]) -> t.Tuple[int, int]:
 
 
 def _matrix(topology: Facts, found: Found, most: int) -> str:
-    """From (rows) to (columns): the slowest answer in milliseconds, or FAIL when any pair of pods failed."""
+    """From (rows) to (columns): the slowest answer in milliseconds, or FAIL when any pair of pods failed; ``node`` where an end is no pod."""
     hosts = sorted(host for host in found if host in topology["nodes"])
     if len(hosts) > WIDE:
         return _worst_pairs(hosts, found, most)
+    nodes, noted = stand_ins(found), False
     rows = [tuple(["PING pod to pod"] + hosts)]
     for host in hosts:
         pings = (found[host].get("probe") or {}).get("pings") or ()
@@ -112,17 +113,24 @@ def _matrix(topology: Facts, found: Found, most: int) -> str:
             if not cell:
                 row.append("-" if apart(topology, host, other) else ".")
             elif all(ping["ok"] for ping in cell):
-                row.append("ok {0:.1f} ms".format(max(ping["milliseconds"] or 0 for ping in cell)))
+                whole = nodes.isdisjoint(ping[end] for ping in cell for end in ("source", "target"))
+                noted = noted or not whole
+                row.append("{0} {1:.1f} ms".format("ok" if whole else "node", max(ping["milliseconds"] or 0 for ping in cell)))
             else:
                 row.append("FAIL")
         rows.append(tuple(row))
-    return _table(rows) if len(rows) > 1 else ""
+    note = "\nnode: an end has no pod that was found, so the node's own address was pinged: that is no proof of pods" if noted else ""
+    return _table(rows) + note if len(rows) > 1 else ""
 
 
 def _worst_pairs(hosts: t.Sequence[str], found: Found, most: int) -> str:
-    pairs = [(host, ping) for host in hosts for ping in (found[host].get("probe") or {}).get("pings") or ()]
+    every = [(host, ping) for host in hosts for ping in (found[host].get("probe") or {}).get("pings") or ()]
+    nodes = stand_ins(found)
+    pairs = [pair for pair in every if not pair[1]["ok"] or nodes.isdisjoint((pair[1]["source"], pair[1]["target"]))]
     good = sum(1 for unused, ping in pairs if ping["ok"])
     text = "ping pod to pod: {0:,} of {1:,} pairs answer; {2} take part".format(good, len(pairs), counted(len(hosts), "node"))
+    if len(pairs) < len(every):
+        text += "; {0} with a node's own address in place of a pod are left out".format(counted(len(every) - len(pairs), "pair"))
     ranked = sorted(pairs, key=lambda pair: (pair[1]["ok"], -(pair[1]["milliseconds"] or 0), pair[0], pair[1]["node"]))[: PAIRS if most else None]
     rows: t.List[t.Sequence[str]] = [("FROM", "TO", "POD", "ANSWER")]
     rows += [(host, ping["node"], ping["target"], "{0:.1f} ms".format(ping["milliseconds"] or 0) if ping["ok"] else "FAIL") for host, ping in ranked]

@@ -198,6 +198,15 @@ class NodeMachine:
             inside.append(f"route replace {everywhere(address)} via {gateway} dev {UPLINK}")
         namespaces.batch(self.namespace, outside)
         namespaces.batch(namespace, inside)
+        self._process(pod)
+
+    def _process(self, pod: Pod) -> None:
+        """The pod's one process: in the pod's network, and in all else one of the node's, so that the node finds the pod as a real node does."""
+        file = self.folder / "processes" / pod.name
+        if process.read_pid(file) is None:
+            network = f"--net={namespaces.path(self.lab.namespace(pod.name))}"
+            rest = ["nsenter", f"--target={self.leader}", "--mount", "--uts", "--ipc", "--pid", "--cgroup", "--root", "--wd", "sleep", "infinity"]
+            process.spawn(self.lab.state, file, file.with_suffix(".log"), ["nsenter", network, *rest])
 
 
 def everywhere(address: str) -> str:

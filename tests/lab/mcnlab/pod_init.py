@@ -5,8 +5,9 @@
 
 They run in the node's network namespace and see the machine's files, its cgroup hierarchies above all, which a node's own root does not
 show. Their processes and their mounts live in namespaces of their own, so all of it ends with this process: containers, shims, mounts of
-volumes and snapshots, network namespaces of pods. Run as a program with the path of a settings file; returns once the first process
-exists, whose id is then in ``init.pid`` beside the settings. Standard library only.
+volumes and snapshots, network namespaces of pods. Their namespace of processes is inside the node's, so that the node sees pods as a real one
+does. Run as a program with the path of a settings file; returns once the first process exists, whose id is then in ``init.pid`` in the folder
+of the settings. Standard library only.
 """
 
 from __future__ import annotations
@@ -57,13 +58,10 @@ def main(settings_file: str) -> None:
     join_cgroups(settings)
     with open(settings["netns"], "rb") as namespace:
         libc_call("setns", namespace.fileno(), CLONE_NEWNET)
-    libc_call("unshare", CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID)
+    libc_call("unshare", CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC)
     mount("none", pathlib.Path("/"), flags=MS_REC | MS_PRIVATE)
     socket.sethostname(settings["name"])
-    pid = os.fork()
-    if pid:
-        (folder / "init.pid").write_text(f"{pid}\n")
-        os._exit(0)
+    enter_processes(settings["leader"], folder / "init.pid")
     try:
         os.setsid()
         null = os.open("/dev/null", os.O_RDONLY)
@@ -76,6 +74,24 @@ def main(settings_file: str) -> None:
     except Exception as error:
         print(f"init: {error!r}", file=sys.stderr, flush=True)
         os._exit(1)
+
+
+def enter_processes(leader: int, pid_file: pathlib.Path) -> None:
+    """Go on as the first process of a namespace inside the leader's; who called ends once the file has our process id as the machine has it."""
+    reader, writer = os.pipe()
+    with open(f"/proc/{leader}/ns/pid", "rb") as namespace:
+        libc_call("setns", namespace.fileno(), CLONE_NEWPID)
+    if os.fork():
+        os.close(writer)
+        with open(reader, encoding="ascii") as pipe:
+            pid_file.write_text(pipe.read() + "\n")
+        os._exit(0)
+    libc_call("unshare", CLONE_NEWPID)  # only now: a namespace is made inside that of who asks for it
+    if os.fork():
+        os._exit(0)
+    os.write(writer, os.readlink("/proc/self").encode())
+    os.close(writer)
+    os.close(reader)
 
 
 def join_cgroups(settings: dict) -> None:

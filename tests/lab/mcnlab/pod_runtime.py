@@ -85,6 +85,7 @@ class PodRuntime:
                     "name": self.node.name,
                     "folder": str(self.folder),
                     "netns": str(namespaces.path(self.machine.namespace)),
+                    "leader": self.machine.leader,
                     "mark": [process.MARK, str(self.lab.state)],
                     "path": PATH,
                     "programs": {"node": str(parts.node), "runtime": str(parts.runtime)},

@@ -51,6 +51,24 @@ def every_node_refused(facts):
     facts["mesh"]["refused"] = [dict(REFUSAL, object=host) for host in verified.HOSTS]
 
 
+def stand_in(facts, *hosts):
+    """No pod was found on the hosts: the bridge's address was pinged there, and from there, in place of one."""
+    old = {verified.pod(host): verified.pod(host).replace(".10", ".1") for host in hosts}
+    for host in hosts:
+        probe(facts, host)["pods"] = [{"addresses": [old[verified.pod(host)]], "in_namespace": False}]
+    for host in facts["found"]:
+        for ping in probe(facts, host)["pings"]:
+            ping.update({key: old.get(ping[key], ping[key]) for key in ("source", "target")})
+
+
+def a_node_stands_in_for_its_pods(facts):
+    stand_in(facts, "gcp-2")
+
+
+def nodes_stand_in_for_all_pods(facts):
+    stand_in(facts, *facts["found"])
+
+
 def one_node_refused(facts):
     facts["mesh"]["refused"] = [REFUSAL]
 
@@ -214,6 +232,8 @@ def nothing_at_all(facts):
 LIES = {
     no_pods: (UNPROVEN, "start a pod"),
     one_node_without_pods: (UNPROVEN, "gcp-2: has no pod and no address in its pod ranges 10.4.8.0/24"),
+    a_node_stands_in_for_its_pods: (UNPROVEN, "gcp-2: has no network namespace with an address of its pod ranges 10.4.8.0/24, so its own address 10.4.8.1"),
+    nodes_stand_in_for_all_pods: (UNPROVEN, "aws-1: pinged no pod of another cluster: what answered there are addresses of nodes"),
     no_peer_at_all: (UNPROVEN, "no peer of cluster gcp is planned"),
     every_node_refused: (UNPROVEN, "[claimed_twice]"),
     one_node_refused: (UNPROVEN, "mesh: refused gcp/gcp-2"),
@@ -282,6 +302,19 @@ def test_no_lie_is_green(lie):
         assert any(words in warning for warning in allowed["warnings"])
     else:
         assert not judged(lie, allow=True)["ok"]
+
+
+def test_a_stand_in_is_shown_as_none_of_the_pods():
+    """Neither the matrix nor a lost ping calls a node's own address a pod."""
+    built = judged(a_node_stands_in_for_its_pods)
+    assert built["text"].count("ok 0.4 ms") == 4 and built["text"].count("node 0.4 ms") == 4
+    assert any("start a pod on it" in problem for problem in built["problems"])
+
+    def lost(facts):
+        a_node_stands_in_for_its_pods(facts)
+        next(ping for ping in probe(facts)["pings"] if ping["node"] == "gcp-2").update(ok=False, milliseconds=None)
+
+    assert any("aws-1: pod 10.2.3.10 does not reach node address 10.4.8.1 of gcp-2" in problem for problem in judged(lost)["problems"])
 
 
 INDEPENDENT = (one_node_refused, unreadable_cluster, foreign_table, stale, unit_failed, pods_of_another_range, service_refused, sets_unreadable,

@@ -1,0 +1,66 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is proven is proven of pods: a node that forwards nothing to them turns every verdict red, in both modes of the mesh, and a node without
+pods is not proven. The tests build on each other, in their order."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from test_kubespan import MESH
+
+TOPOLOGY = "dual"
+MODES = {"semaphore": {}, "kubespan": MESH}
+#: What Docker and many hardening guides set.
+DROP = "add table ip filter; add chain ip filter FORWARD { type filter hook forward priority 0 ; policy drop ; }"
+
+
+def words_of(fabric, variables):
+    """(exit code, output) of each play that judges, and the verdict of the status document."""
+    folder = fabric.state / "proof"
+    runs = {book: fabric.play(book, variables=variables) for book in ("verify", "site")}
+    runs["status"] = fabric.play("status", variables=dict(variables, status_folder=str(folder), status_fail_on_findings=True))
+    return runs, json.loads((folder / "fabric-status.json").read_text(encoding="utf-8"))["verdict"]
+
+
+def red(fabric, variables, value, words):
+    runs, verdict = words_of(fabric, variables)
+    assert verdict["value"] == value and any(words in reason for reason in verdict["broken"] + verdict["unproven"]), verdict
+    for book, run in runs.items():
+        assert run.rc != 0 and "all green" not in run.out, (book, run.out[-3000:])
+    for book in ("verify", "site"):
+        assert words in runs[book].out, (book, runs[book].out[-3000:])
+    return runs
+
+
+@pytest.fixture(params=MODES, scope="module")
+def variables(request, fabric):
+    """Of a mesh that is joined in one of its modes and goes afterwards."""
+    run = fabric.play("site", variables=MODES[request.param]).ok()
+    assert "all green" in run.out and "node 0." not in run.out, run.out[-3000:]
+    yield MODES[request.param]
+    fabric.play("teardown", variables=dict(MODES[request.param], teardown_confirm=True)).ok()
+
+
+def test_a_node_that_forwards_nothing_turns_every_verdict_red(fabric, variables):
+    fabric.sh("gcp-node-1", "nft", DROP)
+    try:
+        silent = {row["source"] for row in fabric.reaches() if row["cross"] and not row["ok"]}
+        assert silent, "the breakage breaks"
+        runs = red(fabric, variables, "broken", "does not reach pod")
+        assert "forward_dropped" in runs["verify"].out and "FAIL" in runs["verify"].out
+    finally:
+        fabric.sh("gcp-node-1", "nft", "delete", "table", "ip", "filter")
+    assert "all green" in fabric.play("verify", variables=variables).ok().out
+
+
+def test_a_node_whose_pods_are_gone_is_not_proven_by_its_own_address(fabric, variables):
+    """The bridge's address is still there and answers; a reboot brings the pod back, as it does on a real node."""
+    fabric.sh("gcp-node-1", "kill", *fabric.sh("gcp-node-1", "pgrep", "-x", "sleep").split())
+    red(fabric, variables, "not proven", "gcp-node-1: has no network namespace with an address of its pod ranges")
+    assert fabric.play("verify", variables=dict(variables, verify_allow_unproven=True)).ok().out.count("all green") == 0
+    fabric.lab("node-rebuild", "gcp-node-1")
+    fabric.all_reach(60)
+    assert "all green" in fabric.play("verify", variables=variables).ok().out
