@@ -77,6 +77,8 @@ from ansible_collections.multicluster.network.plugins.plugin_utils import digest
 
 #: Warnings beyond these are counted.
 WARNINGS = 30
+#: What the first character of a line of a diff says; the display leaves colours out where there are none.
+_DIFF_COLORS = {"+": C.COLOR_DIFF_ADD, "-": C.COLOR_DIFF_REMOVE, "@": C.COLOR_DIFF_LINES}
 
 
 class Step:
@@ -277,12 +279,12 @@ class CallbackModule(CallbackBase):
         host, task, data = _parts(result)
         found = [row.get("diff") for row in data["results"] if isinstance(row, dict)] if isinstance(data.get("results"), list) else [data.get("diff")]
         for diff in found:
-            text = self._get_diff(diff) if diff else ""
+            text = digest_text.uncoloured(self._get_diff(diff)) if diff else ""
             if text.strip():
                 who = task.get_name() if getattr(task, "run_once", False) else host  # one host speaks for all of them
                 sides = (diff.get("before"), diff.get("after")) if isinstance(diff, dict) else ()
                 for line in self._room().take(who, digest_text.short_diff(text, self._display.verbosity > 0, *sides)):
-                    self._say(line)
+                    self._say(line, _DIFF_COLORS.get(line.strip()[:1]))
                 self._keep("{0}:\n{1}".format(who, text))
 
     def v2_playbook_on_no_hosts_matched(self) -> None:

@@ -287,6 +287,15 @@ def short_diff(text: str, whole: bool, before: t.Any = None, after: t.Any = None
     return shown
 
 
+#: What Ansible puts around each line of a diff where a terminal has colours, also around the empty rest behind its end.
+_COLOURED = re.compile(r"^(?:\x1b\[[0-9;]*m)+|\x1b\[0m$", re.MULTILINE)
+
+
+def uncoloured(text: str) -> str:
+    """A diff of Ansible's without the colours that it puts around lines; escapes inside a line stay what they are, text of others."""
+    return _COLOURED.sub("", text)
+
+
 def _printable(line: str) -> str:
     """A line that moves no cursor."""
     return "".join(char if char.isprintable() or char == "\t" else "?" for char in line)

@@ -12,6 +12,7 @@ import subprocess
 import types
 
 import pytest
+import terminal
 from ansible_collections.multicluster.network.plugins.callback.digest import CallbackModule
 from ansible_collections.multicluster.network.plugins.plugin_utils import digest_text
 from hypothesis import given, strategies as st
@@ -419,6 +420,37 @@ def test_a_real_run(tmp_path):
     assert lines[4:7] == ["  one", "  two", "FAILED oslo: all: 1 failed, first: coredns_rewrite, cluster oslo: no"]
     assert lines[-1].startswith("done after ") and lines[-1].endswith("3 hosts, 3 changed; 1 failed: h3; clusters at fault: oslo")
     assert "Traceback" not in done.stderr and "WARNING" not in done.stderr, done.stderr
+
+
+DIFFS = """
+- name: Write
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: a file
+      ansible.builtin.copy:
+        content: "{0}"
+        dest: "{{{{ inventory_dir }}}}/written"
+"""
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("verbose", [(), ("-v",)], ids=["plain", "v"])
+def test_a_diff_is_seen_on_a_terminal(columns, verbose, tmp_path):
+    """With colours as without them, line by line; what others wrote moves no cursor and has no colour of its own."""
+    (tmp_path / "hosts").write_text("h1\n")
+    (tmp_path / "written").write_text("kept\nold line\n")
+    (tmp_path / "book.yml").write_text(DIFFS.format("kept\\nnew line\\n\\e[31mred\\e[2J\\n"))
+    command = ["ansible-playbook", "-i", str(tmp_path / "hosts"), "-c", "local", "-e", "ansible_python_interpreter=/usr/bin/python3", "--check", "--diff"]
+    environment = dict(os.environ, ANSIBLE_STDOUT_CALLBACK="multicluster.network.digest", ANSIBLE_HOME=str(tmp_path / "home"))
+    screen = terminal.run([*command, *verbose, str(tmp_path / "book.yml")], columns, env=environment, cwd=tmp_path)
+    assert screen.status == 0, screen.raw
+    lines = [line.strip() for line in screen.lines]
+    for expected in ("-old line", "+new line", "+?[31mred?[2J"):
+        assert expected in lines, screen.text
+    assert "\x1b" not in screen.text and "?[0" not in screen.text
+    (added,) = [line for line in screen.raw.splitlines() if "+new line" in line]
+    assert terminal.COLOUR.match(added), "the terminal has colours"
 
 
 @pytest.mark.parametrize("name", ["mesh_report", "run_changes", "run_outcome"])

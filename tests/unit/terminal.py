@@ -1,0 +1,60 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A real terminal for programs under test: a pty of a given width, with colours, and what a person sees on it (decision 73)."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+import typing as t
+
+#: Colours alone; any other escape sequence would move the cursor or change the terminal.
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Screen(t.NamedTuple):
+    """What a program wrote to its terminal. status: its exit code; raw: with colours; text: as it is read."""
+
+    status: int
+    raw: str
+
+    @property
+    def text(self) -> str:
+        return COLOUR.sub("", self.raw).replace("\r\n", "\n")
+
+    @property
+    def lines(self) -> t.List[str]:
+        return self.text.splitlines()
+
+
+def run(command: t.Sequence[str], columns: int = 80, seconds: float = 300.0, **kwargs: t.Any) -> Screen:
+    """Run a program on a pty of so many columns until it ends. kwargs: of subprocess.Popen, such as ``env`` and ``cwd``."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = dict(kwargs.pop("env", os.environ), TERM="xterm-256color", COLUMNS=str(columns))
+    for name in ("ANSIBLE_NOCOLOR", "NO_COLOR", "ANSIBLE_FORCE_COLOR"):
+        environment.pop(name, None)
+    process = subprocess.Popen(list(command), stdin=follower, stdout=follower, stderr=follower, env=environment, start_new_session=True, **kwargs)
+    os.close(follower)
+    found = bytearray()
+    with contextlib.closing(os.fdopen(leader, "rb", buffering=0)) as terminal:
+        while True:
+            try:
+                part = terminal.read(65536)
+            except OSError as error:
+                if error.errno != errno.EIO:  # all ends of the other side are closed
+                    raise
+                break
+            if not part:
+                break
+            found += part
+    return Screen(process.wait(timeout=seconds), found.decode("utf-8", "replace"))
