@@ -73,6 +73,20 @@ def test_one_service_of_two_clusters(pair):
     assert not pair.run()["changed"]
 
 
+def test_a_cluster_whose_id_does_not_sort_last_joins(pair):
+    """status.clusters is a map-list: the server keeps the order in which its entries came (decision 72)."""
+    pair.export("gcp", WEB, "10.4.3.1")
+    assert reasons(pair.run()) == []
+    pair.export("aws", WEB, "10.2.3.1")
+    assert reasons(pair.run()) == []
+    assert [row["cluster"] for row in pair.imported("aws", WEB)["status"]["clusters"]] == ["gcp", "aws"], "the server's own order"
+    mark = pair.mark()
+    result = pair.run()
+    assert not result["changed"] and result["plan"]["changes"] == [] and pair.writes(mark) == {"aws": [], "gcp": []}
+    pair.unexport("gcp", WEB)
+    assert reasons(pair.run()) == [] and pair.imported("aws", WEB)["status"]["clusters"] == [{"cluster": "aws"}]
+
+
 def everything(pair):
     """All objects of the namespaces that tests use, but for what servers count and who wrote what."""
     found = {}

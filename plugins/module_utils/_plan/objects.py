@@ -13,6 +13,8 @@ import json
 import re
 import typing as t
 
+from .list_kinds import keys_of
+
 #: Prefix of our field manager's name; the fabric follows.
 MANAGER_PREFIX = "multicluster.network/"
 #: An object without any content, such as a bare ServiceAccount, is ours by this label (and only if we own the label).
@@ -209,12 +211,17 @@ def _bounded(value: t.Any, depth: int) -> t.Any:
 # -- comparing ---------------------------------------------------------------------------------------------------
 
 
-def differences(wanted: t.Any, actual: t.Any, tree: t.Any = None, path: t.Tuple[str, ...] = ()) -> t.List[t.Tuple[str, ...]]:
+def differences(
+    wanted: t.Any, actual: t.Any, tree: t.Any = None, path: t.Tuple[str, ...] = (), kind: str = ""
+) -> t.List[t.Tuple[str, ...]]:
     """Paths at which ``actual`` is not what ``wanted`` says; fields that wanted leaves out never count.
 
     ``tree`` is whole_tree(actual object): where it has keyed entries for a list, elements are matched by these keys and
-    others may be present; where it has value entries, the list is a set; every other list is compared in order.
+    others may be present; where it has value entries, the list is a set. Where it says nothing, the declared kinds of lists
+    count (decision 72); every other list is compared in order.
     """
+    if not path and isinstance(wanted, dict):
+        kind = str(wanted.get("kind") or kind)
     if isinstance(wanted, dict):
         if not isinstance(actual, dict):
             if actual is None and not wanted and path and path[-1] in _PLAIN_MAPS:
@@ -225,23 +232,24 @@ def differences(wanted: t.Any, actual: t.Any, tree: t.Any = None, path: t.Tuple[
             if path == () and key in ("apiVersion", "kind"):
                 continue  # the list was asked for them, and list items do not repeat them
             inner = tree.get("f:" + key) if isinstance(tree, dict) else None
-            found += differences(value, actual.get(key), inner, path + (key,))
+            found += differences(value, actual.get(key), inner, path + (key,), kind)
         return found
     if isinstance(wanted, list):
         if not wanted and actual is None:
             return []
         if not isinstance(actual, list):
             return [path]
-        return _list_differences(wanted, actual, tree if isinstance(tree, dict) else {}, path)
+        return _list_differences(wanted, actual, tree if isinstance(tree, dict) else {}, path, kind)
     return [] if same_scalar(wanted, actual, path) else [path]
 
 
 def _list_differences(
-    wanted: t.List[t.Any], actual: t.List[t.Any], tree: Tree, path: t.Tuple[str, ...]
+    wanted: t.List[t.Any], actual: t.List[t.Any], tree: Tree, path: t.Tuple[str, ...], kind: str
 ) -> t.List[t.Tuple[str, ...]]:
     keyed = [name for name in tree if name.startswith("k:")]
-    if keyed:
-        keys, trees = _merge_keys(keyed)
+    declared = keys_of(kind, path) if not keyed else None
+    if keyed or declared:
+        keys, trees = _merge_keys(keyed) if keyed else (list(declared or ()), {})
         for item in wanted:
             if not isinstance(item, dict):
                 return [path]
@@ -251,14 +259,14 @@ def _list_differences(
                 if isinstance(one, dict)
                 and all(key not in item or same_scalar(item[key], one.get(key), path) for key in keys)
             ]
-            if not match or differences(item, match[0][0], tree.get(match[0][1] or ""), path + ("*",)):
+            if not match or differences(item, match[0][0], tree.get(match[0][1] or ""), path + ("*",), kind):
                 return [path]
         return []
-    if any(name.startswith("v:") for name in tree):
+    if declared is not None or any(name.startswith("v:") for name in tree):
         return [] if all(any(same_scalar(item, one, path) for one in actual) for item in wanted) else [path]
     if len(wanted) != len(actual):
         return [path]
-    return [path] if any(differences(w, a, None, path + ("*",)) for w, a in zip(wanted, actual)) else []
+    return [path] if any(differences(w, a, None, path + ("*",), kind) for w, a in zip(wanted, actual)) else []
 
 
 def _merge_keys(names: t.Sequence[str]) -> t.Tuple[t.List[str], t.Dict[t.Tuple[str, ...], str]]:

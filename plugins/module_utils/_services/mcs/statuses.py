@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._plan.list_kinds import same_list
 from ..._plan.object_plan import Key, Write
 from ..._plan.objects import record_of
 from ..._plan.plan import UPDATE, Change
@@ -13,7 +14,7 @@ from ..mirror_services import Manifest, Object
 from .conditions import TYPES, Reach, conditions, differs, known_conditions
 from .exports import Exported
 from .merge import Merged
-from .names import EXPORT, Id
+from .names import EXPORT, IMPORT, Id
 from .plan import Here
 
 
@@ -31,7 +32,7 @@ def import_statuses(here: Here, clusters: t.Mapping[Id, t.Sequence[str]], skip: 
         if place in skip or here.namespaces.get(place[0]) is not False or (obj is not None and key not in here.mine):
             continue
         before = ((obj or {}).get("status") or {}).get("clusters")
-        if before != wanted:
+        if not same_list(IMPORT, ("status", "clusters"), before, wanted):
             found.append(_write(here.name, key, obj, {"clusters": before} if before else None, {"clusters": wanted}))
     return found
 
