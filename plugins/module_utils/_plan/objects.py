@@ -52,6 +52,13 @@ def record_of(obj: t.Mapping[str, t.Any]) -> t.Iterator[t.Mapping[str, t.Any]]:
             yield entry
 
 
+def inside(tree: t.Any, *names: str) -> Tree:
+    """The part of a fieldsV1 tree below these names; {} where there is none, or no tree: others may have sent anything."""
+    for name in names:
+        tree = tree.get(name) if isinstance(tree, dict) else None
+    return tree if isinstance(tree, dict) else {}
+
+
 def labels_of(obj: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, str]:
     """The labels of an object that anybody may have written: those whose value is text."""
     try:
@@ -104,9 +111,9 @@ def owners(obj: t.Mapping[str, t.Any], *path: str, leaf: bool = False) -> t.List
 
 
 def merge_trees(trees: t.Sequence[t.Any], depth: int = 40) -> Tree:
-    """The union of fieldsV1 trees."""
+    """The union of fieldsV1 trees; below ``depth`` the first one counts, and what is no tree counts as an empty one."""
     trees = [tree for tree in trees if isinstance(tree, dict)]
-    if len(trees) == 1 or depth == 0:
+    if len(trees) == 1 or (depth == 0 and trees):
         return trees[0]
     merged: Tree = {}
     for name in {name for tree in trees for name in tree}:
@@ -130,9 +137,8 @@ def is_ours(obj: t.Mapping[str, t.Any], manager: str) -> bool:
                     return True
     if not mine:
         return False
-    label = owned_tree(obj, manager, "Apply").get("f:metadata", {}).get("f:labels", {}).get("f:" + MANAGED_BY)
-    labels = obj.get("metadata", {}).get("labels") or {}
-    return label is not None and labels.get(MANAGED_BY) == MANAGED_BY_US
+    applied = inside(owned_tree(obj, manager, "Apply"), "f:metadata", "f:labels")
+    return "f:" + MANAGED_BY in applied and labels_of(obj).get(MANAGED_BY) == MANAGED_BY_US
 
 
 def ownable(manifest: t.Mapping[str, t.Any]) -> bool:

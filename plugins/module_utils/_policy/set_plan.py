@@ -8,7 +8,7 @@ import typing as t
 
 from .._plan.budget import check_budget
 from .._plan.object_plan import Key, Write
-from .._plan.objects import labels_of, owned_tree
+from .._plan.objects import inside, labels_of, owned_tree
 from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
 from .._plan.sole_owner import others, release_patch, surplus
 from .network_sets import CLUSTER_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME_LABEL, NAMESPACE_LABEL, Member, Members, NamedSet, name_sets
@@ -149,7 +149,7 @@ def owned_by(obj: t.Mapping[str, t.Any], manager: str) -> bool:
     Whoever edits the networks of a set by hand becomes their owner; the set is ours all the same.
     """
     tree = owned_tree(obj, manager)
-    return "f:spec" in tree or "f:" + CLUSTER_LABEL in tree.get("f:metadata", {}).get("f:labels", {})
+    return "f:spec" in tree or "f:" + CLUSTER_LABEL in inside(tree, "f:metadata", "f:labels")
 
 
 def _member(obj: t.Mapping[str, t.Any]) -> t.Optional[Member]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.object_plan import Key, Read, Write, plan_objects
-from .._plan.objects import is_ours, owned_tree
+from .._plan.objects import inside, is_ours, owned_tree
 from .._plan.plan import DELETE, UPDATE, Change, Plan
 from .._plan.sole_owner import others, release_patch, surplus
 from .global_services import GLOBAL, MIRRORED_SLICE
@@ -41,7 +41,7 @@ def owned(obj: Object, manager: str) -> bool:
     """
     if is_ours(obj, manager):
         return True
-    labels = owned_tree(obj, manager, "Apply").get("f:metadata", {}).get("f:labels", {})
+    labels = inside(owned_tree(obj, manager, "Apply"), "f:metadata", "f:labels")
     return any("f:" + label in labels for label in _OUR_LABELS)
 
 

@@ -7,6 +7,7 @@ A cluster only makes claims: its Services, the endpoints that it names for them,
 
 from __future__ import annotations
 
+import datetime
 import re
 import typing as t
 
@@ -36,6 +37,8 @@ _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?
 #: So much of exported labels, and as much of annotations, is carried: every cluster stores it.
 MOST_BYTES = 32 * 1024
 _STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\Z")
+#: Before the first commit of Kubernetes no API server made an object.
+_FIRST = "2014-06-06"
 _POLICIES = ("Cluster", "Local")
 _SHOWN = 5
 
@@ -181,6 +184,17 @@ def _claim(
     return Claim(obj, _export(cluster, options.ids[cluster], obj, service, kept, carried), VALID, left or "the Service is exported")
 
 
+def _since(stamp: t.Any) -> str:
+    """When an export was made, as its API server says; the end of time where that cannot be so, for it would be older than all honest ones."""
+    try:
+        if isinstance(stamp, str) and _STAMP.match(stamp) and stamp >= _FIRST:
+            datetime.datetime.strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S")
+            return stamp
+    except ValueError:
+        pass
+    return "9999"
+
+
 def _export(
     cluster: str, cluster_id: str, obj: Object, service: Object, groups: t.Sequence[Group], carried: t.Sequence[t.Mapping[str, str]]
 ) -> Export:
@@ -194,7 +208,7 @@ def _export(
     return Export(
         cluster,
         cluster_id,
-        stamp if isinstance(stamp, str) and _STAMP.match(stamp) else "9999",
+        _since(stamp),
         str(meta.get("uid")),
         is_headless(service),
         tuple(_port(port) for port in spec.get("ports") or ()),
