@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Finds pods on the node by their network namespaces, pings given addresses from inside them, reads when each
-    WireGuard peer last shook hands, and asks the kernel whether packets for the peers leave by their devices.
+  - Finds pods on the node by their network namespaces, pings given addresses from inside them, with a small packet and with one
+    that fills the tunnel, reads when each WireGuard peer last shook hands, and asks the kernel whether packets for the peers leave by their devices.
     It needs no container runtime and changes nothing.
 extends_documentation_fragment:
   - multicluster.network._attributes.node
@@ -111,11 +111,13 @@ others:
   returned: success
   sample: []
 pings:
-  description: Every pair that was tried.
+  description:
+    - Every pair that was tried. C(full) is the size in bytes of a packet that fills the tunnel to the target, or of the largest one that the pod's kernel
+      would send; C(size) that of the largest packet that was answered without being fragmented. Both are null where no answer came or no tunnel leads there.
   type: list
   elements: dict
   returned: success
-  sample: [{source: 10.2.3.10, target: 10.4.7.10, node: gcp-node-1, ok: true, milliseconds: 0.9}]
+  sample: [{source: 10.2.3.10, target: 10.4.7.10, node: gcp-node-1, ok: true, milliseconds: 0.9, size: 1420, full: 1420}]
 peers:
   description: The peers of the devices; the handshake's age in seconds is null where there was none.
   type: list

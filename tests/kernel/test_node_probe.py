@@ -229,7 +229,7 @@ def answering_fixture(meshed):
 def asked(node, *addresses, **more):
     found = probe(node, pod_cidrs=["198.18.3.0/24", "fd03::/64"], targets=[{"node": "n" + address, "address": address} for address in addresses], **more)
     assert [row["target"] for row in found["pings"]] == list(addresses) and all(row["node"] == "n" + row["target"] for row in found["pings"])
-    assert all(set(row) == {"source", "target", "node", "ok", "milliseconds"} for row in found["pings"])
+    assert all(set(row) == {"source", "target", "node", "ok", "milliseconds", "size", "full"} for row in found["pings"])
     return found
 
 
@@ -253,3 +253,77 @@ def test_an_answer_from_somebody_else_is_none(answering):
     answering.run("nft", "-f", "-", stdin="table ip liar { chain c { type filter hook postrouting priority 200; " + lie + "; }; }")
     found = asked(answering, "10.77.0.3", "10.77.0.4")
     assert [row["ok"] for row in found["pings"]] == [False, True]
+
+
+@pytest.fixture(name="joined")
+def joined_fixture(meshed, new_node, implementation, tmp_path, wait_for):
+    """``meshed`` and the node behind its peer, joined by a link on which what the test wants is lost; the peer's pods are addresses of its lo."""
+    other = new_node()
+    meshed.run("ip", "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", str(other.pid))
+    for node, octet in ((meshed, 1), (other, 2)):
+        node.run("ip", "address", "add", "192.0.2.{0}/24".format(octet), "dev", "wire")
+        node.run("ip", "link", "set", "wire", "up")
+    keys = [node.run("wg", "show", DEVICE, "public-key").strip() if node is meshed else None for node in (meshed, other)]
+    other.flow("wireguard_device", {
+        "name": DEVICE, "implementation": implementation, "listen_port": 51821, "private_key_file": str(tmp_path / "other"), "generate_key": True,
+        "peers": [{"public_key": keys[0], "endpoint": "192.0.2.1:51821", "allowed_ips": ["198.18.3.0/24", "fd03::/64"], "persistent_keepalive": 0,
+                   "preshared_key": None}],
+    }, False)  # fmt: skip
+    keys[1] = other.run("wg", "show", DEVICE, "public-key").strip()
+    meshed.run("wg", "set", DEVICE, "peer", KEY, "remove", "peer", keys[1], "endpoint", "192.0.2.2:51821", "allowed-ips", ",".join(RANGES))
+    for line in ("link set {0} up".format(DEVICE), "address add 10.4.7.10/32 dev lo", "-6 address add fd04::10/128 dev lo nodad",
+                 "route add 198.18.3.0/24 dev " + DEVICE, "-6 route add fd03::/64 dev " + DEVICE):  # fmt: skip
+        other.run("ip", *line.split())
+    for line in ("address add 198.18.3.1/32 dev pod0", "-6 address add fd03::1/64 dev pod0 nodad"):
+        meshed.run("ip", *line.split())
+    for line in ("-6 address add fd03::10/64 dev eth0 nodad", "route add 198.18.3.1 dev eth0", "route add default via 198.18.3.1",
+                 "-6 route add default via fd03::1"):  # fmt: skip
+        meshed.run("ip", "-n", "pod", *line.split())
+    meshed.other = other
+    return meshed
+
+
+def sizes(node, **more):
+    """target -> (ok, size, full) of a probe over the tunnel."""
+    targets = [{"node": "gcp-1", "address": address} for address in ("10.4.7.10", "fd04::10")]
+    found = probe(node, pod_cidrs=["198.18.3.0/24", "fd03::/64"], targets=targets, tries=3, **more)
+    return {row["target"]: (row["ok"], row["size"], row["full"]) for row in found["pings"]}
+
+
+def test_a_packet_that_fills_the_tunnel_is_sent_once_more_to_who_answers(joined):
+    assert sizes(joined) == {"10.4.7.10": (True, 1420, 1420), "fd04::10": (True, 1420, 1420)}
+    counted = "table inet seen { chain c { type filter hook input priority -300; udp dport 51821 udp length > 1300 counter; }; }"
+    joined.other.run("nft", "-f", "-", stdin=counted)
+    sizes(joined)
+    assert "packets 2 " in joined.other.run("nft", "list", "table", "inet", "seen"), "one a pair"
+    joined.run("ip", "link", "set", DEVICE, "mtu", "1380")
+    assert sizes(joined)["10.4.7.10"] == (True, 1380, 1380), "the device's own size, whatever it is"
+
+
+def test_where_large_packets_are_lost_the_largest_that_passes_is_found(joined):
+    """As a way of PPPoE or of a cloud whose "too big" is filtered. WireGuard pads to 16 bytes and adds 32, UDP adds 8."""
+    lost = "table inet quiet { chain c { type filter hook input priority -300; udp dport 51821 udp length > 1340 drop; }; }"
+    joined.other.run("nft", "-f", "-", stdin=lost)
+    assert sizes(joined) == {"10.4.7.10": (True, 1296, 1420), "fd04::10": (True, 1296, 1420)}
+    joined.run("ip", "link", "set", DEVICE, "mtu", "1296")
+    assert sizes(joined)["10.4.7.10"] == (True, 1296, 1296), "with the MTU that was found nothing is lost"
+
+
+def test_a_pod_that_sends_less_than_the_tunnel_carries_is_asked_for_that(joined):
+    joined.run("ip", "-n", "pod", "link", "set", "eth0", "mtu", "1400")
+    assert sizes(joined)["10.4.7.10"] == (True, 1400, 1400)
+
+
+def test_a_router_that_says_too_big_is_no_black_hole(joined):
+    """A pod's kernel notes it, and its connections send less: so does the ping. Its source has to be an allowed IP, else WireGuard drops it."""
+    joined.other.run("sh", "-c", "ip netns add far && ip link add far0 type veth peer name eth0 netns far && ip link set far0 mtu 1320 up")
+    for line in ("address del 10.4.7.10/32 dev lo", "address add 10.4.7.1/32 dev " + DEVICE, "address add 10.4.7.1/32 dev far0",
+                 "route add 10.4.7.10/32 dev far0"):  # fmt: skip
+        joined.other.run("ip", *line.split())
+    for line in ("link set eth0 mtu 1320 up", "address add 10.4.7.10/32 dev eth0", "route add 10.4.7.1 dev eth0", "route add default via 10.4.7.1"):
+        joined.other.run("ip", "-n", "far", *line.split())
+    assert sizes(joined)["10.4.7.10"] == (True, 1320, 1320)
+
+
+def test_without_a_tunnel_to_the_target_nothing_large_is_asked(joined):
+    assert sizes(joined, devices=[])["10.4.7.10"] == (True, None, None)

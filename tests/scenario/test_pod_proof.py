@@ -1,20 +1,33 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is proven is proven of pods: a node that forwards nothing to them turns every verdict red, in both modes of the mesh, and a node without
-pods is not proven. The tests build on each other, in their order."""
+"""What is proven is proven of pods, and of packets of every size: a node that forwards nothing to them and a way that loses large packets turn every
+verdict red, in both modes of the mesh, and a node without pods is not proven. The tests build on each other, in their order."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 from test_kubespan import MESH
 
 TOPOLOGY = "dual"
 MODES = {"semaphore": {}, "kubespan": MESH}
+#: A router of the way says nothing where a packet is too big, as behind PPPoE and in some clouds.
+QUIET = """add table inet quiet
+add chain inet quiet o { type filter hook output priority 0 ; }
+add rule inet quiet o icmp type destination-unreachable drop
+add rule inet quiet o icmpv6 type packet-too-big drop
+"""
 #: What Docker and many hardening guides set.
 DROP = "add table ip filter; add chain ip filter FORWARD { type filter hook forward priority 0 ; policy drop ; }"
+
+
+def underlay(fabric, *command, stdin=None):
+    """Run a command where the way between the nodes is."""
+    words = ["ip", "netns", "exec", fabric.namespace("underlay"), *command]
+    subprocess.run(words, check=True, capture_output=True, text=True, input=stdin)
 
 
 def words_of(fabric, variables):
@@ -64,3 +77,18 @@ def test_a_node_whose_pods_are_gone_is_not_proven_by_its_own_address(fabric, var
     fabric.lab("node-rebuild", "gcp-node-1")
     fabric.all_reach(60)
     assert "all green" in fabric.play("verify", variables=variables).ok().out
+
+
+def test_a_way_that_loses_large_packets_turns_every_verdict_red(fabric, variables):
+    """1400 bytes on the wire: less 60 for WireGuard over IPv4, and WireGuard pads to 16. With the MTU that the verdict names it is green."""
+    underlay(fabric, "ip", "link", "set", "gcp-node-1", "mtu", "1400")
+    underlay(fabric, "nft", "-f", "-", stdin=QUIET)
+    try:
+        runs = red(fabric, variables, "broken", "packets of more than 1,328 bytes do not reach pod")
+        assert "FAIL > 1328 B" in runs["verify"].out and "[mtu_black_hole]" in runs["verify"].out
+        right = {"kubespan_config": {"mtu": 1328}} if variables else {"wireguard_mtu": 1328}
+        assert ("kubespan_config: {mtu: 1328}" if variables else "wireguard_mtu: 1328") in runs["verify"].out
+        assert "all green" in fabric.play("site", variables=dict(variables, **right)).ok().out
+    finally:
+        underlay(fabric, "nft", "delete", "table", "inet", "quiet")
+        underlay(fabric, "ip", "link", "set", "gcp-node-1", "mtu", "1500")

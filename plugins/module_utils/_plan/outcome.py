@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-OK, FAILED, NOT_ASKED = "ok", "failed", "not asked"
+OK, FAILED, NOT_ASKED, NOT_PROVEN = "ok", "failed", "not asked", "not proven"
 #: The table ends after so many clusters, the worst first, and the list after so many errors; what is left out is counted.
 SHOWN_CLUSTERS = 20
 SHOWN_ERRORS = 20
@@ -29,7 +29,7 @@ class RunReports(t.NamedTuple):
 
     ``asked``: capabilities in their order. ``clusters``: all names. ``results``: capability -> results of its modules, those that
     ran. ``broken``: capability -> why it ended before its end. ``nodes``: node -> its cluster. ``lost``: host -> (capability, why),
-    the hosts that failed or were not reached. ``verdict``: {ok, problems} of a verification, empty where none was made.
+    the hosts that failed or were not reached. ``verdict``: {ok, problems, broken, unproven} of a verification, empty where none was made.
     """
 
     asked: t.Sequence[str]
@@ -80,27 +80,39 @@ def _capability(reports: RunReports, capability: str, cells: Cells) -> t.List[st
     for node in sorted(host for host, (where, unused) in reports.lost.items() if where == capability and host in reports.nodes):
         reasons.setdefault(reports.nodes[node], []).append("node " + node)
         errors.append("{0}, node {1} of cluster {2}: {3}".format(capability, node, reports.nodes[node], _line(reports.lost[node][1])))
-    if capability == "verify" and reports.verdict:
-        _verdict(reports, reasons, errors, cells)
+    unproven = _verdict(reports, reasons, errors, cells) if capability == "verify" and reports.verdict else set()
     refused = _refused(reports, results, cells)
     ran = bool(results) or bool(errors) or (capability == "verify" and bool(reports.verdict))
     for name, row in cells.items():
-        row[capability] = _cell(ran, reasons.get(name), refused.get(name, 0))
+        row[capability] = _cell(ran, reasons.get(name), refused.get(name, 0), name in unproven)
     return errors
 
 
-def _verdict(reports: RunReports, reasons: t.Dict[str, t.List[str]], errors: t.List[str], cells: Cells) -> None:
-    """Problems name a cluster (``service_mirror: cluster NAME: ...``) or begin with their node; one that does neither concerns everybody."""
-    if reports.verdict.get("ok"):
-        return
-    problems = [str(problem) for problem in reports.verdict.get("problems") or ["not proven"]]
-    for problem in problems:
-        parts = [part.strip() for part in problem.split(":")[:2]]
-        subjects = [part[len("cluster ") :] if part.startswith("cluster ") else reports.nodes.get(part, part) for part in parts]
-        concerned = [name for name in subjects if name in cells]
-        for name in concerned or cells:
-            reasons.setdefault(name, [])
-    errors.append("verify: {0} problems, first: {1}".format(len(problems), _line(problems[0])) if len(problems) > 1 else "verify: " + _line(problems[0]))
+def _verdict(reports: RunReports, reasons: t.Dict[str, t.List[str]], errors: t.List[str], cells: Cells) -> t.Set[str]:
+    """Clusters of which something is not proven. What is broken fails its clusters, and only a cluster of which all is proven is ok, however the run ends."""
+    verdict = reports.verdict
+    unproven = [str(reason) for reason in verdict.get("unproven") or ()]
+    problems = [] if verdict.get("ok") else [str(problem) for problem in verdict.get("problems") or ["not proven"]]
+    broken = [str(reason) for reason in verdict["broken"]] if "broken" in verdict else problems
+    for name in _concerned(reports, broken, cells):
+        reasons.setdefault(name, [])
+    if problems:
+        errors.append("verify: {0} problems, first: {1}".format(len(problems), _line(problems[0])) if len(problems) > 1 else "verify: " + _line(problems[0]))
+    return _concerned(reports, unproven, cells)
+
+
+def _concerned(reports: RunReports, lines: t.Iterable[str], cells: Cells) -> t.Set[str]:
+    """Clusters that reasons concern. One names a cluster (``service_mirror: cluster NAME: ...``), an object of it (``mesh: refused NAME/...``) or begins
+    with its node; one that does none of it concerns all.
+    """
+    found: t.Set[str] = set()
+    for line in lines:
+        subjects = []
+        for part in (part.strip() for part in line.split(":")[:2]):
+            kind, dummy, rest = part.partition(" ")
+            subjects.append(rest.split("/")[0] if kind in ("cluster", "refused") else reports.nodes.get(part, part))
+        found.update([name for name in subjects if name in cells] or cells)
+    return found
 
 
 def _refused(reports: RunReports, results: t.Iterable[Data], cells: Cells) -> t.Dict[str, int]:
@@ -123,13 +135,15 @@ def _unique(rows: t.Iterable[Data]) -> t.List[Data]:
     return list(found.values())
 
 
-def _cell(ran: bool, reasons: t.Optional[t.Sequence[str]], refused: int) -> str:
+def _cell(ran: bool, reasons: t.Optional[t.Sequence[str]], refused: int, unproven: bool = False) -> str:
     if not ran:
         return NOT_ASKED
     if reasons is not None:
         words = list(dict.fromkeys(reasons))
         more = " +{0}".format(len(words) - 1) if len(words) > 1 else ""
         return "{0}: {1}{2}".format(FAILED, words[0], more) if words else FAILED
+    if unproven:
+        return NOT_PROVEN
     return "{0}, refused {1}".format(OK, refused) if refused else OK
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .mesh_verdict import is_kubespan, peer_names
+from .mesh_verdict import is_cut, is_kubespan, peer_names
 
 Data = t.Dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
@@ -76,6 +76,9 @@ def faults(mesh: Facts, found: t.Mapping[str, Facts]) -> t.Dict[t.Tuple[str, str
             for remote in _touched(devices, str(row["device"]), mesh, own):
                 rows.setdefault(pair(own, remote), []).append("{0}: {1}: {2}".format(host, row["range"], row["text"]))
         for ping in probe.get("pings") or ():
+            if is_cut(ping) and ping["node"] in nodes:
+                text = "{0}: packets of more than {1:,} bytes do not reach pod {2} of {3}".format(host, ping["size"], ping["target"], ping["node"])
+                rows.setdefault(pair(own, str(nodes[ping["node"]]["cluster"])), []).append(text)
             if not ping["ok"] and ping["node"] in nodes:
                 text = "{0}: pod {1} does not reach pod {2} of {3}".format(host, ping["source"], ping["target"], ping["node"])
                 rows.setdefault(pair(own, str(nodes[ping["node"]]["cluster"])), []).append(text)

@@ -54,7 +54,7 @@ def of_host(topology: Facts, host: str, found: Found, alone: bool = False, outsi
         return Verdict(broken=("{0}: could not be verified ({1})".format(host, row.get("why") or "unreachable or failed"),))
     probe = row.get("probe") or {}
     broken = drift_lines(row.get("drift") or {}) + handshake_lines(topology, host, probe) + path_lines(probe)
-    broken += stray_lines(topology, host, probe) + ping_lines(probe, found) + unit_lines(probe)
+    broken += stray_lines(topology, host, probe) + ping_lines(probe, found) + size_lines(topology, probe) + unit_lines(probe)
     unproven = [] if alone else no_peer_lines(topology, host) + no_ping_lines(topology, host, probe, found, outside) + stand_in_lines(topology, host, probe)
     return Verdict(*(tuple("{0}: {1}".format(host, text) for text in texts) for texts in (broken, unproven + unread_lines(row))))
 
@@ -225,6 +225,26 @@ def ping_lines(probe: Facts, found: Found) -> t.List[str]:
             source, target = ["{0} {1}".format("node address" if ping[end] in nodes else "pod", ping[end]) for end in ("source", "target")]
             lines.append("{0} does not reach {1} of {2}".format(source, target, ping["node"]) + (": " + ping["why"] if ping.get("why") else ""))
     return lines
+
+
+def is_cut(ping: Facts) -> bool:
+    """Whether a ping was answered and a packet that fills the tunnel was not."""
+    return bool(ping["ok"] and ping.get("full") and ping["size"] < ping["full"])
+
+
+def size_lines(topology: Facts, probe: Facts) -> t.List[str]:
+    """Clusters to which large packets are lost, each with the largest that passes and the variable to set."""
+    cut: t.Dict[t.Tuple[str, int, int], t.List[str]] = {}
+    for ping in probe.get("pings") or ():
+        if is_cut(ping):
+            remote = str(about_of(topology, ping["node"]).get("cluster"))
+            cut.setdefault((remote, ping["size"], ping["full"]), []).append("pod {target} of {node}".format(**ping))
+    variable = "kubespan_config: {{mtu: {1}}} on the nodes" if is_kubespan(topology) else "wireguard_mtu: {1} on the host of cluster {0}"
+    text = (
+        "packets of more than {0:,} bytes do not reach {1}, though the tunnel takes {2:,}: set " + variable.replace("{0}", "{3}").replace("{1}", "{0}")
+        + " and run site, or let ICMP \"too big\" and fragments pass between the nodes [mtu_black_hole]"
+    )
+    return [text.format(size, _named(pods), full, remote) for (remote, size, full), pods in sorted(cut.items())]
 
 
 def unit_lines(probe: Facts) -> t.List[str]:

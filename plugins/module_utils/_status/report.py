@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from . import evidence
-from .mesh_verdict import HANDSHAKE_SECONDS, apart, peer_names, stand_ins
+from .mesh_verdict import HANDSHAKE_SECONDS, apart, is_cut, peer_names, stand_ins
 from .verdict import ALLOW, PROVEN, UNPROVEN, combine, counted, scope_line
 
 Facts = t.Mapping[str, t.Any]
@@ -25,7 +25,7 @@ PAIRS = 10
 def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> t.Dict[str, t.Any]:
     """Judge one verification. ``facts``: of evidence.judge.
 
-    Returns {"verdict": value, "ok": whether the run may go on, "problems": reasons that end it, "warnings": the others,
+    Returns {"verdict": value, "ok": whether the run may go on, "problems": reasons that end it, "warnings": the others, "broken", "unproven": all reasons,
     "parts": {name: {value, reasons}}, "scope": of verdict.scope_of, "text": bounded tables and the verdict, "full": the same with
     every row, or once more the bounded ones unless ``full``}.
     """
@@ -46,6 +46,8 @@ def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> t.Di
         "ok": ok,
         "problems": problems,
         "warnings": list(whole.unproven) if ok or whole.broken else [],
+        "broken": shown["broken"],
+        "unproven": shown["unproven"],
         "parts": shown["parts"],
         "scope": shown["scope"],
         "text": texts[0],
@@ -99,7 +101,10 @@ def _badness(name: t.Optional[str], age: t.Optional[int]) -> t.Tuple[int, int]:
 
 
 def _matrix(topology: Facts, found: Found, most: int) -> str:
-    """From (rows) to (columns): the slowest answer in milliseconds, or FAIL when any pair of pods failed; ``node`` where an end is no pod."""
+    """From (rows) to (columns): the slowest answer in milliseconds, or FAIL when any pair of pods failed.
+
+    ``FAIL > 1296 B``: larger packets are lost; ``node``: an end is no pod.
+    """
     hosts = sorted(host for host in found if host in topology["nodes"])
     if len(hosts) > WIDE:
         return _worst_pairs(hosts, found, most)
@@ -112,6 +117,8 @@ def _matrix(topology: Facts, found: Found, most: int) -> str:
             cell = [ping for ping in pings if ping["node"] == other]
             if not cell:
                 row.append("-" if apart(topology, host, other) else ".")
+            elif any(is_cut(ping) for ping in cell):
+                row.append("FAIL > {0} B".format(min(ping["size"] for ping in cell if is_cut(ping))))
             elif all(ping["ok"] for ping in cell):
                 whole = nodes.isdisjoint(ping[end] for ping in cell for end in ("source", "target"))
                 noted = noted or not whole
@@ -127,14 +134,24 @@ def _worst_pairs(hosts: t.Sequence[str], found: Found, most: int) -> str:
     every = [(host, ping) for host in hosts for ping in (found[host].get("probe") or {}).get("pings") or ()]
     nodes = stand_ins(found)
     pairs = [pair for pair in every if not pair[1]["ok"] or nodes.isdisjoint((pair[1]["source"], pair[1]["target"]))]
-    good = sum(1 for unused, ping in pairs if ping["ok"])
+    good = sum(1 for unused, ping in pairs if _whole(ping))
     text = "ping pod to pod: {0:,} of {1:,} pairs answer; {2} take part".format(good, len(pairs), counted(len(hosts), "node"))
     if len(pairs) < len(every):
         text += "; {0} with a node's own address in place of a pod are left out".format(counted(len(every) - len(pairs), "pair"))
-    ranked = sorted(pairs, key=lambda pair: (pair[1]["ok"], -(pair[1]["milliseconds"] or 0), pair[0], pair[1]["node"]))[: PAIRS if most else None]
+    ranked = sorted(pairs, key=lambda pair: (_whole(pair[1]), -(pair[1]["milliseconds"] or 0), pair[0], pair[1]["node"]))[: PAIRS if most else None]
     rows: t.List[t.Sequence[str]] = [("FROM", "TO", "POD", "ANSWER")]
-    rows += [(host, ping["node"], ping["target"], "{0:.1f} ms".format(ping["milliseconds"] or 0) if ping["ok"] else "FAIL") for host, ping in ranked]
+    rows += [(host, ping["node"], ping["target"], _answer(ping)) for host, ping in ranked]
     return text + ((":" if not most else ", the worst first:") + "\n" + _table(rows) if pairs else "")
+
+
+def _whole(ping: t.Mapping[str, t.Any]) -> bool:
+    return bool(ping["ok"]) and not is_cut(ping)
+
+
+def _answer(ping: t.Mapping[str, t.Any]) -> str:
+    if is_cut(ping):
+        return "FAIL > {0} B".format(ping["size"])
+    return "{0:.1f} ms".format(ping["milliseconds"] or 0) if ping["ok"] else "FAIL"
 
 
 def _table(rows: t.Sequence[t.Sequence[str]]) -> str:

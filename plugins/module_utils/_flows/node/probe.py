@@ -9,6 +9,7 @@ import typing as t
 
 from ..._linux.errors import LinuxError
 from ..._linux.host import echoes, facts, pods
+from ..._linux.netlink import links, routes
 from ..._linux.wireguard.device import read_device
 from ..layer2 import follow as layer2
 from . import persistence
@@ -30,13 +31,14 @@ def visit(request: t.Mapping[str, t.Any]) -> Data:
 def run(request: t.Mapping[str, t.Any]) -> Data:
     """``request``: {pod_cidrs, cluster_cidrs, max_pods, known, targets: [{node, address}], devices: [name], mark, fabric, tries, wait_seconds}.
 
-    Returns {pods, strays, others, pings: [{source, target, node, ok, milliseconds}], peers: [{device, public_key, endpoint,
+    Returns {pods, strays, others, pings: [{source, target, node, ok, milliseconds, size, full}] (see echoes.ping_all), peers: [{device, public_key, endpoint,
     handshake_age seconds or None, allowed_ips, listen_port, source}], paths: {asked, elsewhere, more} or None, units, bgp,
     errors: [{section, message}]}. With no devices, only pods are looked for. Reads and pings only.
     """
     found = pods.find_pods(request["pod_cidrs"], request["max_pods"], request.get("cluster_cidrs") or (), request.get("known") or ())
+    mtus = _tunnel_mtus(request)
     jobs = [
-        {"netns": pod["netns"], "source": source, "target": target["address"], "node": target["node"]}
+        {"netns": pod["netns"], "source": source, "target": target["address"], "node": target["node"], "mtu": mtus.get(target["address"])}
         for pod in found["pods"]
         for source in pod["addresses"]
         for target in request.get("targets") or ()
@@ -44,7 +46,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     ]
     pings = echoes.ping_all(jobs, request["tries"], request["wait_seconds"])
     for entry in pings:
-        entry.pop("netns")
+        del entry["netns"], entry["mtu"]
     result: Data = {
         "changed": False,
         "pods": [{"addresses": pod["addresses"], "in_namespace": pod["netns"] is not None} for pod in found["pods"]],
@@ -62,6 +64,19 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     if request.get("devices"):
         result.update(_devices(request, found))
     return result
+
+
+def _tunnel_mtus(request: t.Mapping[str, t.Any]) -> t.Dict[str, int]:
+    """Target -> bytes that the tunnel takes to which the kernel sends its packets; without those that it sends elsewhere, or nowhere."""
+    devices, targets = set(request.get("devices") or ()), [target["address"] for target in request.get("targets") or ()]
+    if not devices:
+        return {}
+    try:
+        known = {link.name: link.mtu for link in links.read_links() if link.name in devices}
+        ways = routes.look_up([{"dst": target, "mark": request.get("mark") or 0} for target in targets])
+    except LinuxError:
+        return {}  # what cannot be read is named where the devices are
+    return {target: known[way["dev"]] for target, way in zip(targets, ways) if way.get("dev") in known}
 
 
 def _devices(request: t.Mapping[str, t.Any], found: t.Mapping[str, t.Sequence[t.Any]]) -> Data:

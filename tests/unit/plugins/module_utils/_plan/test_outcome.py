@@ -90,6 +90,15 @@ def test_a_capability_that_broke_blames_no_cluster():
     ({"ok": False, "problems": ["nothing was pinged"]}, ["failed", "failed"], ["verify: nothing was pinged"]),
     ({"ok": False}, ["failed", "failed"], ["verify: not proven"]),
     ({}, ["not asked", "not asked"], []),
+    # one rule for a row, however the whole ends: broken before not proven, and that before ok
+    ({"ok": True, "problems": [], "broken": [], "unproven": ["n2: pinged no pod of another cluster"]}, ["ok", "not proven"], []),
+    ({"ok": False, "problems": ["n2: pinged no pod", "not proven is no success: mend it"], "broken": [], "unproven": ["n2: pinged no pod"]},
+     ["ok", "not proven"], ["verify: 2 problems, first: n2: pinged no pod"]),
+    ({"ok": False, "problems": ["n1: no handshake"], "broken": ["n1: no handshake"], "unproven": ["n2: pinged no pod"]},
+     ["failed", "not proven"], ["verify: n1: no handshake"]),
+    ({"ok": False, "problems": ["n2: x"], "broken": ["n2: x"], "unproven": ["n2: pinged no pod"]}, ["ok", "failed"], ["verify: n2: x"]),
+    ({"ok": True, "problems": [], "broken": [], "unproven": ["mesh: refused gcp/gcp-2: lies [claimed_twice]"]}, ["ok", "not proven"], []),
+    ({"ok": True, "problems": [], "broken": [], "unproven": ["nothing was looked at"]}, ["not proven", "not proven"], []),
 ])  # fmt: skip
 def test_a_verification_is_as_good_as_its_verdict(verdict, cells, errors):
     found = told(asked=["verify"], results={}, verdict=verdict)

@@ -134,6 +134,10 @@ def ping_fails(facts):
     probe(facts)["pings"][0].update(ok=False, milliseconds=None)
 
 
+def large_packets_are_lost(facts):
+    probe(facts)["pings"][0].update(size=1296)
+
+
 def never_shook_hands(facts):
     probe(facts)["peers"][0]["handshake_age"] = None
 
@@ -249,6 +253,8 @@ LIES = {
     other_release: (BROKEN, "aws-1: what it runs at boot is of another release of this collection than this run; multicluster.network.mesh brings it"),
     foreign_table: (BROKEN, "aws-1: table x: somebody's [not_ours]"),
     ping_fails: (BROKEN, "aws-1: pod 10.2.3.10 does not reach pod 10.4.7.10 of gcp-1"),
+    large_packets_are_lost: (BROKEN, "aws-1: packets of more than 1,296 bytes do not reach pod 10.4.7.10 of gcp-1, though the tunnel takes 1,420: set "
+                             "wireguard_mtu: 1296 on the host of cluster gcp and run site"),
     never_shook_hands: (BROKEN, "no handshake with gcp/gcp-1: UDP from 10.66.23.31 port 51821 to 10.22.22.27:51821 got no answer; check firewalls"),
     stale: (BROKEN, "aws-1: last handshake with gcp/gcp-1 is 181 s old: UDP from 10.66.23.31"),
     peer_missing: (BROKEN, "aws-1: gcp/gcp-1 is no peer of wireguard.gcp"),
@@ -315,6 +321,17 @@ def test_a_stand_in_is_shown_as_none_of_the_pods():
         next(ping for ping in probe(facts)["pings"] if ping["node"] == "gcp-2").update(ok=False, milliseconds=None)
 
     assert any("aws-1: pod 10.2.3.10 does not reach node address 10.4.8.1 of gcp-2" in problem for problem in judged(lost)["problems"])
+
+
+def test_large_packets_that_are_lost_are_shown_where_pings_are():
+    built = judged(large_packets_are_lost)
+    assert built["text"].count("ok 0.4 ms") == 7 and "FAIL > 1296 B" in built["text"]
+
+    def kubespan(facts):
+        facts["mesh"].update(mode="kubespan", kubespan={"affiliates": [], "device": "kubespan"})
+        large_packets_are_lost(facts)
+
+    assert any("set kubespan_config: {mtu: 1296} on the nodes and run site" in problem for problem in judged(kubespan)["problems"])
 
 
 INDEPENDENT = (one_node_refused, unreadable_cluster, foreign_table, stale, unit_failed, pods_of_another_range, service_refused, sets_unreadable,

@@ -43,7 +43,8 @@ def probe(host):
     """As node_probe tells it."""
     return {
         "pods": [{"addresses": [pod(host)], "in_namespace": True}], "strays": [], "others": [], "errors": [], "bgp": None,
-        "pings": [{"source": pod(host), "target": pod(name), "node": name, "ok": True, "milliseconds": 0.4} for name in others(host)],
+        "pings": [{"source": pod(host), "target": pod(name), "node": name, "ok": True, "milliseconds": 0.4, "size": 1420, "full": 1420}
+                  for name in others(host)],
         "peers": [
             {"device": "wireguard." + HOSTS[name][0], "public_key": key(name), "endpoint": HOSTS[name][1] + ":51821", "handshake_age": 11,
              "allowed_ips": [HOSTS[name][2]], "listen_port": 51821, "source": HOSTS[host][1]}
