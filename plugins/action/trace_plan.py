@@ -20,12 +20,14 @@ class ActionModule(InventoryAction):
     module = trace_plan
 
     def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Optional[str]:
-        """``hosts`` and ``mesh``, where the task does not give them; ``pairs`` of a verification, where it asks for those that failed."""
+        """``hosts``, ``mesh`` and ``pods``, where the task does not give them; ``pairs`` of a verification, where it asks for those that failed."""
         if "hosts" not in options:
             nodes = self.definition()["nodes"]
             options["hosts"] = {host: {"cluster": str(row["multicluster_cluster"]), "node": str(row.get("node_name", host))} for host, row in nodes.items()}
         if "mesh" not in options:
             options["mesh"] = collected.mesh(self.hostvars, list(options["hosts"]))
+        if "pods" not in options:
+            options["pods"] = collected.pods(self.hostvars, list(options["hosts"]), own=True)
         if not options.get("failing"):
             return None
         found = collected.verifications(self.hostvars, list(options["hosts"]))

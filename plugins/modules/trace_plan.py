@@ -65,6 +65,12 @@ options:
     type: list
     elements: dict
     default: []
+  pods:
+    description:
+      - Host of the inventory to addresses of pods that its kernel has, as M(multicluster.network.node_probe) finds them. They are the ends of V(any) on a node
+        without a Pod object, and make an address known. The default is what the play has found.
+    type: dict
+    default: {}
   failing:
     description:
       - Take O(pairs) from the pings that a verification found silent, the first of each pair of nodes, at most so many. In a play without any, the

@@ -73,7 +73,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 verdict:
-  description: V(arrives), V(does not arrive) or V(not explained).
+  description: V(arrives), V(does not arrive), V(not explained), or V(nothing to follow) where no packet was to be sent, with the reason in RV(names).
   type: str
   returned: success
   sample: does not arrive

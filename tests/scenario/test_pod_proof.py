@@ -69,6 +69,27 @@ def test_a_node_that_forwards_nothing_turns_every_verdict_red(fabric, variables)
     assert "all green" in fabric.play("verify", variables=variables).ok().out
 
 
+def test_a_trace_without_ends_follows_pods_or_nothing(fabric, variables):
+    """There is no Pod object in this lab: kernels have the pods. Underlay addresses are none."""
+    def traced(**ends):
+        path = fabric.state / "trace.json"
+        fabric.play("trace", variables=dict(variables, trace_family="4", trace_document=str(path), **ends)).ok()
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    whole = traced()
+    assert whole["verdict"] == "arrives" and whole["agreement"]["arrive"] == 12, whole["table"]
+    assert {flow["source"]["address"].split(".")[1] for flow in whole["trace"]["flows"]} == {"2", "4"}, "pods' ranges alone"
+    between = traced(trace_from="aws/aws-node-1", trace_to="gcp/gcp-node-1")
+    address = traced(trace_from="aws/aws-node-2" if variables else "any", trace_to="10.4.7.10")
+    assert between["verdict"] == ("arrives" if variables else "nothing to follow"), between["table"]
+    ways = [row["verdict"] for row in address["flows"] if "10.4.7.10" not in row["source"]]
+    assert ways and set(ways) == {"arrives"} and "gcp-node-1" in address["trace"]["nodes"], address["table"]
+    device = "kubespan" if variables else "wireguard.aws"
+    fabric.sh("gcp-node-1", "ip", "link", "set", device, "down")
+    assert traced()["verdict"] == "does not arrive"
+    fabric.play("site", variables=variables).ok()
+
+
 def test_a_node_whose_pods_are_gone_is_not_proven_by_its_own_address(fabric, variables):
     """The bridge's address is still there and answers; a reboot brings the pod back, as it does on a real node."""
     fabric.sh("gcp-node-1", "kill", *fabric.sh("gcp-node-1", "pgrep", "-x", "sleep").split())

@@ -84,8 +84,11 @@ def _without_gone(found: t.Dict[str, Data]) -> t.Dict[str, Data]:
     return found
 
 
-def pods(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, t.List[str]]:
-    """Host -> addresses of the pods that were found there. Each host's variables are looked at once: whoever asks, asks for all."""
+def pods(hostvars: t.Any, hosts: t.Iterable[str], own: bool = False) -> t.Dict[str, t.List[str]]:
+    """Host -> addresses of the pods that were found there. Each host's variables are looked at once: whoever asks, asks for all.
+
+    own: without addresses of the node itself, which are used where no pod is found.
+    """
     found: t.Dict[str, t.List[str]] = {}
     for host in hosts:
         given = hostvars[host]
@@ -93,7 +96,9 @@ def pods(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, t.List[str]]:
         if "pods" not in probe:
             probe = given[PODS] if PODS in given else {}
         if "pods" in probe:
-            found[str(host)] = [str(address) for pod in probe["pods"] for address in pod["addresses"]]
+            found[str(host)] = [
+                str(address) for pod in probe["pods"] if not own or pod.get("in_namespace") for address in pod["addresses"]
+            ]
     return found
 
 

@@ -216,9 +216,9 @@ def stand_in_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
     return [text.format(", ".join(about_of(topology, host).get("pod_cidrs") or ()) or "(none)", _named(addresses))]
 
 
-def ping_lines(probe: Facts, found: Found) -> t.List[str]:
-    """Pods that did not answer, each with what a trace found, where there was one."""
-    nodes = stand_ins(found)
+def ping_lines(probe: Facts, found: t.Optional[Found] = None) -> t.List[str]:
+    """Pods that did not answer, each with what a trace found, where there was one. found: of all hosts, which says what is no pod."""
+    nodes = stand_ins(found or {})
     lines = []
     for ping in probe.get("pings") or ():
         if not ping["ok"]:

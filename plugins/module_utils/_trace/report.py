@@ -23,6 +23,8 @@ from .routing import Packet
 Data = t.Dict[str, t.Any]
 #: How CNIs call the chains by which they enforce policies.
 _POLICY_WORDS = ("cali-", "KUBE-NWPLCY", "cilium")
+#: Where no packet could be sent: that is no way on which packets arrive.
+NOTHING = "nothing to follow"
 #: Bytes that a node's record may unfold to.
 MOST_PACKED = 500_000_000
 #: Hops and findings that a result shows; a batch of many flows shows the failed ones first.
@@ -300,7 +302,7 @@ def _verdict(verdicts: t.Sequence[Data], early: t.Sequence[t.Any], reach: t.Mapp
     found = [row["verdict"] for row in verdicts]
     if FAILS in found or (early and not found):
         return FAILS
-    return OPEN if OPEN in found or not found else ARRIVES
+    return NOTHING if not found else OPEN if OPEN in found else ARRIVES
 
 
 def _hops(flow: Flow, walk: Walk, direction: str, seen: Seen, finding: t.Optional[Finding]) -> t.List[Data]:

@@ -13,7 +13,7 @@ from . import causes, ends
 from .causes import place_text
 from .ends import End, Question
 from .names import Answer, Names
-from .objects import Address, Cluster, Pod, Seat
+from .objects import Address, Cluster, Pod, Seat, addresses
 from .policies import lacks_set, lacks_source
 
 Data = t.Dict[str, t.Any]
@@ -72,8 +72,12 @@ class Target(t.NamedTuple):
 class Resolver:
     """Resolves one question over the clusters that could be read."""
 
-    def __init__(self, clusters: t.Mapping[str, Cluster], names: t.Optional[Names] = None) -> None:
+    def __init__(
+        self, clusters: t.Mapping[str, Cluster], names: t.Optional[Names] = None, seen: t.Optional[t.Mapping[str, t.Sequence[str]]] = None, plain: bool = False
+    ) -> None:
+        """seen: host -> addresses of pods that its kernel has. plain: packets from node to node are not carried by this mesh."""
         self.clusters = clusters
+        self.plain = plain
         self.names = names or Names(clusters)
         self.found: t.List[Found] = []
         self.asked: t.Optional[int] = None
@@ -91,6 +95,11 @@ class Resolver:
                     for address in pod.addresses:
                         self._pods[address] = pod
                         self._owners[address] = (cluster.name, seat_of.host if seat_of else "")
+        self._seen = {str(host): addresses(texts) for host, texts in (seen or {}).items()}
+        for cluster in clusters.values():
+            for seat in cluster.seats.values():
+                for address in self._seen.get(seat.host, ()):
+                    self._owners.setdefault(address, (cluster.name, seat.host))
 
     def owner(self, address: Address) -> t.Tuple[str, str]:
         """(cluster, inventory host) that has an address; empty for nobody's."""
@@ -142,7 +151,7 @@ class Resolver:
         return Place(kind, label, pod.cluster, seat.host if seat else "", pod.addresses, pod.namespace, pod.labels, pod.dns)
 
     def every(self) -> t.List[Place]:
-        """One place of each node of the inventory: its first ready pod, else the node itself."""
+        """One place of each node of the inventory: its first ready pod, else one that its kernel has. A node without a pod is none, and that is noted."""
         found = []
         for name in sorted(self.clusters):
             cluster = self.clusters[name]
@@ -152,9 +161,22 @@ class Resolver:
                 if pod.own and pod.ready:
                     first.setdefault(pod.node, pod)
             for seat in sorted(cluster.seats.values()):
-                if seat.host:
-                    found.append(self.place_of_pod(first[seat.name]) if seat.name in first else place_of_node(seat))
+                if seat.host and seat.name in first:
+                    found.append(self.place_of_pod(first[seat.name]))
+                elif seat.host and self._seen.get(seat.host):
+                    found.append(self.place_of_seen(seat))
+                elif seat.host:
+                    self._note("no pod", "{0} has no pod that could be found, so nothing is sent from there or to there; start one on it".format(seat.host))
         return found
+
+    def place_of_seen(self, seat: Seat) -> Place:
+        """The place of a pod that a node's kernel has and no object tells of: the first address of each family, which are one pod's where there is one."""
+        first = tuple(next(one for one in self._seen[seat.host] if one[0] == version) for version in sorted({one[0] for one in self._seen[seat.host]}))
+        return Place(ends.POD, "pod {0} of {1}".format(place_text(*first[0]), seat.host), seat.cluster, seat.host, first)
+
+    def _note(self, what: str, text: str) -> None:
+        step = {"what": what, "text": text}
+        self.steps += [step] if step not in self.steps else []
 
     def sources(self, question: Question) -> t.List[Place]:
         """The places that send."""
@@ -217,6 +239,12 @@ class Resolver:
     def _flows(self, question: Question, found: t.List[Data], numbers: t.Iterator[int], back: bool) -> None:
         for source in self.sources(question):
             for target in self.targets(question, source):
+                if self.plain and source.kind == target.kind == ends.NODE:
+                    self._note("not the mesh", (
+                        "packets from {0} to {1} are plain ones between nodes: this mesh carries packets of pods, and its own packets take that way; "
+                        "ask from a pod to a pod, or look at the network between the nodes"
+                    ).format(source.label, target.label))  # fmt: skip
+                    continue
                 made = False
                 for version in (question.family,) if question.family else (4, 6):
                     src = next((one for one in source.addresses if one[0] == version), None)
@@ -236,8 +264,7 @@ class Resolver:
 
     def _enough(self) -> None:
         """Not everything that was asked for is followed."""
-        step = {"what": "limit", "text": "the first {0} flows are followed, and no more; ask for fewer, or for all pairs by trace_plan".format(MOST_FLOWS)}
-        self.steps += [step] if step not in self.steps else []
+        self._note("limit", "the first {0} flows are followed, and no more; ask for fewer, or for all pairs by trace_plan".format(MOST_FLOWS))
 
     def _flow(
         self, index: int, number: int, question: Question, source: Place, target: Target, src: Address, dst: Address

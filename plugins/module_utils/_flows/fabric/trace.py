@@ -42,7 +42,8 @@ def plan(request: t.Mapping[str, t.Any]) -> Data:
 
     ``request``: {fabric, clusters: [{name, access...}], timeout, mesh: of mesh_plan, hosts: {inventory host: {cluster, node}}, source, target, port,
     protocol, family or questions: [the same of each], number, mirror_namespace, prefixes, cluster_domain, coredns_namespace, coredns_configmap,
-    planned, away: [hosts and clusters], pairs: those of a verification that are followed instead of source and target, which takes no cluster}.
+    planned, away: [hosts and clusters], pods: {host: addresses of pods that its kernel has}, pairs: those of a verification that are followed instead of
+    source and target, which takes no cluster}.
     """
     if request.get("pairs"):
         return {"changed": False, "trace": of_pairs(request), "failures": [], "refused": [], "stats": {}}
@@ -74,7 +75,9 @@ def resolved(
         request.get("mirror_namespace") or Settings().mirror_namespace, request.get("prefixes") or {}, request.get("cluster_domain") or Settings().domain,
         dns_namespace=_corefile_place(request)[0],
     )
-    resolver = Resolver(objects, Names(objects, settings))
+    mesh = request.get("mesh") or {}
+    plain = bool(mesh.get("clusters")) and mesh.get("mode") != "kubespan"
+    resolver = Resolver(objects, Names(objects, settings), request.get("pods") or {}, plain)
     flows = [flow for flow in resolver.flows(questions, number) if flow["number"] <= NUMBERS[1]]
     first = questions[0]
     return {
