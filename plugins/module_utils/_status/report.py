@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from . import evidence
-from .mesh_verdict import HANDSHAKE_SECONDS, apart, is_cut, peer_names, stand_ins
+from .mesh_verdict import HANDSHAKE_SECONDS, apart, is_cut, is_kubespan, peer_names, stand_ins
 from .verdict import ALLOW, PROVEN, UNPROVEN, combine, counted, scope_line
 
 Facts = t.Mapping[str, t.Any]
@@ -20,6 +20,8 @@ WHOLE, WELL = 24, 12
 #: A matrix of more hosts than this is wider than a screen; then the worst pairs are told.
 WIDE = 12
 PAIRS = 10
+#: Of a mesh whose tunnels carry packets of pods alone.
+NOT_CARRIED = "not carried: packets of a host itself (ingress controllers on the host's network, webhooks) to pods of other clusters, see guide_limits"
 
 
 def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> t.Dict[str, t.Any]:
@@ -39,7 +41,7 @@ def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> t.Di
     texts = []
     for rows in (ROWS, 0) if full else (ROWS,):
         mesh, found = facts.get("mesh") or {}, facts.get("found") or {}
-        tables = [_nodes_table(mesh, found, rows), _matrix(mesh, found, rows)] if mesh.get("nodes") else []
+        tables = [_nodes_table(mesh, found, rows), _matrix(mesh, found, rows), not_carried(mesh)] if mesh.get("nodes") else []
         texts.append("\n\n".join([part for part in (scope_line(shown["scope"]), *tables) if part] + ["\n".join(shown["lines"])]))
     return {
         "verdict": whole.value,
@@ -53,6 +55,11 @@ def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> t.Di
         "text": texts[0],
         "full": texts[-1],
     }
+
+
+def not_carried(topology: Facts) -> str:
+    """What no run can prove, since the mesh does not do it; nothing in a mesh of nodes, and where there is no other cluster."""
+    return NOT_CARRIED if not is_kubespan(topology) and len(topology.get("clusters") or ()) > 1 else ""
 
 
 def targets(topology: Facts, pods: t.Mapping[str, t.Sequence[str]], host: str) -> t.List[t.Dict[str, str]]:

@@ -323,6 +323,18 @@ def test_a_stand_in_is_shown_as_none_of_the_pods():
     assert any("aws-1: pod 10.2.3.10 does not reach node address 10.4.8.1 of gcp-2" in problem for problem in judged(lost)["problems"])
 
 
+def test_what_the_mesh_does_not_carry_is_said_where_it_is_proven():
+    """Clients on a host's network get no answer from pods of other clusters in this mode; in a mesh of nodes they do."""
+    line = "not carried: packets of a host itself"
+    assert line in judged()["text"] and judged()["verdict"] == PROVEN
+
+    def kubespan(facts):
+        facts["mesh"].update(mode="kubespan", kubespan={"affiliates": [], "device": "kubespan"})
+
+    assert line not in judged(kubespan)["text"]
+    assert line not in judged(lambda facts: facts["mesh"]["clusters"].pop("gcp"))["text"]
+
+
 def test_large_packets_that_are_lost_are_shown_where_pings_are():
     built = judged(large_packets_are_lost)
     assert built["text"].count("ok 0.4 ms") == 7 and "FAIL > 1296 B" in built["text"]
