@@ -200,12 +200,27 @@ options:
         elements: str
         default: []
       exclude_interfaces:
-        description: Devices whose addresses are not announced.
+        description:
+          - Devices whose addresses are not announced, by name, by a pattern such as C(tailscale*), or all of a kind of the kernel's, such as
+            C(kind:tun).
         type: list
         elements: str
         default: []
       exclude_addresses:
         description: Networks whose addresses are not announced.
+        type: list
+        elements: str
+        default: []
+      balanced:
+        description:
+          - Networks of which load balancing hands out addresses. No node has such an address, whoever holds it at the moment. Neither are those
+            announced that keepalived holds, nor single addresses without a lifetime on C(lo), or next to a network on their device, unless they are
+            in O(kubespan.own_addresses).
+        type: list
+        elements: str
+        default: []
+      own_addresses:
+        description: Addresses by which the cluster knows the node.
         type: list
         elements: str
         default: []
@@ -543,6 +558,8 @@ KUBESPAN = {
     "networks": {"type": "list", "elements": "str", "default": []},
     "exclude_interfaces": {"type": "list", "elements": "str", "default": []},
     "exclude_addresses": {"type": "list", "elements": "str", "default": []},
+    "balanced": {"type": "list", "elements": "str", "default": []},
+    "own_addresses": {"type": "list", "elements": "str", "default": []},
     "config": {"type": "dict", "default": {}},
     "mac": {"type": "str"},
     "layout": {"type": "dict", "default": {}},

@@ -11,10 +11,13 @@ Hosts outside ``--limit`` take part, because the topology is the inventory's and
 from __future__ import annotations
 
 import collections
+import ipaddress
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import gives_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import parse_bounds
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import pool_texts
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import CLUSTER_VARIABLES
 from ansible_collections.multicluster.network.plugins.module_utils._status.redact import secrets_of
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused, quoted
@@ -30,7 +33,9 @@ _GROUP, _GROUP_VARIABLE, _CAPABILITIES = "clusters", "multicluster_clusters_grou
 _OF_HOSTS = ("multicluster_cluster", "node_name")
 
 #: What a node's host may carry for this collection.
-NODE_VARIABLES = ("multicluster_cluster", "node_name")
+NODE_VARIABLES = ("multicluster_cluster", "node_name", "wireguard_endpoint")
+#: Out of which the networks that load balancing hands out follow.
+_POOLS, _CONTROL_PLANE = "load_balancers_settings", "control_plane_address_ip"
 
 
 class FabricVars:
@@ -120,12 +125,33 @@ def fabric_definition(hostvars: t.Any, groups: Groups, clusters_group: str = "cl
     for host in sorted(groups.get(clusters_group, ())):
         given = hostvars[host]
         clusters[str(host)] = {name: given[name] if name in CLUSTER_VARIABLES else None for name in given if not name.startswith("ansible_")}
+        balanced = _balanced(given)
+        if balanced:
+            own = given["floating_cidrs"] if "floating_cidrs" in given else None
+            own = [own] if isinstance(own, str) else own or []
+            clusters[str(host)]["floating_cidrs"] = [*own, *balanced] if isinstance(own, (list, tuple)) else own
     nodes = {}
     for host in sorted({host for members in groups.values() for host in members}):
         given = hostvars[host]
         if "multicluster_cluster" in given:
             nodes[str(host)] = {name: given[name] for name in NODE_VARIABLES if name in given}
     return {"clusters": clusters, "nodes": nodes}
+
+
+def _balanced(given: t.Any) -> t.List[str]:
+    """Networks of a cluster's pools and its control plane's address. What is wrong with those variables is for their capability to say."""
+    try:
+        settings = given[_POOLS] if _POOLS in given else None
+        texts = [*(pool_texts(settings) if isinstance(settings, t.Mapping) else ()), *([given[_CONTROL_PLANE]] if _CONTROL_PLANE in given else ())]
+    except Exception:  # pylint: disable=broad-except
+        return []  # a template that has no value here
+    found: t.List[str] = []
+    for text in texts:
+        try:
+            found.extend(map(str, ipaddress.summarize_address_range(*parse_bounds(text))))  # type: ignore[type-var]
+        except ValueRefused:
+            continue
+    return found
 
 
 def managed_clusters(definition: t.Mapping[str, t.Any]) -> t.List[str]:

@@ -14,6 +14,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -21,6 +22,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._io import ke
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.layer2 import keepalived_config
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.layer2.segment import order, parse_segment
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from conftest import MODULE_UTILS, flow_environment
 
 NAMES = ("n1", "n2", "n3")
 FOUR, SIX, MORE = "10.9.0.200", "fd09::200", "10.9.0.201"
@@ -320,6 +322,58 @@ def test_what_was_killed_comes_back_without_what_it_had(folder):
         lan.start(first)
         lan.settle(second)
         lan.settle(first)
+
+
+ANNOUNCED = """
+import json
+from {0}_linux.host.facts import read_host
+from {0}_mesh.kubespan.endpoints import node_addresses
+rows = [dict(row, protocol=0) for row in read_host()["configured"]]
+print(json.dumps([node_addresses(read_host()["configured"]), node_addresses(rows), [row["protocol"] for row in read_host()["configured"]]]))
+""".format(MODULE_UTILS)
+
+
+#: An address with keepalived's number, as its newer releases write it; iproute2 of many distributions cannot.
+AS_KEEPALIVED = """
+import socket, struct
+from {0}_linux.netlink.links import link_index
+from {0}_linux.netlink.messages import NLM_F_CREATE, RouteSocket, attribute
+packed = socket.inet_aton("10.9.0.200")
+with RouteSocket("links") as netlink:
+    head = struct.pack("=BBBBi", socket.AF_INET, 24, 0, 0, link_index("up0"))
+    netlink.order(20, NLM_F_CREATE, head + attribute(1, packed) + attribute(2, packed) + attribute(11, bytes([18])))
+""".format(MODULE_UTILS)
+
+
+def announced(lan, name):
+    """What a node would announce in a KubeSpan mesh: as it reads itself, and without who put its addresses there."""
+    done = subprocess.run(["ip", "netns", "exec", lan.space(name), sys.executable, "-c", ANNOUNCED], capture_output=True, text=True, check=False,
+                          env=flow_environment())  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_holder_announces_no_address_of_a_service(folder):
+    """It has it for as long as nothing happens to it: as a node's address it would stay with the dead one (threat T48)."""
+    with Lan(folder, names=NAMES[:2]) as lan:
+        for name in lan.names:
+            lan.start(name)
+        holder = next(name for name in order(GROUP, NAMES) if name in lan.names)
+        lan.settle(holder)
+        lan.settle(holder, address=SIX)
+        for number, name in enumerate(lan.names, 11):
+            own = ["10.9.0.{0}".format(number), "fd09::{0}".format(number)]
+            assert announced(lan, name)[:2] == [own, own]
+
+
+def test_who_put_an_address_there_counts_where_the_kernel_keeps_it(node, folder):  # pylint: disable=unused-argument
+    node.run("ip", "link", "add", "up0", "type", "bridge")
+    node.run("ip", "link", "set", "up0", "up")
+    node.run("ip", "address", "add", "10.9.0.11/24", "dev", "up0")
+    done = subprocess.run(node.command(sys.executable, "-c", AS_KEEPALIVED + ANNOUNCED), capture_output=True, text=True, check=False, env=flow_environment())
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found[0] == ["10.9.0.11"] and found[1] == ["10.9.0.11", "10.9.0.200"] and 18 in found[2]
 
 
 def test_a_node_alone_on_its_segment(folder):

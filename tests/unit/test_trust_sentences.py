@@ -50,7 +50,7 @@ def test_the_stage_has_no_switch() -> None:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name in ("check_claims", "open_claims", "check_affiliates"):
                 given = {argument.arg for argument in [*node.args.args, *node.args.kwonlyargs]}
-                assert given <= {"claims", "affiliates", "grants", "holders", "own_keys", "ranges", "subnet"}, path
+                assert given <= {"claims", "affiliates", "grants", "holders", "own_keys", "ranges", "subnet", "balanced"}, path
     for planner in ("semaphore", "kubespan"):
         tree = ast.parse((TESTS.parent / "plugins" / "module_utils" / "_mesh" / "topology" / (planner + ".py")).read_text("utf-8"))
         (made,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "plan_{0}_mesh".format(planner)]

@@ -4,7 +4,7 @@
 
 ``given``: {mesh_id, mesh_secret: text|None, affiliates, complete, cluster, node_name, cluster_networks, pod_cidrs, config: of
 kubespan_config, mac, layout, generation, fail_closed: bool|None (as forced routing is), watcher, implementation, networks,
-exclude_interfaces, exclude_addresses, private_key_file}.
+exclude_interfaces, exclude_addresses, balanced, own_addresses, private_key_file}.
 """
 
 from __future__ import annotations
@@ -96,6 +96,8 @@ class KubespanNode(Part):
                 more=given.get("networks") or (),
                 exclude_interfaces=sorted(excluded),
                 exclude=given.get("exclude_addresses") or (),
+                balanced=given.get("balanced") or (),
+                own=given.get("own_addresses") or (),
             ),
             config,
             mesh_id,

@@ -24,18 +24,21 @@ _LOADED, _BUILTIN, _FILE, _MISSING = "loaded", "builtin", "available", "missing"
 
 
 def read_host() -> Data:
-    """``{"links": [{name, type, kind, mac}], "configured": [{address, device, up, scope}], "hostname", "operating_system"}``.
+    """``{"links": [{name, type, kind, mac}], "configured": [rows], "hostname", "operating_system"}``. Rows are
+    ``{address, device, kind, up, scope, permanent, protocol}``.
 
-    type: ``ether`` or the kernel's number. up: in use, which for hardware needs a carrier. Raises LinuxError.
+    type: ``ether`` or the kernel's number. up: in use, which for hardware needs a carrier. permanent, protocol: as links.Address has them. Raises LinuxError.
     """
     found = read_links()
     links = [
         {"name": link.name, "type": "ether" if link.hardware == ETHERNET else str(link.hardware), "kind": link.kind or None, "mac": link.mac}
         for link in found
     ]
-    configured = [
-        {"address": address.text, "device": link.name, "up": link.in_use, "scope": address.scope} for link in found for address in link.addresses
-    ]
+    configured: t.List[Data] = [
+        {"address": address.text, "device": link.name, "kind": link.kind, "up": link.in_use, "scope": address.scope,
+         "permanent": address.permanent, "protocol": address.protocol}
+        for link in found for address in link.addresses
+    ]  # fmt: skip
     return {"links": links, "configured": configured, "hostname": socket.gethostname(), "operating_system": _system()}
 
 

@@ -17,7 +17,8 @@ RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_TXQLEN, _IFLA_OPERSTATE, _IFLA_LINKINFO, _IFLA_IFALIAS = 1, 3, 4, 13, 16, 18, 20
 _IFLA_MASTER, _IFLA_STATS64 = 10, 23
 _IFLA_INFO_KIND = 1
-_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+_IFA_ADDRESS, _IFA_LOCAL, _IFA_FLAGS, _IFA_PROTO = 1, 2, 8, 11
+_IFA_F_PERMANENT = 0x80
 _IFF_UP, _IFF_LOWER_UP = 0x1, 0x10000
 _OPER_UNKNOWN, _OPER_UP = 0, 6
 #: family, padding, type of hardware, index, flags, changed flags
@@ -29,10 +30,15 @@ ETHERNET = 1
 
 
 class Address(t.NamedTuple):
-    """``text`` is address/length; ``scope`` a name of SCOPES, or its number as text."""
+    """``text`` is address/length; ``scope`` a name of SCOPES, or its number as text. ``permanent``: no lifetime, as DHCP and routers give it one.
+
+    ``protocol`` is the kernel's number of who put it there, 0 where no one said; kernels before 5.18 do not keep it.
+    """
 
     text: str
     scope: str
+    permanent: bool = True
+    protocol: int = 0
 
 
 class Link(t.NamedTuple):
@@ -154,10 +160,12 @@ def decode_link(body: bytes) -> Link:
 @from_kernel("an address")
 def decode_address(body: bytes) -> t.Tuple[int, Address]:
     """(index of its link, address) of one answer about addresses: the link's own one where it has a peer's, too."""
-    family, length, _flags, scope, index = _ADDRESS.unpack_from(body)
+    family, length, flags, scope, index = _ADDRESS.unpack_from(body)
     parts = dict(attributes(body[_ADDRESS.size :]))
     own = parts.get(_IFA_LOCAL) or parts[_IFA_ADDRESS]
-    return index, Address("{0}/{1}".format(unpack_address(family, own), length), SCOPE_NAMES.get(scope, str(scope)))
+    flags = _U32.unpack(parts[_IFA_FLAGS])[0] if _IFA_FLAGS in parts else flags
+    text = "{0}/{1}".format(unpack_address(family, own), length)
+    return index, Address(text, SCOPE_NAMES.get(scope, str(scope)), bool(flags & _IFA_F_PERMANENT), parts.get(_IFA_PROTO, b"\0")[0])
 
 
 def _text(value: bytes) -> str:

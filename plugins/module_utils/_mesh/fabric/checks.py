@@ -8,7 +8,7 @@ import re
 import typing as t
 
 from ..._dataplane.key_plan import KEY_DIRECTORY
-from ..._values.addresses import overlaps, parse_network
+from ..._values.addresses import overlaps, parse_endpoint, parse_network, special_kind
 from ..._values.prefix_sets import overlapping_pairs
 from ..._values.refused import ValueRefused, quoted
 from ..._values.selectors import parse_selector
@@ -33,6 +33,7 @@ _RANGES = {
     "node_cidrs": "bad_cidr",
     "wireguard_cidrs": "bad_cidr",
 }
+_BALANCED = "floating_cidrs"
 #: A label of a name in DNS, which is also a value that a label of Kubernetes may have.
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
 Clusters = t.Dict[str, t.Dict[str, t.Any]]
@@ -95,6 +96,7 @@ def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: t.L
     except ValueRefused as error:
         findings.append(Finding(where, "inventory_hostname", error.reason, error.message))
     cluster: t.Dict[str, t.Any] = {key: values.networks(key, reason) for key, reason in _RANGES.items()}
+    cluster[_BALANCED] = values.networks(_BALANCED, "bad_cidr")
     if not cluster["pod_cidrs"] and not values.given("pod_cidrs"):
         message = "write pod_cidrs, the networks of the cluster's pods, for example pod_cidrs: [10.2.0.0/16]"
         findings.append(Finding(where, "pod_cidrs", "pod_subnet_missing", message))
@@ -302,8 +304,25 @@ def _nodes(raw: t.Any, clusters: Clusters, findings: t.List[Finding]) -> t.Dict[
             continue
         seen[(cluster, name)] = host
         nodes[host] = {"cluster": cluster, "node_name": name}
-        findings.extend(misspelt(where, variables, ("multicluster_cluster", "node_name")))
+        if variables.get("wireguard_endpoint"):
+            nodes[host].update(_chosen_endpoint(where, variables["wireguard_endpoint"], findings))
+        findings.extend(misspelt(where, variables, ("multicluster_cluster", "node_name", "wireguard_endpoint")))
     return nodes
+
+
+def _chosen_endpoint(where: str, given: t.Any, findings: t.List[Finding]) -> t.Dict[str, str]:
+    """``{endpoint}``, where others reach the node, without a port: each of its devices has its own. Nothing where that cannot be used."""
+    try:
+        found = parse_endpoint("[{0}]:1".format(given) if isinstance(given, str) and ":" in given else "{0}:1".format(given))
+        kind = special_kind(found.address) if found.address is not None else None
+        if kind is None:
+            return {"endpoint": str(given)}
+        message = "{0} is a {1} address, which no node has".format(quoted(given), kind.replace("_", "-"))
+    except ValueRefused:
+        message = "{0} is no address and no name".format(quoted(given))
+    message += "; write the address at which other clusters reach the node, without a port, such as 198.51.100.7"
+    findings.append(Finding(where, "wireguard_endpoint", "bad_endpoint", message))
+    return {}
 
 
 def _node_rows(raw: t.Any) -> t.List[t.Tuple[str, t.Mapping[str, t.Any]]]:

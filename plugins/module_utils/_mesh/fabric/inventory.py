@@ -6,6 +6,9 @@ A cluster's variables (all optional but pod_cidrs):
 
 pod_cidrs, service_cidrs, node_cidrs, wireguard_cidrs
     What the cluster is granted: lists of networks, or one as text.
+floating_cidrs
+    What load balancing hands out there, as networks: no node has such an address (threat T48). The pools of load_balancers_settings and
+    control_plane_address_ip are added where the inventory is read.
 wireguard_port, wireguard_mtu
     UDP port (0: found by listen_ports) and MTU of the device that nodes of the *other* clusters use towards this one.
 wireguard_ports, wireguard_mtus
@@ -38,7 +41,9 @@ class InventoryRefused(Exception):
 
 
 class Fabric(t.NamedTuple):
-    """A validated definition in normal form. ``clusters``: {name: variables with defaults}, ``nodes``: {host: {cluster, node_name}}."""
+    """A validated definition in normal form. ``clusters``: {name: variables with defaults}, ``nodes``: {host: {cluster, node_name, and
+    endpoint where the host has wireguard_endpoint}}.
+    """
 
     name: str
     clusters: t.Dict[str, t.Dict[str, t.Any]]
@@ -47,6 +52,10 @@ class Fabric(t.NamedTuple):
     def grants(self) -> t.Dict[str, t.Dict[str, t.List[str]]]:
         """{cluster: {pod_cidrs, service_cidrs, node_cidrs, wireguard_cidrs}} for check_claims."""
         return {name: {key: cluster[key] for key in GRANTS} for name, cluster in self.clusters.items()}
+
+    def balanced(self) -> t.List[str]:
+        """The networks that load balancing hands out, of all clusters: nodes of two may be on one segment."""
+        return sorted({text for cluster in self.clusters.values() for text in cluster["floating_cidrs"]})
 
     def remotes(self, local: str, announced: t.Optional[t.Mapping[str, int]] = None) -> t.Dict[str, t.Dict[str, t.Any]]:
         """What every node of a cluster has per remote, by name. announced: ports that work now, see listen_ports.
@@ -80,7 +89,8 @@ def load_fabric(definition: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[Fin
     """The fabric of an inventory and everything that is wrong with it, sorted.
 
     definition: {"name": str, "clusters": {name: {variables}}, "nodes": {host: {"multicluster_cluster": cluster,
-    "node_name": name}}, "findings": [{where, variable, reason, message, level}], those of the inventory as a whole}. The Fabric
+    "node_name": name, "wireguard_endpoint": address or name}},
+    "findings": [{where, variable, reason, message, level}], those of the inventory as a whole}. The Fabric
     holds what could be read and is fit for use only when no finding is an error (``errors``).
     """
     name, clusters, nodes, findings = check_definition(definition)

@@ -17,6 +17,7 @@ CLUSTER_VARIABLES = (
     "service_cidrs",
     "node_cidrs",
     "wireguard_cidrs",
+    "floating_cidrs",
     "wireguard_port",
     "wireguard_ports",
     "wireguard_mtu",
@@ -157,7 +158,7 @@ def misspelt(where: str, values: t.Mapping[str, t.Any], known: t.Sequence[str] =
     """
     found = []
     for name in sorted(map(str, values)):
-        if name in CLUSTER_VARIABLES or name.startswith((*_FOREIGN_PREFIXES, "multicluster_")) or len(name) > 64:
+        if name in known or name in CLUSTER_VARIABLES or name.startswith((*_FOREIGN_PREFIXES, "multicluster_")) or len(name) > 64:
             continue
         near = difflib.get_close_matches(name.lower().replace("-", "_"), known, 1, 0.85)
         if near:

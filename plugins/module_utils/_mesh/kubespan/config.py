@@ -100,7 +100,7 @@ def parse_mesh(mesh_id: object, secret: object) -> t.Tuple[str, bytes]:
 class Host(t.NamedTuple):
     """Facts of a host. ``configured`` as node_addresses has it; ``cluster_networks``: pods and services of its cluster.
 
-    ``pod_cidrs``: of its own Node. ``more``: further networks to announce.
+    ``pod_cidrs``: of its own Node. ``more``: further networks to announce. ``balanced``, ``own``: as node_addresses has them.
     """
 
     cluster: str
@@ -116,6 +116,8 @@ class Host(t.NamedTuple):
     more: t.Sequence[str] = ()
     exclude_interfaces: t.Sequence[str] = ()
     exclude: t.Sequence[str] = ()
+    balanced: t.Sequence[str] = ()
+    own: t.Sequence[str] = ()
 
 
 def local_affiliate(
@@ -127,7 +129,7 @@ def local_affiliate(
     """
     own = mesh_address(mesh_id, host.mac)
     ula = address_text(6, int(own))
-    addresses = node_addresses(host.configured, host.cluster_networks, host.exclude_interfaces, host.exclude)
+    addresses = node_addresses(host.configured, host.cluster_networks, host.exclude_interfaces, host.exclude, host.balanced, host.own)
     extra = config.extra_announced_endpoints if gen.extra_endpoints else []
     excluded = config.exclude_advertised_networks if gen.excluded_networks else []
     return {

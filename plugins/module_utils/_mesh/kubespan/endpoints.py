@@ -7,10 +7,12 @@ Filters are ordered lists of networks to take and, with ``!``, to leave (7.2).
 
 from __future__ import annotations
 
+import fnmatch
 import ipaddress
 import typing as t
 
 from ..._values.addresses import Address, Network, is_plain_endpoint, parse_address, parse_endpoint, parse_network, special_kind
+from ..._values.held_addresses import held_for_others
 from ..._values.prefix_sets import PrefixSet, address_text
 from ..._values.refused import ValueRefused, quoted
 from .generations import Generation
@@ -18,6 +20,8 @@ from .identity import looks_like_ula
 
 #: More items than any operator writes; every item is compared with every candidate.
 MAX_FILTERS = 256
+#: In front of a kind of devices among those that are left out, such as ``kind:tun``.
+KIND = "kind:"
 
 
 class Filter(t.NamedTuple):
@@ -93,16 +97,21 @@ def parse_endpoints(texts: object) -> t.List[AddrPort]:
 def node_addresses(
     configured: t.Iterable[t.Mapping[str, t.Any]],
     cluster_networks: t.Iterable[str] = (),
-    exclude_interfaces: t.Container[str] = (),
+    exclude_interfaces: t.Collection[str] = (),
     exclude: t.Iterable[str] = (),
+    balanced: t.Iterable[str] = (),
+    own: t.Container[str] = (),
 ) -> t.List[str]:
     """The node's *routed* addresses from its configured ones, sorted (kubespan 4).
 
-    configured: ``{address: "10.0.0.1/24", device, up: bool, scope: "global"}``. cluster_networks: pod and service
-    networks of the node's cluster, whose addresses are no node's. exclude_interfaces and exclude: devices and networks
-    that the operator leaves out (bridges of container runtimes, other tunnels, floating addresses).
+    configured: as read_host has it, of which ``{address: "10.0.0.1/24", device}`` are needed. cluster_networks: pod and service
+    networks of the node's cluster, whose addresses are no node's. exclude_interfaces and exclude: devices (names, patterns, ``kind:`` and
+    the kernel's word) and networks that the operator leaves out (bridges of container runtimes, other tunnels, floating addresses).
+    balanced and own: as held_for_others has them.
     """
     left_out = PrefixSet.of_texts([*cluster_networks, *exclude])
+    configured = [item for item in configured if not _is_excluded(item, exclude_interfaces)]
+    held = held_for_others(configured, PrefixSet.of_texts(balanced), own)
     found: t.Dict[Address, Network] = {}
     for item in configured:
         text = str(item["address"])
@@ -110,11 +119,16 @@ def node_addresses(
         address = parse_address(text.split("/", maxsplit=1)[0])
         if not item.get("up", True) or item.get("scope", "global") not in ("global", "site"):
             continue
-        if item.get("device") in exclude_interfaces or special_kind(address) is not None or address in left_out:
+        if text in held or special_kind(address) is not None or address in left_out:
             continue
         if address not in found or network.prefixlen > found[address].prefixlen:
             found[address] = network
     return [address_text(address.version, int(address)) for address in sorted(found, key=lambda address: (address.version, int(address)))]
+
+
+def _is_excluded(item: t.Mapping[str, t.Any], patterns: t.Iterable[str]) -> bool:
+    device, kind = str(item.get("device") or ""), item.get("kind") or ""
+    return any(kind == text[len(KIND):] if text.startswith(KIND) else fnmatch.fnmatchcase(device, text) for text in patterns)
 
 
 def local_endpoints(

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._values.addresses import parse_address
+from ..._values.addresses import Address, parse_address
+from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused, quoted
 
 DOMAIN = "wireguard.semaphore.uw.io"
 ADDRESS_TYPES = ("InternalIP", "ExternalIP")
 #: Where a device listens, and is announced, when nobody says otherwise.
 DEFAULT_PORT = 51820
+_CHOOSE = "write wireguard_endpoint for the host, the address at which other clusters reach it"
 #: Every key of the mesh, whatever cluster it is meant for.
 PATTERNS = ("*." + DOMAIN + "/pubKey", "*." + DOMAIN + "/endpoint")
 
@@ -38,13 +40,20 @@ def cluster_of_key(key: object) -> t.Optional[str]:
     return None
 
 
-def endpoint(node_addresses: t.Optional[t.Iterable[t.Any]], listen_port: int, address_type: str = "InternalIP") -> str:
+def endpoint(
+    node_addresses: t.Optional[t.Iterable[t.Any]],
+    listen_port: int,
+    address_type: str = "InternalIP",
+    granted: t.Optional[PrefixSet] = None,
+    balanced: t.Optional[PrefixSet] = None,
+) -> str:
     """``address:port`` of a node: its first IPv4 address of the type, else its first IPv6 address in brackets.
 
     node_addresses: status.addresses of a Node. Entries that are no addresses are passed over, since a kubelet may
-    put names there. Raises ``no_internal_ip``.
+    put names there. granted: node_cidrs of its cluster, in which the address must lie where there are any (threat T4). balanced: what load
+    balancing hands out, which is no node's (threat T48). Raises ``no_internal_ip``, ``outside_grant``, ``special_address``.
     """
-    found = []
+    found: t.List[Address] = []
     for entry in node_addresses or ():
         if isinstance(entry, dict) and entry.get("type") == address_type:
             try:
@@ -53,8 +62,19 @@ def endpoint(node_addresses: t.Optional[t.Iterable[t.Any]], listen_port: int, ad
                 continue
     if not found:
         raise ValueRefused("no_internal_ip", "the node has no address of type {0}".format(quoted(address_type)))
-    chosen = next((address for address in found if address.version == 4), found[0])
-    return ("{0}:{1}" if chosen.version == 4 else "[{0}]:{1}").format(chosen, listen_port)
+    own = [address for address in found if balanced is None or address not in balanced]
+    if not own:
+        message = "{0} is an address that load balancing hands out (floating_cidrs, pools of load_balancers_settings), no node's; {1}"
+        raise ValueRefused("special_address", message.format(found[0], _CHOOSE))
+    good = [address for address in own if granted is None or not granted or address in granted]
+    if not good:
+        raise ValueRefused("outside_grant", "{0} is outside the node_cidrs of its cluster; widen node_cidrs, or {1}".format(own[0], _CHOOSE))
+    return chosen_endpoint(str(next((address for address in good if address.version == 4), good[0])), listen_port)
+
+
+def chosen_endpoint(address: str, listen_port: int) -> str:
+    """``address:port``, of an address of either family or a name."""
+    return ("[{0}]:{1}" if ":" in address else "{0}:{1}").format(address, listen_port)
 
 
 def announces(local: str, published: t.Optional[t.Mapping[str, t.Any]]) -> bool:

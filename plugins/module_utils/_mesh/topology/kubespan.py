@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._kilo.values import parse_node
 from ..._plan.budget import why_refused
 from ..._plan.plan import Refusal
 from ..._values.addresses import special_kind
@@ -44,7 +45,8 @@ def plan_kubespan_mesh(
         mode: "kubespan"
         kubespan: {subnet, affiliates: [those that hold], complete: bool, networks: {cluster: [pod and service networks]}}
         and where there are any: contested: [affiliates of which each node decides which it takes], disputed: [node addresses that
-        several of all affiliates have], unread: [clusters that could not be read], turned_away: text, which nodes were refused
+        several of all affiliates have], balanced: [networks of load balancing],
+        unread: [clusters that could not be read], turned_away: text, which nodes were refused
     """
     subnet = mesh_subnet(mesh_id)
     read = {cluster: read_listing(cluster, listings.get(cluster)) for cluster in sorted(fabric.clusters)}
@@ -63,7 +65,7 @@ def plan_kubespan_mesh(
             affiliate = dict(merge(raw_record)[0], cluster=cluster, node=name, declared=host is not None)
             raw.append(dict(affiliate, host=host, reported=bool(said)) if host is not None else affiliate)
     grants = fabric.grants()
-    checked = check_affiliates(raw, grants, subnet)
+    checked = check_affiliates(raw, grants, subnet, balanced=fabric.balanced())
     refused.extend(checked.refused)
     unread = [cluster for cluster, listing in read.items() if listing.failure]
     more = {"contested": checked.contested, "disputed": checked.disputed, "unread": unread, "turned_away": _turned_away(checked, read)}
@@ -80,6 +82,7 @@ def plan_kubespan_mesh(
             "affiliates": [_plain(row, checked.disputed) for row in checked.affiliates],
             "complete": not unread,
             **{name: rows for name, rows in more.items() if rows},
+            **({"balanced": fabric.balanced()} if fabric.balanced() else {}),
             "networks": {name: [*ranges["pod_cidrs"], *ranges["service_cidrs"]] for name, ranges in grants.items()},
         },
         "refused": [refusal._asdict() for refusal in sorted(set(refused))],
@@ -132,6 +135,7 @@ def _node(fabric: Fabric, host: str, read: t.Mapping[str, t.Any], refused: t.Lis
         return row
     row["publishable"] = True
     row["published"] = {key: node["annotations"][key] for key in KEYS if isinstance(node["annotations"].get(key), str)}
+    row["own_addresses"] = [str(one.address) for one in parse_node(node).addresses if one.kind == "InternalIP"]
     try:
         row["pod_cidrs"] = [str(network) for network in pod_cidrs_of(node, fabric.clusters[cluster]["allowed_ips_source"])]
     except ValueRefused as error:
@@ -151,7 +155,8 @@ def node_kubespan(topology: t.Mapping[str, t.Any], host: str) -> t.Optional[Data
         "complete": mesh["complete"],
         "cluster_networks": mesh["networks"][node["cluster"]],
         "pod_cidrs": node["pod_cidrs"],
-        **{name: mesh[name] for name in ("contested", "disputed", "unread", "turned_away") if mesh.get(name)},
+        **({"own_addresses": node["own_addresses"]} if node.get("own_addresses") else {}),
+        **{name: mesh[name] for name in ("contested", "disputed", "unread", "turned_away", "balanced") if mesh.get(name)},
     }
 
 

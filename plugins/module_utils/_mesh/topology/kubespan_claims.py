@@ -12,7 +12,7 @@ import ipaddress
 import typing as t
 
 from ..._plan.plan import Refusal
-from ..._values.addresses import overlaps, parse_address, parse_network, special_kind
+from ..._values.addresses import Address, overlaps, parse_address, parse_network, special_kind
 from ..._values.prefix_sets import PrefixSet, RangeOwners
 from ..._values.refused import ValueRefused, quoted
 from ..fabric.claims import MAX_ALLOWED_IPS, Claim, Grants, OverlayGuard, label_of, open_claims, read_claim
@@ -43,11 +43,13 @@ def check_affiliates(
     subnet: ipaddress.IPv6Network,
     own_keys: t.Iterable[str] = (),
     ranges: t.Sequence[str] = ("pod_cidrs",),
+    balanced: t.Iterable[str] = (),
 ) -> Checked:
     """Check merged affiliates, which carry ``cluster``, ``node`` and, for hosts of the inventory, ``declared: True``.
 
     grants and own_keys as open_claims has them; ranges: what of its cluster's grants a node may announce as
-    prefixes. Node addresses must lie in ``node_cidrs``. An affiliate without a key is no peer and is left out in silence.
+    prefixes. balanced: what load balancing hands out, which no node has
+    (threat T48). Node addresses must lie in ``node_cidrs``. An affiliate without a key is no peer and is left out in silence.
     """
     widened = {name: dict(granted, **_mesh(granted, subnet)) for name, granted in grants.items()}
     refused: t.List[Refusal] = []
@@ -66,9 +68,10 @@ def check_affiliates(
     good = [(dict(rows[claim.row]), claim) for claim in kept]
     more = [(dict(rows[claim.row], greedy=claim.greedy), claim) for claim in contested]
     guard = OverlayGuard(widened)
-    disputed = _check_addresses(good + more, widened, subnet, refused)
+    moving = PrefixSet.of_texts(balanced)
+    disputed = _check_addresses(good + more, widened, subnet, refused, moving)
     for affiliate, dummy in good + more:
-        affiliate["endpoints"] = _endpoints(affiliate, guard, refused)
+        affiliate["endpoints"] = _endpoints(affiliate, guard, refused, moving)
     return Checked([affiliate for affiliate, dummy in good], refused, [affiliate for affiliate, dummy in more], disputed)
 
 
@@ -105,7 +108,14 @@ def _claim(affiliate: t.Any, subnet: ipaddress.IPv6Network, row: int) -> Claim:
     return claim._replace(declared=bool(affiliate.get("declared")), things=(("node id", str(affiliate.get("node_id"))),), row=row)
 
 
-def _endpoints(affiliate: Affiliate, guard: OverlayGuard, refused: t.List[Refusal]) -> t.List[str]:
+def _moves(address: Address, balanced: PrefixSet) -> None:
+    """Raise special_address for an address that moves from node to node: it would stay with one that is gone."""
+    if address in balanced:
+        message = "{0} is an address that load balancing hands out (floating_cidrs, pools of load_balancers_settings), no node's"
+        raise ValueRefused("special_address", message.format(quoted(str(address))))
+
+
+def _endpoints(affiliate: Affiliate, guard: OverlayGuard, refused: t.List[Refusal], balanced: PrefixSet) -> t.List[str]:
     kept: t.List[str] = []
     texts = affiliate.get("endpoints") or []
     if not isinstance(texts, (list, tuple)) or len(texts) > MAX_ENDPOINTS:
@@ -116,6 +126,7 @@ def _endpoints(affiliate: Affiliate, guard: OverlayGuard, refused: t.List[Refusa
         try:
             endpoint = parse_addr_port(text)
             guard.check(endpoint.address, text)
+            _moves(endpoint.address, balanced)
         except ValueRefused as error:
             refused.append(_refusal(affiliate, error))
             continue
@@ -129,6 +140,7 @@ def _check_addresses(
     grants: Grants,
     subnet: ipaddress.IPv6Network,
     refused: t.List[Refusal],
+    balanced: PrefixSet,
 ) -> t.List[str]:
     """Leave out addresses that a node may not announce. Returns those that several announce."""
     routed: RangeOwners[str] = RangeOwners()
@@ -148,6 +160,7 @@ def _check_addresses(
         for place, text in enumerate(texts):
             try:
                 address = parse_address(text)
+                _moves(address, balanced)
             except ValueRefused as error:
                 refused.append(_refusal(affiliate, error))
                 continue

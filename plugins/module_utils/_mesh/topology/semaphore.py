@@ -8,6 +8,7 @@ the public keys that only the hosts can make as deferred values.
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ..._dataplane.node_spec import Contested
@@ -15,11 +16,12 @@ from ..._plan.budget import why_refused
 from ..._plan.plan import Pending, Refusal
 from ..._values.addresses import Network, parse_endpoint
 from ..._values.keys import parse_key
+from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused
 from ..fabric.claims import OVERLAY_RANGES, Claim, OverlayGuard, label_of, open_claims, read_claim
 from ..fabric.inventory import Fabric
 from ..fabric.node_listing import Listing, read_listing
-from ..semaphore.annotations import PATTERNS, announces, cluster_of_key, endpoint, key_of
+from ..semaphore.annotations import PATTERNS, announces, chosen_endpoint, cluster_of_key, endpoint, key_of
 from ..semaphore.device import KEEPALIVE, announced_ports, written_port
 from ..semaphore.peers import pod_cidrs_of
 
@@ -68,9 +70,10 @@ def plan_semaphore_mesh(
         found = ranges.get((node["cluster"], node["node_name"]))
         node["pod_cidrs"] = found[1] if isinstance(found, tuple) else []
     clusters: t.Dict[str, t.Any] = {}
+    granted, balanced = _node_ranges(fabric), PrefixSet.of_texts(fabric.balanced())
     for local in sorted(fabric.clusters):
         seen: t.List[Refusal] = []
-        claims = _View(local, guard, seen, reported or {}).claims(read, hosts, ranges)
+        claims = _View(local, guard, seen, reported or {}, granted, balanced).claims(read, hosts, ranges)
         own = _own_keys(local, nodes.values())
         kept, contested, turned_away = open_claims(claims, grants, own)
         seen.extend(turned_away)
@@ -160,6 +163,7 @@ def _nodes(
 ) -> t.Dict[str, t.Dict[str, t.Any]]:
     """What every inventory host publishes; those without a Node object publish nothing and are refused."""
     nodes = {}
+    granted, balanced = _node_ranges(fabric), PrefixSet.of_texts(fabric.balanced())
     for host in sorted(fabric.nodes):
         cluster, name = fabric.nodes[host]["cluster"], fabric.nodes[host]["node_name"]
         row: t.Dict[str, t.Any] = {"cluster": cluster, "node_name": name, "publishable": False}
@@ -176,10 +180,10 @@ def _nodes(
             refused.append(Refusal(label_of(cluster, name), "node_missing", message))
             row["refused"] = "node_missing"
             continue
-        address_type = fabric.clusters[cluster]["endpoint_address_type"]
+        where = functools.partial(_endpoint, fabric, fabric.nodes[host], node, granted[cluster], balanced)
         for remote, settings in remotes[cluster].items():
             try:
-                row["annotations"].update(_wanted(node, remote, settings["listen_port"], address_type, reported.get(host) or {}))
+                row["annotations"].update(_wanted(node, remote, where(settings["listen_port"]), reported.get(host) or {}))
             except ValueRefused as error:
                 refused.append(Refusal(label_of(cluster, name), error.reason, error.message))
                 break
@@ -190,9 +194,21 @@ def _nodes(
     return nodes
 
 
-def _wanted(
-    node: t.Mapping[str, t.Any], remote: str, port: int, address_type: str, reported: t.Mapping[str, t.Any]
-) -> t.Dict[str, t.Any]:
+def _node_ranges(fabric: Fabric) -> t.Dict[str, PrefixSet]:
+    """node_cidrs by cluster, where nodes of each may have their addresses; an empty one grants everything."""
+    return {name: PrefixSet.of_texts(cluster["node_cidrs"]) for name, cluster in fabric.clusters.items()}
+
+
+def _endpoint(
+    fabric: Fabric, declared: t.Mapping[str, str], node: t.Mapping[str, t.Any], granted: PrefixSet, balanced: PrefixSet, port: int
+) -> str:
+    """Where a host of the inventory is reached: as the inventory says, else at an address of its Node. Raises ValueRefused."""
+    if declared.get("endpoint"):
+        return chosen_endpoint(declared["endpoint"], port)
+    return endpoint(node["addresses"], port, fabric.clusters[declared["cluster"]]["endpoint_address_type"], granted, balanced)
+
+
+def _wanted(node: t.Mapping[str, t.Any], remote: str, where: str, reported: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     published = reported.get(key_of(remote, "pubKey"), node["annotations"].get(key_of(remote, "pubKey")))
     try:
         public_key: t.Any = parse_key(published)
@@ -200,7 +216,7 @@ def _wanted(
         public_key = Pending("public key of {0} towards {1}".format(node["name"], remote))
     return {
         key_of(remote, "pubKey"): public_key,
-        key_of(remote, "endpoint"): endpoint(node["addresses"], port, address_type),
+        key_of(remote, "endpoint"): where,
     }
 
 
@@ -222,8 +238,15 @@ class _View:
     """All other clusters as one cluster sees them."""
 
     def __init__(
-        self, local: str, guard: OverlayGuard, refused: t.List[Refusal], reported: t.Mapping[str, t.Mapping[str, t.Any]]
+        self,
+        local: str,
+        guard: OverlayGuard,
+        refused: t.List[Refusal],
+        reported: t.Mapping[str, t.Mapping[str, t.Any]],
+        granted: t.Mapping[str, PrefixSet],
+        balanced: PrefixSet,
     ) -> None:
+        self._granted, self._balanced = granted, balanced
         self._local, self._guard, self._refused, self._reported = local, guard, refused, reported
         self._key, self._endpoint = key_of(local, "pubKey"), key_of(local, "endpoint")
 
@@ -256,10 +279,22 @@ class _View:
                     if isinstance(pods, ValueRefused):
                         raise pods
                     claim = read_claim(cluster, name, annotations[self._key], annotations[self._endpoint], *pods, keepalive=KEEPALIVE)
+                    self._check_endpoint(claim, said=host is not None and self._endpoint in host["annotations"])
                     found.append(claim._replace(declared=host is not None, host=inventory_name, reported=said))
                 except ValueRefused as error:
                     self._refuse(label, error)
         return found
+
+    def _check_endpoint(self, claim: Claim, said: bool) -> None:
+        """Raise ValueRefused for an endpoint that only the node's own word gives, outside what its cluster is granted."""
+        if said or claim.address is None:
+            return
+        granted = self._granted[claim.cluster]
+        if claim.address in self._balanced:
+            raise ValueRefused("special_address", "endpoint {0} is an address that load balancing hands out".format(claim.peer.endpoint))
+        if granted and claim.address not in granted:
+            message = "endpoint {0} is outside what the inventory grants; node_cidrs of clusters/{1} would grant it"
+            raise ValueRefused("outside_grant", message.format(claim.peer.endpoint, claim.cluster))
 
     def _report(self, label: str, annotations: t.Mapping[str, t.Any], predicted: str) -> None:
         if self._key in annotations:

@@ -91,6 +91,17 @@ def test_both_ways_give_the_same_plan_and_the_same_findings(tmp_path):
     assert seen == {True, False}
 
 
+def test_what_load_balancing_hands_out_is_known_to_the_mesh(tmp_path):
+    """Pools, named ones among them, the control plane's address, and what the inventory adds; a broken one takes nothing else along."""
+    settings = {"pool": ["10.66.0.200-10.66.0.203", "10.66.1.0/30"], "pools": [{"name": "six", "addresses": ["2001:db8::/64", "nonsense"]}]}
+    more = {"load_balancers_settings": settings, "control_plane_address_ip": "10.66.0.9", "floating_cidrs": "192.0.2.0/24"}
+    for listed, broken in ((True, 7), (False, "{{ undefined_here }}"), (False, {"pool": 7})):
+        clusters = {"aws": dict(TWO["aws"], **more), "gcp": dict(TWO["gcp"], load_balancers_settings=broken)}
+        found = fabric_definition(*inventories.read([read(tmp_path, str(listed), tree(clusters, {}, listed))]))["clusters"]
+        assert found["aws"]["floating_cidrs"] == ["192.0.2.0/24", "10.66.0.200/30", "10.66.1.0/30", "2001:db8::/64", "10.66.0.9/32"]
+        assert "floating_cidrs" not in found["gcp"]
+
+
 def test_every_part_of_the_hosts_sees_every_cluster(tmp_path):
     nodes = {"aws": {"a{0}".format(number): {} for number in range(3)}, "gcp": {"g{0}".format(number): {} for number in range(4)}}
     whole = read(tmp_path, "whole", tree(TWO, nodes, True))

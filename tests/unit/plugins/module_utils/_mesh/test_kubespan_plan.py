@@ -26,11 +26,11 @@ PODS = {"a1": "10.2.3.0/24", "a2": "10.2.4.0/24", "g1": "10.4.7.0/24"}
 CLUSTER = {"a1": "aws", "a2": "aws", "g1": "gcp"}
 
 
-def fabric():
+def fabric(**more):
     made, findings = load_fabric({
         "name": "demo",
         "clusters": {
-            "aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.66.23.0/24"], "wireguard_port": 1},
+            "aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.66.23.0/24"], "wireguard_port": 1, **more},
             "gcp": {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "node_cidrs": ["10.22.22.0/24"], "wireguard_port": 2},
         },
         "nodes": {name: {"multicluster_cluster": cluster, "node_name": name} for name, cluster in CLUSTER.items()},
@@ -69,6 +69,18 @@ def contested(topology):
 
 def words(topology):
     return {(refusal["object"], refusal["reason"]) for refusal in topology["refused"]}
+
+
+def test_an_address_that_load_balancing_hands_out_is_no_nodes():
+    """It was written by a run in whose seconds the node held it, and the node is without power now (threat T48)."""
+    held = "10.66.23.210"
+    stale = {"addresses": [ADDRESS["a1"], held], "endpoints": [ADDRESS["a1"] + ":51820", held + ":51820"]}
+    assert held in holding(plan_kubespan_mesh(fabric(), listings(a1=stale), MESH))["a1"]["addresses"]
+    topology = plan_kubespan_mesh(fabric(floating_cidrs=["10.66.23.208/28"]), listings(a1=stale), MESH)
+    assert holding(topology)["a1"]["addresses"] == [ADDRESS["a1"]] and holding(topology)["a1"]["endpoints"] == [ADDRESS["a1"] + ":51820"]
+    assert words(topology) == {("aws/a1", "special_address")}
+    assert node_kubespan(topology, "g1")["balanced"] == ["10.66.23.208/28"]
+    assert "balanced" not in node_kubespan(plan_kubespan_mesh(fabric(), listings(), MESH), "a1")
 
 
 def test_every_node_gets_the_same_affiliates():

@@ -317,3 +317,64 @@ def test_a_node_that_is_refused_and_gets_in_is_no_reason_for_a_loss() -> None:
     topology = plan_semaphore_mesh(fabric(), hostile)
     assert reasons(topology) == [("gcp/gcp-1", "endpoint_in_overlay")] and len(peers_of(topology)) == 1
     assert "turned_away" not in node_part(topology, "aws-1")["devices"][0]
+
+
+def chosen(cluster: t.Dict[str, t.Any], addresses: t.Sequence[str], **variables: t.Any) -> t.Tuple[t.Optional[str], t.List[t.Tuple[str, str]]]:
+    """Where aws-1 is announced, and what was refused. variables: of its host."""
+    definition = {
+        "name": "seed",
+        "clusters": {
+            "aws": dict({"pod_cidrs": ["10.2.0.0/16"], "wireguard_port": 51821}, **cluster),
+            "gcp": {"pod_cidrs": ["10.4.0.0/16"], "wireguard_port": 51821}},
+        "nodes": {"aws-1": dict({"multicluster_cluster": "aws"}, **variables), "gcp-1": {"multicluster_cluster": "gcp"}},
+    }
+    made, findings = load_fabric(definition)
+    assert findings == []
+    found = listings()
+    found["aws"]["nodes"][0]["status"]["addresses"] = [{"type": "InternalIP", "address": text} for text in addresses]
+    topology = plan_semaphore_mesh(made, found)
+    return topology["nodes"]["aws-1"]["annotations"].get("gcp.wireguard.semaphore.uw.io/endpoint"), reasons(topology)
+
+
+def test_of_several_addresses_the_one_inside_the_grant_is_announced() -> None:
+    inside, outside, six = "10.66.23.31", "172.16.0.9", "2001:db8:66::31"
+    assert chosen({}, [outside, inside]) == (outside + ":51821", [])
+    assert chosen({"node_cidrs": ["10.66.23.0/24"]}, [outside, inside]) == (inside + ":51821", [])
+    assert chosen({"node_cidrs": ["2001:db8:66::/64"]}, [outside, six]) == ("[2001:db8:66::31]:51821", [])
+
+
+def test_an_endpoint_outside_the_grant_is_a_claim_outside_the_grant() -> None:
+    """Also one of another cluster's node ranges; the inventory's own word about a host is none."""
+    cluster = {"node_cidrs": ["10.66.23.0/24"]}
+    assert chosen(cluster, ["10.22.22.27"]) == (None, [("aws/aws-1", "outside_grant")])
+    assert chosen(cluster, ["10.22.22.27"], wireguard_endpoint="198.51.100.7") == ("198.51.100.7:51821", [])
+    assert chosen(cluster, ["10.66.23.31"], wireguard_endpoint="2001:db8::7") == ("[2001:db8::7]:51821", [])
+    assert chosen(cluster, [], wireguard_endpoint="node-1.example.org") == ("node-1.example.org:51821", [])
+
+
+def test_an_address_that_load_balancing_hands_out_is_announced_for_no_node() -> None:
+    cluster = {"floating_cidrs": ["10.66.23.200/29"]}
+    assert chosen(cluster, ["10.66.23.201", "10.66.23.31"]) == ("10.66.23.31:51821", [])
+    assert chosen(cluster, ["10.66.23.201"]) == (None, [("aws/aws-1", "special_address")])
+
+
+@pytest.mark.parametrize("endpoint, reason", [("10.22.22.99:51821", "outside_grant"), ("10.66.23.201:51821", "special_address")])
+def test_a_node_of_the_original_may_not_say_more(endpoint: str, reason: str) -> None:
+    found = copy.deepcopy(SETTLED)
+    found["aws"]["nodes"].append(node("aws-9", "10.2.9.0/24", "10.66.23.39", published("gcp", THIRD_KEY, endpoint)))
+    ranges = {"node_cidrs": ["10.66.23.0/24"], "floating_cidrs": ["10.66.23.200/29"]}
+    topology = plan_semaphore_mesh(fabric(aws=ranges), found)
+    assert [peer["node"] for peer in peers_of(topology, "gcp", "aws")] == ["aws-1"] and reasons(topology) == [("aws/aws-9", reason)]
+    inside = copy.deepcopy(SETTLED)
+    inside["aws"]["nodes"].append(node("aws-9", "10.2.9.0/24", "10.66.23.39", published("gcp", THIRD_KEY, "10.66.23.39:51821")))
+    assert [peer["node"] for peer in peers_of(plan_semaphore_mesh(fabric(aws=ranges), inside), "gcp", "aws")] == ["aws-1", "aws-9"]
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1", "0.0.0.0", "198.51.100.7:51820", "fe80::1", "a b", "224.0.0.1"])
+def test_an_endpoint_that_cannot_be_one(text: str) -> None:
+    definition = {
+        "clusters": {"aws": {"pod_cidrs": ["10.2.0.0/16"]}, "gcp": {"pod_cidrs": ["10.4.0.0/16"]}},
+        "nodes": {"aws-1": {"multicluster_cluster": "aws", "wireguard_endpoint": text}},
+    }
+    findings = load_fabric(definition)[1]
+    assert [(one.where, one.variable, one.reason) for one in findings] == [("nodes/aws-1", "wireguard_endpoint", "bad_endpoint")]
