@@ -191,6 +191,7 @@ def argument_spec() -> dict:
         "failing": {"type": "int", "default": 0},
         "mirror_namespace": {"type": "str", "default": "sys-semaphore"},
         "prefixes": {"type": "dict", "default": {}},
+        "pods": {"type": "dict", "default": {}},
         "cluster_domain": {"type": "str", "default": "cluster.local"},
         "coredns_namespace": {"type": "str", "default": "kube-system"},
         "coredns_configmap": {"type": "str", "default": "coredns"},
