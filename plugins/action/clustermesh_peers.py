@@ -11,3 +11,5 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.clustermesh_d
 
 class ActionModule(ClustermeshAction):
     """See DOCUMENTATION of the module."""
+
+    written = "targets"

@@ -17,6 +17,7 @@ class ActionModule(InventoryAction):
     """See DOCUMENTATION of the module."""
 
     module = coredns_rewrite
+    written = "destinations"
 
     def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
         """All clusters of the inventory are members, where the task names none itself, and those with nodes of ours are edited (decision 66)."""

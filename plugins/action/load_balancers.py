@@ -25,3 +25,13 @@ class ActionModule(LoadBalancerAction):
             everywhere = boolean(options.pop("gc_orphans"))
             options["settings"] = [dict({"gc_orphans": everywhere}, **row) for row in options["settings"]]
         return why
+
+    def within(self, options: t.Dict[str, t.Any], inside: t.Collection[str]) -> t.List[str]:
+        """The settings of the clusters inside; what the others have is reserved in each of them."""
+        outside = sorted(row["cluster"] for row in options["settings"] if row["cluster"] not in inside)
+        options["settings"] = [row for row in options["settings"] if row["cluster"] in inside]
+        return outside
+
+    def left(self, options: t.Mapping[str, t.Any]) -> bool:
+        """Whether a cluster is left."""
+        return bool(options["settings"])

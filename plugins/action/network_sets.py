@@ -17,6 +17,7 @@ class ActionModule(InventoryAction):
     """See DOCUMENTATION of the module."""
 
     module = network_sets
+    written = "targets"
 
     def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
         """What the inventory grants its clusters, and which of them get sets, where the task names none itself."""

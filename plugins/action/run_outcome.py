@@ -32,6 +32,8 @@ OF_NODES = (("mesh", "__node_dataplane_r_converge"), ("load_balancers", "__bgp_s
 OF_A_CHANGE = ("__node_dataplane_r_converge", "__node_dataplane_r_confirm")
 #: What the role capability writes down of one that ended before its end.
 BROKEN = "__capability_broken"
+#: What a limited run left undone (decision 68).
+_UNWRITTEN = "outside --limit, so nothing was written there: clusters {0}; a run without --limit does the rest"
 #: The same of one node, which goes on with the rest.
 BROKEN_HERE = "__capability_broken_here"
 
@@ -58,6 +60,7 @@ def run_outcome(
     seen: t.Set[str] = set()
     earlier: t.List[str] = []
     by_host: t.Dict[str, t.Any] = {}
+    outside: t.Set[str] = set()
     gone = {str(name) for name in hosts} - {str(name) for name in alive}
     for host in hosts:
         given = hostvars[host]
@@ -65,6 +68,8 @@ def run_outcome(
             broken.setdefault(str(capability), str(message))
         for capability, names in REGISTERED.items():
             for name in names:
+                if name in given and name not in seen:
+                    outside.update(map(str, given[name].get("outside_limit") or ()))
                 if name in given and name not in seen and not given[name].get("skipped"):
                     seen.add(name)
                     results.setdefault(capability, []).append(_part(given[name]))
@@ -94,7 +99,8 @@ def run_outcome(
     refused = refused_lines(of_plans, by_host)
     mended = ["mended in this run: " + line for line in earlier if line not in refused]
     outcome = judge(RunReports([str(name) for name in asked], clusters, results, broken, nodes, lost, verdict))
-    return dict(outcome, text=[*outcome["text"], *refused, *mended])
+    unwritten = [_UNWRITTEN.format(", ".join(sorted(outside)))] if outside else []
+    return dict(outcome, text=[*outcome["text"], *refused, *mended, *unwritten])
 
 
 def _by_node(row: t.Mapping[str, t.Any], nodes: t.Container[str]) -> bool:

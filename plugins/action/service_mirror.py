@@ -17,6 +17,7 @@ class ActionModule(InventoryAction):
     """See DOCUMENTATION of the module."""
 
     module = service_mirror
+    written = "destinations"
 
     def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
         """The definition of the fabric, and which of its clusters get mirrors where nobody says it."""

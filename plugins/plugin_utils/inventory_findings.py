@@ -23,7 +23,13 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.
     placer,
     strangers_in_groups,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import Known, check_choices, check_names, check_types
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import (
+    Known,
+    check_choices,
+    check_names,
+    check_types,
+    renamed_words,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.scopes import check_scopes
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import Finding
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import quoted
@@ -126,7 +132,8 @@ def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_
     found += check_choices([row for row in values if row[0] not in known.types], known, place, names.command_line)
     found += check_types([row for row in values if row[0] in known.types], known.types, members, place, names.command_line)
     specs = {name: spec for name, spec in option_specs().items() if name not in known.types and name not in known.choices}
-    found += check_role_values(values, specs, place, names.command_line)
+    current = [row for row in values if row[0] not in known.words_in or not renamed_words(row[1], known.former_words)]  # the others were named above
+    found += check_role_values(current, specs, place, names.command_line)
     clusters = [host for host in members.get(clusters_group, ()) if host in real]
     found += check_scopes(values, read_once(), clusters, [host for host in sorted(names.clusters) if host not in clusters])
     if len([row for row in values if row[0] == FABRIC_CLUSTERS]) > 1:

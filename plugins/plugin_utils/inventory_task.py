@@ -15,14 +15,20 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import Finding
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 from ansible_collections.multicluster.network.plugins.module_utils._values.packed import pack
-from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
+from ansible_collections.multicluster.network.plugins.plugin_utils import inventory, limit
 from ansible_collections.multicluster.network.plugins.plugin_utils.controller_task import ControllerAction
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, run_variables
 from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
 
 
 class InventoryAction(ControllerAction):
-    """Its action plugins say in ``fill`` what more they take from the inventory than the clusters."""
+    """Its action plugins say in ``fill`` what more they take from the inventory than the clusters.
+
+    written: the option that names the clusters which the module writes; it is cut to those inside ``--limit`` (decision 68). Modules that
+    write otherwise override ``within``; those that write nothing have none.
+    """
+
+    written: t.Optional[str] = None
 
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
         """See DOCUMENTATION of the module."""
@@ -33,13 +39,20 @@ class InventoryAction(ControllerAction):
         try:
             self.hostvars, self.groups = inventory.with_clusters(registered(variables.get("hostvars")), variables.get("groups") or {}, self.clusters_group)
             skip_reason = self.fill(options, variables)
+            outside: t.List[str] = []
+            if not skip_reason and "clusters" not in given:
+                inside = limit.clusters_inside(self.hostvars, self.groups, self.clusters_group, variables)
+                outside = [] if inside is None else self.within(options, inside)
+                if outside and not self.left(options):
+                    skip_reason = "--limit leaves none of the clusters that it writes: " + ", ".join(outside)
             if skip_reason:
-                return {"changed": False, "skipped": True, "skip_reason": skip_reason}
+                return {"changed": False, "skipped": True, "skip_reason": skip_reason, "outside_limit": outside}
             if "clusters" not in options:
                 rows = inventory.cluster_access(self.hostvars, self.groups, self.clusters_group)
                 options["clusters"] = [row for row in rows if self.only is None or row["name"] in self.only]
             self._task.args = options
-            return super().run(tmp, task_vars)
+            result = super().run(tmp, task_vars)
+            return dict(result, outside_limit=outside) if outside else result
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from None
         finally:
@@ -50,6 +63,19 @@ class InventoryAction(ControllerAction):
 
         ``variables``: the task's. A ValueError is the task's failure.
         """
+
+    def within(self, options: t.Dict[str, t.Any], inside: t.Collection[str]) -> t.List[str]:
+        """Cut ``options`` to the clusters that a limited run may write; returns the others, which stay as they are."""
+        if self.written is None:
+            return []
+        known = [str(name) for name in self.groups.get(self.clusters_group, ())]
+        asked = options.get(self.written) or ()
+        options[self.written], outside = limit.narrowed([asked] if isinstance(asked, str) else asked, known, inside)
+        return outside
+
+    def left(self, options: t.Mapping[str, t.Any]) -> bool:
+        """Whether anything is left to write after ``within``."""
+        return bool(options.get(self.written)) if self.written else True
 
     def definition(self) -> t.Dict[str, t.Any]:
         """The option of that name, as the inventory has it."""

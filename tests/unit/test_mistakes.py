@@ -208,6 +208,14 @@ def test_every_option_written_on_one_cluster_counts_or_is_refused(variable, tmp_
     assert {row["reason"] for row in errors} <= {"differs_by_host"}
 
 
+def test_settings_of_a_cluster_are_its_own(tmp_path):
+    """What action plugins read from the cluster's own host."""
+    files = {"host_vars/{0}.yml".format(name): "load_balancers_settings: {{load_balancer: 'empty://', pool: [{0}]}}".format(pool)
+             for name, pool in (("aws", "203.0.113.0/30"), ("gcp", "203.0.113.8/30"))}  # fmt: skip
+    inventories.write(tmp_path, dict({"hosts.yml": GOOD}, **files))
+    assert inventories.validate([tmp_path])[:2] == ([], [])
+
+
 def test_a_file_of_access_that_everyone_can_read_is_a_warning(tmp_path):
     access = tmp_path / "kubeconfig"
     access.write_text("{}")

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""What ``--limit`` leaves of a fabric: the one place that decides which clusters' APIs a limited run may write (decision 68).
+
+Everything is still read and planned whole, since the topology is the inventory's; only writes are limited.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import Groups
+
+
+def hosts_inside(hostvars: t.Any, variables: t.Mapping[str, t.Any]) -> t.Optional[t.FrozenSet[str]]:
+    """The hosts of the inventory that ``--limit`` leaves; None where the run has no limit.
+
+    hostvars, variables: the task's. Ansible's own inventory answers, which knows patterns, files of names and what is subtracted. Where
+    a task does not have it, the hosts of the play are all that is known to be inside.
+    """
+    if not variables.get("ansible_limit"):
+        return None
+    found = getattr(hostvars, "_inventory", None)
+    if found is None:
+        return frozenset(str(name) for name in variables.get("ansible_play_hosts_all") or ())
+    return frozenset(str(host.name) for host in found.get_hosts(ignore_restrictions=True))
+
+
+def clusters_inside(
+    hostvars: t.Any, groups: Groups, clusters_group: str, variables: t.Mapping[str, t.Any]
+) -> t.Optional[t.FrozenSet[str]]:
+    """The clusters whose APIs a run may write; None where it has no limit, and so all of them.
+
+    Those whose host is inside, and those all of whose nodes are. hostvars, groups: of with_clusters.
+    """
+    inside = hosts_inside(hostvars, variables)
+    if inside is None:
+        return None
+    nodes: t.Dict[str, t.List[str]] = {}
+    for host in {str(host) for members in groups.values() for host in members}:
+        given = hostvars[host]
+        if "multicluster_cluster" in given:
+            nodes.setdefault(str(given["multicluster_cluster"]), []).append(host)
+    clusters = [str(name) for name in groups.get(clusters_group, ())]
+    return frozenset(name for name in clusters if name in inside or (nodes.get(name) and inside.issuperset(nodes[name])))
+
+
+def narrowed(
+    asked: t.Sequence[str], clusters: t.Collection[str], inside: t.Optional[t.Collection[str]]
+) -> t.Tuple[t.List[str], t.List[str]]:
+    """(names that may be written, clusters that stay as they are). asked: what a task names, empty for all clusters.
+
+    A name that no cluster has stays, so that whoever reads the list says so.
+    """
+    names = list(asked) or sorted(clusters)
+    if inside is None:
+        return list(asked), []
+    return [name for name in names if name in inside or name not in clusters], sorted(name for name in names if name in clusters and name not in inside)
