@@ -72,9 +72,13 @@ options:
     type: int
     default: 100
   allow_host_network:
-    description: Whether the node ranges of a source count, so that pods on the host's network can be exported.
-    type: bool
-    default: true
+    description:
+      - Whether pods on the host's network are exported, by addresses in the node ranges of their cluster. A mesh of pods does not carry these, so
+        V(false) refuses them with C(host_network_in_clear), by name. V(true) is for a mesh that carries nodes, such as KubeSpan.
+        V(clear) writes them although packets to them leave unencrypted.
+    type: str
+    choices: ["false", "true", clear]
+    default: "false"
   max_deletes:
     description:
       - How many imports of a cluster, and how many imports' slices of a source in it, one run may delete. A negative number means no limit.
@@ -187,7 +191,7 @@ def argument_spec() -> dict:
         "install_crds": {"type": "bool", "default": False},
         "destinations": {"type": "list", "elements": "str"},
         "max_endpoints_per_slice": {"type": "int", "default": 100},
-        "allow_host_network": {"type": "bool", "default": True},
+        "allow_host_network": {"type": "str", "choices": ["false", "true", "clear"], "default": "false"},
         "max_deletes": {"type": "int"},
         "leave_conflicts": {"type": "bool", "default": False},
         "fail_on_failures": {"type": "bool", "default": True},

@@ -100,9 +100,13 @@ options:
     choices: [safe, all]
     default: safe
   allow_host_network:
-    description: Whether the node ranges of a source count, so that pods on the host's network can be mirrored.
-    type: bool
-    default: true
+    description:
+      - Whether pods on the host's network are mirrored, by addresses in the node ranges of their cluster. A mesh of pods does not carry these, so
+        V(false) refuses them with C(host_network_in_clear), by name. V(true) is for a mesh that carries nodes, such as KubeSpan.
+        V(clear) writes them although packets to them leave unencrypted.
+    type: str
+    choices: ["false", "true", clear]
+    default: "false"
   session_affinity:
     description: Copy session affinity.
     type: bool
@@ -247,7 +251,7 @@ def argument_spec() -> dict:
         "zones": {"type": "dict", "default": {}},
         "mirror_as": {"type": "str", "choices": ["auto", "endpoints", "slices"], "default": "auto"},
         "endpoint_fields": {"type": "str", "choices": ["safe", "all"], "default": "safe"},
-        "allow_host_network": {"type": "bool", "default": True},
+        "allow_host_network": {"type": "str", "choices": ["false", "true", "clear"], "default": "false"},
         "session_affinity": {"type": "bool", "default": True},
         "honour_annotations": {"type": "list", "elements": "str", "choices": ["ports", "clusters", "exported_name"], "default": []},
         "copy_labels": {"type": "list", "elements": "str", "default": []},

@@ -50,6 +50,8 @@ COMPOSED: t.Dict[t.Tuple[str, str], str] = {
     ("node_dataplane", "devices"): "a node that leaves has none; what it had is in its state file",
     ("node_dataplane", "kubespan"): "a node that leaves, or is in no such mesh, is given none",
     ("node_dataplane", "tables"): "a node that leaves has none",
+    ("service_mirror", "allow_host_network"): "true counts where the mesh carries nodes; in another one clear says that packets are not encrypted",
+    ("service_imports", "allow_host_network"): "true counts where the mesh carries nodes; in another one clear says that packets are not encrypted",
     ("playbook_timer", "playbook_timer_environment"): "one variable beside those that the user gives",
     ("fabric_status", "page"): "no name is no file, and nothing but a file's path is an argument",
     ("fabric_status", "document"): "no name is no file, and nothing but a file's path is an argument",

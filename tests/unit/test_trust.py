@@ -62,6 +62,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._services.cla
 from ansible_collections.multicluster.network.plugins.module_utils._services.endpoints import Endpoint, Group  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._status import model, page  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import key_of  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._values.held_addresses import held_for_others  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused  # noqa: E402
 from hostile_server import HostileServer, make_certificate  # noqa: E402
 
@@ -235,6 +237,26 @@ def test_taken_twice() -> None:
         assert refused[0]["object"].endswith("/" + thief.replace("_", "-")) and refused[0]["message"].endswith("/{0}, which keeps it".format(victim))
 
 
+def test_endpoints_outside_the_nodes() -> None:
+    table = fixture("endpoints_outside.json")
+    clusters = {"aws": {"pod_cidrs": ["10.2.0.0/16"], "wireguard_port": 51821}, "gcp": {"pod_cidrs": ["10.4.0.0/16"], "wireguard_port": 51822}}
+    clusters["gcp"]["node_cidrs"] = table["node_cidrs"]
+    made, dummy = load_fabric({"name": "demo", "clusters": clusters, "nodes": {"aws-1": {"multicluster_cluster": "aws"}}})
+    for endpoint in table["rows"]:
+        listings = {name: rows for name, rows in _listings(gcp_1={"endpoint": endpoint}).items() if name != "merit"}
+        topology = semaphore_topology.plan_semaphore_mesh(made, listings)
+        assert {peer["node"] for peer in topology["clusters"]["aws"]["remotes"]["gcp"]["peers"]} == {"gcp-2"}, endpoint
+        assert [row["reason"] for row in topology["refused"] if row["object"] == "gcp/gcp-1"] == ["outside_grant"], endpoint
+
+
+def test_handed_out_addresses() -> None:
+    table = fixture("handed_out_addresses.json")
+    pools = PrefixSet.of_texts(table["pools"])
+    for row in table["rows"]:
+        assert set(held_for_others([*table["own"], row], pools)) == {row["address"]}, row
+    assert held_for_others(table["own"], pools) == {}
+
+
 def test_one_broken_annotation() -> None:
     for row in fixture("broken_annotations.json")["rows"]:
         kept, refused = _peers(_listings(gcp_1={row["annotation"]: row["value"]}), _state())
@@ -256,6 +278,22 @@ def test_special_service_endpoints() -> None:
         groups, refused = check_groups([group], source, source + "/shop/web", guard)
         assert [ip for one in groups for endpoint in one.endpoints for ip in endpoint.addresses] == good
         assert [item.reason for item in refused] == [row["word"]] and row["word"] in ("special_address", "outside_grant", "bad_address"), row
+
+
+def test_host_network_endpoints() -> None:
+    table = fixture("host_network_endpoints.json")
+    for allowed in (False, True):
+        guard = Guard(table["grants"], allow_host_network=allowed)
+        for row in table["rows"]:
+            bad = Endpoint((row["address"],), {"ready": True})
+            group = Group(None, ({"name": "http", "port": 80, "protocol": "TCP"},), (bad, *(Endpoint((ip,), {"ready": True}) for ip in table["good"])))
+            groups, refused = check_groups([group], "aws", "aws/shop/web", guard)
+            written = [ip for one in groups for endpoint in one.endpoints for ip in endpoint.addresses]
+            accepted = allowed and row["word"] == "host_network_in_clear"
+            assert written == [row["address"]] * accepted + table["good"], row
+            assert [item.reason for item in refused] == [row["word"]] * (not accepted), row
+            kinds = "pod and node ranges" if allowed else "pod ranges that"
+            assert accepted or row["word"] != "outside_grant" or row["address"].startswith("10.22") or kinds in refused[0].message
 
 
 def test_steering_services() -> None:

@@ -31,6 +31,14 @@ _PORT_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _SHOWN = 5
 _NEW = ("", "")
+_IN_CLEAR = (
+    "is a node's, of a pod on the host's network, which the mesh does not carry: packets would leave unencrypted; allow_host_network: clear accepts that"
+)
+
+
+def host_network_too(request: t.Mapping[str, t.Any]) -> bool:
+    """Whether endpoints on nodes' own addresses are written: the option ``allow_host_network`` of a module, which is refused unless it says so."""
+    return str(request.get("allow_host_network")) in ("true", "True", "clear")
 
 
 class Guard:
@@ -39,7 +47,8 @@ class Guard:
     ``servers``: addresses of API servers that the inventory names; nobody may name any of them. ``own_servers``: {cluster:
     addresses that the cluster itself calls its API server}; that cluster may not name them, to others it means nothing.
     ``allow_host_network``: node ranges count too. A node range that two clusters share tells nothing about whose an
-    address is, so it grants nothing.
+    address is, so it grants nothing. Without it an address in a source's own node range is ``host_network_in_clear``: the mesh
+    carries pods, and packets to a node would leave outside of its tunnels (translation 7).
     """
 
     def __init__(
@@ -54,6 +63,8 @@ class Guard:
         }
         self._granted = {}
         self._others = {}
+        self._nodes = {name: PrefixSet.of(own["node_cidrs"]) for name, own in ranges.items()}
+        self._kinds = "pod and node ranges" if allow_host_network else "pod ranges"
         for name, own in ranges.items():
             self._granted[name] = PrefixSet.of(own["pod_cidrs"] + (own["node_cidrs"] if allow_host_network else []))
             foreign = [net for other, theirs in ranges.items() if other != name for key in RANGES for net in theirs[key]]
@@ -97,7 +108,9 @@ class Guard:
         if address in self._others[source]:
             return "outside_grant", "lies in a range of another cluster, or of services"
         if address not in self._granted[source]:
-            return "outside_grant", "is outside the pod and node ranges that the inventory grants {0}".format(source)
+            if address in self._nodes[source]:
+                return "host_network_in_clear", _IN_CLEAR
+            return "outside_grant", "is outside the {0} that the inventory grants {1}".format(self._kinds, source)
         return None
 
 

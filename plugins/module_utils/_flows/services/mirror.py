@@ -15,7 +15,7 @@ from ..._mesh.fabric.inventory import GRANTS, Fabric, InventoryRefused, errors, 
 from ..._plan.object_plan import Write
 from ..._plan.objects import MANAGED_BY, MANAGED_BY_US, field_manager
 from ..._plan.plan import CREATE, Change, Plan
-from ..._services.claims import Guard
+from ..._services.claims import Guard, host_network_too
 from ..._services.exports import ENDPOINTS, SLICES, Exports, Listed, Options, api_servers, read_exports
 from ..._services.global_services import DEFAULT_ZONES, check_zones
 from ..._services.mirror_plan import plan_cluster, release_cluster
@@ -246,7 +246,7 @@ def read_all_exports(
 ) -> t.Dict[str, t.Any]:
     """What each listed cluster exports, of which everything holds."""
     own = {name: api_servers(one) for name, one in listed.items()}
-    guard = Guard(fabric.grants(), clusters.server_hosts(), own, request.get("allow_host_network") is not False)
+    guard = Guard(fabric.grants(), clusters.server_hosts(), own, host_network_too(request))
     if request.get("state", "present") != "present":
         return {}
     return {name: read_exports(name, listed[name], options, guard) for name in sorted(listed)}

@@ -16,7 +16,7 @@ from ..._mesh.fabric.inventory import Fabric
 from ..._plan.object_plan import Key, Read, Write, plan_objects
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan
-from ..._services.claims import Guard
+from ..._services.claims import Guard, host_network_too
 from ..._services.exports import Listed as MirrorLists, api_servers
 from ..._services.mcs.clusterset import Clusterset, Part, join, vanished
 from ..._services.mcs.conditions import Reach
@@ -287,7 +287,7 @@ def read_all(
 ) -> t.Dict[str, Exported]:
     """What each cluster exports, of which everything holds; not of those that are lost."""
     own = {name: api_servers(MirrorLists((), one.endpoints, one.slices, "", None)) for name, one in listed.items()}
-    guard = Guard(fabric.grants(), clusters.server_hosts(), own, request.get("allow_host_network") is not False)
+    guard = Guard(fabric.grants(), clusters.server_hosts(), own, host_network_too(request))
     return {name: read_exports(name, listed[name], options, guard) for name in sorted(listed) if name not in lost}
 
 

@@ -15,6 +15,8 @@ NO_CONFLICTS = "NoConflicts"
 #: Those that we give.
 TYPES = ("Valid", "Ready", "Conflict")
 _SHOWN = 5
+#: Of a message, whose parts come from another cluster.
+_LONGEST = 1024
 
 
 class Reach(t.NamedTuple):
@@ -33,7 +35,7 @@ def conditions(claim: Claim, merged: t.Optional[Merged], reach: Reach, now: str)
     if claim.export is None or merged is None:
         made.append(_condition("Ready", False, PENDING, "it is not exported"))
     else:
-        made.append(_ready(before.get("Ready"), reach))
+        made.append(_of_endpoints(_ready(before.get("Ready"), reach), claim))
         if merged.conflict is not None:
             made.append(_condition("Conflict", True, ",".join(merged.conflict.reasons), merged.conflict.message))
         elif merged.held and before.get("Conflict", {}).get("status") == "True":
@@ -70,6 +72,14 @@ def _ready(before: t.Optional[t.Mapping[str, t.Any]], reach: Reach) -> Manifest:
     if reach.unknown and not (before is not None and before.get("status") == "True"):
         return _condition("Ready", False, PENDING, "not known of {0}".format(_names(reach.unknown)))
     return _condition("Ready", True, EXPORTED, "every cluster that has the namespace imports it")
+
+
+def _of_endpoints(ready: Manifest, claim: Claim) -> Manifest:
+    """The same for an export of which endpoints were refused: without any that is left it is not ready, whatever was written."""
+    if not claim.left_out or ready["status"] != "True":
+        return ready
+    message = "no endpoint is left: {0}" if claim.none_left else "imported without some endpoints: {0}"
+    return _condition("Ready", not claim.none_left, FAILED if claim.none_left else EXPORTED, message.format(claim.left_out)[:_LONGEST])
 
 
 def _names(clusters: t.Collection[str]) -> str:

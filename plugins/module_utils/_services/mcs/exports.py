@@ -107,6 +107,9 @@ class Claim(t.NamedTuple):
     export: t.Optional[Export]
     reason: str
     message: str
+    #: Why endpoints of it were left out; and whether none is left for that.
+    left_out: str = ""
+    none_left: bool = False
 
 
 class Exported(t.NamedTuple):
@@ -181,7 +184,10 @@ def _claim(
     kept, refused = check_groups(groups, cluster, label_of(cluster, place), guard)
     found.refused.extend(refused)
     carried, left = _carried(cluster, place, obj, found)
-    return Claim(obj, _export(cluster, options.ids[cluster], obj, service, kept, carried), VALID, left or "the Service is exported")
+    export = _export(cluster, options.ids[cluster], obj, service, kept, carried)
+    why = "; ".join("{0} [{1}]".format(row.message, row.reason) for row in refused)
+    none = bool(why) and not any(group.endpoints for group in kept)
+    return Claim(obj, export, VALID, left or "the Service is exported", why, none)
 
 
 def _since(stamp: t.Any) -> str:

@@ -56,7 +56,7 @@ def test_hostile_row_in_a_slice(row):
 
 def test_host_network_can_be_switched_off():
     groups, refusals = check_groups([group("10.66.23.32", "10.2.0.1")], "aws", "l", guard(allow_host_network=False))
-    assert kept(groups) == ["10.2.0.1"] and refusals[0].reason == "outside_grant"
+    assert kept(groups) == ["10.2.0.1"] and refusals[0].reason == "host_network_in_clear"
 
 
 def test_what_a_cluster_says_of_its_api_server_binds_only_itself():

@@ -13,10 +13,11 @@ import re
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending
+from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard
 from ansible_collections.multicluster.network.plugins.module_utils._services.endpoints import Endpoint, Group
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.conditions import Reach, conditions
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.definitions import definitions
-from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.exports import Claim, Export
+from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.exports import Claim, Export, read_exports
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.manifests import (
     derived_service,
     import_slices,
@@ -234,6 +235,20 @@ def test_conditions_of_every_state():
     rows = {row["type"]: row for row in conditions(claim._replace(object=old), merged, Reach(unknown=frozenset(["gcp"])), "2026-01-01T00:00:00Z")}
     assert rows["Ready"]["status"] == "True" and rows["Ready"]["lastTransitionTime"].startswith("2020") and "Theirs" not in rows
     assert rows["Valid"]["lastTransitionTime"].startswith("2026") and rows["Valid"]["observedGeneration"] == 1
+
+
+@pytest.mark.parametrize(("addresses", "status", "reason", "says"), [
+    (["10.66.23.31"], "False", "Failed", "no endpoint is left"),
+    (["10.66.23.31", "10.2.3.1"], "True", "Exported", "imported without some endpoints"),
+    (["10.2.3.1"], "True", "Exported", "every cluster that has the namespace imports it"),
+])  # fmt: skip
+def test_an_export_says_which_endpoints_were_refused(addresses, status, reason, says):
+    """One whose endpoints are all refused is not ready, whatever was written for it."""
+    guard = Guard({"aws": {"pod_cidrs": ["10.2.0.0/16"], "node_cidrs": ["10.66.23.0/24"]}}, allow_host_network=False)
+    found = read_exports("aws", listed([export(WEB)], [service(WEB)], [ends(WEB, *addresses)]), OPTIONS, guard).claims[WEB]
+    rows = {row["type"]: row for row in conditions(found, merge(WEB, [found.export]), Reach(), "2026-01-01T00:00:00Z")}
+    assert (rows["Valid"]["status"], rows["Ready"]["status"], rows["Ready"]["reason"]) == ("True", status, reason)
+    assert says in rows["Ready"]["message"] and ("host_network_in_clear" in rows["Ready"]["message"]) == (addresses[0] == "10.66.23.31")
 
 
 def test_what_was_said_of_conflicts_stays_while_not_all_can_be_asked():
