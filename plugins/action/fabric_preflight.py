@@ -14,7 +14,7 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_tas
 from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_settings import load_balancer_settings
 
 #: Of a cluster's settings what is judged: the others have passwords.
-_JUDGED = ("cluster", "load_balancer", "bgp_speakers", "announced_by")
+_JUDGED = ("cluster", "load_balancer", "bgp_speakers", "bgp_families", "announced_by", "pool", "pools")
 
 
 class ActionModule(InventoryAction):

@@ -257,6 +257,12 @@ options:
             O(settings[].load_balancer) is C(empty://), the return value C(unannounced) names every address. Without the option nothing is said of them.
         type: list
         elements: str
+      bgp_families:
+        description:
+          - Families, 4 and 6, of the networks that the sessions and segments of O(settings[].bgp_speakers) carry. Addresses of another one are named in the
+            return value C(unannounced). Without the option nothing is said of families.
+        type: list
+        elements: int
       layer2_nodes:
         description: Nodes that hold addresses without a router, by M(multicluster.network.layer2_speaker).
         type: list

@@ -54,7 +54,9 @@ options:
     description: Address from which the node speaks. The default is the one from which it reaches the first router.
     type: str
   router_id:
-    description: The default is O(source_ip).
+    description:
+      - An IPv4 address of no other speaker. The default is O(source_ip), or the first address of IPv4 from which the node speaks. A node that speaks with
+        routers of IPv6 alone needs it.
     type: str
   neighbors:
     description: The routers. Required with O(state=present), but for O(routes_only).
@@ -90,6 +92,15 @@ options:
           first such router starts the daemon anew, and the kernel has to have user namespaces.
         type: bool
         default: false
+      both_families:
+        description:
+          - Whether networks of the other family go over this session, too. A router of IPv6 then gets IPv4 networks with an address of IPv6 as next hop
+            (RFC 8950), which it has to take; a router of IPv4 gets IPv6 networks with O(neighbors[].next_hop).
+        type: bool
+        default: false
+      next_hop:
+        description: An IPv6 address of the node, for a router of IPv4 with O(neighbors[].both_families=true).
+        type: str
       ttl_security:
         description:
           - How many hops away the router may be, with packets from farther away not believed (RFC 5082). The router has to send with a TTL of 255,
@@ -239,6 +250,12 @@ announced:
   elements: str
   returned: always
   sample: ["203.0.113.1/32"]
+uncarried:
+  description: Networks that no router is told of, since no session in O(neighbors) is for their family.
+  type: list
+  elements: str
+  returned: always
+  sample: []
 withheld:
   description: The others, each with the reason.
   type: dict
@@ -277,6 +294,8 @@ def argument_spec():
             "password_file": {"type": "path", "no_log": False},
             "multihop": {"type": "int", "default": 0},
             "bfd": {"type": "bool", "default": False},
+            "both_families": {"type": "bool", "default": False},
+            "next_hop": {"type": "str"},
             "source_ip": {"type": "str"},
             "ttl_security": {"type": "int", "default": 0},
         }},

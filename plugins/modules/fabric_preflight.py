@@ -38,7 +38,8 @@ options:
     type: dict
   load_balancers:
     description:
-      - For each cluster with load balancing C(cluster), and of its settings C(load_balancer), C(bgp_speakers) and C(announced_by).
+      - For each cluster with load balancing C(cluster), and of its settings C(load_balancer), C(bgp_speakers), C(bgp_families), C(announced_by),
+        C(pool) and C(pools).
     type: list
     elements: dict
     default: []

@@ -41,6 +41,7 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.role_values i
 
 _NOT_OURS = "multicluster_foreign_variables"
 _CAPABILITIES = "multicluster_capabilities"
+_SPEAKER = ("bgp_speaker_neighbors", "bgp_speaker_source_ip", "bgp_speaker_router_id")
 #: Connections by which a host's address says which machine it is, and what else says it: the same address is another machine
 #: by another port or another way there.
 _REMOTE = ("ssh", "smart", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh")
@@ -58,6 +59,23 @@ def check_access_files(rows: t.Iterable[t.Tuple[str, t.Any]]) -> t.List[Finding]
         if mode & stat.S_IROTH:
             message = "every user of this machine can read {0} (mode {1:04o}): chmod 600 {0}".format(quoted(path), stat.S_IMODE(mode))
             found.append(Finding("clusters/" + cluster, "kubeconfig", "readable_by_all", message, "warning"))
+    return found
+
+
+def _without_router_id(hostvars: t.Any, nodes: t.Iterable[str]) -> t.List[Finding]:
+    """Nodes that speak BGP with routers of IPv6 alone and have no address for a router id."""
+    found = []
+    for host in nodes:
+        given = hostvars[host]
+        try:
+            neighbors, source, router = (given[name] if name in given else None for name in _SPEAKER)
+        except AnsibleUndefinedVariable:
+            continue  # made of what only a run knows
+        rows = neighbors if isinstance(neighbors, (list, tuple)) else ()
+        addresses = [str(row.get("address") or "") for row in rows if isinstance(row, t.Mapping)]
+        if addresses and not router and all(":" in text for text in [*addresses, str(source or ":")]):
+            message = "all routers of the node are of IPv6, so nothing gives it a router id: write bgp_speaker_router_id, an IPv4 address of no one else's"
+            found.append(Finding("nodes/" + host, "bgp_speaker_router_id", "bad_address", message))
     return found
 
 
@@ -149,6 +167,7 @@ def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_
     if len(names.sources) > 1 or (names.sources and strangers_in_groups(members, names.clusters)):
         sources = read_sources(names.sources, getattr(hostvars, "_loader", None) or DataLoader())
         found += check_rivals(sources) + (check_sources(sources, names.clusters) if len(names.sources) > 1 else [])
+    found += _without_router_id(hostvars, sorted(names.clusters))
     found += check_access_files([(host, hostvars[host].get("kubeconfig")) for host in members.get(clusters_group, ())])
     for host in members.get(clusters_group, ()):
         settings = hostvars[host].get(VARIABLE)

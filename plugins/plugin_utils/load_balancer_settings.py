@@ -43,8 +43,8 @@ def load_balancer_settings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clust
     """The option ``settings`` of the module load_balancers: one row for each cluster that has ``load_balancers_settings``.
 
     Nodes' BGP facts come from their variables ``bgp_speaker_*``, unless the settings have ``bgp_nodes``; ``bgp_speakers`` names those
-    that have neighbours. ``reserved_ranges`` has what no Service may name: the ranges of all clusters, the pools of the others, and
-    addresses of nodes, routers and control planes. A cluster with a variable that cannot be used has ``wrong`` in place of its settings.
+    that have neighbours, ``bgp_families`` the families that those carry. ``reserved_ranges`` has what no Service
+    may name: the ranges of all clusters, the pools of the others, and addresses of nodes, routers and control planes. A cluster with a variable that cannot be used has ``wrong`` in place of its settings.
     """
     hostvars, groups = with_clusters(hostvars, groups, clusters_group)
     found = _Inventory()
@@ -64,6 +64,7 @@ class _Inventory:
     def __init__(self) -> None:
         self.facts: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
         self.speakers: t.Dict[str, t.List[str]] = {}
+        self.families: t.Dict[str, t.Set[int]] = {}
         self.layer2: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
         self.reserved: t.Dict[str, t.List[str]] = {}
         self.pools: t.Dict[str, t.List[str]] = {}
@@ -81,6 +82,9 @@ class _Inventory:
                       given.get("ansible_host"), given.get("bgp_speaker_source_ip"))  # fmt: skip
         name = given.get("node_name") or host
         layer2 = self._on_segment(host, str(name), cluster, given)
+        for one in neighbors:
+            own = {6 if ":" in str(one["address"]) else 4}
+            self.families.setdefault(cluster, set()).update({4, 6} if one.get("both_families") else own)
         if neighbors or layer2:
             self.speakers.setdefault(cluster, []).append(name)
         if not neighbors:
@@ -105,6 +109,7 @@ class _Inventory:
             self.wrong.setdefault(cluster, []).append(text.format(host))
             return False
         self._reserve("nodes of cluster {0} (layer2_speaker_address)".format(cluster), *addresses)
+        self.families.setdefault(cluster, set()).update((4, 6))  # groups of a segment hold addresses of both
         self.layer2.setdefault(cluster, []).append({"name": name, "segment": segment, "addresses": [str(address) for address in addresses]})
         return True
 
@@ -123,7 +128,8 @@ class _Inventory:
         theirs = {"pool of cluster " + name: texts for name, texts in self.pools.items() if name != host}
         if given and not self.wrong.get(host):
             layer2 = {"layer2_nodes": self.layer2[host]} if host in self.layer2 else {}
-            row = dict({"bgp_nodes": self.facts.get(host, []), "bgp_speakers": self.speakers.get(host, []), "reserved_ranges": {**self.reserved, **theirs}},
+            row = dict({"bgp_nodes": self.facts.get(host, []), "bgp_speakers": self.speakers.get(host, []),
+                        **({"bgp_families": sorted(self.families[host])} if host in self.families else {}), "reserved_ranges": {**self.reserved, **theirs}},
                        **layer2, **dict(given, cluster=host))  # fmt: skip
             wrong = ["bgp_speaker_neighbors and bgp_speaker_asn of the nodes of {0}: {1}".format(host, text) for text in wrong_types(row)]
             if not wrong:

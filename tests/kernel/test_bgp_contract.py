@@ -29,6 +29,23 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.refus
 NODE, ROUTER = "10.66.23.31", "10.66.23.1"
 ONE, TWO, THREE = "203.0.113.1/32", "203.0.113.2/32", "203.0.113.3/32"
 SIX = "2001:db8:66::"
+#: A router with one session of either family, over which it takes networks of both; and one that takes IPv4 networks without the extension of RFC 8950.
+ONE_SESSION = """frr defaults traditional
+router bgp {asn}
+ bgp router-id 10.66.23.1
+ no bgp default ipv4-unicast
+ no bgp ebgp-requires-policy
+ neighbor {node} remote-as 65000
+ neighbor {node} timers connect 1
+{more} address-family ipv4 unicast
+  neighbor {node} activate
+ exit-address-family
+ address-family ipv6 unicast
+  neighbor {node} activate
+ exit-address-family
+exit
+"""
+EXTENDED = " neighbor 2001:db8:66::31 capability extended-nexthop\n"
 ROUTER_CONFIG = """frr defaults traditional
 router bgp {asn}
  bgp router-id 10.66.23.1
@@ -122,7 +139,7 @@ class Cable:
         process.send_signal(by)
         process.wait(timeout=30)
 
-    def router(self, asn=65530, more="", bfd=False):
+    def router(self, asn=65530, more="", bfd=False, text=ROUTER_CONFIG, node=NODE):
         """Begin, or begin anew, at the router's end."""
         folder = self.folder / "router"
         for name in [name for name in self.processes if not name.startswith("node")]:
@@ -130,12 +147,13 @@ class Cable:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         more += " neighbor 10.66.23.31 bfd\n" if bfd else ""
-        (folder / "bgpd.conf").write_text(ROUTER_CONFIG.format(asn=asn, more=more))
+        (folder / "bgpd.conf").write_text(text.format(asn=asn, more=more, node=node))
         for path in (folder, folder / "bgpd.conf"):
             shutil.chown(path, "frr", "frr")
-        for name in ("zebra", "bfdd", "bgpd") if bfd else ("bgpd",):
+        zebra = bfd or text is ONE_SESSION  # BIRD sends its link-local address along, which a router without interfaces takes for an error
+        for name in ("zebra", "bfdd", "bgpd") if zebra else ("bgpd",):
             own = ["-f", str(folder / "bgpd.conf") if name == "bgpd" else "/dev/null", "-z", str(folder / "zserv")]
-            own += ["--no_zebra", "--no_kernel"] if not bfd else []
+            own += ["--no_zebra", "--no_kernel"] if not zebra else []
             self.start(name, 1, [program(name), "-i", str(folder / (name + ".pid")), "--vty_socket", str(folder), "-P", "0", *own])
             self.until(lambda name=name: (folder / (name + ".vty")).exists())
 
@@ -318,6 +336,59 @@ def test_each_family_over_its_own_session(place):
     place.settle(ONE)
     place.until(lambda: list(place.ask("ipv6 unicast").get("routes", {})) == ["2001:db8:1::1/128"])
     assert place.ask("ipv6 unicast", "2001:db8:1::1/128")["paths"][0]["nexthops"][0]["ip"] == SIX + "31"
+
+
+SIX_NETWORK = "2001:db8:1::1/128"
+BOTH = sorted([ONE, SIX_NETWORK])
+
+
+def test_both_families_over_one_session_of_ipv6(place):
+    """IPv4 networks with a next hop of IPv6 (RFC 8950), which also comes and goes without ending anything else than that session."""
+    place.router(text=ONE_SESSION, more=EXTENDED, node=SIX + "31")
+    node = Node(place)
+    six = {"address": SIX + "1", "asn": 65530, "source_ip": SIX + "31"}
+    node.want((ONE, []), (SIX_NETWORK, []), source_ip=SIX + "31", router_id=NODE, neighbors=[six])
+    node.start()
+    place.until(lambda: list(place.ask("ipv6 unicast").get("routes", {})) == [SIX_NETWORK])
+    assert not place.routes() and node.daemon.carries() == {SIX + "1": [6]}
+    assert speaker_follow.announced(node.daemon) == ([SIX_NETWORK], [ONE])
+    node.want(neighbors=[dict(six, both_families=True)])
+    assert not node.round()["error"]
+    place.until(lambda: (place.routes().get(ONE) or {"nexthops": [{}]})["nexthops"][0].get("ip") == SIX + "31")
+    place.until(lambda: node.daemon.carries() == {SIX + "1": [4, 6]})
+    assert speaker_follow.announced(node.daemon) == (BOTH, [])
+    place.until(lambda: list(place.ask("ipv6 unicast").get("routes", {})) == [SIX_NETWORK])
+    node.want(neighbors=[six])
+    assert not node.round()["error"]
+    place.settle()
+    place.until(lambda: list(place.ask("ipv6 unicast").get("routes", {})) == [SIX_NETWORK])
+
+
+def test_both_families_over_one_session_of_ipv4(place):
+    place.router(text=ONE_SESSION)
+    node = Node(place)
+    four = {"address": ROUTER, "asn": 65530, "source_ip": NODE}
+    node.want((ONE, []), (SIX_NETWORK, []), neighbors=[four])
+    node.start()
+    place.settle(ONE)
+    assert speaker_follow.announced(node.daemon) == ([ONE], [SIX_NETWORK])
+    node.want(neighbors=[dict(four, both_families=True, next_hop=SIX + "31")])
+    assert not node.round()["error"]
+    place.until(lambda: list(place.ask("ipv6 unicast").get("routes", {})) == [SIX_NETWORK])
+    assert place.ask("ipv6 unicast", SIX_NETWORK)["paths"][0]["nexthops"][0]["ip"] == SIX + "31"
+    place.settle(ONE)
+    place.until(lambda: speaker_follow.announced(node.daemon) == (BOTH, []))
+
+
+def test_what_a_router_has_not_agreed_to_take_counts_as_not_announced(place):
+    place.router(text=ONE_SESSION, node=SIX + "31")
+    node = Node(place)
+    six = {"address": SIX + "1", "asn": 65530, "source_ip": SIX + "31", "both_families": True}
+    node.want((ONE, []), (SIX_NETWORK, []), source_ip=SIX + "31", router_id=NODE, neighbors=[six])
+    node.start()
+    # FRR's daemon ends such a session again and again, so that nothing at all is announced; BIRD sends what the router may take or not
+    seen = [speaker_follow.announced(node.daemon)[0] for dummy in range(40) if not time.sleep(0.1)]
+    assert not any(ONE in networks for networks in seen)
 
 
 def test_ttl_security_on_both_sides_and_a_router_that_changes(place):

@@ -113,6 +113,8 @@ MISTAKES = [
     Mistake("no choice of a role", "all hosts", "service_mirror_state", ("'gone'", "write one of present, absent"), files=of_all("service_mirror_state: gone")),
     Mistake("no list", "host aws-1", "bgp_speaker_neighbors", ("an entry that it cannot have", "must be a list"),
             files={"host_vars/aws-1.yml": "bgp_speaker_neighbors: 7"}),
+    Mistake("routers of IPv6 alone and no router id", "nodes/aws-1", "bgp_speaker_router_id", ("IPv6", "bgp_speaker_router_id"),
+            files={"host_vars/aws-1.yml": "bgp_speaker_neighbors: [{address: 'fd00:66:23::1', asn: 65000}]"}),
     Mistake("an entry without its address", "host aws-1", "bgp_speaker_neighbors", ("an entry that it cannot have", "address"),
             files={"host_vars/aws-1.yml": "bgp_speaker_neighbors: [{asn: 65000}]"}),
     Mistake("an option of all written on one cluster", "group all", "service_mirror_max_deletes", ("aws says nothing", "gcp says '3'", "group_vars/all"),

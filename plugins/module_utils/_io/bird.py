@@ -18,6 +18,10 @@ from . import frr
 CONFIG = frr.RUN + "/bird.conf"
 _SOCKET = "bird.ctl"
 _SESSION = re.compile(r"^\s+(BGP state|Neighbor address):\s+(\S+)", re.MULTILINE | re.ASCII)
+#: The state of the channel of a family, and the families whose networks the other end takes with a next hop of IPv6.
+_CHANNEL = re.compile(r"^  Channel ipv([46])\n    State: +(\S+)", re.MULTILINE | re.ASCII)
+_PROTOCOL = re.compile(r"^(?=router_\S+ )", re.MULTILINE | re.ASCII)
+_EXTENDED = re.compile(r"^ +(?:IPv6|Extended) next ?hop: .*ipv4", re.MULTILINE | re.ASCII | re.IGNORECASE)
 
 
 def config_file() -> str:
@@ -80,7 +84,7 @@ def tell(lines: t.Sequence[str]) -> None:
     """Commands for the running speaker. Raises ValueRefused ``speaker_failed``."""
     for line in lines:
         done = _birdc(*line.split())
-        if done.returncode or "Reconfigur" not in done.stdout:
+        if done.returncode or ("Reconfigur" if line == "configure" else "restarted") not in done.stdout:
             raise ValueRefused("speaker_failed", "the speaker refused a change: {0}".format(_without((), done)))
 
 
@@ -98,6 +102,20 @@ def sessions() -> t.Dict[str, str]:
             state = value
         else:
             found[value] = state
+    return found
+
+
+def carries() -> t.Dict[str, t.List[int]]:
+    """Router -> the families, 4 and 6, of the networks that its session carries, as both ends agreed; nothing of sessions that do not stand."""
+    found: t.Dict[str, t.List[int]] = {}
+    for part in _PROTOCOL.split(_birdc("show", "protocols", "all").stdout):
+        pairs = _SESSION.findall(part)
+        address = next((value for word, value in pairs if word == "Neighbor address"), "")
+        if not address or ("BGP state", "Established") not in pairs:
+            continue
+        extended = bool(_EXTENDED.search(part.partition("Neighbor capabilities")[2].partition("Session:")[0]))
+        up = {int(version) for version, state in _CHANNEL.findall(part) if state == "UP"}
+        found[address] = sorted(up if extended or ":" not in address else up - {4})
     return found
 
 

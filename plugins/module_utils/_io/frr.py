@@ -29,6 +29,7 @@ CONFIG = RUN + "/bgpd.conf"
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/lib/frr", "/usr/libexec/frr", "/usr/sbin", "/usr/bin", "/sbin", "/bin"))
 _SECONDS = 30
 _SUMMARY = "show bgp summary json"
+_UNICAST, _BOTH_WAYS = ("ipv4Unicast", "ipv6Unicast"), {"advertisedAndReceived": True}
 
 
 def config_file() -> str:
@@ -197,6 +198,23 @@ def sessions() -> t.Dict[str, str]:
         peers = part.get("peers") if isinstance(part, dict) else None
         for address, row in (peers or {}).items():
             found[str(address)] = str(row.get("state")) if isinstance(row, dict) else ""
+    return found
+
+
+def carries() -> t.Dict[str, t.List[int]]:
+    """Router -> the families, 4 and 6, of the networks that its session carries, as both ends agreed; nothing of sessions that do not stand."""
+    found: t.Dict[str, t.List[int]] = {}
+    rows = ask("show bgp neighbors json")
+    for address, row in rows.items() if isinstance(rows, dict) else ():
+        if not isinstance(row, dict) or row.get("bgpState") != "Established":
+            continue
+        said = row.get("neighborCapabilities")
+        said = said if isinstance(said, dict) else {}
+        families = said.get("multiprotocolExtensions")
+        agreed = {int(name[3]) for name, how in families.items() if name in _UNICAST and how == _BOTH_WAYS} if isinstance(families, dict) else set()
+        if ":" in str(address) and said.get("extendedNexthop") not in ("advertisedAndReceived",):
+            agreed.discard(4)  # the router takes no IPv4 network whose next hop is an IPv6 address
+        found[str(address)] = sorted(agreed)
     return found
 
 

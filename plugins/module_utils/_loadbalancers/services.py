@@ -287,11 +287,26 @@ def missing_backend(balancer: str, images: t.Collection[str]) -> str:
     return "load_balancer in load_balancers_settings leaves it to {0}, and no Deployment or DaemonSet of the cluster runs {0}".format(name)
 
 
-def unannounced(rows: t.Iterable[Row], balancer: str, why: str) -> t.List[t.Dict[str, str]]:
-    """``service``, ``address`` and ``reason`` of each address that nobody announces. ``why`` is the answer of silence()."""
+def uncarried(version: int) -> str:
+    """Why no one announces the addresses of a family."""
+    text = (
+        "no node of the cluster has a router of IPv{0}: add one to bgp_speaker_neighbors, or write both_families: true there for a router of IPv{1} that "
+        "takes both (RFC 8950)"
+    )
+    return text.format(version, 4 if version == 6 else 6)
+
+
+def unannounced(rows: t.Iterable[Row], balancer: str, why: str, families: t.Optional[t.Collection[int]] = None) -> t.List[t.Dict[str, str]]:
+    """``service``, ``address`` and ``reason`` of each address that nobody announces. ``why`` is the answer of silence().
+
+    ``families``: 4 and 6, of what sessions and segments of our speakers carry; None where that is not known, or where others announce.
+    """
     found = []
     for row in rows:
         reason = why
+        version = 6 if ":" in row.address else 4
+        if not reason and families is not None and row.address and version not in families:
+            reason = uncarried(version)
         if not reason and balancer in _BACKENDS and row.stood and not row.reported:
             reason = "{0} has not taken it: the status of the Service does not say it; is {0} running in the cluster".format(_BACKENDS[balancer])
         if row.address and reason:

@@ -18,6 +18,7 @@ from .node_annotations import BOTH, Scheme
 from .pools import Pool, Reserved, readable_spans, shared
 from .reservations import DEFAULT_DOMAIN, DEFAULT_IDENTITY, IDENTITIES, REFUSE, Owner, parse_identity
 from .service_plan import DELETE, Context, Places
+from .services import OTHER
 from .settings import CONFIGMAP, CUSTOM_RESOURCES, EMPTY, METALLB, LoadBalancer, Settings, known_load_balancer, parse_load_balancer, read_settings
 
 STATIC, EQUINIX = "static", "equinix_metal"
@@ -35,7 +36,8 @@ class Setup(t.NamedTuple):
     inventory gives to something else than Services.
 
     ``cluster_uid``: the UID of the namespace kube-system as the inventory has it, or nothing. ``in_annotation``: Services get their address
-    in the load balancer's annotation. ``speakers``: the nodes that announce, None where nobody said. ``pool`` is what all ``pools`` have
+    in the load balancer's annotation. ``speakers``: the nodes that announce, None where nobody said;
+    ``families``: 4 and 6, of the networks that their sessions carry, None where that is not known. ``pool`` is what all ``pools`` have
     together; ``strict``: the inventory names pools. ``segments``: nodes that stand in for each other without a router, by the name of their segment,
     as the module layer2_speaker takes them; ``reserved_groups``: numbers that are not for them. ``further_classes``: Services of these classes
     count like those without any.
@@ -69,6 +71,7 @@ class Setup(t.NamedTuple):
     in_annotation: bool = False
     announced_by: str = ""
     speakers: t.Optional[t.FrozenSet[str]] = None
+    families: t.Optional[t.FrozenSet[int]] = None
     exclude_cordoned: bool = False
     not_ready_seconds: int = NOT_READY_SECONDS
     pools: t.Tuple[NamedPool, ...] = ()
@@ -180,6 +183,14 @@ def pool_texts(given: Given) -> t.List[object]:
     return [text for texts in lists for text in (texts if isinstance(texts, (list, tuple)) else [texts] if texts else [])]
 
 
+def spoken_families(given: Given) -> t.Optional[t.FrozenSet[int]]:
+    """4 and 6, of the networks that speakers of ours carry; None where no one said, where something else announces, or where none speaks at all."""
+    families = given.get("bgp_families")
+    if families is None or given.get("announced_by") == OTHER or not given.get("bgp_speakers"):
+        return None
+    return frozenset(int(version) for version in families)
+
+
 def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], claim: bool = False) -> Setup:
     """One cluster's. ``claim``: the file is kept by the cluster, which only claims what it says. Raises ValueRefused, SettingRefused."""
     provider = given.get("provider") or STATIC
@@ -233,6 +244,7 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], c
         in_annotation=given.get("service_ip_field") == "annotation",
         announced_by=given.get("announced_by") or "",
         speakers=None if speakers is None else frozenset(speakers),
+        families=spoken_families(given),
         exclude_cordoned=bool(given.get("exclude_cordoned")),
         not_ready_seconds=NOT_READY_SECONDS if given.get("not_ready_seconds") is None else int(given["not_ready_seconds"]),
         pools=pools,

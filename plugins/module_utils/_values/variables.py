@@ -12,7 +12,7 @@ import typing as t
 
 #: Options that roles leave alone, whatever the module.
 _LEFT = frozenset(("fail_on_failures", "fail_on_errors", "node_plans", "validate_only", "cluster_cidrs", "controller_time", "key_files", "reported_by",
-                   "objects_by_cluster", "skip_unserved", "service_account", "record_namespace", "router_id"))  # fmt: skip
+                   "objects_by_cluster", "skip_unserved", "service_account", "record_namespace"))  # fmt: skip
 _NO_REFUSALS: t.Dict[str, t.Tuple[str, ...]] = {"fail_on_refused": ()}
 #: module -> (role, what is not simply named role_option). An empty tuple: the role does not hand it on.
 _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {

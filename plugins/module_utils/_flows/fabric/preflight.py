@@ -10,8 +10,9 @@ from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import Forbidden
 from ..._kubernetes.workloads import workloads
-from ..._loadbalancers.services import missing_backend, silence
-from ..._loadbalancers.settings import parse_load_balancer
+from ..._loadbalancers.services import missing_backend, silence, uncarried
+from ..._loadbalancers.settings import EMPTY, parse_load_balancer
+from ..._loadbalancers.setup import pool_texts, spoken_families
 from ..._mesh.fabric.inventory import Fabric, load_fabric
 from ..._mesh.kubespan.generations import Layout
 from ..._plan.access_review import missing, review
@@ -31,7 +32,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
 
     ``request``: {fabric, definition, clusters, timeout, mesh, nodes: {host: of node_info or None}, node_plans: {host: of
     node_dataplane in check mode}, plans: {capability: result in check mode}, kubespan: layout or None, max_skew: seconds,
-    load_balancers: [{cluster, load_balancer, bgp_speakers, announced_by}], services: {namespace, create_namespace, destinations},
+    load_balancers: [{cluster, load_balancer, bgp_speakers, bgp_families, announced_by, pool, pools}], services: {namespace, create_namespace, destinations},
     imports: {install_crds}, where there is the Multi-Cluster Services API, trace: whether the rights of a trace are looked at}.
     """
     request = unpacked(request)
@@ -136,6 +137,10 @@ def _silent(settings: t.Iterable[t.Mapping[str, t.Any]], running: t.Mapping[str,
         balancer = parse_load_balancer(given.get("load_balancer") or "").type
         images = [image for dummy, image in running.get(str(given["cluster"])) or ()]
         why = silence(balancer, given.get("announced_by") or "", given.get("bgp_speakers"), missing_backend(balancer, images))
+        families = spoken_families(given) if balancer == EMPTY else None
+        if not why and families is not None:
+            versions = sorted({6 if ":" in str(text) else 4 for text in pool_texts(given)})
+            why = "; ".join(uncarried(version) for version in versions if version not in families)
         if why:
             found[str(given["cluster"])] = why
     return found

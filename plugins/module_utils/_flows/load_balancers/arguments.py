@@ -82,6 +82,7 @@ def settings_spec() -> Spec:
             "multihop": {"type": "bool", "default": False},
         }},
         bgp_speakers={"type": "list", "elements": "str"},
+        bgp_families={"type": "list", "elements": "int"},
         layer2_nodes={"type": "list", "elements": "dict", "default": [], "options": {
             "name": {"type": "str", "required": True},
             "segment": {"type": "str", "required": True},

@@ -743,7 +743,7 @@ class ServiceAddressReconciler:
             "pools": self._pools(),
             "announce": sorted(self._announced(cost)) if balancer == EMPTY else [],
             **speaking,
-            "unannounced": unannounced(served, balancer, why),
+            "unannounced": unannounced(served, balancer, why, setup.families if balancer == EMPTY else None),
             "nodes": [node.name for node in speakers],
             "former": self.former,
             "releases": self.releases,

@@ -105,7 +105,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     plan.warnings += [text for router, text in rivals.items() if not stood.get(router)]
     if not check and plan.changes:
         _apply(before, wanted, request, stood)
-    return _result(plan, _sessions() if not check or runs else {}, True)
+    return _result(plan, _sessions() if not check or runs else {}, True, speaker, [route.network for route in routes])
 
 
 def _unit_files(daemon: speaker_follow.Daemon, speaker: Speaker) -> t.Dict[str, FileState]:
@@ -135,7 +135,7 @@ def _run_routes_only(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str,
         speaker_follow.DAEMONS[state.daemon].check_config(state.render(route.network for route in state.routes), secrets)
         if not check:
             _apply({STATE: before}, wanted, request, None)
-    return _result(plan, _sessions(), True)
+    return _result(plan, _sessions(), True, state.speaker, [route.network for route in state.routes])
 
 
 def _sessions() -> t.Dict[str, bool]:
@@ -176,9 +176,25 @@ def _neighbour(row: t.Mapping[str, t.Any], source: str) -> t.Dict[str, t.Any]:
     return found
 
 
-def _result(plan: Plan, sessions: t.Mapping[str, bool], present: bool) -> t.Dict[str, t.Any]:
+def _no_session(uncarried: t.Sequence[str]) -> str:
+    """What to write where networks of a family have no router."""
+    version = 6 if ":" in uncarried[0] else 4
+    named = ", ".join(uncarried[:5]) + (" and {0} more".format(len(uncarried) - 5) if len(uncarried) > 5 else "")
+    text = (
+        "no session carries {0}: no router in bgp_speaker_neighbors is of IPv{1}; add one, or write both_families: true for a router of IPv{2} that "
+        "takes both (RFC 8950){3}"
+    )
+    return text.format(named, version, 4 if version == 6 else 6, ", with next_hop, an IPv6 address of the node" if version == 6 else "")
+
+
+def _result(
+    plan: Plan, sessions: t.Mapping[str, bool], present: bool, speaker: t.Optional[Speaker] = None, networks: t.Iterable[str] = ()
+) -> t.Dict[str, t.Any]:
     result, status = plan.result(), speaker_follow.read_status() if present else {}
-    result.update(sessions=dict(sorted(sessions.items())), diff=plan.diff(), warnings=list(plan.warnings),
+    uncarried = speaker.uncarried(networks) if speaker is not None else []
+    if uncarried:
+        plan.warnings.append(_no_session(uncarried))
+    result.update(uncarried=uncarried, sessions=dict(sorted(sessions.items())), diff=plan.diff(), warnings=list(plan.warnings),
                   announced=status.get("announced") or [], withheld=status.get("withheld") or {})  # fmt: skip
     if present and not plan.changes and not all(sessions.values()):
         down = ", ".join(sorted(name for name, up in sessions.items() if not up))

@@ -39,6 +39,7 @@ class Daemon(t.NamedTuple):
     tell: t.Callable[[t.Sequence[str]], None]
     alive: t.Callable[[], bool]
     sessions: t.Callable[[], t.Dict[str, str]]
+    carries: t.Callable[[], t.Dict[str, t.List[int]]]
     announces: t.Callable[[], t.List[str]]
     render: t.Callable[[Speaker], str]
     read_prefixes: t.Callable[[str], t.Tuple[str, ...]]
@@ -48,10 +49,10 @@ class Daemon(t.NamedTuple):
 
 FRR, BIRD = "frr", "bird"
 DAEMONS = {
-    FRR: Daemon(frr.config_file, frr.group, frr.unit_texts, frr.check_config, frr.tell, frr.alive, frr.sessions, frr.announces,
-                frr_config.render, frr_config.read_prefixes, frr_config.changes, frr_config.shown),
-    BIRD: Daemon(bird.config_file, bird.group, bird.unit_texts, bird.check_config, bird.tell, bird.alive, bird.sessions, bird.announces,
-                 bird_config.render, bird_config.read_prefixes, bird_config.changes, bird_config.shown),
+    FRR: Daemon(frr.config_file, frr.group, frr.unit_texts, frr.check_config, frr.tell, frr.alive, frr.sessions, frr.carries,
+                frr.announces, frr_config.render, frr_config.read_prefixes, frr_config.changes, frr_config.shown),
+    BIRD: Daemon(bird.config_file, bird.group, bird.unit_texts, bird.check_config, bird.tell, bird.alive, bird.sessions, bird.carries,
+                 bird.announces, bird_config.render, bird_config.read_prefixes, bird_config.changes, bird_config.shown),
 }  # fmt: skip
 #: A file in the daemon's folder: what it runs with, written when it has been told of it.
 RUNNING = "running"
@@ -188,6 +189,13 @@ def parse_since(found: t.Any) -> t.Dict[str, int]:
     """Of a status file that may be of a former release, or be no word of ours."""
     rows = found.items() if isinstance(found, dict) else ()
     return {str(network): when for network, when in rows if isinstance(when, int) and not isinstance(when, bool) and 0 <= when < 2**40}
+
+
+def announced(daemon: Daemon) -> t.Tuple[t.List[str], t.List[str]]:
+    """(networks that routers are told of, those that no session carries), by the daemon that runs. Raises ValueRefused."""
+    carried = {version for versions in daemon.carries().values() for version in versions}
+    rows = sorted(daemon.announces())
+    return [row for row in rows if (6 if ":" in row else 4) in carried], [row for row in rows if (6 if ":" in row else 4) not in carried]
 
 
 def running_daemon() -> Daemon:

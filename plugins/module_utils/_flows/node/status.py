@@ -233,14 +233,16 @@ def read_bgp() -> t.Optional[Data]:
         return None
     daemon = speaker_follow.running_daemon()
     try:
-        sessions, announces = daemon.sessions(), daemon.announces()
+        sessions = daemon.sessions()
+        announces, uncarried = speaker_follow.announced(daemon)
     except ValueRefused:
         return None
     told = speaker_follow.read_status()
     held = {} if told.get("stopped") else told.get("withheld") or {}
     since = speaker_follow.parse_since(told.get("since"))
     return {
-        "announces": announces, "withheld": sorted(held), "since": {network: since[network] for network in announces if network in since},
+        "announces": announces, "uncarried": uncarried, "withheld": sorted(held),
+        "since": {network: since[network] for network in announces if network in since},
         "sessions": [{"neighbor": name, "state": sessions[name]} for name in sorted(sessions)],
     }  # fmt: skip
 

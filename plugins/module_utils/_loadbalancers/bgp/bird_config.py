@@ -60,7 +60,6 @@ def session_name(address: str) -> str:
 
 
 def _session(speaker: Speaker, one: Neighbour) -> t.List[str]:
-    version = 6 if ":" in one.address else 4
     lines = [
         "protocol bgp {0} {{".format(session_name(one.address)), "  local {0} port {1} as {2};".format(one.source, PORT, speaker.asn),
         "  neighbor {0} as {1};".format(one.address, one.asn), "  keepalive time {0};".format(speaker.keepalive_s),
@@ -79,7 +78,14 @@ def _session(speaker: Speaker, one: Neighbour) -> t.List[str]:
         lines.append("  ttl security on;")
     if one.bfd:
         lines.append("  bfd on;")
-    return [*lines, "  ipv{0} {{".format(version), "    import none;", *_EXPORT, "  };", "}"]
+    for version in one.versions:
+        lines += ["  ipv{0} {{".format(version), "    import none;", *_EXPORT]
+        if version == 4 and one.version == 6:
+            lines.append("    extended next hop on;")
+        if version == 6 and one.next_hop:
+            lines.append("    next hop address {0};".format(one.next_hop))
+        lines.append("  };")
+    return [*lines, "}"]
 
 
 def read_prefixes(text: str) -> t.Tuple[str, ...]:
@@ -88,8 +94,22 @@ def read_prefixes(text: str) -> t.Tuple[str, ...]:
 
 
 def changes(before: str, after: str) -> t.List[str]:
-    """Commands for a running speaker: BIRD compares its file itself, and touches what differs."""
-    return ["configure"] if before != after else []
+    """Commands for a running speaker: BIRD compares its file itself, and touches what differs. What a session carries is agreed when it begins."""
+    old, new = _carried(before), _carried(after)
+    begun = ["restart " + name for name in sorted(new) if name in old and old[name] != new[name]]
+    return ["configure", *begun] if before != after else []
+
+
+def _carried(text: str) -> t.Dict[str, t.List[str]]:
+    """Session -> the lines that say which families it carries."""
+    found: t.Dict[str, t.List[str]] = {}
+    name = ""
+    for line in text.splitlines():
+        if line.startswith("protocol "):
+            name = line.split()[2] if line.startswith("protocol bgp ") else ""
+        elif name and line.strip().startswith(("ipv4 {", "ipv6 {", "extended next hop", "next hop ")):
+            found.setdefault(name, []).append(line.strip())
+    return found
 
 
 def shown(text: str, fingerprint: t.Callable[[str], str]) -> t.List[str]:

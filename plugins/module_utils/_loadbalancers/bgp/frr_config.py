@@ -20,6 +20,8 @@ def render(speaker: Speaker) -> str:
     used = {prefix: speaker.attributes_of(prefix) for prefix in speaker.prefixes}
     for one in sorted(set(used.values()) - {Attributes()}, key=_name):
         lines += ["route-map {0} permit 10".format(_name(one)), *(" set " + text for text in _sets(one)), "exit"]
+    for next_hop in sorted({one.next_hop for one in speaker.neighbours} - {""}):
+        lines += ["route-map {0} permit 10".format(_hop_name(next_hop)), " set ipv6 next-hop global " + next_hop, "exit"]
     lines += ["router bgp {0}".format(speaker.asn), " bgp router-id " + speaker.router_id, " bgp log-neighbor-changes",
               " no bgp default ipv4-unicast", " no bgp ebgp-requires-policy", " no bgp network import-check"]  # fmt: skip
     if speaker.graceful_restart:
@@ -28,12 +30,14 @@ def render(speaker: Speaker) -> str:
         lines += _session(speaker, neighbour)
     for family in FAMILIES:
         prefixes = [prefix for prefix in speaker.prefixes if (":" in prefix) == (family == "ipv6")]
-        neighbours = [one.address for one in speaker.neighbours if (":" in one.address) == (family == "ipv6")]
+        neighbours = [one for one in speaker.neighbours if (6 if family == "ipv6" else 4) in one.versions]
         if prefixes or neighbours:
             lines.append(" address-family {0} unicast".format(family))
             lines += ["  network {0}{1}".format(prefix, " route-map " + _name(used[prefix]) if used[prefix] != Attributes() else "") for prefix in prefixes]
-            for name in neighbours:
-                lines += ["  neighbor {0} activate".format(name), "  neighbor {0} prefix-list nothing in".format(name)]
+            for one in neighbours:
+                lines += ["  neighbor {0} activate".format(one.address), "  neighbor {0} prefix-list nothing in".format(one.address)]
+                if one.next_hop and family == "ipv6":
+                    lines.append("  neighbor {0} route-map {1} out".format(one.address, _hop_name(one.next_hop)))
             lines.append(" exit-address-family")
     return "\n".join([*lines, "exit"]) + "\n"
 
@@ -52,7 +56,14 @@ def _session(speaker: Speaker, one: Neighbour) -> t.List[str]:
         lines.append(name + " disable-connected-check")
     if one.bfd:
         lines.append(name + " bfd")
+    if one.both_families and one.version == 6:
+        lines.append(name + " capability extended-nexthop")
     return lines
+
+
+def _hop_name(next_hop: str) -> str:
+    """Of the route map that sets it on the way out."""
+    return "next-hop-" + next_hop.replace(":", "_")
 
 
 def _name(attributes: Attributes) -> str:

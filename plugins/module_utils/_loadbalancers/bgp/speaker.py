@@ -26,7 +26,9 @@ ADDRESSES, AGGREGATE, BOTH = "addresses", "aggregate", "both"
 
 class Neighbour(t.NamedTuple):
     """A router. ``source``: the node's address towards it. ``ttl_hops``: packets from farther away are not believed, 0 for no such rule;
-    ``bfd``: whether its silence is noticed at once."""
+    ``bfd``: whether its silence is noticed at once. ``both_families``: whether networks of the other family go over this session, too (RFC 8950);
+    ``next_hop``: the node's address of that family, empty where the next hop is that of the session.
+    """
 
     address: str
     asn: int
@@ -35,6 +37,18 @@ class Neighbour(t.NamedTuple):
     ttl_hops: int = 0
     bfd: bool = False
     source: str = ""
+    both_families: bool = False
+    next_hop: str = ""
+
+    @property
+    def version(self) -> int:
+        """The family of the session, which is that of the networks that always go over it."""
+        return 6 if ":" in self.address else 4
+
+    @property
+    def versions(self) -> t.Tuple[int, ...]:
+        """The families of networks that go over the session."""
+        return (4, 6) if self.both_families else (self.version,)
 
 
 class Attributes(t.NamedTuple):
@@ -83,6 +97,11 @@ class Speaker(t.NamedTuple):
                 found.add(str(rule.network))
         return self._replace(prefixes=parse_prefixes(found))
 
+    def uncarried(self, prefixes: t.Iterable[str]) -> t.List[str]:
+        """Those of the networks that go over no session, since no router is of their family."""
+        carried = {version for one in self.neighbours for version in one.versions}
+        return [prefix for prefix in prefixes if (6 if ":" in prefix else 4) not in carried]
+
     def attributes_of(self, prefix: str) -> Attributes:
         """By the smallest pool that it lies in, else the speaker's own."""
         rule = self._rule(parse_network(prefix))
@@ -112,9 +131,12 @@ def parse_speaker(given: t.Mapping[str, t.Any], grants: BgpGrants = BgpGrants())
     keepalive, hold = given.get("keepalive_time") or 3, given.get("hold_time") or 9
     if not 1 <= keepalive <= hold // 3 or hold > 65535:
         raise ValueRefused("bad_format", "hold_time is at least three times keepalive_time, and both are seconds")
-    router = given.get("router_id") or (source if ":" not in source else "")
-    if not router or parse_address(router).version != 4:
-        raise ValueRefused("bad_address", "router_id has to be an IPv4 address")
+    router = given.get("router_id") or next((text for text in (source, *[one.source for one in neighbours]) if ":" not in text), "")
+    if not router:
+        message = "no session is of IPv4, so nothing gives the node a router id: write router_id, an IPv4 address of no one else's"
+        raise ValueRefused("bad_address", message)
+    if parse_address(router).version != 4:
+        raise ValueRefused("bad_address", "router_id has to be an IPv4 address, not {0}".format(quoted(router)))
     return Speaker(given["asn"], source, tuple(sorted(neighbours)), parse_prefixes(given.get("prefixes") or ()), keepalive, hold, router,
                    bool(given.get("graceful_restart")), parse_attributes(given), _pools(given.get("pools") or (), given))  # fmt: skip
 
@@ -140,8 +162,22 @@ def _neighbour(row: t.Mapping[str, t.Any], source: str) -> Neighbour:
         raise ValueRefused("bad_format", "multihop is a number of hops up to 255")
     if not 0 <= hops <= 254 or (hops and multihop):
         raise ValueRefused("bad_format", "ttl_security is a number of hops up to 254, and takes the place of multihop")
-    return Neighbour(str(parse_address(row["address"])), row["asn"], row.get("password") or "", multihop, hops, bool(row.get("bfd")),
-                     str(parse_address(row.get("source_ip") or source)))  # fmt: skip
+    address, both = parse_address(row["address"]), bool(row.get("both_families"))
+    return Neighbour(str(address), row["asn"], row.get("password") or "", multihop, hops, bool(row.get("bfd")),
+                     str(parse_address(row.get("source_ip") or source)), both, _next_hop(row, str(address), both))  # fmt: skip
+
+
+def _next_hop(row: t.Mapping[str, t.Any], address: str, both: bool) -> str:
+    """IPv4 networks go with the IPv6 address of the session; IPv6 ones need one. Raises ValueRefused ``bad_address``."""
+    given = row.get("next_hop")
+    if not both or ":" in address:
+        if given:
+            raise ValueRefused("bad_address", "next_hop of {0} is for a router of IPv4 with both_families: true".format(address))
+        return ""
+    if not given or parse_address(given).version != 6 or special_kind(parse_address(given)) is not None:
+        message = "both_families of {0}: write next_hop, an IPv6 address of the node, to which the router sends packets of IPv6"
+        raise ValueRefused("bad_address", message.format(address))
+    return str(parse_address(given))
 
 
 def parse_attributes(given: t.Mapping[str, t.Any]) -> Attributes:

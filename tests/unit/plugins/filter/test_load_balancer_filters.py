@@ -64,12 +64,12 @@ def test_settings_of_clusters_with_the_facts_of_their_nodes():
     row = {"source_ip": "10.66.23.31", "peers": ["10.66.23.1", "10.66.23.2"], "peer_asn": 65530, "password": "s", "multihop": False}
     assert load_balancer_settings(hostvars, groups) == [
         {"cluster": "aws", "pool": ["203.0.113.0/29"], "bgp_nodes": [dict(row, name="n1"), dict(row, name="other", local_asn=64512)],
-         "bgp_speakers": ["n1", "other"], "reserved_ranges": reserved}
+         "bgp_speakers": ["n1", "other"], "bgp_families": [4], "reserved_ranges": reserved}
     ]
     rack = {"multicluster_cluster": "aws", "layer2_speaker_segment": "rack1", "ansible_host": "10.66.23.34"}
     both = dict(rack, layer2_speaker_address=["2001:db8::5", "10.66.23.35"])
     found = load_balancer_settings({"aws": cluster, "n4": rack, "n5": both}, {"clusters": ["aws"], "nodes": ["n4", "n5"]})[0]
-    assert found["bgp_speakers"] == ["n4", "n5"] and found["bgp_nodes"] == []
+    assert found["bgp_speakers"] == ["n4", "n5"] and found["bgp_nodes"] == [] and found["bgp_families"] == [4, 6]
     assert found["layer2_nodes"] == [{"name": "n4", "segment": "rack1", "addresses": ["10.66.23.34"]},
                                      {"name": "n5", "segment": "rack1", "addresses": ["2001:db8::5", "10.66.23.35"]}]  # fmt: skip
     for name, value in (("ansible_host", "n4.example.net"), ("layer2_speaker_address", ["10.0.0.1/24"]), ("layer2_speaker_segment", 7)):
@@ -79,6 +79,12 @@ def test_settings_of_clusters_with_the_facts_of_their_nodes():
     assert [row["reserved_ranges"] for row in several] == [
         {"pool of cluster oci": ["198.51.100.0/29"]}, {"pool of cluster aws": ["203.0.113.0/29"]},
     ]  # fmt: skip
+    peers[0].update(address="2001:db8::1")
+    assert load_balancer_settings(hostvars, groups)[0]["bgp_families"] == [4, 6]
+    del peers[1]
+    assert load_balancer_settings(hostvars, groups)[0]["bgp_families"] == [6]
+    peers[0].update(both_families=True)
+    assert load_balancer_settings(hostvars, groups)[0]["bgp_families"] == [4, 6]
     # a node whose source address FRR finds itself speaks as well, though nobody else can be told of its session
     del node["bgp_speaker_source_ip"]
     found = load_balancer_settings(hostvars, groups)[0]

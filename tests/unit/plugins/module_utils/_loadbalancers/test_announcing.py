@@ -29,6 +29,11 @@ def test_which_addresses_and_why():
     assert [row["service"] for row in services.unannounced(rows, "empty", "no router")] == ["default/a", "default/b", "default/d"]
     assert services.unannounced(rows, "empty", "") == []
     # MetalLB and kube-vip report what they serve; what this run has just told them they cannot have reported yet
+    # a family of which no router hears is said, whatever else is well
+    six = [services.Row("default/six", "2001:db8::1"), services.Row("default/four", "203.0.113.1")]
+    assert [(row["service"], "IPv6" in row["reason"]) for row in services.unannounced(six, "empty", "", {4})] == [("default/six", True)]
+    assert [(row["service"], "IPv4:" in row["reason"]) for row in services.unannounced(six, "empty", "", {6})] == [("default/four", True)]
+    assert services.unannounced(six, "empty", "", {4, 6}) == services.unannounced(six, "empty", "", None) == []
     found = services.unannounced(rows, "metallb", "")
     assert [row["address"] for row in found] == ["192.0.2.2"] and "is MetalLB running" in found[0]["reason"]
     assert "kube-vip" in services.unannounced(rows, "kube-vip", "")[0]["reason"]
