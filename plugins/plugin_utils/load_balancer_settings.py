@@ -44,7 +44,8 @@ def load_balancer_settings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clust
 
     Nodes' BGP facts come from their variables ``bgp_speaker_*``, unless the settings have ``bgp_nodes``; ``bgp_speakers`` names those
     that have neighbours, ``bgp_families`` the families that those carry. ``reserved_ranges`` has what no Service
-    may name: the ranges of all clusters, the pools of the others, and addresses of nodes, routers and control planes. A cluster with a variable that cannot be used has ``wrong`` in place of its settings.
+    may name: the ranges of all clusters, the pools of the others, and addresses of nodes, routers and control planes. A cluster with a variable
+    that cannot be used has ``wrong`` in place of its settings.
     """
     hostvars, groups = with_clusters(hostvars, groups, clusters_group)
     found = _Inventory()
