@@ -80,8 +80,10 @@ class Block(t.NamedTuple):
 
 
 class Options(t.NamedTuple):
-    """What the blocks of one cluster depend on. ``remotes`` are the other clusters; ``port`` is that of our zones.
+    """What the blocks of one cluster depend on. ``remotes`` are the other clusters; ``port`` is that of a whole Corefile.
 
+    ``ports`` of our zones in somebody else's, as its root has them, such as ``1053`` and ``{$DNS_PORT}``; none is the usual one. ``forwards``:
+    where its root sends what it does not know.
     ``ready`` of a whole Corefile: the seed has none, the readiness probe of today's deployments asks for it.
     ``multicluster``: the zone of the Multi-Cluster Services API, for the merged blocks.
     """
@@ -96,6 +98,8 @@ class Options(t.NamedTuple):
     port: t.Optional[int] = None
     ready: bool = False
     multicluster: t.Optional[str] = None
+    ports: t.Tuple[str, ...] = ()
+    forwards: t.Tuple[Plugin, ...] = ()
 
 
 def rules_of(options: Options) -> t.List[Rule]:
@@ -114,11 +118,11 @@ def owned_blocks(options: Options) -> t.List[Block]:
     """The server blocks to merge into a Corefile: one for the rewritten zones, one for the cluster's own alias, one for ServiceImports."""
     rules = rules_of(options)
     # all rewritten zones share a block, since each block with kubernetes in it watches the API server anew
-    blocks = [_rewriting(rules, options)] if rules else []
+    blocks = [_rewriting(rules, options, _merged_tail(options))] if rules else []
     if options.local is not None:
         zone = zone_of(options.local)
         alias = (Plugin("errors"), _kubernetes((zone,), options.version), Plugin("cache", ("30",)), Plugin("loadbalance"))
-        blocks.append(Block((_address(zone, options.port),), alias))
+        blocks.append(Block(_addresses(zone, options), alias))
     if options.multicluster is not None:
         blocks.append(_multicluster(parse_domain(options.multicluster), options))
     return blocks
@@ -134,12 +138,12 @@ def _multicluster(zone: str, options: Options) -> Block:
     if zone in taken:
         raise ValueRefused("name_invalid", "the zone {0} of ServiceImports is another's already".format(quoted(zone)))
     served = Plugin("kubernetes", (zone,), ("noendpoints", "multicluster " + zone))
-    return Block((_address(zone, options.port),), (Plugin("errors"), served, Plugin("cache", ("30",)), Plugin("loadbalance")))
+    return Block(_addresses(zone, options), (Plugin("errors"), served, Plugin("cache", ("30",)), Plugin("loadbalance")))
 
 
 def whole_corefile(options: Options) -> t.List[Block]:
     """A complete Corefile: a block for each rewritten zone, and the root, which also serves the cluster's own zone."""
-    blocks = [_rewriting([rule], options) for rule in rules_of(options)]
+    blocks = [_rewriting([rule], options, _tail()) for rule in rules_of(options)]
     own = () if options.local is None else (zone_of(options.local),)
     served = _kubernetes((options.cluster_domain,) + own + REVERSE_ZONES, options.version)
     once = tuple(Plugin(name) for name in ONCE if accepts(options.version, name) and (name != "ready" or options.ready))
@@ -147,11 +151,11 @@ def whole_corefile(options: Options) -> t.List[Block]:
     return blocks + [Block((".:{0}".format(options.port or 53),), root)]
 
 
-def _rewriting(rules: t.Sequence[Rule], options: Options) -> Block:
-    zones = tuple(_address(rule.zone, options.port) for rule in rules)
+def _rewriting(rules: t.Sequence[Rule], options: Options, tail: t.Tuple[Plugin, ...]) -> Block:
+    zones = tuple(address for rule in rules for address in _addresses(rule.zone, options))
     rewrites = tuple(_rewrite(rule, options.version) for rule in rules)
     served = _kubernetes((options.cluster_domain,) + REVERSE_ZONES, options.version)
-    return Block(zones, (Plugin("errors"),) + rewrites + (served,) + _tail())
+    return Block(zones, (Plugin("errors"),) + rewrites + (served,) + tail)
 
 
 def corefile_text(blocks: t.Iterable[Block]) -> str:
@@ -159,8 +163,9 @@ def corefile_text(blocks: t.Iterable[Block]) -> str:
     return "\n".join(block.text() for block in blocks)
 
 
-def _address(zone: str, port: t.Optional[int]) -> str:
-    return zone if port in (None, 53) else "{0}:{1}".format(zone, port)
+def _addresses(zone: str, options: Options) -> t.Tuple[str, ...]:
+    ports = options.ports or (str(options.port or 53),)
+    return tuple(zone if port == "53" else "{0}:{1}".format(zone, port) for port in ports)
 
 
 def _rewrite(rule: Rule, version: Version) -> Plugin:
@@ -179,6 +184,15 @@ def _kubernetes(zones: t.Tuple[str, ...], version: Version) -> Plugin:
     if any(zone in REVERSE_ZONES for zone in zones):
         body.append("fallthrough " + " ".join(REVERSE_ZONES))
     return Plugin("kubernetes", zones, tuple(body))
+
+
+def _merged_tail(options: Options) -> t.Tuple[Plugin, ...]:
+    """The end of a block in somebody else's Corefile: names that no rule matches go where its root sends them, and nowhere else.
+
+    ``forward . /etc/resolv.conf`` would lead back to CoreDNS itself where the pod's resolver is a stub or a node's cache, and ``loop``, which
+    is the root's, ends the whole server then.
+    """
+    return (*options.forwards, Plugin("cache", ("30",)), Plugin("reload"), Plugin("loadbalance"))
 
 
 def _tail() -> t.Tuple[Plugin, ...]:

@@ -9,14 +9,17 @@ import typing as t
 
 from .._values.refused import ValueRefused, quoted
 from .._values.text import lower
-from .coredns_corefile import Block, corefile_text
+from .coredns_corefile import Block, Plugin, corefile_text
 from .coredns_rules import rule_problem
 
 #: No Corefile that anybody runs comes near it; what does is not read (T21).
 LONGEST = 1_000_000
 _BEGIN, _END = "# BEGIN multicluster.network/", "# END multicluster.network/"
 _FABRIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]*\Z")
-_PORT = re.compile(r":([0-9]{1,5})\Z")
+#: A port as a number or as an environment variable, which CoreDNS fills in: ``{$DNS_PORT}``, ``{$DNS_PORT:1053}``, ``{%DNS_PORT%}``.
+_PORT = re.compile(r":([0-9]{1,5}|\{\$[^{}\s]*\}|\{%[^{}\s]*%\})\Z", re.ASCII)
+#: The plugins that send queries on, of today and of CoreDNS before 1.5.
+_SENDS_ON = ("forward", "proxy")
 
 
 class ServerBlock(t.NamedTuple):
@@ -87,7 +90,12 @@ def key_of(address: str) -> t.Tuple[str, str]:
     text = lower(address).rpartition("://")[2]
     found = _PORT.search(text)
     zone = text[: found.start()] if found else text
-    return zone.rstrip(".") or ".", str(int(found.group(1))) if found else "53"
+    return zone.rstrip(".") or ".", _port(found.group(1) if found else "53")
+
+
+def _port(text: str) -> str:
+    """A number without leading zeros; an environment variable as it is written."""
+    return text if text.startswith("{") else str(int(text))
 
 
 def has_multicluster(text: str, fabric: str) -> bool:
@@ -111,22 +119,106 @@ def _multicluster_lines(text: str) -> t.List[t.List[str]]:
 def serves_zone(text: str, fabric: str, zone: str) -> t.Optional[str]:
     """The address of a server block that is not ours and has the zone, on the port of the root; or None."""
     parts = split(text, fabric)
-    port = str(root_port(text) or 53)
+    ports = {lower(port) for port in root_ports(text, fabric)} or {"53"}
     for block in server_blocks(parts.before) + server_blocks(parts.after):
         for address in block.addresses:
-            if key_of(address) == (zone, port):
+            if key_of(address)[0] == zone and key_of(address)[1] in ports:
                 return address
     return None
 
 
-def root_port(text: str) -> t.Optional[int]:
-    """The port of the block that serves the root, where it says one: our zones must listen where that does."""
-    for block in server_blocks(text):
+def root_ports(text: str, fabric: str) -> t.Tuple[str, ...]:
+    """The ports at which the root is asked by plain DNS, as they are written, each once: our zones must listen where it does.
+
+    None where no block serves the root. Raises ValueRefused ``corefile_broken`` where it is served by TLS, gRPC or HTTPS alone, for our
+    zones would have to say by which keys.
+    """
+    parts = split(text, fabric)
+    found: t.List[str] = []
+    others: t.List[str] = []
+    for block in server_blocks(parts.before) + server_blocks(parts.after):
         for address in block.addresses:
-            zone, port = key_of(address)
-            if zone == ".":
-                return int(port)
-    return None
+            if key_of(address)[0] != ".":
+                continue
+            transport = lower(address).rpartition("://")[0]
+            match = _PORT.search(address)
+            if transport in ("", "dns"):
+                found.append(_port(match.group(1) if match else "53"))
+            else:
+                others.append(address)
+    if others and not found:
+        raise ValueRefused("corefile_broken", "its root is served by {0} alone, and our zones are asked by plain DNS; add .:53".format(quoted(others[0])))
+    return tuple(dict.fromkeys(found))
+
+
+def root_forwards(text: str, fabric: str) -> t.Tuple[Plugin, ...]:
+    """How the root sends on what it does not know, with all options and as often as it does; what it imports from snippets counts.
+
+    Lines for other zones than the root do not concern ours. What a file outside of the Corefile says is not known.
+    """
+    parts = split(text, fabric)
+    theirs = parts.before + parts.after
+    snippets = {address[1:-1]: plugins for addresses, plugins in sections(theirs) for address in addresses if address[:1] == "(" and address[-1:] == ")"}
+
+    def spread(plugins: t.Iterable[Plugin], within: t.Tuple[str, ...] = ()) -> t.Iterator[Plugin]:
+        for plugin in plugins:
+            name = plugin.arguments[0] if plugin.name == "import" and plugin.arguments else ""
+            if name and name not in within:  # CoreDNS does not load snippets that import each other
+                yield from spread(snippets.get(name, ()), (*within, name))
+            elif plugin.name in _SENDS_ON and plugin.arguments[:1] == (".",):
+                yield plugin
+
+    found: t.List[Plugin] = []
+    for addresses, plugins in sections(theirs):
+        if any(key_of(address)[0] == "." and lower(address).rpartition("://")[0] in ("", "dns") for address in addresses):
+            found += [plugin for plugin in spread(plugins) if plugin not in found]
+    return tuple(found)
+
+
+def sections(text: str) -> t.List[t.Tuple[t.Tuple[str, ...], t.Tuple[Plugin, ...]]]:
+    """(addresses, plugins) of every server block and snippet, with what stands in each plugin's own block, as it would be written again.
+
+    Raises ValueRefused ``corefile_broken`` for braces that do not pair.
+    """
+    found: t.List[t.Tuple[t.Tuple[str, ...], t.Tuple[Plugin, ...]]] = []
+    addresses: t.List[str] = []
+    plugins: t.List[Plugin] = []
+    body: t.List[str] = []
+    depth = 0
+    for tokens in _lines(text):
+        opens = tokens[-1] == "{"
+        words = tokens[:-1] if opens else tokens
+        if depth == 0:
+            if tokens[0] == "import":
+                continue
+            addresses += [word.rstrip(",") for word in words if word.strip(",")]
+            depth = int(opens)
+            continue
+        if tokens == ["}"]:
+            depth -= 1
+            if depth == 0:
+                found.append((tuple(addresses), tuple(plugins)))
+                addresses, plugins = [], []
+            elif depth == 1:
+                plugins[-1] = plugins[-1]._replace(body=tuple(body))
+            else:
+                body.append("}")
+            continue
+        written = " ".join(_written(word) for word in words)
+        if depth == 1:
+            plugins.append(Plugin(words[0] if words else "", tuple(_written(word) for word in words[1:])))
+            body = []
+        else:
+            body.append(written + (" {" if opens else ""))
+        depth += int(opens)
+    if depth or addresses:
+        raise ValueRefused("corefile_broken", "its braces do not pair")
+    return found
+
+
+def _written(token: str) -> str:
+    """A token as it stood in the file: quoted ones begin with a quotation mark here."""
+    return '"{0}"'.format(token[1:].replace('"', '\\"')) if token.startswith('"') else token
 
 
 def warnings(text: str, fabric: str) -> t.List[str]:

@@ -17,7 +17,7 @@ from ..._plan.objects import field_manager
 from ..._plan.plan import CREATE, UPDATE, Change, Plan
 from ..._services import coredns_multicluster as multicluster
 from ..._services.coredns_corefile import Block, Options, owned_blocks, parse_version
-from ..._services.coredns_merge import has_multicluster, markers, merge, multicluster_elsewhere, root_port, serves_zone, warnings
+from ..._services.coredns_merge import has_multicluster, markers, merge, multicluster_elsewhere, root_forwards, root_ports, serves_zone, warnings
 from ..._services.coredns_rules import DEFAULT_DOMAIN
 from ..._values.refused import ValueRefused, quoted
 from ..._values.text import lower, parse_subdomain
@@ -194,7 +194,9 @@ def plan(
     blocks: t.List[Block] = []
     if not absent:
         options = options._replace(multicluster=zone)
-        blocks = owned_blocks(options._replace(port=root_port(text)) if key == COREFILE else options)
+        if key == COREFILE:
+            options = options._replace(ports=root_ports(text, fabric), forwards=root_forwards(text, fabric))
+        blocks = owned_blocks(options)
     after: t.Optional[str] = merge(text, fabric, blocks)
     if key == COREFILE and not absent:
         whole.warnings += ["{0}: {1}".format(cluster, one) for one in warnings(str(after), fabric)]

@@ -78,7 +78,7 @@ def test_what_cannot_be_merged(text, word):
 
 def test_another_port_is_another_zone():
     assert merging.merge("cluster.aws:5353 {\n}\n", "t", BLOCKS)
-    assert merging.root_port(". {\n}\n") == 53 and merging.root_port("x .:1053 {\n}\n") == 1053 and merging.root_port("x {\n}\n") is None
+    assert [merging.root_ports(text, "t") for text in (". {\n}\n", "x .:1053 {\n}\n", "x {\n}\n")] == [("53",), ("1053",), ()]
 
 
 def test_a_corefile_without_reload_is_told():
