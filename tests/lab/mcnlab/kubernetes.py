@@ -15,7 +15,7 @@ import secrets
 import subprocess
 import time
 
-from . import certificates, namespaces, ports, process
+from . import certificates, namespaces, ports, process, world
 from .api import Api
 from .errors import LabError
 from .topology import Cluster, Node
@@ -173,6 +173,17 @@ class ControlPlane:
                 api.post("/api/v1/nodes", wanted)
             elif not self.real_pods and present[node.name].get("status", {}).get("addresses") != wanted["status"]["addresses"]:
                 api.merge(f"/api/v1/nodes/{node.name}/status", {"status": wanted["status"]})
+            if world.HOST_NETWORK in node.like and not self.real_pods:
+                self._host_pod(node)
+
+    def _host_pod(self, node: Node, patience: float = 600.0) -> None:
+        """The node's Pod on its own network, as a kubelet would report it, as soon as the server has made the namespace."""
+        pod, place, deadline = world.host_pod(node), "/api/v1/namespaces/kube-system", time.monotonic() + patience
+        while self.api.get_or_none(place) is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if self.api.get_or_none(f"{place}/pods/{pod['metadata']['name']}") is None:
+            self.api.post(f"{place}/pods", {**pod, "status": {}})
+            self.api.merge(f"{place}/pods/{pod['metadata']['name']}/status", {"status": pod["status"]})
 
     def wait_pods(self, patience: float = 600.0) -> None:
         """Return when every node says that it is ready, and the cluster's DNS is."""
@@ -349,7 +360,7 @@ def _minor(programs: pathlib.Path) -> int:
 
 def node_object(node: Node) -> dict:
     """A Node as a kubelet would have registered it."""
-    addresses = [{"type": "InternalIP", "address": address} for address in node.addresses]
+    addresses = [{"type": "InternalIP", "address": address} for address in (*node.more_addresses, *node.addresses)]
     return {
         "apiVersion": "v1",
         "kind": "Node",

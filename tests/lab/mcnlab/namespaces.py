@@ -77,3 +77,8 @@ def sysctl(name: str, settings: dict) -> None:
 
 def run(name: str, command: list, **options) -> subprocess.CompletedProcess:
     return subprocess.run(["nsenter", f"--net={path(name)}", *command], check=False, **options)
+
+
+def load(name: str, tables: str) -> None:
+    """Load nft tables inside a namespace; a failure becomes a LabError."""
+    process.run(["nsenter", f"--net={path(name)}", "nft", "-f", "-"], input=tables)

@@ -17,12 +17,14 @@ import sys
 import time
 import uuid
 
-from . import cgroups, namespaces, process, underlay
+from . import cgroups, namespaces, process, underlay, world
 from .errors import LabError
 from .namespaces import hardware
 from .topology import Cluster, Node, Pod
 
 UPLINK = "eth0"
+#: Of a node with a further address: a network that no other node is in.
+STORAGE = "eth1"
 SCRIPT = pathlib.Path(__file__).with_name("node_init.py")
 READY = ("running", "degraded")
 
@@ -122,6 +124,7 @@ class NodeMachine:
                     # What systemd's defaults set on a machine.
                     "ipv4/conf/all/rp_filter": 2,
                     "ipv4/conf/default/rp_filter": 2,
+                    **world.settings(node),
                 },
             )
         port = underlay.port_of(node)
@@ -138,12 +141,19 @@ class NodeMachine:
         for address in node.addresses:
             length, _gateway = cluster.uplink_of(address)
             commands.append(f"address replace {address}/{length} dev {UPLINK}{' nodad' if ':' in address else ''}")
+        if node.more_addresses and STORAGE not in namespaces.links(self.namespace):
+            commands.append(f"link add {STORAGE} address {hardware(self.namespace + STORAGE)} type veth peer name {STORAGE}-far")
+        for address in node.more_addresses:
+            commands += [f"link set {STORAGE}-far up", f"address replace {address}/{24 if '.' in address else 64} dev {STORAGE}", f"link set {STORAGE} up"]
         commands.append(f"link set {UPLINK} up")
         for address in node.addresses:
             gateway = cluster.uplink_of(address)[1]
             commands.append(f"route replace {everywhere(address)} via {gateway} dev {UPLINK} proto static")
         namespaces.batch(self.namespace, commands)
         namespaces.batch(self.namespace, [f"route replace {line}" for line in cluster_routes(cluster, node)])
+        tables = world.tables(self.lab.topology, cluster, node)
+        if tables:
+            namespaces.load(self.namespace, tables)
         if self.lab.topology.real_pods:
             namespaces.run(self.namespace, ["nft", "-f", "-"], input=masquerade(cluster, node), text=True, capture_output=True)
 

@@ -11,6 +11,7 @@ import json
 import pathlib
 import re
 
+from . import world
 from .errors import LabError
 
 TOPOLOGIES = pathlib.Path(__file__).resolve().parent.parent / "topologies"
@@ -37,6 +38,8 @@ class Node:
     address6: str | None
     pod_cidrs: tuple
     pod_count: int
+    like: tuple = ()  # of world.KINDS
+    more_addresses: tuple = ()  # InternalIPs that the Node names first, of a network that no other node is in
 
     @property
     def addresses(self) -> tuple:
@@ -151,6 +154,8 @@ def parse(source: dict) -> Topology:
                         address6=str(ipaddress.IPv6Address(node["address6"])) if node.get("address6") else None,
                         pod_cidrs=_cidrs(node["pod_cidrs"]),
                         pod_count=0 if kind == "real" else int(node.get("pods", 1)),
+                        like=_like(node_name, node.get("like", [])),
+                        more_addresses=tuple(str(ipaddress.ip_address(text)) for text in node.get("more_addresses", [])),
                     )
                 )
             cluster = Cluster(
@@ -170,6 +175,13 @@ def parse(source: dict) -> Topology:
     except (KeyError, TypeError, ValueError) as error:
         raise LabError(f"topology: {type(error).__name__}: {error}") from error
     return Topology(tuple(clusters), source, kind == "real", light)
+
+
+def _like(name: str, words: list) -> tuple:
+    unknown = [word for word in words if word not in world.KINDS]
+    if unknown:
+        raise LabError(f"node {name} is like {', '.join(unknown)}; it may be like {', '.join(world.KINDS)}")
+    return tuple(words)
 
 
 def merge(stored: dict | None, wanted: dict | None) -> dict:
