@@ -245,6 +245,8 @@ def test_a_rebuilt_node_has_its_mesh_back_without_a_play(fabric):
 
 def test_a_third_cluster_joins_by_inventory_alone_and_leaves_again(fabric):
     fabric.lab("up", "--topology", "three")
+    # the lab writes the new cluster's range into its CNI's exceptions, as its operator would; what the product does to them is still seen
+    STATE["before"]["aws-node-2"]["nft"] = [row for row in fabric.snapshot("aws-node-2")["aws-node-2"]["nft"] if "lab-cni" in json.dumps(row)]
     run = fabric.play("site").ok()
     assert "all green" in run.out
     pings = fabric.all_reach()

@@ -187,6 +187,8 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
         agrees = named is None and faulty != (verdict == ARRIVES)
         verdicts.append({"flow": flow.id, "source": _end(row, "source"), "target": _end(row, "target"), "verdict": verdict, "agrees": agrees,
                          "cause": finding.cause if finding else ""})  # fmt: skip
+        clusters = {observed.nodes[host].cluster for host in (flow.start, flow.end) if host in observed.nodes}
+        finding = of_a_host(finding, flow, mesh, clusters) if finding else None
         if finding is not None:
             findings.append(_by_policy(finding, str(mapping(trace, "policies").get(flow.id) or "")))
         if finding is not None or len(hops) < SHOWN:
@@ -271,6 +273,20 @@ def _by_policy(finding: Finding, says: str) -> Finding:
         cause=causes.POLICY_LACKS_SOURCE, text="{0}; {1}".format(finding.text, says), mend=causes.MENDS[causes.POLICY_LACKS_SOURCE],
         confidence=causes.LIKELY,
     )  # fmt: skip
+
+
+def of_a_host(finding: Finding, flow: Flow, mesh: Mesh, clusters: t.Collection[str]) -> Finding:
+    """The finding, where a mesh of pods lacks what a host's own packets would need: that is no fault of it, and no run of it fixes that.
+
+    clusters: of both ends; inside one cluster packets are no matter of the mesh. A mesh of nodes carries a host's packets.
+    """
+    plain = bool(mesh.devices) and not mesh.whole and len(clusters) > 1
+    if not plain or (flow.from_pod and flow.to_pod) or finding.cause not in (causes.ALLOWED_IPS_LACK_SOURCE, causes.ROUTE_MISSING):
+        return finding
+    return finding._replace(
+        text=finding.text + "; this mesh carries packets from pods to pods, and none of a host itself",
+        mend="ask from a pod to a pod; give what is on the host's network the pod network, or use KubeSpan, whose tunnels carry nodes (guide_limits)",
+    )
 
 
 def _row(finding: Finding) -> Data:

@@ -11,8 +11,11 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.trace import resolved
 from ansible_collections.multicluster.network.plugins.module_utils._trace import report
+from ansible_collections.multicluster.network.plugins.module_utils._trace.diagnosis import Finding, Flow
 from ansible_collections.multicluster.network.plugins.module_utils._trace.ends import parse_question
+from ansible_collections.multicluster.network.plugins.module_utils._trace.mesh import Mesh
 from ansible_collections.multicluster.network.plugins.module_utils._trace.objects import parse_cluster
+from ansible_collections.multicluster.network.plugins.module_utils._trace.routing import Packet
 
 ADDRESSES = {"aws": "10.66.23.31", "gcp": "10.22.22.27"}
 SEEN = {"aws-1": ["10.2.3.10", "fd02::10"], "gcp-1": ["10.4.7.10", "10.4.7.11", "fd04::10"]}
@@ -80,3 +83,19 @@ def test_an_address_that_a_kernel_calls_a_pods_is_known() -> None:
     found = trace("aws/n", "10.4.7.11", SEEN)
     assert found["flows"][0]["target"]["backends"] == [{"address": "10.4.7.11", "port": None, "cluster": "gcp", "host": "gcp-1"}]
     assert found["nodes"] == ["aws-1", "gcp-1"]
+
+
+@pytest.mark.parametrize(("cause", "pods", "mesh", "clusters", "of_a_host"), [
+    ("allowed_ips_lack_source", (False, True), Mesh({"aws": {"gcp": "wireguard.gcp"}}), {"aws", "gcp"}, True),
+    ("route_missing", (True, False), Mesh({"aws": {"gcp": "wireguard.gcp"}}), {"aws", "gcp"}, True),
+    ("allowed_ips_lack_source", (True, True), Mesh({"aws": {"gcp": "wireguard.gcp"}}), {"aws", "gcp"}, False),
+    ("forward_dropped", (False, True), Mesh({"aws": {"gcp": "wireguard.gcp"}}), {"aws", "gcp"}, False),
+    ("route_missing", (False, True), Mesh({"aws": {"gcp": "wireguard.gcp"}}), {"aws"}, False),
+    ("route_missing", (False, True), Mesh({}, "kubespan"), {"aws", "gcp"}, False),
+])  # fmt: skip
+def test_no_run_of_the_mesh_is_advised_for_a_hosts_own_packets(cause: str, pods: t.Any, mesh: Mesh, clusters: t.Any, of_a_host: bool) -> None:
+    """A client on the host's network was told to run the mesh again, which changes nothing for it."""
+    finding = Finding("0", cause, "forward", "gcp-1", "lacks it", "run the mesh again on gcp-1", "", "proven")
+    flow = Flow("0", Packet(4, 1, 2, "icmp", None), "aws-1", "gcp-1", *pods, "", frozenset())
+    given = report.of_a_host(finding, flow, mesh, clusters)
+    assert (given.mend != finding.mend and "none of a host itself" in given.text and given.cause == cause) if of_a_host else given == finding
