@@ -293,6 +293,7 @@ class _View:
         if claim.address in self._balanced:
             raise ValueRefused("special_address", "endpoint {0} is an address that load balancing hands out".format(claim.peer.endpoint))
         if granted and claim.address not in granted:
+            self._guard.check(claim.address, claim.peer.endpoint)  # no grant would make a node's of these
             message = "endpoint {0} is outside what the inventory grants; node_cidrs of clusters/{1} would grant it"
             raise ValueRefused("outside_grant", message.format(claim.peer.endpoint, claim.cluster))
 

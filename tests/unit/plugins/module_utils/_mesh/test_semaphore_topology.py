@@ -358,7 +358,10 @@ def test_an_address_that_load_balancing_hands_out_is_announced_for_no_node() -> 
     assert chosen(cluster, ["10.66.23.201"]) == (None, [("aws/aws-1", "special_address")])
 
 
-@pytest.mark.parametrize("endpoint, reason", [("10.22.22.99:51821", "outside_grant"), ("10.66.23.201:51821", "special_address")])
+@pytest.mark.parametrize("endpoint, reason", [
+    ("10.22.22.99:51821", "outside_grant"), ("10.66.23.201:51821", "special_address"),
+    ("127.0.0.1:51821", "endpoint_special"), ("10.4.0.7:51821", "endpoint_in_overlay"),
+])  # fmt: skip
 def test_a_node_of_the_original_may_not_say_more(endpoint: str, reason: str) -> None:
     found = copy.deepcopy(SETTLED)
     found["aws"]["nodes"].append(node("aws-9", "10.2.9.0/24", "10.66.23.39", published("gcp", THIRD_KEY, endpoint)))
