@@ -416,6 +416,56 @@ def test_what_stands_around_the_mesh_is_drift_and_what_is_ours_is_repaired(host)
     assert host.node.run("cat", "/proc/sys/net/ipv4/ip_forward") == "0\n", "what is somebody else's is reported, not fought over"
 
 
+SIX = {"public_key": KEY, "endpoint": "192.0.2.2:51821", "persistent_keepalive": 0, "allowed_ips": ["10.5.0.0/24", "fd00:5::/64"]}
+
+
+def test_a_host_without_ipv6_keeps_its_mesh_of_ipv4(host):
+    """A usual hardening, and any other cluster with an IPv6 range: the family is refused alone, by the name of the setting."""
+    both = {"routes": ["10.5.0.0/24", "fd00:5::/64"], "peers": [SIX]}
+    host.node.run("sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6")
+    planned = host.run(wish(**both), check=True)
+    made = host.run(wish(**both))
+    for result in (planned, made, host.run(wish(**both))):
+        (refusal,) = result["refused"]
+        assert (refusal["object"], refusal["reason"]) == ("net.ipv6.conf.all.disable_ipv6", "family_off")
+        assert "fd00:5::/64" in refusal["message"] and "no file of the host sets it" in refusal["message"]
+    assert made["changed"] and "10.5.0.0/24 dev wireguard.b" in host.node.run("ip", "route") and "fd00:5" not in host.node.run("ip", "-6", "route")
+    assert not host.run(wish(**both))["changed"] and not host.run(wish(accepted=["net.ipv6.conf.all.disable_ipv6"], **both))["refused"]
+    host.node.run("sh", "-c", "mkdir -p /run/sysctl.d && echo 'net.ipv6.conf.all.disable_ipv6 = 1' > /run/sysctl.d/99-hardened.conf")
+    assert "/run/sysctl.d/99-hardened.conf sets 1" in host.run(wish(**both))["refused"][0]["message"]
+    host.node.run("sh", "-c", "echo 0 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
+    assert not host.run(wish(**both))["refused"] and "fd00:5::/64 dev wireguard.b" in host.node.run("ip", "-6", "route")
+    # switched off on a node that stands: what the kernel has taken away is not put back, and the rest goes on
+    host.node.run("sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6")
+    again = host.run(wish(mtu=1300, **both))
+    assert again["changed"] and [row["reason"] for row in again["refused"]] == ["family_off"]
+    assert "mtu 1300" in host.node.run("ip", "link", "show", "wireguard.b")
+
+
+def renamed(**change):
+    """The same device under the name that a new device_alias, or a new name of the cluster, gives it: with the same port."""
+    found = wish(**change)
+    found["devices"][0].update(name="wireguard.a", private_key_file="/var/lib/wg/other")
+    return found
+
+
+@pytest.mark.parametrize("name", ["wireguard.a", "wireguard.z"])
+def test_a_device_of_another_name_takes_the_port_of_the_former_one(host, name):
+    host.run(wish())
+    before = host.seen()
+    new = renamed(rollback_seconds=600, routes=["10.7.0.0/24", "10.5.0.0/24"])
+    new["devices"][0]["name"] = name
+    opened = host.run(new)["transaction"]["id"]
+    assert "wireguard.b" not in host.node.run("ip", "link") and "10.5.0.0/24 dev " + name in host.node.run("ip", "route")
+    assert host.decide(opened, "revert")["outcome"] == "rolled_back"
+    assert host.seen() == before
+    made = host.run(new)
+    assert host.decide(made["transaction"]["id"])["outcome"] == "confirmed"
+    assert host.node.run("wg", "show", name, "listen-port") == "51821\n" and not host.run(dict(new, rollback_seconds=0))["changed"]
+    # and back, without a route that the other one needs
+    assert host.run(wish(routes=["10.5.0.0/24"]))["changed"] and not host.run(wish())["changed"]
+
+
 def test_files_and_folders_of_another_user_are_not_believed(host):
     host.run(wish())
     host.node.run("chown", "-R", "65534", STATE)

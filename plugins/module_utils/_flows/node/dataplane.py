@@ -179,19 +179,23 @@ class NodeDataplane:
         self.previous = previous = persistence.load_state(spec.fabric)
         yield guard.Folders(spec)
         self.devices = devices = parts.Devices(spec, previous)
+        names = {device.name for device in spec.devices}
+        others = [name for name in links_with_alias(alias_of(spec.fabric)) if name not in names]
+        freed = self._freed(devices, others)
+        if freed is not None:
+            yield freed
         yield devices
         stays = bool(spec.devices or spec.kubespan)
         yield guard.Settings(spec, devices.usable, reports=stays and spec.reports)
-        names = {device.name for device in spec.devices}
-        others = [name for name in links_with_alias(alias_of(spec.fabric)) if name not in names]
         yield from self._kubespan_parts(others)
-        gone = [name for name in others if self.kubespan is None or name != self.kubespan.layout.device]
+        early = freed.names if freed is not None else ()
+        gone = [name for name in others if name not in early and (self.kubespan is None or name != self.kubespan.layout.device)]
         if spec.released:
             from . import released
 
             yield from released.parts_left(spec.fabric, gone)
         else:
-            yield parts.Routes(devices.usable, gone, spec.adopt)
+            yield parts.Routes(devices.usable, [*gone, *early], spec.adopt, early, spec.accepted)
             yield parts.GoneDevices(spec.fabric, gone)
         if spec.tables or (previous and previous.tables) or spec.empty:
             from . import tables
@@ -204,6 +208,20 @@ class NodeDataplane:
             yield from self._kubespan_leftovers(others)
         if spec.persist:
             yield parts.Files(spec.fabric, self.state(), known, deferred=bool(spec.rollback_seconds))
+
+    def _freed(self, devices: parts.Devices, others: t.Collection[str]) -> t.Optional[parts.FreedDevices]:
+        """Our own devices that stand in the way of those to come, such as one under a former ``device_alias``: the same port, another name."""
+        spec = self.spec
+        mesh = {self.previous.kubespan["layout"]["device"]} if self.previous is not None and self.previous.kubespan else set()
+        old = [name for name in others if name not in mesh]
+        ports = {device.wireguard.listen_port for device in devices.rows}
+        if spec.kubespan:
+            from ..._mesh.kubespan.generations import make_layout
+
+            layout = make_layout(**((spec.kubespan.get("state") or spec.kubespan).get("layout") or {}))
+            ports.add(layout.port)
+            old = [name for name in old if name != layout.device]
+        return parts.FreedDevices(spec.fabric, old, ports) if old and not spec.released and ports - {None, 0} else None
 
     def has_kubespan(self) -> bool:
         """Whether a KubeSpan mesh of the fabric is on this node, by its record or by its files."""

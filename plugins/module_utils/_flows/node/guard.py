@@ -104,6 +104,8 @@ class Settings(Part):
 
     def _read_others(self, todo: Plan) -> None:
         for version in self._versions:
+            if version == 6 and all(settings.without_ipv6(name) for name in self._devices):
+                continue  # nothing is passed on, whatever this says; the routes' part names why
             name = settings.name_of(*FORWARDING[version])
             if settings.read(*FORWARDING[version]) == 0 and name not in self._accepted:
                 who = "; ".join(settings.set_by(*FORWARDING[version])) or "no file of the host sets it"

@@ -205,6 +205,9 @@ class KubespanDataplane(Part):
             found = conflicts({"rules": self.rules, "routes": self.routes, "rp_filter": strict}, self.layout, self.gen)
         elif self.adopt:
             found = [item for item in found if item.reason != "adoptable"]
+        if settings.without_ipv6(self.layout.device):
+            message = "IPv6 is switched off on this host ({0} is 1), and KubeSpan gives every node an IPv6 address; set it to 0"
+            found = [*found, Conflict("error", "family_off", message.format(settings.name_of(*settings.IPV6_OFF)))]
         return [item for item in found if item.level == "error"], [item.message for item in found if item.level != "error"]
 
     def _rule_steps(self, version: int) -> t.List[Data]:

@@ -13,7 +13,7 @@ from ..._dataplane.device_spec import Device
 from ..._dataplane.node_spec import NodeDevice, NodeSpec, NodeState, alias_of, last_endpoints, peer_budget, with_own_port
 from ..._dataplane.route_plan import RoutePlan, parse_routes, plan_routes
 from ..._linux import files
-from ..._linux.host import snapshot
+from ..._linux.host import settings, snapshot
 from ..._linux.stats import total
 from ..._linux.wireguard.keys import KeyFile
 from ..._plan.plan import Plan, Refusal
@@ -99,6 +99,24 @@ class GoneDevices(WireGuardDevices):
         super().__init__(Device(name, present=False, alias=alias_of(fabric)) for name in names)
 
 
+class FreedDevices(GoneDevices):
+    """Those of them that have a port of a device to come: they go first, or it would never come up. ``names``: which they are, once planned."""
+
+    def __init__(self, fabric: str, names: t.Iterable[str], ports: t.Container[t.Optional[int]]) -> None:
+        super().__init__(fabric, names)
+        self._ports = ports
+
+    @property
+    def names(self) -> t.List[str]:
+        return [device.name for device in self.wanted]
+
+    def gather(self) -> Data:
+        stats = super().gather()
+        rows = [row for row in zip(self.wanted, self.actual) if row[1]["wireguard"].listen_port and row[1]["wireguard"].listen_port in self._ports]
+        self.wanted, self.actual = [device for device, found in rows], [found for device, found in rows]
+        return stats
+
+
 class Devices(WireGuardDevices):
     """The devices towards the remote clusters. ``rows``: as they hold after contests and budgets."""
 
@@ -142,10 +160,24 @@ class Devices(WireGuardDevices):
 
 
 class Routes(Part):
-    """Routes into the devices. ``gone``: names of devices whose routes go."""
+    """Routes into the devices. ``gone``: names of devices whose routes go; ``freed``: those of them that went before, and their routes with them.
 
-    def __init__(self, devices: t.Sequence[NodeDevice], gone: t.Iterable[str], adopt: bool) -> None:
-        routes = [{"dst": cidr, "dev": device.name, "scope": "link"} for device in devices for cidr in device.routes]
+    A family that the host has switched off is refused alone, by the setting's name: its routes would fail, and all else with them.
+    """
+
+    def __init__(
+        self,
+        devices: t.Sequence[NodeDevice],
+        gone: t.Iterable[str],
+        adopt: bool,
+        freed: t.Collection[str] = (),
+        accepted: t.Container[str] = (),
+    ) -> None:
+        off = {device.name for device in devices if any(":" in cidr for cidr in device.routes) and settings.without_ipv6(device.name)}
+        rows = [(device.name, cidr) for device in devices for cidr in device.routes]
+        routes = [{"dst": cidr, "dev": name, "scope": "link"} for name, cidr in rows if ":" not in cidr or name not in off]
+        self._off = sorted({cidr for name, cidr in rows if ":" in cidr and name in off})
+        self._freed, self._accepted = freed, accepted
         names = {*gone, *(device.name for device in devices)}
         self._wanted = parse_routes({"devices": sorted(names), "routes": routes, "adopt": adopt})
         self._actual: Data = {}
@@ -157,6 +189,15 @@ class Routes(Part):
 
     def plan(self) -> Plan:
         self._plan = plan_routes(self._wanted, self._actual, need_devices=False)
+        name = settings.name_of(*settings.IPV6_OFF)
+        if self._off and name not in self._accepted:
+            who = "; ".join(settings.set_by(*settings.IPV6_OFF)) or "no file of the host sets it"
+            shown = ", ".join(self._off[:5]) + (", ..." if len(self._off) > 5 else "")
+            text = (
+                "IPv6 is switched off on this host ({0}), so it gets no route to {1}; its IPv4 mesh is not concerned. Set it to 0, or name it in "
+                "node_dataplane_accepted"
+            )
+            self._plan.refuse(name, "family_off", text.format(who, shown))
         return self._plan
 
     def snapshot(self, before: Data) -> None:
@@ -165,6 +206,8 @@ class Routes(Part):
         before.update(routes=snapshot.take_routes(self._actual["routes"], devices, ROUTE_PROTOCOL, others), route_devices=devices)
 
     def apply(self) -> Data:
+        # what led into a device that has gone is gone, too
+        self._plan.deletions = [route for route in self._plan.deletions if route["dev"] not in self._freed]
         return ip_routes.apply(self._wanted, self._plan) if self._plan.changed else {}
 
     def verify(self) -> t.List[str]:

@@ -267,7 +267,7 @@ def put_back(journal: t.Mapping[str, t.Any]) -> None:
         lambda: _put_back_tables(journal.get("tables")),
         lambda: kubespan.put_back_steering(journal.get("kubespan")),
         lambda: snapshot.clear_routes(MAIN_TABLE, over, ROUTE_PROTOCOL, journal["routes"]),
-        *(functools.partial(snapshot.restore_device, name, was) for name, was in sorted(devices.items())),
+        *(functools.partial(snapshot.restore_device, name, was) for name, was in sorted(devices.items(), key=_made_first)),
         lambda: snapshot.restore_routes(MAIN_TABLE, journal["routes"]),
         lambda: kubespan.put_back_routes(journal.get("kubespan")),
     ]
@@ -282,6 +282,11 @@ def put_back(journal: t.Mapping[str, t.Any]) -> None:
         raise JournalInvalid(persistence.journal_path(journal["fabric"]), "parts of it cannot be put back: " + "; ".join(broken))
     if errors:
         raise LinuxError("restore", "this host", "; ".join(errors))
+
+
+def _made_first(item: t.Tuple[str, t.Any]) -> t.Tuple[bool, str]:
+    """Devices that the change made go before others come back: they may have their ports."""
+    return item[1] is not None, item[0]
 
 
 def _put_back_tables(before: t.Optional[t.Mapping[str, t.Any]]) -> None:

@@ -53,6 +53,17 @@ def set_reverse_path_filter(device: str, value: int) -> bool:
     return reverse_path_filter(device) not in (None, value) and write(value, "net", "ipv4", "conf", device, "rp_filter")
 
 
+#: What switches IPv6 off, for devices that are there and for those to come.
+IPV6_OFF = ("net", "ipv6", "conf", "all", "disable_ipv6")
+
+
+def without_ipv6(device: str) -> bool:
+    """Whether the kernel takes no IPv6 on a device: switched off for it, for all when it comes, or not there at all."""
+    own = read(*IPV6_OFF[:3], device, IPV6_OFF[4])
+    value = read(*IPV6_OFF[:3], "default", IPV6_OFF[4]) if own is None else own
+    return value != 0
+
+
 def set_by(*parts: str) -> t.List[str]:
     """``FILE sets VALUE`` for every file of the host that sets it, also by a pattern, in the order in which they are applied."""
     wanted, found = "/".join(parts), []
