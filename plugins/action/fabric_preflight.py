@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
@@ -29,4 +30,7 @@ class ActionModule(InventoryAction):
                     options[name] = dict(options[name], destinations=inventory.managed_clusters(options["definition"]))
             rows = load_balancer_settings(self.hostvars, self.groups, self.clusters_group)
             options.setdefault("load_balancers", [{key: row[key] for key in _JUDGED if key in row} for row in rows])
+        if "failed" not in options:
+            nodes = [host for host in options.get("hosts") or () if "multicluster_cluster" in self.hostvars[host]]
+            options["failed"] = collected.failed_checks(self.hostvars, nodes or variables.get("ansible_play_hosts_all") or ())
         self.pack_facts(options, "__preflight_r_node")

@@ -73,6 +73,19 @@ options:
         type: list
         elements: str
         default: []
+  failed:
+    description: Checks that ended in a failure of their own, so that they say nothing. Each is an error. What is not given comes from the run.
+    type: list
+    elements: dict
+    suboptions:
+      where:
+        description: The host, or V(run) for what is done once for all.
+        type: str
+        required: true
+      message:
+        description: Why.
+        type: str
+        required: true
   trace:
     description: Whether to look at the rights that the playbook C(trace) needs. What is missing is a warning.
     type: bool
@@ -160,6 +173,10 @@ def main() -> None:
             "hosts": {"type": "list", "elements": "str", "default": []},
             "kubespan": {"type": "dict"},
             "load_balancers": {"type": "list", "elements": "dict", "default": []},
+            "failed": {"type": "list", "elements": "dict", "options": {
+                "where": {"type": "str", "required": True},
+                "message": {"type": "str", "required": True},
+            }},
             "trace": {"type": "bool", "default": False},
             "imports": {"type": "dict", "options": {
                 "install_crds": {"type": "bool", "default": False},

@@ -12,7 +12,7 @@ import os
 import stat
 import typing as t
 
-from ansible.errors import AnsibleUndefinedVariable
+from ansible.errors import AnsibleError, AnsibleUndefinedVariable
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.groups import (
     check_capabilities,
@@ -32,7 +32,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.scopes import check_scopes
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import Finding
-from ansible_collections.multicluster.network.plugins.module_utils._values.refused import quoted
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.config import parse_mesh
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan import MODE as KUBESPAN
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused, quoted
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import FABRIC_CLUSTERS, with_clusters
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_sources import read_sources
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, option_specs, read_once
@@ -92,6 +94,8 @@ class _Names:
         self.clusters: t.Dict[str, object] = {}
         self.machines: t.Dict[t.Tuple[str, ...], t.List[str]] = {}
         self.sources: t.List[str] = []
+        #: Such as of a vault whose password was not given: (variable, why) -> hosts.
+        self.unreadable: t.Dict[t.Tuple[str, str], t.List[str]] = {}
         self._values: t.Dict[t.Tuple[str, str], t.Tuple[t.Any, t.List[str]]] = {}
         looked_at = {*known.choices, *known.types, *known.words_in, *option_specs(), FABRIC_CLUSTERS}
         for host in sorted({str(host) for members in groups.values() for host in members}):
@@ -118,6 +122,9 @@ class _Names:
             value = given[name]
         except AnsibleUndefinedVariable:
             return  # made of what only a run knows, such as a fact; the role checks it when it runs
+        except AnsibleError as error:
+            self.unreadable.setdefault((name, " ".join(str(error).split())[:200]), []).append(host)
+            return
         self._see(name, value, host)
 
     def _see(self, name: str, value: t.Any, host: str) -> None:
@@ -126,6 +133,19 @@ class _Names:
     def values(self) -> t.List[t.Tuple[str, t.Any, t.List[str]]]:
         """(variable, value, hosts) for each value of a variable whose values are looked at."""
         return [(name, value, hosts) for (name, dummy), (value, hosts) in sorted(self._values.items(), key=lambda item: item[0])]
+
+
+def check_identity(rows: t.Iterable[t.Tuple[str, t.Any, t.Sequence[str]]]) -> t.List[Finding]:
+    """What is wrong with id and secret of a KubeSpan mesh, where the inventory asks for one; the secret is in no message."""
+    given = {name: value for name, value, dummy in rows}
+    if KUBESPAN not in (given.get("multicluster_mesh"), given.get("mesh_mode")):
+        return []
+    try:
+        parse_mesh(given.get("mesh_id"), given.get("mesh_secret"))
+    except ValueRefused as error:
+        variable = "mesh_secret" if error.reason == "bad_mesh_secret" else "mesh_id"
+        return [Finding("group all", variable, error.reason, "{0}; write {1} in group_vars/all".format(error.message, variable))]
+    return []
 
 
 def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str = "clusters") -> t.List[t.Dict[str, t.Any]]:
@@ -153,6 +173,8 @@ def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_
     current = [row for row in values if row[0] not in known.words_in or not renamed_words(row[1], known.former_words)]  # the others were named above
     found += check_role_values(current, specs, place, names.command_line)
     clusters = [host for host in members.get(clusters_group, ()) if host in real]
+    found += [Finding(place(hosts), name, "unreadable", "{0} cannot be read: {1}".format(name, why)) for (name, why), hosts in sorted(names.unreadable.items())]
+    found += check_identity(values)
     found += check_scopes(values, read_once(), clusters, [host for host in sorted(names.clusters) if host not in clusters])
     if len([row for row in values if row[0] == FABRIC_CLUSTERS]) > 1:
         text = "{0} has not the same value on all hosts; write it once, in group_vars/all".format(FABRIC_CLUSTERS)

@@ -109,6 +109,10 @@ MISTAKES = [
     Mistake("neither yes nor no", "all hosts", "verify_allow_unproven", ("'sure'", "verify_allow_unproven: true"),
             files=of_all("verify_allow_unproven: sure")),
     # values of role variables, and where they are written
+    Mistake("a mesh without its id", "group all", "mesh_id", ("1 to 256 bytes", "write mesh_id in group_vars/all"),
+            files=of_all("multicluster_mesh: kubespan\nmesh_secret: MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")),
+    Mistake("a secret that is none", "group all", "mesh_secret", ("not 32 bytes", "openssl rand -base64 32"),
+            files=of_all("multicluster_mesh: kubespan\nmesh_id: demo\nmesh_secret: too-short")),
     Mistake("no number", "all hosts", "service_mirror_max_deletes", ("'many'", "write a whole number"), files=of_all("service_mirror_max_deletes: many")),
     Mistake("no choice of a role", "all hosts", "service_mirror_state", ("'gone'", "write one of present, absent"), files=of_all("service_mirror_state: gone")),
     Mistake("no list", "host aws-1", "bgp_speaker_neighbors", ("an entry that it cannot have", "must be a list"),

@@ -54,6 +54,30 @@ def plans(hostvars: t.Any, hosts: t.Iterable[str], clusters: t.Iterable[str]) ->
     return found
 
 
+def failed_checks(hostvars: t.Any, hosts: t.Iterable[str]) -> t.List[t.Dict[str, str]]:
+    """``[{where, message}]`` of every result of our roles that is a failure, whatever the play made of it.
+
+    What failed alike on all hosts was done once for all, or has one cause: it is said once, of the ``run``. A plan that failed for findings
+    of the inventory is left out, since they are findings themselves.
+    """
+    found: t.Dict[str, t.List[str]] = {}
+    count = 0
+    for host in hosts:
+        count += 1
+        given = hostvars[host]
+        for name in sorted(name for name in given if name.startswith("__")):
+            result = given[name]
+            said = isinstance(result, t.Mapping) and (result.get("findings") or result.get("missing_package"))  # a run installs what is missing
+            if isinstance(result, t.Mapping) and result.get("failed") and not said:
+                message = " ".join(str(result.get("msg") or "failed without a message").split())
+                found.setdefault(message, []).append(str(host))
+    rows = []
+    for message, places in sorted(found.items()):
+        where = sorted(set(places))
+        rows += [{"where": "run", "message": message}] if len(where) == count > 1 else [{"where": place, "message": message} for place in where]
+    return rows
+
+
 def verifications(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, Data]:
     """Host -> {"drift", "probe"} as mesh_verdict.judge takes them, or {"why": text} where the host has no results."""
     found: t.Dict[str, Data] = {}

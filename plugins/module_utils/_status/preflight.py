@@ -42,6 +42,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     facts: ``inventory`` [{where, variable, reason, message, level}], ``without_host`` {cluster: names of Nodes},
     ``grants`` {cluster: {pod_cidrs, service_cidrs, node_cidrs, ...}},
     ``nodes`` {host: {cluster, node: of node_info with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu}]},
+    ``failed`` [{where, message}] checks that say nothing since they failed,
     ``refused`` [{where, object, reason, message}], ``failures`` [{cluster, reason, message}], ``workloads`` {cluster: [(kind and name, image)]},
     ``silent`` {cluster: why nobody announces the addresses of its Services}, ``without_namespace`` {cluster: namespace of mirrors},
     ``lacking`` {cluster: {rights: [text], capability, undefined}} for the Multi-Cluster Services API, ``untraced`` {cluster: [right]}.
@@ -57,6 +58,8 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     for cluster, names in sorted((facts.get("without_host") or {}).items()):
         for name in names:
             note(WARNING, cluster, "node_without_host", "no host of the inventory stands for Node {0}, so no run does anything for its pods".format(name))
+    for row in facts.get("failed") or ():
+        note(ERROR, row["where"], "check_failed", row["message"])
     for row in facts.get("failures") or ():
         note(ERROR, row["cluster"], row["reason"], row["message"])
     for row in facts.get("refused") or ():

@@ -33,6 +33,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     ``request``: {fabric, definition, clusters, timeout, mesh, nodes: {host: of node_info or None}, node_plans: {host: of
     node_dataplane in check mode}, plans: {capability: result in check mode}, kubespan: layout or None, max_skew: seconds,
     load_balancers: [{cluster, load_balancer, bgp_speakers, bgp_families, announced_by, pool, pools}], services: {namespace, create_namespace, destinations},
+    failed: [{where, message}] checks that failed themselves,
     imports: {install_crds}, where there is the Multi-Cluster Services API, trace: whether the rights of a trace are looked at}.
     """
     request = unpacked(request)
@@ -62,6 +63,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "without_namespace": without,
             "lacking": lacking,
             "untraced": untraced,
+            "failed": request.get("failed") or (),
             "silent": _silent(request.get("load_balancers") or (), running),
         },
         float(request.get("max_skew") or SKEW),
