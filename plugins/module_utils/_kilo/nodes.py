@@ -196,6 +196,32 @@ def filter_nodes(
     return result
 
 
+def while_leaders_move(filtered: Filtered, nodes: t.Iterable[Node], live: t.Mapping[str, t.Mapping[str, t.Any]], kept: t.List[str]) -> Filtered:
+    """Without the nodes whose live Peer carries the ranges of another node that has their WireGuard address now.
+
+    When the leader of a location changes, Kilo gives its address to the next one, and for some seconds both announce it (threat T41). The new one
+    gets no Peer then, so that of the old one must not be narrowed to its own ranges: it stays as it is. ``kept`` grows by these nodes.
+    """
+    waiting: t.Dict[str, str] = {}
+    valid = {node.name: node for node in filtered.valid}
+    for node in nodes:
+        route = wireguard_route(node)
+        if filtered.skipped.get(node.name) != DUPLICATE or route is None or not node.pod_cidrs:
+            continue
+        for name, spec in live.items():
+            carried = {str(text) for text in spec.get("allowedIPs") or ()}
+            if name in valid and name != node.name and wireguard_route(valid[name]) == route and {route, *map(str, node.pod_cidrs)} <= carried:
+                waiting[name] = node.name
+    if not waiting:
+        return filtered
+    kept.extend(name for name in waiting if name not in kept)
+    result = Filtered([node for node in filtered.valid if node.name not in waiting], dict(filtered.skipped), dict(filtered.messages))
+    text = "node {0} has the WireGuard IP that node {1}, which its Peer carries, has too; what stands stays until one of them leads"
+    for name, other in waiting.items():
+        result.skipped[name], result.messages[name] = DUPLICATE, text.format(name, other)
+    return result
+
+
 def while_renumbered(filtered: Filtered, live: t.Mapping[str, t.Mapping[str, t.Any]], kept: t.List[str]) -> Filtered:
     """The nodes that can be written although the Peers of others stay as they are.
 

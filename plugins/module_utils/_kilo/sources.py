@@ -14,7 +14,7 @@ from .._values.refused import ValueRefused
 from .claims import Checked, Source, check_kilo
 from .endpoints import INVALID, NONE, PUBLIC, with_kilo_endpoint
 from .meshes import MeshFinding, check_definition, mesh_id, validate_meshes
-from .nodes import DUPLICATE, Filtered, Grouped, announced, by_location, filter_nodes, grouped, is_transient, while_renumbered
+from .nodes import DUPLICATE, Filtered, Grouped, announced, by_location, filter_nodes, grouped, is_transient, while_leaders_move, while_renumbered
 from .peers import (
     Existing,
     Peer,
@@ -268,6 +268,7 @@ def _draft(
     kept = []
     if settings.keep_transient:
         kept = [name for name, reason in filtered.skipped.items() if name in live and _stays(reason, settings)]
+        filtered = while_leaders_move(filtered, groups.nodes, live, kept)
         filtered = while_renumbered(filtered, live, kept)
     return _Draft(mesh, entry, options, filtered, live, node_of, groups.led_by, kept)
 

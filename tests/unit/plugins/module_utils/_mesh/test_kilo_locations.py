@@ -97,6 +97,29 @@ def test_another_leader_takes_over_when_the_old_one_steps_down() -> None:
     assert {entry.name for entry in kept.kept} == {"m--eu--eu-1"} and not kept.plan.changes
 
 
+def test_what_stands_stays_while_a_leader_moves() -> None:
+    """The next leader has the address already, and the old one still has it: some seconds of every change of leaders (threat T41)."""
+    before = eu(*TWO, located(5, "a"))
+    peers = live(planned(before))
+    second = located(2, "a", leads=True)
+    second["annotations"][G + "wireguard-ip"] = TWO[0]["annotations"][G + "wireguard-ip"]
+    for found in (eu(TWO[0], second, *TWO[2:], located(5, "a")), eu(second, TWO[0], *TWO[2:], located(5, "a"))):
+        plan = planned(found, peers)
+        assert plan.plan.changes == [] and plan.bootstrapping
+        assert {(row.name, row.reason) for row in plan.kept} == {("m--eu--eu-1", "WGIPDuplicate")}
+        assert reasons(plan) == {("eu/eu-1", "WGIPDuplicate"), ("eu/eu-2", "WGIPDuplicate")}
+        assert any("eu-1 stay as they are" in text for text in plan.plan.warnings)
+    # then it is over: the old one leads no more, or the new one has an address of its own
+    after = planned(eu(located(1, "a"), second, *TWO[2:], located(5, "a")), peers)
+    assert {"10.20.1.0/24", "10.20.2.0/24", "10.20.5.0/24"} <= set(allowed(after, "eu-2")) and not reasons(after)
+    assert ("delete", "m--eu--eu-1") in {(write.action, write.name) for write in after.writes["us"]}
+    # a stranger with the address of a leader that carries nothing of his keeps no one from changes
+    thief = located(9, "z", leads=True)
+    thief["annotations"][G + "wireguard-ip"] = TWO[0]["annotations"][G + "wireguard-ip"]
+    changed = planned(eu(*TWO, thief), peers)
+    assert "10.20.5.0/24" not in allowed(changed, "eu-1") and ("eu/eu-9", "WGIPDuplicate") in reasons(changed)
+
+
 def test_a_leader_marked_by_kilo_comes_first() -> None:
     second = located(2, "a", leads=True)
     second["annotations"][G + "leader"] = "true"
