@@ -18,29 +18,48 @@ _OPTIONS = ("advertiseKubernetesNetworks", "allowDownPeerBypass", "harvestExtraE
 _DEFAULTS = {"advertiseKubernetesNetworks": False}
 
 
+def _fields(document: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    return {str(key): value for key, value in document.items() if key not in ("apiVersion", "kind")}
+
+
 def read_machine(documents: t.Sequence[t.Any], where: str, into: Proposal) -> None:
     """The documents of one machine configuration: the old single one, or the newer ones of their own kinds."""
     found: t.Dict[str, t.Any] = {}
     cluster: t.Dict[str, t.Any] = {}
+    identity: t.Dict[str, t.Any] = {}
+    services: t.List[t.Mapping[str, t.Any]] = []
     for document in documents:
         kind = mapping(document).get("kind")
         if kind == "KubeSpanConfig":
-            found.update({key: value for key, value in document.items() if key not in ("apiVersion", "kind")})
-        elif kind in ("KubespanEndpoints", "KubeSpanEndpoints"):
-            found["extraAnnouncedEndpoints"] = document.get("extraAnnouncedEndpoints")
+            found.update(_fields(document))
+        elif kind == "KubeSpanEndpointsConfig":
+            found.update(_fields(document))
+        elif kind == "DiscoveryIdentityConfig":
+            identity.update(_fields(document))
+        elif kind == "DiscoveryServiceConfig":
+            services.append(_fields(document))
         elif kind is None:
             found.update(mapping(document, "machine", "network", "kubespan"))
             cluster = mapping(document, "cluster") or cluster
+        else:
+            into.tell(KUBESPAN, where, "kind.{0}".format(kind))
     if not found:
         into.find(where, "config_parse", "it has no machine.network.kubespan and no document of KubeSpan")
         return
     Document(found, where, into).tell(KUBESPAN)
-    for key in ("id", "secret"):
-        if cluster.get(key):
-            into.tell(KUBESPAN, where, "cluster." + key)
-            into.say(None, "mesh_" + key, into.vault("mesh", key, "{0}, cluster.{1}".format(where, key)), where)
+    for key, field in (("id", "clusterID"), ("secret", "clusterSecret")):
+        path = "cluster." + key if cluster.get(key) else "DiscoveryIdentityConfig." + field
+        if cluster.get(key) or identity.get(field):
+            into.tell(KUBESPAN, where, path)
+            into.say(None, "mesh_" + key, into.vault("mesh", key, "{0}, {1}".format(where, path)), where)
+    more = {key: identity[key] for key in identity if key not in ("clusterID", "clusterSecret")}
+    Document({"DiscoveryIdentityConfig": more}, where, into).tell(KUBESPAN)
+    for service in services:
+        Document({"DiscoveryServiceConfig": service}, where, into).tell(KUBESPAN)
     Document({"discovery": mapping(cluster, "discovery")}, where, into).tell(KUBESPAN)
-    if mapping(cluster, "discovery", "registries", "service").get("disabled") is not True:
+    # the newer documents have no switch: without one of the service no service is asked
+    asks = bool(services) if identity else mapping(cluster, "discovery", "registries", "service").get("disabled") is not True
+    if asks or services:
         text = "its nodes find each other by a discovery service; here endpoints come from the inventory, from Nodes and from handshakes"
         into.find(where, "discovery", text)
     if found.get("enabled") is not True:

@@ -143,7 +143,7 @@ KILO = Program(
         _mapped("--mesh-granularity", "clustermesh_group_locations", "full needs nothing; with location the leaders carry theirs"),
         _not_needed(
             "--backend --clean-up-interface --cni --cni-path --compatibility --create-interface --encapsulate --hostname "
-            "--interface --iptables-forward-rules --kubeconfig --listen --local --log-level --master --mtu "
+            "--interface --internal-cidr --iptables-forward-rules --kubeconfig --listen --local --log-level --master --mtu "
             "--prioritise-private-addresses --resync-period --topology-label --version",
             _STAYS,
         ),
@@ -256,6 +256,10 @@ KUBESPAN = Program(
         _not_needed("discovery.registries.kubernetes.disabled", "nodes are known from the inventory and from what they publish"),
         _lost("discovery.registries.service.disabled", "no discovery service is asked: a node behind an address that nobody knows has to be found first"),
         _lost("discovery.registries.service.endpoint", "as above"),
+        _mapped("DiscoveryIdentityConfig.clusterID", "mesh_id", "one for the whole fabric"),
+        _mapped("DiscoveryIdentityConfig.clusterSecret", "mesh_secret", "from a vault"),
+        _not_needed("DiscoveryServiceConfig.name", "a name among the services"),
+        _lost("DiscoveryServiceConfig.endpoint", "no discovery service is asked: a node behind an address that nobody knows has to be found first"),
     ),
 )  # fmt: skip
 

@@ -150,9 +150,33 @@ def test_kubespan_of_a_machine_configuration():
     assert SECRET not in text(proposal) and "machine" not in {row.key for row in proposal.rows}
 
 
+def test_kubespan_of_the_documents_of_newer_releases():
+    """As Talos 1.14 writes them: one document for each matter, and a row for each that is of no kind of ours."""
+    documents = [
+        {"apiVersion": "v1alpha1", "kind": "KubeSpanConfig", "enabled": True, "mtu": 1380},
+        {"apiVersion": "v1alpha1", "kind": "KubeSpanEndpointsConfig", "extraAnnouncedEndpoints": ["198.51.100.7:51820"]},
+        {"apiVersion": "v1alpha1", "kind": "DiscoveryIdentityConfig", "clusterID": "an-id", "clusterSecret": SECRET, "more": 1},
+        {"apiVersion": "v1alpha1", "kind": "DiscoveryServiceConfig", "name": "default", "endpoint": "https://discovery.example.org/"},
+        {"apiVersion": "v1alpha1", "kind": "LinkConfig", "name": "enp0s3"}, {"kind": "A kind\nwith a line"}, {"kind": 7},
+    ]
+    given = [Given(PROGRAMS["kubespan"], "", "worker.yaml", "", documents)]
+    proposal, unused = propose([], given, [])
+    assert inventory(proposal)["all"]["vars"] == {
+        "mesh_id": "{{ vault_mesh_id }}", "mesh_secret": "{{ vault_mesh_secret }}", "multicluster_mesh": "kubespan",
+        "kubespan_config": {"advertiseKubernetesNetworks": False, "mtu": 1380, "extraAnnouncedEndpoints": ["198.51.100.7:51820"]},
+    }  # fmt: skip
+    rows = {row.key: row.fate for row in proposal.rows}
+    assert rows["DiscoveryServiceConfig.endpoint"] == "lost" and rows["extraAnnouncedEndpoints"] == rows["DiscoveryIdentityConfig.clusterSecret"] == "mapped"
+    unknown = {key for key, fate in rows.items() if fate == "unknown"}
+    assert len(unknown) == 4 and {key for key in unknown if "LinkConfig" in key or "more" in key} == {"kind.LinkConfig", "DiscoveryIdentityConfig.more"}
+    assert "discovery" in {finding.reason for finding in proposal.findings} and SECRET not in text(proposal)
+    assert "discovery" not in {finding.reason for finding in propose([], [given[0]._replace(documents=documents[:3])], [])[0].findings}
+
+
 def test_words_of_a_program_without_a_file():
-    words = "--service-cidr=10.96.0.0/12 --subnet 100.64.0.0/16 --mesh-granularity=full --cni=false"
+    words = "--internal-cidr=10.0.0.0/8 --service-cidr=10.96.0.0/12 --subnet 100.64.0.0/16 --mesh-granularity=full --cni=false"
     proposal, unused = propose([], [Given(PROGRAMS["kilo"], "eu", "kg.txt", words)], ["eu"])
+    assert "unknown" not in {row.fate for row in proposal.rows}
     assert proposal.clusters["eu"]["wireguard_cidrs"] == ["100.64.0.0/16"] and proposal.clusters["eu"]["service_cidrs"] == ["10.96.0.0/12"]
 
 
