@@ -274,6 +274,8 @@ class _Parser:
         cluster, user = chosen.cluster, chosen.user
         found: t.Dict[str, t.Any] = {"server": cluster.get("server")}
 
+        if cluster.get("insecure-skip-tls-verify") not in (None, False, True):
+            raise self.refused("kubeconfig_invalid", "insecure-skip-tls-verify in kubeconfig is neither true nor false")
         if cluster.get("insecure-skip-tls-verify"):
             self.require("insecure_tls", "the kubeconfig sets insecure-skip-tls-verify")
             found["verify"] = False
@@ -293,18 +295,37 @@ class _Parser:
             self.require("auth_provider", "the kubeconfig uses an auth-provider")
         for kind in ("exec", "auth-provider"):  # where it has both, the provider counts, as in the library
             if isinstance(user.get(kind), dict):
-                found["plugin"] = CredentialPlugin(kind, user[kind], cluster)
+                found["plugin"] = CredentialPlugin(kind, self.located(user[kind], base), cluster)
         if user.get("username") or user.get("password"):
             raise self.refused("remote_access_incomplete", "the kubeconfig has a password; use a token or a certificate")
         found.update(self.impersonation(user))
         found["client_cert"] = self.data(user, "client-certificate", base)
         found["client_key"] = self.data(user, "client-key", base)
-        if user.get("tokenFile"):  # client-go prefers it over token
-            path = self.file_reference("tokenFile", user["tokenFile"], base)
-            found["token"] = self.token_from(path, "tokenFile in kubeconfig")
-        elif user.get("token"):
-            found["token"] = self.token(user["token"], "token in kubeconfig")
+        if not found["client_cert"] and "client_cert" not in self.options:
+            found["client_key"] = None  # of no use alone, and kubectl passes over it
+        found["token"] = self.kubeconfig_token(user, base)
+        if found["token"] and not user.get("auth-provider"):
+            found.pop("plugin", None)  # a program is not asked where there is a token
         return found
+
+    def kubeconfig_token(self, user: t.Mapping[str, t.Any], base: t.Optional[str]) -> t.Optional[str]:
+        """As client-go: tokenFile before token, which counts where the file cannot be read; blanks around it do not."""
+        inline = user.get("token")
+        if user.get("tokenFile"):
+            path = self.file_reference("tokenFile", user["tokenFile"], base)
+            if not inline or os.access(path, os.R_OK):
+                return self.token_from(path, "tokenFile in kubeconfig")
+        if not inline:
+            return None
+        return self.token(inline.strip(" ") if isinstance(inline, str) else inline, "token in kubeconfig")
+
+    @staticmethod
+    def located(plugin: t.Mapping[str, t.Any], base: t.Optional[str]) -> t.Mapping[str, t.Any]:
+        """A plugin whose program is named by a relative path is found from the kubeconfig's folder, as by kubectl; a bare name on PATH."""
+        command = plugin.get("command")
+        if base is None or not isinstance(command, str) or "/" not in command:
+            return plugin
+        return {**plugin, "command": os.path.join(base, command)}
 
     def impersonation(self, user: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         if not any(user.get(key) for key in ("as", "as-uid", "as-groups", "as-user-extra")):
@@ -326,7 +347,8 @@ class _Parser:
         inline = part.get(key + "-data")
         if inline:
             try:
-                return base64.b64decode(inline, validate=True)
+                # programs wrap long lines; kubectl's decoder passes over line ends, too, and over nothing else
+                return base64.b64decode(re.sub(r"[\r\n]", "", inline), validate=True)
             except (ValueError, TypeError):  # binascii.Error is a ValueError
                 raise self.refused("kubeconfig_invalid", "{0}-data is not base64".format(key)) from None
         return self.read(self.file_reference(key, part[key], base), key, "kubeconfig_unreadable") if part.get(key) else None
@@ -353,8 +375,7 @@ class _Parser:
 
     def token_from(self, path: str, option: str) -> str:
         raw = self.read(path, option, "token_unreadable")
-        text = raw.decode("ascii", "replace")
-        return self.token(text[:-1] if text.endswith("\n") else text, option)
+        return self.token(raw.strip().decode("ascii", "replace"), option)  # as kubectl reads such a file
 
     def token(self, text: t.Any, option: str) -> str:
         if not is_token(text):
@@ -402,4 +423,4 @@ class _Parser:
             raise self.refused("api_url_invalid", "an API server's URL has neither user, query nor fragment")
         if parts.scheme == "http":
             self.require("plain_http", "the API server's URL is plain http")
-        return url.rstrip("/")
+        return parts.scheme + url[len(parts.scheme) :].rstrip("/")  # urlsplit has made it lower case

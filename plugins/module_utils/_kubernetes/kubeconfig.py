@@ -69,17 +69,34 @@ def load_kubeconfig(given: t.Any) -> t.Tuple[t.Dict[str, t.Any], t.Optional[str]
 
 
 def parse_kubeconfig(raw: bytes, where: str = "kubeconfig") -> t.Dict[str, t.Any]:
-    """YAML or JSON text -> dict. Aliases are refused: a kubeconfig has none, a YAML bomb is made of them."""
+    """YAML or JSON text -> dict. Aliases are refused: a kubeconfig has none, a YAML bomb is made of them.
+
+    As kubectl, it takes a text that ends with empty documents; unlike kubectl, it refuses several instead of ignoring all but the first.
+    """
     try:
-        found = plain_documents(raw)
+        # JSON may have tabs, which this YAML has not
+        found = _json(raw) or [document for document in plain_documents(raw) if document is not None]
     except ImportError:
         raise KubeconfigRefused("kubeconfig_unreadable", "reading a kubeconfig file needs the Python library PyYAML") from None
     except ValueRefused as refused:
         raise KubeconfigRefused("kubeconfig_invalid", "{0} is {1}".format(where, refused.message)) from None
-    config = found[0] if len(found) == 1 else None
+    if len(found) > 1:
+        raise KubeconfigRefused("kubeconfig_invalid", "{0} has {1} documents; keep one".format(where, len(found)))
+    config = found[0] if found else None
     if not isinstance(config, dict):
         raise KubeconfigRefused("kubeconfig_invalid", "{0} is not a mapping".format(where))
+    for key, expected in (("kind", "Config"), ("apiVersion", "v1")):
+        if config.get(key) not in (None, "", expected):
+            raise KubeconfigRefused("kubeconfig_invalid", "{0} is no kubeconfig: its {1} is {2}".format(where, key, quoted(config[key])))
     return config
+
+
+def _json(raw: bytes) -> t.List[t.Any]:
+    """The one document of a JSON text, else nothing."""
+    try:
+        return [json.loads(raw.decode("utf-8-sig"))] if raw.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") else []
+    except (ValueError, RecursionError):
+        return []
 
 
 def resolve_context(config: t.Mapping[str, t.Any], context: t.Optional[str] = None) -> Chosen:
@@ -97,12 +114,13 @@ def resolve_context(config: t.Mapping[str, t.Any], context: t.Optional[str] = No
 
 def _named(config: t.Mapping[str, t.Any], plural: str, key: str, name: t.Any) -> t.Dict[str, t.Any]:
     entries = config.get(plural)
-    for entry in entries if isinstance(entries, list) else []:
-        if isinstance(entry, dict) and entry.get("name") == name:
-            value = entry.get(key) or {}
-            if isinstance(value, dict):
-                return value
-    raise KubeconfigRefused("kubeconfig_invalid", "the kubeconfig has no {0} named {1}".format(key, quoted(name)))
+    found = [entry for entry in entries if isinstance(entry, dict) and entry.get("name") == name] if isinstance(entries, list) else []
+    if len(found) > 1:  # programs differ in which one counts; kubectl refuses, too
+        raise KubeconfigRefused("kubeconfig_invalid", "the kubeconfig has {0} entries of {1} named {2}; keep one".format(len(found), plural, quoted(name)))
+    value = (found[0].get(key) or {}) if found else None
+    if not isinstance(value, dict):
+        raise KubeconfigRefused("kubeconfig_invalid", "the kubeconfig has no {0} named {1}".format(key, quoted(name)))
+    return value
 
 
 def secret_leaves(config: t.Any, depth: int = 0) -> t.List[str]:
@@ -112,8 +130,8 @@ def secret_leaves(config: t.Any, depth: int = 0) -> t.List[str]:
         return found
     if isinstance(config, dict):
         for key, value in config.items():
-            if key in _SECRET_KEYS and isinstance(value, str) and value:
-                found.append(value)
+            if key in _SECRET_KEYS and isinstance(value, str) and value.strip():
+                found.append(value.strip())
             elif key in ("env", "config") and depth > 1:
                 found.extend(_texts(value))
             else:

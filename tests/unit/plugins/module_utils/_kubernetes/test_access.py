@@ -211,13 +211,20 @@ def test_files_that_are_none(tmp_path):
     assert refused(api_url="https://a", token=TOKEN, ca_cert=str(tmp_path / "none")) == "ca_unreadable"
 
 
-@pytest.mark.parametrize("token", ["a b", "a\nHost: evil", "a\r\n", "=", "", "\u00e9", "a=b", 5, "x" * 70000, " a", "hunter2\n\n"])
+@pytest.mark.parametrize("token", ["a b", "a\nHost: evil", "a\r\n", "=", "", "\u00e9", "a=b", 5, "x" * 70000, "\ta", "a\x00", "hunter2\n\n"])
 def test_token_invalid(tmp_path, token):
     assert refused(kubeconfig=config(user={"token": token})) in ("token_invalid", "remote_access_incomplete")
     path = tmp_path / "token"
     path.write_text(str(token))
-    if token != 5:
+    if token != 5 and str(token).strip() == token:
         assert refused(api_url="https://a", token_file=str(path)) == "token_invalid"
+
+
+@pytest.mark.parametrize("around", ["{0}\n", "{0}\r\n", "\n{0}\n\n", " {0}\t"])
+def test_blanks_around_the_token_of_a_file_do_not_count(tmp_path, around):
+    path = tmp_path / "token"
+    path.write_bytes(around.format(TOKEN).encode())
+    assert parse_access({"name": "aws", "api_url": "https://a", "token_file": str(path)}).token == TOKEN
 
 
 @pytest.mark.parametrize(
