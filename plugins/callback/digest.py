@@ -68,15 +68,18 @@ import collections
 import contextlib
 import json
 import os
+import sys
 import time
 import typing as t
 
-from ansible import constants as C
+from ansible import constants as C, context
 from ansible.plugins.callback import CallbackBase
 from ansible_collections.multicluster.network.plugins.plugin_utils import digest_text
 
 #: Warnings beyond these are counted.
 WARNINGS = 30
+#: The hosts of a play that another play has left nothing to do.
+NO_HOSTS = ["!all"]
 #: What the first character of a line of a diff says; the display leaves colours out where there are none.
 _DIFF_COLORS = {"+": C.COLOR_DIFF_ADD, "-": C.COLOR_DIFF_REMOVE, "@": C.COLOR_DIFF_LINES}
 
@@ -84,8 +87,9 @@ _DIFF_COLORS = {"+": C.COLOR_DIFF_ADD, "-": C.COLOR_DIFF_REMOVE, "@": C.COLOR_DI
 class Step:
     """What one play has done so far."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, pattern: t.Any = None) -> None:
         self.name = name
+        self.pattern = pattern
         self.begun = time.monotonic()
         self.hosts: t.Dict[str, str] = {}
         self.counts: t.Counter[t.Tuple[str, str]] = collections.Counter()
@@ -118,6 +122,9 @@ class CallbackModule(CallbackBase):
         self._details: t.Optional[t.TextIO] = None
         self._opened = False
         self._told: t.Set[str] = set()
+        self._said = digest_text.Said()
+        self._repeats = digest_text.Repeats()
+        self._refused = False
         self._items: t.Set[t.Tuple[str, str]] = set()
         #: Who was at fault in each failure of a host, in their order; None is the host itself.
         self._at_fault: t.Dict[str, t.List[t.Optional[t.List[str]]]] = {}
@@ -129,7 +136,9 @@ class CallbackModule(CallbackBase):
     # --- what is shown ------------------------------------------------------------------------------------------------
 
     def _say(self, text: str, color: t.Optional[str] = None) -> None:
-        self._display.display(text, color=color)
+        """A line, on a terminal as many lines as its width asks for: a log is to be searched, a screen to be read."""
+        columns = getattr(self._display, "columns", 0) if sys.stdout.isatty() else 0
+        self._display.display("\n".join(row for line in text.split("\n") for row in digest_text.fitted(line, columns)), color=color)
 
     def _detail(self, text: str) -> None:
         """What ``-v`` shows, and a file gets."""
@@ -167,6 +176,8 @@ class CallbackModule(CallbackBase):
     def _finish(self) -> None:
         """The line of a step that is over; none where nothing happened."""
         step, self._step = self._step, None
+        for text in self._repeats.lines():
+            self._say(text, C.COLOR_ERROR)
         if step is None or not step.hosts:
             return
         states = collections.Counter(step.hosts.values())
@@ -191,7 +202,7 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_play_start(self, play: t.Any) -> None:
         self._finish()
-        self._step = Step(play.get_name().strip() or "unnamed play")
+        self._step = Step(play.get_name().strip() or "unnamed play", getattr(play, "hosts", None))
 
     def v2_playbook_on_task_start(self, task: t.Any, is_conditional: bool) -> None:
         if self._step is not None:
@@ -233,8 +244,13 @@ class CallbackModule(CallbackBase):
                     if (who, line) in self._step.errors:
                         continue  # told by the task that failed, and again by the one that ends the host
                     self._step.errors.add((who, line))
-                self._say("{0} {1}: {2}: {3}".format("failed, goes on:" if ignore_errors else "FAILED", who, task.get_name(), line), C.COLOR_ERROR)
                 self._keep("FAILED {0}: {1}: {2}".format(who, task.get_name(), line))
+                how = "failed, goes on:" if ignore_errors else "FAILED"
+                if not self._repeats.is_news(how, who, _name(task), line):
+                    continue
+                shown = self._said.shortened(line[len(who) + 2 :] if line.startswith(who + ": ") else line)
+                self._said.add([line])
+                self._say("{0} {1}: {2}: {3}".format(how, who, _name(task), shown), C.COLOR_ERROR)
         self._count(host, task, data)  # what fails for one cluster is done for the others
         if getattr(task, "diff", False):
             self.v2_on_file_diff(result)
@@ -248,8 +264,10 @@ class CallbackModule(CallbackBase):
         self._warn(host, data)
         self._hear(host, "unreachable")
         for line in digest_text.error_lines(data):
-            self._say("UNREACHABLE {0}: {1}: {2}".format(host, task.get_name(), line), C.COLOR_UNREACHABLE)
             self._keep("UNREACHABLE {0}: {1}".format(host, line))
+            if self._repeats.is_news("UNREACHABLE", host, _name(task), line):
+                self._said.add([line])
+                self._say("UNREACHABLE {0}: {1}: {2}".format(host, _name(task), line), C.COLOR_UNREACHABLE)
 
     def v2_runner_on_skipped(self, result: t.Any) -> None:
         host, dummy, data = _parts(result)
@@ -267,7 +285,7 @@ class CallbackModule(CallbackBase):
         self._items.add((host, str(getattr(task, "_uuid", ""))))
         who, unused = _at_fault(host, task, data)
         for line in digest_text.error_lines(data):
-            text = "FAILED {0}: {1}: item {2}: {3}".format(who, task.get_name(), digest_text.one_line(self._get_item_label(data)), line)
+            text = "FAILED {0}: {1}: item {2}: {3}".format(who, _name(task), digest_text.one_line(self._get_item_label(data)), line)
             self._say(text, C.COLOR_ERROR)
             self._keep(text)
 
@@ -288,7 +306,7 @@ class CallbackModule(CallbackBase):
                 self._keep("{0}:\n{1}".format(who, text))
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
-        if self._step is not None:
+        if self._step is not None and self._step.pattern != NO_HOSTS:
             self._say("{0}: the run has no host for it".format(self._step.name), C.COLOR_SKIP)
 
     def v2_playbook_on_no_hosts_remaining(self) -> None:
@@ -299,9 +317,15 @@ class CallbackModule(CallbackBase):
         rows = {host: stats.summarize(host) for host in sorted(stats.processed)}
         for line in [*self._room().left_out(self.get_option("details_file")), *self._warned.left_out()]:
             self._say(line, C.COLOR_VERBOSE)
-        line = digest_text.end_line(rows, time.monotonic() - self._begun, self._planned - self._wrote, self._at_fault)
-        self._say(line, C.COLOR_ERROR if any(row["failures"] or row["unreachable"] for row in rows.values()) else C.COLOR_OK)
-        self._keep(line)
+        planned = self._planned - self._wrote
+        open_ends = [word for word, there in (("warnings", len(self._warned)), ("refusals", self._refused)) if there]
+        color = C.COLOR_ERROR if any(row["failures"] or row["unreachable"] for row in rows.values()) else C.COLOR_OK
+        for line in (
+            digest_text.end_line(rows, time.monotonic() - self._begun, planned, self._at_fault),
+            digest_text.next_line(rows, planned, bool(context.CLIARGS.get("check")), open_ends),
+        ):
+            self._say(line, color)
+            self._keep(line)
         if stats.custom and C.SHOW_CUSTOM_STATS:
             self._say("custom stats: " + json.dumps(stats.custom, sort_keys=True, default=str))
         self._close()
@@ -339,18 +363,26 @@ class CallbackModule(CallbackBase):
             return
         self._step.wrote = self._step.wrote or bool(data.get("changed")) and not planned
         if not digest_text.is_housekeeping(task.action):
-            self._step.counts.update(digest_text.counts(data))
+            counts = digest_text.counts(data)
+            self._step.counts.update(counts)
+            self._refused = self._refused or ("refused", "") in counts
 
     def _debug(self, data: t.Mapping[str, t.Any]) -> None:
         lines = digest_text.debug_lines(data)
+        for line in lines:
+            self._keep("  " + line)
+        lines = lines if self._display.verbosity > 0 else self._said.news(lines)
         shown, left_out = (lines, 0) if self._display.verbosity > 0 else digest_text.without_tables(lines)
         for line in shown:
             self._say("  " + line)
         self._told.update(digest_text.one_line(line) for line in shown)
-        for line in lines:
-            self._keep("  " + line)
         if left_out:
             self._say("  ({0} lines of tables in which nothing is wrong: -v shows them)".format(left_out), C.COLOR_VERBOSE)
+
+
+def _name(task: t.Any) -> str:
+    """A task's own name, without that of its role."""
+    return str(task.get_name()).rsplit(" : ", maxsplit=1)[-1]
 
 
 def _at_fault(host: str, task: t.Any, data: t.Mapping[str, t.Any]) -> t.Tuple[str, t.Optional[t.List[str]]]:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import typing as t
 
 Data = t.Mapping[str, t.Any]
@@ -19,6 +20,15 @@ SHOWN_KINDS = 6
 SHORT = 10
 #: Lines of one file in a diff; the file itself is on the host.
 FILE_LINES = 3
+#: Kinds of a node's objects in the order in which a person needs them: what packets depend on first.
+_WEIGHTS = {
+    kind: number
+    for number, kind in enumerate(("peer", "route", "rule", "link", "address", "table", "chain", "set", "unit", "key", "file"))
+}  # fmt: skip
+#: What a line of a diff begins with.
+_SIGNS = ("+", "-")
+#: What people copy stays in one piece.
+_COMMAND = re.compile(r"ansible-playbook \S+(?: -\S+(?: [^\s-]\S*)?)*|ip link set \S+ up", re.ASCII)
 #: What is wrong says so by one of these. A table that has one is shown as it is.
 _WRONG = re.compile(r"fail|broken|not proven|refused|unreachable|lost|missing|error|unknown|none\b|never", re.IGNORECASE | re.ASCII)
 _HEADER = re.compile(r"^[A-Z][A-Z_]{2,}( [a-z]+)*(  |$)")
@@ -80,7 +90,9 @@ def topology(data: Data) -> str:
             peers += len(remote.get("peers") or ()) if isinstance(remote, dict) else 0
     text = "{0} nodes in {1} clusters".format(len(mesh["nodes"]), len(mesh["clusters"]))
     if devices:
-        text += ": {0} devices, {1} peers".format(devices, peers)
+        text += ": {0} devices".format(devices)
+    if peers:  # without a key of any node, as in validate, no one knows how many there will be
+        text += ", {0} peers".format(peers)
     refused = _rows(data.get("refused"))
     return text + ("; {0} refused".format(len(refused)) if refused else "")
 
@@ -171,6 +183,60 @@ def clusters_at_fault(data: Data) -> t.List[str]:
 def some(names: t.Sequence[str], most: int = 5) -> str:
     """Names for a line; those that have no room are counted."""
     return ", ".join(names[:most]) + (" and {0} more".format(len(names) - most) if len(names) > most else "")
+
+
+class Said:
+    """What a screen has already said of causes: the last play sums up what others failed of, and nothing is said twice."""
+
+    #: Shorter texts are no causes.
+    LEAST = 30
+
+    def __init__(self) -> None:
+        self._known: t.Set[str] = set()
+
+    def add(self, lines: t.Iterable[str]) -> None:
+        self._known.update(text for text in map(_cause, lines) if len(text) >= self.LEAST)
+
+    def has(self, line: str) -> bool:
+        return _cause(line) in self._known
+
+    def shortened(self, line: str) -> str:
+        """A line without the cause at its end that was said: ``2 failed in gcp, see above``; the same line where it is news."""
+        summed = _SUMMED.match(line)
+        return "{0}, see above".format(summed.group(1)) if summed and self.has(summed.group(2)) else line
+
+    def news(self, lines: t.Sequence[str]) -> t.List[str]:
+        """The lines of a report without the causes that were said before it."""
+        fresh: t.List[str] = []
+        for line in lines:
+            if line.strip() and self.has(line):
+                if fresh and fresh[-1].endswith(":") and not fresh[-1].startswith(" "):
+                    fresh[-1] += " see above"
+                continue
+            if fresh and fresh[-1].endswith(": see above") and line.startswith(" "):
+                fresh[-1] = fresh[-1][: -len(" see above")]  # others follow
+            fresh.append(line)
+        self.add(fresh)
+        return fresh
+
+
+#: How a cause may begin and end, by where it is said.
+_SUMMED = re.compile(r"(\d+ (?:failed|problems)(?: in [^:]{1,400}?)?), first: (.*)$", re.DOTALL | re.ASCII)
+_PLACE = re.compile(
+    r"\s*(?:(?:[a-z_]{1,40}, )?(?:node \S{1,253} of )?cluster [a-z][a-z0-9-]{0,62}: |[a-z_]{1,40}: (?=\d+ problems|cluster ))", re.ASCII
+)
+_REASON = re.compile(r" \[[a-z_]{1,60}\]$", re.ASCII)
+
+
+def _cause(line: str) -> str:
+    """A line without where it is said, and without its reason word."""
+    text = _REASON.sub("", line.strip())
+    while True:
+        place = _PLACE.match(text)
+        summed = _SUMMED.match(text)
+        if not place and not summed:
+            return text
+        text = text[place.end() :] if place else summed.group(2) if summed else text
 
 
 def _failure(row: Data) -> str:
@@ -270,7 +336,7 @@ def short_diff(text: str, whole: bool, before: t.Any = None, after: t.Any = None
         return [_printable(line) for line in text.splitlines()]
     shown: t.List[str] = []
     of_file, left_out, object_is = 0, 0, ""
-    for line, heading in _headings(text, before, after):
+    for line, heading in _by_weight(_headings(text, before, after)):
         if line[1:2] not in (" ", "\t"):  # an object; what is indented belongs to it
             of_file, object_is = 1 if re.match(r"[+-](file|unit) ", line) else 0, line[1:]
         elif heading and heading != object_is:
@@ -294,6 +360,36 @@ _COLOURED = re.compile(r"^(?:\x1b\[[0-9;]*m)+|\x1b\[0m$", re.MULTILINE)
 def uncoloured(text: str) -> str:
     """A diff of Ansible's without the colours that it puts around lines; escapes inside a line stay what they are, text of others."""
     return _COLOURED.sub("", text)
+
+
+def _by_weight(lines: t.Iterable[t.Tuple[str, str]]) -> t.List[t.Tuple[str, str]]:
+    """The same lines, the objects first that packets depend on. A diff that has other lines than those of our objects keeps its order."""
+    blocks: t.List[t.Tuple[str, t.List[t.Tuple[str, str]]]] = []  # (the object, its lines)
+    for line, heading in lines:
+        about = line[1:] if line[1:2] not in (" ", "\t") else heading
+        if not blocks or (about and about != blocks[-1][0]):
+            blocks.append((about, []))
+        blocks[-1][1].append((line, heading))
+    if all(about.split(" ")[0] in _WEIGHTS for about, unused in blocks):
+        blocks.sort(key=lambda block: _WEIGHTS[block[0].split(" ")[0]])
+    return [row for unused, rows in blocks for row in rows]
+
+
+def fitted(line: str, columns: int) -> t.List[str]:
+    """A line as lines that a terminal of so many columns holds, broken between words; 0: as it is.
+
+    What begins with a command of ours, and a path, stay in one piece, since they are copied.
+    """
+    if not columns or len(line) <= columns:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    lead = indent + (line.lstrip(" ")[:1] if line.lstrip(" ")[:1] in _SIGNS else "")  # what was added goes on as added
+    given = _COMMAND.sub(lambda found: found.group().replace(" ", "\0"), line[len(lead) :])
+    rows = textwrap.wrap(
+        given, columns, initial_indent=lead, subsequent_indent=lead + "    ", break_long_words=False, break_on_hyphens=False, drop_whitespace=True,
+        expand_tabs=False, replace_whitespace=False,
+    )  # fmt: skip
+    return [row.replace("\0", " ") for row in rows] or [line]
 
 
 def _printable(line: str) -> str:
@@ -325,7 +421,8 @@ class Room:
             return []
         self._shown[who] = shown + room
         self._all += room + 1
-        return ["{0}:".format(who)] + ["  " + line for line in lines[:room]]
+        title = "{0}:".format(who) if room == len(lines) else "{0}: {1:,} of {2:,} lines".format(who, room, len(lines))
+        return [title] + ["  " + line for line in lines[:room]]
 
     def left_out(self, details: t.Optional[str]) -> t.List[str]:
         """One line on what was not shown, and where it is; none where everything was. ``details``: the file that has all, or None."""
@@ -334,6 +431,31 @@ class Room:
         where = "{0} has all of them, and so has -v".format(details) if details else "-v shows all of them, MULTICLUSTER_DIGEST_DETAILS=FILE keeps them"
         names = some(sorted(self._left_out), 3)
         return ["{0:,} lines of diffs left out, of {1}: {2}".format(sum(self._left_out.values()), names, where)]
+
+
+class Repeats:
+    """Failures of one task with the same cause are one: the first host says it, the others are named."""
+
+    def __init__(self) -> None:
+        self._first: t.Dict[t.Tuple[str, str, str], str] = {}
+        self._others: t.Dict[t.Tuple[str, str, str], t.List[str]] = {}
+
+    def is_news(self, how: str, who: str, task: str, line: str) -> bool:
+        """Whether it is shown; otherwise the host is named later. how: what such a line begins with."""
+        key = (how, task, line.replace(who, "*"))
+        first = self._first.setdefault(key, who)
+        if first != who and who not in self._others.setdefault(key, []):
+            self._others[key].append(who)
+        return first == who
+
+    def lines(self) -> t.List[str]:
+        """One line for each cause that others had, too; then none of them is kept."""
+        found = [
+            "{0} {1}: {2}: the same as {3}".format(key[0], some(sorted(names), 20), key[1], self._first[key])
+            for key, names in self._others.items() if names
+        ]  # fmt: skip
+        self._first, self._others = {}, {}
+        return found
 
 
 class Alike:
@@ -348,6 +470,9 @@ class Alike:
         key = text.replace(host, "*")
         self._seen[key] = self._seen.get(key, 0) + 1
         return self._seen[key] == 1 and len(self._seen) <= self._most
+
+    def __len__(self) -> int:
+        return len(self._seen)
 
     def left_out(self) -> t.List[str]:
         """One line on those that were only counted."""
@@ -386,3 +511,14 @@ def end_line(
     if len(texts) == 1:
         texts.append("nothing failed")
     return "done after {0:.0f} s: {1}".format(seconds, "; ".join(texts))
+
+
+def next_line(rows: t.Mapping[str, t.Mapping[str, int]], planned: t.Collection[str], check: bool, open_ends: t.Sequence[str] = ()) -> str:
+    """What to do after a run, its very last line. check: the run was one of --check; open_ends: what else is to be read, such as ``warnings``."""
+    if any(row["failures"] or row["unreachable"] for row in rows.values()):
+        return "next: fix what failed, see above, and run the same command again"
+    if check and planned:
+        return "next: run the same command without --check, which writes it"
+    if open_ends:
+        return "next: read the {0} above".format(" and ".join(open_ends))
+    return "next: nothing to do"

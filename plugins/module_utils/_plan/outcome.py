@@ -79,7 +79,9 @@ def _capability(reports: RunReports, capability: str, cells: Cells) -> t.List[st
             reasons.setdefault(name, [])
     for node in sorted(host for host, (where, unused) in reports.lost.items() if where == capability and host in reports.nodes):
         reasons.setdefault(reports.nodes[node], []).append("node " + node)
-        errors.append("{0}, node {1} of cluster {2}: {3}".format(capability, node, reports.nodes[node], _line(reports.lost[node][1])))
+        why = _line(reports.lost[node][1])
+        why = why[len(node) + 2 :] if why.startswith(node + ": ") else why
+        errors.append("{0}, node {1} of cluster {2}: {3}".format(capability, node, reports.nodes[node], why))
     unproven = _verdict(reports, reasons, errors, cells) if capability == "verify" and reports.verdict else set()
     refused = _refused(reports, results, cells)
     ran = bool(results) or bool(errors) or (capability == "verify" and bool(reports.verdict))
@@ -150,7 +152,9 @@ def _cell(ran: bool, reasons: t.Optional[t.Sequence[str]], refused: int, unprove
 def _failure_line(capability: str, failure: Data) -> str:
     operation = failure.get("operation")
     what = "cannot {0}: ".format(operation) if operation else ""
-    return _line("{0}, cluster {1}: {2}{3} [{4}]".format(capability, failure.get("cluster"), what, failure.get("message"), failure.get("reason")))
+    lead, message = "cluster {0}: ".format(failure.get("cluster")), str(failure.get("message"))
+    message = message[len(lead) :] if message.startswith(lead) else message
+    return _line("{0}, {1}{2}{3} [{4}]".format(capability, lead, what, message, failure.get("reason")))
 
 
 def _message(result: Data) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .verdict import Verdict, counted, refusal_text
+from .verdict import Verdict, counted, of_cluster, refusal_text
 
 Facts = t.Mapping[str, t.Any]
 Found = t.Mapping[str, t.Mapping[str, t.Any]]
@@ -30,7 +30,7 @@ def judge(
     broken: t.List[str] = []
     unproven: t.List[str] = []
     for failure in topology.get("failures") or ():
-        broken.append("cluster {0}: {1} [{2}]".format(failure["cluster"], failure["message"], failure["reason"]))
+        broken.append(of_cluster(failure["cluster"], failure["message"], failure["reason"]))
     causes = causes_of_budgets(topology, found)
     broken = [refusal_text("mesh", refusal) for refusal in causes] + broken
     unproven += [refusal_text("mesh", refusal) for refusal in topology.get("refused") or () if refusal not in causes]

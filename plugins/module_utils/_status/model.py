@@ -16,7 +16,7 @@ import typing as t
 
 from . import ends, evidence, mesh_verdict
 from .ends import MISSING, NEVER, STALE, UNKNOWN, UP
-from .verdict import NOT_ASKED, OUTSIDE, Verdict, capabilities_unasked, combine, nodes_outside, refusal_text
+from .verdict import NOT_ASKED, OUTSIDE, Verdict, capabilities_unasked, combine, nodes_outside, of_cluster, refusal_text
 
 Data = t.Dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
@@ -129,7 +129,7 @@ def _with_reading(parts: t.Dict[str, Verdict], facts: Facts) -> t.Dict[str, Verd
     """With what this page itself could not read, and whatever else it shows that no part has said: no sign of it may be greener."""
     parts = parts or {"fabric": combine({})}
     whole = combine(parts)
-    broken = ["cluster {0}: {1} [{2}]".format(row.get("cluster"), row.get("message"), row.get("reason")) for row in facts["failures"]]
+    broken = [of_cluster(row.get("cluster"), row.get("message"), row.get("reason")) for row in facts["failures"]]
     broken += ["cluster {0}: its API server was not read".format(name) for name, read in facts["clusters"].items() if read is None and not broken]
     broken = [text for text in broken if not any(one.endswith(text) for one in whole.broken)]
     if not whole.broken:

@@ -44,7 +44,8 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     ``nodes`` {host: {cluster, node: of node_info with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu}]},
     ``failed`` [{where, message}] checks that say nothing since they failed,
     ``refused`` [{where, object, reason, message}], ``failures`` [{cluster, reason, message}], ``workloads`` {cluster: [(kind and name, image)]},
-    ``silent`` {cluster: why nobody announces the addresses of its Services}, ``without_namespace`` {cluster: namespace of mirrors},
+    ``unreached`` {host: what its connection or the module said}, ``without_namespace`` {cluster: namespace of mirrors},
+    ``silent`` {cluster: why nobody announces the addresses of its Services},
     ``lacking`` {cluster: {rights: [text], capability, undefined}} for the Multi-Cluster Services API, ``untraced`` {cluster: [right]}.
     """
     found: t.List[Data] = []
@@ -67,7 +68,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     ranges = _ranges(facts.get("grants") or {})
     for host, given in sorted((facts.get("nodes") or {}).items()):
         if given.get("node") is None:
-            note(ERROR, host, "no_answer", "the host did not answer")
+            note(ERROR, host, "no_answer", _why_unknown(str((facts.get("unreached") or {}).get(host) or "")))
             continue
         node = given["node"]
         for level, reason, message in _of_node(node, (facts.get("devices") or {}).get(host) or (), given.get("cluster"), ranges, max_skew):
@@ -95,6 +96,21 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
         note(WARNING, cluster, "unannounced", "nobody would announce the addresses of Services: " + why)
     unique = {(row["level"], row["where"], row["reason"], row["message"]): row for row in found}
     return [unique[key] for key in sorted(unique)]
+
+
+def _why_unknown(why: str) -> str:
+    """Why a host is not known. why: what its connection or the module said, of collected.why_none."""
+    if not why:
+        return "the host did not answer"
+    if _PYTHON.search(why):
+        return "no usable Python there ({0}); install Python 3.9 or newer, or set ansible_python_interpreter to where it is".format(why)
+    return "the host did not answer ({0})".format(why)
+
+
+#: How ansible-core, a shell and an old Python say that a module did not start.
+_PYTHON = re.compile(
+    r"interpreter|python[0-9.]*: (?:not found|No such file)|SyntaxError|requires? (?:a )?(?:minimum )?Python|MODULE FAILURE", re.IGNORECASE | re.ASCII
+)
 
 
 def _of_node(

@@ -9,6 +9,7 @@ is named as not asked.
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 Facts = t.Mapping[str, t.Any]
@@ -173,10 +174,16 @@ def report_lines(verdict: Verdict, scope: t.Mapping[str, t.Any]) -> t.List[str]:
         headline += ": {0}".format(counted(len(verdict.unproven), "reason"))
     lines = [headline] + _some(verdict.broken)
     if verdict.unproven:
-        lines += (["not proven besides:"] if verdict.broken else []) + _some(verdict.unproven)
+        lines += (["also not proven:"] if verdict.broken else []) + _some(verdict.unproven, verdict.broken)
     if verdict.value == UNPROVEN:
-        lines.append("Nothing was found broken, and the above could not be proven. Mend it, or accept it with {0}: true.".format(ALLOW))
+        lines.append("Nothing was found broken, and the above could not be proven. Fix it, or accept it with {0}: true.".format(ALLOW))
     return lines
+
+
+def of_cluster(cluster: t.Any, message: t.Any, reason: t.Any) -> str:
+    """``cluster NAME: message [reason]``, of a message that may begin with its cluster already."""
+    lead = "cluster {0}: ".format(cluster)
+    return "{0}{1} [{2}]".format("" if str(message).startswith(lead) else lead, message, reason)
 
 
 def counted(count: int, noun: str) -> str:
@@ -184,6 +191,36 @@ def counted(count: int, noun: str) -> str:
     return "{0:,} {1}{2}".format(count, noun, "" if count == 1 else "s")
 
 
-def _some(reasons: t.Sequence[str]) -> t.List[str]:
-    lines = ["  " + reason for reason in reasons[:SHOWN]]
-    return lines + (["  ... and {0:,} more".format(len(reasons) - SHOWN)] if len(reasons) > SHOWN else [])
+def _some(reasons: t.Sequence[str], known: t.Sequence[str] = ()) -> t.List[str]:
+    """Lines of reasons, one for all nodes that have the same. known: reasons that are above, which are not said again."""
+    merged = one_for_all(reasons, known)
+    lines = ["  " + reason for reason in merged[:SHOWN]]
+    return lines + (["  ... and {0:,} more".format(len(merged) - SHOWN)] if len(merged) > SHOWN else [])
+
+
+def one_for_all(reasons: t.Sequence[str], known: t.Sequence[str] = ()) -> t.List[str]:
+    """``NODE: why`` and ``OTHER: why`` as ``NODE: why (also OTHER)``; a cause of ``known`` at a reason's end as ``see above``."""
+    causes = [text for text in (_CAUSE.sub("", reason).rpartition(" [")[0] or _CAUSE.sub("", reason) for reason in known) if text]
+    found: t.Dict[str, t.List[str]] = {}
+    for reason in reasons:
+        where, colon, why = reason.partition(": ")
+        if not colon or " " in where or why.startswith("refused ") or _CAUSE.match(why):  # a capability's, not a node's
+            where, why = "", reason
+        why = why.replace(where + ": ", "") if where else why
+        for cause in causes:
+            if why.endswith(cause) and why != cause:
+                why = _TAIL.sub("", why[: -len(cause)]) + ", see above"
+                break
+        found.setdefault(why, []).append(where)
+    texts = []
+    for why, places in found.items():
+        names = list(dict.fromkeys(filter(None, places)))
+        more = " and {0:,} more".format(len(names) - 1 - NAMED) if len(names) - 1 > NAMED else ""
+        also = " (also {0}{1})".format(", ".join(names[1 : NAMED + 1]), more) if names[1:] else ""
+        texts.append("{0}: {1}{2}".format(names[0], why, also) if names else why)
+    return texts
+
+
+#: Where a cause was met, in front of it, and what is left of that where the cause is not said again.
+_CAUSE = re.compile(r"^(?:cluster [a-z][a-z0-9-]{0,62}: )+", re.ASCII)
+_TAIL = re.compile(r":? ?(?:cluster [a-z][a-z0-9-]{0,62}: )*$", re.ASCII)

@@ -23,6 +23,8 @@ from .status import unpacked
 Data = t.Dict[str, t.Any]
 
 SHOWN = 500
+#: So many places of one finding are named.
+NAMED = 10
 #: Of KubeSpan's device where the way is an ordinary one; it follows the way (kubespan 15).
 MTU = 1420
 
@@ -56,6 +58,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "without_host": mesh.get("without_host") or {},
             "grants": fabric.grants(),
             "nodes": nodes,
+            "unreached": request.get("silent") or {},
             "devices": {host: _devices(fabric, nodes[host]["cluster"], request.get("kubespan"), mesh) for host in nodes},
             "refused": _refused(request, mesh),
             "failures": [failures[key] for key in sorted(failures)],
@@ -69,7 +72,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         float(request.get("max_skew") or SKEW),
     )
     bad = [row for row in rows if row["level"] == ERROR]
-    lines = ["{level}: {where}: {message} [{reason}]".format(**row) for row in rows[:SHOWN]] or ["nothing stands in the way"]
+    lines = _lines(rows) or ["nothing stands in the way"]
     return {
         "changed": False,
         "ok": not bad,
@@ -80,6 +83,19 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         "stats": clusters.stats(),
         "refused": [],
     }
+
+
+def _lines(rows: t.Sequence[Data]) -> t.List[str]:
+    """A line for each finding, one for all places that have the same."""
+    found: t.Dict[t.Tuple[str, str, str], t.List[str]] = {}
+    for row in rows:
+        found.setdefault((row["level"], row["message"], row["reason"]), []).append(row["where"])
+    texts = []
+    for (level, message, reason), places in found.items():
+        more = " and {0:,} more".format(len(places) - 1 - NAMED) if len(places) - 1 > NAMED else ""
+        also = " (also {0}{1})".format(", ".join(places[1 : NAMED + 1]), more) if places[1:] else ""
+        texts.append("{0}: {1}: {2} [{3}]{4}".format(level, places[0], message, reason, also))
+    return texts[:SHOWN]
 
 
 def _without_namespace(clusters: Clusters, services: t.Mapping[str, t.Any]) -> t.Dict[str, str]:

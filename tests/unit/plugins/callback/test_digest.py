@@ -65,9 +65,12 @@ class Run:
         return self
 
     def end(self):
+        """The screen without its last line, which always says what to do: ``next``."""
         stats = types.SimpleNamespace(processed=self.stats, summarize=self.stats.get, custom={})
         self.callback.v2_playbook_on_stats(stats)
-        return self.screen.lines
+        self.next = self.screen.lines[-1]
+        assert self.next.startswith("next: "), self.next
+        return self.screen.lines[:-1]
 
 
 def changes(**kinds):
@@ -150,7 +153,7 @@ def test_an_error_that_a_report_has_shown_is_not_repeated_while_the_run_goes_on(
     run = Run().play("Judge").task("Show", "ansible.builtin.debug").result("n1", msg=["broken: 1 problem", "  n1: no handshake"])
     run.task("Fail").result("n1", "failed", ignored=True, msg=["n1: no handshake", "another"])
     assert run.screen.lines[2:] == ["failed, goes on: n1: Fail: another"]
-    assert run.result("n1", "failed", msg=["n1: no handshake"]).screen.lines[-1] == "FAILED n1: Fail: n1: no handshake"
+    assert run.result("n1", "failed", msg=["n1: no handshake"]).screen.lines[-1] == "FAILED n1: Fail: no handshake"
 
 
 @pytest.mark.parametrize("check_mode", [False, True])
@@ -283,7 +286,7 @@ def test_no_result_breaks_it_and_no_error_is_hidden(data):
 def test_the_diff_of_a_file_is_short_and_that_of_objects_whole():
     text = "--- before\n+++ after\n@@ -1 +1 @@\n+file /etc/x\n" + "+  - line\n" * 50 + "+link wireguard.gcp\n+  mtu: 1420\n"
     lines = digest_text.short_diff(text, False)
-    assert lines[0] == "+file /etc/x" and lines[-3:] == ["+link wireguard.gcp", "+  mtu: 1420", "(47 lines of files: -v shows them)"]
+    assert lines[:3] == ["+link wireguard.gcp", "+  mtu: 1420", "+file /etc/x"] and lines[-1] == "(47 lines of files: -v shows them)"
     assert len(lines) == 7 and len(digest_text.short_diff(text, True)) == 56
 
 
@@ -302,9 +305,89 @@ def test_an_error_is_told_once_in_a_step_for_each_host():
     """A task fails, is rescued, and another one ends the host with the same words; another step that fails like it is news."""
     run = Run().play("Converge").task("Converge keys").result("n1", "failed", msg="no MAC").result("n2", "failed", msg="no MAC")
     run.task("Stop").result("n1", "failed", msg="no MAC").result("n2", "failed", msg="other")
-    assert run.screen.lines == ["FAILED n1: Converge keys: no MAC", "FAILED n2: Converge keys: no MAC", "FAILED n2: Stop: other"]
+    assert run.screen.lines == ["FAILED n1: Converge keys: no MAC", "FAILED n2: Stop: other"]
     run.play("Again").task("Converge keys").result("n1", "failed", msg="no MAC")
+    assert run.screen.lines[2] == "FAILED n2: Converge keys: the same as n1"
     assert run.screen.lines[-1] == "FAILED n1: Converge keys: no MAC"
+
+
+def test_a_cause_of_many_hosts_is_said_once_with_their_names():
+    run = Run().play("Converge").task("mesh : Converge")
+    for host in ("n1", "n2", "n3"):
+        run.result(host, "failed", msg="{0}: Python does not start there".format(host))
+    lines = run.end()
+    assert lines[:2] == ["FAILED n1: Converge: Python does not start there", "FAILED n2, n3: Converge: the same as n1"]
+    assert run.next == "next: fix what failed, see above, and run the same command again"
+
+
+CAUSE = "kubeconfig /srv/gcp.kubeconfig cannot be read: No such file or directory"
+
+
+def test_what_a_report_said_the_end_of_the_run_does_not_repeat():
+    """The verdict says the cause, then the table of clusters; the failure of the last task only sums up."""
+    run = Run().play("Prove").task("Show", "ansible.builtin.debug")
+    run.result("aws", msg=["broken: 1 problem", "  cluster gcp: {0} [kubeconfig_unreadable]".format(CAUSE)])
+    table = ["CLUSTER  MESH", "gcp      failed", "failed:", "  mesh, cluster gcp: {0} [kubeconfig_unreadable]".format(CAUSE), "  verify: cluster gcp: " + CAUSE]
+    run.task("Table", "ansible.builtin.debug").result("aws", msg=table)
+    run.task("End", "ansible.builtin.fail", run_once=True).result("aws", "failed", msg="2 failed in gcp, first: mesh, cluster gcp: {0} [x]".format(CAUSE))
+    lines = run.end()
+    assert sum(CAUSE in line for line in lines) == 1
+    assert lines[2:6] == ["  CLUSTER  MESH", "  gcp      failed", "  failed: see above", "FAILED gcp: End: 2 failed in gcp, see above"]
+
+
+@given(st.lists(st.text("abcdefgh ", min_size=1, max_size=60), max_size=6))
+def test_of_what_was_not_said_before_nothing_is_left_out(lines):
+    """Whatever a report says first is shown, in its order."""
+    said = digest_text.Said()
+    assert said.news(lines) == lines
+
+
+def test_differences_begin_with_what_packets_depend_on():
+    """A first run makes files and keys too; they are no reason to hide its peers. What is not of our objects keeps its order."""
+    order = ("key /k", "file /etc/x", "unit x", "link wireguard.gcp", "peer wireguard.gcp abc", "route 10.4.0.0/16")
+    text = "--- before\n+++ after\n@@ -0,0 +1,12 @@\n" + "".join("+{0}\n+  of: {0}\n".format(name) for name in order)
+    heads = [line[1:] for line in digest_text.short_diff(text, False) if line[1:2] != " " and line[:1] == "+"]
+    assert heads == ["peer wireguard.gcp abc", "route 10.4.0.0/16", "link wireguard.gcp", "unit x", "key /k", "file /etc/x"]
+    other = "--- before\n+++ after\n@@ -0,0 +1,2 @@\n+file one\n+zone two\n+peer three\n"
+    assert digest_text.short_diff(other, False) == ["+file one", "+zone two", "+peer three"]
+
+
+@given(st.text("ab/.:,- ", max_size=400), st.integers(20, 200), st.sampled_from(["", "  ", "  +", "-", "    "]))
+def test_a_line_fits_a_terminal_and_loses_nothing(text, columns, lead):
+    """But for words that are longer than a line: those are paths and commands, which are copied."""
+    line = lead + text.strip()
+    rows = digest_text.fitted(line, columns)
+    words = [word for row in rows for word in row.split()]
+    joined = "".join(words)
+    sign = lead.strip()
+    assert joined.replace(sign, "") == "".join(line.split()).replace(sign, "") if sign else joined == "".join(line.split())
+    assert all(len(row) <= columns or len(row.split()) <= 1 + bool(sign) for row in rows)
+    assert digest_text.fitted(line, 0) == [line]
+
+
+def test_a_command_is_copied_in_one_piece():
+    command = "ansible-playbook multicluster.network.mesh -e mesh_confirm_empty=true --limit aws_nodes"
+    rows = digest_text.fitted("  a sentence of some words before it, which is long enough: {0}, and some after it".format(command), 79)
+    assert any(command in row for row in rows)
+
+
+def test_plays_that_have_nothing_to_do_are_not_shown_and_a_limit_that_left_none_is():
+    run = Run()
+    for hosts in (["!all"], ["aws_nodes"]):
+        run.callback.v2_playbook_on_play_start(types.SimpleNamespace(get_name=lambda: "Follow", hosts=hosts))
+        run.callback.v2_playbook_on_no_hosts_matched()
+    assert run.screen.lines == ["Follow: the run has no host for it"]
+
+
+def test_the_last_line_says_what_to_do():
+    assert Run().play("a").task("t").result("n1").end() and True
+    run = Run().play("a").task("t").result("n1", warnings=["disk full"]).result("n1", plan={"changes": []}, refused=[{"object": "x"}])
+    run.end()
+    assert run.next == "next: read the warnings and refusals above"
+    done = Run().play("a").task("t").result("n1", changed=True)
+    done.end()
+    assert done.next == "next: nothing to do"
+    assert digest_text.next_line({"n1": {"failures": 0, "unreachable": 0}}, {"n1"}, True).endswith("without --check, which writes it")
 
 
 def test_a_dictionary_is_lines_and_no_python():
@@ -418,7 +501,8 @@ def test_a_real_run(tmp_path):
     assert lines[:3] == ["failed, goes on: h2: wrong: no way at all", "FAILED h3: fatal: first", "FAILED h3: fatal: second"]
     assert lines[3].startswith("Work: 3 hosts, 2 changed, 1 failed (")
     assert lines[4:7] == ["  one", "  two", "FAILED oslo: all: 1 failed, first: coredns_rewrite, cluster oslo: no"]
-    assert lines[-1].startswith("done after ") and lines[-1].endswith("3 hosts, 3 changed; 1 failed: h3; clusters at fault: oslo")
+    assert lines[-2].startswith("done after ") and lines[-2].endswith("3 hosts, 3 changed; 1 failed: h3; clusters at fault: oslo")
+    assert lines[-1] == "next: fix what failed, see above, and run the same command again"
     assert "Traceback" not in done.stderr and "WARNING" not in done.stderr, done.stderr
 
 

@@ -188,3 +188,16 @@ def test_what_strangers_say_is_cut():
     facts["refused"].append({"where": "mesh\n" + "x" * 999, "object": "o", "reason": "outside_grant", "message": "\x1b[31m" + "y" * 9999})
     row = find(facts)[0]
     assert len(row["where"]) <= 300 and len(row["message"]) <= 500 and "\x1b" not in row["message"] and "\n" not in row["where"]
+
+
+@pytest.mark.parametrize("why, said", [
+    ("", "the host did not answer"),
+    ("unreachable: no route to host", "the host did not answer (unreachable: no route to host)"),
+    ("failed: The module interpreter '/usr/bin/python3.1' was not found.", "no usable Python there (failed: The module interpreter '/usr/bin/python3.1'"),
+    ("failed: /bin/sh: 1: /usr/bin/python3.1: not found", "set ansible_python_interpreter to where it is"),
+])  # fmt: skip
+def test_a_host_without_a_usable_python_is_told_apart_from_one_that_is_away(why, said):
+    facts = copy.deepcopy(GOOD)
+    silent_node(facts)
+    (row,) = [row for row in find(dict(facts, unreached={"aws-node-2": why})) if row["reason"] == "no_answer"]
+    assert row["message"].startswith(said) or said in row["message"]

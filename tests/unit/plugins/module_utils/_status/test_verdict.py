@@ -546,3 +546,15 @@ def test_an_address_without_a_pod_is_withheld_and_not_silent():
     assert report.build(facts)["verdict"] == PROVEN
     probe(facts)["bgp"]["withheld"] = []
     assert report.build(facts)["verdict"] != PROVEN
+
+
+def test_a_reason_of_several_nodes_is_one_line_and_a_cause_is_said_once():
+    """Of 4 nodes with one unreadable cluster every line had the whole cause."""
+    facts = verified.facts()
+    facts["mesh"]["failures"] = [FAILURE]
+    facts["mesh"]["clusters"]["aws"]["remotes"]["gcp"].update(peers=[], reason="cluster gcp: " + FAILURE["message"])
+    built = report.build(facts)
+    assert len([line for line in built["text"].splitlines() if FAILURE["message"] in line]) == 1, built["text"]
+    (line,) = [line for line in built["text"].splitlines() if "no peer of cluster gcp is planned" in line]
+    assert line == "  aws-1: no peer of cluster gcp is planned, see above (also aws-2)"
+    assert sum("no peer of cluster gcp is planned" in reason for reason in built["unproven"]) == 2, "machines get all of them"
