@@ -47,6 +47,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "kernel_wireguard: needs a kernel that has WireGuard")
     config.addinivalue_line("markers", "takes_long: runs with the scenarios that it belongs to, not in `tests/run kernel`")
     config.addinivalue_line("markers", "other_kernel: runs in the virtual machine too, on the kernel of a distribution")
+    config.addinivalue_line("markers", "this_machine(why): not in the virtual machine, which lacks what it says; `tests/run kernel` has it")
 
 
 class Answer(dict):

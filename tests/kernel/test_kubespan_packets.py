@@ -261,7 +261,7 @@ def test_the_witness_sees_what_leaks(host):
     assert all(found["leaked"] > 0 for found in seen.values()), seen
 
 
-@pytest.mark.skipif(SLOW > 1, reason="an emulated processor sends too few packets to be in such a moment")
+@pytest.mark.this_machine("an emulated processor sends too few packets to be in such a moment")
 def test_the_witness_sees_a_packet_between_the_two_places_of_a_chain(host):
     leaked = 0
     for _attempt in range(10):

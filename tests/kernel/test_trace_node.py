@@ -645,6 +645,7 @@ def test_a_name_that_is_none_is_refused(router, flow_failed):
         ask(router, "armed", [flow()], trace="../x")
 
 
+@pytest.mark.this_machine("Ansible")
 def test_as_ansible_runs_it(router, tmp_path):
     """Ansible packs the module, runs it and takes it away again; the recorder goes on without it, and nobody waits for its end."""
     root = next(path for path in sys.path if path and (pathlib.Path(path) / "ansible_collections" / "multicluster").exists())
@@ -694,6 +695,7 @@ def shape(value):
     return sorted({json.dumps(shape(inner), sort_keys=True) for inner in value}) if isinstance(value, list) else type(value).__name__
 
 
+@pytest.mark.this_machine("/dev/net/tun, by which wireguard-go makes its device")
 def test_the_samples_have_todays_shape(router, tmp_path):
     """What the other side of a trace is tested with. MCN_TRACE_SAMPLES=1 writes them anew."""
     router.node.flow("wireguard_device", {

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import pathlib
 import re
@@ -24,3 +25,22 @@ def test_the_guest_gets_everything_that_its_tests_are_collected_from(tmp_path):
     words = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "tests/kernel"]
     done = subprocess.run(words, cwd=str(home), env=dict(os.environ, PYTHONPATH=str(tmp_path)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+
+
+def test_what_the_guest_leaves_out_runs_elsewhere_and_nothing_is_skipped_for_being_there():
+    """A skip inside the guest fails its run, so what the guest cannot do is not selected, by a mark that says why, and `tests/run kernel` has it."""
+    guest = (REPO / "tests" / "vm" / "run").read_text("utf-8")
+    marked = re.findall(r'-m "([^"]*)" --junitxml', guest)
+    assert marked == ["(kernel_wireguard or other_kernel) and not this_machine"]
+    left_out = []
+    for path in sorted((REPO / "tests" / "kernel").glob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            marks = {ast.unparse(mark.func if isinstance(mark, ast.Call) else mark).rpartition(".")[2]: mark for mark in node.decorator_list}
+            assert "SLOW" not in ast.unparse(marks["skipif"]) if "skipif" in marks else True, "{0}: mark {1} this_machine".format(path.name, node.name)
+            if "this_machine" in marks:
+                assert len(marks["this_machine"].args) == 1 and marks["this_machine"].args[0].value, node.name
+                assert "takes_long" not in marks, "{0}: then no run has it".format(node.name)
+                left_out.append(node.name)
+    assert {"test_as_ansible_runs_it", "test_the_samples_have_todays_shape"} <= set(left_out)
