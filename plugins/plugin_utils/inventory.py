@@ -148,7 +148,7 @@ def _balanced(given: t.Any) -> t.List[str]:
     found: t.List[str] = []
     for text in texts:
         try:
-            found.extend(map(str, ipaddress.summarize_address_range(*parse_bounds(text))))  # type: ignore[type-var]
+            found.extend(map(str, ipaddress.summarize_address_range(*parse_bounds(text))))
         except ValueRefused:
             continue
     return found

@@ -442,6 +442,31 @@ def test_a_host_without_ipv6_keeps_its_mesh_of_ipv4(host):
     assert "mtu 1300" in host.node.run("ip", "link", "show", "wireguard.b")
 
 
+def test_programs_that_take_links_in_hand_are_kept_away_from_ours(host):
+    """Where they run, and as files of the node's plan: they come with the change and go with the mesh."""
+    host.node.run("sh", "-c", """
+        mkdir /run/over && mount -t tmpfs tmpfs /run/over && mkdir /run/over/upper /run/over/work
+        mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/over/upper,workdir=/run/over/work /etc
+        mkdir -p /run/systemd/netif /run/NetworkManager
+    """)
+    find = "find /etc -name '*multicluster-network-mesh*' -path '*etwork*' -not -name '*.service' | sort"
+    assert host.node.run("sh", "-c", find) == ""
+    planned = host.run(wish(), check=True)
+    made = host.run(wish(rollback_seconds=600))
+    paths = host.node.run("sh", "-c", find).split()
+    assert not paths and host.decide(made["transaction"]["id"])["outcome"] == "confirmed"
+    paths = host.node.run("sh", "-c", find).split()
+    assert paths == ["/etc/NetworkManager/conf.d/50-multicluster-network-mesh.conf", "/etc/systemd/network/00-multicluster-network-mesh.network",
+                     "/etc/systemd/networkd.conf.d/50-multicluster-network-mesh.conf"]  # fmt: skip
+    assert set(paths) <= {change["id"] for change in planned["plan"]["changes"]}
+    manager, link, settings = (host.node.run("cat", path) for path in paths)
+    assert "unmanaged-devices+=interface-name:wireguard.b\n" in manager and "Name=wireguard.b\n" in link and "Unmanaged=yes" in link
+    assert "ManageForeignRoutes=no" in settings and not host.run(wish())["changed"]
+    host.node.run("rm", paths[1])
+    assert [change["id"] for change in host.run(wish(), check=True)["plan"]["changes"]] == [paths[1]]
+    assert host.run(wish(devices=[]))["changed"] and host.node.run("sh", "-c", find) == ""
+
+
 def renamed(**change):
     """The same device under the name that a new device_alias, or a new name of the cluster, gives it: with the same port."""
     found = wish(**change)

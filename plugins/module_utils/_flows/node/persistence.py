@@ -14,7 +14,7 @@ import typing as t
 from ..._dataplane.journal import is_state
 from ..._dataplane.node_spec import NodeState
 from ..._linux import files
-from ..._linux.host import bundle, systemd
+from ..._linux.host import bundle, link_managers, systemd
 from ..._plan.plan import Plan, reconcile
 
 STATE_ROOT = "/var/lib/multicluster-network"
@@ -195,8 +195,20 @@ def wanted_files(fabric: str, state: t.Optional[NodeState]) -> t.Dict[str, files
         code_file(fabric): code_state(),
         **_wanted_unit(fabric),
         **(_watch_files(fabric) if (state.kubespan or {}).get("watcher") else {}),
+        **_managers_files(fabric, state),
         state_path(fabric): files.FileState("file", 0o600, state_bytes(state.to_json())),
     }
+
+
+def _managers_files(fabric: str, state: NodeState) -> t.Dict[str, files.FileState]:
+    mesh = ((state.kubespan or {}).get("layout") or {}).get("device")
+    devices = sorted({*(device.name for device in state.devices), *([mesh] if mesh else [])})
+    found = link_managers.texts(_manager_name(fabric), devices)
+    return {path: files.FileState("file", 0o644, text.encode("ascii")) for path, text in found.items()}
+
+
+def _manager_name(fabric: str) -> str:
+    return "multicluster-network-{0}".format(fabric)
 
 
 def install_unit(fabric: str) -> None:
@@ -243,6 +255,7 @@ def gather(
     paths = {*wanted, state_path(fabric), candidate_path(fabric)}
     paths.update("{0}/{1}".format(code_folder(fabric), name) for name in files.list_folder(code_folder(fabric)))
     paths.update("{0}/{1}".format(root, name) for root in (UNIT_ROOT, WANTED_BY) for name in (unit_name(fabric), watch_name(fabric)))
+    paths.update(link_managers.paths(_manager_name(fabric)))
     if not wanted:
         paths.update((folder(fabric) + "/kubespan-watch.json", *run_files(fabric)))
     found: t.Dict[str, t.Optional[files.FileState]] = {}
@@ -298,8 +311,9 @@ def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> N
     if not wanted:
         _leave_folders(fabric)
         files.remove_empty_folders(RUN_ROOT, "/run")
-    if any(path.startswith(UNIT_ROOT) for path in touched):
+    if any(path.startswith(UNIT_ROOT + "/") for path in touched):
         systemd.reload_units()
+    link_managers.reload_managers(touched, _manager_name(fabric))
     if watch in wanted and touched & {watch, watch_name(fabric)}:
         systemd.restart(watch_name(fabric))
 

@@ -34,10 +34,10 @@ def render(speaker: Speaker) -> str:
         if prefixes or neighbours:
             lines.append(" address-family {0} unicast".format(family))
             lines += ["  network {0}{1}".format(prefix, " route-map " + _name(used[prefix]) if used[prefix] != Attributes() else "") for prefix in prefixes]
-            for one in neighbours:
-                lines += ["  neighbor {0} activate".format(one.address), "  neighbor {0} prefix-list nothing in".format(one.address)]
-                if one.next_hop and family == "ipv6":
-                    lines.append("  neighbor {0} route-map {1} out".format(one.address, _hop_name(one.next_hop)))
+            for router in neighbours:
+                lines += ["  neighbor {0} activate".format(router.address), "  neighbor {0} prefix-list nothing in".format(router.address)]
+                if router.next_hop and family == "ipv6":
+                    lines.append("  neighbor {0} route-map {1} out".format(router.address, _hop_name(router.next_hop)))
             lines.append(" exit-address-family")
     return "\n".join([*lines, "exit"]) + "\n"
 

@@ -132,7 +132,7 @@ def strangers_in_groups(groups: t.Mapping[str, t.Collection[str]], clusters: t.M
 
     groups: {group: hosts}. clusters: {host: its multicluster_cluster}.
     """
-    found = set()
+    found: t.Set[str] = set()
     for group, hosts in groups.items():
         counts: t.Dict[str, t.List[str]] = {}
         for host in hosts:
