@@ -125,6 +125,7 @@ class CallbackModule(CallbackBase):
         self._said = digest_text.Said()
         self._repeats = digest_text.Repeats()
         self._refused = False
+        self._next = ""  # what a report says is to be done comes last
         self._items: t.Set[t.Tuple[str, str]] = set()
         #: Who was at fault in each failure of a host, in their order; None is the host itself.
         self._at_fault: t.Dict[str, t.List[t.Optional[t.List[str]]]] = {}
@@ -322,7 +323,7 @@ class CallbackModule(CallbackBase):
         color = C.COLOR_ERROR if any(row["failures"] or row["unreachable"] for row in rows.values()) else C.COLOR_OK
         for line in (
             digest_text.end_line(rows, time.monotonic() - self._begun, planned, self._at_fault),
-            digest_text.next_line(rows, planned, bool(context.CLIARGS.get("check")), open_ends),
+            self._next or digest_text.next_line(rows, planned, bool(context.CLIARGS.get("check")), open_ends),
         ):
             self._say(line, color)
             self._keep(line)
@@ -371,6 +372,8 @@ class CallbackModule(CallbackBase):
         lines = digest_text.debug_lines(data)
         for line in lines:
             self._keep("  " + line)
+        self._next = next((line for line in reversed(lines) if line.startswith(digest_text.NEXT)), self._next)
+        lines = [line for line in lines if not line.startswith(digest_text.NEXT)]
         lines = lines if self._display.verbosity > 0 else self._said.news(lines)
         shown, left_out = (lines, 0) if self._display.verbosity > 0 else digest_text.without_tables(lines)
         for line in shown:

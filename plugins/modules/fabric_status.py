@@ -113,6 +113,16 @@ parts:
   type: dict
   returned: success
   sample: {mesh: {value: proven, reasons: 0}, service_mirror: {value: proven, reasons: 0}}
+lines:
+  description: The same for people. What the fabric is, a row for each cluster, the first reasons, and what to do where something is to be done.
+  type: list
+  elements: str
+  returned: success
+  sample:
+    - "fabric default: all green"
+    - "CLUSTER  NODES   TUNNELS  SERVICES  ADDRESSES  OLDEST KEY  VERDICT"
+    - "aws      2 of 2  4 of 4   1         0          12 d        proven"
+    - "the rest: /srv/fabric-status.html"
 scope:
   description: What the verdict speaks of, the pattern of C(--limit), how many nodes there are and were judged, and what was not asked.
   type: dict

@@ -20,6 +20,8 @@ SHOWN_KINDS = 6
 SHORT = 10
 #: Lines of one file in a diff; the file itself is on the host.
 FILE_LINES = 3
+#: What the last line of a run begins with.
+NEXT = "next: "
 #: Kinds of a node's objects in the order in which a person needs them: what packets depend on first.
 _WEIGHTS = {
     kind: number

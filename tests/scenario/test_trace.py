@@ -145,7 +145,7 @@ if WHOLE:
             for most in (1, 0):
                 run = fabric.play("verify", variables=dict(ON, verify_traces=most))
                 lines = json.loads(re.search(r'FAILED! => (\{.*"msg": \[.*does not reach.*\]\})', run.out).group(1))["msg"]
-                explained = [line for line in lines if "[forward_dropped, proven]; mend: " in line and "of table ip docker, chain FORWARD" in line]
+                explained = [line for line in lines if "[forward_dropped, proven]; fix: " in line and "of table ip docker, chain FORWARD" in line]
                 assert run.rc != 0 and len(lines) == 4 and len(explained) == most, lines
             run = fabric.play("status", variables=dict(ON, status_folder=str(folder)))
             document, page = (json.loads((folder / "fabric-status.json").read_text()), (folder / "fabric-status.html").read_text())

@@ -10,6 +10,7 @@ import ast
 import pathlib
 import re
 
+from ansible_collections.multicluster.network.plugins.module_utils._trace import causes
 from ansible_collections.multicluster.network.plugins.module_utils._trace.causes import MENDS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -45,3 +46,10 @@ def test_each_word_is_broken_in_the_lab():
 def test_the_examples_of_the_guide_are_of_five_words():
     shown = re.findall(r"(?m)^    ([a-z_]+) on [a-z0-9-]+ \((?:proven|likely)\): ", GUIDE[GUIDE.index("\nFive of them"):])
     assert len(set(shown)) == 5 and set(shown) <= set(MENDS)
+
+
+def test_a_fix_names_the_device():
+    """People copy it: a placeholder is no command."""
+    for cause in (causes.DEVICE_DOWN, causes.REVERSE_PATH_FILTER):
+        fault = causes.Fault(cause, "aws-node-1", 0, "text", "aws-node-1", device="wireguard.gcp")
+        assert "wireguard.gcp" in fault.mend and "DEVICE" not in fault.mend

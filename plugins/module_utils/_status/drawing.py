@@ -40,7 +40,7 @@ def node_grade(node: Data) -> str:
 
 def link_grade(link: Data) -> str:
     """As good as its worst end, with what is wrong besides handshakes."""
-    if link["never"] or link["missing"] or link["faults"]:
+    if link["never"] or link["missing"] or link["down"] or link["faults"]:
         return BAD
     return GOOD if link["up"] == link["tunnels"] else FAIR
 

@@ -11,8 +11,8 @@ from .mesh_verdict import is_cut, is_kubespan, peer_names
 Data = t.Dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
 
-UP, STALE, NEVER, MISSING, UNKNOWN = "up", "stale", "never", "missing", "unknown"
-STATES = (UP, STALE, NEVER, MISSING, UNKNOWN)
+UP, STALE, NEVER, MISSING, UNKNOWN, DOWN = "up", "stale", "never", "missing", "unknown", "down"
+STATES = (UP, STALE, NEVER, MISSING, UNKNOWN, DOWN)
 #: The first reasons of a line are shown.
 CAUSES = 3
 

@@ -15,7 +15,7 @@ import operator
 import typing as t
 
 from . import ends, evidence, mesh_verdict
-from .ends import MISSING, NEVER, STALE, UNKNOWN, UP
+from .ends import DOWN, MISSING, NEVER, STALE, UNKNOWN, UP
 from .verdict import NOT_ASKED, OUTSIDE, Verdict, capabilities_unasked, combine, nodes_outside, of_cluster, refusal_text
 
 Data = t.Dict[str, t.Any]
@@ -207,7 +207,7 @@ def _tunnels(host: str, mesh: Facts, node: t.Any, names: t.Mapping[str, t.Tuple[
                 "age": age,
                 "rx": int(peer.get("rx") or 0),
                 "tx": int(peer.get("tx") or 0),
-                "state": NEVER if age is None else UP if age <= mesh_verdict.HANDSHAKE_SECONDS else STALE,
+                "state": DOWN if device.get("up") is False else NEVER if age is None else UP if age <= mesh_verdict.HANDSHAKE_SECONDS else STALE,
             })
     return rows
 
@@ -246,9 +246,17 @@ def _node(host: str, mesh: Facts, node: t.Any, tunnels: t.Sequence[Data], verdic
         "up": sum(1 for row in tunnels if row["state"] == UP),
         "unknown": sum(1 for row in tunnels if row["state"] in (UNKNOWN, MISSING)),
         "oldest": max((row["age"] for row in tunnels if row["age"] is not None), default=None),
+        "key_age": _key_age(read),
         "rx": sum(row["rx"] for row in tunnels),
         "tx": sum(row["tx"] for row in tunnels),
     }
+
+
+def _key_age(read: Facts) -> t.Optional[int]:
+    """Seconds since the oldest key of the node was written, by its own clock; None where that is not known."""
+    now, times = read.get("now"), [row.get("since") for row in read.get("keys") or () if isinstance(row, t.Mapping)]
+    ages = [int(now - since) for since in times if isinstance(since, int) and isinstance(now, (int, float)) and not isinstance(since, bool)]
+    return max(0, *ages) if ages else None
 
 
 def _cluster(name: str, mesh: Facts, facts: Facts, nodes: t.Sequence[Data]) -> Data:

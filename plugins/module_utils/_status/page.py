@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .drawing import BAD, FAIR, GOOD, draw, escape, grade, link_grade, node_grade
-from .ends import MISSING, NEVER, STALE, UNKNOWN, UP, pair
+from .ends import DOWN, MISSING, NEVER, STALE, UNKNOWN, UP, pair
 from .parts import Cell, moment, number, number_cell as _num, pill as _pill, shown_time as _time, table as _table, text_cell as _text, whole
 from .verdict import BROKEN, HEADLINES, PROVEN, UNPROVEN, behind, scope_line
 from .ways import STYLE, pictures
@@ -63,7 +63,7 @@ def _traces(document: Data) -> str:
          _text(r["confidence"])]
         for r in given["findings"]
     ]  # fmt: skip
-    return _table("Packets that were followed", "traces", "Cause|Where|What was found|Mend|See it by hand|Confidence", rows[:ROWS], len(rows)) + pictures(
+    return _table("Packets that were followed", "traces", "Cause|Where|What was found|Fix|See it by hand|Confidence", rows[:ROWS], len(rows)) + pictures(
         given, flows
     )
 
@@ -196,7 +196,8 @@ def _links(document: Data) -> str:
         rows.append([
             ("name", '<a href="#{0}" data-f="{1}">{2}</a>'.format(where, escape(searched), escape(text))),
             _pill(state, {GOOD: "up", FAIR: "in part", BAD: "broken"}[state]),
-            _num(key + "up", r["up"]), _num(key + "tunnels", r["tunnels"]), _num(key + "stale", r["stale"]), _num(key + "never", r["never"] + r["missing"]),
+            _num(key + "up", r["up"]), _num(key + "tunnels", r["tunnels"]), _num(key + "stale", r["stale"]),
+            _num(key + "never", r["never"] + r["missing"] + r["down"]),
             _num(key + "unknown", r["unknown"]), _num(key + "oldest", r["oldest"], human_age(r["oldest"])),
             _num(key + "latency", r["latency"], human_milliseconds(r["latency"])),
             _num(key + "rx", r["rx"], human_bytes(r["rx"])), _num(key + "tx", r["tx"], human_bytes(r["tx"])), _text(_causes(r), "long"),
@@ -211,7 +212,7 @@ def _causes(link: Data) -> str:
 
 
 def _ranked_tunnels(document: Data) -> t.List[Data]:
-    order = {MISSING: 0, NEVER: 1, UNKNOWN: 2, STALE: 3, UP: 4}
+    order = {MISSING: 0, DOWN: 1, NEVER: 2, UNKNOWN: 3, STALE: 4, UP: 5}
     return sorted(document["tunnels"], key=lambda r: (order[r["state"]], r["host"], r["peer_cluster"], r["peer"], r["public_key"]))
 
 

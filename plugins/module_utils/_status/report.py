@@ -37,7 +37,7 @@ def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> t.Di
     ok = whole.value == PROVEN or (whole.value == UNPROVEN and allow_unproven)
     problems = list(whole.broken or (() if ok else whole.unproven))
     if not ok and not whole.broken:
-        problems.append("not proven is no success: mend what is named, or accept it with {0}: true".format(ALLOW))
+        problems.append("not proven is no success: fix what is named, or accept it with {0}: true".format(ALLOW))
     texts = []
     for rows in (ROWS, 0) if full else (ROWS,):
         mesh, found = facts.get("mesh") or {}, facts.get("found") or {}
@@ -93,11 +93,11 @@ def _nodes_table(topology: Facts, found: Found, most: int) -> str:
     heads = ("CLUSTER", "NODE", "PEER", "ENDPOINT", "ALLOWED IPS", "HANDSHAKE")
     most = most and max(WELL, min(most, sum(1 for badness, unused in rows if badness[0] < 2)))
     if not most or len(rows) <= max(most, WHOLE):
-        return _table([heads] + [row for unused, row in rows])
+        return table([heads] + [row for unused, row in rows])
     worst = sorted(rows)[:most]
     note = "{0:,} of {1:,} peers, the worst first; {2} answered lately (mesh_report_file and -v have every row)"
     fresh = sum(1 for badness, unused in rows if badness[0] == 2)
-    return _table([heads] + [row for unused, row in worst]) + "\n" + note.format(most, len(rows), "{0:,}".format(fresh))
+    return table([heads] + [row for unused, row in worst]) + "\n" + note.format(most, len(rows), "{0:,}".format(fresh))
 
 
 def _badness(name: t.Optional[str], age: t.Optional[int]) -> t.Tuple[int, int]:
@@ -134,7 +134,7 @@ def _matrix(topology: Facts, found: Found, most: int) -> str:
                 row.append("FAIL")
         rows.append(tuple(row))
     note = "\nnode: an end has no pod that was found, so the node's own address was pinged: that is no proof of pods" if noted else ""
-    return _table(rows) + note if len(rows) > 1 else ""
+    return table(rows) + note if len(rows) > 1 else ""
 
 
 def _worst_pairs(hosts: t.Sequence[str], found: Found, most: int) -> str:
@@ -148,7 +148,7 @@ def _worst_pairs(hosts: t.Sequence[str], found: Found, most: int) -> str:
     ranked = sorted(pairs, key=lambda pair: (_whole(pair[1]), -(pair[1]["milliseconds"] or 0), pair[0], pair[1]["node"]))[: PAIRS if most else None]
     rows: t.List[t.Sequence[str]] = [("FROM", "TO", "POD", "ANSWER")]
     rows += [(host, ping["node"], ping["target"], _answer(ping)) for host, ping in ranked]
-    return text + ((":" if not most else ", the worst first:") + "\n" + _table(rows) if pairs else "")
+    return text + ((":" if not most else ", the worst first:") + "\n" + table(rows) if pairs else "")
 
 
 def _whole(ping: t.Mapping[str, t.Any]) -> bool:
@@ -161,6 +161,6 @@ def _answer(ping: t.Mapping[str, t.Any]) -> str:
     return "{0:.1f} ms".format(ping["milliseconds"] or 0) if ping["ok"] else "FAIL"
 
 
-def _table(rows: t.Sequence[t.Sequence[str]]) -> str:
+def table(rows: t.Sequence[t.Sequence[str]]) -> str:
     widths = [max(len(str(row[column])) for row in rows) for column in range(len(rows[0]))]
     return "\n".join("  ".join(str(cell).ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)

@@ -79,7 +79,7 @@ class Step(t.NamedTuple):
 
 class Fault(t.NamedTuple):
     """Why a packet cannot go on. ``stage``: the last place on ``host`` that it still reaches; ``dev``: the device by which it leaves there instead,
-    where it does. ``at``: the host that has to be mended."""
+    where it does. ``at``: the host that has to be fixed; ``device``: the device there that its fix names."""
 
     cause: str
     host: str
@@ -89,11 +89,12 @@ class Fault(t.NamedTuple):
     command: str = ""
     dev: t.Optional[str] = None
     confidence: str = PROVEN
+    device: str = ""
 
     @property
     def mend(self) -> str:
-        """What to do."""
-        return MENDS[self.cause].format(host=self.at)
+        """What to do, with the device's own name where one is concerned."""
+        return MENDS[self.cause].format(host=self.at).replace("DEVICE", self.device or "DEVICE")
 
 
 def printable(text: t.Any, longest: int = 200) -> str:

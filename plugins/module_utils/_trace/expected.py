@@ -117,7 +117,8 @@ class Walker:
         if iif in node.devices and own_route(node, self.mesh, 4, iif, packet.back())[0] is None:
             text += "; a route to it by {0} is missing".format(printable(iif))
             return Fault(causes.ROUTE_MISSING, node.host, IN, text, node.host, get_command(packet.back(), None, mark))
-        return Fault(causes.REVERSE_PATH_FILTER, node.host, IN, text, node.host, "sysctl net.ipv4.conf.{0}.rp_filter".format(argument(iif)))
+        hand = "sysctl net.ipv4.conf.{0}.rp_filter".format(argument(iif))
+        return Fault(causes.REVERSE_PATH_FILTER, node.host, IN, text, node.host, hand, device=argument(iif))
 
     def _still(self, node: Node, version: int, iif: t.Optional[str]) -> t.Optional[Fault]:
         """Whether a node passes nothing on of what comes in by a device."""
@@ -174,7 +175,7 @@ class Walker:
         if link is None and device is None and "links" not in here.left_out:
             return fault(causes.DEVICE_MISSING, "{0} has no device {1}, by which it reaches cluster {2}".format(here.host, wanted, there.cluster), show)
         if link is not None and not link.up:
-            return fault(causes.DEVICE_DOWN, "the device {1} of {0} is down".format(here.host, wanted), show)
+            return fault(causes.DEVICE_DOWN, "the device {1} of {0} is down".format(here.host, wanted), show)._replace(device=argument(wanted))
         took = "{0} sends {1} by {2}".format(here.host, target, by_text(found)) if found.kind == LEAVES else "{0}: {1} for {2}".format(
             here.host, by_text(found) if found.kind != NOWHERE else "no route", target
         )  # fmt: skip

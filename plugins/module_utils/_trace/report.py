@@ -398,13 +398,13 @@ def table(
     for row in trace.get("names") or ():
         if isinstance(row, dict):
             lines.append("  {0}: {1}".format(printable(row.get("what") or ""), printable(row.get("text") or "", 500)))
-    heads = ("way", "where", "what", "expected", "observed", "verdict")
+    heads = ("WAY", "WHERE", "WHAT", "EXPECTED", "OBSERVED", "VERDICT")
     cells = [heads] + [(row["direction"], row["where"], row["what"], row["expected"], row["observed"], row["verdict"]) for row in hops[:40]]
     widths = [min(60, max(len(row[column]) for row in cells)) for column in range(5)]
     if hops:
         lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)) + "  " + row[5] for row in cells]
     for row in findings[:20]:
         lines.append("{cause} on {where} ({confidence}): {message}".format(**row))
-        lines.append("  mend: {0}".format(row["mend"]))
+        lines.append("  fix: {0}".format(row["mend"]))
         lines += ["  see: {0}".format(row["command"])] if row["command"] else []
     return lines + list(errors[:20])

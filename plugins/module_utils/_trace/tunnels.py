@@ -63,7 +63,8 @@ class Tunnels:
         """Through WireGuard: both ends must know each other, and each the other's inner addresses."""
         version, show = packet.version, "wg show " + argument(device.name)
         if not device.up:
-            return None, Fault(causes.DEVICE_DOWN, here.host, OUT, "the device {0} of {1} is down".format(device.name, here.host), here.host, show)
+            text = "the device {0} of {1} is down".format(device.name, here.host)
+            return None, Fault(causes.DEVICE_DOWN, here.host, OUT, text, here.host, show, device=argument(device.name))
         inner = self.device_of(there, here, device)
         if inner is None:
             name = self.mesh.device(there, here)
@@ -75,7 +76,8 @@ class Tunnels:
             return None, Fault(causes.DEVICE_MISSING, here.host, TUNNEL, text, there.host, "ip -d link show {0}".format(argument(name)))
         if not inner.up:
             text = "the device {0} of {1} is down".format(inner.name, there.host)
-            return None, Fault(causes.DEVICE_DOWN, here.host, TUNNEL, text, there.host, "ip -d link show {0}".format(argument(inner.name)))
+            name = argument(inner.name)
+            return None, Fault(causes.DEVICE_DOWN, here.host, TUNNEL, text, there.host, "ip -d link show {0}".format(name), device=name)
         peer = device.peer_for(version, packet.dst)
         for key, who in ((inner.public_key, there), (device.public_key, here)):
             shared = self._shared(key)

@@ -19,7 +19,7 @@ from ..._policy.targets import TARGETS
 from ..._services.global_services import MIRRORED_SLICE
 from ..._services.mcs.names import EXPORT, IMPORT, SOURCE_LABEL, VERSIONS
 from ..._services.mirror_services import MIRRORED
-from ..._status import drift as drifts, page, prometheus
+from ..._status import drift as drifts, page, prometheus, screen
 from ..._status.cluster import describe
 from ..._status.model import build, peer_names
 from ..._values.gc_pause import gc_paused
@@ -60,6 +60,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
     return {
         "changed": False,
         "files": files,
+        "lines": screen.lines(document, files),
         "verdict": document["verdict"]["value"],
         "reasons": [*document["verdict"]["broken"], *document["verdict"]["unproven"]][:SHOWN],
         "parts": document["verdict"]["parts"],

@@ -13,7 +13,7 @@ from ..._dataplane.constants import MAIN_TABLE, OWNER, ROUTE_PROTOCOL, is_our_al
 from ..._dataplane.peer_spec import LivePeer
 from ..._io import frr
 from ..._linux.errors import LinuxError
-from ..._linux.files import read_state
+from ..._linux.files import read_state, stamp
 from ..._linux.host import facts, pods, settings, users
 from ..._linux.netlink.links import read_links
 from ..._linux.netlink.routes import look_up, read_all_routes, read_routes
@@ -101,6 +101,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         ("units", lambda: [unit for unit in facts.read_units(units) if unit["load"] != "not-found"]),
         ("bgp", read_bgp),
         ("layer2", layer2.shown),
+        ("keys", lambda: _keys(fabric)),
         ("pending", lambda: (transaction.pending(fabric) or {}).get("id")),
     ]
     if request.get("checks"):
@@ -195,6 +196,23 @@ def _devices() -> t.List[Data]:
             "peers": [_peer(key, dump.peers[key]) for key in sorted(dump.peers)],
         })
     return sorted(found, key=lambda row: str(row["name"]))
+
+
+def _keys(fabric: str) -> t.List[Data]:
+    """[{path, since: epoch}] of the private keys of our devices: when each was written, and nothing of what is in it."""
+    paths = sorted(set(_key_files(persistence.load_json(persistence.state_path(fabric)))))
+    stamps = [(path, stamp(path)) for path in paths]
+    return [{"path": path, "since": found[1] // 10**9} for path, found in stamps if found]
+
+
+def _key_files(state: t.Any) -> t.Iterator[str]:
+    """The paths that a state of ours names as its devices' keys."""
+    for name, value in state.items() if isinstance(state, dict) else ():
+        if name == "private_key_file" and isinstance(value, str):
+            yield value
+        else:
+            for one in value if isinstance(value, list) else [value]:
+                yield from _key_files(one)
 
 
 def _configs(fabric: str) -> Data:

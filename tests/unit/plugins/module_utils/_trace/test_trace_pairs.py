@@ -51,7 +51,7 @@ def test_what_a_trace_found_stands_behind_the_pair_that_it_followed():
     hostvars = {"aws": {"__trace_r_plan": {"trace": {"flows": pairs.flows(pairs.failing(PINGS, 1), HOSTS, 61000)}}, "__trace_r": {"findings": [finding]}}}
     explained = collected.traced(found, hostvars, ["aws"])
     lines = mesh_verdict.ping_lines(explained["a1"]["probe"])
-    assert lines[0] == "pod 10.2.3.10 does not reach pod 10.4.7.10 of g1: g1 has another key [wrong_key, proven]; mend: run the mesh again on g1"
+    assert lines[0] == "pod 10.2.3.10 does not reach pod 10.4.7.10 of g1: g1 has another key [wrong_key, proven]; fix: run the mesh again on g1"
     assert lines[1:] == ["pod 10.2.3.11 does not reach pod 10.4.7.10 of g1", "pod 10.2.3.10 does not reach pod 10.4.8.10 of g2"]
     assert "why" not in PINGS["a1"][1] and explained["g1"] == {"why": "unreachable"}
     assert collected.traced(found, {"aws": {}}, ["aws"]) == found

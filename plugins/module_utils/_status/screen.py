@@ -1,0 +1,76 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The state of a fabric on a terminal: what it is, a row for each cluster, why, and what to do. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .page import human_age
+from .report import ROWS, table
+from .verdict import BROKEN, HEADLINES, NOT_ASKED, PROVEN, UNPROVEN, behind, counted, one_for_all, scope_line
+
+Data = t.Mapping[str, t.Any]
+
+#: So many reasons are shown; the JSON has all of them.
+REASONS = 20
+_HEADS = ("CLUSTER", "NODES", "TUNNELS", "SERVICES", "ADDRESSES", "OLDEST KEY", "VERDICT")
+
+
+def lines(document: Data, files: t.Mapping[str, str]) -> t.List[str]:
+    """document: of model.build; files: {option: path} of what was written. First what the fabric is, last what to do."""
+    given = document["verdict"]
+    reasons = [*one_for_all(given["broken"]), *one_for_all(given["unproven"], given["broken"])]
+    count = given["counts"]["broken"] or given["counts"]["unproven"]
+    headline = behind(HEADLINES[given["value"]], document["scope"])
+    if given["value"] != PROVEN:
+        headline += ": " + counted(count, "problem" if given["value"] == BROKEN else "reason")
+    rows = [_row(cluster, document) for cluster in document["clusters"]]
+    rows.sort(key=lambda row: (_ORDER.get(row[-1], 1), row[0]))
+    texts = ["fabric {0}: {1}".format(document["fabric"], headline)]
+    texts += [scope_line(document["scope"])] if document["scope"]["limit"] else []
+    texts += table([_HEADS, *rows[:ROWS]]).splitlines() if rows else []
+    texts += ["{0:,} more clusters".format(len(rows) - ROWS)] if len(rows) > ROWS else []
+    texts += ["  " + reason for reason in reasons[:REASONS]]
+    texts += ["  ... and {0:,} more".format(len(reasons) - REASONS)] if len(reasons) > REASONS else []
+    where = files.get("page") or files.get("document")
+    texts += ["the rest: {0}".format(where)] if where else []
+    return texts if given["value"] == PROVEN else [*texts, "next: fix what is named, and run status again"]
+
+
+_ORDER = {BROKEN: 0, UNPROVEN: 1, NOT_ASKED: 2, PROVEN: 3}
+
+
+def _row(cluster: Data, document: Data) -> t.Tuple[str, ...]:
+    """One cluster. Numbers are of what answered; ``-`` is what the fabric has none of, or what is not known."""
+    name = cluster["name"]
+    nodes = [node for node in document["nodes"] if node["cluster"] == name]
+    ages = [node["key_age"] for node in nodes if node.get("key_age") is not None]
+    services = sum(1 for row in document["services"] if row["cluster"] == name)
+    addresses = sum(1 for row in document["addresses"] if row["cluster"] == name)
+    known = cluster["reachable"]
+    return (
+        name,
+        "{0} of {1}".format(cluster["answered"], cluster["hosts"]) if cluster["hosts"] else "-",
+        "{0} of {1}".format(cluster["up"], cluster["peers"]) if cluster["hosts"] else "-",
+        str(services) if known else "-",
+        str(addresses) if known else "-",
+        human_age(max(ages)) if ages else "-",
+        _verdict(name, cluster, nodes, document["verdict"]),
+    )
+
+
+def _verdict(name: str, cluster: Data, nodes: t.Sequence[Data], verdict: Data) -> str:
+    """As bad as its worst node, its API server, and what reasons say of the cluster by its name."""
+    asked = [node["verdict"] for node in nodes if node["asked"]]
+    if BROKEN in asked or not cluster["reachable"] or _named(name, verdict["broken"]):
+        return BROKEN
+    if UNPROVEN in asked or _named(name, verdict["unproven"]):
+        return UNPROVEN
+    return NOT_ASKED if nodes and not asked else PROVEN
+
+
+def _named(name: str, reasons: t.Iterable[str]) -> bool:
+    """Whether a reason is about a cluster: ``cluster NAME:`` or an object of it, ``refused NAME/...``."""
+    marks = ("cluster {0}:".format(name), "refused {0}/".format(name))
+    return any(mark in ": " + reason for reason in reasons for mark in marks)
