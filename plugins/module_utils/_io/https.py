@@ -1,10 +1,11 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""HTTPS with a deadline that holds for every byte of an answer (T21), and asking a server by it whether it is healthy: one GET without credentials,
+"""HTTP and HTTPS with a deadline that holds for every byte of an answer (T21), and asking a server by it whether it is healthy: one GET without credentials,
 nothing followed, nothing kept."""
 
 from __future__ import annotations
 
+import functools
 import http.client
 import socket
 import ssl
@@ -17,6 +18,17 @@ import urllib.parse
 _CURRENT = threading.local()
 
 
+def _left(timeout: t.Optional[float]) -> t.Optional[float]:
+    """Seconds to the deadline of the request, None where the socket's own timeout ends before. Raises socket.timeout once it has passed."""
+    deadline = getattr(_CURRENT, "deadline", None)
+    if deadline is None:
+        return None
+    remaining: float = deadline - time.monotonic()
+    if remaining <= 0:
+        raise socket.timeout("the request's time is over")
+    return None if timeout is not None and timeout <= remaining else remaining
+
+
 class DeadlineSocket(ssl.SSLSocket):
     """A TLS socket whose reads end at the deadline of the request.
 
@@ -26,24 +38,68 @@ class DeadlineSocket(ssl.SSLSocket):
 
     def recv_into(self, buffer: t.Any, nbytes: t.Optional[int] = None, flags: int = 0) -> int:
         """As ssl.SSLSocket's, within the deadline."""
-        deadline = getattr(_CURRENT, "deadline", None)
         timeout = self.gettimeout()
-        if deadline is None:
+        left = _left(timeout)
+        if left is None:
             return super().recv_into(buffer, nbytes, flags)
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            raise socket.timeout("the request's time is over")
-        if timeout is not None and timeout <= remaining:
+        self.settimeout(left)
+        try:
             return super().recv_into(buffer, nbytes, flags)
-        self.settimeout(remaining)
+        finally:
+            self.settimeout(timeout)
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        """As ssl.SSLSocket's, within the deadline: TLS inside of TLS reads by it."""
+        timeout = self.gettimeout()
+        left = _left(timeout)
+        if left is None:
+            return super().recv(buflen, flags)
+        self.settimeout(left)
+        try:
+            return super().recv(buflen, flags)
+        finally:
+            self.settimeout(timeout)
+
+
+class PlainDeadlineSocket(socket.socket):
+    """The same without TLS: plain HTTP, and what a proxy answers to CONNECT."""
+
+    def recv_into(self, buffer: t.Any, nbytes: int = 0, flags: int = 0) -> int:
+        """As socket.socket's, within the deadline."""
+        timeout = self.gettimeout()
+        left = _left(timeout)
+        if left is None:
+            return super().recv_into(buffer, nbytes, flags)
+        self.settimeout(left)
         try:
             return super().recv_into(buffer, nbytes, flags)
         finally:
             self.settimeout(timeout)
 
 
+def within_deadlines(pools: t.Any) -> t.Any:
+    """A pool manager of urllib3 -> the same, every connection of which begins with a socket that keeps deadlines."""
+    pools.pool_classes_by_scheme = {scheme: _deadline_pool(pool) for scheme, pool in pools.pool_classes_by_scheme.items()}
+    return pools
+
+
+@functools.lru_cache(maxsize=None)
+def _deadline_pool(pool: t.Any) -> t.Any:
+    """A kind of pool of urllib3 with connections over such sockets."""
+
+    def connect(self: t.Any) -> socket.socket:
+        made = super(connection, self)._new_conn()
+        timeout = made.gettimeout()
+        steady = PlainDeadlineSocket(made.family, made.type, made.proto, made.detach())
+        steady.settimeout(timeout)
+        return steady
+
+    connection = type(pool.ConnectionCls.__name__, (pool.ConnectionCls,), {"_new_conn": connect})
+    return type(pool.__name__, (pool,), {"ConnectionCls": connection})
+
+
 class within:
-    """Context manager: every TLS read of this thread ends at the deadline."""
+    """Context manager: every read of this thread from such a socket ends at the deadline."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline

@@ -20,7 +20,7 @@ import time
 import typing as t
 import urllib.parse
 
-from .._io.https import DeadlineSocket, within
+from .._io.https import DeadlineSocket, within, within_deadlines
 from .._values.refused import quoted
 from .._values.text import lower
 from .access import Access, CredentialPlugin, is_token
@@ -145,14 +145,14 @@ def _pool(access: Access, urllib3: t.Any, connections: int) -> t.Any:
     """The pool of connections, through the inventory's proxy; those of the environment do not count here."""
     common: t.Dict[str, t.Any] = {"maxsize": connections, "retries": False, "socket_options": _keep_alive(urllib3)}
     if not access.proxy_url:
-        return urllib3.PoolManager(**common)
+        return within_deadlines(urllib3.PoolManager(**common))
     if lower(access.proxy_url).startswith("socks"):
         try:
             from urllib3.contrib.socks import SOCKSProxyManager
         except ImportError as error:
             raise LibraryMissing(access.cluster, error) from None
-        return SOCKSProxyManager(access.proxy_url, **common)
-    return urllib3.ProxyManager(access.proxy_url, **common)
+        return within_deadlines(SOCKSProxyManager(access.proxy_url, **common))
+    return within_deadlines(urllib3.ProxyManager(access.proxy_url, **common))
 
 
 def _keep_alive(urllib3: t.Any) -> t.List[t.Tuple[int, int, int]]:

@@ -59,7 +59,7 @@ class HostileServer:
                 except (OSError, ssl.SSLError):
                     self.close_connection = True
 
-            do_POST = do_PATCH = do_DELETE = do_GET
+            do_POST = do_PATCH = do_DELETE = do_CONNECT = do_GET
 
             def send_json(self, value, status=200, **headers):
                 body = value if isinstance(value, bytes) else json.dumps(value).encode()

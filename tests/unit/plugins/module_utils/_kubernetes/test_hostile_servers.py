@@ -195,6 +195,28 @@ def test_slow_drip_ends_at_the_deadline(hostile, answer):
     assert error.value.cause == "timed_out" and time.monotonic() - started < 1.5
 
 
+PLAIN = {"api_url": "http://api.example.org:8080", "allow": ["plain_http"]}
+
+
+@pytest.mark.parametrize("way, answer", [
+    ({**PLAIN, "api_url": ...}, drip(b" " * 500)), ({**PLAIN, "api_url": ...}, drip_headers),
+    ({**PLAIN, "proxy_url": ...}, drip(b" " * 500)), ({**PLAIN, "proxy_url": ...}, drip_headers),
+    ({"api_url": "https://api.example.org", "proxy_url": ...}, drip_headers),
+], ids=["http, body", "http, headers", "http by proxy, body", "http by proxy, headers", "https by proxy"])  # fmt: skip
+def test_the_deadline_is_one_for_every_byte_of_every_transport(way, answer, certificate):
+    """Each of the 500 bytes comes in time, all of them after 50 s; the last way is a proxy that drips its answer to CONNECT."""
+    server = HostileServer(None, answer)
+    try:
+        access = {"name": "gcp", "token": TOKEN, **{key: server.url if value is ... else value for key, value in way.items()}}
+        started = time.monotonic()
+        with pytest.raises(errors.TimedOut) as error:
+            Client(parse_access(access), QUICK._replace(request_seconds=0.6, tries=1)).get("/api/v1/nodes/a")
+        assert "no answer within 0.6 s" in str(error.value) and len(server.requests) == 1
+        assert time.monotonic() - started < 25
+    finally:
+        server.close()
+
+
 @pytest.mark.parametrize("limits, most, words", [
     ({"request_seconds": 0.6, "list_seconds": 0.6}, 30.0, " s, which the option timeout allows ["),
     ({"request_seconds": 0.6, "list_seconds": 9}, 0.6, " s, the most that one request may take"),
