@@ -448,6 +448,7 @@ def test_programs_that_take_links_in_hand_are_kept_away_from_ours(host):
         mkdir /run/over && mount -t tmpfs tmpfs /run/over && mkdir /run/over/upper /run/over/work
         mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/over/upper,workdir=/run/over/work /etc
         mkdir -p /run/systemd/netif /run/NetworkManager
+        touch /run/systemd/netif/state
     """)
     find = "find /etc -name '*multicluster-network-mesh*' -path '*etwork*' -not -name '*.service' | sort"
     assert host.node.run("sh", "-c", find) == ""

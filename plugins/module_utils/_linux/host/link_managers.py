@@ -12,7 +12,8 @@ import typing as t
 
 from ..programs import FAILURES, find_program, run
 
-NETWORKD, NETWORK_MANAGER = "/run/systemd/netif", "/run/NetworkManager"
+#: What each keeps there while it runs; the folder of networkd may be there without it.
+NETWORKD, NETWORK_MANAGER = "/run/systemd/netif/state", "/run/NetworkManager"
 _HEAD = "# Written by multicluster.network; remove it with the collection's teardown playbook.\n"
 _SECONDS = 20
 
@@ -29,7 +30,7 @@ def texts(name: str, devices: t.Sequence[str]) -> t.Dict[str, str]:
     """Path to text of those that this host needs for these devices."""
     link, settings, manager = paths(name)
     found: t.Dict[str, str] = {}
-    if devices and os.path.isdir(NETWORKD):
+    if devices and os.path.isfile(NETWORKD):
         found[link] = _HEAD + "[Match]\nName={0}\n\n[Link]\nUnmanaged=yes\n".format(" ".join(devices))
         found[settings] = _HEAD + "[Network]\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes=no\n"
     if devices and os.path.isdir(NETWORK_MANAGER):

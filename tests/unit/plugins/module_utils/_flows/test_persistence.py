@@ -19,6 +19,9 @@ def host(tmp_path, monkeypatch):
     for name in ("STATE_ROOT", "CODE_ROOT", "UNIT_ROOT"):
         monkeypatch.setattr(persistence, name, str(tmp_path / name.lower()))
     monkeypatch.setattr(persistence, "WANTED_BY", str(tmp_path / "unit_root" / "multi-user.target.wants"))
+    monkeypatch.setattr(persistence.link_managers, "paths", lambda name: [str(tmp_path / (name + ending)) for ending in (".network", ".1.conf", ".2.conf")])
+    monkeypatch.setattr(persistence.link_managers, "NETWORKD", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(persistence.link_managers, "NETWORK_MANAGER", str(tmp_path / "nowhere"))
     told = []
     monkeypatch.setattr(persistence.systemd, "reload_units", lambda: told.append("reload"))
     monkeypatch.setattr(persistence.systemd, "retire", told.append)
