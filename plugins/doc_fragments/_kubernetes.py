@@ -13,7 +13,9 @@ class ModuleDocFragment:
 
     DOCUMENTATION = r"""
 requirements:
-  - kubernetes (Python library, 25 or newer)
+  - urllib3 (Python library, 1.26 or newer)
+  - certifi (Python library)
+  - kubernetes (Python library, 25 or newer), only where a kubeconfig has C(exec) or C(auth-provider)
   - PyYAML, to read a kubeconfig file
 options:
   clusters:

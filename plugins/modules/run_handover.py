@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Gives what M(ansible.builtin.set_stats) would, so that AWX passes it on to the jobs that follow, as extra variables. No file is shared.
+  - Gives what C(ansible.builtin.set_stats) would, so that AWX passes it on to the jobs that follow, as extra variables. No file is shared.
   - The collection's playbooks C(slices_plan), C(slices_converge), C(slices_publish) and C(slices_verify) end with it.
   - Runs on the controller, without a connection. It never reports a change.
 options:

@@ -19,6 +19,8 @@ from api_server import ApiServer
 from program import USER
 
 MISSING = {}
+#: The exit code where nothing failed and a program was not there; tests/run counts on it.
+NOT_RUN = 77
 
 
 def pytest_configure(config):
@@ -40,6 +42,12 @@ def original():
         return path
 
     return find
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """What was asked for and not run is no success: 77, as test programs say it."""
+    if exitstatus == pytest.ExitCode.OK and MISSING:
+        session.exitstatus = NOT_RUN
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -69,9 +69,10 @@ class Running:
 
 @pytest.mark.parametrize("mode", sorted(MODES))
 def test_taken_over_and_handed_back(original, server, double, tmp_path, recording, mode):
+    path = original(NAME)
     balanced = Balanced(server, double, mode)
     balanced.put()
-    one = Running(balanced, Program(original(NAME), tmp_path, {"aws": server, "metal": Provider(double)}))
+    one = Running(balanced, Program(path, tmp_path, {"aws": server, "metal": Provider(double)}))
     try:
         live(balanced, one)
     finally:

@@ -145,9 +145,11 @@ def test_other_collections_are_declared_where_they_are_imported() -> None:
 
 
 def test_the_guide_says_what_the_controller_needs() -> None:
-    """``pip install`` of the first guide is what execution environments install, but for what comes along with it."""
+    """``pip install`` of the first guide is what execution environments install, but for what few kubeconfigs need, which it names."""
     text = (ROOT / "docs" / "docsite" / "rst" / "guide_start.rst").read_text("utf-8")
     line = next(line for line in text.splitlines() if "pip install 'ansible-core" in line)
     said = {distribution(word.strip("'")) for word in line.split("pip install", 1)[1].split()} - {"ansible-core"}
-    along = {distribution(text) for name in said for text in importlib.metadata.requires(name) or () if "extra ==" not in text}
-    assert said <= set(declared()) <= said | along
+    assert set(declared()) - said == {"kubernetes"} and said <= set(declared())
+    assert "A kubeconfig with ``exec`` or an ``auth-provider`` (EKS, GKE, AKS, OIDC) needs the package ``kubernetes`` (25), too" in " ".join(text.split())
+    users = {path.name for path in imported()["kubernetes"]}
+    assert users == {"transport.py"}, "what obtains the credential of such a plugin"

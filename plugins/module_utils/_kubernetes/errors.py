@@ -49,13 +49,15 @@ class KubeError(Exception):
 
 
 class LibraryMissing(KubeError):
-    """The Python library kubernetes, or what comes with it, is not installed for this interpreter."""
+    """A Python library is not installed for this interpreter: urllib3, certifi, PySocks for SOCKS proxies, kubernetes for credential plugins."""
 
     reason = "library_missing"
 
     def __init__(self, cluster: str, error: ImportError) -> None:
-        text = "the Python library kubernetes is missing for {0} ({1}); install it there, or point ansible_python_interpreter at a Python that has it"
-        super().__init__(cluster, "start", text.format(sys.executable, error.name or error))
+        text = "the Python library {0} is missing for {1} ({2}); install it there, or point ansible_python_interpreter at a Python that has it"
+        name = (error.name or "").split(".")[0]
+        name = "PySocks" if "socks" in str(error) or "SOCKS" in str(error) else name or "kubernetes"
+        super().__init__(cluster, "start", text.format(name, sys.executable, error.name or error))
 
 
 class Unreachable(KubeError):
