@@ -49,13 +49,13 @@ def test_a_capability_has_one_name(name):
 
 @pytest.mark.parametrize("name", sorted({*FORMER["capabilities"].values(), "mcs"} - {"network_sets_read"}))
 def test_its_surveys_in_awx_have_it_too(name):
-    survey = read("extensions", "awx", "surveys", name + ".yml")
+    survey = read("playbooks", "files", "awx", "surveys", name + ".yml")
     prefixes = ("awx_" + name + "_", "awx_lock_")
     assert survey["spec"] and all(question["variable"].startswith(prefixes) for question in survey["spec"])
     assert (ROOT / "playbooks" / "awx_{0}.yml".format(name)).is_file()
-    jobs = [job for job in read("extensions", "awx", "job_templates.yml") if job.get("survey") == name]
+    jobs = [job for job in read("playbooks", "files", "awx", "job_templates.yml") if job.get("survey") == name]
     assert len(jobs) == 2 and {job["playbook"] for job in jobs} == {"playbooks/awx_{0}.yml".format(name)}
-    assert {row["role"] for variable, row in read("extensions", "awx", "mapping.yml").items() if variable.startswith(prefixes[0])} == {name}
+    assert {row["role"] for variable, row in read("playbooks", "files", "awx", "mapping.yml").items() if variable.startswith(prefixes[0])} == {name}
 
 
 def test_what_follows_clusters_asks_for_playbooks_by_it():

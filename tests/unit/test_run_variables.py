@@ -25,7 +25,7 @@ PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml")) + sorted((ROOT / "playboo
 TEXTS = {
     path: path.read_text("utf-8")
     for pattern in ("playbooks/*.yml", "playbooks/plays/*.yml", "roles/*/tasks/*.yml", "roles/*/defaults/*.yml", "roles/*/vars/*.yml", "roles/*/handlers/*.yml",
-                    "roles/*/templates/*", "extensions/awx/**/*.yml", "extensions/eda/**/*.yml")
+                    "roles/*/templates/*", "playbooks/files/awx/**/*.yml", "extensions/eda/**/*.yml")
     for path in sorted(ROOT.glob(pattern))
 }  # fmt: skip
 

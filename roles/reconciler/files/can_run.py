@@ -10,7 +10,7 @@ import sys
 
 REASONS = [
     ("ansible", "ansible-core is not installed for this Python (reconciler_python)"),
-    ("kubernetes", "the Python library kubernetes is not installed for this Python (reconciler_python)"),
+    ("urllib3", "the Python library urllib3 is not installed for this Python (reconciler_python)"),
     ("netaddr", "the Python library netaddr is not installed for this Python (reconciler_python)"),
     (
         "ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.program",

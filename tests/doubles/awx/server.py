@@ -64,6 +64,7 @@ class State:
         self.runner, self.trees, self.updating = runner, {}, threading.Lock()
         self.launcher = Launcher(self, runner)
         self.updates = ["pending", "running", "successful"]
+        self.gateway = False  # behind the one of AAP 2.5
         self.add("organizations", {"name": "Default"})
 
     def add(self, kind, fields):
@@ -299,6 +300,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     for row in state.rows.get("job_templates", {}).values():
                         row["credentials"] = [number for number in row.get("credentials", []) if kind != "credentials" or number in state.rows[kind]]
                 state.updates = body.get("updates", state.updates)
+                state.gateway = body.get("gateway", state.gateway)
                 for number, field, others in body.get("edges", []):
                     state.one("workflow_nodes", number)[field] = others
                 return 200, {}
@@ -308,9 +310,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.headers.get("Authorization") != "Bearer " + state.token:
             raise Refused(401, {"detail": "Authentication credentials were not provided."})
         state.log.append([method, url.path])
-        if not url.path.startswith("/api/v2/") or not url.path.endswith("/"):
+        root = "/api/controller/v2/" if state.gateway else "/api/v2/"
+        if url.path == "/api/" and state.gateway:
+            return 200, {"apis": {"gateway": "/api/gateway/", "controller": "/api/controller/"}}
+        if url.path == root[: -len("v2/")]:
+            return 200, {"description": "AWX REST API", "current_version": root, "available_versions": {"v2": root}}
+        if not url.path.startswith(root) or not url.path.endswith("/"):
             raise Refused(404, {"detail": "Not found."})
-        parts = url.path[len("/api/v2/") : -1].split("/")
+        parts = url.path[len(root) : -1].split("/")
         if method == "GET":
             return 200, state.get(parts, dict(urllib.parse.parse_qsl(url.query)))
         if method == "POST":

@@ -24,7 +24,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric
 from ansible_collections.multicluster.network.plugins.module_utils._plan import awx_records
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
-AWX = REPO / "extensions" / "awx"
+AWX = REPO / "playbooks" / "files" / "awx"
 NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
 TYPES = {"text": str, "textarea": str, "password": str, "multiplechoice": str, "multiselect": str, "integer": int, "float": float}
 SURVEYS = sorted(path.stem for path in (AWX / "surveys").glob("*.yml"))

@@ -44,8 +44,9 @@ class Awx:
     def writes(self):
         return [row for row in self.ask()["log"] if row[0] != "GET"]
 
-    def load(self, *arguments):
+    def load(self, *arguments, without=()):
         extra = {"awx_load_url": self.url, "awx_load_token": TOKEN, "awx_load_allow_plain_http": True, "awx_load_scm_url": "https://git.example.com/x.git"}
+        extra = {name: value for name, value in extra.items() if name not in without}
         done = subprocess.run(
             ["ansible-playbook", "-i", "localhost,", "multicluster.network.awx_load", "-e", json.dumps(extra), *arguments],
             capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=dict(os.environ, ANSIBLE_NOCOLOR="1"),
@@ -64,7 +65,7 @@ def awx(tmp_path):
 
 
 def data(name):
-    return yaml.safe_load((REPO / "extensions" / "awx" / (name + ".yml")).read_text())
+    return yaml.safe_load((REPO / "playbooks" / "files" / "awx" / (name + ".yml")).read_text())
 
 
 SITE = {
@@ -78,13 +79,46 @@ def run(awx, check=False, **more):
     """What the module does."""
     request = {
         "url": awx.url, "token": TOKEN, "organization": "Default", "allow_plain_http": True, "data": {kind: data(kind) for kind in KINDS}, "site": SITE,
-        "surveys": {path.stem: yaml.safe_load(path.read_text()) for path in (REPO / "extensions" / "awx" / "surveys").glob("*.yml")},
+        "surveys": {path.stem: yaml.safe_load(path.read_text()) for path in (REPO / "playbooks" / "files" / "awx" / "surveys").glob("*.yml")},
     }  # fmt: skip
     return awx_data.run(dict(request, **more), check)
 
 
 def count(kinds):
     return sum(len(data(kind)) for kind in kinds)
+
+
+def test_the_server_says_where_its_api_is(awx):
+    """AWX has it at /api/v2, the gateway of AAP 2.5 at /api/controller/v2, and what else it says leads nowhere."""
+    awx.ask({"gateway": True})
+    first = run(awx)
+    assert first["plan"]["create"] == count(KINDS) and not first["failures"]
+    assert {path.split("/v2/")[0] for _method, path in awx.ask()["log"] if "/v2/" in path} == {"/api/controller"}
+    assert not run(awx)["changed"]
+
+
+@pytest.mark.parametrize("answer, root", [
+    (None, "/api/v2"), ([], "/api/v2"), ({"available_versions": {"v2": "/api/v2/"}}, "/api/v2"), ({"apis": {"controller": "https://evil.example/"}}, "/api/v2"),
+    ({"available_versions": {"v2": "//evil.example/v2/"}}, "/api/v2"), ({"available_versions": {"v2": "/api/../v2/"}}, "/api/v2"),
+    ({"available_versions": ["v2"]}, "/api/v2"), ({"available_versions": {"v2": "/api/controller/v2/"}}, "/api/controller/v2"),
+])  # fmt: skip
+def test_a_path_is_one_of_this_server(answer, root):
+    class Api:
+        def call(self, method, path, missing_ok):
+            assert (method, path, missing_ok) == ("GET", "/api/", True)
+            return answer
+
+    assert awx_data._root(Api()) == root
+
+
+def test_the_environment_of_awx_and_of_aap(awx, monkeypatch):
+    monkeypatch.setenv("AAP_HOSTNAME", awx.url)
+    monkeypatch.setenv("AAP_TOKEN", TOKEN)
+    for empty in ("CONTROLLER_HOST", "CONTROLLER_OAUTH_TOKEN"):
+        monkeypatch.delenv(empty, raising=False)
+    done = awx.load("--check", without=("awx_load_url", "awx_load_token"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert awx.ask()["log"] and awx.writes() == []
 
 
 def test_load_again_change_remove(awx):
@@ -100,7 +134,7 @@ def test_load_again_change_remove(awx):
     lists = 0
     for kind in KINDS:
         lists += 1 + (len(awx.rows(kind)) - 1) // 3  # the double's pages have three rows
-    assert again["stats"]["requests"] <= lists + 1 + 1 + 14 + 2 + 4, "one list a kind, and a GET for each survey"
+    assert again["stats"]["requests"] <= lists + 1 + 1 + 14 + 2 + 4 + 1, "where the API is, one list a kind, and a GET for each survey"
 
     awx.ask({"add": {"credentials": [{"name": "Multicluster provider"}]}})
     site = dict(SITE, projects=dict(SITE["projects"], scm_branch="stable"))

@@ -75,8 +75,8 @@ def test_what_is_sent_has_the_variables_beside_the_users_own_and_no_artifacts(tm
 
 
 def test_its_jobs_are_those_of_the_workflow_of_awx():
-    template = yaml.safe_load((REPO / "extensions" / "awx" / "workflow_job_templates.yml").read_text())[1]
-    books = {row["name"]: row["playbook"] for row in yaml.safe_load((REPO / "extensions" / "awx" / "job_templates.yml").read_text())}
+    template = yaml.safe_load((REPO / "playbooks" / "files" / "awx" / "workflow_job_templates.yml").read_text())[1]
+    books = {row["name"]: row["playbook"] for row in yaml.safe_load((REPO / "playbooks" / "files" / "awx" / "job_templates.yml").read_text())}
     order = [books[node["job_template"]] for node in template["nodes"]]
     asked = []
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import typing as t
 
@@ -20,6 +21,8 @@ _PAGES = 500
 PROJECT_SECONDS, _ASK_EVERY = 300.0, 2.0
 _FAILED = ("failed", "error", "canceled", "missing")
 _EDGES = {"success": "success_nodes", "failure": "failure_nodes", "always": "always_nodes"}
+#: A path of the same server; what it says leads nowhere else.
+_PATH = re.compile(r"/api/(?:[A-Za-z0-9_-]+/)*\Z")
 #: Kinds that are only read: people make them, since they hold secrets or rights.
 _READ_ONLY = {"credentials": "/credentials/", "organizations": "/organizations/"}
 
@@ -40,14 +43,15 @@ MANNERS = Manners(
 def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
     """The module's result. ``request``: the module's options. Raises ValueError when AWX cannot be read at all."""
     begun = time.monotonic()
-    for option, variable, environment in (("url", "awx_load_url", "CONTROLLER_HOST"), ("token", "awx_load_token", "CONTROLLER_OAUTH_TOKEN")):
+    for option, variable, environment in (
+        ("url", "awx_load_url", "CONTROLLER_HOST or AAP_HOSTNAME"), ("token", "awx_load_token", "CONTROLLER_OAUTH_TOKEN or AAP_TOKEN"),
+    ):  # fmt: skip
         if not str(request.get(option) or "").strip():
             message = "{0} is empty: give the playbook awx_load the variable {1}, or set {2} in its environment"
             raise ValueRefused(option + "_missing", message.format(option, variable, environment))
-    api = JsonApi(
-        request["url"].rstrip("/") + "/api/v2", {"Authorization": "Bearer " + request["token"]}, MANNERS,
-        plain_http=bool(request.get("allow_plain_http")), total_s=seconds_of(request),
-    )  # fmt: skip
+    api = _api(request, "")
+    asked, api = api, _api(request, _root(api))
+    api.calls = asked.calls
     wanted = records(request.get("data") or {}, request.get("surveys") or {}, request.get("site") or {})
     loader = _Loader(api, request, check)
     loader.read()
@@ -59,6 +63,24 @@ def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
     result = loader.plan.result()
     result.update(diff=loader.plan.diff(), failures=loader.failures, stats={"requests": api.calls, "seconds": round(time.monotonic() - begun, 3)})
     return result
+
+
+def _api(request: t.Mapping[str, t.Any], path: str) -> JsonApi:
+    return JsonApi(
+        request["url"].rstrip("/") + path, {"Authorization": "Bearer " + request["token"]}, MANNERS,
+        plain_http=bool(request.get("allow_plain_http")), total_s=seconds_of(request),
+    )  # fmt: skip
+
+
+def _root(api: JsonApi) -> str:
+    """The path of version 2 below the server's address, as the server says: ``/api/v2`` of AWX, ``/api/controller/v2`` behind AAP's gateway."""
+    found = api.call("GET", "/api/", missing_ok=True)
+    apis = found.get("apis") if isinstance(found, dict) else None
+    if isinstance(apis, dict) and _PATH.match(str(apis.get("controller"))):
+        found = api.call("GET", str(apis["controller"]), missing_ok=True)
+    versions = found.get("available_versions") if isinstance(found, dict) else None
+    said = str(versions.get("v2")) if isinstance(versions, dict) else ""
+    return said.rstrip("/") if _PATH.match(said) else "/api/v2"
 
 
 class _Loader:
