@@ -25,6 +25,7 @@ class ActionModule(InventoryAction):
     """See DOCUMENTATION of the module."""
 
     module = mesh_plan
+    needs_clusters = True
 
     def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
         """The definition, what is wrong with the inventory where only that is asked, and hosts' own word."""

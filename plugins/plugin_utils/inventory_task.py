@@ -29,6 +29,8 @@ class InventoryAction(ControllerAction):
     """
 
     written: t.Optional[str] = None
+    #: Whether a module that writes nothing has nothing to say without a cluster, either.
+    needs_clusters = False
 
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
         """See DOCUMENTATION of the module."""
@@ -38,6 +40,7 @@ class InventoryAction(ControllerAction):
         options = dict(given)
         try:
             self.hostvars, self.groups = inventory.with_clusters(registered(variables.get("hostvars")), variables.get("groups") or {}, self.clusters_group)
+            self._check_clusters(given)
             skip_reason = self.fill(options, variables)
             outside: t.List[str] = []
             if not skip_reason and "clusters" not in given:
@@ -57,6 +60,13 @@ class InventoryAction(ControllerAction):
             raise AnsibleActionFail(str(error)) from None
         finally:
             self._task.args = given  # a retry begins with what was written
+
+    def _check_clusters(self, given: t.Mapping[str, t.Any]) -> None:
+        """Raises ValueError where neither the task nor the inventory has a cluster: nothing done would look like all is well."""
+        asks = self.needs_clusters or self.written is not None
+        if asks and not {"clusters", "definition"} & set(given) and not self.groups.get(self.clusters_group):
+            text = "the inventory has no cluster: add a host for each of them to the group {0}, with its kubeconfig and pod_cidrs, or set clusters [no_remotes]"
+            raise ValueError(text.format(self.clusters_group))
 
     def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Optional[str]:
         """Complete ``options`` of the module; ``only``: the clusters that it needs. Returns why there is nothing to do, if so.

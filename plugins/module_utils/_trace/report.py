@@ -402,7 +402,8 @@ def table(
     cells = [heads] + [(row["direction"], row["where"], row["what"], row["expected"], row["observed"], row["verdict"]) for row in hops[:40]]
     widths = [min(60, max(len(row[column]) for row in cells)) for column in range(5)]
     if hops:
-        lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)) + "  " + row[5] for row in cells]
+        rows = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)) + "  " + row[5] for row in cells]
+        lines += ["", *rows, *([""] if findings or errors else [])]  # a table by itself: one in which nothing is wrong may be left out
     for row in findings[:20]:
         lines.append("{cause} on {where} ({confidence}): {message}".format(**row))
         lines.append("  fix: {0}".format(row["mend"]))

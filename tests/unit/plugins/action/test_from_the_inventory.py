@@ -210,3 +210,14 @@ def test_definitions_go_to_the_cluster_that_is_named(tmp_path):
     assert code == 2 and "cluster gcp: cannot use the access" in shown and "/nowhere/aws" not in shown, shown
     code, shown = run(tmp_path, [role("tenants_crds", tenants_crds_apinet="gpc")], hosts="localhost")
     assert code == 2 and "gpc" in shown and "unknown_cluster" in shown, shown
+
+
+@pytest.mark.parametrize("module", ["mesh_plan", "service_mirror", "service_imports", "network_sets"])
+@pytest.mark.parametrize("inventory", [None, "n1,"], ids=["none", "nodes alone"])
+def test_without_a_cluster_the_group_that_lacks_them_is_named(module, inventory, tmp_path):
+    """A bare KeyError, or an ok of a module that had nothing to look at."""
+    command = ["ansible", "localhost" if inventory is None else "n1", "-c", "local", "-m", "multicluster.network." + module, "-a", "fabric=default"]
+    environment = dict(os.environ, ANSIBLE_HOME=str(tmp_path / "home"), ANSIBLE_NOCOLOR="1", ANSIBLE_LOCALHOST_WARNING="0")
+    done = subprocess.run([*command, *(["-i", inventory] if inventory else [])], env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
+    said = done.stdout + done.stderr
+    assert done.returncode == 2 and "add a host for each of them to the group clusters" in said and "KeyError" not in said, said
