@@ -118,7 +118,11 @@ def _why(given: t.Any) -> str:
 
 
 def _part(result: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-    return {name: result[name] for name in ("failures", "refused", "failed", "msg") if name in result}
+    part = {name: result[name] for name in ("failures", "refused", "failed", "msg") if name in result}
+    plan = result.get("plan")
+    if isinstance(plan, t.Mapping) and "unchanged" in plan:
+        part["objects"] = sum(int(plan.get(name) or 0) for name in ("create", "update", "delete", "unchanged"))
+    return part
 
 
 class ActionModule(ActionBase):

@@ -84,9 +84,10 @@ def _capability(reports: RunReports, capability: str, cells: Cells) -> t.List[st
         errors.append("{0}, node {1} of cluster {2}: {3}".format(capability, node, reports.nodes[node], why))
     unproven = _verdict(reports, reasons, errors, cells) if capability == "verify" and reports.verdict else set()
     refused = _refused(reports, results, cells)
+    idle = bool(results) and all(result.get("objects") == 0 for result in results)
     ran = bool(results) or bool(errors) or (capability == "verify" and bool(reports.verdict))
     for name, row in cells.items():
-        row[capability] = _cell(ran, reasons.get(name), refused.get(name, 0), name in unproven)
+        row[capability] = _cell(ran, reasons.get(name), refused.get(name, 0), name in unproven, idle)
     return errors
 
 
@@ -137,7 +138,8 @@ def _unique(rows: t.Iterable[Data]) -> t.List[Data]:
     return list(found.values())
 
 
-def _cell(ran: bool, reasons: t.Optional[t.Sequence[str]], refused: int, unproven: bool = False) -> str:
+def _cell(ran: bool, reasons: t.Optional[t.Sequence[str]], refused: int, unproven: bool = False, idle: bool = False) -> str:
+    """idle: the capability looks after no object at all, so that what was refused is everything."""
     if not ran:
         return NOT_ASKED
     if reasons is not None:
@@ -146,7 +148,7 @@ def _cell(ran: bool, reasons: t.Optional[t.Sequence[str]], refused: int, unprove
         return "{0}: {1}{2}".format(FAILED, words[0], more) if words else FAILED
     if unproven:
         return NOT_PROVEN
-    return "{0}, refused {1}".format(OK, refused) if refused else OK
+    return "{0}refused {1}".format("" if idle else OK + ", ", refused) if refused else OK
 
 
 def _failure_line(capability: str, failure: Data) -> str:

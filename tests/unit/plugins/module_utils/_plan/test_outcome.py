@@ -65,6 +65,14 @@ def test_refusals_are_counted_and_are_no_failure():
     assert found["ok"] and found["cells"]["gcp"] == {"mesh": "ok, refused 1", "service_mirror": "ok, refused 1"}
 
 
+def test_a_capability_that_did_nothing_but_refuse_is_not_ok():
+    row = {"object": "gcp/shop/web", "reason": "outside_grant", "message": "no"}
+    for objects, cell in ((0, "refused 1"), (3, "ok, refused 1")):
+        found = told(results={"mesh": [{}], "service_mirror": [{"refused": [row], "objects": objects}]})
+        assert found["ok"] and found["cells"]["gcp"]["service_mirror"] == cell
+        assert found["cells"]["aws"]["service_mirror"] == "ok"
+
+
 def test_what_nobody_asked_for_has_no_column_and_what_did_not_run_says_so():
     found = told(asked=["mesh", "service_mirror", "tenants"], results={"mesh": [{}], "service_mirror": [{}]})
     assert found["cells"]["aws"]["tenants"] == "not asked" and "TENANTS" not in found["text"][0] and found["ok"]
