@@ -39,7 +39,7 @@ options:
         required: true
       kubeconfig:
         description:
-          - Path of a kubeconfig on the host that runs the module, or its content as a dictionary.
+          - Path of a kubeconfig on the host that runs the module, several paths as a list or with a colon between them, or its content as a dictionary.
           - It may hold an address, a CA, and a token or a client certificate. Anything beyond is refused unless
             O(clusters[].allow) names it.
         type: raw

@@ -77,6 +77,14 @@ class PlainDeadlineSocket(socket.socket):
             self.settimeout(timeout)
 
 
+def deadline_socket(made: socket.socket) -> PlainDeadlineSocket:
+    """The same connection, as such a socket; the one that is given is closed by it."""
+    timeout = made.gettimeout()
+    steady = PlainDeadlineSocket(made.family, made.type, made.proto, made.detach())
+    steady.settimeout(timeout)
+    return steady
+
+
 def within_deadlines(pools: t.Any) -> t.Any:
     """A pool manager of urllib3 -> the same, every connection of which begins with a socket that keeps deadlines."""
     pools.pool_classes_by_scheme = {scheme: _deadline_pool(pool) for scheme, pool in pools.pool_classes_by_scheme.items()}
@@ -88,11 +96,7 @@ def _deadline_pool(pool: t.Any) -> t.Any:
     """A kind of pool of urllib3 with connections over such sockets."""
 
     def connect(self: t.Any) -> socket.socket:
-        made = super(connection, self)._new_conn()
-        timeout = made.gettimeout()
-        steady = PlainDeadlineSocket(made.family, made.type, made.proto, made.detach())
-        steady.settimeout(timeout)
-        return steady
+        return deadline_socket(super(connection, self)._new_conn())
 
     connection = type(pool.ConnectionCls.__name__, (pool.ConnectionCls,), {"_new_conn": connect})
     return type(pool.__name__, (pool,), {"ConnectionCls": connection})

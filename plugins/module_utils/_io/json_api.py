@@ -13,7 +13,7 @@ import urllib.parse
 
 from .._values.refused import ValueRefused, quoted
 from .._values.text import is_digits, is_graphic, lower
-from .https import DeadlineSocket, within
+from .https import DeadlineSocket, deadline_socket, within
 
 USER_AGENT = "multicluster.network/0.1.0 (Ansible collection)"
 ANSWER_BYTES = 32 * 1024 * 1024
@@ -144,6 +144,9 @@ def https(method: str, url: str, headers: t.Mapping[str, str], body: t.Optional[
         connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=seconds)
     try:
         with within(deadline):
+            if parts.scheme == "http":
+                connection.connect()
+                connection.sock = deadline_socket(connection.sock)
             connection.request(method, parts.path + ("?" + parts.query if parts.query else ""), body, dict(headers))
             response = connection.getresponse()
             chunks: t.List[bytes] = []

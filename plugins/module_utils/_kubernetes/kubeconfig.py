@@ -53,9 +53,18 @@ def read_small_file(path: str, limit: int = MAX_BYTES) -> bytes:
 
 
 def load_kubeconfig(given: t.Any) -> t.Tuple[t.Dict[str, t.Any], t.Optional[str]]:
-    """A path or a dict -> (the document, the folder for its relative paths or None)."""
+    """A path, several of them or a dict -> (the document, the folder for its relative paths or None).
+
+    Several are a list, or as in KUBECONFIG a text with a colon between them; they are merged as kubectl does.
+    """
     if isinstance(given, dict):
         return given, None
+    several = given if isinstance(given, (list, tuple)) else given.split(os.pathsep) if isinstance(given, str) and not os.path.exists(given) else ()
+    several = [path for path in several if path]
+    if len(several) > 1 and all(isinstance(path, str) for path in several):
+        return _merged(several), None
+    if len(several) == 1:
+        given = several[0]
     if not isinstance(given, (str, os.PathLike)):
         raise KubeconfigRefused("kubeconfig_invalid", "kubeconfig is neither a path nor a dictionary")
     path = os.path.abspath(os.path.expanduser(os.fspath(given)))
@@ -66,6 +75,36 @@ def load_kubeconfig(given: t.Any) -> t.Tuple[t.Dict[str, t.Any], t.Optional[str]
             "kubeconfig_unreadable", "kubeconfig {0} cannot be read: {1}".format(path, error.strerror or error)
         ) from None
     return parse_kubeconfig(raw, "kubeconfig {0}".format(path)), os.path.dirname(path)
+
+
+def _merged(paths: t.Sequence[str]) -> t.Dict[str, t.Any]:
+    """One document of several files: the first that has a name or a current-context counts, one that is not there does not."""
+    found: t.Dict[str, t.Any] = {"clusters": [], "contexts": [], "users": []}
+    there = [path for path in paths if os.path.exists(os.path.expanduser(path))]
+    for path in there or paths[:1]:
+        config, folder = load_kubeconfig(path)
+        found["current-context"] = found.get("current-context") or config.get("current-context")
+        for plural, key in (("clusters", "cluster"), ("contexts", "context"), ("users", "user")):
+            before = [entry.get("name") for entry in found[plural]]
+            entries = config.get(plural)
+            for entry in entries if isinstance(entries, list) else ():
+                if isinstance(entry, dict) and entry.get("name") not in before:
+                    found[plural].append(dict(entry, **{key: _located(entry.get(key), folder)}))
+    return found
+
+
+def _located(part: t.Any, folder: t.Optional[str]) -> t.Any:
+    """A cluster or user whose relative names of files are found from the folder of its own file."""
+    if not isinstance(part, dict) or folder is None:
+        return part
+    made = dict(part)
+    for key in ("certificate-authority", "client-certificate", "client-key", "tokenFile"):
+        if isinstance(part.get(key), str) and part[key] and not part[key].startswith("~"):
+            made[key] = os.path.join(folder, part[key])
+    program = part.get("exec")
+    if isinstance(program, dict) and isinstance(program.get("command"), str) and "/" in program["command"]:
+        made["exec"] = dict(program, command=os.path.join(folder, program["command"]))
+    return made
 
 
 def parse_kubeconfig(raw: bytes, where: str = "kubeconfig") -> t.Dict[str, t.Any]:

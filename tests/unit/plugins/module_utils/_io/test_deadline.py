@@ -53,6 +53,22 @@ def url(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[s
         thread.join(10)
 
 
+@pytest.fixture
+def plain_url() -> t.Iterator[str]:
+    """The same without TLS."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=drip, args=(server,), daemon=True)
+        TAKEN.clear()
+        thread.start()
+        yield "http://127.0.0.1:{0}".format(server.getsockname()[1])
+        thread.join(10)
+
+
+@pytest.mark.parametrize("seconds, body", [(0.5, b""), (60.0, b"{}")])
+def test_a_vendors_answer_without_tls(plain_url: str, seconds: float, body: bytes) -> None:
+    test_a_vendors_answer(plain_url, seconds, body)
+
+
 @pytest.mark.parametrize("seconds, body", [(0.5, b""), (60.0, b"{}")])
 def test_a_vendors_answer(url: str, seconds: float, body: bytes) -> None:
     answer = https("GET", url + "/x", {}, None, seconds)
