@@ -153,3 +153,13 @@ def test_the_guide_says_what_the_controller_needs() -> None:
     assert "A kubeconfig with ``exec`` or an ``auth-provider`` (EKS, GKE, AKS, OIDC) needs the package ``kubernetes`` (25), too" in " ".join(text.split())
     users = {path.name for path in imported()["kubernetes"]}
     assert users == {"transport.py"}, "what obtains the credential of such a plugin"
+
+
+def test_the_tarball_has_neither_tests_nor_what_needs_them() -> None:
+    ignored = yaml.safe_load((ROOT / "galaxy.yml").read_text("utf-8"))["build_ignore"]
+    assert {"tests", "extensions/molecule"} <= set(ignored)
+    tops = [ROOT / top for top in ("plugins", "roles", "playbooks", "extensions", "meta")]
+    lab = {path.relative_to(ROOT).parts[:2] for top in tops for path in top.rglob("*.yml") if "tests/lab" in path.read_text("utf-8", "replace")}
+    assert lab == {("extensions", "molecule")}
+    reach = {path for top in ("roles", "playbooks") for path in (ROOT / top).rglob("*.yml") if "../extensions" in path.read_text("utf-8", "replace")}
+    assert reach == set(), "a collection works with meta, plugins, roles and playbooks alone"

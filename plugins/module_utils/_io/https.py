@@ -96,7 +96,7 @@ def _deadline_pool(pool: t.Any) -> t.Any:
     """A kind of pool of urllib3 with connections over such sockets."""
 
     def connect(self: t.Any) -> socket.socket:
-        return deadline_socket(super(connection, self)._new_conn())
+        return deadline_socket(pool.ConnectionCls._new_conn(self))
 
     connection = type(pool.ConnectionCls.__name__, (pool.ConnectionCls,), {"_new_conn": connect})
     return type(pool.__name__, (pool,), {"ConnectionCls": connection})
