@@ -22,7 +22,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._services.cor
     owned_blocks,
     whole_corefile,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_merge import merge
+from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_merge import merge, root_forwards, root_ports
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_rules import legal, rewrite_name, rewrite_rules
 from api_server import free_port, slices_version
 from dns_client import ask, encode
@@ -109,7 +109,8 @@ def dns(request, server, tmp_path_factory):
         text = corefile_text(whole_corefile(options))
     else:
         theirs = ".:{0} {{\n    errors\n    kubernetes cluster.local {{\n        pods insecure\n    }}\n    forward . /etc/resolv.conf\n    reload\n}}\n"
-        text = merge(theirs.format(port), "t", owned_blocks(options))
+        theirs = theirs.format(port)
+        text = merge(theirs, "t", owned_blocks(options._replace(ports=root_ports(theirs, "t"), forwards=root_forwards(theirs, "t"))))
     process = start(folder, for_this_machine(text, folder, server))
     try:
         deadline = time.monotonic() + 60

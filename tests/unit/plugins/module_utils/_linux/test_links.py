@@ -85,7 +85,8 @@ def test_an_address(text, add, index):
     assert (read["index"], read["prefixlen"], read["scope"]) == (index, interface.network.prefixlen, 0)
     for name in ("IFA_LOCAL", "IFA_ADDRESS"):
         assert ipaddress.ip_address(read.get_attr(name)) == interface.ip
-    assert links.decode_address(sent[0][2]) == (index, links.Address(text, "global"))
+    # the kernel itself says that an address without a lifetime is permanent
+    assert links.decode_address(sent[0][2]) == (index, links.Address(text, "global", permanent=False))
 
 
 @given(name=names, mtu=st.integers(68, 65535), kind=st.sampled_from(["", "tun", "wireguard"]), alias=st.sampled_from([None, "ours"]), up=st.booleans())
@@ -104,7 +105,9 @@ def test_the_links_own_address_counts_where_it_has_a_peers():
     message = ifaddrmsg()
     message["family"], message["prefixlen"], message["index"], message["scope"] = 2, 32, 4, 253
     message["attrs"] = [["IFA_ADDRESS", "192.0.2.2"], ["IFA_LOCAL", "192.0.2.1"]]
-    assert links.decode_address(ours(message)) == (4, links.Address("192.0.2.1/32", "link"))
+    assert links.decode_address(ours(message)) == (4, links.Address("192.0.2.1/32", "link", permanent=False))
+    message["attrs"] += [["IFA_FLAGS", 0x80]]
+    assert links.decode_address(ours(message)) == (4, links.Address("192.0.2.1/32", "link", permanent=True))
 
 
 @pytest.mark.parametrize("kind, flags, state, used", [
