@@ -101,13 +101,12 @@ def test_we_read_what_pyroute2_writes(name, mtu, kind, alias, up):
     )
 
 
-def test_the_links_own_address_counts_where_it_has_a_peers():
+@pytest.mark.parametrize("flags, permanent", [(0, False), (0x80, True)])
+def test_the_links_own_address_counts_where_it_has_a_peers(flags, permanent):
     message = ifaddrmsg()
-    message["family"], message["prefixlen"], message["index"], message["scope"] = 2, 32, 4, 253
+    message["family"], message["prefixlen"], message["index"], message["scope"], message["flags"] = 2, 32, 4, 253, flags
     message["attrs"] = [["IFA_ADDRESS", "192.0.2.2"], ["IFA_LOCAL", "192.0.2.1"]]
-    assert links.decode_address(ours(message)) == (4, links.Address("192.0.2.1/32", "link", permanent=False))
-    message["attrs"] += [["IFA_FLAGS", 0x80]]
-    assert links.decode_address(ours(message)) == (4, links.Address("192.0.2.1/32", "link", permanent=True))
+    assert links.decode_address(ours(message)) == (4, links.Address("192.0.2.1/32", "link", permanent=permanent))
 
 
 @pytest.mark.parametrize("kind, flags, state, used", [
