@@ -66,7 +66,7 @@ def test_the_inventory_is_read_again_and_a_broken_one_is_not_used(kept):
     until(lambda: len(two.names("gcp", "Service")) == 2)
 
     kept.inventory.write_text("all: {hosts: {}}", "utf-8")
-    until(lambda: "the inventory has no clusters" in kept.page("/readyz")[1], 60)
+    until(lambda: "the inventory has no cluster" in kept.page("/readyz")[1], 60)
     assert len(two.names("gcp", "Service")) == 2
 
     kept.inventory.write_text(good, "utf-8")
