@@ -16,7 +16,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 from ansible_collections.multicluster.network.plugins.module_utils._values.packed import pack
 from ansible_collections.multicluster.network.plugins.plugin_utils import inventory, limit
-from ansible_collections.multicluster.network.plugins.plugin_utils.controller_task import ControllerAction
+from ansible_collections.multicluster.network.plugins.plugin_utils.controller_task import OPTIONS_TO, ControllerAction
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, run_variables
 from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
 
@@ -40,7 +40,8 @@ class InventoryAction(ControllerAction):
         options = dict(given)
         try:
             self.hostvars, self.groups = inventory.with_clusters(registered(variables.get("hostvars")), variables.get("groups") or {}, self.clusters_group)
-            self._check_clusters(given)
+            if not variables.get(OPTIONS_TO):  # who only notes options says itself that there is no cluster
+                self._check_clusters(given)
             skip_reason = self.fill(options, variables)
             outside: t.List[str] = []
             if not skip_reason and "clusters" not in given:
