@@ -82,8 +82,8 @@ options:
         description: The host, or V(run) for what is done once for all.
         type: str
         required: true
-      message:
-        description: Why.
+      why:
+        description: What it said.
         type: str
         required: true
   trace:
@@ -175,7 +175,7 @@ def main() -> None:
             "load_balancers": {"type": "list", "elements": "dict", "default": []},
             "failed": {"type": "list", "elements": "dict", "options": {
                 "where": {"type": "str", "required": True},
-                "message": {"type": "str", "required": True},
+                "why": {"type": "str", "required": True},
             }},
             "trace": {"type": "bool", "default": False},
             "imports": {"type": "dict", "options": {

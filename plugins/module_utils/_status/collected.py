@@ -55,7 +55,7 @@ def plans(hostvars: t.Any, hosts: t.Iterable[str], clusters: t.Iterable[str]) ->
 
 
 def failed_checks(hostvars: t.Any, hosts: t.Iterable[str]) -> t.List[t.Dict[str, str]]:
-    """``[{where, message}]`` of every result of our roles that is a failure, whatever the play made of it.
+    """``[{where, why}]`` of every result of our roles that is a failure, whatever the play made of it.
 
     What failed alike on all hosts was done once for all, or has one cause: it is said once, of the ``run``. A plan that failed for findings
     of the inventory is left out, since they are findings themselves.
@@ -74,7 +74,7 @@ def failed_checks(hostvars: t.Any, hosts: t.Iterable[str]) -> t.List[t.Dict[str,
     rows = []
     for message, places in sorted(found.items()):
         where = sorted(set(places))
-        rows += [{"where": "run", "message": message}] if len(where) == count > 1 else [{"where": place, "message": message} for place in where]
+        rows += [{"where": "run", "why": message}] if len(where) == count > 1 else [{"where": place, "why": message} for place in where]
     return rows
 
 

@@ -42,7 +42,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     facts: ``inventory`` [{where, variable, reason, message, level}], ``without_host`` {cluster: names of Nodes},
     ``grants`` {cluster: {pod_cidrs, service_cidrs, node_cidrs, ...}},
     ``nodes`` {host: {cluster, node: of node_info with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu}]},
-    ``failed`` [{where, message}] checks that say nothing since they failed,
+    ``failed`` [{where, why}] checks that say nothing since they failed,
     ``refused`` [{where, object, reason, message}], ``failures`` [{cluster, reason, message}], ``workloads`` {cluster: [(kind and name, image)]},
     ``unreached`` {host: what its connection or the module said}, ``without_namespace`` {cluster: namespace of mirrors},
     ``silent`` {cluster: why nobody announces the addresses of its Services},
@@ -60,7 +60,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
         for name in names:
             note(WARNING, cluster, "node_without_host", "no host of the inventory stands for Node {0}, so no run does anything for its pods".format(name))
     for row in facts.get("failed") or ():
-        note(ERROR, row["where"], "check_failed", row["message"])
+        note(ERROR, row["where"], "check_failed", row["why"])
     for row in facts.get("failures") or ():
         note(ERROR, row["cluster"], row["reason"], row["message"])
     for row in facts.get("refused") or ():

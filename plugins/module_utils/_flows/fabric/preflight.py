@@ -35,7 +35,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     ``request``: {fabric, definition, clusters, timeout, mesh, nodes: {host: of node_info or None}, node_plans: {host: of
     node_dataplane in check mode}, plans: {capability: result in check mode}, kubespan: layout or None, max_skew: seconds,
     load_balancers: [{cluster, load_balancer, bgp_speakers, bgp_families, announced_by, pool, pools}], services: {namespace, create_namespace, destinations},
-    failed: [{where, message}] checks that failed themselves,
+    failed: [{where, why}] checks that failed themselves,
     imports: {install_crds}, where there is the Multi-Cluster Services API, trace: whether the rights of a trace are looked at}.
     """
     request = unpacked(request)

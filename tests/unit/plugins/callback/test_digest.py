@@ -380,7 +380,7 @@ def test_plays_that_have_nothing_to_do_are_not_shown_and_a_limit_that_left_none_
 
 
 def test_the_last_line_says_what_to_do():
-    assert Run().play("a").task("t").result("n1").end() and True
+    assert Run().play("a").task("t").result("n1").end()
     run = Run().play("a").task("t").result("n1", warnings=["disk full"]).result("n1", plan={"changes": []}, refused=[{"object": "x"}])
     run.end()
     assert run.next == "next: read the warnings and refusals above"

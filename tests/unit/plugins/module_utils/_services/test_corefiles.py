@@ -81,7 +81,8 @@ def test_a_root_by_tls_alone_is_refused_by_name():
     assert refused.value.reason == "corefile_broken" and "add .:53" in refused.value.message
 
 
-WORDS = st.sampled_from([".", ".:53", "forward", "import", "(a)", "a", "{", "}", "\n", "#x\n", '"q q"', "loop", "cluster.local", "{$P}", ".:{$P}", "tls://.:853",
+WORDS = st.sampled_from([".", ".:53", "forward", "import", "(a)", "a", "{", "}", "\n", "#x\n", '"q q"', "loop", "cluster.local", "{$P}", ".:{$P}",
+                         "tls://.:853",
                          "x,", "\t"])  # fmt: skip
 
 
