@@ -15,7 +15,10 @@ description:
     variables that the mesh needs. The clusters themselves stay in an inventory of their own.
   - The source is a YAML file whose name ends in C(cluster_nodes.yml) or C(cluster_nodes.yaml).
   - The inventory is trusted, what a cluster says of its nodes is not. An address counts only inside the C(node_cidrs) of its
-    cluster, and a node never takes the name of a host that is no node of this cluster. Such nodes are left out with a warning.
+    cluster. A node is left out, with a warning, where its name is one that Ansible knows (V(all), V(localhost)), that of a group, of a cluster
+    or of a host that is no node of this cluster, or where it ends as files of variables do (V(web.yml)).
+  - The inventory's own hosts of a cluster get C(node_labels), C(node_roles) and C(node_name), where they have none, and never a connection variable.
+  - Nodes of two clusters with one name become C(CLUSTER-NODE) both.
 requirements:
   - kubernetes (Python library, 25 or newer) on the controller
 options:
@@ -56,12 +59,15 @@ options:
     type: str
     env:
       - name: MULTICLUSTER_NODE_SELECTOR
-  prefix_cluster:
-    description: Begin each host's name with the name of its cluster and a dash, for clusters whose nodes have equal names.
-    type: bool
-    default: false
+  node_names:
+    description:
+      - How hosts are called. V(plain) is the name of the Node, V(prefixed) is C(CLUSTER-NODE), for clusters whose nodes have equal names
+        or names that the inventory has for something else.
+    type: str
+    choices: [plain, prefixed]
+    default: plain
     env:
-      - name: MULTICLUSTER_PREFIX_CLUSTER
+      - name: MULTICLUSTER_NODE_NAMES
   timeout:
     description: Seconds for everything that is read from one cluster. Clusters are read side by side.
     type: float
@@ -80,6 +86,9 @@ extends_documentation_fragment:
   - constructed
   - inventory_cache
 notes:
+  - O(keyed_groups) makes groups out of what a cluster says, so none of its groups is one that the inventory has already, or is called like a host
+    or a cluster. Write such a group's name in O(groups), if nodes are to join it.
+  - Sources that are read later can give hosts and groups names that nodes have already. Let this source be the last.
   - Variables of each host are C(node_name), C(node_labels), C(node_roles), C(ansible_host) as O(address) says, and by its group
     C(multicluster_cluster). Labels that Kubernetes would not accept are left out.
   - The cache holds names, labels and addresses of nodes, no credential.
@@ -106,6 +115,7 @@ keyed_groups:
 import re
 import typing as t
 
+from ansible import constants
 from ansible.errors import AnsibleParserError
 from ansible.inventory.helpers import get_group_vars
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
@@ -114,10 +124,11 @@ from ansible.vars.plugins import get_vars_from_inventory_sources
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_nodes
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import by_our_names
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.node_hosts import Grant
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.node_hosts import Names
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.module_utils._values.text import parse_cluster_name
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import FABRIC_CLUSTERS
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_groups import ClaimedGroups
 
 _SUFFIXES = ("cluster_nodes.yml", "cluster_nodes.yaml")
 #: What gives access; one of them must come from the cluster itself, or O(kubeconfig) is taken.
@@ -141,16 +152,28 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         try:
             clusters = self._clusters(path)
             read = self._read(clusters, self.get_cache_key(path), cache)
-            grants = {name: self._grant(name, entry) for name, entry in clusters.items()}
-            found, refused = cluster_nodes.hosts(read, grants, self.get_option("address"), self._taken())
+            ranges = {name: self._node_cidrs(name, entry) for name, entry in clusters.items()}
+            groups = self._groups(clusters)
+            names = self._names(clusters, groups, read)
+            found = cluster_nodes.hosts(read, ranges, self.get_option("address"), names, self.get_option("node_names"))
         except ValueRefused as error:
             raise AnsibleParserError("{0}: {1} [{2}]".format(path, error.message, error.reason)) from None
-        for refusal in refused:
+        for refusal in found.refused:
             self.display.warning("node {0} is no host: {1} [{2}]".format(refusal.object, refusal.message, refusal.reason))
-        for cluster, rows in found.items():
-            group = self._group(cluster)
+        for cluster, node, name in found.renamed:
+            self.display.warning("node {0}/{1} is the host {2}, since another cluster has a node {1}, too".format(cluster, node, name))
+        known = set(self.inventory.hosts)  # before the first node is added
+        for cluster, rows in found.hosts.items():
+            self.inventory.add_group(groups[cluster])
+            self.inventory.set_variable(groups[cluster], "multicluster_cluster", cluster)
             for row in rows:
-                self._add(group, row)
+                self._add(groups[cluster], row, row.name not in known)
+        claimed = ClaimedGroups(self.inventory, names.reserved)  # which knows all hosts now: no group takes the name of one
+        for rows in found.hosts.values():
+            for row in rows:
+                self._construct(row, row.name not in known, claimed)
+        for text in claimed.refused():
+            self.display.warning(text)
 
     # --- what is asked ------------------------------------------------------------------------------------------
 
@@ -211,20 +234,57 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self.templar.available_variables = dict(self._vars or {}, **variables)
         return {key: self.templar.template(value) for key, value in row.items()}
 
-    def _grant(self, name: str, entry: t.Mapping[str, t.Any]) -> Grant:
+    def _node_cidrs(self, name: str, entry: t.Mapping[str, t.Any]) -> t.List[str]:
         ranges = entry.get("node_cidrs") or []
         needs = self.get_option("address") in ("InternalIP", "ExternalIP")
         if not isinstance(ranges, (list, tuple)) or (needs and not ranges):
             raise ValueRefused("missing_grant", "cluster {0}: node_cidrs must list the ranges of its nodes' addresses".format(name))
-        return Grant([str(text) for text in ranges], name + "-" if self.get_option("prefix_cluster") else "")
+        return [str(text) for text in ranges]
 
-    def _taken(self) -> t.Dict[str, t.Set[str]]:
-        """{existing host: clusters whose node it is}."""
-        taken: t.Dict[str, t.Set[str]] = {}
-        for name, host in self.inventory.hosts.items():
-            known = combine_vars(get_group_vars(host.get_groups()), host.get_vars())
-            taken[name] = {str(known[key]) for key in ("multicluster_cluster",) if key in known}
-        return taken
+    # --- what the inventory has -----------------------------------------------------------------------------------
+
+    def _groups(self, clusters: t.Iterable[str]) -> t.Dict[str, str]:
+        """{cluster: the group of its nodes}. Raises ValueRefused where that is another cluster's."""
+        groups: t.Dict[str, str] = {}
+        for cluster in clusters:
+            name = re.sub(r"[^A-Za-z0-9_]", "_", cluster) + "_nodes"
+            there = self.inventory.groups.get(name)
+            other = next((one for one, group in groups.items() if group == name), None)
+            if other is None and there is not None:
+                other = there.get_vars().get("multicluster_cluster")
+            if other not in (None, cluster) and "{" not in str(other):
+                raise ValueRefused("group_taken", "nodes of {0} would be in the group {1}, which is that of {2}".format(cluster, name, other))
+            groups[cluster] = name
+        return groups
+
+    def _names(self, clusters: t.Collection[str], groups: t.Mapping[str, str], read: t.Mapping[str, t.Any]) -> Names:
+        """The names that no node may take, and the hosts that have names of nodes."""
+        reserved = dict.fromkeys(groups.values(), "the group of a cluster's nodes")
+        reserved.update(dict.fromkeys(map(self._sanitize_group_name, self.get_option("groups") or {}), "a group of the inventory"))
+        reserved.update(dict.fromkeys(self.inventory.groups, "a group of the inventory"))
+        group = self.inventory.groups.get(self.get_option("clusters_group"))
+        listed = [row["name"] for row in self._of_variable(getattr(self.inventory, "processed_sources", None) or [])]
+        everyone = [*clusters, *listed, *((host.name for host in group.get_hosts()) if group else ())]
+        reserved.update(dict.fromkeys(everyone, "the name of a cluster"))
+        reserved[self.get_option("clusters_group")] = "the group of the clusters"
+        reserved.update(dict.fromkeys(("all", "ungrouped"), "Ansible's name for hosts of the whole inventory"))
+        reserved.update(dict.fromkeys(constants.LOCALHOST, "Ansible's name for the controller"))
+        claimed = {str((node.get("metadata") or {}).get("name")) for nodes in read.values() for node in nodes}
+        claimed |= {"{0}-{1}".format(cluster, name) for cluster in clusters for name in claimed}
+        return Names(reserved, {name: self._cluster_of_host(name) for name in claimed.intersection(self.inventory.hosts)})
+
+    def _cluster_of_host(self, name: str) -> t.Set[str]:
+        """The cluster whose node a host of the inventory is, from wherever its variables are written; empty for none."""
+        host, sources = self.inventory.hosts[name], getattr(self.inventory, "processed_sources", None) or []
+        known = combine_vars(get_group_vars(host.get_groups()), get_vars_from_inventory_sources(self.loader, sources, host.get_groups(), "all"))
+        known = combine_vars(known, combine_vars(host.get_vars(), get_vars_from_inventory_sources(self.loader, sources, [host], "all")))
+        found = self._cluster_of(known, dict(known, inventory_hostname=name))
+        return set() if found is None else {found}
+
+    def _cluster_of(self, known: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Optional[str]:
+        if known.get("multicluster_cluster") is None:
+            return None
+        return str(self._templated({"multicluster_cluster": known["multicluster_cluster"]}, variables)["multicluster_cluster"])
 
     # --- what is read -------------------------------------------------------------------------------------------
 
@@ -250,22 +310,31 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     # --- what is added ------------------------------------------------------------------------------------------
 
-    def _group(self, cluster: str) -> str:
-        group = self.inventory.add_group(re.sub(r"[^A-Za-z0-9_]", "_", cluster) + "_nodes")
-        self.inventory.set_variable(group, "multicluster_cluster", cluster)
-        return group
-
-    def _add(self, group: str, row: t.Any) -> None:
+    def _add(self, group: str, row: t.Any, made: bool) -> None:
+        """Add one host. made: it was not in the inventory; one that was keeps what it has, and how Ansible connects to it."""
         self.inventory.add_host(row.name, group=group)
+        host = self.inventory.get_host(row.name)
+        known = host.get_vars() if made else combine_vars(get_group_vars(host.get_groups()), host.get_vars())
         variables = {"node_name": row.node_name, "node_labels": row.labels, "node_roles": row.roles}
-        if row.address is not None:
+        if row.address is not None and made:
             variables["ansible_host"] = row.address
-        known = self.inventory.get_host(row.name).get_vars()
         for key, value in variables.items():
             if key not in known:  # what the inventory says by hand wins
                 self.inventory.set_variable(row.name, key, value)
+
+    def _construct(self, row: t.Any, made: bool, claimed: ClaimedGroups) -> None:
+        """Set variables and make groups as the source's options say."""
+        known = self.inventory.get_host(row.name).get_vars()
         strict = self.get_option("strict")
-        everything = combine_vars(known, variables)
-        self._set_composite_vars(self.get_option("compose"), everything, row.name, strict=strict)
-        self._add_host_to_composed_groups(self.get_option("groups"), everything, row.name, strict=strict)
-        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), everything, row.name, strict=strict)
+        compose = self.get_option("compose") or {}
+        if not made:
+            compose = {key: value for key, value in compose.items() if key not in known and not key.startswith("ansible_")}
+        self._set_composite_vars(compose, known, row.name, strict=strict)
+        self._add_host_to_composed_groups(self.get_option("groups"), known, row.name, strict=strict)
+        inventory = self.inventory
+        for entry in self.get_option("keyed_groups") or []:
+            self.inventory = claimed.of(row.name, self._sanitize_group_name, entry)
+            try:
+                self._add_host_to_keyed_groups([entry], known, row.name, strict=strict)
+            finally:
+                self.inventory = inventory

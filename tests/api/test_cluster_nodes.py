@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import subprocess
 
 import pytest
 import yaml
 
+HOSTILE = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "hostile"
 SOURCE = {"plugin": "multicluster.network.cluster_nodes"}
 
 
@@ -88,7 +90,7 @@ def test_what_the_inventory_says_by_hand_wins_and_names_are_not_taken_over(nodes
     assert found["_meta"]["hostvars"]["node-1"]["ansible_host"] == "192.0.2.7"
     assert found["aws_nodes"]["hosts"] == ["node-1"] and "node_name" not in found["_meta"]["hostvars"]["node-2"]
     assert "node aws/node-2 is no host: the inventory has a host node-2 that is no node of aws [claimed_twice]" in warnings
-    found, warnings = listed(tmp_path, {"aws": cluster(nodes)}, prefix_cluster=True)
+    found, warnings = listed(tmp_path, {"aws": cluster(nodes)}, node_names="prefixed")
     assert found["aws_nodes"]["hosts"] == ["node-1", "aws-node-1", "aws-node-2"]
 
 
@@ -118,3 +120,57 @@ def test_the_cache_spares_the_servers_and_holds_no_secret(nodes, tmp_path):
     assert again["aws_nodes"]["hosts"] == ["node-1", "node-2"] and nodes.audit(mark) == []
     text = "".join(path.read_text() for path in kept.rglob("*") if path.is_file())
     assert "node-1" in text and nodes.access()["token"] not in text
+
+
+PLAY = """
+- hosts: clusters
+  gather_facts: false
+  tasks:
+    - name: Write where this runs
+      ansible.builtin.copy:
+        content: "{{ inventory_hostname }} {{ kubeconfig_of_the_cluster }}"
+        dest: "{{ out }}/{{ inventory_hostname }}"
+        mode: "0600"
+      delegate_to: localhost
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - ansible.builtin.copy:
+        content: "{{ ansible_host | default('none') }} {{ groups['all'] | sort | join(' ') }}"
+        dest: "{{ out }}/local"
+        mode: "0600"
+"""
+
+
+def test_tasks_of_the_controller_stay_there_whatever_nodes_are_called(server, tmp_path):
+    """Threat T46 from end to end: a Node ``localhost`` would take these tasks, with a kubeconfig, to the address that it says."""
+    names = [row["node"] for row in json.loads((HOSTILE / "inventory_names.json").read_text())["rows"]]
+    for name in names:
+        make(server, name)
+    folder, out = tmp_path / "inventory", tmp_path / "out"
+    folder.mkdir()
+    out.mkdir()
+    try:
+        (tmp_path / "play.yml").write_text(PLAY)
+        (folder / "05-hosts.yml").write_text(yaml.safe_dump({"all": {
+            "children": {"bastions": {"hosts": {"jump": {}}}}, "vars": {"kubeconfig_of_the_cluster": "secret", "out": str(out)},
+        }}))
+        for naming in ("plain", "prefixed"):
+            found, warnings = listed(folder, {"aws": cluster(server)}, node_names=naming)
+            assert set(found["_meta"]["hostvars"]["jump"]) & {"ansible_host", "node_name"} == set()
+            assert ("node aws/localhost is no host" in warnings) == (naming == "plain")
+            done = subprocess.run(
+                ["ansible-playbook", "-i", str(folder / "05-hosts.yml"), "-i", str(folder / "10-clusters.yml"),
+                 "-i", str(folder / "20-cluster_nodes.yml"), str(tmp_path / "play.yml")],
+                capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=dict(os.environ, ANSIBLE_NOCOLOR="1", ANSIBLE_TIMEOUT="5"),
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert (out / "aws").read_text() == "aws secret"
+            address, *hosts = (out / "local").read_text().split()
+            assert address == "127.0.0.1" and "localhost" not in hosts and ("aws-localhost" in hosts) == (naming == "prefixed")
+            for path in out.iterdir():
+                path.unlink()
+    finally:
+        client = server.client()
+        for name in names:
+            client.delete("/api/v1/nodes/" + name)

@@ -50,8 +50,10 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import open_claims, read_claim  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.node_listing import read_listing  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.peers import pod_cidrs_of  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import semaphore as semaphore_topology  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.node_hosts import Names, node_hosts  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import check_budget  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Write  # noqa: E402
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import refused_lines  # noqa: E402
@@ -127,6 +129,23 @@ def test_every_marked_sentence_has_a_test(slug: str) -> None:
 def test_every_fixture_is_used_by_a_test() -> None:
     said = "".join(path.read_text("utf-8") for path in TESTS.rglob("test_*.py"))
     assert not [path.name for path in HOSTILE.iterdir() if path.name not in said]
+
+
+# --- a node's name ------------------------------------------------------------------------------------------------
+
+
+def test_names_of_the_inventory() -> None:
+    """The plugin itself, in an inventory with these hosts and groups, is in tests/unit/plugins/inventory; a play over it in tests/api."""
+    table = fixture("inventory_names.json")
+    groups = table["inventory"]["all"]["children"]
+    reserved = dict.fromkeys([*groups, "all", "ungrouped", "localhost", "127.0.0.1", "declared", "aws", "gcp"], "taken")
+    taken = {host: {group["vars"]["multicluster_cluster"]} if "vars" in group else set() for group in groups.values() for host in group["hosts"]}
+    nodes = [{"metadata": {"name": row["node"]}, "status": {"addresses": [{"type": "InternalIP", "address": "10.66.23.9"}]}} for row in table["rows"]]
+    listings = {"aws": read_listing("aws", {"nodes": nodes})}
+    for naming, column in (("plain", "reason"), ("prefixed", "prefixed")):
+        found = node_hosts(listings, {"aws": ["10.66.23.0/24"]}, names=Names(reserved, taken), node_names=naming)
+        assert {row.object: row.reason for row in found.refused} == {"aws/" + row["node"]: row[column] for row in table["rows"] if row[column]}
+        assert "aws" in found.hosts and "node-1" in [host.node_name for host in found.hosts["aws"]]
 
 
 # --- a node's claims ----------------------------------------------------------------------------------------------

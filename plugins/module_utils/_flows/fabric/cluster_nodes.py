@@ -8,8 +8,7 @@ import typing as t
 
 from ..._kubernetes.clusters import Clusters
 from ..._mesh.fabric.node_listing import Listing, read_listing
-from ..._mesh.topology.node_hosts import Grant, NodeHost, node_hosts
-from ..._plan.plan import Refusal
+from ..._mesh.topology.node_hosts import Found, Names, node_hosts
 
 NODES = "/api/v1/nodes"
 Data = t.Dict[str, t.Any]
@@ -35,10 +34,11 @@ def _reduced(node: t.Mapping[str, t.Any]) -> Data:
 
 def hosts(
     read: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]],
-    grants: t.Mapping[str, Grant],
+    node_cidrs: t.Mapping[str, t.Sequence[str]],
     address_type: str,
-    taken: t.Mapping[str, t.Container[str]],
-) -> t.Tuple[t.Dict[str, t.List[NodeHost]], t.List[Refusal]]:
+    names: Names,
+    node_names: str,
+) -> Found:
     """The hosts of what was read or cached. Raises ValueRefused for options that make no sense."""
     listings: t.Dict[str, Listing] = {name: read_listing(name, {"nodes": list(nodes)}) for name, nodes in read.items()}
-    return node_hosts(listings, grants, address_type, taken)
+    return node_hosts(listings, node_cidrs, address_type, names, node_names)

@@ -1,19 +1,21 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts of the inventory from the Node objects of clusters. A node's name and addresses are claims (threats T1, T5).
+"""Hosts of the inventory from the Node objects of clusters. A node's name and addresses are claims (threats T1, T5, T46).
 
 Ansible connects to these hosts with the operator's credentials, so an address counts only inside the node ranges that the
-inventory grants the cluster, and no node takes a name that is somebody else's.
+inventory grants the cluster, and no node takes a name that the inventory has for something else: Ansible sets the variables of a host
+``all`` on all hosts, and a host ``localhost`` takes the tasks of the controller.
 """
 
 from __future__ import annotations
 
+import collections
 import re
 import typing as t
 
 from ..._kilo.values import parse_node
 from ..._plan.plan import Refusal
-from ..._values.addresses import Address, special_kind
+from ..._values.addresses import Address, parse_address, special_kind
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused, quoted
 from ..fabric.claims import label_of
@@ -27,11 +29,21 @@ _LABEL_KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?\Z")
 
 
-class Grant(t.NamedTuple):
-    """What a cluster's nodes may say: ``node_cidrs`` of their addresses; ``prefix`` goes before every host's name."""
+#: How hosts are called: as their Nodes, or with the cluster's name before it.
+NODE_NAMES = ("plain", "prefixed")
+#: Ansible reads the variables of a host ``web`` from the file ``web.yml``, and those of a host ``web.yml`` from the same one.
+FILE_ENDINGS = (".yml", ".yaml", ".json")
+_LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback")
 
-    node_cidrs: t.Sequence[str]
-    prefix: str = ""
+
+class Names(t.NamedTuple):
+    """Names that the inventory has already.
+
+    reserved: {name: what it is, such as "a group of the inventory"}, which no node takes. hosts: {host: clusters of which it is a node}.
+    """
+
+    reserved: t.Mapping[str, str] = {}
+    hosts: t.Mapping[str, t.Container[str]] = {}
 
 
 class NodeHost(t.NamedTuple):
@@ -44,55 +56,104 @@ class NodeHost(t.NamedTuple):
     roles: t.List[str]
 
 
+class Found(t.NamedTuple):
+    """{cluster: hosts by name}, what was refused, and (cluster, node, host name) of nodes that share their name with another cluster's."""
+
+    hosts: t.Dict[str, t.List[NodeHost]]
+    refused: t.List[Refusal]
+    renamed: t.List[t.Tuple[str, str, str]]
+
+
 def node_hosts(
     listings: t.Mapping[str, Listing],
-    grants: t.Mapping[str, Grant],
+    grants: t.Mapping[str, t.Sequence[str]],
     address_type: str = "InternalIP",
-    taken: t.Optional[t.Mapping[str, t.Container[str]]] = None,
-) -> t.Tuple[t.Dict[str, t.List[NodeHost]], t.List[Refusal]]:
-    """{cluster: hosts by name} and what was refused.
+    names: Names = Names(),
+    node_names: str = "plain",
+) -> Found:
+    """Hosts of the nodes of every cluster. grants: {cluster: node_cidrs, the ranges in which its nodes' addresses lie}.
 
-    taken: host names that exist already, each with the clusters whose node it may be (an inventory that lists some nodes
-    by hand). Of two nodes with one name the one of the first cluster by name stays.
+    A name that nodes of several clusters have belongs to none of them, since whoever came first by some order could take another's: each
+    becomes CLUSTER-NODE. So no cluster changes which hosts another has (threats T31, T46).
     """
     if address_type not in ADDRESS_TYPES:
         raise ValueRefused("bad_address_type", "{0} is none of {1}".format(quoted(address_type), ", ".join(ADDRESS_TYPES)))
-    used: t.Dict[str, str] = {}
-    found: t.Dict[str, t.List[NodeHost]] = {}
-    refused: t.List[Refusal] = []
+    if node_names not in NODE_NAMES:
+        raise ValueRefused("bad_node_names", "{0} is none of {1}".format(quoted(node_names), ", ".join(NODE_NAMES)))
+    refused = [row for cluster in sorted(listings) for row in listings[cluster].refused]
+    rows: t.Dict[_Key, NodeHost] = {}
     for cluster in sorted(listings):
-        listing, grant = listings[cluster], grants[cluster]
-        refused.extend(listing.refused)
-        ranges = PrefixSet.of_texts(grant.node_cidrs, "bad_node_cidrs")
-        rows = found.setdefault(cluster, [])
-        for node_name in sorted(listing.nodes):
-            node = listing.nodes[node_name]
-            name = grant.prefix + node_name
+        ranges = PrefixSet.of_texts(grants[cluster], "bad_node_cidrs")
+        for node_name, node in sorted(listings[cluster].nodes.items()):
+            name = _prefixed(cluster, node_name) if node_names == "prefixed" else node_name
             try:
-                _check_name(name, cluster, used, taken or {})
-                address = _address(node, address_type, ranges)
+                _check_name(name, cluster, names)
+                address = _address(node, address_type, ranges, name == node_name)
             except ValueRefused as error:
                 refused.append(Refusal(label_of(cluster, node_name), error.reason, error.message))
                 continue
-            used[name] = cluster
             labels = _labels(node.get("labels"))
             roles = sorted(key[len(ROLE_LABEL) :] for key in labels if key.startswith(ROLE_LABEL))
-            rows.append(NodeHost(name, node_name, address, labels, roles))
-    return found, refused
+            rows[cluster, node_name] = NodeHost(name, node_name, address, labels, roles)
+    called = _called_apart({key: row.name for key, row in rows.items()})
+    found: t.Dict[str, t.List[NodeHost]] = {cluster: [] for cluster in sorted(listings)}
+    renamed = []
+    for (cluster, node_name), row in rows.items():
+        name = called[cluster, node_name]
+        try:
+            if name != node_name:
+                _check_prefix(name, cluster, grants)
+            if name != row.name:
+                _check_name(name, cluster, names)
+                renamed.append((cluster, node_name, name))
+        except ValueRefused as error:
+            refused.append(Refusal(label_of(cluster, node_name), error.reason, error.message))
+            continue
+        found[cluster].append(row._replace(name=name))
+    return Found(found, refused, renamed)
 
 
-def _check_name(name: str, cluster: str, used: t.Mapping[str, str], taken: t.Mapping[str, t.Container[str]]) -> None:
-    if name in used:
-        raise ValueRefused("claimed_twice", "{0} is also a node of {1}, which keeps the name".format(name, used[name]))
-    if name in taken and cluster not in taken[name]:
+_Key = t.Tuple[str, str]
+
+
+def _prefixed(cluster: str, node_name: str) -> str:
+    return cluster + "-" + node_name
+
+
+def _called_apart(called: t.Mapping[_Key, str]) -> t.Dict[_Key, str]:
+    """The names, with the cluster's before those that several nodes have. A new name may be a third node's, so this repeats until none is."""
+    apart = dict(called)
+    while True:
+        count = collections.Counter(apart.values())
+        shared = [key for key, name in apart.items() if count[name] > 1 and name == key[1]]
+        if not shared:
+            return apart
+        for key in shared:
+            apart[key] = _prefixed(*key)
+
+
+def _check_name(name: str, cluster: str, names: Names) -> None:
+    """Raises ValueRefused for a name that would lead Ansible to something that is no node of this cluster."""
+    if name in names.reserved:
+        raise ValueRefused("name_reserved", "{0} is {1}; node_names: prefixed gives hosts names of their own".format(name, names.reserved[name]))
+    if name.endswith(FILE_ENDINGS):
+        raise ValueRefused("name_reserved", "Ansible would give it the variables of another host, in the file {0}".format(name))
+    if name in names.hosts and cluster not in names.hosts[name]:
         raise ValueRefused("claimed_twice", "the inventory has a host {0} that is no node of {1}".format(name, cluster))
 
 
-def _address(node: t.Mapping[str, t.Any], address_type: str, ranges: PrefixSet) -> t.Optional[str]:
-    if address_type == "none":
-        return None
-    if address_type == "Hostname":
-        return str(node["name"])
+def _check_prefix(name: str, cluster: str, clusters: t.Iterable[str]) -> None:
+    """Raises ValueRefused where the name reads as that of a cluster whose own name is longer: ``a-b-c`` is ``c`` of ``a-b``, if that exists."""
+    for other in clusters:
+        if other.startswith(cluster + "-") and name.startswith(other + "-"):
+            raise ValueRefused("claimed_twice", "{0} is the name of a node of {1}".format(name, other))
+
+
+def _address(node: t.Mapping[str, t.Any], address_type: str, ranges: PrefixSet, plain: bool) -> t.Optional[str]:
+    if address_type in ("Hostname", "none"):
+        if address_type == "Hostname" or plain:  # without ansible_host, Ansible connects to the host's name
+            _check_resolvable(str(node["name"]), ranges)
+        return str(node["name"]) if address_type == "Hostname" else None
     claimed: t.List[Address] = [one.address for one in parse_node(node).addresses if one.kind == address_type]
     good = [address for address in claimed if address in ranges and special_kind(address) is None]
     if good:
@@ -100,6 +161,22 @@ def _address(node: t.Mapping[str, t.Any], address_type: str, ranges: PrefixSet) 
     if not claimed:
         raise ValueRefused("no_address", "it has no address of the type {0}".format(address_type))
     raise ValueRefused("outside_grant", "{0} is outside the node_cidrs of its cluster".format(claimed[0]))
+
+
+def _check_resolvable(name: str, ranges: PrefixSet) -> None:
+    """Raises ValueRefused for a name that is an address, in any form that resolvers take (``127.1``, ``0x7f.1``), outside the ranges.
+
+    Without ranges an address only must be no special one. What a name of words resolves to is the resolver's answer.
+    """
+    if name in _LOOPBACK_NAMES or name.endswith(".localhost"):
+        raise ValueRefused("special_address", "{0} is the controller itself".format(name))
+    if not re.match(r"(?:[0-9]+|0x[0-9a-f]*)\Z", name.rpartition(".")[2]):
+        return
+    address = parse_address(name, "special_address")
+    if special_kind(address) is not None:
+        raise ValueRefused("special_address", "{0} is no host's address".format(name))
+    if ranges and address not in ranges:
+        raise ValueRefused("outside_grant", "{0} is outside the node_cidrs of its cluster".format(name))
 
 
 def _labels(given: t.Any) -> t.Dict[str, str]:

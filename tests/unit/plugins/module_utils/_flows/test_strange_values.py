@@ -18,7 +18,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.servic
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Resource
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.decode import decode
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.node_hosts import Grant
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.node_hosts import Names
 
 HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "strange_values.json").read_text("utf-8"))
 VALUES = [json.loads(text) for text in HOSTILE["values"]] + [10 ** HOSTILE["digits"], "x" * HOSTILE["letters"]]
@@ -118,8 +118,8 @@ def request(**more: t.Any) -> t.Any:
 
 def hosts() -> t.Any:
     read, failures = cluster_nodes.gather(copy.deepcopy(ACCESS), None, 20)
-    grants = {name: Grant(DEFINITION["clusters"][name]["node_cidrs"]) for name in RANGES}
-    found, refused = cluster_nodes.hosts(read, grants, "InternalIP", {})
+    ranges = {name: DEFINITION["clusters"][name]["node_cidrs"] for name in RANGES}
+    found, refused, _renamed = cluster_nodes.hosts(read, ranges, "InternalIP", Names(), "plain")
     return {"plan": {name: [str(one) for one in rows] for name, rows in found.items() if name != EVIL}, "failures": failures, "refused": list(refused)}
 
 
