@@ -159,7 +159,7 @@ EXAMPLES = r"""
         - apiVersion: crd.projectcalico.org/v1
           kind: IPPool
           metadata: {name: multicluster-gcp-pods}
-          spec: {cidr: 10.4.0.0/16, disabled: true, natOutgoing: false}
+          spec: {cidr: 10.4.0.0/16, disabled: true, disableBGPExport: true, ipipMode: Never, vxlanMode: Never}
     purge:
       - {api_version: crd.projectcalico.org/v1, kind: IPPool}
     skip_unserved: true

@@ -24,7 +24,8 @@ IPPOOL_CRD = {
             "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {
                 "type": "object", "required": ["cidr"],
                 "properties": {
-                    "cidr": {"type": "string"}, "disabled": {"type": "boolean"}, "ipipMode": {"type": "string"},
+                    "cidr": {"type": "string"}, "disabled": {"type": "boolean"}, "ipipMode": {"type": "string"}, "vxlanMode": {"type": "string"},
+                    "disableBGPExport": {"type": "boolean"},
                     "natOutgoing": {"type": "boolean"},
                 },
             }}}},
@@ -78,8 +79,8 @@ def test_calico_learns_the_other_clusters_ranges(fabric):
     fabric.kubectl("aws", "create", "-f", str(file))
     assert fabric.play("site").ok().changed
     pools = {item["metadata"]["name"]: item["spec"] for item in json.loads(fabric.kubectl("aws", "get", "ippools", "-o", "json"))["items"]}
-    assert pools["gcp-pods"] == {"cidr": "10.4.0.0/16", "disabled": True, "ipipMode": "CrossSubnet"}
-    assert pools["gcp-pods-2"]["cidr"] == "fd00:4::/64"
+    inert = {"disabled": True, "disableBGPExport": True, "ipipMode": "Never", "vxlanMode": "Never"}
+    assert pools["gcp-pods"] == dict(inert, cidr="10.4.0.0/16") and pools["gcp-pods-2"] == dict(inert, cidr="fd00:4::/64")
     assert pools["default-pool"] == {"cidr": "10.2.0.0/16"}
     with fabric.witness() as writes:
         assert not fabric.play("site").ok().changed

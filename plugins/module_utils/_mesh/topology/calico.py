@@ -3,14 +3,19 @@
 """Calico IPPools that make a cluster treat remote pod ranges as pod addresses (semaphore 3.7).
 
 The pools are disabled, so that no local pod gets an address from them; they only stop masquerading and let host
-rules accept the traffic.
+rules accept the traffic. Calico's own programs read a disabled pool's other fields all the same, so each of these is
+written with the value that changes nothing:
+
+* ``ipipMode`` and ``vxlanMode``: any other value in any pool makes felix switch the encapsulation on for the whole
+  cluster (it restarts, drops the packets of other hosts and lowers the MTU of pods).
+* ``disableBGPExport``: BIRD learns the kernel's routes and announces those that lie inside a pool; the route to the
+  other cluster is such a route.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from ..._values.addresses import parse_network
 from ..fabric.inventory import Fabric
 
 V3, CRD = "projectcalico.org/v3", "crd.projectcalico.org/v1"
@@ -33,12 +38,7 @@ def ip_pools(fabric: Fabric, local: str, api_version: str = V3) -> t.List[t.Dict
                     "apiVersion": api_version,
                     "kind": "IPPool",
                     "metadata": {"name": pool_name(remote, index)},
-                    "spec": {
-                        "cidr": cidr,
-                        "disabled": True,
-                        # IP in IP exists for IPv4 only; Calico refuses the mode on an IPv6 pool.
-                        "ipipMode": "CrossSubnet" if parse_network(cidr).version == 4 else "Never",
-                    },
+                    "spec": {"cidr": cidr, "disabled": True, "disableBGPExport": True, "ipipMode": "Never", "vxlanMode": "Never"},
                 }
             )
     return sorted(pools, key=lambda pool: pool["metadata"]["name"])

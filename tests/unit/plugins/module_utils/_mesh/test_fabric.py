@@ -13,6 +13,7 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import errors, load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import calico
+from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Read, parse_manifest, plan_objects
 from hypothesis import given, strategies as st
 
 SEED: t.Dict[str, t.Any] = {
@@ -240,8 +241,10 @@ def test_calico_pools() -> None:
     fabric, _findings = load_fabric(seed(gcp={"pod_cidrs": ["10.4.0.0/16", "fd00:4::/48"]}))
     pools = calico.ip_pools(fabric, "aws")
     assert [pool["metadata"]["name"] for pool in pools] == ["gcp-pods", "gcp-pods-2"]
-    assert pools[0]["spec"] == {"cidr": "10.4.0.0/16", "disabled": True, "ipipMode": "CrossSubnet"}
-    assert pools[1]["spec"]["ipipMode"] == "Never" and pools[0]["apiVersion"] == "projectcalico.org/v3"
+    # felix and BIRD read the fields of a disabled pool too: with another value of any of these they change the whole cluster
+    inert = {"disabled": True, "disableBGPExport": True, "ipipMode": "Never", "vxlanMode": "Never"}
+    assert [pool["spec"] for pool in pools] == [dict(inert, cidr="10.4.0.0/16"), dict(inert, cidr="fd00:4::/48")]
+    assert pools[0]["apiVersion"] == "projectcalico.org/v3"
     assert calico.ip_pools(fabric, "aws", calico.CRD)[0]["apiVersion"] == "crd.projectcalico.org/v1"
     assert [
         calico.pools_wanted(*args) for args in (("auto", False), ("auto", True), ("always", False), ("never", True))
@@ -251,6 +254,23 @@ def test_calico_pools() -> None:
         True,
         False,
     ]
+
+
+def test_a_pool_of_an_earlier_release_is_changed() -> None:
+    """gcp-pods as the release before wrote it (recorded), owned by the same field manager."""
+    fabric, _findings = load_fabric(seed(gcp={"pod_cidrs": ["10.4.0.0/16"]}))
+    key, manifest = parse_manifest(calico.ip_pools(fabric, "aws", calico.CRD)[0], "pool")
+    fields = {"f:spec": {"f:cidr": {}, "f:disabled": {}, "f:ipipMode": {}}}
+    owner = {"manager": "multicluster.network/f", "operation": "Apply", "apiVersion": calico.CRD, "fieldsType": "FieldsV1", "fieldsV1": fields}
+    spec = {"assignmentMode": "Automatic", "cidr": "10.4.0.0/16", "disabled": True, "ipipMode": "CrossSubnet", "nodeSelector": "all()"}
+    meta = {"name": "gcp-pods", "uid": "564c354c", "resourceVersion": "1161", "managedFields": [owner]}
+    standing = {"apiVersion": calico.CRD, "kind": "IPPool", "metadata": meta, "spec": spec}
+    plan, writes = plan_objects("aws", {key: manifest}, Read({key: standing}, {key}, set(), {}), "multicluster.network/f")
+    assert [change.action for change in plan.changes] == ["update"] and not plan.refused
+    assert writes[0].change.before == {"spec": {"ipipMode": "CrossSubnet"}}
+    assert writes[0].change.after == {"spec": {"disableBGPExport": True, "ipipMode": "Never", "vxlanMode": "Never"}}
+    stands = dict(standing, spec=dict(spec, disableBGPExport=True, ipipMode="Never", vxlanMode="Never"))
+    assert plan_objects("aws", {key: manifest}, Read({key: stands}, {key}, set(), {}), "multicluster.network/f")[1] == []
 
 
 @pytest.mark.parametrize(("given", "found"), [(None, None), ([], []), (["b", "a", "b"], ["a", "b"]), ("team in (a, b)", "team in (a, b)")])
