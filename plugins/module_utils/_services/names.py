@@ -1,7 +1,10 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names of mirrored objects: prefix, namespace, separator, name, joined and nothing else (semaphore 4.2)."""
+"""Names of mirrored objects: prefix, namespace, separator, name, joined and nothing else (semaphore 4.2).
 
+Kubernetes 1.36 takes Service names that begin with a digit, and older releases do not. A Service that is there may have such a name. Whatever
+is made of it begins with a letter, by its prefix, so that every release takes it: no version is asked for.
+"""
 from __future__ import annotations
 
 import functools
@@ -42,13 +45,19 @@ class Name(t.NamedTuple):
             )
             raise ValueRefused(self.reason, message)
         if self.reason:
-            raise ValueRefused(self.reason, "{0} would be no valid name".format(quoted(self.name)))
+            text = "{0} would be no Service's name: those are lower-case letters, digits and dashes, and begin with a letter"
+            raise ValueRefused(self.reason, text.format(quoted(self.name)))
         return self.name
 
 
 def is_service_name(text: str) -> bool:
-    """True for a text that the API server takes as a Service's name, wherever it comes from."""
+    """True for a text that every release of Kubernetes takes as a Service's name: what is made has such a name."""
     return len(text) <= _SERVICE_LENGTH and bool(_SERVICE.match(text))
+
+
+def may_name_service(text: str) -> bool:
+    """True for a text that some release of Kubernetes takes as a Service's name: what is found may have such a name."""
+    return len(text) <= _SERVICE_LENGTH and bool(_LABEL.match(text))
 
 
 def is_object_name(text: str) -> bool:
@@ -68,7 +77,7 @@ SEPARATOR = separator("ssm")
 @functools.lru_cache(maxsize=65536)
 def mirror_name(prefix: str, namespace: str, name: str) -> Name:
     """Name of the mirror of a Service, of its Endpoints, and the beginning of its slices' names."""
-    parts_valid = bool(_SERVICE.match(prefix) and _LABEL.match(namespace) and _SERVICE.match(name))
+    parts_valid = bool(_SERVICE.match(prefix) and _LABEL.match(namespace) and _LABEL.match(name))
     return _service_name("{0}-{1}-{2}-{3}".format(prefix, namespace, SEPARATOR, name), parts_valid)
 
 
@@ -111,7 +120,8 @@ def check_prefixes(prefixes: t.Iterable[str]) -> None:
         if prefix == GLOBAL_PREFIX:
             raise ValueRefused("reserved_service_prefix", "prefix gl is taken by the names of global services")
         if prefix and not _PREFIX.match(prefix):
-            raise ValueRefused("service_prefix_invalid", "prefix {0} is not a label that a Service's name can begin with".format(quoted(prefix)))
+            text = "prefix {0} cannot begin a Service's name on every release of Kubernetes: lower-case letters, digits and dashes, a letter first"
+            raise ValueRefused("service_prefix_invalid", text.format(quoted(prefix)))
         if prefix and prefix in seen:
             raise ValueRefused("duplicate_service_prefix", "two remotes have prefix {0} and would delete each other's mirrors".format(quoted(prefix)))
         seen.add(prefix)

@@ -21,7 +21,7 @@ from ..endpoints import ADDRESSES, Group, from_endpoints, from_slice
 from ..exports import Selector, id_of, label_of
 from ..global_services import GLOBAL, MIRRORED_SLICE
 from ..mirror_services import MIRRORED, Manifest, Object, is_external_name, is_headless
-from ..names import is_service_name
+from ..names import may_name_service
 from ..slices import SERVICE_NAME
 from .names import GROUP, SERVICE_LABEL, SOURCE_LABEL, Id
 
@@ -166,7 +166,7 @@ def _claim(
         found.refused.append(Refusal(label_of(cluster, place), reason, message))
         return Claim(obj, None, REFUSED, message)
 
-    if not is_service_name(place[1]):
+    if not may_name_service(place[1]):
         return refuse("name_invalid", "{0} is no name that a Service can have".format(quoted(place[1])))
     if place[0] not in granted:
         return refuse("outside_grant", "mcs_namespaces of cluster {0} does not let it export from namespace {1}".format(cluster, quoted(place[0])))

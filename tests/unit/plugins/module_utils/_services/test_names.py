@@ -11,7 +11,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._services imp
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
 
-LABEL = st.from_regex(r"\A[a-z]([a-z0-9-]{0,20}[a-z0-9])?\Z")
+PREFIX = st.from_regex(r"\A[a-z]([a-z0-9-]{0,20}[a-z0-9])?\Z")
+LABEL = st.from_regex(r"\A[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?\Z")
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,8 @@ LABEL = st.from_regex(r"\A[a-z]([a-z0-9-]{0,20}[a-z0-9])?\Z")
         ("cluster-1", "kube-system", "coredns", "cluster-1-kube-system-73736d-coredns", None),
         ("aws", "n" * 20, "s" * 31, "aws-" + "n" * 20 + "-73736d-" + "s" * 31, None),
         ("aws", "n" * 20, "s" * 32, "aws-" + "n" * 20 + "-73736d-" + "s" * 32, "name_too_long"),
+        ("aws", "default", "1web", "aws-default-73736d-1web", None),
+        ("gl", "2shop", "1", "gl-2shop-73736d-1", None),
         ("1aws", "default", "web", "1aws-default-73736d-web", "name_invalid"),
         ("aws", "default", "Web", "aws-default-73736d-Web", "name_invalid"),
         ("aws", "default", "*", "aws-default-73736d-*", "name_invalid"),
@@ -39,10 +42,13 @@ def test_mirror_names(prefix, namespace, name, expected, reason):
         assert made.checked() == expected
 
 
-@pytest.mark.parametrize("text, valid", [("aws-default-73736d-1web", True), ("a" * 63, True), ("a" * 64, False), ("1a", False), ("a.b", False), ("", False)])
+@pytest.mark.parametrize("text, valid", [  # fmt: skip
+    ("aws-default-73736d-1web", True), ("a" * 63, True), ("a" * 64, False),
+    ("1a", False), ("-a", False), ("A", False), ("a.b", False), ("", False),
+])
 def test_built_texts_by_themselves(text, valid):
-    assert names.is_service_name(text) == valid
-    assert names.is_object_name(text) == (text != "")
+    assert names.is_service_name(text) == valid and names.may_name_service(text) == (valid or text == "1a")
+    assert names.is_object_name(text) == (text not in ("", "-a", "A"))
     assert not names.is_object_name("a" * 254)
 
 
@@ -53,10 +59,11 @@ def test_global_names():
     assert names.global_slice_name("a.b-c").valid and names.global_slice_name("-a").reason == "name_invalid"
 
 
-@given(LABEL, LABEL, LABEL)
-def test_a_valid_name_is_what_the_api_server_takes(prefix, namespace, name):
+@given(PREFIX, LABEL, LABEL)
+def test_a_valid_name_is_what_every_api_server_takes(prefix, namespace, name):
     made = names.mirror_name(prefix, namespace, name)
     assert made.valid == (len(made.name) <= 63)
+    assert made.name[0].isalpha()  # releases before 1.36 want that, and a Service's own name no longer has it
 
 
 def test_collisions_are_found_and_settled():
