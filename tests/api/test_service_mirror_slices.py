@@ -6,11 +6,15 @@
 
 from __future__ import annotations
 
+import pathlib
+
+import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import mirror as service_mirror
 from api_server import slices_version
-from mirror_clusters import FLUENTD, LABEL, PORTS, SHARED, dead, fluentd, in_zone, other, piece, reasons, service, two  # pylint: disable=unused-import
+from mirror_clusters import FLUENTD, LABEL, PORTS, SHARED, dead, endpoints, fluentd, in_zone, other, piece, reasons, service, two  # pylint: disable=unused-import
 
 __all__ = ["fluentd", "other", "two"]
+PATRONI = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "patroni_endpoints.yml"
 
 
 def test_auto_means_slices_where_v1_is_served(fluentd):
@@ -93,3 +97,39 @@ def test_global_services(two):
     result = two.run(confirm_empty=["aws", "gcp", "global services"], **more)
     assert two.names("gcp", "Service") == two.names("aws", "Service") == []
     assert not two.run(**more)["changed"]
+
+
+def test_endpoints_with_labels_of_their_own_are_left_out_with_the_true_reason(two):
+    """As Patroni writes them; Kubernetes makes a slice of them with the labels of the Endpoints."""
+    docs = list(yaml.safe_load_all(PATRONI.read_text()))
+    two.put("aws", *docs)
+    labels = {"application": "spilo", "spilo-role": "master", "endpointslice.kubernetes.io/managed-by": "endpointslicemirroring-controller.k8s.io"}
+    two.put("aws", piece("shop", "pg", "-x7k2d", "10.2.3.61", labels=labels))
+    for form in ("endpoints", "slices"):
+        result = two.run(mirror_as=form)
+        ((where, reason, text),) = [(row["object"], row["reason"], row["message"]) for row in result["refused"]]
+        assert (where, reason) == ("aws/shop/pg", "label_missing")
+        assert "Endpoints 'pg'" in text and "has not the label 'mirror.semaphore.uw.io/mirror-service=true', so 1 endpoint is left out" in text
+        assert result["failures"] == [] and result["sources"]["aws"]["without_endpoints"] == 0
+        assert not [said for said in result["warnings"] if "no endpoints" in said]
+    # the other half: one that has the label is mirrored, and the one without it is still named
+    two.put("aws", piece("shop", "pg", "-hand", "10.2.3.62", labels=LABEL))
+    result = two.run(mirror_as="slices")
+    assert reasons(result) == [("aws/shop/pg", "label_missing")] and "slice 'pg-x7k2d'" in result["refused"][0]["message"]
+    (name,) = two.names("gcp", "EndpointSlice", api_version=slices_version())
+    made = two.get("gcp", "EndpointSlice", name, api_version=slices_version())
+    assert [one["addresses"] for one in made["endpoints"]] == [["10.2.3.62"]]
+    # what the sentence asks for ends it
+    docs[1]["metadata"]["labels"].update(LABEL)
+    two.put("aws", docs[1], piece("shop", "pg", "-x7k2d", "10.2.3.61", labels=dict(labels, **LABEL)))
+    for form in ("slices", "endpoints"):
+        assert reasons(two.run(mirror_as=form)) == []
+    ready = two.get("gcp", "Endpoints", "aws-shop-73736d-pg")["subsets"][0]["addresses"]
+    assert [row["ip"] for row in ready] == ["10.2.3.61"]
+
+
+def test_endpoints_that_were_all_refused_are_not_missing(two):
+    two.put("aws", service("shop", "far"), endpoints("shop", "far", "10.99.0.1"))
+    result = two.run(mirror_as="endpoints")
+    assert reasons(result) == [("aws/shop/far", "outside_grant")]
+    assert result["sources"]["aws"]["without_endpoints"] == 0 and not [said for said in result["warnings"] if "no endpoints" in said]

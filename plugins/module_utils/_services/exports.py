@@ -9,15 +9,19 @@ import typing as t
 from .._plan.objects import labels_of
 from .._plan.plan import Refusal
 from .._values.refused import ValueRefused, quoted
-from .._values.selectors import Requirement, matches
+from .._values.selectors import Requirement, matches, unmet
 from .claims import Guard, check_groups, check_service
-from .endpoints import Group, from_endpoints, from_slice
+from .endpoints import ADDRESSES, Group, from_endpoints, from_slice
 from .global_services import GLOBAL, MIRRORED_SLICE, ExportingCluster, exporting_cluster, service_of
 from .mirror_services import MIRRORED, Object, is_external_name
 from .service_annotations import chosen_clusters, chosen_name, narrowed
-from .slices import SERVICE_NAME
+from .slices import MANAGED_BY, SERVICE_NAME
 
 ENDPOINTS, SLICES = "endpoints", "slices"
+#: Who Kubernetes says manages the slices that it makes of somebody's Endpoints, with their labels.
+MADE_OF_ENDPOINTS = "endpointslicemirroring-controller.k8s.io"
+#: So many names are in one sentence.
+NAMED = 3
 #: (namespace, name)
 Id = t.Tuple[str, str]
 Selector = t.Sequence[Requirement]
@@ -143,7 +147,52 @@ def read_exports(cluster: str, listed: Listed, options: Options, guard: Guard) -
             _read_service(exports, cluster, obj, key, endpoints, options, guard)
         except ValueRefused as error:
             exports.refused.append(Refusal(label_of(cluster, key), error.reason, error.message))
+    exports.refused.extend(_unlabelled(cluster, listed, options, exports))
     return exports
+
+
+def _unlabelled(cluster: str, listed: Listed, options: Options, exports: Exports) -> t.List[Refusal]:
+    """Endpoints of Services that are exported, which lack the label themselves, so that they are left out (semaphore 4.1).
+
+    Kubernetes puts a Service's labels on those that it makes. What a user or an operator such as Patroni's makes has its own, and so have the
+    slices that Kubernetes makes of such Endpoints.
+    """
+    found: t.Dict[t.Tuple[Id, str], t.List[t.Tuple[str, int]]] = {}
+
+    def note(key: Id, what: str, missing: str, count: int) -> None:
+        if missing and count:
+            found.setdefault((key, missing), []).append((what, count))
+
+    for obj in listed.endpoints if listed.form == ENDPOINTS else ():
+        key = id_of(obj)
+        if key is not None and key in exports.mirrors:
+            count = sum(len(group.endpoints) for group in from_endpoints(obj, ADDRESSES))
+            note(key, "Endpoints " + quoted(key[1]), unmet(options.mirror_selector or (), labels_of(obj)), count)
+    for obj in listed.slices:
+        labels, place, ends = labels_of(obj), id_of(obj), obj.get("endpoints")
+        if place is None or SERVICE_NAME not in labels or MIRRORED in labels or MIRRORED_SLICE in labels:
+            continue
+        key = (place[0], labels[SERVICE_NAME])
+        selectors = []
+        if key in exports.mirrors and listed.form == SLICES:
+            selectors.append(options.mirror_selector)
+        if key in exports.shared:
+            selectors.append(options.global_selector)
+        made = labels.get(MANAGED_BY) == MADE_OF_ENDPOINTS
+        what = "slice {0}{1}".format(quoted(place[1]), ", which is made of Endpoints {0},".format(quoted(key[1])) if made else "")
+        for selector in selectors:
+            note(key, what, unmet(selector or (), labels), len(ends) if isinstance(ends, list) else 0)
+    return [Refusal(label_of(cluster, key), "label_missing", _missing(parts, missing)) for (key, missing), parts in sorted(found.items())]
+
+
+def _missing(parts: t.Sequence[t.Tuple[str, int]], missing: str) -> str:
+    count = sum(number for dummy, number in parts)
+    names = [what for what, dummy in sorted(parts)]
+    more = " and {0} more".format(len(names) - NAMED) if len(names) > NAMED else ""
+    return "{0}{1} {2} not the label {3}, so {4} {5} left out; a Service's own label does not count for endpoints that Kubernetes does not make".format(
+        ", ".join(names[:NAMED]), more, "has" if len(names) == 1 else "have", quoted(missing),
+        "1 endpoint" if count == 1 else "{0} endpoints".format(count), "is" if count == 1 else "are",
+    )  # fmt: skip
 
 
 def _read_service(

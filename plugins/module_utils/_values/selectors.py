@@ -52,6 +52,21 @@ def matches(requirements: t.Iterable[Requirement], labels: t.Optional[t.Mapping[
     return all(requirement.matches(labels or {}) for requirement in requirements)
 
 
+def unmet(requirements: t.Iterable[Requirement], labels: t.Optional[t.Mapping[str, str]]) -> str:
+    """The terms that do not hold, as text that can be parsed again; empty where all do."""
+    return ",".join(_text(one) for one in requirements if not one.matches(labels or {}))
+
+
+def _text(term: Requirement) -> str:
+    if term.operator in ("exists", "absent"):
+        return ("!" if term.operator == "absent" else "") + term.key
+    if term.operator in ("gt", "lt"):
+        return term.key + (">" if term.operator == "gt" else "<") + term.values[0]
+    if len(term.values) == 1:
+        return term.key + ("=" if term.operator == "in" else "!=") + term.values[0]
+    return "{0} {1} ({2})".format(term.key, term.operator, ",".join(term.values))
+
+
 class _Parser:
     def __init__(self, text: str, reason: str) -> None:
         self._text, self._reason = text, reason

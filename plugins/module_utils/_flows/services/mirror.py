@@ -16,7 +16,7 @@ from ..._plan.object_plan import Write
 from ..._plan.objects import MANAGED_BY, MANAGED_BY_US, field_manager
 from ..._plan.plan import CREATE, Change, Plan
 from ..._services.claims import Guard, host_network_too
-from ..._services.exports import ENDPOINTS, SLICES, Exports, Listed, Options, api_servers, read_exports
+from ..._services.exports import ENDPOINTS, SLICES, Exports, Listed, Options, api_servers, label_of, read_exports
 from ..._services.global_services import DEFAULT_ZONES, check_zones
 from ..._services.mirror_plan import plan_cluster, release_cluster
 from ..._services.mirror_writes import recreated
@@ -79,7 +79,7 @@ def converge(
         done = whole if check else hand_back(clusters, whole, writes, manager)
     else:
         done = write(clusters, request, listed, whole, writes, options.namespace, manager, check)
-    idle = {name: without_endpoints(exports[name]) for name in sorted(sources) if name in exports}
+    idle = {name: without_endpoints(name, exports[name]) for name in sorted(sources) if name in exports}
     result = done.result()
     result.update(
         sources={
@@ -252,9 +252,14 @@ def read_all_exports(
     return {name: read_exports(name, listed[name], options, guard) for name in sorted(listed)}
 
 
-def without_endpoints(exports: Exports) -> t.List[str]:
-    """Services that are mirrored and that nothing stands behind: their mirrors have an address that answers nobody."""
-    return ["/".join(key) for key, export in sorted(exports.mirrors.items()) if not any(group.endpoints for group in export.groups or ())]
+def without_endpoints(name: str, exports: Exports) -> t.List[str]:
+    """Services that are mirrored and that have no endpoints in their cluster: their mirrors have an address that answers nobody.
+
+    Those that have some which were all refused are no such Services: the refusals say why.
+    """
+    refused = {row.object for row in exports.refused}
+    empty = (key for key, export in sorted(exports.mirrors.items()) if not any(group.endpoints for group in export.groups or ()))
+    return ["/".join(key) for key in empty if label_of(name, key) not in refused]
 
 
 def idle_sentences(idle: t.Mapping[str, t.Sequence[str]]) -> t.List[str]:

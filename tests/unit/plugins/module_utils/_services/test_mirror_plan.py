@@ -15,7 +15,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._services.cla
 from ansible_collections.multicluster.network.plugins.module_utils._services.exports import Listed, Options, read_exports
 from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_plan import plan_cluster
 from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_writes import recreated
-from ansible_collections.multicluster.network.plugins.module_utils._values.selectors import parse_selector
+from ansible_collections.multicluster.network.plugins.module_utils._values.selectors import matches, parse_selector, unmet
 from hypothesis import given, settings, strategies as st
 
 MANAGER = field_manager("t")
@@ -397,3 +397,54 @@ def test_a_selector_goes_with_the_endpoints_that_it_brought(form):
     actions, refused, unused = fabric.run()
     assert actions[0] == ("update", "Service", NAME) and sorted(actions[1:]) == sorted(gone) and refused == []
     assert fabric.settled()
+
+
+def refusals(fabric, **more):
+    chosen = options(**more)
+    return [(row.object, row.reason, row.message) for row in read_exports("aws", fabric.listed("aws"), chosen, Guard(GRANTS)).refused]
+
+
+def test_endpoints_without_the_label_are_named_with_it():
+    for form in ("endpoints", "slices"):
+        fabric = Fabric(form)
+        here = fabric.sources["aws"]
+        here["services"] = [service("pg", {"mirror": "yes", "global": "yes"})]
+        here["endpoints"] = [dict(endpoints("pg", "10.2.3.61"), metadata={"namespace": "shop", "name": "pg", "labels": {"role": "master"}})]
+        made = {"role": "master", "endpointslice.kubernetes.io/managed-by": "endpointslicemirroring-controller.k8s.io"}
+        here["slices"] = [piece("pg", "-x", "10.2.3.61", labels=made), piece("pg", "-empty", labels=made), piece("other", "-x", "10.2.3.1", labels={"a": "b"})]
+        kinds = {text.split(" ")[0]: text for dummy, reason, text in refusals(fabric, global_selector=None) if reason == "label_missing"}
+        (text,) = kinds.values()
+        assert "has not the label 'mirror=yes', so 1 endpoint is left out" in text
+        assert ("slice 'pg-x', which is made of Endpoints 'pg'," in text) == (form == "slices")
+        rows = refusals(fabric)
+        assert {(where, reason) for where, reason, dummy in rows} == {("aws/shop/pg", "label_missing")} and len(rows) == 2
+        assert any("'global=yes'" in text for dummy, dummy, text in rows)
+
+
+def test_partly_labelled_endpoints_are_named_and_the_others_mirrored():
+    fabric = Fabric("slices")
+    fabric.sources["aws"]["services"] = [service("web")]
+    fabric.sources["aws"]["slices"] = [
+        piece("web", "-a", "10.2.3.1"),
+        *(piece("web", "-" + one, "10.2.4.1", "10.2.4.2", labels={"by": "hand"}) for one in ("b", "c", "d", "e")),
+    ]
+    ((where, reason, text),) = refusals(fabric)
+    assert (where, reason) == ("aws/shop/web", "label_missing")
+    assert text.startswith("slice 'web-b', slice 'web-c', slice 'web-d' and 1 more have not the label 'mirror=yes', so 8 endpoints are left out")
+    fabric.run()
+    (made,) = (obj for key, obj in fabric.stores["gcp"].items() if key.kind == "EndpointSlice")
+    assert [one["addresses"] for one in made["endpoints"]] == [["10.2.3.1"]]
+    fabric.sources["aws"]["slices"] = fabric.sources["aws"]["slices"][:1]
+    assert refusals(fabric) == []
+
+
+TERMS = ["a=b", "a!=b", "a in (b,c)", "a notin (b,c)", "a", "!a", "a>4", "a<4"]
+
+
+@given(st.lists(st.sampled_from(TERMS), max_size=4), st.dictionaries(st.just("a"), st.sampled_from("bcd5")))
+def test_what_is_unmet_is_a_selector_that_does_not_match(terms, labels):
+    requirements = parse_selector(",".join(terms))
+    text = unmet(requirements, labels)
+    assert (text == "") == matches(requirements, labels)
+    assert not text or not matches(parse_selector(text), labels)
+    assert all(term in requirements for term in parse_selector(text))
