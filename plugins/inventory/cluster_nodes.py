@@ -139,6 +139,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     """Hosts of the clusters' own Node objects."""
 
     NAME = "multicluster.network.cluster_nodes"
+    inventory: t.Any
 
     def verify_file(self, path: str) -> bool:
         """True for sources of this plugin, by their names."""

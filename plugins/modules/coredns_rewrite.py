@@ -58,7 +58,7 @@ options:
     type: dict
     default: {}
   cluster_domain:
-    description: DNS domain of Kubernetes itself, the same in all clusters of the call.
+    description: DNS domain of Kubernetes itself, in all clusters but those of which O(places) has another.
     type: str
     default: cluster.local
   clusterset_domain:
@@ -85,16 +85,23 @@ options:
     type: str
     default: kube-system
   name:
-    description: Name of the ConfigMap.
+    description:
+      - Name of the ConfigMap. Where neither this nor O(key) is given, it is V(coredns), or V(coredns-custom) with the key V(multicluster.server) where a
+        program keeps V(coredns) as it made it (k3s, AKS) and its Corefile imports C(custom/*.server).
+      - Where a program keeps the Corefile and imports nothing, RV(warnings) names it, since the blocks go when it writes.
     type: str
-    default: coredns
   key:
     description:
-      - Key of the ConfigMap. V(Corefile) must exist.
+      - Key of the ConfigMap. V(Corefile) must exist; it is the default with a O(name) other than V(coredns-custom).
       - Give another for a file that the Corefile imports, such as V(multicluster.server) of C(coredns-custom). The key and the
         ConfigMap are then made where they are missing.
     type: str
-    default: Corefile
+  places:
+    description:
+      - Cluster name to those of C(namespace), C(name), C(key), C(deployment) and C(cluster_domain) that differ there.
+      - By default what the inventory has of a cluster in C(coredns_rewrite_namespace), C(coredns_rewrite_config_map), C(coredns_rewrite_key),
+        C(coredns_rewrite_deployment) and C(coredns_rewrite_cluster_domain), where O(clusters) is not given.
+    type: dict
   state:
     description: V(absent) takes the blocks away.
     type: str
@@ -166,6 +173,12 @@ failures:
   elements: dict
   returned: always
   sample: []
+warnings:
+  description: Who writes a Corefile back, and what keeps the blocks from having an effect.
+  type: list
+  elements: str
+  returned: when there are any
+  sample: ["gcp: ConfigMap kube-system/coredns is that of Helm (annotation meta.helm.sh/release-name: 'rke2-coredns'), and loses our section when ..."]
 stats:
   description: Requests by verb for each cluster, and seconds.
   type: dict
@@ -197,8 +210,9 @@ def argument_spec() -> dict:
         "version": {"type": "str"},
         "versions": {"type": "dict", "default": {}},
         "namespace": {"type": "str", "default": "kube-system"},
-        "name": {"type": "str", "default": "coredns"},
-        "key": {"type": "str", "default": "Corefile", "no_log": False},
+        "name": {"type": "str"},
+        "key": {"type": "str", "no_log": False},
+        "places": {"type": "dict"},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "fail_on_failures": {"type": "bool", "default": True},
         **inventory_spec(),

@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import contextlib
+import pathlib
 
 import pytest
+import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import coredns
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters
@@ -121,6 +123,57 @@ def test_an_imported_file_is_made_and_removed(server, config):
     assert list(made) == ["multicluster.server"] and config() == COREFILE
     assert run(server, state="absent", **more)["changed"] and not run(server, state="absent", **more)["changed"]
     assert not server.client().get(MAPS + "/coredns-custom").get("data")
+
+
+def test_a_chosen_file_gets_what_the_root_has(server, config):
+    text = ".:1053 {\n    forward . 192.0.2.53 {\n        max_concurrent 7\n    }\n    reload\n}\nimport custom/*.server\n"
+    server.client().merge_patch(MAPS + "/coredns", {"data": {"Corefile": text}}, "kubectl")
+    assert run(server, name="coredns-custom", key="mine.server")["plan"]["create"] == 1
+    made = server.client().get(MAPS + "/coredns-custom")["data"]["mine.server"]
+    assert "cluster.aws:1053 {" in made and "forward . 192.0.2.53 {" in made and "max_concurrent 7" in made
+
+
+WILD = yaml.safe_load((pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "corefiles.yml").read_text())
+AUTO = {"name": None, "key": None}
+
+
+@pytest.mark.parametrize("kind, metadata, owner", [
+    ("k3s", {"annotations": {"objectset.rio.cattle.io/id": "", "objectset.rio.cattle.io/owner-gvk": "k3s.cattle.io/v1, Kind=Addon"}}, "k3s"),
+    ("AKS", {"labels": {"addonmanager.kubernetes.io/mode": "Reconcile"}}, "the add-on manager"),
+])  # fmt: skip
+def test_where_a_program_keeps_the_corefile(server, config, kind, metadata, owner):
+    """k3s and AKS write their Corefile back and import files of their users, which they leave alone."""
+    client, text = server.client(), WILD[kind]["corefile"]
+    client.merge_patch(MAPS + "/coredns", {"data": {"Corefile": text}}, "k")
+    assert run(server, **AUTO)["plan"]["update"] == 1 and "cluster.aws" in config()  # nobody keeps it: as everywhere
+    client.merge_patch(MAPS + "/coredns", {"metadata": metadata}, "k")
+    said = run(server, check=True)
+    assert any(owner in one and "coredns-custom" in one for one in said["warnings"]) and not said["changed"]
+    mark = server.mark()
+    moved = run(server, **AUTO)
+    assert moved["warnings"] == [] and moved["failures"] == [] and config() == text
+    assert server.writes(mark) == [("patch", MAPS + "/coredns", 200), ("create", MAPS, 201)]
+    made = client.get(MAPS + "/coredns-custom")["data"]
+    assert list(made) == ["multicluster.server"] and "forward . /etc/resolv.conf" in made["multicluster.server"]
+    mark = server.mark()
+    assert not run(server, **AUTO)["changed"] and server.writes(mark) == []
+    assert run(server, **AUTO, state="absent")["changed"] and config() == text and not client.get(MAPS + "/coredns-custom").get("data")
+    assert not run(server, **AUTO, state="absent")["changed"]
+
+
+def test_who_writes_the_corefile_back_is_named(server, config):
+    client = server.client()
+    client.merge_patch(MAPS + "/coredns", {"metadata": {"annotations": {"meta.helm.sh/release-name": "rke2-coredns"}}}, "k")
+    result = run(server, **AUTO)
+    assert result["changed"] and any("Helm" in one and "'rke2-coredns'" in one and "loses our section" in one for one in result["warnings"])
+    assert "cluster.aws" in config()
+
+
+def test_each_cluster_has_its_own_place(server, config):
+    custom = {"gcp": {"name": "coredns-custom", "key": "mine.server", "cluster_domain": "c.example"}}
+    run(server, **AUTO, places=custom)
+    made = server.client().get(MAPS + "/coredns-custom")["data"]["mine.server"]
+    assert "kubernetes c.example " in made and config() == COREFILE
 
 
 def test_a_change_in_between_is_not_lost(server, config, monkeypatch):

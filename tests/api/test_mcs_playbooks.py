@@ -119,3 +119,26 @@ def test_from_the_first_look_to_the_last(pair, fabric):
         assert pair.clients[name].find("/apis/rbac.authorization.k8s.io/v1/clusterroles/multicluster-coredns-serviceimports") is None
     mark = pair.mark()
     assert "changed=0" in play(fabric, "teardown.yml") and pair.writes(mark) == {"aws": [], "gcp": []}
+
+
+@pytest.mark.parametrize("own", ["aws", "gcp"])
+def test_a_cluster_says_where_its_corefile_is(pair, fabric, own):
+    """Variables on the host of one cluster count for that one, the one at which the role runs (aws) included."""
+    found = yaml.safe_load((fabric / "hosts.yml").read_text())
+    found["all"]["vars"]["multicluster_capabilities"] = ["coredns_rewrite"]
+    variables = {"config_map": "coredns-custom", "key": "mine.server", "cluster_domain": "c.example", "deployment": "mine"}
+    found["all"]["children"]["clusters"]["hosts"][own].update({"coredns_rewrite_" + name: value for name, value in variables.items()})
+    (fabric / "hosts.yml").write_text(yaml.safe_dump(found))
+    assert "differs_by_host" not in play(fabric, "validate.yml")
+    play(fabric, "coredns_rewrite.yml")
+    other_one = "gcp" if own == "aws" else "aws"
+    try:
+        made = pair.clients[own].get(MAPS + "/coredns-custom")["data"]["mine.server"]
+        assert "kubernetes c.example " in made and corefile(pair, own) == COREFILE
+        assert "kubernetes cluster.local " in corefile(pair, other_one)
+        play(fabric, "coredns_rewrite.yml", "-e", "coredns_rewrite_state=absent")
+        assert corefile(pair, other_one) == COREFILE and not pair.clients[own].get(MAPS + "/coredns-custom").get("data")
+        play(fabric, "coredns_rewrite.yml", "-e", "coredns_rewrite_config_map=coredns", "-e", "coredns_rewrite_key=Corefile")
+        assert corefile(pair, own) != COREFILE != corefile(pair, other_one)  # the command line counts for all
+    finally:
+        pair.clients[own].delete(MAPS + "/coredns-custom")

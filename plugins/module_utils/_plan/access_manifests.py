@@ -41,7 +41,7 @@ _BALANCED = (
     # what describes a Service says of its address
     _rule("", "events", "list,create,patch,delete"),
 )
-_COREFILE = _rule("", "configmaps", "get,patch", "coredns")
+_COREFILE = _rule("", "configmaps", "get,patch", "coredns,coredns-custom")
 _MULTICLUSTER = "multicluster.x-k8s.io"
 _MCS = (
     _rule(_MULTICLUSTER, "serviceexports", "get,list"),
@@ -84,7 +84,7 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
         _rule("kilo.squat.ai", "peers", "get,list,create,patch,delete"),
         _rule("kilo.squat.ai", "clustermeshes,clustermeshes/status", "get,list,patch"),
     ),
-    # the Corefile; an imported one of another name needs extra rules
+    # the Corefile, or the users' files that it imports; one of another name needs extra rules, and so has one that is to be made
     "coredns_rewrite": (_COREFILE,),
     # the same with names of ServiceImports: what CoreDNS runs, and its account's right to follow them, which nobody can give without having it
     "coredns_rewrite_mcs": (
@@ -121,7 +121,7 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     # who is where, who answers for a name, and which policies speak of both ends of a trace; it writes nothing
     "trace": (
         _rule("", "nodes,pods,services,endpoints", "list"),
-        _rule("", "configmaps", "get", "coredns"),
+        _rule("", "configmaps", "get", "coredns,coredns-custom"),
         _rule("discovery.k8s.io", "endpointslices", "list"),
         _rule("networking.k8s.io", "networkpolicies", "list"),
         _rule("projectcalico.org,crd.projectcalico.org", "globalnetworksets,globalnetworkpolicies,networkpolicies", "list"),
