@@ -81,11 +81,14 @@ def enter_processes(leader: int, pid_file: pathlib.Path) -> None:
     reader, writer = os.pipe()
     with open(f"/proc/{leader}/ns/pid", "rb") as namespace:
         libc_call("setns", namespace.fileno(), CLONE_NEWPID)
-    if os.fork():
-        os.close(writer)
-        with open(reader, encoding="ascii") as pipe:
-            pid_file.write_text(pipe.read() + "\n")
-        os._exit(0)
+    # Opened before: the first process shares our mounts, and may have covered the folder by the time that its id is known.
+    with open(pid_file, "w", encoding="ascii") as known:
+        if os.fork():
+            os.close(writer)
+            with open(reader, encoding="ascii") as pipe:
+                known.write(pipe.read() + "\n")
+            known.close()
+            os._exit(0)
     libc_call("unshare", CLONE_NEWPID)  # only now: a namespace is made inside that of who asks for it
     if os.fork():
         os._exit(0)
