@@ -22,7 +22,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._services.cor
     owned_blocks,
     whole_corefile,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_merge import merge, root_forwards, root_ports
+from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_merge import merge, root_binds, root_forwards, root_ports
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_rules import legal, rewrite_name, rewrite_rules
 from api_server import free_port, slices_version
 from dns_client import ask, encode
@@ -110,7 +110,8 @@ def dns(request, server, tmp_path_factory):
     else:
         theirs = ".:{0} {{\n    errors\n    kubernetes cluster.local {{\n        pods insecure\n    }}\n    forward . /etc/resolv.conf\n    reload\n}}\n"
         theirs = theirs.format(port)
-        text = merge(theirs, "t", owned_blocks(options._replace(ports=root_ports(theirs, "t"), forwards=root_forwards(theirs, "t"))))
+        around = {"ports": root_ports(theirs, "t"), "forwards": root_forwards(theirs, "t"), "binds": root_binds(theirs, "t")}
+        text = merge(theirs, "t", owned_blocks(options._replace(**around)))
     process = start(folder, for_this_machine(text, folder, server))
     try:
         deadline = time.monotonic() + 60

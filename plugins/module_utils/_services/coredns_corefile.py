@@ -83,7 +83,7 @@ class Options(t.NamedTuple):
     """What the blocks of one cluster depend on. ``remotes`` are the other clusters; ``port`` is that of a whole Corefile.
 
     ``ports`` of our zones in somebody else's, as its root has them, such as ``1053`` and ``{$DNS_PORT}``; none is the usual one. ``forwards``:
-    where its root sends what it does not know.
+    where its root sends what it does not know. ``binds``: the lines that say on which addresses its root listens; none is all of them.
     ``ready`` of a whole Corefile: the seed has none, the readiness probe of today's deployments asks for it.
     ``multicluster``: the zone of the Multi-Cluster Services API, for the merged blocks.
     """
@@ -100,6 +100,7 @@ class Options(t.NamedTuple):
     multicluster: t.Optional[str] = None
     ports: t.Tuple[str, ...] = ()
     forwards: t.Tuple[Plugin, ...] = ()
+    binds: t.Tuple[Plugin, ...] = ()
 
 
 def rules_of(options: Options) -> t.List[Rule]:
@@ -121,7 +122,7 @@ def owned_blocks(options: Options) -> t.List[Block]:
     blocks = [_rewriting(rules, options, _merged_tail(options))] if rules else []
     if options.local is not None:
         zone = zone_of(options.local)
-        alias = (Plugin("errors"), _kubernetes((zone,), options.version), Plugin("cache", ("30",)), Plugin("loadbalance"))
+        alias = (*options.binds, Plugin("errors"), _kubernetes((zone,), options.version), Plugin("cache", ("30",)), Plugin("loadbalance"))
         blocks.append(Block(_addresses(zone, options), alias))
     if options.multicluster is not None:
         blocks.append(_multicluster(parse_domain(options.multicluster), options))
@@ -138,7 +139,7 @@ def _multicluster(zone: str, options: Options) -> Block:
     if zone in taken:
         raise ValueRefused("name_invalid", "the zone {0} of ServiceImports is another's already".format(quoted(zone)))
     served = Plugin("kubernetes", (zone,), ("noendpoints", "multicluster " + zone))
-    return Block(_addresses(zone, options), (Plugin("errors"), served, Plugin("cache", ("30",)), Plugin("loadbalance")))
+    return Block(_addresses(zone, options), (*options.binds, Plugin("errors"), served, Plugin("cache", ("30",)), Plugin("loadbalance")))
 
 
 def whole_corefile(options: Options) -> t.List[Block]:
@@ -155,7 +156,7 @@ def _rewriting(rules: t.Sequence[Rule], options: Options, tail: t.Tuple[Plugin, 
     zones = tuple(address for rule in rules for address in _addresses(rule.zone, options))
     rewrites = tuple(_rewrite(rule, options.version) for rule in rules)
     served = _kubernetes((options.cluster_domain,) + REVERSE_ZONES, options.version)
-    return Block(zones, (Plugin("errors"),) + rewrites + (served,) + tail)
+    return Block(zones, options.binds + (Plugin("errors"),) + rewrites + (served,) + tail)
 
 
 def corefile_text(blocks: t.Iterable[Block]) -> str:

@@ -156,6 +156,28 @@ def root_forwards(text: str, fabric: str) -> t.Tuple[Plugin, ...]:
 
     Lines for other zones than the root do not concern ours. What a file outside of the Corefile says is not known.
     """
+    found: t.List[Plugin] = []
+    for plugins in _root_plugins(text, fabric):
+        found += [plugin for plugin in plugins if plugin.name in _SENDS_ON and plugin.arguments[:1] == (".",) and plugin not in found]
+    return tuple(found)
+
+
+def root_binds(text: str, fabric: str) -> t.Tuple[Plugin, ...]:
+    """The addresses on which the root listens, as its lines say; none where a block of the root listens on all of them.
+
+    CoreDNS asks the blocks of the address that a query came to: zones that listen on all addresses never see what comes to one of the root's own.
+    """
+    found: t.List[Plugin] = []
+    for plugins in _root_plugins(text, fabric):
+        binds = [plugin for plugin in plugins if plugin.name == "bind"]
+        if not binds:
+            return ()
+        found += [plugin for plugin in binds if plugin not in found]
+    return tuple(found)
+
+
+def _root_plugins(text: str, fabric: str) -> t.List[t.List[Plugin]]:
+    """The plugins of each block that serves the root by plain DNS, with those of the snippets that it imports in their place."""
     parts = split(text, fabric)
     theirs = parts.before + parts.after
     snippets = {address[1:-1]: plugins for addresses, plugins in sections(theirs) for address in addresses if address[:1] == "(" and address[-1:] == ")"}
@@ -165,14 +187,14 @@ def root_forwards(text: str, fabric: str) -> t.Tuple[Plugin, ...]:
             name = plugin.arguments[0] if plugin.name == "import" and plugin.arguments else ""
             if name and name not in within:  # CoreDNS does not load snippets that import each other
                 yield from spread(snippets.get(name, ()), (*within, name))
-            elif plugin.name in _SENDS_ON and plugin.arguments[:1] == (".",):
+            else:
                 yield plugin
 
-    found: t.List[Plugin] = []
-    for addresses, plugins in sections(theirs):
-        if any(key_of(address)[0] == "." and lower(address).rpartition("://")[0] in ("", "dns") for address in addresses):
-            found += [plugin for plugin in spread(plugins) if plugin not in found]
-    return tuple(found)
+    return [
+        list(spread(plugins))
+        for addresses, plugins in sections(theirs)
+        if any(key_of(address)[0] == "." and lower(address).rpartition("://")[0] in ("", "dns") for address in addresses)
+    ]
 
 
 def sections(text: str) -> t.List[t.Tuple[t.Tuple[str, ...], t.Tuple[Plugin, ...]]]:

@@ -17,7 +17,7 @@ from ..._plan.objects import field_manager
 from ..._plan.plan import CREATE, UPDATE, Change, Plan
 from ..._services import coredns_multicluster as multicluster
 from ..._services.coredns_corefile import Block, Options, owned_blocks, parse_version
-from ..._services.coredns_merge import has_multicluster, markers, merge, multicluster_elsewhere, root_forwards, root_ports, serves_zone, warnings
+from ..._services.coredns_merge import has_multicluster, markers, merge, multicluster_elsewhere, root_binds, root_forwards, root_ports, serves_zone, warnings
 from ..._services.coredns_places import (
     COREFILE,
     CUSTOM_KEY,
@@ -279,7 +279,7 @@ def plan(
     if not absent:
         options = options._replace(multicluster=zone)
         if root is not None:
-            options = options._replace(ports=root_ports(root, fabric), forwards=root_forwards(root, fabric))
+            options = options._replace(ports=root_ports(root, fabric), forwards=root_forwards(root, fabric), binds=root_binds(root, fabric))
         blocks = owned_blocks(options)
     after: t.Optional[str] = merge(text, fabric, blocks)
     if root is not None and not absent:

@@ -24,7 +24,8 @@ WILD["tabs and CR LF"] = dict(WILD["kubespray"], corefile=WILD["kubespray"]["cor
 
 def section(text):
     """(the whole, our section's blocks) of a Corefile with ours in it."""
-    options = Options("gcp", ("aws",), "sys-semaphore", ports=merging.root_ports(text, "t"), forwards=merging.root_forwards(text, "t"))
+    around = {"ports": merging.root_ports(text, "t"), "forwards": merging.root_forwards(text, "t"), "binds": merging.root_binds(text, "t")}
+    options = Options("gcp", ("aws",), "sys-semaphore", **around)
     return merging.merge(text, "t", owned_blocks(options)), owned_blocks(options)
 
 
@@ -75,6 +76,22 @@ def test_zones_listen_where_the_root_is_asked_by_plain_dns(text, ports):
     assert merging.root_ports(text, "t") == ports
 
 
+@pytest.mark.parametrize(("text", "lines"), [
+    (".:53 {\n  bind 127.0.0.1 169.254.20.10\n}\n", ["    bind 127.0.0.1 169.254.20.10"]),
+    (".:53 {\n  bind eth0 {\n    except 10.0.0.1\n  }\n}\n", ["    bind eth0 {", "        except 10.0.0.1", "    }"]),
+    ("(here) {\n  bind lo\n}\n.:53 {\n  import here\n}\n", ["    bind lo"]),
+    ("example.org {\n  bind 127.0.0.1\n}\n.:53 {\n}\n", []),
+    (".:53 {\n  bind 127.0.0.1\n}\n.:1053 {\n}\n", []),
+    (".:53 {\n  bind 127.0.0.1\n}\n.:1053 {\n  bind 127.0.0.2\n}\n", ["    bind 127.0.0.1", "    bind 127.0.0.2"]),
+])  # fmt: skip
+def test_zones_listen_on_the_addresses_of_the_root(text, lines):
+    """A server with an address of its own gets what comes to it: zones on all addresses would never be asked."""
+    assert [line for plugin in merging.root_binds(text, "t") for line in plugin.lines()] == lines
+    options = Options("gcp", ("aws",), "sys-semaphore", binds=merging.root_binds(text, "t"), multicluster="clusterset.local")
+    for block in owned_blocks(options):
+        assert [line for plugin in block.plugins if plugin.name == "bind" for line in plugin.lines()] == lines
+
+
 def test_a_root_by_tls_alone_is_refused_by_name():
     with pytest.raises(ValueRefused) as refused:
         merging.root_ports("tls://.:853 {\n}\n", "t")
@@ -98,5 +115,6 @@ def test_no_text_breaks_the_readers(words):
     try:
         merging.root_forwards(text, "t")
         merging.root_ports(text, "t")
+        merging.root_binds(text, "t")
     except ValueRefused as error:
         assert error.reason == "corefile_broken"
