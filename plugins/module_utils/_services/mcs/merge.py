@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._values.refused import quoted
 from ..mirror_services import Manifest
 from .exports import Export
 from .names import Id
@@ -14,6 +15,8 @@ TYPE, PORTS = "TypeConflict", "PortConflict"
 AFFINITY, AFFINITY_CONFIG = "SessionAffinityConflict", "SessionAffinityConfigConflict"
 POLICY, DISTRIBUTION = "InternalTrafficPolicyConflict", "TrafficDistributionConflict"
 LABELS, ANNOTATIONS = "LabelsConflict", "AnnotationsConflict"
+#: So many clusters or ports are in one message.
+_NAMED = 3
 _FAMILIES = ("IPv4", "IPv6")
 #: What a conflict is about, for people.
 _FIELDS = {
@@ -80,7 +83,8 @@ def merge(
     shape = shape._replace(ports=tuple(ports), families=tuple(name for name in _FAMILIES if name in families))
     held = frozenset(held)
     clusters = tuple(sorted({export.id for export in ranked} | held))
-    return Merged(place, shape, members, clusters, winner.id, None if held else _conflict(ranked, members, bool(first) and winner.id == first), held)
+    conflict = None if held else _conflict(ranked, members, bool(first) and winner.id == first, shape.ports)
+    return Merged(place, shape, members, clusters, winner.id, conflict, held)
 
 
 def _more(ports: t.Sequence[Manifest], others: t.Sequence[Manifest]) -> t.List[Manifest]:
@@ -102,7 +106,27 @@ def same_port(one: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> bool:
     return all(one[field] == other[field] for field in ("name", "protocol", "port"))
 
 
-def _conflict(ranked: t.Sequence[Export], members: t.Sequence[Export], kept: bool) -> t.Optional[Conflict]:
+def _behind_none(members: t.Sequence[Export], ports: t.Sequence[Manifest]) -> str:
+    """Which clusters' endpoints are behind fewer ports than they have, since the import has another port of that name or number; or nothing."""
+    lost = [(export.id, [port for port in export.ports if not any(same_port(port, other) for other in ports)], len(export.ports)) for export in members]
+    rows = [
+        "cluster {0} has no endpoints behind {1}".format(
+            name, "any port of the import" if len(gone) == count else "its port {0}".format(", ".join(_shown(port) for port in gone[:_NAMED]))
+        )
+        for name, gone, count in lost
+        if gone
+    ]
+    more = " and {0} more clusters".format(len(rows) - _NAMED) if len(rows) > _NAMED else ""
+    return "; {0}{1}: ports need the same name, protocol and number everywhere".format(", ".join(rows[:_NAMED]), more) if rows else ""
+
+
+def _shown(port: t.Mapping[str, t.Any]) -> str:
+    return "{0}/{1} {2}".format(port["port"], port["protocol"], quoted(port["name"]) if port["name"] else "without a name")
+
+
+def _conflict(
+    ranked: t.Sequence[Export], members: t.Sequence[Export], kept: bool, ports: t.Sequence[Manifest]
+) -> t.Optional[Conflict]:
     winner = ranked[0]
     rows: t.Tuple[t.Tuple[str, t.Sequence[Export], t.Callable[[Export], t.Any]], ...] = (
         (PORTS, members, lambda export: {tuple(sorted(port.items())) for port in export.ports}),
@@ -124,4 +148,5 @@ def _conflict(ranked: t.Sequence[Export], members: t.Sequence[Export], kept: boo
     if not reasons:
         return None
     why = "came first" if kept else "is the oldest"
-    return Conflict(tuple(reasons), "conflict of {0}; cluster {1} decides, whose export {2}".format(", ".join(told), winner.id, why))
+    message = "conflict of {0}; cluster {1} decides, whose export {2}".format(", ".join(told), winner.id, why)
+    return Conflict(tuple(reasons), message + _behind_none(members, ports))

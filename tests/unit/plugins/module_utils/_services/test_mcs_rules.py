@@ -47,6 +47,19 @@ def test_names_are_short_and_never_words():
     assert derived_name("shop", "web") == "derived-q6841g8hxx", "names that change would change every address"
 
 
+@pytest.mark.parametrize("ports, says", [
+    ((HTTP,), None),
+    ((ALT,), "; cluster gcp has no endpoints behind any port of the import: ports need the same name, protocol and number everywhere"),
+    ((ALT, DNS), "; cluster gcp has no endpoints behind its port 80/TCP 'alt': "),
+    ((dict(ALT, name=""), DNS), "; cluster gcp has no endpoints behind its port 80/TCP without a name: "),
+    ((HTTP, DNS), ""),
+])  # fmt: skip
+def test_a_port_conflict_says_whose_endpoints_are_behind_nothing(ports, says):
+    conflict = merge(WEB, [one("aws"), one("gcp", 2, ports)]).conflict
+    assert (conflict is None) == (says is None)
+    assert conflict is None or (says in conflict.message if says else "no endpoints" not in conflict.message)
+
+
 # -- exports ----------------------------------------------------------------------------------------------------------
 
 
