@@ -60,6 +60,13 @@ options:
     description: Validate the inventory and ask no cluster.
     type: bool
     default: false
+  places:
+    description:
+      - Read also where the pods of each cluster are, by IPPools and BlockAffinities of Calico, CiliumNodes, annotations of Nodes, and 500 of its running
+        pods, and return as C(pod_places) of RV(mesh) what lies outside of C(pod_cidrs) or of the ranges of its Node.
+      - What may not be read is a warning; C(cluster_access_capability=pod_ranges) of the role cluster_access gives the rights.
+    type: bool
+    default: false
   fail_on_refused:
     description: Fail when any claim was refused. The topology is returned all the same.
     type: bool
@@ -159,6 +166,7 @@ def argument_spec() -> dict:
         "reported": {"type": "dict", "default": {}},
         "reported_by": {"type": "list", "elements": "str", "default": []},
         "validate_only": {"type": "bool", "default": False},
+        "places": {"type": "bool", "default": False},
         "plan_file": {"type": "path"},
         "agree": {"type": "bool", "default": False},
         "agreed": {"type": "str", "default": ""},

@@ -152,6 +152,22 @@ class Client(Session):
             query["continue"] = token
         raise self.error(errors.TooLarge, operation, "more than {0} pages".format(self.limits.pages))
 
+    def sample(self, path: str, most: int, field_selector: t.Optional[str] = None) -> t.Tuple[t.List[t.Dict[str, t.Any]], bool]:
+        """(the first objects under the path, at most ``most``; whether these are all). Nothing may be deleted by it. Raises KubeErrors."""
+        query = {"limit": str(most)}
+        if field_selector:
+            query["fieldSelector"] = field_selector
+        request = Request("list", "GET", path, query)
+        answer = self.send(request, time.monotonic() + self.limits.list_seconds, Allowance(self.limits))
+        found = answer.get("items") if isinstance(answer, dict) else None
+        items = found if isinstance(found, list) else []
+        meta = answer.get("metadata") if isinstance(answer, dict) else None
+        if not isinstance(meta, dict) or not all(isinstance(item, dict) for item in items):
+            raise self.error(errors.BadAnswer, request.operation, "the answer is no list")
+        for item in items:
+            self.check_form(item, request.operation)
+        return items[:most], not meta.get("continue") and len(items) <= most
+
     def get(self, path: str) -> t.Dict[str, t.Any]:
         """One object. Raises NotFound."""
         return self._object("get", "GET", path)

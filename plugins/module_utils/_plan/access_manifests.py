@@ -62,6 +62,12 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     "mesh": (_rule("", "nodes", "get,list,patch"),),
     # only reads what nodes of another cluster publish
     "mesh_read": (_rule("", "nodes", "get,list"),),
+    # where the pods of a cluster are, compared with the inventory by preflight and verify
+    "pod_ranges": (
+        _rule("", "pods", "list"),
+        _rule("projectcalico.org,crd.projectcalico.org", "ippools,blockaffinities", "list"),
+        _rule("cilium.io", "ciliumnodes", "list"),
+    ),
     # Calico: no masquerading between clusters; apply needs create and patch
     "ippools": (_rule("crd.projectcalico.org", "ippools", "get,list,create,patch,delete"),),
     # network sets of its own cluster; its own pods become sets in the others

@@ -31,6 +31,8 @@ def judge(
     unproven: t.List[str] = []
     for failure in topology.get("failures") or ():
         broken.append(of_cluster(failure["cluster"], failure["message"], failure["reason"]))
+    for cluster, places in sorted((topology.get("pod_places") or {}).items()):
+        broken += [of_cluster(cluster, row["message"], row["reason"]) for row in places if row["level"] == "error"]
     causes = causes_of_budgets(topology, found)
     broken = [refusal_text("mesh", refusal) for refusal in causes] + broken
     unproven += [refusal_text("mesh", refusal) for refusal in topology.get("refused") or () if refusal not in causes]
@@ -278,10 +280,15 @@ def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found, outsid
     if not probe.get("pods") and unread(topology, host):
         return ["cluster {0} was not read, so the pod range of this node is not known and nothing was pinged from there".format(unread(topology, host))]
     if not probe.get("pods"):
-        seen = "; addresses that other network namespaces have there: {0}".format(_named(probe["others"])) if probe.get("others") else ""
         ranges = ", ".join(about_of(topology, host).get("pod_cidrs") or ())
         where = "no pod and no address in its pod ranges {0}".format(ranges) if ranges else "no pod range (its Node has no spec.podCIDR)"
-        return ["has {0}, so nothing was pinged from there; start a pod on it{1}".format(where, seen)]
+        if not probe.get("others"):
+            return ["has {0}, so nothing was pinged from there; start a pod on it".format(where)]
+        text = (
+            "has {0}, so nothing was pinged from there; network namespaces there have other addresses ({1}): if they are pods, the CNI uses ranges that "
+            "pod_cidrs of cluster {2} or spec.podCIDR does not have; if not, start a pod on it"
+        )
+        return [text.format(where, _named(probe["others"]), about_of(topology, host).get("cluster") or "(unknown)")]
     if not about_of(topology, host):
         return []
     reached = {ping["node"] for ping in probe["pings"]}

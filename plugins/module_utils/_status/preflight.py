@@ -40,6 +40,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     """All of it: [{level, where, reason, message}], errors first. max_skew: seconds that a node's clock may differ from the controller's.
 
     facts: ``inventory`` [{where, variable, reason, message, level}], ``without_host`` {cluster: names of Nodes},
+    ``pod_places`` {cluster: [{level, reason, message}]},
     ``grants`` {cluster: {pod_cidrs, service_cidrs, node_cidrs, ...}},
     ``nodes`` {host: {cluster, node: of node_info with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu}]},
     ``failed`` [{where, why}] checks that say nothing since they failed,
@@ -50,8 +51,8 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     """
     found: t.List[Data] = []
 
-    def note(level: str, where: str, reason: str, message: str) -> None:
-        found.append({"level": level, "where": cut(where), "reason": cut(reason, 60), "message": cut(message, 500)})
+    def note(level: str, where: str, reason: str, message: str, longest: int = 500) -> None:
+        found.append({"level": level, "where": cut(where), "reason": cut(reason, 60), "message": cut(message, longest)})
 
     for row in facts.get("inventory") or ():
         level = WARNING if row.get("level") == "warning" else ERROR
@@ -59,6 +60,9 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     for cluster, names in sorted((facts.get("without_host") or {}).items()):
         for name in names:
             note(WARNING, cluster, "node_without_host", "no host of the inventory stands for Node {0}, so no run does anything for its pods".format(name))
+    for cluster, places in sorted((facts.get("pod_places") or {}).items()):
+        for row in places:
+            note(row["level"], cluster, row["reason"], row["message"], 1000)
     for row in facts.get("failed") or ():
         note(ERROR, row["where"], "check_failed", row["why"])
     for row in facts.get("failures") or ():

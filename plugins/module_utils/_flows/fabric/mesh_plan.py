@@ -10,6 +10,9 @@ from __future__ import annotations
 import typing as t
 
 from ..._kubernetes.clusters import Clusters, seconds_of
+from ..._kubernetes.errors import KubeError
+from ..._kubernetes.pod_ranges import read_pod_ranges
+from ..._mesh.fabric import pod_places
 from ..._mesh.fabric.inventory import Fabric, InventoryRefused, errors, load_fabric
 from ..._mesh.fabric.node_listing import nodes_without_host
 from ..._mesh.topology import kubespan as kubespan_plan
@@ -29,6 +32,7 @@ def validate(request: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[str]]:
     """The fabric of a request, and warnings. Raises InventoryRefused with every error at once.
 
     ``request``: {fabric, mode: semaphore|kubespan, mesh_id, reported: {host: {annotation: value}},
+    places: whether it is read where pods are,
     clusters: [{name, access...}], definition: {clusters: {name: variables}, nodes: {host:
     variables}}}; variables without a value count as not given and serve to find misspelt names.
     """
@@ -56,8 +60,12 @@ def _run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         pools: t.Dict[str, t.Any] = {}
         stats: t.Dict[str, t.Any] = {"requests": {}}
         missing: t.Dict[str, t.List[str]] = {}
+        places: t.Dict[str, t.List[pod_places.Row]] = {}
     else:
-        listings, calico, stats = gather(fabric, request["clusters"], seconds_of(request))
+        listings, calico, stats, found = gather(fabric, request["clusters"], seconds_of(request), bool(request.get("places")))
+        places = {name: pod_places.find(name, one, listings[name]["nodes"], fabric.clusters[name]["pod_cidrs"]) for name, one in found.items()}
+        known = [(name, row) for name, rows in sorted(places.items()) for row in rows if row["level"] != pod_places.ERROR]
+        warnings += ["cluster {0}: {message} [{reason}]".format(name, **row) for name, row in known]
         missing = nodes_without_host(listings, {cluster: list(fabric.hosts_of(cluster).values()) for cluster in fabric.clusters})
         warnings += [_missing(cluster, names) for cluster, names in missing.items()]
         if request.get("mode") == kubespan_plan.MODE:
@@ -68,7 +76,7 @@ def _run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     contested = contested_labels(topology)
     return {
         "changed": False,
-        "mesh": to_wire(dict(topology, ip_pools=pools, without_host=missing)),
+        "mesh": to_wire(dict(topology, ip_pools=pools, without_host=missing, pod_places=places)),
         "refused": topology["refused"],
         "failures": topology["failures"],
         "contested": contested,
@@ -104,26 +112,36 @@ def _without_listings(fabric: Fabric, request: t.Mapping[str, t.Any]) -> t.Dict[
 
 
 def gather(
-    fabric: Fabric, given: t.Sequence[t.Mapping[str, t.Any]], timeout: float
-) -> t.Tuple[t.Dict[str, t.Any], t.Dict[str, str], t.Dict[str, t.Any]]:
+    fabric: Fabric, given: t.Sequence[t.Mapping[str, t.Any]], timeout: float, with_places: bool = False
+) -> t.Tuple[t.Dict[str, t.Any], t.Dict[str, str], t.Dict[str, t.Any], t.Dict[str, pod_places.Found]]:
     """One complete LIST of nodes per cluster, side by side.
 
-    ({cluster: {nodes} or {error}}, {cluster: API version of Calico's IPPool where pools are wanted}, request counts).
+    ({cluster: {nodes} or {error}}, {cluster: API version of Calico's IPPool where pools are wanted}, request counts,
+    {cluster: what it shows of its pods' ranges} where ``with_places``).
     """
     clusters = Clusters(given, timeout)
 
-    def read(name: str, client: t.Any) -> t.Tuple[t.Any, t.Optional[str]]:
+    def read(name: str, client: t.Any) -> t.Tuple[t.Any, t.Optional[str], t.Optional[pod_places.Found]]:
         # what has no node of ours is somebody else's, and only read, unless the inventory says more (decision 66)
         setting = fabric.clusters[name]["calico_ippools"]
         read_only = bool(fabric.nodes) and not fabric.hosts_of(name) and setting == "auto"
-        return client.list(NODES), None if read_only else _pool_version(client, setting)
+        return client.list(NODES), None if read_only else _pool_version(client, setting), _places(client) if with_places else None
 
     answers = clusters.read("list nodes", read)
-    listings: t.Dict[str, t.Any] = {name: {"nodes": listing.items} for name, (listing, unused) in answers.items()}
+    listings: t.Dict[str, t.Any] = {name: {"nodes": answer[0].items} for name, answer in answers.items()}
     for failure in clusters.failures:
         listings[failure["cluster"]] = {"error": {"reason": failure["reason"], "message": failure["message"]}}
-    calico = {name: version for name, (unused, version) in answers.items() if version is not None}
-    return listings, calico, clusters.stats()
+    calico = {name: version for name, (dummy, version, unused) in answers.items() if version is not None}
+    places = {name: found for name, (dummy, unused, found) in answers.items() if found is not None}
+    return listings, calico, clusters.stats(), places
+
+
+def _places(client: t.Any) -> pod_places.Found:
+    """Whatever fails here takes nothing from the plan, which needs none of it."""
+    try:
+        return pod_places.Found(**read_pod_ranges(client))
+    except KubeError as error:
+        return pod_places.Found(unread=(error.message,))
 
 
 def _pool_version(client: t.Any, setting: str) -> t.Optional[str]:

@@ -73,5 +73,5 @@ def test_no_pool_for_a_neighbour(monkeypatch, setting, nodes, pools):
     monkeypatch.setattr(mesh_plan, "Clusters", Read)
     clusters = {"aws": CLUSTERS["aws"], "gcp": dict(CLUSTERS["gcp"], calico_ippools=setting)}
     fabric, dummy = load_fabric({"name": "t", "clusters": clusters, "nodes": nodes})
-    dummy, calico, dummy = mesh_plan.gather(fabric, [], 1.0)
+    dummy, calico, dummy, unused = mesh_plan.gather(fabric, [], 1.0)
     assert set(calico) == pools

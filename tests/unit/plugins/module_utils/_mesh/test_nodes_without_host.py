@@ -25,7 +25,7 @@ def node(name: str, **annotations: str) -> t.Dict[str, t.Any]:
 
 def planned(monkeypatch: t.Any, aws: t.List[t.Any], mode: str = "semaphore") -> t.Dict[str, t.Any]:
     listings = {"aws": {"nodes": aws}, "gcp": {"nodes": [node("gcp-1")]}}
-    monkeypatch.setattr(mesh_plan, "gather", lambda *given: (listings, {}, {"requests": {}}))
+    monkeypatch.setattr(mesh_plan, "gather", lambda *given: (listings, {}, {"requests": {}}, {}))
     return mesh_plan.run({"fabric": "f", "clusters": [], "timeout": 1, "definition": DEFINITION, "mode": mode, "mesh_id": "m"})
 
 

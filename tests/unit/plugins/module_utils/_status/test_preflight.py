@@ -201,3 +201,13 @@ def test_a_host_without_a_usable_python_is_told_apart_from_one_that_is_away(why,
     silent_node(facts)
     (row,) = [row for row in find(dict(facts, unreached={"aws-node-2": why})) if row["reason"] == "no_answer"]
     assert row["message"].startswith(said) or said in row["message"]
+
+
+def test_where_pods_are_is_told_as_the_plan_found_it():
+    facts = copy.deepcopy(GOOD)
+    facts["pod_places"] = {"aws": [{"level": "error", "reason": "pods_outside_pod_cidrs", "message": "1 pods: outside"},
+                                   {"level": "warning", "reason": "pod_ranges_unread", "message": "pods (forbidden)"}]}
+    assert find(facts) == [
+        {"level": "error", "where": "aws", "reason": "pods_outside_pod_cidrs", "message": "1 pods: outside"},
+        {"level": "warning", "where": "aws", "reason": "pod_ranges_unread", "message": "pods (forbidden)"},
+    ]

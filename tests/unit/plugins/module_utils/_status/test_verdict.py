@@ -229,6 +229,11 @@ def two_hold(facts):
         facts["found"][host]["probe"]["layer2"] = {"interface": "eth0", "holds": ["10.66.23.200/32"], "withheld": []}
 
 
+def pods_outside_of_the_inventory(facts):
+    rows = [{"level": "error", "reason": "pods_outside_pod_cidrs", "message": "9 pods: outside"}, {"level": "warning", "reason": "x", "message": "y"}]
+    facts["mesh"]["pod_places"] = {"gcp": rows}
+
+
 def nothing_at_all(facts):
     facts.update(mesh={}, found={}, declared=[], capabilities=[], plans={})
 
@@ -262,6 +267,7 @@ LIES = {
     kernel_not_asked: (UNPROVEN, "aws-1: its kernel was not asked"),
     unreadable_rules: (UNPROVEN, "aws-1: could not read paths: this needs root"),
     pods_of_another_range: (BROKEN, "1 pod with an address outside its Node's spec.podCIDR 10.2.3.0/24 (10.2.99.5)"),
+    pods_outside_of_the_inventory: (BROKEN, "cluster gcp: 9 pods: outside [pods_outside_pod_cidrs]"),
     unit_failed: (BROKEN, "aws-1: unit multicluster-network-default.service is failed"),
     watcher_stopped: (BROKEN, "aws-1: unit multicluster-network-default-watch.service is inactive"),
     other_family: (UNPROVEN, "aws-1: no pod there has an address of the same IP version as those of gcp-1, gcp-2"),
@@ -440,6 +446,12 @@ def test_a_cluster_that_was_not_read_is_not_told_of_pods_out_of_place():
     # in a cluster that was read, it is said as before
     probe(facts, "aws-1")["strays"] = ["10.2.99.5"]
     assert "aws-1: 1 pod with an address outside" in report.build(facts)["text"]
+
+
+def test_whoever_has_pods_elsewhere_is_not_asked_to_start_one():
+    built = judged(one_node_without_pods)
+    (line,) = [line for line in built["text"].splitlines() if "gcp-2: has no pod" in line]
+    assert "other addresses (192.168.7.5): if they are pods, the CNI uses ranges that pod_cidrs of cluster gcp or spec.podCIDR does not have" in line
 
 
 def test_refusals_that_leave_a_source_empty_are_told_before_the_budget():

@@ -1,0 +1,215 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the pods of a cluster really are, compared with the inventory's ``pod_cidrs`` and with the ranges of the Nodes (pod_ranges 1 and 6). Pure.
+
+The mesh carries ``spec.podCIDRs`` of each Node, inside ``pod_cidrs``. A CNI with an address management of its own (Calico's, Cilium's cluster pools)
+uses neither. What the CNI's objects, the Nodes' annotations and the pods themselves show is found here, with the variable to set.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._values.addresses import Network, parse_network, readable_address
+from ..._values.prefix_sets import PrefixSet
+from ..._values.refused import ValueRefused, quoted
+from ..._values.text import is_alnum, parse_object
+
+Object = t.Mapping[str, t.Any]
+Row = t.Dict[str, str]
+
+#: Reasons: outside of the cluster's pod_cidrs; inside, and not in the Node's own ranges; a pool of which nothing is used yet; not read.
+OUTSIDE, ASTRAY, POOL, UNREAD = "pods_outside_pod_cidrs", "pods_outside_node_range", "pool_outside_pod_cidrs", "pod_ranges_unread"
+ERROR, WARNING = "error", "warning"
+_FIX = "let the CNI take addresses from spec.podCIDR (Calico ipam type host-local with usePodCidr, Cilium ipam.mode kubernetes)"
+#: So many examples are named.
+_SHOWN = 3
+#: Addresses and ranges that a CNI writes at a Node, of its pods' address management.
+_NOTES = {
+    "projectcalico.org/IPv4VXLANTunnelAddr": "Calico's tunnel", "projectcalico.org/IPv6VXLANTunnelAddr": "Calico's tunnel",
+    "projectcalico.org/IPv4IPIPTunnelAddr": "Calico's tunnel", "projectcalico.org/IPv4WireguardInterfaceAddr": "Calico's tunnel",
+    "network.cilium.io/ipv4-pod-cidr": "Cilium", "network.cilium.io/ipv6-pod-cidr": "Cilium",
+    "io.cilium.network.ipv4-pod-cidr": "Cilium", "io.cilium.network.ipv6-pod-cidr": "Cilium",
+}  # fmt: skip
+_OVN = "k8s.ovn.org/node-subnets"
+
+
+class Found(t.NamedTuple):
+    """What a cluster's API showed. ``whole``: whether these are all pods; ``unread``: what could not be read, and why."""
+
+    pods: t.Sequence[Object] = ()
+    whole: bool = True
+    pools: t.Sequence[Object] = ()
+    affinities: t.Sequence[Object] = ()
+    cilium_nodes: t.Sequence[Object] = ()
+    unread: t.Sequence[str] = ()
+
+
+class _Place(t.NamedTuple):
+    """One address or range in use, on a node. ``what``: who uses it, as an error names it; ``example``: of many, the one that is named."""
+
+    what: str
+    node: str
+    network: Network
+    example: str
+
+
+def find(cluster: str, found: Found, nodes: t.Iterable[Object], pod_cidrs: t.Sequence[str]) -> t.List[Row]:
+    """``[{level, reason, message}]``, errors first. ``nodes``: the cluster's Node objects; ``pod_cidrs``: as the inventory has them."""
+    own = {str(node["metadata"].get("name")): node for node in nodes}
+    granted = PrefixSet.of_texts(pod_cidrs)
+    ranges = {name: PrefixSet.of(_networks(_pod_cidrs(node))) for name, node in own.items()}
+    pools = [pool for pool in map(_pool, found.pools) if pool is not None]
+    places = [*_blocks(found.affinities), *_cilium(found.cilium_nodes), *_noted(own), *_pods(found)]
+    places = [place for place in places if place.node in own]  # affinities outlive their node (pod_ranges 6.5)
+    # a second family that the inventory leaves out is no fault, unless the pods have no other
+    places = [place for place in places if granted.spans(place.network.version)] or places
+    outside = [place for place in places if not granted.covers(place.network)]
+    astray = [place for place in places if granted.covers(place.network) and not ranges[place.node].covers(place.network)]
+    said = ", ".join(pod_cidrs) or "(none)"
+    rows: t.List[Row] = []
+    if outside:
+        text = "{0}: outside of pod_cidrs {1}, so the mesh carries nothing for them; {2}"
+        rows.append(_row(ERROR, OUTSIDE, text.format(_shown(outside), said, _fix(cluster, pools, outside, ranges))))
+    if astray:
+        text = "{0}: not in spec.podCIDR of their Nodes ({1} has {2}), which is all that the mesh carries; {3}"
+        first = astray[0].node
+        rows.append(_row(ERROR, ASTRAY, text.format(_shown(astray), _plain(first), ", ".join(ranges[first].cidrs()) or "none", _FIX)))
+    used = PrefixSet.of(place.network for place in outside)
+    for pool, network in pools:
+        if not granted.covers(network) and not used & PrefixSet.of([network]):
+            text = "the IPPool {0} gives addresses of {1}, outside of pod_cidrs {2}, and no pod has one yet; add it to pod_cidrs of {3}, or disable the pool"
+            rows.append(_row(WARNING, POOL, text.format(pool, network, said, cluster)))
+    if found.unread:
+        text = "where the pods are was not read completely: {0}; the role cluster_access gives the rights with cluster_access_capability: pod_ranges"
+        rows.append(_row(WARNING, UNREAD, text.format("; ".join(found.unread))))
+    return rows
+
+
+def _row(level: str, reason: str, message: str) -> Row:
+    return {"level": level, "reason": reason, "message": message}
+
+
+def _fix(cluster: str, pools: t.Sequence[t.Tuple[str, Network]], outside: t.Sequence[_Place], ranges: t.Mapping[str, PrefixSet]) -> str:
+    """What to write, and what else is needed."""
+    used = PrefixSet.of(place.network for place in outside)
+    really = PrefixSet.of(network for dummy, network in pools if used & PrefixSet.of([network]))
+    more = (really | used).cidrs()
+    shown = ", ".join(more[:_SHOWN]) + (", ..." if len(more) > _SHOWN else "")
+    text = "the cluster really uses {0}: write that as pod_cidrs of {1}".format(shown, cluster)
+    if all(ranges[place.node].covers(place.network) for place in outside):
+        return text
+    return text + ", and {0}; or give the CNI the ranges of pod_cidrs".format(_FIX)
+
+
+def _shown(places: t.Sequence[_Place]) -> str:
+    """Who is there, a part for each kind, with its first examples."""
+    kinds: t.Dict[str, t.List[_Place]] = {}
+    for place in places:
+        kinds.setdefault(place.what, []).append(place)
+    texts = []
+    for what, group in kinds.items():
+        examples = ", ".join("{0} on {1}".format(place.example, _plain(place.node)) for place in group[:_SHOWN])
+        texts.append("{0:,} {1} ({2}{3})".format(len(group), what, examples, ", ..." if len(group) > _SHOWN else ""))
+    return " and ".join(texts)
+
+
+def _plain(name: str) -> str:
+    """The name of a Node, with quotes and escapes where a server wrote something else."""
+    return name if is_alnum(name.replace("-", "").replace(".", "")) and len(name) <= 253 else quoted(name)
+
+
+def _pod_cidrs(node: Object) -> t.List[t.Any]:
+    spec = node.get("spec") or {}
+    given = spec.get("podCIDRs")
+    return given if isinstance(given, list) and given else [spec.get("podCIDR")]
+
+
+def _networks(texts: t.Iterable[t.Any]) -> t.List[Network]:
+    """Those that can be read: what a cluster writes is no reason to fail here."""
+    networks = []
+    for text in texts:
+        try:
+            networks.append(parse_network(text))
+        except ValueRefused:
+            continue
+    return networks
+
+
+def _spec(obj: Object) -> t.Mapping[str, t.Any]:
+    return _dict(obj.get("spec"))
+
+
+def _dict(value: t.Any) -> t.Mapping[str, t.Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: t.Any) -> t.Sequence[t.Any]:
+    return value if isinstance(value, list) else ()
+
+
+def _is_true(value: t.Any) -> bool:
+    """``deleted`` is a text in one API group and a boolean in the other (pod_ranges 6.2)."""
+    return value is True or value == "true"
+
+
+def _pool(pool: Object) -> t.Optional[t.Tuple[str, Network]]:
+    """(name, range) of a pool that pods may get addresses of."""
+    spec = _spec(pool)
+    uses = spec.get("allowedUses")
+    networks = _networks([spec.get("cidr")])
+    if spec.get("disabled") is True or (isinstance(uses, list) and uses and "Workload" not in uses) or not networks:
+        return None
+    return quoted(pool["metadata"].get("name")), networks[0]
+
+
+def _blocks(affinities: t.Iterable[Object]) -> t.Iterator[_Place]:
+    for affinity in affinities:
+        spec = _spec(affinity)
+        if spec.get("state") == "confirmed" and not _is_true(spec.get("deleted")) and spec.get("type") in (None, "", "host"):
+            for network in _networks([spec.get("cidr")]):
+                yield _Place("blocks of Calico's IPAM", str(spec.get("node")), network, str(network))
+
+
+def _cilium(nodes: t.Iterable[Object]) -> t.Iterator[_Place]:
+    for node in nodes:
+        ipam = _dict(_spec(node).get("ipam"))
+        given = [*_list(ipam.get("podCIDRs"))]
+        for pool in _list(_dict(ipam.get("pools")).get("allocated")):
+            given += _list(_dict(pool).get("cidrs"))
+        for network in _networks(given):
+            yield _Place("ranges of CiliumNodes", str(node["metadata"].get("name")), network, str(network))
+
+
+def _noted(nodes: t.Mapping[str, Object]) -> t.Iterator[_Place]:
+    for name, node in nodes.items():
+        notes = node["metadata"].get("annotations") or {}
+        for key, whose in _NOTES.items():
+            for network in _networks_or_hosts([notes.get(key)]):
+                yield _Place("addresses that {0} has by annotation of the Node".format(whose), name, network, str(network))
+        try:
+            default = parse_object(str(notes[_OVN])).get("default") if _OVN in notes else None
+        except ValueRefused:
+            continue
+        for network in _networks(default if isinstance(default, list) else [default]):
+            yield _Place("ranges of OVN-Kubernetes", name, network, str(network))
+
+
+def _networks_or_hosts(texts: t.Iterable[t.Any]) -> t.Iterator[Network]:
+    for text in texts:
+        address = readable_address(text) if isinstance(text, str) else None
+        yield from _networks([text if address is None else "{0}/{1}".format(address, address.max_prefixlen)])
+
+
+def _pods(found: Found) -> t.Iterator[_Place]:
+    what = "pods" if found.whole else "of the first {0:,} pods".format(len(found.pods))
+    for pod in found.pods:
+        spec, status = _spec(pod), pod.get("status") or {}
+        if spec.get("hostNetwork") is True or status.get("phase") in ("Succeeded", "Failed"):
+            continue
+        given = status.get("podIPs")
+        texts = [entry.get("ip") for entry in given if isinstance(entry, dict)] if isinstance(given, list) and given else [status.get("podIP")]
+        for network in _networks_or_hosts(texts):
+            meta = pod["metadata"]
+            name = quoted("{0}/{1}".format(meta.get("namespace"), meta.get("name")))
+            yield _Place(what, str(spec.get("nodeName")), network, "{0} {1}".format(name, network.network_address))

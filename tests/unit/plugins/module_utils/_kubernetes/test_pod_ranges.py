@@ -1,0 +1,78 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is not served is no fault, what is forbidden is named, and of many pods a few are read."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Resource
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import BadAnswer, Forbidden, ListIncomplete, NotFound, Unreachable
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.pod_ranges import MOST_PODS, read_pod_ranges
+
+
+def pod(number):
+    return {"metadata": {"name": "p{0}".format(number), "namespace": "d"}, "spec": {}, "status": {"phase": "Running"}}
+
+
+class Server(Client):
+    """A client of which only the wire is taken away: path -> answer or error."""
+
+    def __init__(self, answers):  # pylint: disable=super-init-not-called
+        self.answers, self.asked, self.kinds = answers, [], {}
+        self.cluster, self.limits = "aws", types.SimpleNamespace(list_seconds=1, list_bytes=1, list_memory=1, request_seconds=1, pages=9, objects=9999)
+
+    def error(self, kind, operation, message, **more):
+        return kind("aws", operation, message, **more)
+
+    def send(self, request, deadline, allowance=None):
+        self.asked.append((request.path, dict(request.query or {})))
+        answer = self.answers.get(request.path, NotFound("aws", request.operation, "no", 404))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def resource(self, api_version, kind, refresh=False):
+        plural = {"IPPool": "ippools", "BlockAffinity": "blockaffinities", "CiliumNode": "ciliumnodes"}[kind]
+        path = "/apis/{0}/{1}".format(api_version, plural)
+        return Resource(api_version, kind, plural, False, frozenset()) if path in self.answers else None
+
+
+def page(*items, **meta):
+    return {"kind": "List", "metadata": meta, "items": list(items)}
+
+
+def test_where_no_cni_has_objects_the_pods_are_read():
+    server = Server({"/api/v1/pods": page(pod(1))})
+    found = read_pod_ranges(server)
+    assert found == {"pods": [pod(1)], "whole": True, "pools": [], "affinities": [], "cilium_nodes": [], "unread": []}
+    assert server.asked == [("/api/v1/pods", {"limit": str(MOST_PODS), "fieldSelector": "status.phase=Running"})]
+
+
+def test_of_many_pods_one_page_is_read_and_not_taken_for_all():
+    server = Server({"/api/v1/pods": page(*map(pod, range(MOST_PODS + 3)), **{"continue": "more"})})
+    found = read_pod_ranges(server)
+    assert len(found["pods"]) == MOST_PODS and not found["whole"] and len(server.asked) == 1
+
+
+@pytest.mark.parametrize("group", ["crd.projectcalico.org/v1", "projectcalico.org/v3"])
+def test_calico_in_either_group(group):
+    one = {"metadata": {"name": "x"}, "spec": {"cidr": "10.0.0.0/16"}}
+    server = Server({"/api/v1/pods": page(), "/apis/{0}/ippools".format(group): page(one), "/apis/{0}/blockaffinities".format(group): page(one)})
+    found = read_pod_ranges(server)
+    assert (found["pools"], found["affinities"], found["unread"]) == ([one], [one], [])
+
+
+def test_what_is_forbidden_is_named_and_the_rest_is_read():
+    no = Forbidden("aws", "list", "no", 403)
+    server = Server({"/api/v1/pods": no, "/apis/crd.projectcalico.org/v1/ippools": no, "/apis/cilium.io/v2/ciliumnodes": page()})
+    assert read_pod_ranges(server)["unread"] == ["pods (forbidden)", "IPPools of Calico (forbidden)"]
+
+
+@pytest.mark.parametrize("answer", [Unreachable("aws", "list", "gone"), BadAnswer("aws", "list", "x"), {"items": 7}, page("x"), page({"metadata": 7}), []])
+def test_what_is_no_answer_is_raised(answer):
+    with pytest.raises((Unreachable, BadAnswer, ListIncomplete)):
+        read_pod_ranges(Server({"/api/v1/pods": answer}))
