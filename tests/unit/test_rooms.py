@@ -30,7 +30,7 @@ PURE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
     "_policy": _BASE,
     "_loadbalancers": _BASE,
     "_tenants": _BASE,
-    "_status": _BASE,
+    "_status": (*_BASE, "_dataplane"),
     "_originals": (*_BASE, "_loadbalancers", "_mesh/kubespan"),
     "_trace": (*_BASE, "_dataplane", "_mesh/kubespan", "_services", "_status"),
 }

@@ -49,5 +49,6 @@ def read_pod_ranges(client: Client) -> t.Dict[str, t.Any]:
         "pools": attempt("IPPools of Calico", lambda: objects(CALICO, "IPPool"), []),
         "affinities": attempt("BlockAffinities of Calico", lambda: objects(CALICO, "BlockAffinity"), []),
         "cilium_nodes": attempt("CiliumNodes", lambda: objects(CILIUM, "CiliumNode"), []),
+        "host_endpoints": attempt("HostEndpoints of Calico", lambda: objects(CALICO, "HostEndpoint"), []),
         "unread": unread,
     }

@@ -65,7 +65,7 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     # where the pods of a cluster are, compared with the inventory by preflight and verify
     "pod_ranges": (
         _rule("", "pods", "list"),
-        _rule("projectcalico.org,crd.projectcalico.org", "ippools,blockaffinities", "list"),
+        _rule("projectcalico.org,crd.projectcalico.org", "ippools,blockaffinities,hostendpoints", "list"),
         _rule("cilium.io", "ciliumnodes", "list"),
     ),
     # Calico: no masquerading between clusters; apply needs create and patch

@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._dataplane.iptables_walk import DROP, MASQUERADE, Packet, walk
 from .._values.addresses import Network, contains, overlaps, parse_network, readable_address
 from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused
 from .mesh_verdict import HANDSHAKE_SECONDS, stray_text, udp_text
 from .model import cut
+from .remedies import masquerade_fix
 
 Data = t.Dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
@@ -27,6 +29,10 @@ SKEW = 30.0
 OLDEST_KERNEL = (4, 18)
 #: What WireGuard puts around a packet, by the version of IP outside.
 OVERHEAD = {4: 60, 6: 80}
+#: What state, keys and the code at boot take, with room for a second copy.
+FREE_BYTES = 32 << 20
+#: How ranges of pods are called.
+_PODS = "the pods"
 #: Programs that do one of our jobs: a part of their image's name, and what they would fight about.
 PROGRAMS = (
     ("semaphore-wireguard", "the node mesh"), ("semaphore-service-mirror", "mirrored Services"), ("semaphore-policy", "network sets"),
@@ -144,6 +150,10 @@ def _of_node(
     if node.get("strays"):
         yield ERROR, "pods_outside_node_range", stray_text(node["strays"], node.get("pod_cidrs") or ())
     yield from _unanswered(node)
+    yield from _between_pods(node, devices, cluster, ranges)
+    if node.get("free_bytes") is not None and node["free_bytes"] < FREE_BYTES:
+        text = "{0:,} MB are free where the state of the mesh is kept, and {1} MB are needed"
+        yield ERROR, "disk_full", text.format(node["free_bytes"] >> 20, FREE_BYTES >> 20)
     needed = max((int(device.get("mtu") or 0) for device in devices), default=0)
     for link in node.get("uplinks") or ():
         if needed and int(link["mtu"]) < needed + OVERHEAD.get(link.get("version"), 80):
@@ -165,6 +175,40 @@ def _of_node(
         inside = next(((owner, kind) for granted, owner, kind in ranges if owner != cluster and contains(granted, network)), None)
         if inside:
             yield ERROR, "route_taken", "its route to {0} by {1} takes packets for {3} of cluster {2}".format(route["dst"], route.get("dev"), *inside)
+
+
+def _between_pods(
+    node: Facts, devices: t.Sequence[Facts], cluster: t.Any, ranges: t.Sequence[t.Tuple[Network, str, str]]
+) -> t.Iterator[t.Tuple[str, str, str]]:
+    """What would happen on this host to packets of its pods to pods of other clusters: no family, another source, or a drop."""
+    others = [(network, owner) for network, owner, kind in ranges if owner != cluster and kind == _PODS]
+    off, sixes = node.get("ipv6_off"), [(network, owner) for network, owner in others if network.version == 6]
+    if off and sixes:
+        text = "IPv6 is switched off ({0} = {1}; {2}), so this node gets no route to {3} of cluster {4}; set it to 0, for all and default"
+        who = off.get("set_by") or "no file of the host sets it"
+        yield ERROR, "family_off", text.format(off["name"], off["value"], who, ", ".join(str(network) for network, dummy in sixes[:3]), sixes[0][1])
+    judged: t.Dict[t.Tuple[str, str], t.List[str]] = {}
+    own = [parse_network(text) for text in node.get("pod_cidrs") or ()]
+    for network, owner in others:
+        device = next((str(row["name"]) for row in devices if str(row.get("name")).endswith(owner)), str(devices[0].get("name")) if devices else "")
+        for source in [source for source in own if source.version == network.version]:
+            lines = (node.get("filters") or {}).get(str(network.version)) or ()
+            for table, chain, bad in (("nat", "POSTROUTING", MASQUERADE), ("filter", "FORWARD", DROP)):
+                found = walk(lines, table, chain, Packet(source, network, device))
+                if found.what == bad:
+                    judged.setdefault((bad, found.rule), []).append(owner)
+    for (bad, rule), owners in sorted(judged.items()):
+        where = ", ".join(dict.fromkeys(owners))
+        if bad == MASQUERADE:
+            text = "packets of pods to pods of {0} would come from the node's address: {1}; {2}"
+            yield ERROR, "masqueraded", text.format(where, rule, masquerade_fix(rule, "this host"))
+        else:
+            yield ERROR, "forward_dropped", "packets of pods to pods of {0} would be dropped: {1}; let the tunnel's devices pass".format(where, rule)
+    # one that iptables shows was judged with its rules
+    chains = [name for name in node.get("forward_drops") or () if name not in ("ip filter FORWARD", "ip6 filter FORWARD") or not (node.get("filters") or {})]
+    if chains and others and not any(bad == DROP for bad, dummy in judged):
+        text = "the chain {0} drops what none of its rules lets pass: see that one lets packets between pods and the tunnel's devices pass (nft list ruleset)"
+        yield WARNING, "forward_policy_drop", text.format(", ".join(chains))
 
 
 def _unanswered(node: Facts) -> t.Iterator[t.Tuple[str, str, str]]:
@@ -212,5 +256,5 @@ def _shared(nodes: Facts, grants: Facts) -> t.Iterator[t.Tuple[str, str, str]]:
 
 
 def _ranges(grants: Facts) -> t.List[t.Tuple[Network, str, str]]:
-    whose = {"pod_cidrs": "the pods", "service_cidrs": "the Services"}
+    whose = {"pod_cidrs": _PODS, "service_cidrs": "the Services"}
     return [(parse_network(text), str(cluster), whose[kind]) for cluster in sorted(grants) for kind in whose for text in grants[cluster].get(kind) or ()]

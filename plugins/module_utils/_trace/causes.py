@@ -34,7 +34,7 @@ MENDS = {
     FORWARDING_OFF: "set net.ipv4.ip_forward=1, net.ipv6.conf.all.forwarding=1 or that of the device on {host}, and mend what sets it at boot",
     KEYS_SHARED: "give one of the nodes a new key: remove its key file and run the mesh on it",
     KUBE_PROXY_OFF: "start kube-proxy (or what stands for it) on {host}",
-    MASQUERADED: "except the ranges in pod_cidrs of the other clusters from masquerading on {host} (calico_ippools for Calico)",
+    MASQUERADED: "except the ranges in pod_cidrs of the other clusters from masquerading on {host}",
     MIRROR_MISSING: "run service_mirror (or mcs), and look at the selector and the namespaces that it shares",
     MIRROR_STALE: "run service_mirror again, or start the reconciler",
     MTU_BLACK_HOLE: "lower wireguard_mtu to what the way between the nodes carries, less 80",

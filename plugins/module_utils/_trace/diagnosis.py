@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._status.remedies import masquerade_fix
 from . import causes
 from .causes import BACK, FORWARD, IN, LIKELY, OUT, PROVEN, UNEXPLAINED, Fault, place_text, printable
 from .expected import Walk
@@ -143,7 +144,8 @@ class Judge:
         return Finding(flow.id, fault.cause, direction, fault.at, fault.text, fault.mend, fault.command, confidence)
 
     def _finding(self, flow: Flow, cause: str, direction: str, where: str, text: str, command: str = "", confidence: str = PROVEN) -> Finding:
-        return Finding(flow.id, cause, direction, where, text, causes.MENDS[cause].format(host=where), command, confidence)
+        fix = masquerade_fix(text, where) if cause == causes.MASQUERADED else causes.MENDS[cause].format(host=where)
+        return Finding(flow.id, cause, direction, where, text, fix, command, confidence)
 
     def _black_hole(self, flow: Flow, lost: Sent) -> Finding:
         text = "small packets are answered, one of {0} bytes that may not be cut is not, and nobody says how large it may be".format(lost.size)

@@ -5,6 +5,7 @@ the peers of its devices. Reads only."""
 
 from __future__ import annotations
 
+import os
 import re
 import typing as t
 
@@ -14,7 +15,7 @@ from ..._dataplane.peer_spec import LivePeer
 from ..._io import frr
 from ..._linux.errors import LinuxError
 from ..._linux.files import read_state, stamp
-from ..._linux.host import facts, pods, settings, users
+from ..._linux.host import facts, iptables, pods, settings, users
 from ..._linux.netlink.links import read_links
 from ..._linux.netlink.routes import look_up, read_all_routes, read_routes
 from ..._linux.netlink.rules import read_rules
@@ -111,6 +112,10 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             ("marks", lambda: [{"who": row["who"], "mark": row["mark"], "mask": row["mask"]} for row in users.read_mark_users()]),
             ("rp_filter", lambda: {"all": settings.reverse_path_filter("all")}),
             ("uplinks", _uplinks),
+            ("ipv6_off", settings.ipv6_off),
+            ("filters", iptables.read_rules),
+            ("forward_drops", iptables.dropping_chains),
+            ("free_bytes", lambda: free_bytes(persistence.state_path(fabric))),
             ("ranges", _ranges),
             ("wireguard", _wireguard),
             ("strays", lambda: _strays(request)),
@@ -131,6 +136,15 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         ]
     read_sections(sections, node)
     return {"changed": False, "node": node, "refused": []}
+
+
+def free_bytes(path: str) -> int:
+    """What an administrator can still write where a file is, or will be."""
+    folder = os.path.dirname(path)
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    room = os.statvfs(folder)
+    return room.f_bfree * room.f_frsize
 
 
 def read_sections(sections: t.Iterable[t.Tuple[str, t.Callable[[], t.Any]]], found: Data) -> None:

@@ -64,6 +64,16 @@ def without_ipv6(device: str) -> bool:
     return value != 0
 
 
+def ipv6_off() -> t.Optional[t.Dict[str, str]]:
+    """{name, value, set_by} of what keeps IPv6 off on devices that come; None where it is on."""
+    for where in ("all", "default"):
+        parts = (*IPV6_OFF[:3], where, IPV6_OFF[4])
+        value = read(*parts)
+        if value not in (None, 0) and without_ipv6("default"):
+            return {"name": name_of(*parts), "value": str(value), "set_by": "; ".join(set_by(*parts))}
+    return {"name": "ipv6.disable", "value": "1", "set_by": "the kernel's command line"} if read(*IPV6_OFF[:3], "default", IPV6_OFF[4]) is None else None
+
+
 def set_by(*parts: str) -> t.List[str]:
     """``FILE sets VALUE`` for every file of the host that sets it, also by a pattern, in the order in which they are applied."""
     wanted, found = "/".join(parts), []

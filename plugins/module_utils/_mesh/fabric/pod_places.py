@@ -20,6 +20,10 @@ Row = t.Dict[str, str]
 
 #: Reasons: outside of the cluster's pod_cidrs; inside, and not in the Node's own ranges; a pool of which nothing is used yet; not read.
 OUTSIDE, ASTRAY, POOL, UNREAD = "pods_outside_pod_cidrs", "pods_outside_node_range", "pool_outside_pod_cidrs", "pod_ranges_unread"
+#: A firewall of Calico on hosts, which drops what no policy allows.
+CLOSED = "host_endpoint"
+#: The profile that lets everything pass which no policy denies.
+_ALLOWS = "projectcalico-default-allow"
 ERROR, WARNING = "error", "warning"
 _FIX = "let the CNI take addresses from spec.podCIDR (Calico ipam type host-local with usePodCidr, Cilium ipam.mode kubernetes)"
 #: So many examples are named.
@@ -42,6 +46,7 @@ class Found(t.NamedTuple):
     pools: t.Sequence[Object] = ()
     affinities: t.Sequence[Object] = ()
     cilium_nodes: t.Sequence[Object] = ()
+    host_endpoints: t.Sequence[Object] = ()
     unread: t.Sequence[str] = ()
 
 
@@ -80,6 +85,14 @@ def find(cluster: str, found: Found, nodes: t.Iterable[Object], pod_cidrs: t.Seq
         if not granted.covers(network) and not used & PrefixSet.of([network]):
             text = "the IPPool {0} gives addresses of {1}, outside of pod_cidrs {2}, and no pod has one yet; add it to pod_cidrs of {3}, or disable the pool"
             rows.append(_row(WARNING, POOL, text.format(pool, network, said, cluster)))
+    closed = [end for end in found.host_endpoints if str(_spec(end).get("node")) in own and _ALLOWS not in _list(_spec(end).get("profiles"))]
+    if closed:
+        shown = ", ".join("{0} on {1}".format(quoted(end["metadata"].get("name")), _plain(str(_spec(end)["node"]))) for end in closed[:_SHOWN])
+        text = (
+            "HostEndpoints of Calico ({0}{1}) drop what no policy allows, the mesh's UDP ports with it: allow them by a GlobalNetworkPolicy, or by "
+            "failsafeInboundHostPorts and failsafeOutboundHostPorts of the FelixConfiguration"
+        )
+        rows.append(_row(WARNING, CLOSED, text.format(shown, ", ..." if len(closed) > _SHOWN else "")))
     if found.unread:
         text = "where the pods are was not read completely: {0}; the role cluster_access gives the rights with cluster_access_capability: pod_ranges"
         rows.append(_row(WARNING, UNREAD, text.format("; ".join(found.unread))))

@@ -36,7 +36,7 @@ class Server(Client):
         return answer
 
     def resource(self, api_version, kind, refresh=False):
-        plural = {"IPPool": "ippools", "BlockAffinity": "blockaffinities", "CiliumNode": "ciliumnodes"}[kind]
+        plural = {"IPPool": "ippools", "BlockAffinity": "blockaffinities", "CiliumNode": "ciliumnodes", "HostEndpoint": "hostendpoints"}[kind]
         path = "/apis/{0}/{1}".format(api_version, plural)
         return Resource(api_version, kind, plural, False, frozenset()) if path in self.answers else None
 
@@ -48,7 +48,7 @@ def page(*items, **meta):
 def test_where_no_cni_has_objects_the_pods_are_read():
     server = Server({"/api/v1/pods": page(pod(1))})
     found = read_pod_ranges(server)
-    assert found == {"pods": [pod(1)], "whole": True, "pools": [], "affinities": [], "cilium_nodes": [], "unread": []}
+    assert found == {"pods": [pod(1)], "whole": True, "pools": [], "affinities": [], "cilium_nodes": [], "host_endpoints": [], "unread": []}
     assert server.asked == [("/api/v1/pods", {"limit": str(MOST_PODS), "fieldSelector": "status.phase=Running"})]
 
 

@@ -122,6 +122,16 @@ def test_a_note_of_calico_or_ovn_counts_where_its_api_may_not_be_read():
     assert "IPPools of Calico (forbidden)" in rows[1]["message"] and "cluster_access_capability: pod_ranges" in rows[1]["message"]
 
 
+def end(name, node, *profiles):
+    return {"metadata": {"name": name}, "spec": {"node": node, "interfaceName": "*", "profiles": list(profiles)}}
+
+
+def test_a_host_endpoint_that_closes_the_port_is_named():
+    ends = [end("eth0-1", "cal-node-1"), end("auto", "cal-node-2", "projectcalico-default-allow"), end("old", "gone")]
+    (row,) = pod_places.find("cal", Found(host_endpoints=ends), CAL, ["10.244.0.0/16"])
+    assert (row["level"], row["reason"]) == ("warning", "host_endpoint") and "('eth0-1' on cal-node-1)" in row["message"] and "UDP ports" in row["message"]
+
+
 ANYTHING = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
     st.sampled_from(["cidr", "node", "state", "podCIDRs", "pools", "allocated", "cidrs", "ipam", "podIPs", "ip", "default"]), inner, max_size=3), max_leaves=8)
 OBJECTS = st.lists(st.fixed_dictionaries({"metadata": st.fixed_dictionaries({"name": st.text(min_size=1, max_size=5)}), "spec": st.none() | st.dictionaries(
@@ -131,5 +141,5 @@ OBJECTS = st.lists(st.fixed_dictionaries({"metadata": st.fixed_dictionaries({"na
 
 @given(OBJECTS, OBJECTS, OBJECTS, OBJECTS)
 def test_whatever_a_cluster_writes_is_read_or_passed_over(pods, pools, affinities, cilium):
-    rows = pod_places.find("x", Found(pods, True, pools, affinities, cilium), CAL, ["10.244.0.0/16"])
+    rows = pod_places.find("x", Found(pods, True, pools, affinities, cilium, cilium), CAL, ["10.244.0.0/16"])
     assert all(set(row) == {"level", "reason", "message"} and row["message"].isprintable() for row in rows)

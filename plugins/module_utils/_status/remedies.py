@@ -1,0 +1,23 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What to do about something that more than one check finds. Pure."""
+
+from __future__ import annotations
+
+from .._values.text import lower
+
+
+def masquerade_fix(rule: str, host: str) -> str:
+    """What to do about masquerading by a rule, of which the text or the place is given: each network plugin has its own way."""
+    low = lower(rule)
+    if "flannel" in low:
+        how = "by a Network in flannel's net-conf.json that holds the pods of all clusters, or without --ip-masq (guide_clusters)"
+    elif "cali" in low:
+        how = "by calico_ippools: auto or always, which makes disabled IPPools of them"
+    elif "ip-masq-agent" in low or "ip-masq" in low:
+        how = "by nonMasqueradeCIDRs of ip-masq-agent"
+    elif "cilium" in low:
+        how = "by ipv4NativeRoutingCIDR of Cilium, which must hold the pods of all clusters"
+    else:
+        how = "in the program that wrote the rule"
+    return "except the ranges in pod_cidrs of the other clusters from masquerading on {0}, {1}".format(host, how)
