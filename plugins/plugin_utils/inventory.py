@@ -94,6 +94,16 @@ def with_clusters(hostvars: t.Any, groups: Groups, clusters_group: str = _GROUP)
     return FabricVars(hostvars, named, hosts), {**groups, clusters_group: sorted(named)}
 
 
+def without_cluster(hostvars: t.Any, groups: Groups, cluster: str) -> t.Tuple[t.Any, Groups]:
+    """(hostvars, groups) of the fabric as it is once the cluster and its nodes have left. hostvars, groups: of with_clusters."""
+
+    def stays(host: str) -> bool:
+        return host != cluster and str(hostvars[host].get("multicluster_cluster")) != cluster
+
+    left = {name: [host for host in map(str, hosts) if stays(host)] for name, hosts in groups.items()}
+    return (hostvars if isinstance(hostvars, FabricVars) else FabricVars(hostvars, {}, ())), left
+
+
 def _check_alike(host: str, entry: t.Mapping[str, t.Any], given: t.Any) -> None:
     """Raises ValueRefused where a cluster's host says of the cluster what its entry does not: only some jobs would see the host."""
     for name in (*CLUSTER_VARIABLES, *ACCESS_OPTIONS):

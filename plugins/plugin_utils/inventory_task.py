@@ -40,6 +40,9 @@ class InventoryAction(ControllerAction):
         options = dict(given)
         try:
             self.hostvars, self.groups = inventory.with_clusters(registered(variables.get("hostvars")), variables.get("groups") or {}, self.clusters_group)
+            leaving = self._templar.template(variables.get(limit.LEAVING) or {})
+            if leaving.get("without"):
+                self.hostvars, self.groups = inventory.without_cluster(self.hostvars, self.groups, str(leaving["cluster"]))
             if not variables.get(OPTIONS_TO):  # who only notes options says itself that there is no cluster
                 self._check_clusters(given)
             skip_reason = self.fill(options, variables)
@@ -49,6 +52,8 @@ class InventoryAction(ControllerAction):
                 outside = [] if inside is None else self.within(options, inside)
                 if outside and not self.left(options):
                     skip_reason = "--limit leaves none of the clusters that it writes: " + ", ".join(outside)
+            if not skip_reason and leaving and "clusters" not in given:
+                skip_reason = self._narrow(options, leaving)
             if skip_reason:
                 return {"changed": False, "skipped": True, "skip_reason": skip_reason, "outside_limit": outside}
             if "clusters" not in options:
@@ -61,6 +66,14 @@ class InventoryAction(ControllerAction):
             raise AnsibleActionFail(str(error)) from None
         finally:
             self._task.args = given  # a retry begins with what was written
+
+    def _narrow(self, options: t.Dict[str, t.Any], leaving: t.Mapping[str, t.Any]) -> t.Optional[str]:
+        """Cut ``options`` to the side that a step of ``leave`` is about; a cluster that left for ever is not asked by what concerns the others."""
+        about = limit.of_leaving(self.groups.get(self.clusters_group, ()), leaving)
+        outside = self.within(options, about)
+        if leaving["side"] != limit.HERE:
+            self.only = about if self.only is None else {name for name in about if name in self.only}
+        return "nothing of it is there" if outside and not self.left(options) else None
 
     def _check_clusters(self, given: t.Mapping[str, t.Any]) -> None:
         """Raises ValueError where neither the task nor the inventory has a cluster: nothing done would look like all is well."""

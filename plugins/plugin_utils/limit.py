@@ -14,6 +14,10 @@ import typing as t
 
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import Groups
 
+#: What a step of the playbook ``leave`` says of itself: ``{cluster: NAME, side: here or elsewhere, without: bool}``. ``without``: as if the cluster
+#: were not in the inventory any more.
+LEAVING, HERE = "__leave", "here"
+
 
 def hosts_inside(hostvars: t.Any, variables: t.Mapping[str, t.Any]) -> t.Optional[t.FrozenSet[str]]:
     """The hosts of the inventory that ``--limit`` leaves; None where the run has no limit.
@@ -46,6 +50,12 @@ def clusters_inside(
             nodes.setdefault(str(given["multicluster_cluster"]), []).append(host)
     clusters = [str(name) for name in groups.get(clusters_group, ())]
     return frozenset(name for name in clusters if name in inside or (nodes.get(name) and inside.issuperset(nodes[name])))
+
+
+def of_leaving(clusters: t.Iterable[str], leaving: t.Mapping[str, t.Any]) -> t.FrozenSet[str]:
+    """The clusters that a step of the playbook ``leave`` writes: the one that leaves, or the others. leaving: the value of ``LEAVING``."""
+    gone = str(leaving["cluster"])
+    return frozenset({gone} if leaving["side"] == HERE else {str(name) for name in clusters} - {gone})
 
 
 def narrowed(

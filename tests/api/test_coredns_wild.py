@@ -72,13 +72,15 @@ INSIDE = textwrap.dedent('''
         server.bind((address, port))
         server.listen()
         while True:
-            with server.accept()[0] as one, one.makefile("rb") as stream:
-                one.settimeout(5)
-                try:
-                    while size := stream.read(2):
-                        one.sendall(with_size(answer_to(stream.read(struct.unpack("!H", size)[0]))))
-                except OSError:
-                    pass
+            threading.Thread(target=stream, args=(server.accept()[0],), daemon=True).start()  # CoreDNS keeps connections for later
+
+    def stream(one):
+        try:
+            with one, one.makefile("rb") as data:
+                while size := data.read(2):
+                    one.sendall(with_size(answer_to(data.read(struct.unpack("!H", size)[0]))))
+        except OSError:
+            pass
 
     for address, number in [("192.0.2.%d" % last, 53) for last in (53, 54, 55)] + [("192.0.2.54", 1053)]:
         threading.Thread(target=upstream, args=(address, number), daemon=True).start()
@@ -180,4 +182,5 @@ def test_it_comes_up_and_answers_as_before(name, seen):
     assert after["lives"], after["log"]
     for one in NAMES:
         assert after["answers"][one] == before["answers"][one], (one, before, after)
-    assert after["answers"][OURS] == SERVFAIL != before["answers"][OURS], "our zone answers where the root is asked, without an API server: {0}".format(after)
+    assert after["answers"][OURS] == SERVFAIL, "our zone answers where the root is asked, without an API server: {0}".format(after)
+    assert before["answers"][OURS] in ([0, 1], before["answers"]["www.example.org"]), "the root sent it on, where it sends anything on"
