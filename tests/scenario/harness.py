@@ -128,10 +128,13 @@ class Fabric:
             time.sleep(1)
 
     @contextlib.contextmanager
-    def pinging(self, node, address):
-        """Echoes from a node to an address meanwhile, five a second. The Echoes that it gives are counted when the block ends."""
+    def pinging(self, source, address, inside="exec"):
+        """Echoes from a node to an address meanwhile, five a second. The Echoes that it gives are counted when the block ends.
+
+        ``inside``: ``pod-exec`` where the source is a pod.
+        """
         echoes = Echoes()
-        command = ["/usr/bin/python3", str(LAB), "exec", "--name", self.name, node, "--", "ping", "-n", "-q", "-i", "0.2", "-W", "5", address]
+        command = ["/usr/bin/python3", str(LAB), inside, "--name", self.name, source, "--", "ping", "-n", "-q", "-i", "0.2", "-W", "5", address]
         running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL, start_new_session=True)
         try:
             yield echoes
