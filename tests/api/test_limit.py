@@ -14,6 +14,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import uuid
 
 import pytest
 import yaml
@@ -61,7 +62,7 @@ def play(folder, book, *arguments):
 @pytest.fixture
 def whole(pair, fabric):
     """An inventory of both clusters, in which every capability has something to write in each of them."""
-    tree = yaml.safe_load((fabric / "hosts.yml").read_text())
+    tree, named = yaml.safe_load((fabric / "hosts.yml").read_text()), "p-" + uuid.uuid4().hex[:8]  # no kubelet ends a pod of an earlier test
     tree["all"]["vars"].update(multicluster_capabilities=CAPABILITIES, service_mirror_create_namespace=True, multicluster_lock="none")
     hosts = tree["all"]["children"]["clusters"]["hosts"]
     for number, (name, server) in enumerate(sorted(pair.servers.items())):
@@ -72,17 +73,17 @@ def whole(pair, fabric):
         pair.put(name, service("shop", "mirrored"), endpoints("shop", "mirrored", address))
         balancer = service("shop", "balanced", labels={})
         pair.put(name, dict(balancer, spec=dict(balancer["spec"], type="LoadBalancer")))
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "shop", "labels": {SET: "web"}},
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": named, "namespace": "shop", "labels": {SET: "web"}},
                "spec": {"nodeName": "n", "automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]}}  # fmt: skip
         client.create("/api/v1/namespaces/shop/pods", pod, "k")
         status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": [{"type": "Ready", "status": "True"}]}
-        client.merge_patch("/api/v1/namespaces/shop/pods/p/status", {"status": status}, "k")
+        client.merge_patch("/api/v1/namespaces/shop/pods/" + named + "/status", {"status": status}, "k")
     (fabric / "hosts.yml").write_text(yaml.safe_dump(tree))
     yield fabric
     for server in pair.servers.values():
         client = server.client()
         withdraw(client, "calico")
-        for kind, name in (("pods", "p"), ("services", "mirrored"), ("services", "balanced"), ("endpoints", "mirrored")):
+        for kind, name in (("pods", named), ("services", "mirrored"), ("services", "balanced"), ("endpoints", "mirrored")):
             client.delete("/api/v1/namespaces/shop/{0}/{1}".format(kind, name))
 
 

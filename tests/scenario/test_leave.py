@@ -16,7 +16,8 @@ POD = "aws-node-1-pod-1"
 def held(fabric, node):
     """Devices, routes and files of a node that are ours."""
     routes = fabric.sh(node, "sh", "-c", "ip -4 route show table all; ip -6 route show table all")
-    files = fabric.sh(node, "sh", "-c", "find /etc/systemd/system /etc/systemd/network /etc/multicluster-network /var/lib/multicluster-network -type f ! -name 'lab-*' ! -name '*.key' 2>/dev/null; true")
+    places = "/etc/systemd/system /etc/systemd/network /etc/multicluster-network /var/lib/multicluster-network"
+    files = fabric.sh(node, "sh", "-c", "find {0} -type f ! -name 'lab-*' ! -name '*.key' 2>/dev/null; true".format(places))
     return sorted(fabric.wireguard(node)), [line for line in routes.splitlines() if "wireguard" in line], sorted(files.split())
 
 
