@@ -16,7 +16,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._status impor
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.modules import mesh_plan
-from ansible_collections.multicluster.network.plugins.plugin_utils import handed
+from ansible_collections.multicluster.network.plugins.plugin_utils import handed, limit
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction, check_choice, renamed, shown
 
@@ -67,6 +67,8 @@ class ActionModule(InventoryAction):
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
         """The plan, and what an earlier one of this run refused."""
         result = super().run(tmp, task_vars)
+        if limit.LEAVING in (task_vars or {}) and result.get("warnings"):  # who leaves now is known to whoever asked for it
+            result["warnings"] = [text for text in result["warnings"] if not text.endswith("[cluster_left]")]
         if "mesh" in result and self.agreed:
             differs = slices.differences(self.agreed["digest"], slices.digests(result["mesh"], self.inventory))
             if differs:

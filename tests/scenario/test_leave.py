@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import pathlib
 
+import yaml
+
 TOPOLOGY = str(pathlib.Path(__file__).parent / "three_without_ports.json")
 LEAVES, STAY = "abc-node-1", ("aws-node-1", "gcp-node-1")
 POD = "aws-node-1-pod-1"
@@ -71,3 +73,19 @@ def test_a_node_leaves_by_limit(fabric):
     shown = fabric.play("leave", "--limit", LEAVES).ok()
     assert held(fabric, LEAVES) == ([], [], []) and notes(fabric, LEAVES) == []
     assert set(shown.changed) == {LEAVES} and "wireguard.abc" in held(fabric, "aws-node-1")[0]
+
+
+def test_one_that_was_taken_out_of_the_inventory_is_named(fabric):
+    fabric.play("site").ok()
+    inventory = yaml.safe_load(fabric.inventory.read_text())
+    groups = inventory["all"]["children"]
+    groups["clusters"]["hosts"].pop("abc")
+    for body in groups.values():
+        (body.get("hosts") or {}).pop(LEAVES, None)
+    without = fabric.inventory.parent.parent / "without.yml"
+    without.write_text(yaml.safe_dump(inventory))
+    shown = " ".join(fabric.play("site", "--check", inventory=without).out.split())
+    assert "cluster abc was in this fabric, as Nodes of aws, gcp say" in shown and "leave with -e cluster=abc" in shown, shown[-4000:]
+    fabric.play("site", inventory=without).ok()
+    assert held(fabric, "aws-node-1")[0] == ["wireguard.gcp"] and held(fabric, LEAVES)[0], "what is in it stays, as it was said"
+    assert "cluster_left" not in fabric.play("site", inventory=without).ok().out

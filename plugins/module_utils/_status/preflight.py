@@ -46,6 +46,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     """All of it: [{level, where, reason, message}], errors first. max_skew: seconds that a node's clock may differ from the controller's.
 
     facts: ``inventory`` [{where, variable, reason, message, level}], ``without_host`` {cluster: names of Nodes},
+    ``left_clusters`` {cluster that left: clusters that hold something for it},
     ``pod_places`` {cluster: [{level, reason, message}]},
     ``grants`` {cluster: {pod_cidrs, service_cidrs, node_cidrs, ...}},
     ``nodes`` {host: {cluster, node: of node_info with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu}]},
@@ -66,6 +67,9 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     for cluster, names in sorted((facts.get("without_host") or {}).items()):
         for name in names:
             note(WARNING, cluster, "node_without_host", "no host of the inventory stands for Node {0}, so no run does anything for its pods".format(name))
+    for cluster, holders in sorted((facts.get("left_clusters") or {}).items())[:10]:
+        text = "it was in this fabric, as Nodes of {0} say, and is not in the inventory; write it there again and run leave with -e cluster={1}"
+        note(WARNING, cluster, "cluster_left", text.format(", ".join(holders), cluster))
     for cluster, places in sorted((facts.get("pod_places") or {}).items()):
         for row in places:
             note(row["level"], cluster, row["reason"], row["message"], 1000)

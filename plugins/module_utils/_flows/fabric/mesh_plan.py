@@ -14,10 +14,12 @@ from ..._kubernetes.errors import KubeError
 from ..._kubernetes.pod_ranges import read_pod_ranges
 from ..._mesh.fabric import pod_places
 from ..._mesh.fabric.inventory import Fabric, InventoryRefused, errors, load_fabric
+from ..._mesh.fabric.left_clusters import left_clusters, sentences
 from ..._mesh.fabric.node_listing import nodes_without_host
 from ..._mesh.topology import kubespan as kubespan_plan
 from ..._mesh.topology.calico import CRD, V3, ip_pools, pools_wanted
 from ..._mesh.topology.semaphore import mesh_without_listings, plan_semaphore_mesh
+from ..._plan.objects import field_manager
 from ..._plan.plan import to_wire
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
@@ -61,12 +63,15 @@ def _run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         stats: t.Dict[str, t.Any] = {"requests": {}}
         missing: t.Dict[str, t.List[str]] = {}
         places: t.Dict[str, t.List[pod_places.Row]] = {}
+        left: t.Dict[str, t.List[str]] = {}
     else:
         listings, calico, stats, found = gather(fabric, request["clusters"], seconds_of(request), bool(request.get("places")))
         places = {name: pod_places.find(name, one, listings[name]["nodes"], fabric.clusters[name]["pod_cidrs"]) for name, one in found.items()}
         known = [(name, row) for name, rows in sorted(places.items()) for row in rows if row["level"] != pod_places.ERROR]
         warnings += ["cluster {0}: {message} [{reason}]".format(name, **row) for name, row in known]
         missing = nodes_without_host(listings, {cluster: list(fabric.hosts_of(cluster).values()) for cluster in fabric.clusters})
+        left = left_clusters(listings, fabric.clusters, field_manager(fabric.name))
+        warnings += sentences(left, SHOWN)
         warnings += [_missing(cluster, names) for cluster, names in missing.items()]
         if request.get("mode") == kubespan_plan.MODE:
             topology = kubespan_plan.plan_kubespan_mesh(fabric, listings, request["mesh_id"], request.get("reported"))
@@ -76,7 +81,7 @@ def _run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     contested = contested_labels(topology)
     return {
         "changed": False,
-        "mesh": to_wire(dict(topology, ip_pools=pools, without_host=missing, pod_places=places)),
+        "mesh": to_wire(dict(topology, ip_pools=pools, without_host=missing, pod_places=places, left_clusters=left)),
         "refused": topology["refused"],
         "failures": topology["failures"],
         "contested": contested,
