@@ -29,7 +29,7 @@ WEB = ("shop", "web")
 CAPABILITIES = ["service_mirror", "mcs", "coredns_rewrite", "network_sets", "load_balancers"]
 #: Where a cluster holds what capabilities write.
 KINDS = ("/api/v1/services", "/api/v1/endpoints", "/apis/discovery.k8s.io/v1beta1/endpointslices", "/apis/discovery.k8s.io/v1/endpointslices",
-           "/apis/multicluster.x-k8s.io/v1beta1/serviceimports", "/apis/crd.projectcalico.org/v1/globalnetworksets")  # fmt: skip
+         "/apis/multicluster.x-k8s.io/v1beta1/serviceimports", "/apis/crd.projectcalico.org/v1/globalnetworksets")  # fmt: skip
 #: They have no fabric to be limited to: AWX's own objects, and a host that keeps a fabric.
 ELSEWHERE = {"awx_load", "awx_survey", "reconciler"}
 #: They take away or give up what the others made.

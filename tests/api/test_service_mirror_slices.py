@@ -11,7 +11,21 @@ import pathlib
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import mirror as service_mirror
 from api_server import slices_version
-from mirror_clusters import FLUENTD, LABEL, PORTS, SHARED, dead, endpoints, fluentd, in_zone, other, piece, reasons, service, two  # pylint: disable=unused-import
+from mirror_clusters import (  # pylint: disable=unused-import
+    FLUENTD,
+    LABEL,
+    PORTS,
+    SHARED,
+    dead,
+    endpoints,
+    fluentd,
+    in_zone,
+    other,
+    piece,
+    reasons,
+    service,
+    two,
+)
 
 __all__ = ["fluentd", "other", "two"]
 PATRONI = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "patroni_endpoints.yml"
@@ -101,7 +115,7 @@ def test_global_services(two):
 
 def test_endpoints_with_labels_of_their_own_are_left_out_with_the_true_reason(two):
     """As Patroni writes them; Kubernetes makes a slice of them with the labels of the Endpoints."""
-    docs = list(yaml.safe_load_all(PATRONI.read_text()))
+    docs = list(yaml.safe_load(PATRONI.read_text()))
     two.put("aws", *docs)
     labels = {"application": "spilo", "spilo-role": "master", "endpointslice.kubernetes.io/managed-by": "endpointslicemirroring-controller.k8s.io"}
     two.put("aws", piece("shop", "pg", "-x7k2d", "10.2.3.61", labels=labels))
