@@ -44,6 +44,7 @@ class ActionModule(InventoryAction):
                 if wrong:
                     raise ValueError(wrong)
         self.inventory = options["definition"]
+        options["leaving"] = str(variables[limit.LEAVING]["cluster"]) if limit.LEAVING in variables else ""
         hosts = options.get("reported_by") or ()
         said = handed.told(variables) if self.agreed else {}
         if said and "reported" not in options:
@@ -67,8 +68,6 @@ class ActionModule(InventoryAction):
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
         """The plan, and what an earlier one of this run refused."""
         result = super().run(tmp, task_vars)
-        if limit.LEAVING in (task_vars or {}) and result.get("warnings"):  # who leaves now is known to whoever asked for it
-            result["warnings"] = [text for text in result["warnings"] if not text.endswith("[cluster_left]")]
         if "mesh" in result and self.agreed:
             differs = slices.differences(self.agreed["digest"], slices.digests(result["mesh"], self.inventory))
             if differs:

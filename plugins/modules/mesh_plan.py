@@ -60,6 +60,10 @@ options:
     description: Validate the inventory and ask no cluster.
     type: bool
     default: false
+  leaving:
+    description: The cluster that this run takes out of the fabric, so that no warning says that it is missing.
+    type: str
+    default: ""
   places:
     description:
       - Read also where the pods of each cluster are, by IPPools and BlockAffinities of Calico, CiliumNodes, annotations of Nodes, and 500 of its running
@@ -166,6 +170,7 @@ def argument_spec() -> dict:
         "reported": {"type": "dict", "default": {}},
         "reported_by": {"type": "list", "elements": "str", "default": []},
         "validate_only": {"type": "bool", "default": False},
+        "leaving": {"type": "str", "default": ""},
         "places": {"type": "bool", "default": False},
         "plan_file": {"type": "path"},
         "agree": {"type": "bool", "default": False},

@@ -6,6 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import select
+import socket
+
 import pytest
 import yaml
 from mcs_clusters import other, pair  # pylint: disable=unused-import
@@ -22,6 +26,21 @@ def held(pair, name):
         for one in (pair.clients[name].find(path) or {}).get("items", ()):
             found.add((path.rpartition("/")[2], "{0}/{1}".format(one["metadata"].get("namespace", ""), one["metadata"]["name"])))
     return found
+
+
+@contextlib.contextmanager
+def at(folder, name, server):
+    """The inventory of folder with another address of one cluster's API server."""
+    alive = (folder / "hosts.yml").read_text()
+    tree, config = yaml.safe_load(alive), yaml.safe_load((folder / name).read_text())
+    config["clusters"][0]["cluster"]["server"] = server
+    (folder / "elsewhere").write_text(yaml.safe_dump(config))
+    tree["all"]["children"]["clusters"]["hosts"][name]["kubeconfig"] = str(folder / "elsewhere")
+    (folder / "hosts.yml").write_text(yaml.safe_dump(tree))
+    try:
+        yield
+    finally:
+        (folder / "hosts.yml").write_text(alive)
 
 
 @pytest.fixture
@@ -54,22 +73,27 @@ def test_a_cluster_leaves_and_comes_back(pair, whole, joined):
     play(whole, "site")
     assert "cluster.aws" in corefile(pair, "gcp") and len(pair.imported("aws", WEB)["status"]["clusters"]) == 2
 
-    # gone for ever: it is not asked
-    tree = yaml.safe_load((whole / "hosts.yml").read_text())
-    config = yaml.safe_load((whole / "aws").read_text())
-    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
-    (whole / "dead").write_text(yaml.safe_dump(config))
-    alive = (whole / "hosts.yml").read_text()
-    tree["all"]["children"]["clusters"]["hosts"]["aws"]["kubeconfig"] = str(whole / "dead")
-    (whole / "hosts.yml").write_text(yaml.safe_dump(tree))
-    try:
+    # gone for ever: it is not asked, so that a server that takes connections and never answers delays nothing
+    with socket.create_server(("127.0.0.1", 0)) as mute, at(whole, "aws", "https://127.0.0.1:{0}".format(mute.getsockname()[1])):
         code, shown = play(whole, "leave", "-e", "cluster=aws", "-e", "leave_gone=true")
-    finally:
-        (whole / "hosts.yml").write_text(alive)
+        assert not select.select([mute], [], [], 0)[0]
     assert code == 0, shown[-6000:]
     assert "gone, so nothing was written in aws" in " ".join(shown.split())
     assert not [one for one in held(pair, "gcp") if "aws" in one[1]] and "cluster.aws" not in corefile(pair, "gcp")
     assert pair.imported("gcp", WEB)["status"]["clusters"] == [{"cluster": "gcp-eu"}]
+
+
+def test_nothing_goes_while_another_cluster_cannot_be_written(pair, whole, joined):
+    """Clients of the other one would be sent where nothing answers any more."""
+    before, mark = held(pair, "aws"), pair.mark()
+    with at(whole, "gcp", "https://127.0.0.1:9"):
+        code, shown = play(whole, "leave", "-e", "cluster=aws")
+    said = " ".join(shown.split())
+    assert code != 0 and "aws and its nodes are left as they are" in said and "[others_unwritten]" in said, shown[-4000:]
+    assert "next: take aws" not in said
+    assert pair.writes(mark) == {"aws": [], "gcp": []} and held(pair, "aws") == before
+    code, shown = play(whole, "leave", "-e", "cluster=aws")
+    assert code == 0 and held(pair, "aws") == joined["aws"], shown[-4000:]
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
