@@ -46,7 +46,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     """All of it: [{level, where, reason, message}], errors first. max_skew: seconds that a node's clock may differ from the controller's.
 
     facts: ``inventory`` [{where, variable, reason, message, level}], ``without_host`` {cluster: names of Nodes},
-    ``left_clusters`` {cluster that left: clusters that hold something for it},
+    ``left_clusters`` {cluster that left: clusters that hold something for it}, ``same_clusters`` [[cluster, one that lists the same Nodes]],
     ``pod_places`` {cluster: [{level, reason, message}]},
     ``grants`` {cluster: {pod_cidrs, service_cidrs, node_cidrs, ...}},
     ``nodes`` {host: {cluster, node: of node_info with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu}]},
@@ -70,6 +70,9 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     for cluster, holders in sorted((facts.get("left_clusters") or {}).items())[:10]:
         text = "it was in this fabric, as Nodes of {0} say, and is not in the inventory; write it there again and run leave with -e cluster={1}"
         note(WARNING, cluster, "cluster_left", text.format(", ".join(holders), cluster))
+    for cluster, other in list(facts.get("same_clusters") or ())[:10]:
+        text = "it lists the same Nodes as {0}: kubeconfig, context or api_url of one of them leads to the other; correct it"
+        note(ERROR, other, "same_cluster", text.format(cluster))
     for cluster, places in sorted((facts.get("pod_places") or {}).items()):
         for row in places:
             note(row["level"], cluster, row["reason"], row["message"], 1000)

@@ -15,6 +15,7 @@ from ..._kubernetes.pod_ranges import read_pod_ranges
 from ..._mesh.fabric import pod_places
 from ..._mesh.fabric.inventory import Fabric, InventoryRefused, errors, load_fabric
 from ..._mesh.fabric.left_clusters import left_clusters, sentences
+from ..._mesh.fabric.mistaken_clusters import mistaken_clusters, same_clusters
 from ..._mesh.fabric.node_listing import nodes_without_host
 from ..._mesh.topology import kubespan as kubespan_plan
 from ..._mesh.topology.calico import CRD, V3, ip_pools, pools_wanted
@@ -28,13 +29,14 @@ NODES = "/api/v1/nodes"
 #: How many names a message has.
 SHOWN = 10
 _CONTESTED = "{0} claims a key, an id or a range that another node claims too; each node keeps the one that it knows from its last confirmed state"
+_SAME = "clusters {0} and {1} list the same Nodes: kubeconfig, context or api_url of one of them leads to the other; correct it [same_cluster]"
 
 
 def validate(request: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[str]]:
     """The fabric of a request, and warnings. Raises InventoryRefused with every error at once.
 
     ``request``: {fabric, mode: semaphore|kubespan, mesh_id, reported: {host: {annotation: value}},
-    places: whether it is read where pods are,
+    places: whether it is read where pods are, leaving: the cluster that this run takes out, which is no surprise to anybody,
     clusters: [{name, access...}], definition: {clusters: {name: variables}, nodes: {host:
     variables}}}; variables without a value count as not given and serve to find misspelt names.
     """
@@ -64,13 +66,21 @@ def _run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         missing: t.Dict[str, t.List[str]] = {}
         places: t.Dict[str, t.List[pod_places.Row]] = {}
         left: t.Dict[str, t.List[str]] = {}
+        same: t.List[t.List[str]] = []
     else:
         listings, calico, stats, found = gather(fabric, request["clusters"], seconds_of(request), bool(request.get("places")))
+        same = same_clusters(listings)
+        warnings += [_SAME.format(*pair) for pair in same[:SHOWN]]
+        hosts = {name: set(fabric.hosts_of(name).values()) for name in fabric.clusters}
+        for name, error in mistaken_clusters(listings, hosts, field_manager(fabric.name)).items():
+            listings[name] = {"error": error}
+            found.pop(name, None)
+            calico.pop(name, None)
         places = {name: pod_places.find(name, one, listings[name]["nodes"], fabric.clusters[name]["pod_cidrs"]) for name, one in found.items()}
         known = [(name, row) for name, rows in sorted(places.items()) for row in rows if row["level"] != pod_places.ERROR]
         warnings += ["cluster {0}: {message} [{reason}]".format(name, **row) for name, row in known]
-        missing = nodes_without_host(listings, {cluster: list(fabric.hosts_of(cluster).values()) for cluster in fabric.clusters})
-        left = left_clusters(listings, fabric.clusters, field_manager(fabric.name))
+        missing = nodes_without_host(listings, hosts)
+        left = left_clusters(listings, {*fabric.clusters, str(request.get("leaving"))}, field_manager(fabric.name))
         warnings += sentences(left, SHOWN)
         warnings += [_missing(cluster, names) for cluster, names in missing.items()]
         if request.get("mode") == kubespan_plan.MODE:
@@ -81,7 +91,7 @@ def _run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     contested = contested_labels(topology)
     return {
         "changed": False,
-        "mesh": to_wire(dict(topology, ip_pools=pools, without_host=missing, pod_places=places, left_clusters=left)),
+        "mesh": to_wire(dict(topology, ip_pools=pools, without_host=missing, pod_places=places, left_clusters=left, same_clusters=same)),
         "refused": topology["refused"],
         "failures": topology["failures"],
         "contested": contested,

@@ -57,6 +57,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "inventory": [finding._asdict() for finding in findings],
             "without_host": mesh.get("without_host") or {},
             "left_clusters": mesh.get("left_clusters") or {},
+            "same_clusters": mesh.get("same_clusters") or (),
             "pod_places": mesh.get("pod_places") or {},
             "grants": fabric.grants(),
             "nodes": nodes,
