@@ -215,7 +215,7 @@ def test_what_fails_half_way_is_put_back_at_once(host):
     taker = subprocess.Popen(host.node.command(sys.executable, "-c", script), stdout=subprocess.PIPE, text=True)
     try:
         assert taker.stdout.readline()
-        with pytest.raises(FlowFailed, match="taken by another program.*everything was put back"):
+        with pytest.raises(FlowFailed, match="taken by another program.*set wireguard_port of the cluster.*everything was put back"):
             host.run(wish(rollback_seconds=600, **CHANGED))
     finally:
         taker.kill()

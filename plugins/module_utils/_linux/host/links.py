@@ -11,7 +11,7 @@ import tempfile
 import time
 import typing as t
 
-from ..errors import LinuxError
+from ..errors import PORT_TAKEN, LinuxError
 from ..netlink import links
 from ..netlink.messages import NetlinkRefused
 from ..programs import FAILURES, find_program, run
@@ -129,7 +129,7 @@ def set_link(name: str, **wanted: t.Any) -> None:
     except NetlinkRefused as error:
         # The kernel's WireGuard takes its port when the link goes up, so that is where a taken one shows.
         taken = error.errno == errno.EADDRINUSE
-        raise LinuxError("set", name, "its UDP port is taken by another program or device" if taken else str(error)) from None
+        raise LinuxError("set", name, PORT_TAKEN if taken else str(error)) from None
 
 
 def change_addresses(name: str, add: t.Sequence[str], remove: t.Sequence[str], keep: t.Sequence[str] = ()) -> int:

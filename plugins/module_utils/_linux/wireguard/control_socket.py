@@ -11,7 +11,7 @@ import typing as t
 from ..._dataplane.peer_spec import EMPTY, Dump, PeerStep
 from ..._values.keys import fingerprint, key_bytes, public_key
 from ..._values.text import is_digits
-from ..errors import LinuxError, os_reason
+from ..errors import PORT_TAKEN, LinuxError, os_reason
 from .keys import NO_KEY, PeerReader, encode_key, handshake_time, read_preshared_key
 
 SOCKET_DIRECTORY = "/var/run/wireguard"
@@ -159,7 +159,7 @@ class UserspaceDevice:
             raise LinuxError(operation, self.name, "wireguard-go's answer has no end")
         if int(number):
             if abs(int(number)) == errno.EADDRINUSE:
-                raise LinuxError(operation, self.name, "its UDP port is taken by another program or device")
+                raise LinuxError(operation, self.name, PORT_TAKEN)
             reason = os_reason(OSError(abs(int(number)), ""))
             raise LinuxError(operation, self.name, "wireguard-go refused: " + reason)
         return answer

@@ -15,7 +15,7 @@ import typing as t
 
 from ..._dataplane.peer_spec import EMPTY, Dump, PeerStep
 from ..._values.keys import fingerprint, key_bytes
-from ..errors import LinuxError
+from ..errors import PORT_TAKEN, LinuxError
 from ..netlink.messages import MAX_ATTRIBUTE, NLA_F_NESTED, GenericSocket, NetlinkRefused, attribute, attributes, from_kernel
 from .keys import NO_KEY, PeerReader, encode_key, handshake_time, read_preshared_key
 
@@ -241,7 +241,7 @@ class KernelDevice:
         if error.errno in (errno.ENODEV, errno.EOPNOTSUPP):
             return LinuxError(operation, self.name, "it is not a WireGuard device of the kernel")
         if error.errno == errno.EADDRINUSE:
-            return LinuxError(operation, self.name, "its UDP port is taken by another program or device")
+            return LinuxError(operation, self.name, PORT_TAKEN)
         return LinuxError(operation, self.name, str(error))
 
     def close(self) -> None:
