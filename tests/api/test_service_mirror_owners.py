@@ -172,3 +172,28 @@ def test_a_service_without_endpoints_is_mirrored_and_said(two):
         two.drop("aws", "Service", "shop", "idle-%d" % number)
     result = two.run(mirror_as="endpoints", max_deletes=-1)
     assert [text for text in result["warnings"] if "1 of the Services that are mirrored has no endpoints" in text]
+
+
+@pytest.mark.parametrize("how", ["labels and manager", "labels alone"])
+def test_what_is_made_to_look_like_ours_is_not_deleted_for_who_may_not(fluentd, how):
+    """Whoever may patch a Service, and not delete it, applies our labels to it in our field manager's name."""
+    two = fluentd
+    two.run(mirror_as="endpoints")
+    client = two.clients["gcp"]
+    path = client.resource("v1", "Service").path(NAMESPACE, "vault")
+    client.create(client.resource("v1", "Service").path(NAMESPACE), service(NAMESPACE, "vault", labels={}), "helm")
+    forged = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "vault", "namespace": NAMESPACE, "labels": LABELS}}
+    if how == "labels and manager":
+        forged["spec"] = {"ports": PORTS}
+        client.apply(path, forged, "multicluster.network/t", force=True)
+    else:
+        client.merge_patch(path, {"metadata": {"labels": LABELS}}, "kubectl-label")
+    uid = client.get(path)["metadata"]["uid"]
+    expected = [] if how == "labels alone" else ["not_ours"]
+    for more in ({}, {"adopt": True}, {"state": "absent"}, {"state": "absent", "adopt": True}):
+        result = two.run(mirror_as="endpoints", **more)
+        assert client.get(path)["metadata"]["uid"] == uid, more
+        refused = [row["reason"] for row in result["refused"] if "vault" in row["object"]]
+        assert refused == (["not_ours"] if more.get("adopt") else expected)
+    assert two.names("gcp", "Service") == ["vault"]  # what is ours went
+    client.delete(path)

@@ -79,6 +79,15 @@ def peer_name(mesh: str, cluster: str, node: str) -> str:
     return "{0}-{1}".format(name[:CUT_NAME].rstrip("-."), digest)
 
 
+def is_peer_name(name: str, mesh: str, cluster: str) -> bool:
+    """Whether peer_name gives the name to some node of the cluster."""
+    start = peer_name(mesh, cluster, "-x")[:-1]  # a node whose name begins with a dash: nothing is stripped off the joint
+    whole = peer_name(mesh, cluster, "")
+    if len(whole) + 3 > CUT_NAME:
+        return name.startswith(whole[:CUT_NAME].rstrip("-."))
+    return name.startswith(start[:-1])
+
+
 def peer_labels(mesh: str, cluster: str) -> t.Dict[str, str]:
     """The two labels by which a Peer's mesh and source are known."""
     return {MESH_LABEL: mesh, SOURCE_LABEL: cluster}

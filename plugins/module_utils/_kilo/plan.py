@@ -346,7 +346,7 @@ def _plan_deletes(
         if node in source.kept:
             remaining += 1
             run.kept.append(Kept(target.name, name, source.reasons[node]))
-        elif not (target.ours(name) or run.settings.adopt):
+        elif not target.may_remove(name, run.settings.adopt):
             run.adoptable[target.name] = run.adoptable.get(target.name, 0) + 1
             message = "nothing asks for it, and somebody else made it; set adopt to have it removed"
             run.plan.refuse("Peer {0}/{1}".format(target.name, name), "adoptable", message)
@@ -386,7 +386,7 @@ def _leave(run: _Run, meshes: t.Sequence[t.Mapping[str, t.Any]]) -> MeshPlan:
             for name in target.existing.own(mesh, source) if mesh in names else ():
                 if target.ours(name):
                     run.remove(target, name, "the mesh is {0}".format(run.settings.state), action)
-                elif run.settings.adopt and action == DELETE:
+                elif action == DELETE and target.may_remove(name, run.settings.adopt):
                     run.remove(target, name, "the mesh is absent, taken over", action)
                 elif action == DELETE:
                     run.adoptable[target_name] = run.adoptable.get(target_name, 0) + 1

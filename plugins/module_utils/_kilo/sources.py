@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from .._mesh.fabric.claims import label_of
+from .._plan.deletable import may_delete
 from .._plan.objects import is_ours, labels_of
 from .._plan.plan import Refusal
 from .._values.addresses import Address
@@ -16,6 +17,8 @@ from .endpoints import INVALID, NONE, PUBLIC, with_kilo_endpoint
 from .meshes import MeshFinding, check_definition, mesh_id, validate_meshes
 from .nodes import DUPLICATE, Filtered, Grouped, announced, by_location, filter_nodes, grouped, is_transient, while_leaders_move, while_renumbered
 from .peers import (
+    MESH_LABEL,
+    SOURCE_LABEL,
     Existing,
     Peer,
     PeerOptions,
@@ -23,6 +26,7 @@ from .peers import (
     choose_anchor,
     desired_peers,
     endpoint_addresses,
+    is_peer_name,
     mesh_keepalive,
     peer_endpoint,
     peer_name,
@@ -102,10 +106,22 @@ class Target:
         self._ours: t.Dict[str, bool] = {}
 
     def ours(self, name: str) -> bool:
-        """True when the Peer was applied by our field manager."""
+        """True when the Peer was applied by our field manager, and its name or its record says that nobody else made it."""
         if name not in self._ours:
-            self._ours[name] = name in self.objects and is_ours(self.objects[name], self._manager)
+            obj = self.objects.get(name)
+            self._ours[name] = obj is not None and may_delete(obj, self._manager, is_ours(obj, self._manager), _named(name, obj))
         return self._ours[name]
+
+    def may_remove(self, name: str, adopt: bool) -> bool:
+        """Whether the Peer may be deleted: it is ours, or may be the original program's by its name where that is asked for."""
+        return self.ours(name) or (adopt and name in self.objects and _named(name, self.objects[name]))
+
+
+def _named(name: str, obj: t.Mapping[str, t.Any]) -> bool:
+    """Whether a Peer's name is that of a node of the mesh and cluster of its labels, which can be forged, where names cannot."""
+    labels = labels_of(obj)
+    mesh, cluster = labels.get(MESH_LABEL), labels.get(SOURCE_LABEL)
+    return bool(mesh and cluster and is_peer_name(name, mesh, cluster))
 
 
 def peer_spec(obj: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:

@@ -10,6 +10,7 @@ from .._values.keys import fingerprint
 from .._values.refused import ValueRefused, quoted
 from .._values.text import is_alnum, parse_subdomain
 from .budget import check_budget
+from .deletable import may_delete, why_it_stays
 from .objects import (
     MANAGED_BY,
     MANAGED_BY_US,
@@ -137,6 +138,7 @@ def plan_objects(
     max_deletes: t.Optional[int] = None,
     confirm_empty: bool = False,
     alone: bool = False,
+    named: bool = False,
 ) -> t.Tuple[Plan, t.List[Write]]:
     """The writes that make one cluster have the wanted objects, or, with state ``absent``, none of them.
 
@@ -144,7 +146,8 @@ def plan_objects(
     alone, whoever made it. With ``adopt`` both are taken over, and nobody else stays on record for what we write. One of
     ours in which somebody else changed a field that we write is a ``conflict``. With ``alone`` all of an object is ours: what
     others put into it goes, and so does their record. Objects in ``read.purgeable`` that are ours and not wanted
-    are deleted, within the budget (decision 38); ``absent`` ignores the budget. Change ids are ``cluster/namespace/name``.
+    are deleted, within the budget (decision 38); ``absent`` ignores the budget. What somebody else wrote into stays (may_delete),
+    unless its name is ``named`` by us alone. Change ids are ``cluster/namespace/name``.
     """
     plan, writes = Plan(), []
     coming = defined_kinds(wanted.values()) if state == "present" else set()
@@ -159,10 +162,11 @@ def plan_objects(
         elif state == "absent":
             if actual is None or _going(actual):
                 plan.unchanged += 1
-            elif is_ours(actual, manager) or adopt:
+            elif adopt or may_delete(actual, manager, is_ours(actual, manager), named, kind=key.kind):
                 deletes.setdefault((key.api_version, key.kind), []).append(key)
             else:
-                plan.refuse(label, "not_ours", "is not ours and stays")
+                text = why_it_stays(actual, manager, key.kind) if is_ours(actual, manager) else "is not ours and stays"
+                plan.refuse(label, "not_ours", text)
         elif actual is None:
             manifest = dict(wanted[key])
             change = Change(CREATE, key.kind, ident, None, redacted(manifest, fingerprint, ours=True))
@@ -176,8 +180,13 @@ def plan_objects(
     for key in sorted(key for key in ours if not _going(read.objects[key])):
         if state == "absent" or key not in wanted:
             listed = deletes.setdefault((key.api_version, key.kind), [])
-            if key not in listed:
+            if key in listed:
+                continue
+            if may_delete(read.objects[key], manager, True, named, kind=key.kind):
                 listed.append(key)
+            elif key not in wanted:
+                label = "{0} {1}/{2}".format(key.kind, cluster, key.short)
+                plan.refuse(label, "not_ours", why_it_stays(read.objects[key], manager, key.kind))
     for (api_version, kind), keys in sorted(deletes.items(), key=lambda item: (-rank(item[0][1]), item[0])):
         owned = [key for key in ours if (key.api_version, key.kind) == (api_version, kind)]
         if state == "present":

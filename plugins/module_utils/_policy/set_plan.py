@@ -7,11 +7,13 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.budget import check_budget
+from .._plan.deletable import may_delete, why_it_stays
 from .._plan.object_plan import Key, Write
 from .._plan.objects import inside, labels_of, owned_tree
 from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
 from .._plan.sole_owner import others, release_patch, surplus
-from .network_sets import CLUSTER_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME_LABEL, NAMESPACE_LABEL, Member, Members, NamedSet, name_sets
+from .._values.refused import ValueRefused
+from .network_sets import CLUSTER_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME_LABEL, NAMESPACE_LABEL, Member, Members, NamedSet, name_sets, set_name
 from .targets import Target, manifest, nets_of
 
 Objects = t.Mapping[str, t.Mapping[str, t.Any]]
@@ -68,6 +70,10 @@ def plan_sets(
         # a name in conflict is still ours: the loser's set is in nobody's way but its own
         owned = [name for name, member in holders.items() if member.cluster == source and (adopt or owned_by(existing[name], manager))]
         gone = sorted(name for name in stale if name in owned and not existing[name]["metadata"].get("deletionTimestamp"))
+        for name in gone:
+            if not _may_delete(name, holders[name], existing[name], manager, adopt):
+                planned.plan.refuse("{0} {1}/{2}".format(target.kind, local, name), "not_ours", why_it_stays(existing[name], manager))
+        gone = [name for name in gone if _may_delete(name, holders[name], existing[name], manager, adopt)]
         remaining = sum(1 for item in wanted.values() if item.member.cluster == source)
         if not absent:
             why = (turned_away or {}).get(source, "")
@@ -150,6 +156,15 @@ def owned_by(obj: t.Mapping[str, t.Any], manager: str) -> bool:
     """
     tree = owned_tree(obj, manager)
     return "f:spec" in tree or "f:" + CLUSTER_LABEL in inside(tree, "f:metadata", "f:labels")
+
+
+def _may_delete(name: str, member: Member, obj: t.Mapping[str, t.Any], manager: str, adopt: bool) -> bool:
+    try:
+        plain = set_name(member)
+        named = name == plain or name.startswith(plain + ".part-")
+    except ValueRefused:
+        named = name.startswith(member.cluster + "-")  # some of its labels are gone
+    return may_delete(obj, manager, owned_by(obj, manager), named, adopt)
 
 
 def _member(obj: t.Mapping[str, t.Any]) -> t.Optional[Member]:

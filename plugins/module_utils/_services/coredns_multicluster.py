@@ -116,4 +116,4 @@ def plan_rights(cluster: str, namespace: str, found: Found, wanted: bool, manage
     if wanted:
         return plan_objects(cluster, manifests(namespace, account_of(found.deployment)), read, manager)
     ours: t.Dict[Key, t.Dict[str, t.Any]] = {key: {} for key, actual in found.rights.items() if is_ours(actual, manager)}
-    return plan_objects(cluster, ours, read, manager, state="absent")
+    return plan_objects(cluster, ours, read, manager, state="absent", named=True)

@@ -71,7 +71,7 @@ def plan_cluster(
         settled.keep.update(_skipped(objects, given, options))
     if state == "present" and options.on_unreachable != "keep":
         settled.manifests.update(_stopped(objects, speaking & set(unreachable), options, mine))
-    unwanted, refused = stale(Scope(local, exports, speaking, taking_part, options, mine, state), objects, settled)
+    unwanted, refused = stale(Scope(local, exports, speaking, taking_part, options, mine, manager, state), objects, settled)
     plan.refused.extend(refused)
     part, writes = plan_writes(local, settled, objects, sorted({*unwanted, *_selected(objects, settled)}), manager)
     return plan.extend(part), writes
@@ -85,7 +85,7 @@ def release_cluster(
     A mirror with slices is not: the original writes Endpoints, and would never take the slices away.
     """
     objects = objects_of(here, options.namespace)
-    scope = Scope(local, {}, sources, sources, options, _mine(objects, manager), "released")
+    scope = Scope(local, {}, sources, sources, options, _mine(objects, manager), manager, "released")
     ours = [one for one in marked(scope, objects) if one.sweeping and one.key in scope.mine]
     sliced = {one.labels.get(SERVICE_NAME, "") for one in ours if one.key.kind == "EndpointSlice" and one.mark[0] == MIRROR}
     given_back = [one.key for one in ours if one.mark[0] != MIRROR or one.labels.get(SERVICE_NAME, one.key.name) not in sliced]
@@ -111,7 +111,8 @@ def _selected(objects: Objects, settled: Settled) -> t.Iterator[Key]:
     }  # fmt: skip
     for key, obj in objects.items() if names else ():
         of = key.name if key.kind == "Endpoints" else labels_of(obj).get(SERVICE_NAME) if key.kind == "EndpointSlice" else None
-        if of in names and key not in settled.manifests and mark_of(labels_of(obj)) is None:
+        # a label can be forged: what Kubernetes made for a Service begins with the Service's name
+        if of in names and (key.name + "-").startswith("{0}-".format(of)) and key not in settled.manifests and mark_of(labels_of(obj)) is None:
             yield key
 
 

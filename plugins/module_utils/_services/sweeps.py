@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.budget import check_budget
+from .._plan.deletable import CONTROLLERS, makers, may_delete, why_it_stays
 from .._plan.object_plan import Key
 from .._plan.objects import labels_of
 from .._plan.plan import Refusal
@@ -17,6 +18,7 @@ from .exports import Exports, Options
 from .global_services import CLUSTER_LABEL, GLOBAL, MIRRORED_SLICE
 from .mirror_services import MIRRORED, PREFIX_LABEL, Manifest, Object, is_mirror
 from .mirror_writes import Settled
+from .names import GLOBAL_PREFIX, SEPARATOR
 from .slices import MANAGED_BY as SLICE_MANAGED_BY, SERVICE_NAME
 
 #: The labels by which our objects, and the original program's, are known.
@@ -38,11 +40,24 @@ def mark_of(labels: t.Mapping[str, str]) -> t.Optional[t.Tuple[str, str]]:
     return None
 
 
+def named(key: Key, mark: t.Tuple[str, str], labels: t.Mapping[str, str]) -> bool:
+    """Whether an object's name is that of a mirror, or of what belongs to a global Service: labels can be forged, names cannot.
+
+    The copy of a slice has the slice's own name and a short prefix, which is no proof.
+    """
+    if mark[0] == SLICE:
+        return False  # see _copied
+    prefix = mark[1] if mark[0] == MIRROR else GLOBAL_PREFIX
+    if not key.name.startswith(prefix + "-") or "-{0}-".format(SEPARATOR) not in key.name[len(prefix) :]:
+        return False
+    return key.kind != "EndpointSlice" or key.name.startswith(labels.get(SERVICE_NAME, "") + "-")
+
+
 class Scope(t.NamedTuple):
     """What a run speaks of in one cluster.
 
     ``speaking``: clusters whose mirrors it is about. ``taking_part``: those whose Services make up the global ones.
-    ``exports``: of those that were listed completely. ``mine``: what there is of ours. ``state``: present, absent or released.
+    ``exports``: of those that were listed completely. ``mine``: what there is of ours, by the field manager. ``state``: present, absent or released.
     """
 
     local: str
@@ -51,6 +66,7 @@ class Scope(t.NamedTuple):
     taking_part: t.Collection[str]
     options: Options
     mine: t.Collection[Key]
+    manager: str
     state: str
 
     @property
@@ -103,6 +119,14 @@ def marked(scope: Scope, objects: t.Mapping[Key, Object]) -> t.Iterator[Marked]:
         yield Marked(key, labels, mark, *sources[mark])
 
 
+def _copied(scope: Scope, key: Key, obj: Object) -> bool:
+    """Whether it may be the original program's copy of a slice: not what we applied, nor what Kubernetes made for a Service of that name."""
+    labels = labels_of(obj)
+    if key in scope.mine or labels.get(MIRRORED_SLICE) != "true" or not key.name.startswith(GLOBAL_PREFIX + "-"):
+        return False
+    return "-{0}-".format(SEPARATOR) in labels.get(SERVICE_NAME, "") and CONTROLLERS not in makers(obj, scope.manager)
+
+
 def stale(scope: Scope, objects: t.Mapping[Key, Object], settled: Settled) -> t.Tuple[t.List[Key], t.List[Refusal]]:
     """What is ours and nobody wants, within the budget of each source and kind (decision 38), and what stops at it."""
     if all(key in settled.manifests or key in settled.keep for key in objects):
@@ -111,11 +135,16 @@ def stale(scope: Scope, objects: t.Mapping[Key, Object], settled: Settled) -> t.
     found: t.Dict[t.Tuple[str, str], t.List[Key]] = {}
     mine: t.Dict[t.Tuple[str, str], int] = {}
     doomed: t.List[Key] = []
+    refused: t.List[Refusal] = []
     for key, labels, mark, source, sweeping in marked(scope, objects):
         if not (scope.options.adopt or key in scope.mine):
             continue
         mine[source, key.kind] = mine.get((source, key.kind), 0) + 1
         if not sweeping or key in settled.manifests or key in settled.keep:
+            continue
+        if not may_delete(objects[key], scope.manager, key in scope.mine, named(key, mark, labels) or _copied(scope, key, objects[key]), scope.options.adopt):
+            label = "{0} {1}/{2}".format(key.kind, scope.local, key.short)
+            refused.append(Refusal(label, "not_ours", why_it_stays(objects[key], scope.manager)))
             continue
         service = labels.get(SERVICE_NAME, key.name)
         fewer = key.kind == "EndpointSlice" and mark[0] == MIRROR and (key.kind, service) in replacing
@@ -123,7 +152,6 @@ def stale(scope: Scope, objects: t.Mapping[Key, Object], settled: Settled) -> t.
             doomed.append(key)  # the same endpoints, in their new form or in fewer slices
         else:
             found.setdefault((source, key.kind), []).append(key)
-    refused = []
     for (source, kind), keys in sorted(found.items()):
         refusal = _over_budget(scope, settled.manifests, source, kind, mine[source, kind], len(keys)) if scope.present else None
         if refusal:

@@ -15,6 +15,7 @@ from ..._loadbalancers.settings import CUSTOM_RESOURCES, METALLB, LoadBalancer
 from ..._loadbalancers.setup import AUTO, Setup
 from ..._loadbalancers.yaml_edit import edit, parse_document
 from ..._plan.budget import check_budget, why_refused
+from ..._plan.deletable import makers, why_it_stays
 from ..._plan.objects import owners
 from ..._plan.plan import Change, Refusal
 from ..._plan.sole_owner import others, taken_paths, taken_record
@@ -282,6 +283,10 @@ def _resources(client: Client, setup: Setup, found: BackendState, request: Backe
         if actual is not None and not request.adopt and not mine:
             message = "carries the label of the cloud controller and is not ours; set adopt to take it over"
             refused.append(Refusal("{0} {1}{2}".format(kind, where, name), "adoptable", message))
+            staying += [actual] if kind == POOL else []
+            continue
+        if put.body is None and actual is not None and not request.adopt and makers(actual, manager, kind):
+            refused.append(Refusal("{0} {1}{2}".format(kind, where, name), "not_ours", why_it_stays(actual, manager, kind)))
             staying += [actual] if kind == POOL else []
             continue
         puts.append(put._replace(stage=_STAGES.get((kind, put.change.action), _LATER[kind])))

@@ -8,6 +8,7 @@ import re
 import typing as t
 
 from ..._plan.budget import check_budget
+from ..._plan.deletable import may_delete, why_it_stays
 from ..._plan.object_plan import Key, Read, Write, plan_objects
 from ..._plan.objects import is_ours, labels_of
 from ..._plan.plan import DELETE, Pending, Plan, Refusal, is_pending
@@ -34,10 +35,13 @@ class Here:
     """What one cluster has that may be ours, by what it belongs to. ``units``: the keys of ours by (namespace, derived name)."""
 
     def __init__(self, name: str, listed: Listed, manager: str) -> None:
-        self.name, self.listed = name, listed
+        self.name, self.listed, self.manager = name, listed, manager
         self.namespaces = namespaces_of(listed)
         self.objects: t.Dict[Key, Object] = {}
         self.mine: t.Set[Key] = set()
+        #: what our field manager is on record for, and nothing else says that it is ours: it is left as it is
+        self.doubtful: t.Set[Key] = set()
+        self._proven: t.Set[Id] = set()
         #: by (namespace, derived name)
         self.units: t.Dict[Id, t.List[Key]] = {}
         self.slices: t.Dict[Id, t.List[Key]] = {}
@@ -53,6 +57,17 @@ class Here:
                 if place is None or (kind != IMPORT and not place[1].startswith(DERIVED_PREFIX)):
                     continue
                 self._put(Key(version, kind, *place), obj, manager)
+        for unit in self.units:
+            self.doubtful.update(key for key in self.units[unit] if not self._is_proven(unit, key, manager))
+        self.mine -= self.doubtful
+        if self.doubtful:
+            left = {unit: [key for key in keys if key not in self.doubtful] for unit, keys in self.units.items()}
+            self.units = {unit: keys for unit, keys in left.items() if keys}
+
+    def _is_proven(self, unit: Id, key: Key, manager: str) -> bool:
+        """An import has the name of a user's Service. What is named after it by us alone says that we made it."""
+        named = unit in self._proven if key.kind == IMPORT else _named(unit, self.objects[key])
+        return may_delete(self.objects[key], manager, True, named)
 
     def _put(self, key: Key, obj: Object, manager: str) -> None:
         self.objects[key] = obj
@@ -63,6 +78,8 @@ class Here:
             return
         self.mine.add(key)
         self.units.setdefault(unit, []).append(key)
+        if key.kind != IMPORT and _named(unit, obj):
+            self._proven.add(unit)
         name = key.name if key.kind == IMPORT else labels_of(obj).get(SERVICE_LABEL)
         if name is not None and derived_name(key.namespace, name) == unit[1]:
             self.places[unit] = (key.namespace, name)
@@ -74,6 +91,12 @@ class Here:
     def import_key(self, place: Id) -> Key:
         """The key of the import of that name."""
         return Key(self.listed.version, IMPORT, *place)
+
+
+def _named(unit: Id, obj: Object) -> bool:
+    """Whether the name of a derived Service, or of a slice, is made of the Service in its label: the label can be forged, the name cannot."""
+    name = labels_of(obj).get(SERVICE_LABEL)
+    return name is not None and derived_name(unit[0], name) == unit[1]
 
 
 def source_of(key: Key) -> str:
@@ -136,6 +159,7 @@ def plan_cluster(
     for place, ids in kept.items():
         units.add(unit_of(place))
         keep.update(key for key in here.units.get(unit_of(place), ()) if key.kind != SLICE or source_of(key) in ids)
+    _name_doubtful(here, planned.plan)
     wanted.update(_stale(here, keep & here.mine, silent, options, now))
     part, writes = _changes(here, wanted, manager)
     planned.plan.extend(part)
@@ -152,8 +176,14 @@ def remove_all(here: Here, manager: str) -> Planned:
     doomed = [key for keys in here.units.values() for key in keys if here.namespaces.get(key.namespace) is False]
     writes = _deletes(here, doomed, manager)
     plan = Plan()
+    _name_doubtful(here, plan)
     plan.changes.extend(write.change for write in writes)
     return Planned(plan, writes, set(), set())
+
+
+def _name_doubtful(here: Here, plan: Plan) -> None:
+    for key in sorted(here.doubtful):
+        plan.refuse("{0} {1}/{2}".format(key.kind, here.name, key.short), "not_ours", why_it_stays(here.objects[key], here.manager))
 
 
 def _manifests(
