@@ -42,6 +42,8 @@ class Here:
         #: what our field manager is on record for, and nothing else says that it is ours: it is left as it is
         self.doubtful: t.Set[Key] = set()
         self._proven: t.Set[Id] = set()
+        #: units whose names are made of an import's that is there, whoever made it
+        self._imported: t.Set[Id] = set()
         #: by (namespace, derived name)
         self.units: t.Dict[Id, t.List[Key]] = {}
         self.slices: t.Dict[Id, t.List[Key]] = {}
@@ -66,19 +68,29 @@ class Here:
 
     def _is_proven(self, unit: Id, key: Key, manager: str) -> bool:
         """An import has the name of a user's Service. What is named after it by us alone says that we made it."""
-        named = unit in self._proven if key.kind == IMPORT else _named(unit, self.objects[key])
+        named = unit in self._proven if key.kind == IMPORT else self._is_named(unit, self.objects[key])
         return may_delete(self.objects[key], manager, True, named)
+
+    def _is_named(self, unit: Id, obj: Object) -> bool:
+        """Whether the name of a derived Service, or of a slice, is made of an import's, or of the Service in its label.
+
+        A label can be forged, and taken off; names cannot.
+        """
+        name = labels_of(obj).get(SERVICE_LABEL)
+        return unit in self._imported or (name is not None and derived_name(unit[0], name) == unit[1])
 
     def _put(self, key: Key, obj: Object, manager: str) -> None:
         self.objects[key] = obj
         unit = (key.namespace, derived_name(key.namespace, key.name) if key.kind == IMPORT else key.name[:_DERIVED])
+        if key.kind == IMPORT:
+            self._imported.add(unit)
         if key.kind == SLICE:
             self.slices.setdefault(unit, []).append(key)
         if not is_ours(obj, manager):
             return
         self.mine.add(key)
         self.units.setdefault(unit, []).append(key)
-        if key.kind != IMPORT and _named(unit, obj):
+        if key.kind != IMPORT and self._is_named(unit, obj):
             self._proven.add(unit)
         name = key.name if key.kind == IMPORT else labels_of(obj).get(SERVICE_LABEL)
         if name is not None and derived_name(key.namespace, name) == unit[1]:
@@ -91,12 +103,6 @@ class Here:
     def import_key(self, place: Id) -> Key:
         """The key of the import of that name."""
         return Key(self.listed.version, IMPORT, *place)
-
-
-def _named(unit: Id, obj: Object) -> bool:
-    """Whether the name of a derived Service, or of a slice, is made of the Service in its label: the label can be forged, the name cannot."""
-    name = labels_of(obj).get(SERVICE_LABEL)
-    return name is not None and derived_name(unit[0], name) == unit[1]
 
 
 def source_of(key: Key) -> str:

@@ -119,6 +119,9 @@ def test_an_import_of_ours_that_was_edited_goes_with_what_is_named_after_it():
     edited = made("ServiceImport", "web", {}, FORGED, THEIRS, namespace="shop")
     derived = made("Service", derived_name("shop", "web"), {SERVICE_LABEL: "web"}, FORGED, namespace="shop")
     assert len(remove_all(imports(edited, derived), US).writes) == 2
+    unlabelled = copy.deepcopy(derived)
+    unlabelled["metadata"].update(labels={}, managedFields=[FORGED, THEIRS])
+    assert len(remove_all(imports(edited, unlabelled), US).writes) == 2
     strange = copy.deepcopy(derived)
     strange["metadata"].update(name="derived-vault", managedFields=[FORGED, THEIRS])
     assert [write.key.kind for write in remove_all(imports(edited, strange), US).writes] == []
