@@ -14,7 +14,7 @@ from ..._kubernetes.errors import KubeError
 from ..._kubernetes.pod_ranges import read_pod_ranges
 from ..._mesh.fabric import pod_places
 from ..._mesh.fabric.inventory import Fabric, InventoryRefused, errors, load_fabric
-from ..._mesh.fabric.left_clusters import left_clusters, sentences
+from ..._mesh.fabric.left_clusters import keyed_clusters, left_clusters, sentences
 from ..._mesh.fabric.mistaken_clusters import mistaken_clusters, same_clusters
 from ..._mesh.fabric.node_listing import nodes_without_host
 from ..._mesh.topology import kubespan as kubespan_plan
@@ -36,7 +36,7 @@ def validate(request: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[str]]:
     """The fabric of a request, and warnings. Raises InventoryRefused with every error at once.
 
     ``request``: {fabric, mode: semaphore|kubespan, mesh_id, reported: {host: {annotation: value}},
-    places: whether it is read where pods are, leaving: the cluster that this run takes out, which is no surprise to anybody,
+    places: whether it is read where pods are, leaving: the cluster that this run takes out, so that it is not reported as missing,
     clusters: [{name, access...}], definition: {clusters: {name: variables}, nodes: {host:
     variables}}}; variables without a value count as not given and serve to find misspelt names.
     """
@@ -71,16 +71,17 @@ def _run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         listings, calico, stats, found = gather(fabric, request["clusters"], seconds_of(request), bool(request.get("places")))
         same = same_clusters(listings)
         warnings += [_SAME.format(*pair) for pair in same[:SHOWN]]
+        keyed_for = {name: keyed_clusters(listing, field_manager(fabric.name)) for name, listing in listings.items()}
         hosts = {name: set(fabric.hosts_of(name).values()) for name in fabric.clusters}
-        for name, error in mistaken_clusters(listings, hosts, field_manager(fabric.name)).items():
+        for name, error in mistaken_clusters(listings, hosts, keyed_for).items():
             listings[name] = {"error": error}
-            found.pop(name, None)
-            calico.pop(name, None)
+            for read in (found, calico, keyed_for):  # what it shows is another cluster's
+                read.pop(name, None)
         places = {name: pod_places.find(name, one, listings[name]["nodes"], fabric.clusters[name]["pod_cidrs"]) for name, one in found.items()}
         known = [(name, row) for name, rows in sorted(places.items()) for row in rows if row["level"] != pod_places.ERROR]
         warnings += ["cluster {0}: {message} [{reason}]".format(name, **row) for name, row in known]
         missing = nodes_without_host(listings, hosts)
-        left = left_clusters(listings, {*fabric.clusters, str(request.get("leaving"))}, field_manager(fabric.name))
+        left = left_clusters(keyed_for, {*fabric.clusters, str(request.get("leaving"))})
         warnings += sentences(left, SHOWN)
         warnings += [_missing(cluster, names) for cluster, names in missing.items()]
         if request.get("mode") == kubespan_plan.MODE:

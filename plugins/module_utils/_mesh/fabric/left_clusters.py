@@ -8,7 +8,7 @@ import typing as t
 
 from ..._plan.objects import inside, owned_tree
 from ..._values.refused import ValueRefused
-from ..._values.text import parse_cluster_name
+from ..._values.text import mapping, parse_cluster_name
 from ..semaphore.annotations import cluster_of_key
 
 _SENTENCE = (
@@ -18,23 +18,39 @@ _SENTENCE = (
 )
 
 
-def left_clusters(listings: t.Mapping[str, t.Any], clusters: t.Container[str], manager: str) -> t.Dict[str, t.List[str]]:
+def keyed_clusters(listing: t.Any, manager: str) -> t.Dict[str, str]:
+    """{cluster that Nodes of a listing have keys for: the first such Node}, by annotations that our own field manager applied. Pure.
+
+    listing: {nodes: [Node objects]}, or anything else that a member cluster may have answered.
+    """
+    nodes = listing.get("nodes") if isinstance(listing, dict) else None
+    found: t.Dict[str, str] = {}
+    for node in nodes if isinstance(nodes, list) else ():
+        name = mapping(node, "metadata").get("name")
+        if not isinstance(name, str):
+            continue
+        for key in inside(owned_tree(node, manager), "f:metadata", "f:annotations"):
+            cluster = cluster_of_key(str(key)[2:])
+            if cluster is not None:
+                found.setdefault(cluster, name)
+    return found
+
+
+def left_clusters(keyed_for: t.Mapping[str, t.Collection[str]], clusters: t.Container[str]) -> t.Dict[str, t.List[str]]:
     """{cluster that left: clusters that still hold annotations for it}, sorted. Pure.
 
-    listings: {cluster: {nodes: [Node objects]}}; clusters: those of the inventory. Only what our own field manager wrote counts, and only under
-    names that a cluster may have: whoever may write Nodes could write anything else.
+    keyed_for: {cluster: clusters that its Nodes have keys for}, of keyed_clusters; clusters: those of the inventory. Only names that a
+    cluster may have count: whoever may write Nodes could write anything else.
     """
     found: t.Dict[str, t.Set[str]] = {}
-    for holder, listing in listings.items():
-        for node in listing.get("nodes") or ():
-            for key in inside(owned_tree(node, manager), "f:metadata", "f:annotations"):
-                name = cluster_of_key(str(key)[2:])
-                if name is None or name in clusters:
-                    continue
-                try:
-                    found.setdefault(parse_cluster_name(name), set()).add(holder)
-                except ValueRefused:
-                    continue
+    for holder, keyed in keyed_for.items():
+        for name in keyed:
+            if name in clusters:
+                continue
+            try:
+                found.setdefault(parse_cluster_name(name), set()).add(holder)
+            except ValueRefused:
+                continue
     return {name: sorted(found[name]) for name in sorted(found)}
 
 

@@ -2,17 +2,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Kubeconfigs that lead to another cluster than the inventory says, found by the Nodes that they read. Pure.
 
-A cluster can only discredit itself: each rule looks at its own listing, so that a member which lists the Nodes of another one is the one
-that is refused.
+A cluster can only discredit itself: each rule reads its own listing, so a member that lists the Nodes of another cluster is refused itself.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from ..._plan.objects import inside, owned_tree
 from ..._values.text import mapping
-from ..semaphore.annotations import cluster_of_key
 
 #: So many names of Nodes are in a message.
 _SHOWN = 3
@@ -27,15 +24,19 @@ _KEYS = (
 )
 
 
-def mistaken_clusters(listings: t.Mapping[str, t.Any], hosts: t.Mapping[str, t.Collection[str]], manager: str) -> t.Dict[str, t.Dict[str, str]]:
+def mistaken_clusters(
+    listings: t.Mapping[str, t.Any], hosts: t.Mapping[str, t.Collection[str]], keyed_for: t.Mapping[str, t.Mapping[str, str]]
+) -> t.Dict[str, t.Dict[str, str]]:
     """{cluster: {reason: wrong_cluster, message}} of the clusters whose access leads to another cluster.
 
-    listings: {cluster: {nodes: [Node]} or {error}}; hosts: {cluster: names of its Nodes in the inventory}; manager: our own field manager.
+    listings: {cluster: {nodes: [Node]} or {error}}; hosts: {cluster: names of its Nodes in the inventory}; keyed_for: {cluster: of keyed_clusters}, since
+    this fabric writes a cluster's keys on Nodes of the other clusters alone.
     """
     found: t.Dict[str, t.Dict[str, str]] = {}
     for cluster, listing in sorted(listings.items()):
-        nodes = _nodes(listing)
-        message = _by_names(cluster, nodes, hosts) or _by_keys(cluster, nodes, manager)
+        message = _by_names(cluster, _nodes(listing), hosts)
+        if not message and cluster in keyed_for.get(cluster, {}):
+            message = _KEYS.format(cluster, keyed_for[cluster][cluster])
         if message:
             found[cluster] = {"reason": "wrong_cluster", "message": message}
     return found
@@ -73,13 +74,4 @@ def _by_names(cluster: str, nodes: t.Mapping[str, t.Any], hosts: t.Mapping[str, 
         known = sorted(name for name in nodes if name in hosts[other])
         if other != cluster and len(known) * 2 > len(nodes):
             return _NAMES.format(cluster, other, ", ".join(known[:_SHOWN]))
-    return ""
-
-
-def _by_keys(cluster: str, nodes: t.Mapping[str, t.Any], manager: str) -> str:
-    """A Node carries what this fabric writes on Nodes of the other clusters alone."""
-    for name, node in nodes.items():
-        for key in inside(owned_tree(node, manager), "f:metadata", "f:annotations"):
-            if cluster_of_key(str(key)[2:]) == cluster:
-                return _KEYS.format(cluster, name)
     return ""

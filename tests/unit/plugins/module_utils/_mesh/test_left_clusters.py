@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import mesh_plan
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.left_clusters import left_clusters
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.left_clusters import keyed_clusters, left_clusters
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.annotations import key_of
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager
 from ansible_collections.multicluster.network.plugins.module_utils._status.preflight import find
@@ -64,4 +64,5 @@ JSON = st.recursive(st.none() | st.booleans() | st.text(max_size=5), lambda inne
 def test_a_record_of_any_shape_breaks_nothing(fields):
     one = node("aws-1", key_of("gcp", "pubKey"))
     one["metadata"]["managedFields"][0]["fieldsV1"] = fields
-    assert set(left_clusters({"aws": {"nodes": [one]}, "gcp": {"error": {"reason": "x", "message": "y"}}}, {"aws", "gcp"}, OURS)) <= {"ibm"}
+    listings = {"aws": {"nodes": [one]}, "gcp": {"error": {"reason": "x", "message": "y"}}}
+    assert set(left_clusters({name: keyed_clusters(listing, OURS) for name, listing in listings.items()}, {"aws", "gcp"})) <= {"ibm"}

@@ -10,6 +10,7 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import mesh_plan
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.left_clusters import keyed_clusters
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.mistaken_clusters import mistaken_clusters, same_clusters
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.annotations import key_of
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager
@@ -29,6 +30,10 @@ def node(name: str, key: str = "", manager: str = OURS) -> t.Dict[str, t.Any]:
         fields = {"f:metadata": {"f:annotations": {"f:" + key: {}}}}
         metadata.update(annotations={key: "x"}, managedFields=[{"manager": manager, "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": fields}])
     return {"metadata": metadata, "spec": {}, "status": {}}
+
+
+def mistaken(listings: t.Any, hosts: t.Any) -> t.Dict[str, t.Dict[str, str]]:
+    return mistaken_clusters(listings, hosts, {name: keyed_clusters(listing, OURS) for name, listing in listings.items()})
 
 
 def planned(monkeypatch: t.Any, **nodes: t.List[t.Dict[str, t.Any]]) -> t.Dict[str, t.Any]:
@@ -63,8 +68,8 @@ def test_names_that_both_have_are_told_apart_by_the_keys_that_this_fabric_wrote(
     hosts = {"aws": {"n1"}, "gcp": {"n1"}}
     right = {"aws": {"nodes": [node("n1", key_of("gcp", "pubKey"))]}, "gcp": {"nodes": [node("n1", key_of("aws", "endpoint"))]}}
     swapped = {"aws": right["gcp"], "gcp": right["aws"]}
-    assert mistaken_clusters(right, hosts, OURS) == {}
-    found = mistaken_clusters(swapped, hosts, OURS)
+    assert mistaken(right, hosts) == {}
+    found = mistaken(swapped, hosts)
     assert sorted(found) == ["aws", "gcp"] and "which this fabric gave a key for cluster aws" in found["aws"]["message"]
 
 
@@ -91,5 +96,5 @@ LISTINGS = st.one_of(st.none(), st.dictionaries(st.sampled_from(["nodes", "error
 @given(st.fixed_dictionaries({"aws": LISTINGS, "gcp": LISTINGS}))
 def test_any_listing_is_judged(listings):
     hosts = {"aws": {"aws-1", "aws-2"}, "gcp": {"gcp-1"}}
-    assert set(mistaken_clusters(listings, hosts, OURS)) <= {"aws", "gcp"}
+    assert set(mistaken(listings, hosts)) <= {"aws", "gcp"}
     assert all(pair == ["aws", "gcp"] for pair in same_clusters(listings))
