@@ -145,6 +145,17 @@ def test_foreign_rules_stay_are_refused_or_adopted(node):
     assert shown(node) == ["32500: from all fwmark 0x1 lookup 7"]
 
 
+def test_an_inverted_rule_is_not_adopted_where_its_opposite_would_be_deleted(node):
+    """The kernel does not compare the inversion when it looks for the rule to delete, and takes the first that has the rest."""
+    node.run("ip", "rule", "add", *"priority 101 fwmark 0xca6c table 51820".split())
+    node.run("ip", "rule", "add", *"priority 101 not fwmark 0xca6c table 51820".split())
+    before = shown(node)
+    wanted = [{"priority": 101, "invert": True, "fwmark": "0xca6c", "table": "51820", "family": "ipv4"}]
+    refused = run(node, rules=wanted, adopt=True)
+    assert shown(node) == before and not refused["changed"] and len(refused["refused"]) == 1
+    assert "would delete another rule of the same priority" in refused["refused"][0]["message"]
+
+
 def test_a_rule_that_says_more_is_no_duplicate(node):
     """The kernel deletes the first rule that has what is named: ours must be told from one with more in it."""
     more = dict(MARK, iif="lo")

@@ -25,6 +25,8 @@ FAMILIES = {"ipv4": (4,), "ipv6": (6,), "both": (4, 6)}
 _SELECTORS = ("src", "dst", "iif", "oif", "fwmark", "fwmask", "invert")
 _ALL = 0xFFFFFFFF
 _MARK = re.compile(r"(?:0[xX][0-9a-fA-F]{1,8}|0|[1-9][0-9]{0,9})\Z")
+#: What the kernel does not compare when it looks for the rule to delete: an inverted rule may be taken for its opposite.
+_NOT_COMPARED = frozenset(("invert",))
 #: What we neither write nor want in a rule of ours.
 _FURTHER = ("tos", "suppress_ifgroup", "ipproto", "sport", "dport", "uidrange", "goto", "l3mdev", "other")
 
@@ -206,7 +208,7 @@ def _inseparable(
 
 
 def _would_hit(request: t.Mapping[str, t.Any], rule: t.Mapping[str, t.Any]) -> bool:
-    return all(_nothing(value) or rule.get(name) == value for name, value in request.items())
+    return all(_nothing(value) or name in _NOT_COMPARED or rule.get(name) == value for name, value in request.items())
 
 
 def _place(

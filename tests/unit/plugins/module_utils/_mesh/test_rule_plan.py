@@ -13,7 +13,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane im
 from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import rules as kernel_rules
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import routing as kubespan_routing
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 
 class Kernel:
@@ -33,7 +33,8 @@ class Kernel:
                 here.append(rule)
                 here.sort(key=lambda r: r["priority"])  # stable: behind others of the same priority
             else:
-                found = [other for other in here if all(other[name] == value for name, value in rule.items() if value not in (None, False, []))]
+                said = {name: value for name, value in rule.items() if value is not None and value is not False and value != [] and name != "invert"}
+                found = [other for other in here if all(other[name] == value for name, value in said.items())]  # a suppressed length of 0 counts
                 assert found, "nothing to delete"
                 here.remove(found[0])
 
@@ -66,6 +67,12 @@ foreign_rules = st.lists(
 )  # fmt: skip
 
 
+_MARKED = {"priority": 100, "table": "3", "iif": "eth0", "fwmark": "0x20/0x60"}
+
+
+@example([dict(_MARKED, invert=True), dict(_MARKED, suppress_prefixlength=0)], [dict(_MARKED, table="1")], [], False, False)
+@example([dict(_MARKED, suppress_prefixlength=0), dict(_MARKED, invert=True)], [dict(_MARKED, table="1")], [], False, False)
+@example([dict(_MARKED, suppress_prefixlength=0), dict(_MARKED, invert=True)], [], [], False, True)
 @given(raw_rules, raw_rules, foreign_rules, st.booleans(), st.booleans())
 def test_one_pass_brings_what_is_wanted_and_touches_no_foreign_rule(first, second, foreign, adopt, purge):
     kernel = Kernel(foreign)
