@@ -147,7 +147,7 @@ def test_foreign_rules_stay_are_refused_or_adopted(node):
 
 def test_an_inverted_rule_is_not_adopted_where_its_opposite_would_be_deleted(node):
     """The kernel does not compare the inversion when it looks for the rule to delete, and takes the first that has the rest."""
-    node.run("ip", "rule", "add", *"priority 101 fwmark 0xca6c table 51820".split())
+    node.run("ip", "rule", "add", *"priority 101 fwmark 0xca6c iif lo table 51820".split())
     node.run("ip", "rule", "add", *"priority 101 not fwmark 0xca6c table 51820".split())
     before = shown(node)
     wanted = [{"priority": 101, "invert": True, "fwmark": "0xca6c", "table": "51820", "family": "ipv4"}]
