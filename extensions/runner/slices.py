@@ -36,7 +36,7 @@ sys.path.insert(0, str(pathlib.Path(os.path.abspath(__file__)).parents[5]))
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 PLAN, NEWS = "__multicluster_workflow_plan", "__multicluster_workflow_news"
 #: Of the statistics of a run only these are handed on.
 HANDED = re.compile(r"multicluster_workflow\Z|__multicluster_workflow_[a-z0-9_]+\Z")
@@ -59,31 +59,56 @@ class Workflow:
         self.folder, self.copy = pathlib.Path(arguments.folder), copy
         self.hosts, self.slices = list(arguments.hosts), arguments.slices or len(arguments.hosts)
         self.limit, self.worker, self.rsh = arguments.limit, arguments.worker, shlex.split(arguments.rsh)
-        self.name = arguments.workflow or "{0}@{1} {2}".format(getpass.getuser(), socket.gethostname(), time.strftime("%Y-%m-%d %H:%M:%S"))
+        self.name = (
+            arguments.workflow or f"{getpass.getuser()}@{socket.gethostname()} {time.strftime('%Y-%m-%d %H:%M:%S')}"
+        )
         self.ident = re.sub(r"[^A-Za-z0-9.-]+", "-", self.name)
         self.handed: Data = {"multicluster_workflow": self.name}
         self.began = time.monotonic()
-        self.running: t.List[subprocess.Popen[bytes]] = []
-        shutil.copytree(self.folder, copy, symlinks=True, ignore=shutil.ignore_patterns("artifacts", "daemon.log"), dirs_exist_ok=True)
+        self.running: list[subprocess.Popen[bytes]] = []
+        shutil.copytree(
+            self.folder,
+            copy,
+            symlinks=True,
+            ignore=shutil.ignore_patterns("artifacts", "daemon.log"),
+            dirs_exist_ok=True,
+        )
         for name in ("project", "env"):
             (copy / name).mkdir(exist_ok=True)
         # Ansible runs in the folder "project". Beside what the user has there already.
         given = copy / "env" / "cmdline"
-        given.write_text("{0} -e @../handed.json".format(given.read_text("utf-8").strip() if given.exists() else "").strip(), "utf-8")
+        given.write_text(
+            f"{given.read_text('utf-8').strip() if given.exists() else ''} -e @../handed.json".strip(), "utf-8"
+        )
 
     def say(self, text: str) -> None:
         """A line with the seconds since the start."""
-        print("[{0:6.1f} s] {1}".format(time.monotonic() - self.began, text), flush=True)
+        print(f"[{time.monotonic() - self.began:6.1f} s] {text}", flush=True)
 
     def job(self, stage: str, label: str, host: str, limit: str = "") -> Job:
         """One playbook on one execution node, through its end."""
-        ident, begun = "{0}.{1}".format(self.ident, label), time.monotonic()
+        ident, begun = f"{self.ident}.{label}", time.monotonic()
         kept = self.folder / "artifacts" / ident
         shutil.rmtree(kept, ignore_errors=True)
-        send = ["ansible-runner", "transmit", str(self.copy), "--ident", ident, "-p", "multicluster.network.slices_" + stage]
+        send = [
+            "ansible-runner",
+            "transmit",
+            str(self.copy),
+            "--ident",
+            ident,
+            "-p",
+            "multicluster.network.slices_" + stage,
+        ]
         with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as far:
-            sent = subprocess.Popen(send + (["--limit", limit] if limit else []), stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL)
-            work = subprocess.Popen([*self.rsh, host, self.worker], stdin=sent.stdout, stdout=subprocess.PIPE, stderr=far)
+            sent = subprocess.Popen(
+                send + (["--limit", limit] if limit else []),
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                stdin=subprocess.DEVNULL,
+            )
+            work = subprocess.Popen(
+                [*self.rsh, host, self.worker], stdin=sent.stdout, stdout=subprocess.PIPE, stderr=far
+            )
             take = ["ansible-runner", "process", str(self.folder), "--ident", ident]
             taken = subprocess.Popen(take, stdin=work.stdout, stdout=subprocess.DEVNULL, stderr=errors)
             self.running += [sent, work, taken]
@@ -95,7 +120,7 @@ class Workflow:
             said = _said(far) or _said(errors)
         good = codes == [0, 0, 0] and _text(kept / "status") == "successful" and _text(kept / "rc") == "0"
         job = Job(good, _handed(kept / "job_events"), (_text(kept / "stdout") + "\n" + said).strip())
-        self.say("{0} on {1}: {2} in {3:.1f} s".format(label, host, "ok" if good else "FAILED", time.monotonic() - begun))
+        self.say(f"{label} on {host}: {'ok' if good else 'FAILED'} in {time.monotonic() - begun:.1f} s")
         if not good:
             print("\n".join(job.text.splitlines()[-SHOWN:]), flush=True)
         return job
@@ -120,9 +145,9 @@ class Workflow:
         running, good = {}, True
         with concurrent.futures.ThreadPoolExecutor(max(1, len(parts))) as pool:
             for number, part in enumerate(parts, 1):
-                (self.copy / "slice-{0}".format(number)).write_text("\n".join(part) + "\n", "utf-8")
+                (self.copy / f"slice-{number}").write_text("\n".join(part) + "\n", "utf-8")
                 host = self.hosts[(number - 1) % len(self.hosts)]
-                running[pool.submit(self.job, "converge", "{0}-{1}".format(label, number), host, "@../slice-{0}".format(number))] = number
+                running[pool.submit(self.job, "converge", f"{label}-{number}", host, f"@../slice-{number}")] = number
             for future in concurrent.futures.as_completed(running):
                 job = future.result()
                 self.handed.update(job.handed)
@@ -132,7 +157,7 @@ class Workflow:
     def run(self) -> bool:
         """All jobs. A failure keeps nobody from the rest, and the last one gives the lock back and is red where nothing was proven."""
         if self.once("plan", "plan").good:
-            self.say("{0} nodes in {1} slices".format(len(self._nodes()), self.slices))
+            self.say(f"{len(self._nodes())} nodes in {self.slices} slices")
             self.sliced("converge")
             self.once("publish", "publish")
             if self.handed.get(NEWS) == []:
@@ -148,14 +173,16 @@ class Workflow:
     def _extra_variables(self) -> None:
         (self.copy / "handed.json").write_text(json.dumps(self.handed), "utf-8")
 
-    def _nodes(self) -> t.List[str]:
+    def _nodes(self) -> list[str]:
         """Hosts of the plan by name, those that --limit leaves."""
         try:
             names = sorted(packed.unpack(str(self.handed[PLAN]))["nodes"])
         except (ValueRefused, KeyError, TypeError) as error:
-            raise SystemExit("the plan that was handed on cannot be read: {0}".format(error)) from None
+            raise SystemExit(f"the plan that was handed on cannot be read: {error}") from None
         patterns = [word for word in self.limit.split(",") if word]
-        return [name for name in names if not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+        return [
+            name for name in names if not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+        ]
 
 
 def _text(file: pathlib.Path) -> str:
@@ -184,22 +211,38 @@ def _handed(events: pathlib.Path) -> Data:
 
 
 def _arguments(words: t.Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description='The workflow "Everything in slices" by ansible-runner on execution nodes, over SSH.')
+    parser = argparse.ArgumentParser(
+        description='The workflow "Everything in slices" by ansible-runner on execution nodes, over SSH.'
+    )
     parser.add_argument("folder", help="private data directory of ansible-runner: inventory, env, project")
-    parser.add_argument("hosts", nargs="+", help="execution nodes, as ssh knows them; the first one also runs what is not sliced")
-    parser.add_argument("--slices", type=int, default=0, help="how many slices; as many as there are execution nodes by default")
-    parser.add_argument("--limit", default="", help="names of nodes with commas between, * stands for anything: the others are not converged")
-    parser.add_argument("--workflow", default="", help="text of this workflow alone, under which it holds the lock; user, machine and time by default")
-    parser.add_argument("--worker", default="ansible-runner worker --keepalive-seconds 10", help="what runs on an execution node")
+    parser.add_argument(
+        "hosts", nargs="+", help="execution nodes, as ssh knows them; the first one also runs what is not sliced"
+    )
+    parser.add_argument(
+        "--slices", type=int, default=0, help="how many slices; as many as there are execution nodes by default"
+    )
+    parser.add_argument(
+        "--limit",
+        default="",
+        help="names of nodes with commas between, * stands for anything: the others are not converged",
+    )
+    parser.add_argument(
+        "--workflow",
+        default="",
+        help="text of this workflow alone, under which it holds the lock; user, machine and time by default",
+    )
+    parser.add_argument(
+        "--worker", default="ansible-runner worker --keepalive-seconds 10", help="what runs on an execution node"
+    )
     parser.add_argument("--rsh", default="ssh", help="what reaches an execution node")
     arguments = parser.parse_args(words)
     if arguments.slices < 0:
         parser.error("--slices is a number from 1")
     if not (pathlib.Path(arguments.folder) / "inventory").is_dir():
-        parser.error("{0} has no folder inventory, so it is no private data directory".format(arguments.folder))
+        parser.error(f"{arguments.folder} has no folder inventory, so it is no private data directory")
     for program in ("ansible-runner", *shlex.split(arguments.rsh)[:1]):
         if shutil.which(program) is None:
-            parser.error("{0} is not in PATH".format(program))
+            parser.error(f"{program} is not in PATH")
     return arguments
 
 
@@ -221,7 +264,7 @@ def main(words: t.Sequence[str]) -> int:
     artifacts.mkdir(mode=0o700, exist_ok=True)
     _forget_killed(artifacts)
     # Beside what it is a copy of, and for this user alone: it may have keys.
-    with tempfile.TemporaryDirectory(prefix=".workflow-{0}-".format(os.getpid()), dir=artifacts) as copy:
+    with tempfile.TemporaryDirectory(prefix=f".workflow-{os.getpid()}-", dir=artifacts) as copy:
         workflow = Workflow(arguments, pathlib.Path(copy))
 
         def stop(*unused: t.Any) -> None:
@@ -233,7 +276,9 @@ def main(words: t.Sequence[str]) -> int:
         try:
             return 0 if workflow.run() else 1
         except KeyboardInterrupt:
-            print("stopped. Jobs that ran end with their connections; the lock of this workflow holds until multicluster_workflow_between seconds after them")
+            print(
+                "stopped. Jobs that ran end with their connections; the lock of this workflow holds until multicluster_workflow_between seconds after them"
+            )
             return 130
 
 

@@ -29,7 +29,7 @@ class ActionModule(InventoryAction):
     module = coredns_rewrite
     written = "destinations"
 
-    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+    def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
         """All clusters of the inventory are members, where the task names none itself, and those with nodes of ours are edited (decision 66)."""
         if "members" not in options and "clusters" not in options:
             options["members"] = [str(host) for host in self.groups.get(self.clusters_group, ())]
@@ -38,7 +38,7 @@ class ActionModule(InventoryAction):
         if "places" not in options and "clusters" not in options:
             self._places(options, variables)
 
-    def _places(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+    def _places(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
         """What each cluster's variables say of its CoreDNS.
 
         The role's options are read at one host. Where that is a cluster's and has such a variable, it is not that of the clusters which have none.
@@ -47,7 +47,7 @@ class ActionModule(InventoryAction):
         clusters = [str(name) for name in self.groups.get(self.clusters_group, ())]
         host = str(variables.get("inventory_hostname"))
         speaker = self.hostvars[host] if host in clusters else {}
-        places: t.Dict[str, t.Dict[str, t.Any]] = {}
+        places: dict[str, dict[str, t.Any]] = {}
         for cluster in clusters:
             given = self.hostvars[cluster]
             for option, variable in _VARIABLES.items():

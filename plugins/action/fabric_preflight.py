@@ -21,10 +21,12 @@ _JUDGED = ("cluster", "load_balancer", "bgp_speakers", "bgp_families", "announce
 class ActionModule(InventoryAction):
     """See DOCUMENTATION of the module."""
 
-    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+    def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
         """The definition with what is wrong in it, the nodes' facts, and who announces addresses."""
         if "definition" not in options:
-            options["definition"] = dict(self.definition(), findings=inventory_findings(self.hostvars, self.groups, self.clusters_group))
+            options["definition"] = dict(
+                self.definition(), findings=inventory_findings(self.hostvars, self.groups, self.clusters_group)
+            )
             for name in ("services", "imports"):  # what is written nowhere needs no right to (decision 66)
                 if options.get(name) is not None and not options[name].get("destinations"):
                     options[name] = dict(options[name], destinations=inventory.managed_clusters(options["definition"]))
@@ -32,5 +34,7 @@ class ActionModule(InventoryAction):
             options.setdefault("load_balancers", [{key: row[key] for key in _JUDGED if key in row} for row in rows])
         if "failed" not in options:
             nodes = [host for host in options.get("hosts") or () if "multicluster_cluster" in self.hostvars[host]]
-            options["failed"] = collected.failed_checks(self.hostvars, nodes or variables.get("ansible_play_hosts_all") or ())
+            options["failed"] = collected.failed_checks(
+                self.hostvars, nodes or variables.get("ansible_play_hosts_all") or ()
+            )
         self.pack_facts(options, "__preflight_r_node")

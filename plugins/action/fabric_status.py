@@ -14,6 +14,11 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_tas
 class ActionModule(InventoryAction):
     """See DOCUMENTATION of the module."""
 
-    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+    def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
         """What nodes and capabilities said, and which of them nobody asked."""
-        self.pack_facts(options, "__status_r_node", str(variables.get("ansible_limit") or ""), variables.get("ansible_play_hosts_all") or ())
+        self.pack_facts(
+            options,
+            "__status_r_node",
+            str(variables.get("ansible_limit") or ""),
+            variables.get("ansible_play_hosts_all") or (),
+        )

@@ -18,7 +18,7 @@ class ActionModule(LoadBalancerAction):
 
     module = load_balancers
 
-    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Optional[str]:
+    def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> str | None:
         """The settings, each with what the task says of all clusters."""
         why = super().fill(options, variables)
         if "gc_orphans" in options:
@@ -26,7 +26,7 @@ class ActionModule(LoadBalancerAction):
             options["settings"] = [dict({"gc_orphans": everywhere}, **row) for row in options["settings"]]
         return why
 
-    def within(self, options: t.Dict[str, t.Any], inside: t.Collection[str]) -> t.List[str]:
+    def within(self, options: dict[str, t.Any], inside: t.Collection[str]) -> list[str]:
         """The settings of the clusters inside; what the others have is reserved in each of them."""
         outside = sorted(row["cluster"] for row in options["settings"] if row["cluster"] not in inside)
         options["settings"] = [row for row in options["settings"] if row["cluster"] in inside]

@@ -14,7 +14,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._status impor
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import with_clusters
 from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
 
-OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
+OPTIONS: dict[str, dict[str, t.Any]] = {
     "hosts": {"type": "list", "elements": "str", "required": True},
     "capabilities": {"type": "list", "elements": "str", "default": []},
     "clusters_group": {"type": "str", "default": "clusters"},
@@ -32,7 +32,7 @@ def mesh_report(
     limit: str = "",
     allow_unproven: bool = False,
     full: bool = True,
-) -> t.Dict[str, t.Any]:
+) -> dict[str, t.Any]:
     """``{verdict, ok, problems, warnings, parts, scope, text, full}`` from what the plays of a verification registered.
 
     hosts: those that should have been verified. declared: those that may be nodes. on: the capabilities that the inventory asks for; one
@@ -46,7 +46,9 @@ def mesh_report(
     facts = {
         "mesh": mesh,
         "found": collected.traced(
-            collected.verifications(hostvars, [host for host in mesh.get("nodes") or () if host in wanted]), hostvars, [*clusters, *nodes]
+            collected.verifications(hostvars, [host for host in mesh.get("nodes") or () if host in wanted]),
+            hostvars,
+            [*clusters, *nodes],
         ),
         "declared": nodes,
         "capabilities": noted["capabilities"] if limit else noted["capabilities"] + missing,
@@ -65,16 +67,24 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
     _requires_connection = False
 
-    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+    def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """The report under one name: Ansible reads some of its parts itself where they stand alone."""
         result, variables = super().run(tmp, task_vars), task_vars or {}
         unused, options = self.validate_argument_spec(OPTIONS)
         try:
-            hostvars, groups = with_clusters(registered(variables["hostvars"]), variables["groups"], options["clusters_group"])
+            hostvars, groups = with_clusters(
+                registered(variables["hostvars"]), variables["groups"], options["clusters_group"]
+            )
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from None
         built = mesh_report(
-            hostvars, variables["ansible_play_hosts_all"], options["hosts"], groups.get(options["clusters_group"], ()),
-            options["capabilities"], str(variables.get("ansible_limit") or ""), options["allow_unproven"], options["full"],
-        )  # fmt: skip
+            hostvars,
+            variables["ansible_play_hosts_all"],
+            options["hosts"],
+            groups.get(options["clusters_group"], ()),
+            options["capabilities"],
+            str(variables.get("ansible_limit") or ""),
+            options["allow_unproven"],
+            options["full"],
+        )
         return dict(result, changed=False, report=built)

@@ -19,7 +19,7 @@ class ActionModule(InventoryAction):
     module = network_sets
     written = "targets"
 
-    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+    def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
         """What the inventory grants its clusters, and which of them get sets, where the task names none itself."""
         if "grants" not in options and "clusters" not in options:
             definition = self.definition()

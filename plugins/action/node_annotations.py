@@ -14,7 +14,9 @@ from ansible_collections.multicluster.network.plugins.plugin_utils import handed
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
 
 
-def unpublished(mesh: t.Mapping[str, t.Any], results: t.Mapping[str, t.Mapping[str, t.Any]], adopt: bool = False) -> t.Dict[str, t.Any]:
+def unpublished(
+    mesh: t.Mapping[str, t.Any], results: t.Mapping[str, t.Mapping[str, t.Any]], adopt: bool = False
+) -> dict[str, t.Any]:
     """Cluster -> node -> annotations that differ from what the clusters hold; empty on a converged fabric.
 
     mesh: the plan; results: host -> its result of node_dataplane. adopt: whose they are counts too, which only a Node itself says.
@@ -24,20 +26,26 @@ def unpublished(mesh: t.Mapping[str, t.Any], results: t.Mapping[str, t.Mapping[s
         return publishing.annotations_to_publish(mesh, keys, adopt)
     said = {host: found["kubespan"] for host, found in results.items() if found.get("kubespan")}
     announced = {host: part["annotations"] for host, part in said.items()}
-    return kubespan.annotations_to_publish(mesh, announced, {host: part.get("harvested") for host, part in said.items()})
+    return kubespan.annotations_to_publish(
+        mesh, announced, {host: part.get("harvested") for host, part in said.items()}
+    )
 
 
 class ActionModule(InventoryAction):
     """See DOCUMENTATION of the module."""
 
-    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Optional[str]:
+    def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> str | None:
         """The annotations. Where nothing differs, no cluster is asked."""
         hosts = options.get("hosts")
         if hosts:
             mesh = collected.mesh(self.hostvars, hosts)
             leaves = options.get("state") in ("absent", "released")
             results = {} if leaves else handed.results(variables, self.hostvars, hosts)
-            options["annotations"] = publishing.nodes_by_cluster(mesh, hosts) if leaves else unpublished(mesh, results, bool(options.get("adopt")))
+            options["annotations"] = (
+                publishing.nodes_by_cluster(mesh, hosts)
+                if leaves
+                else unpublished(mesh, results, bool(options.get("adopt")))
+            )
             if not options["annotations"]:
                 return "the clusters hold it already"
         if "clusters" not in options and options.get("purge") != "all":

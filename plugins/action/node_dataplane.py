@@ -27,14 +27,14 @@ filter_loader.get("multicluster.network.node_devices")
 class ActionModule(Normal):
     """See DOCUMENTATION of the module."""
 
-    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+    def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """The module, over a new connection where it confirms."""
         if self._task.args.get("state") == "confirmed" and type(self._connection).reset is not ConnectionBase.reset:
             self._connection.reset()
         result = super().run(tmp, task_vars)
         if result.get("failed") and "module_stderr" in result:
             host = (task_vars or {}).get("inventory_hostname", "node")
-            result["msg"] = "{0}: {1}".format(host, without_answer(result.get("rc"), str(result["module_stderr"])))
+            result["msg"] = f"{host}: {without_answer(result.get('rc'), str(result['module_stderr']))}"
         return result
 
 
@@ -43,7 +43,7 @@ def without_answer(status: t.Any, errors: str) -> str:
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     said = lines[-1][:300] if lines else "it said nothing"
     if status in _NOT_STARTED:
-        return "Python does not start there ({0}); install Python 3.9 or newer, or set ansible_python_interpreter to where it is".format(said)
+        return f"Python does not start there ({said}); install Python 3.9 or newer, or set ansible_python_interpreter to where it is"
     if status in _KILLED or said == "MemoryError" or said.startswith("MemoryError:"):
-        return "the module was ended before its answer ({0}), as happens when memory runs out; look at free memory and limits there".format(said)
-    return "the module ended without an answer, exit status {0}: {1}".format(status, said)
+        return f"the module was ended before its answer ({said}), as happens when memory runs out; look at free memory and limits there"
+    return f"the module ended without an answer, exit status {status}: {said}"

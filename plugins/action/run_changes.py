@@ -18,11 +18,15 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
     _requires_connection = False
 
-    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+    def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """The notes, as long as they stand: a comparison registers under the same names."""
         result, variables = super().run(tmp, task_vars), task_vars or {}
-        unused, options = self.validate_argument_spec({"capabilities": {"type": "list", "elements": "str", "default": []}})
+        unused, options = self.validate_argument_spec(
+            {"capabilities": {"type": "list", "elements": "str", "default": []}}
+        )
         applied = collected.applied(variables["hostvars"][variables["inventory_hostname"]])
         again = sorted(name for name, row in applied.items() if row["again"])
         unread = [name for name in options["capabilities"] if name not in applied or name in again]
-        return dict(result, changed=False, capabilities=options["capabilities"], applied=applied, again=again, unread=unread)
+        return dict(
+            result, changed=False, capabilities=options["capabilities"], applied=applied, again=again, unread=unread
+        )

@@ -19,7 +19,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values impor
 from ansible_collections.multicluster.network.plugins.plugin_utils import handed
 from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
 
-_OPTIONS: t.Dict[str, t.Any] = {
+_OPTIONS: dict[str, t.Any] = {
     "stage": {"type": "str", "choices": ["plan", "converge", "publish", "verify"], "required": True},
     "workflow": {"type": "str", "default": ""},
     "path": {"type": "path"},
@@ -32,7 +32,7 @@ def _plan(hostvars: t.Any, hosts: t.Sequence[str]) -> t.Mapping[str, t.Any]:
     return next((plan for plan in found.values() if plan.get("mesh")), {})
 
 
-def handover(stage: str, workflow: str, hostvars: t.Any, hosts: t.Sequence[str]) -> t.Dict[str, t.Any]:
+def handover(stage: str, workflow: str, hostvars: t.Any, hosts: t.Sequence[str]) -> dict[str, t.Any]:
     """``{variable: value}`` that one stage hands on. Raises ValueError where what it needs was not registered."""
     if stage == "verify":
         return {handed.PROVEN: True}
@@ -43,7 +43,7 @@ def handover(stage: str, workflow: str, hostvars: t.Any, hosts: t.Sequence[str])
         results = collected.results(hostvars, hosts, collected.NODE)
         said = slices.told(plan["mesh"], results, unpublished(plan["mesh"], results), plan.get("contested") or ())
         return {handed.told_name(map(str, hosts)): packed.pack(said)}
-    found: t.Dict[str, t.Any] = {handed.PLAN: str(plan["agreement"])}
+    found: dict[str, t.Any] = {handed.PLAN: str(plan["agreement"])}
     if stage == "plan":
         return dict(found, multicluster_workflow=workflow)
     before = next(iter(collected.results(hostvars, hosts, "__mesh_seen").values()), None)
@@ -56,17 +56,27 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
     _requires_connection = False
 
-    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+    def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """The variables as statistics of the run, which is what AWX passes on."""
         result, variables = super().run(tmp, task_vars), task_vars or {}
         unused, options = self.validate_argument_spec(_OPTIONS)
         try:
-            data = handover(options["stage"], options["workflow"], registered(variables["hostvars"]), variables["ansible_play_hosts_all"])
+            data = handover(
+                options["stage"],
+                options["workflow"],
+                registered(variables["hostvars"]),
+                variables["ansible_play_hosts_all"],
+            )
             if options["path"] and not self._task.check_mode:
                 _keep(options["path"], data)
         except (ValueError, OSError) as error:
-            raise AnsibleActionFail("{0} [not_handed_over]".format(error)) from None
-        return dict(result, changed=False, names=sorted(data), ansible_stats={"data": data, "aggregate": False, "per_host": False})
+            raise AnsibleActionFail(f"{error} [not_handed_over]") from None
+        return dict(
+            result,
+            changed=False,
+            names=sorted(data),
+            ansible_stats={"data": data, "aggregate": False, "per_host": False},
+        )
 
 
 def _keep(path: str, data: t.Mapping[str, t.Any]) -> None:

@@ -28,7 +28,7 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.known_variabl
 display = Display()
 
 
-def argument_spec() -> t.Dict[str, t.Any]:
+def argument_spec() -> dict[str, t.Any]:
     """All options."""
     return {
         "fabric": {"type": "str", "required": True},
@@ -49,14 +49,14 @@ def holder() -> str:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container may know no name for its user
         user = str(os.getuid())
-    words = ["{0}@{1}".format(user, socket.gethostname())]
+    words = [f"{user}@{socket.gethostname()}"]
     words += [os.path.basename(str(book)) for book in (context.CLIARGS.get("args") or ())][:3]
     if os.environ.get("JOB_ID"):
         words.append("job " + os.environ["JOB_ID"])
     return " ".join(words)[:120]
 
 
-def the_run() -> t.Tuple[int, str]:
+def the_run() -> tuple[int, str]:
     """The process of ansible-playbook and when it began. A worker runs this, and only its parent is meant.
 
     A worker outlives an ansible-playbook that is killed, and is then a child of init: no lock is taken for init, which never ends.
@@ -64,10 +64,14 @@ def the_run() -> t.Tuple[int, str]:
     parent = multiprocessing.parent_process()
     pid = os.getppid()
     if (parent is None and pid == 1) or (parent is not None and parent.pid != pid):
-        raise AnsibleActionFail("ansible-playbook was ended while it took its lock, so there is nobody to hold it for [lock_orphan]")
+        raise AnsibleActionFail(
+            "ansible-playbook was ended while it took its lock, so there is nobody to hold it for [lock_orphan]"
+        )
     born = processes.birth(pid)
     if os.getppid() != pid:
-        raise AnsibleActionFail("ansible-playbook was ended while it took its lock, so there is nobody to hold it for [lock_orphan]")
+        raise AnsibleActionFail(
+            "ansible-playbook was ended while it took its lock, so there is nobody to hold it for [lock_orphan]"
+        )
     return pid, born
 
 
@@ -78,12 +82,14 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
     _requires_connection = False
 
-    def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> t.Dict[str, t.Any]:
+    def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
         """See DOCUMENTATION of the module."""
         result = super().run(tmp, task_vars)
         variables = task_vars or {}
         try:
-            check_choice(self, "multicluster_lock", "run_lock_scope", self._task.args.get("scope", "controller"), variables)
+            check_choice(
+                self, "multicluster_lock", "run_lock_scope", self._task.args.get("scope", "controller"), variables
+            )
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from None
         unused, options = self.validate_argument_spec(argument_spec())
@@ -107,12 +113,12 @@ class ActionModule(ActionBase):
         if row is None:
             row = self._take(request)
         if row.get("lost"):
-            raise AnsibleActionFail("fabric {0}: {1} [lease_lost]".format(options["fabric"], row["lost"]))
+            raise AnsibleActionFail(f"fabric {options['fabric']}: {row['lost']} [lease_lost]")
         for failure in row.get("unlocked", []):
             display.warning("no lock in {cluster}: cannot {operation}: {message} [{reason}]".format(**failure))
         return dict(result, changed=False, held=True, leases=row.get("leases", []), unlocked=row.get("unlocked", []))
 
-    def _clusters(self, variables: t.Mapping[str, t.Any], group: str) -> t.List[t.Dict[str, t.Any]]:
+    def _clusters(self, variables: t.Mapping[str, t.Any], group: str) -> list[dict[str, t.Any]]:
         try:
             return inventory.cluster_access(variables.get("hostvars") or {}, variables.get("groups") or {}, group)
         except ValueError as error:
@@ -130,25 +136,33 @@ class ActionModule(ActionBase):
             spared = task_vars.get("multicluster_foreign_variables") or ()
             spared = [spared] if isinstance(spared, str) else [str(name) for name in spared]
             found = check_names(names, known_variables(), lambda unused: "command line", frozenset(names), spared)
-        found += [row for row in renamed(self, task_vars) if row.variable not in names or row.variable in known_variables().words_in]
+        found += [
+            row
+            for row in renamed(self, task_vars)
+            if row.variable not in names or row.variable in known_variables().words_in
+        ]
         return shown(row for row in found if row.level == "error")
 
-    def _take(self, request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-        last: t.Dict[str, t.Any] = {}
+    def _take(self, request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        last: dict[str, t.Any] = {}
 
-        def told(row: t.Dict[str, t.Any]) -> bool:
+        def told(row: dict[str, t.Any]) -> bool:
             last.clear()
             last.update(row)
             if "waiting" in row:
-                display.display("fabric {0}: waiting up to {1:g} s for {2}".format(request["fabric"], request["lock_wait"], row["waiting"]))
+                display.display(
+                    f"fabric {request['fabric']}: waiting up to {request['lock_wait']:g} s for {row['waiting']}"
+                )
             return "waiting" not in row
 
         run_lock.take(request, told)
         if last.get("error"):
-            raise AnsibleActionFail("fabric {0}: cannot keep the lock of this run: {1} [lock_failed]".format(request["fabric"], last["error"]))
+            raise AnsibleActionFail(
+                f"fabric {request['fabric']}: cannot keep the lock of this run: {last['error']} [lock_failed]"
+            )
         if not last.get("held"):
             who = last.get("who") or "the process that holds the lock ended"
             raise AnsibleActionFail(
-                "fabric {0}: another run is at work, waited {1:g} s for it: {2} [lock_held]".format(request["fabric"], request["lock_wait"], who)
+                f"fabric {request['fabric']}: another run is at work, waited {request['lock_wait']:g} s for it: {who} [lock_held]"
             )
         return last

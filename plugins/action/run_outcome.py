@@ -27,7 +27,11 @@ REGISTERED = {
 #: The same, where each cluster's host has its own.
 OF_CLUSTERS = (("ccm_nodes", "__ccm_nodes_r"), ("control_plane_address", "__control_plane_address_r"))
 #: The same, where each node has its own.
-OF_NODES = (("mesh", "__node_dataplane_r_converge"), ("load_balancers", "__bgp_speaker_r"), ("load_balancers", "__layer2_speaker_r"))
+OF_NODES = (
+    ("mesh", "__node_dataplane_r_converge"),
+    ("load_balancers", "__bgp_speaker_r"),
+    ("load_balancers", "__layer2_speaker_r"),
+)
 #: What a node says of its change, in this order.
 OF_A_CHANGE = ("__node_dataplane_r_converge", "__node_dataplane_r_confirm")
 #: What the role capability writes down of one that ended before its end.
@@ -45,26 +49,26 @@ def run_outcome(
     hosts: t.Sequence[str],
     alive: t.Sequence[str],
     clusters_group: str = "clusters",
-) -> t.Dict[str, t.Any]:
+) -> dict[str, t.Any]:
     """``{ok, cells, errors, at_fault, text}`` from what the roles registered on hosts.
 
     asked: the capabilities of the run; hosts: all of the play; alive: those of them that did not fail and were reached.
     """
     declared = {str(name) for members in groups.values() for name in members}
     clusters = [str(name) for name in with_clusters(hostvars, groups, clusters_group)[1].get(clusters_group, ())]
-    results: t.Dict[str, t.List[t.Mapping[str, t.Any]]] = {}
-    broken: t.Dict[str, str] = {}
-    nodes: t.Dict[str, str] = {}
+    results: dict[str, list[t.Mapping[str, t.Any]]] = {}
+    broken: dict[str, str] = {}
+    nodes: dict[str, str] = {}
     verdict: t.Mapping[str, t.Any] = {}
-    lost: t.Dict[str, t.Tuple[str, str]] = {}
-    seen: t.Set[str] = set()
-    earlier: t.List[str] = []
-    by_host: t.Dict[str, t.Any] = {}
-    outside: t.Set[str] = set()
+    lost: dict[str, tuple[str, str]] = {}
+    seen: set[str] = set()
+    earlier: list[str] = []
+    by_host: dict[str, t.Any] = {}
+    outside: set[str] = set()
     gone = {str(name) for name in hosts} - {str(name) for name in alive}
     for host in hosts:
         given = hostvars[host]
-        for capability, message in (given[BROKEN] if BROKEN in given else {}).items():
+        for capability, message in (given.get(BROKEN, {})).items():
             broken.setdefault(str(capability), str(message))
         for capability, names in REGISTERED.items():
             for name in names:
@@ -76,16 +80,20 @@ def run_outcome(
         for capability, name in OF_CLUSTERS:
             if str(host) in clusters and name in given and not given[name].get("skipped"):
                 results.setdefault(capability, []).append(_part(given[name]))
-        earlier = earlier or (list(given["__mesh_r_plan"].get("refused_before") or ()) if "__mesh_r_plan" in given else [])
+        earlier = earlier or (
+            list(given["__mesh_r_plan"].get("refused_before") or ()) if "__mesh_r_plan" in given else []
+        )
         if not verdict and "__mesh_r_report" in given:
             verdict = given["__mesh_r_report"].get("report") or {}
-        speaks = str(host) == SPEAKER and SPEAKER not in declared  # it has what the group all says, and is nobody's node
+        speaks = (
+            str(host) == SPEAKER and SPEAKER not in declared
+        )  # it has what the group all says, and is nobody's node
         if str(host) in clusters or speaks or "multicluster_cluster" not in given:
             if str(host) in clusters and str(host) in gone:
                 lost[str(host)] = ("", "failed, see above")
             continue
         nodes[str(host)] = str(given["multicluster_cluster"])
-        for capability, message in (given[BROKEN_HERE] if BROKEN_HERE in given else {}).items():
+        for capability, message in (given.get(BROKEN_HERE, {})).items():
             lost[str(host)] = (str(capability), str(message))
         if str(host) in gone:
             lost[str(host)] = (str(next(iter(asked), "")), _why(given))
@@ -93,9 +101,15 @@ def run_outcome(
             # a node's own failure is that of the node, which is lost; what it refused belongs to its cluster
             if name in given and given[name].get("refused"):
                 by_host.setdefault(str(host), []).extend(given[name]["refused"])
-                rows = [dict(row, object="{0}/{1}".format(host, row.get("object"))) for row in given[name]["refused"]]
+                rows = [dict(row, object=f"{host}/{row.get('object')}") for row in given[name]["refused"]]
                 results.setdefault(capability, []).append({"refused": rows})
-    of_plans = [row for capability in results for result in results[capability] for row in result.get("refused") or () if not _by_node(row, nodes)]
+    of_plans = [
+        row
+        for capability in results
+        for result in results[capability]
+        for row in result.get("refused") or ()
+        if not _by_node(row, nodes)
+    ]
     refused = refused_lines(of_plans, by_host)
     mended = ["mended in this run: " + line for line in earlier if line not in refused]
     outcome = judge(RunReports([str(name) for name in asked], clusters, results, broken, nodes, lost, verdict))
@@ -111,13 +125,13 @@ def _by_node(row: t.Mapping[str, t.Any], nodes: t.Container[str]) -> bool:
 def _why(given: t.Any) -> str:
     """Why a node is no longer part of the run, as far as its own result tells."""
     for name in OF_A_CHANGE:
-        result = given[name] if name in given else {}
+        result = given.get(name, {})
         if (result.get("failed") or result.get("unreachable")) and result.get("msg"):
             return str(result["msg"])
     return "failed or not reached, see above"
 
 
-def _part(result: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def _part(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     part = {name: result[name] for name in ("failures", "refused", "failed", "msg") if name in result}
     plan = result.get("plan")
     if isinstance(plan, t.Mapping) and "unchanged" in plan:
@@ -131,11 +145,21 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
     _requires_connection = False
 
-    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+    def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """The outcome beside what every action returns."""
         result, variables = super().run(tmp, task_vars), task_vars or {}
-        spec = {"capabilities": {"type": "list", "elements": "str", "required": True}, "clusters_group": {"type": "str", "default": "clusters"}}
+        spec = {
+            "capabilities": {"type": "list", "elements": "str", "required": True},
+            "clusters_group": {"type": "str", "default": "clusters"},
+        }
         unused, options = self.validate_argument_spec(spec)
         hosts, alive = variables["ansible_play_hosts_all"], variables["ansible_play_hosts"]
-        outcome = run_outcome(registered(variables["hostvars"]), variables["groups"], options["capabilities"], hosts, alive, options["clusters_group"])
+        outcome = run_outcome(
+            registered(variables["hostvars"]),
+            variables["groups"],
+            options["capabilities"],
+            hosts,
+            alive,
+            options["clusters_group"],
+        )
         return dict(result, changed=False, **outcome)

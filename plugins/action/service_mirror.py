@@ -19,9 +19,13 @@ class ActionModule(InventoryAction):
     module = service_mirror
     written = "destinations"
 
-    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+    def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
         """The definition of the fabric, and which of its clusters get mirrors where nobody says it."""
         if "definition" not in options:
             options["definition"] = self.definition()
-            if options.get("state", "present") == "present" and "clusters" not in options and not options.get("destinations"):
+            if (
+                options.get("state", "present") == "present"
+                and "clusters" not in options
+                and not options.get("destinations")
+            ):
                 options["destinations"] = inventory.managed_clusters(options["definition"])

@@ -15,8 +15,10 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_tas
 class ActionModule(InventoryAction):
     """See DOCUMENTATION of the module."""
 
-    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+    def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
         """The definition, the nodes' facts, and what must not be shown of them."""
         options.setdefault("definition", self.definition())
         self.pack_facts(options, "__support_bundle_r_node")
-        options["secrets"] = sorted({*options.get("secrets", ()), *inventory.secret_values(self.hostvars, self.groups.get("all", ()))})
+        options["secrets"] = sorted(
+            {*options.get("secrets", ()), *inventory.secret_values(self.hostvars, self.groups.get("all", ()))}
+        )

@@ -19,11 +19,14 @@ class ActionModule(InventoryAction):
 
     module = trace_plan
 
-    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Optional[str]:
+    def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> str | None:
         """``hosts``, ``mesh`` and ``pods``, where the task does not give them; ``pairs`` of a verification, where it asks for those that failed."""
         if "hosts" not in options:
             nodes = self.definition()["nodes"]
-            options["hosts"] = {host: {"cluster": str(row["multicluster_cluster"]), "node": str(row.get("node_name", host))} for host, row in nodes.items()}
+            options["hosts"] = {
+                host: {"cluster": str(row["multicluster_cluster"]), "node": str(row.get("node_name", host))}
+                for host, row in nodes.items()
+            }
         if "mesh" not in options:
             options["mesh"] = collected.mesh(self.hostvars, list(options["hosts"]))
         if "pods" not in options:
@@ -31,6 +34,8 @@ class ActionModule(InventoryAction):
         if not options.get("failing"):
             return None
         found = collected.verifications(self.hostvars, list(options["hosts"]))
-        options["pairs"] = pairs.failing({host: (row.get("probe") or {}).get("pings") or () for host, row in found.items()}, int(options["failing"]))
+        options["pairs"] = pairs.failing(
+            {host: (row.get("probe") or {}).get("pings") or () for host, row in found.items()}, int(options["failing"])
+        )
         self.only = ()  # what is to be followed is known: no cluster is asked
         return None if options["pairs"] else "nobody failed to reach anybody"

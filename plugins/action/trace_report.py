@@ -19,14 +19,14 @@ PARTS = {"armed": "__trace_r_armed", "sent": "__trace_r_sent", "collected": "__t
 PLAN = "__trace_r_plan"
 
 
-def gathered(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Tuple[t.Dict[str, t.Dict[str, t.Any]], t.Dict[str, str]]:
+def gathered(hostvars: t.Any, hosts: t.Iterable[str]) -> tuple[dict[str, dict[str, t.Any]], dict[str, str]]:
     """({host: {part: the module's result}}, {host: why it is not there}); a part that was skipped or failed is missing."""
-    nodes: t.Dict[str, t.Dict[str, t.Any]] = {}
-    silent: t.Dict[str, str] = {}
+    nodes: dict[str, dict[str, t.Any]] = {}
+    silent: dict[str, str] = {}
     for host in map(str, hosts):
         given = hostvars[host]
         for part, variable in PARTS.items():
-            result = given[variable] if variable in given else {}
+            result = given.get(variable, {})
             why = collected.why_none(result)
             if why:
                 silent.setdefault(host, why)
@@ -40,10 +40,13 @@ class ActionModule(ControllerAction):
 
     module = trace_report
 
-    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+    def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """The module, with what a task does not give out of the plays' results."""
         given, variables = self._task.args, task_vars or {}
-        hostvars, present = registered(variables.get("hostvars")), set(map(str, variables.get("ansible_play_hosts_all") or ()))
+        hostvars, present = (
+            registered(variables.get("hostvars")),
+            set(map(str, variables.get("ansible_play_hosts_all") or ())),
+        )
         options = dict(given)
         try:
             facts = {name: options.pop(name) for name in ("trace", "nodes", "silent") if name in options}

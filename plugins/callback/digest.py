@@ -91,12 +91,12 @@ class Step:
         self.name = name
         self.pattern = pattern
         self.begun = time.monotonic()
-        self.hosts: t.Dict[str, str] = {}
-        self.counts: t.Counter[t.Tuple[str, str]] = collections.Counter()
+        self.hosts: dict[str, str] = {}
+        self.counts: t.Counter[tuple[str, str]] = collections.Counter()
         self.told = ""
         self.task = ""
         self.heard = 0
-        self.errors: t.Set[t.Tuple[str, str]] = set()
+        self.errors: set[tuple[str, str]] = set()
         self.worked = False
         self.wrote = False
         self.next_progress = 0.0
@@ -117,29 +117,31 @@ class CallbackModule(CallbackBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self._step: t.Optional[Step] = None
+        self._step: Step | None = None
         self._begun = time.monotonic()
-        self._details: t.Optional[t.TextIO] = None
+        self._details: t.TextIO | None = None
         self._opened = False
-        self._told: t.Set[str] = set()
+        self._told: set[str] = set()
         self._said = digest_text.Said()
         self._repeats = digest_text.Repeats()
         self._refused = False
         self._next = ""  # what a report says is to be done comes last
-        self._items: t.Set[t.Tuple[str, str]] = set()
+        self._items: set[tuple[str, str]] = set()
         #: Who was at fault in each failure of a host, in their order; None is the host itself.
-        self._at_fault: t.Dict[str, t.List[t.Optional[t.List[str]]]] = {}
-        self._diffs: t.Optional[digest_text.Room] = None
+        self._at_fault: dict[str, list[list[str] | None]] = {}
+        self._diffs: digest_text.Room | None = None
         self._warned = digest_text.Alike(WARNINGS)
-        self._planned: t.Set[str] = set()
-        self._wrote: t.Set[str] = set()
+        self._planned: set[str] = set()
+        self._wrote: set[str] = set()
 
     # --- what is shown ------------------------------------------------------------------------------------------------
 
-    def _say(self, text: str, color: t.Optional[str] = None) -> None:
+    def _say(self, text: str, color: str | None = None) -> None:
         """A line, on a terminal as many lines as its width asks for: a log is to be searched, a screen to be read."""
         columns = getattr(self._display, "columns", 0) if sys.stdout.isatty() else 0
-        self._display.display("\n".join(row for line in text.split("\n") for row in digest_text.fitted(line, columns)), color=color)
+        self._display.display(
+            "\n".join(row for line in text.split("\n") for row in digest_text.fitted(line, columns)), color=color
+        )
 
     def _detail(self, text: str) -> None:
         """What ``-v`` shows, and a file gets."""
@@ -154,18 +156,24 @@ class CallbackModule(CallbackBase):
             if path:
                 try:
                     # without a wait for the reader of a pipe
-                    handle = os.open(os.path.expanduser(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+                    handle = os.open(
+                        os.path.expanduser(path),
+                        os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK,
+                        0o600,
+                    )
                     os.set_blocking(handle, True)
                     self._details = os.fdopen(handle, "w", encoding="utf-8", errors="replace")
                 except OSError as error:
-                    self._display.warning("no details are kept: {0}: {1}".format(path, error.strerror))
+                    self._display.warning(f"no details are kept: {path}: {error.strerror}")
         if self._details is not None:
             try:
                 self._details.write(text + "\n")
                 self._details.flush()
             except OSError as error:
                 # Ansible would give up the whole event, with what was still to be shown
-                self._display.warning("no further details are kept: {0}: {1}".format(self.get_option("details_file"), error.strerror))
+                self._display.warning(
+                    f"no further details are kept: {self.get_option('details_file')}: {error.strerror}"
+                )
                 self._close()
 
     def _close(self) -> None:
@@ -184,8 +192,16 @@ class CallbackModule(CallbackBase):
         states = collections.Counter(step.hosts.values())
         if not step.worked and set(states) == {"ok"}:
             return  # the playbook only talked to itself
-        color = C.COLOR_ERROR if states["failed"] or states["unreachable"] else C.COLOR_CHANGED if states["changed"] else C.COLOR_OK
-        line = digest_text.step_line(step.name, states, step.counts, step.told, time.monotonic() - step.begun, planned=not step.wrote)
+        color = (
+            C.COLOR_ERROR
+            if states["failed"] or states["unreachable"]
+            else C.COLOR_CHANGED
+            if states["changed"]
+            else C.COLOR_OK
+        )
+        line = digest_text.step_line(
+            step.name, states, step.counts, step.told, time.monotonic() - step.begun, planned=not step.wrote
+        )
         self._say(line, color)
         self._keep(line)
 
@@ -197,7 +213,7 @@ class CallbackModule(CallbackBase):
         step.next_progress = step.next_progress or step.begun + first
         if now >= step.next_progress:
             step.next_progress = now + 2 * (now - step.begun)
-            self._say("  ... {0}: {1}, {2} answers after {3:.0f} s".format(step.name, step.task, step.heard, now - step.begun))
+            self._say(f"  ... {step.name}: {step.task}, {step.heard} answers after {now - step.begun:.0f} s")
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
@@ -208,7 +224,7 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_task_start(self, task: t.Any, is_conditional: bool) -> None:
         if self._step is not None:
             self._step.task, self._step.heard = task.name or task.action, 0
-        self._keep("task {0}".format(task.get_name()))
+        self._keep(f"task {task.get_name()}")
 
     def v2_playbook_on_handler_task_start(self, task: t.Any) -> None:
         self.v2_playbook_on_task_start(task, False)
@@ -245,13 +261,13 @@ class CallbackModule(CallbackBase):
                     if (who, line) in self._step.errors:
                         continue  # told by the task that failed, and again by the one that ends the host
                     self._step.errors.add((who, line))
-                self._keep("FAILED {0}: {1}: {2}".format(who, task.get_name(), line))
+                self._keep(f"FAILED {who}: {task.get_name()}: {line}")
                 how = "failed, goes on:" if ignore_errors else "FAILED"
                 if not self._repeats.is_news(how, who, _name(task), line):
                     continue
                 shown = self._said.shortened(line[len(who) + 2 :] if line.startswith(who + ": ") else line)
                 self._said.add([line])
-                self._say("{0} {1}: {2}: {3}".format(how, who, _name(task), shown), C.COLOR_ERROR)
+                self._say(f"{how} {who}: {_name(task)}: {shown}", C.COLOR_ERROR)
         self._count(host, task, data)  # what fails for one cluster is done for the others
         if getattr(task, "diff", False):
             self.v2_on_file_diff(result)
@@ -265,10 +281,10 @@ class CallbackModule(CallbackBase):
         self._warn(host, data)
         self._hear(host, "unreachable")
         for line in digest_text.error_lines(data):
-            self._keep("UNREACHABLE {0}: {1}".format(host, line))
+            self._keep(f"UNREACHABLE {host}: {line}")
             if self._repeats.is_news("UNREACHABLE", host, _name(task), line):
                 self._said.add([line])
-                self._say("UNREACHABLE {0}: {1}: {2}".format(host, _name(task), line), C.COLOR_UNREACHABLE)
+                self._say(f"UNREACHABLE {host}: {_name(task)}: {line}", C.COLOR_UNREACHABLE)
 
     def v2_runner_on_skipped(self, result: t.Any) -> None:
         host, dummy, data = _parts(result)
@@ -286,17 +302,23 @@ class CallbackModule(CallbackBase):
         self._items.add((host, str(getattr(task, "_uuid", ""))))
         who, unused = _at_fault(host, task, data)
         for line in digest_text.error_lines(data):
-            text = "FAILED {0}: {1}: item {2}: {3}".format(who, _name(task), digest_text.one_line(self._get_item_label(data)), line)
+            text = f"FAILED {who}: {_name(task)}: item {digest_text.one_line(self._get_item_label(data))}: {line}"
             self._say(text, C.COLOR_ERROR)
             self._keep(text)
 
     def v2_runner_retry(self, result: t.Any) -> None:
         host, task, data = _parts(result)
-        self._detail("  {0}: {1}: again, {2} tries left".format(host, task.get_name(), data.get("retries", 0) - data.get("attempts", 0)))
+        self._detail(
+            f"  {host}: {task.get_name()}: again, {data.get('retries', 0) - data.get('attempts', 0)} tries left"
+        )
 
     def v2_on_file_diff(self, result: t.Any) -> None:
         host, task, data = _parts(result)
-        found = [row.get("diff") for row in data["results"] if isinstance(row, dict)] if isinstance(data.get("results"), list) else [data.get("diff")]
+        found = (
+            [row.get("diff") for row in data["results"] if isinstance(row, dict)]
+            if isinstance(data.get("results"), list)
+            else [data.get("diff")]
+        )
         for diff in found:
             text = digest_text.uncoloured(self._get_diff(diff)) if diff else ""
             if text.strip():
@@ -304,11 +326,11 @@ class CallbackModule(CallbackBase):
                 sides = (diff.get("before"), diff.get("after")) if isinstance(diff, dict) else ()
                 for line in self._room().take(who, digest_text.short_diff(text, self._display.verbosity > 0, *sides)):
                     self._say(line, _DIFF_COLORS.get(line.strip()[:1]))
-                self._keep("{0}:\n{1}".format(who, text))
+                self._keep(f"{who}:\n{text}")
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
         if self._step is not None and self._step.pattern != NO_HOSTS:
-            self._say("{0}: the run has no host for it".format(self._step.name), C.COLOR_SKIP)
+            self._say(f"{self._step.name}: the run has no host for it", C.COLOR_SKIP)
 
     def v2_playbook_on_no_hosts_remaining(self) -> None:
         self._say("no host is left: the run ends here", C.COLOR_ERROR)
@@ -334,16 +356,20 @@ class CallbackModule(CallbackBase):
     def _room(self) -> digest_text.Room:
         """What the screen has left for diffs; -v has no end."""
         if self._diffs is None:
-            bounds = [0, 0] if self._display.verbosity > 0 else [int(self.get_option(name) or 0) for name in ("diff_lines_of_host", "diff_lines")]
+            bounds = (
+                [0, 0]
+                if self._display.verbosity > 0
+                else [int(self.get_option(name) or 0) for name in ("diff_lines_of_host", "diff_lines")]
+            )
             self._diffs = digest_text.Room(*bounds)
         return self._diffs
 
-    def _warn(self, host: str, data: t.Dict[str, t.Any]) -> None:
+    def _warn(self, host: str, data: dict[str, t.Any]) -> None:
         """Show what a result warns of; hundreds of hosts say the same."""
         given = data.get("warnings")
         if isinstance(given, list) and self._display.verbosity == 0:
             for text in given:
-                self._keep("warning of {0}: {1}".format(host, text))
+                self._keep(f"warning of {host}: {text}")
             data["warnings"] = [text for text in given if self._warned.is_news(host, str(text))]
         self._handle_warnings(data)
 
@@ -380,7 +406,7 @@ class CallbackModule(CallbackBase):
             self._say("  " + line)
         self._told.update(digest_text.one_line(line) for line in shown)
         if left_out:
-            self._say("  ({0} lines of tables in which nothing is wrong: -v shows them)".format(left_out), C.COLOR_VERBOSE)
+            self._say(f"  ({left_out} lines of tables in which nothing is wrong: -v shows them)", C.COLOR_VERBOSE)
 
 
 def _name(task: t.Any) -> str:
@@ -388,7 +414,7 @@ def _name(task: t.Any) -> str:
     return str(task.get_name()).rsplit(" : ", maxsplit=1)[-1]
 
 
-def _at_fault(host: str, task: t.Any, data: t.Mapping[str, t.Any]) -> t.Tuple[str, t.Optional[t.List[str]]]:
+def _at_fault(host: str, task: t.Any, data: t.Mapping[str, t.Any]) -> tuple[str, list[str] | None]:
     """(who is shown, the clusters at fault): a task that one host does for all says nothing of this host."""
     if not getattr(task, "run_once", False):
         return host, None
@@ -396,6 +422,6 @@ def _at_fault(host: str, task: t.Any, data: t.Mapping[str, t.Any]) -> t.Tuple[st
     return digest_text.some(clusters) or "run", clusters
 
 
-def _parts(result: t.Any) -> t.Tuple[str, t.Any, t.Dict[str, t.Any]]:
+def _parts(result: t.Any) -> tuple[str, t.Any, dict[str, t.Any]]:
     """(host, task, result), by the names that ansible-core 2.17 and 2.21 both have."""
     return result._host.get_name(), result._task, result._result  # pylint: disable=protected-access

@@ -72,8 +72,16 @@ from ansible.utils.display import Display
 display = Display()
 
 # The spelling of nsenter's options, and the file below /proc/PID that each of them takes.
-NAMESPACES = {"mount": "ns/mnt", "uts": "ns/uts", "ipc": "ns/ipc", "net": "ns/net", "pid": "ns/pid", "cgroup": "ns/cgroup",
-              "root": "root", "wd": "root"}
+NAMESPACES = {
+    "mount": "ns/mnt",
+    "uts": "ns/uts",
+    "ipc": "ns/ipc",
+    "net": "ns/net",
+    "pid": "ns/pid",
+    "cgroup": "ns/cgroup",
+    "root": "root",
+    "wd": "root",
+}
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",

@@ -49,17 +49,19 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.link
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import KINDS, PROFILES
 
 
-def apinet_link_labels(source: t.Any, kind: t.Optional[str] = None, profile: str = "onmetal") -> t.Dict[str, str]:
+def apinet_link_labels(source: t.Any, kind: str | None = None, profile: str = "onmetal") -> dict[str, str]:
     """The labels."""
     found = kind or (source.get("kind") if isinstance(source, dict) else None)
     if not isinstance(source, dict) or found not in KINDS or profile not in PROFILES:
-        raise AnsibleFilterError("apinet_link_labels: not an object of one of " + ", ".join(KINDS) + ", or an unknown profile")
+        raise AnsibleFilterError(
+            "apinet_link_labels: not an object of one of " + ", ".join(KINDS) + ", or an unknown profile"
+        )
     return link_labels(found, source, PROFILES[profile])
 
 
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"apinet_link_labels": apinet_link_labels}

@@ -48,7 +48,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.opti
 def apinet_provider_id_format(parts: t.Any, profile: str = "onmetal") -> str:
     """The ID."""
     if not isinstance(parts, dict) or profile not in PROFILES:
-        raise AnsibleFilterError("apinet_provider_id_format: parts are a dictionary, profile is one of " + ", ".join(PROFILES))
+        raise AnsibleFilterError(
+            "apinet_provider_id_format: parts are a dictionary, profile is one of " + ", ".join(PROFILES)
+        )
     third = parts.get("node") if "node" in parts else parts.get("id")
     return format_id((parts.get("namespace"), parts.get("name"), third, parts.get("uid")), PROFILES[profile])
 
@@ -56,6 +58,6 @@ def apinet_provider_id_format(parts: t.Any, profile: str = "onmetal") -> str:
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"apinet_provider_id_format": apinet_provider_id_format}

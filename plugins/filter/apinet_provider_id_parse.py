@@ -50,25 +50,30 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.links import parse_interface_id, parse_network_id
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.links import (
+    parse_interface_id,
+    parse_network_id,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import PROFILES
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 
-def apinet_provider_id_parse(text: t.Any, kind: str = "network_interface", profile: str = "onmetal") -> t.Dict[str, str]:
+def apinet_provider_id_parse(text: t.Any, kind: str = "network_interface", profile: str = "onmetal") -> dict[str, str]:
     """The parts."""
     if kind not in ("network_interface", "network") or profile not in PROFILES:
-        raise AnsibleFilterError("apinet_provider_id_parse: kind is network_interface or network, profile one of " + ", ".join(PROFILES))
+        raise AnsibleFilterError(
+            "apinet_provider_id_parse: kind is network_interface or network, profile one of " + ", ".join(PROFILES)
+        )
     try:
         found = (parse_network_id if kind == "network" else parse_interface_id)(text, PROFILES[profile])
     except ValueRefused as error:
-        raise AnsibleFilterError("apinet_provider_id_parse: {0} [{1}]".format(error.message, error.reason)) from error
+        raise AnsibleFilterError(f"apinet_provider_id_parse: {error.message} [{error.reason}]") from error
     return dict(found._asdict())
 
 
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"apinet_provider_id_parse": apinet_provider_id_parse}

@@ -46,6 +46,6 @@ def apinet_state(twin_state: t.Any) -> str:
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"apinet_state": apinet_state}

@@ -51,6 +51,6 @@ def apinet_twin_name(source: t.Any) -> str:
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"apinet_twin_name": apinet_twin_name}

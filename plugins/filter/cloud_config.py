@@ -56,12 +56,12 @@ def cloud_config(values: t.Any) -> str:
     try:
         return settings_text(dict(values))
     except ValueRefused as error:
-        raise AnsibleFilterError("cloud_config: {0}".format(error.message)) from None
+        raise AnsibleFilterError(f"cloud_config: {error.message}") from None
 
 
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"cloud_config": cloud_config}

@@ -80,10 +80,10 @@ def corefile(
     blocks_only: bool = False,
     mirror_namespace: str = "sys-semaphore",
     global_zone: bool = False,
-    prefixes: t.Optional[t.Mapping[str, str]] = None,
+    prefixes: t.Mapping[str, str] | None = None,
     cluster_domain: str = DEFAULT_DOMAIN,
     ready: bool = False,
-    version: t.Optional[str] = None,
+    version: str | None = None,
 ) -> str:
     """See DOCUMENTATION."""
     if isinstance(clusters, str) or not isinstance(local, str):
@@ -102,12 +102,12 @@ def corefile(
         render = coredns_corefile.owned_blocks if blocks_only else coredns_corefile.whole_corefile
         return coredns_corefile.corefile_text(render(options))
     except ValueError as error:
-        raise AnsibleFilterError("corefile: {0}".format(error)) from error
+        raise AnsibleFilterError(f"corefile: {error}") from error
 
 
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"corefile": corefile}

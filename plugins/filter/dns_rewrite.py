@@ -74,22 +74,22 @@ def dns_rewrite(
     clusters: t.Sequence[str],
     mirror_namespace: str = "sys-semaphore",
     global_zone: bool = False,
-    prefixes: t.Optional[t.Mapping[str, str]] = None,
+    prefixes: t.Mapping[str, str] | None = None,
     cluster_domain: str = coredns_rules.DEFAULT_DOMAIN,
-) -> t.Dict[str, t.Optional[str]]:
+) -> dict[str, str | None]:
     """See DOCUMENTATION."""
     if not isinstance(name, str) or isinstance(clusters, str):
         raise AnsibleFilterError("dns_rewrite: use it as 'name' | dns_rewrite([clusters])")
     try:
         rules = coredns_rules.rewrite_rules(list(clusters), mirror_namespace, global_zone, prefixes, cluster_domain)
     except ValueError as error:
-        raise AnsibleFilterError("dns_rewrite: {0}".format(error)) from error
+        raise AnsibleFilterError(f"dns_rewrite: {error}") from error
     return dict(coredns_rules.rewrite_name(rules, name)._asdict(), shown=coredns_rules.answer_name(rules, name))
 
 
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"dns_rewrite": dns_rewrite}

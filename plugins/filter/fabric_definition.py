@@ -50,7 +50,9 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
 
 
-def fabric_definition(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str = "clusters") -> t.Dict[str, t.Any]:
+def fabric_definition(
+    hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str = "clusters"
+) -> dict[str, t.Any]:
     """See DOCUMENTATION."""
     if not hasattr(hostvars, "__getitem__") or not isinstance(groups, t.Mapping):
         raise AnsibleFilterError("fabric_definition: use it as hostvars | fabric_definition(groups)")
@@ -61,6 +63,6 @@ def fabric_definition(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_g
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"fabric_definition": fabric_definition}

@@ -56,6 +56,6 @@ def kilo_peer_name(node: t.Any, mesh: str, cluster: str) -> t.Any:
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"kilo_peer_name": kilo_peer_name}

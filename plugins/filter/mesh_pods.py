@@ -47,7 +47,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._status impor
 from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
 
 
-def mesh_pods(hostvars: t.Any, hosts: t.Sequence[str]) -> t.Dict[str, t.List[str]]:
+def mesh_pods(hostvars: t.Any, hosts: t.Sequence[str]) -> dict[str, list[str]]:
     """See DOCUMENTATION."""
     return collected.pods(registered(hostvars), hosts)
 
@@ -55,6 +55,6 @@ def mesh_pods(hostvars: t.Any, hosts: t.Sequence[str]) -> t.Dict[str, t.List[str
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"mesh_pods": mesh_pods}

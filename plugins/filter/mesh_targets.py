@@ -48,7 +48,7 @@ import typing as t
 from ansible_collections.multicluster.network.plugins.module_utils._status import report
 
 
-def mesh_targets(mesh: t.Mapping[str, t.Any], pods: t.Mapping[str, t.Sequence[str]], host: str) -> t.List[t.Dict[str, str]]:
+def mesh_targets(mesh: t.Mapping[str, t.Any], pods: t.Mapping[str, t.Sequence[str]], host: str) -> list[dict[str, str]]:
     """See DOCUMENTATION."""
     return report.targets(mesh, pods, host)
 
@@ -56,6 +56,6 @@ def mesh_targets(mesh: t.Mapping[str, t.Any], pods: t.Mapping[str, t.Sequence[st
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"mesh_targets": mesh_targets}

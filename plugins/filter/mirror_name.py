@@ -62,12 +62,12 @@ def mirror_name(name: t.Any, namespace: t.Any, prefix: t.Any) -> str:
     try:
         return names.mirror_name(prefix, namespace, name).checked()
     except ValueRefused as error:
-        raise AnsibleFilterError("mirror_name: {0} [{1}]".format(error.message, error.reason)) from error
+        raise AnsibleFilterError(f"mirror_name: {error.message} [{error.reason}]") from error
 
 
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"mirror_name": mirror_name}

@@ -44,17 +44,17 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import node_part
 
 
-def node_devices(mesh: t.Mapping[str, t.Any], host: str) -> t.List[t.Dict[str, t.Any]]:
+def node_devices(mesh: t.Mapping[str, t.Any], host: str) -> list[dict[str, t.Any]]:
     """See DOCUMENTATION."""
     try:
         return node_part(mesh, host)["devices"]
     except (KeyError, TypeError) as err:
-        raise AnsibleFilterError("node_devices: the topology does not know host {0}".format(host)) from err
+        raise AnsibleFilterError(f"node_devices: the topology does not know host {host}") from err
 
 
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"node_devices": node_devices}

@@ -46,17 +46,19 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan import node_kubespan as part_of
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan import (
+    node_kubespan as part_of,
+)
 
 
 def node_kubespan(
-    mesh: t.Mapping[str, t.Any], host: str, settings: t.Optional[t.Mapping[str, t.Any]] = None
-) -> t.Dict[str, t.Any]:
+    mesh: t.Mapping[str, t.Any], host: str, settings: t.Mapping[str, t.Any] | None = None
+) -> dict[str, t.Any]:
     """See DOCUMENTATION."""
     try:
         part = part_of(mesh, host)
     except (KeyError, TypeError) as err:
-        raise AnsibleFilterError("node_kubespan: the topology does not know host {0}".format(host)) from err
+        raise AnsibleFilterError(f"node_kubespan: the topology does not know host {host}") from err
     if part is None:
         return {}
     return dict(part, **{key: value for key, value in (settings or {}).items() if value not in (None, "")})
@@ -65,6 +67,6 @@ def node_kubespan(
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"node_kubespan": node_kubespan}

@@ -52,6 +52,6 @@ def parse_endpoint(text: t.Any) -> t.Any:
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"parse_endpoint": parse_endpoint}

@@ -60,14 +60,14 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.module_utils._policy import targets
 
 
-def policy_selector(name: str, cluster: str, namespace: str, target: str = "calico") -> t.Dict[str, t.Any]:
+def policy_selector(name: str, cluster: str, namespace: str, target: str = "calico") -> dict[str, t.Any]:
     """See DOCUMENTATION."""
     try:
         if target == "cilium":
             return targets.cilium_rule(cluster, namespace, name)
         found = dict(targets.calico_selector(cluster, namespace, name))
     except ValueError as error:
-        raise AnsibleFilterError("policy_selector: {0}".format(error)) from error
+        raise AnsibleFilterError(f"policy_selector: {error}") from error
     if target == "calico_global":
         del found["namespaceSelector"]
     elif target != "calico":
@@ -78,6 +78,6 @@ def policy_selector(name: str, cluster: str, namespace: str, target: str = "cali
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"policy_selector": policy_selector}

@@ -59,6 +59,6 @@ def resolve_endpoint(node: t.Any, port: int = 0) -> t.Any:
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"resolve_endpoint": resolve_endpoint}

@@ -66,6 +66,6 @@ def validate_node(node: t.Any, entry: t.Any, endpoint_policy: str = "require") -
 class FilterModule:
     """Ansible's way to find the filter."""
 
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Name to function."""
         return {"validate_node": validate_node}

@@ -158,18 +158,22 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             names = self._names(clusters, groups, read)
             found = cluster_nodes.hosts(read, ranges, self.get_option("address"), names, self.get_option("node_names"))
         except ValueRefused as error:
-            raise AnsibleParserError("{0}: {1} [{2}]".format(path, error.message, error.reason)) from None
+            raise AnsibleParserError(f"{path}: {error.message} [{error.reason}]") from None
         for refusal in found.refused:
-            self.display.warning("node {0} is no host: {1} [{2}]".format(refusal.object, refusal.message, refusal.reason))
+            self.display.warning(f"node {refusal.object} is no host: {refusal.message} [{refusal.reason}]")
         for cluster, node, name in found.renamed:
-            self.display.warning("node {0}/{1} is the host {2}, since another cluster has a node {1}, too".format(cluster, node, name))
+            self.display.warning(
+                f"node {cluster}/{node} is the host {name}, since another cluster has a node {node}, too"
+            )
         known = set(self.inventory.hosts)  # before the first node is added
         for cluster, rows in found.hosts.items():
             self.inventory.add_group(groups[cluster])
             self.inventory.set_variable(groups[cluster], "multicluster_cluster", cluster)
             for row in rows:
                 self._add(groups[cluster], row, row.name not in known)
-        claimed = ClaimedGroups(self.inventory, names.reserved)  # which knows all hosts now: no group takes the name of one
+        claimed = ClaimedGroups(
+            self.inventory, names.reserved
+        )  # which knows all hosts now: no group takes the name of one
         for rows in found.hosts.values():
             for row in rows:
                 self._construct(row, row.name not in known, claimed)
@@ -178,24 +182,24 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     # --- what is asked ------------------------------------------------------------------------------------------
 
-    def _clusters(self, path: str) -> t.Dict[str, t.Dict[str, t.Any]]:
+    def _clusters(self, path: str) -> dict[str, dict[str, t.Any]]:
         """{cluster: its access and node_cidrs}, from the source or from the group of clusters."""
         given = self.get_option("clusters")
         rows = self._of_group() if given is None else [self._templated(by_our_names(row), {}) for row in given]
         if not rows:
             message = "{0}: there are no clusters; give them here, or as hosts of the group {1} or as {2} in a source that is read before"
             raise AnsibleParserError(message.format(path, self.get_option("clusters_group"), FABRIC_CLUSTERS))
-        clusters: t.Dict[str, t.Dict[str, t.Any]] = {}
+        clusters: dict[str, dict[str, t.Any]] = {}
         for row in rows:
             name = parse_cluster_name(row.get("name"))
             if name in clusters:
-                raise ValueRefused("duplicate_remote_name", "clusters names {0} twice".format(name))
+                raise ValueRefused("duplicate_remote_name", f"clusters names {name} twice")
             if not any(row.get(key) for key in _WAYS_IN) and self.get_option("kubeconfig"):
                 row["kubeconfig"] = self.get_option("kubeconfig")
             clusters[name] = row
         return clusters
 
-    def _of_group(self) -> t.List[t.Dict[str, t.Any]]:
+    def _of_group(self) -> list[dict[str, t.Any]]:
         group = self.inventory.groups.get(self.get_option("clusters_group"))
         sources = getattr(self.inventory, "processed_sources", None) or []
         listed = self._of_variable(sources)
@@ -211,42 +215,48 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             rows.append(dict(self._templated(row, dict(known, inventory_hostname=host.name)), name=host.name))
         return rows
 
-    def _of_variable(self, sources: t.Sequence[str]) -> t.List[t.Dict[str, t.Any]]:
+    def _of_variable(self, sources: t.Sequence[str]) -> list[dict[str, t.Any]]:
         """The clusters of the variable, which the group all has."""
         everyone = self.inventory.groups.get("all")
         if everyone is None:
             return []
-        known = combine_vars(everyone.get_vars(), get_vars_from_inventory_sources(self.loader, sources, [everyone], "all"))
+        known = combine_vars(
+            everyone.get_vars(), get_vars_from_inventory_sources(self.loader, sources, [everyone], "all")
+        )
         given = known.get(FABRIC_CLUSTERS)
         if isinstance(given, str):
             given = self._templated({FABRIC_CLUSTERS: given}, known)[FABRIC_CLUSTERS]
         if not given:
             return []
         if not isinstance(given, t.Mapping) or not all(isinstance(entry, t.Mapping) for entry in given.values()):
-            raise ValueRefused("bad_type", "{0} has the variables of each cluster by its name".format(FABRIC_CLUSTERS))
+            raise ValueRefused("bad_type", f"{FABRIC_CLUSTERS} has the variables of each cluster by its name")
         rows = []
         for name in sorted(given, key=str):
-            row = {key: given[name][key] for key in (*ACCESS_OPTIONS, "node_cidrs") if key in given[name] and key != "name"}
+            row = {
+                key: given[name][key] for key in (*ACCESS_OPTIONS, "node_cidrs") if key in given[name] and key != "name"
+            }
             rows.append(dict(self._templated(row, known), name=str(name)))
         return rows
 
-    def _templated(self, row: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    def _templated(self, row: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         """Values of the operator's own files may be templates, such as a lookup of a secret."""
         self.templar.available_variables = dict(self._vars or {}, **variables)
         return {key: self.templar.template(value) for key, value in row.items()}
 
-    def _node_cidrs(self, name: str, entry: t.Mapping[str, t.Any]) -> t.List[str]:
+    def _node_cidrs(self, name: str, entry: t.Mapping[str, t.Any]) -> list[str]:
         ranges = entry.get("node_cidrs") or []
         needs = self.get_option("address") in ("InternalIP", "ExternalIP")
         if not isinstance(ranges, (list, tuple)) or (needs and not ranges):
-            raise ValueRefused("missing_grant", "cluster {0}: node_cidrs must list the ranges of its nodes' addresses".format(name))
+            raise ValueRefused(
+                "missing_grant", f"cluster {name}: node_cidrs must list the ranges of its nodes' addresses"
+            )
         return [str(text) for text in ranges]
 
     # --- what the inventory has -----------------------------------------------------------------------------------
 
-    def _groups(self, clusters: t.Iterable[str]) -> t.Dict[str, str]:
+    def _groups(self, clusters: t.Iterable[str]) -> dict[str, str]:
         """{cluster: the group of its nodes}. Raises ValueRefused where that is another cluster's."""
-        groups: t.Dict[str, str] = {}
+        groups: dict[str, str] = {}
         for cluster in clusters:
             name = re.sub(r"[^A-Za-z0-9_]", "_", cluster) + "_nodes"
             there = self.inventory.groups.get(name)
@@ -254,14 +264,18 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             if other is None and there is not None:
                 other = there.get_vars().get("multicluster_cluster")
             if other not in (None, cluster) and "{" not in str(other):
-                raise ValueRefused("group_taken", "nodes of {0} would be in the group {1}, which is that of {2}".format(cluster, name, other))
+                raise ValueRefused(
+                    "group_taken", f"nodes of {cluster} would be in the group {name}, which is that of {other}"
+                )
             groups[cluster] = name
         return groups
 
     def _names(self, clusters: t.Collection[str], groups: t.Mapping[str, str], read: t.Mapping[str, t.Any]) -> Names:
         """The names that no node may take, and the hosts that have names of nodes."""
         reserved = dict.fromkeys(groups.values(), "the group of a cluster's nodes")
-        reserved.update(dict.fromkeys(map(self._sanitize_group_name, self.get_option("groups") or {}), "a group of the inventory"))
+        reserved.update(
+            dict.fromkeys(map(self._sanitize_group_name, self.get_option("groups") or {}), "a group of the inventory")
+        )
         reserved.update(dict.fromkeys(self.inventory.groups, "a group of the inventory"))
         group = self.inventory.groups.get(self.get_option("clusters_group"))
         listed = [row["name"] for row in self._of_variable(getattr(self.inventory, "processed_sources", None) or [])]
@@ -271,34 +285,49 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         reserved.update(dict.fromkeys(("all", "ungrouped"), "Ansible's name for hosts of the whole inventory"))
         reserved.update(dict.fromkeys(constants.LOCALHOST, "Ansible's name for the controller"))
         claimed = {str((node.get("metadata") or {}).get("name")) for nodes in read.values() for node in nodes}
-        claimed |= {"{0}-{1}".format(cluster, name) for cluster in clusters for name in claimed}
-        return Names(reserved, {name: self._cluster_of_host(name) for name in claimed.intersection(self.inventory.hosts)})
+        claimed |= {f"{cluster}-{name}" for cluster in clusters for name in claimed}
+        return Names(
+            reserved, {name: self._cluster_of_host(name) for name in claimed.intersection(self.inventory.hosts)}
+        )
 
-    def _cluster_of_host(self, name: str) -> t.Set[str]:
+    def _cluster_of_host(self, name: str) -> set[str]:
         """The cluster whose node a host of the inventory is, from wherever its variables are written; empty for none."""
         host, sources = self.inventory.hosts[name], getattr(self.inventory, "processed_sources", None) or []
-        known = combine_vars(get_group_vars(host.get_groups()), get_vars_from_inventory_sources(self.loader, sources, host.get_groups(), "all"))
-        known = combine_vars(known, combine_vars(host.get_vars(), get_vars_from_inventory_sources(self.loader, sources, [host], "all")))
+        known = combine_vars(
+            get_group_vars(host.get_groups()),
+            get_vars_from_inventory_sources(self.loader, sources, host.get_groups(), "all"),
+        )
+        known = combine_vars(
+            known, combine_vars(host.get_vars(), get_vars_from_inventory_sources(self.loader, sources, [host], "all"))
+        )
         found = self._cluster_of(known, dict(known, inventory_hostname=name))
         return set() if found is None else {found}
 
-    def _cluster_of(self, known: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Optional[str]:
+    def _cluster_of(self, known: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> str | None:
         if known.get("multicluster_cluster") is None:
             return None
-        return str(self._templated({"multicluster_cluster": known["multicluster_cluster"]}, variables)["multicluster_cluster"])
+        return str(
+            self._templated({"multicluster_cluster": known["multicluster_cluster"]}, variables)["multicluster_cluster"]
+        )
 
     # --- what is read -------------------------------------------------------------------------------------------
 
-    def _read(self, clusters: t.Mapping[str, t.Dict[str, t.Any]], key: str, use_cache: bool) -> t.Dict[str, t.Any]:
-        cached: t.Dict[str, t.Any] = {}
+    def _read(self, clusters: t.Mapping[str, dict[str, t.Any]], key: str, use_cache: bool) -> dict[str, t.Any]:
+        cached: dict[str, t.Any] = {}
         if self.get_option("cache") and use_cache:
             try:
                 cached = {name: nodes for name, nodes in self._cache[key].items() if name in clusters}
             except KeyError:
                 cached = {}
-        accesses = {name: {key: entry[key] for key in ACCESS_OPTIONS if key in entry} for name, entry in clusters.items()}
+        accesses = {
+            name: {key: entry[key] for key in ACCESS_OPTIONS if key in entry} for name, entry in clusters.items()
+        }
         ask = [access for name, access in accesses.items() if name not in cached]
-        read, failures = cluster_nodes.gather(ask, self.get_option("label_selector"), self.get_option("timeout")) if ask else ({}, [])
+        read, failures = (
+            cluster_nodes.gather(ask, self.get_option("label_selector"), self.get_option("timeout"))
+            if ask
+            else ({}, [])
+        )
         texts = ["cluster {cluster}: {message} [{reason}]".format(**failure) for failure in failures]
         if texts and not self.get_option("skip_failed"):
             raise AnsibleParserError("; ".join(texts))
@@ -329,7 +358,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         strict = self.get_option("strict")
         compose = self.get_option("compose") or {}
         if not made:
-            compose = {key: value for key, value in compose.items() if key not in known and not key.startswith("ansible_")}
+            compose = {
+                key: value for key, value in compose.items() if key not in known and not key.startswith("ansible_")
+            }
         self._set_composite_vars(compose, known, row.name, strict=strict)
         self._add_host_to_composed_groups(self.get_option("groups"), known, row.name, strict=strict)
         inventory = self.inventory

@@ -12,12 +12,12 @@ from ._values.variables import named, named_rows
 SHOWN_REFUSALS = 20
 
 
-def fail_on_refused_spec() -> t.Dict[str, t.Any]:
+def fail_on_refused_spec() -> dict[str, t.Any]:
     """The argument that every module has."""
     return {"fail_on_refused": {"type": "bool", "default": False}}
 
 
-def probe_spec() -> t.Dict[str, t.Any]:
+def probe_spec() -> dict[str, t.Any]:
     """What the modules that look at a node's pods and peers are asked, see the flow ``probe``."""
     target = {"node": {"type": "str", "required": True}, "address": {"type": "str", "required": True}}
     return {
@@ -37,7 +37,7 @@ def name_of(module: t.Any) -> str:
     return str(getattr(module, "_name", ""))
 
 
-def with_warnings(module: t.Any, result: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def with_warnings(module: t.Any, result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """What of a result is shown: its warnings go through the module, its diff stays in diff mode, messages name the user's variables."""
     name, options = name_of(module), module.params
     shown = dict(result)
@@ -62,8 +62,10 @@ def exit_with(module: t.Any, result: t.Mapping[str, t.Any]) -> t.NoReturn:
     for entry in refused[:SHOWN_REFUSALS]:
         module.warn("refused {object}: {message} [{reason}]".format(**entry))
     if len(refused) > SHOWN_REFUSALS:
-        module.warn("{0} more refusals; the result lists them all".format(len(refused) - SHOWN_REFUSALS))
+        module.warn(f"{len(refused) - SHOWN_REFUSALS} more refusals; the result lists them all")
     if refused and module.params.get("fail_on_refused"):
-        module.fail_json(msg="{0} refused, first: {object}: {message} [{reason}]".format(len(refused), **refused[0]), **shown)
+        module.fail_json(
+            msg="{0} refused, first: {object}: {message} [{reason}]".format(len(refused), **refused[0]), **shown
+        )
     module.exit_json(**shown)
     raise AssertionError("exit_json returned")  # for type checkers, and for fakes that forget to raise

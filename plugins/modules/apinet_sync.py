@@ -204,7 +204,11 @@ stats:
 import json
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import converge as tenants, released
-from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants.converge import mapping_spec, runner_spec, side_spec
+from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants.converge import (
+    mapping_spec,
+    runner_spec,
+    side_spec,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state

@@ -287,37 +287,50 @@ def argument_spec():
         asn={"type": "int"},
         source_ip={"type": "str"},
         router_id={"type": "str"},
-        neighbors={"type": "list", "elements": "dict", "default": [], "options": {
-            "address": {"type": "str", "required": True},
-            "asn": {"type": "int", "required": True},
-            "password": {"type": "str", "no_log": True},
-            "password_file": {"type": "path", "no_log": False},
-            "multihop": {"type": "int", "default": 0},
-            "bfd": {"type": "bool", "default": False},
-            "both_families": {"type": "bool", "default": False},
-            "next_hop": {"type": "str"},
-            "source_ip": {"type": "str"},
-            "ttl_security": {"type": "int", "default": 0},
-        }},
+        neighbors={
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "address": {"type": "str", "required": True},
+                "asn": {"type": "int", "required": True},
+                "password": {"type": "str", "no_log": True},
+                "password_file": {"type": "path", "no_log": False},
+                "multihop": {"type": "int", "default": 0},
+                "bfd": {"type": "bool", "default": False},
+                "both_families": {"type": "bool", "default": False},
+                "next_hop": {"type": "str"},
+                "source_ip": {"type": "str"},
+                "ttl_security": {"type": "int", "default": 0},
+            },
+        },
         prefixes={"type": "list", "elements": "str", "default": []},
         graceful_restart={"type": "bool", "default": False},
-        pools={"type": "list", "elements": "dict", "default": [], "options": dict(
-            attributes_spec(),
-            network={"type": "str", "required": True},
-            announce={"type": "str", "choices": ["addresses", "aggregate", "both"], "default": "addresses"},
-        )},
+        pools={
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": dict(
+                attributes_spec(),
+                network={"type": "str", "required": True},
+                announce={"type": "str", "choices": ["addresses", "aggregate", "both"], "default": "addresses"},
+            ),
+        },
         **attributes_spec(),
         keepalive_time={"type": "int", "default": 3},
         hold_time={"type": "int", "default": 9},
-        grants={"type": "dict", "options": {
-            "local_asns": {"type": "list", "elements": "int", "default": []},
-            "peer_asns": {"type": "list", "elements": "int", "default": []},
-            "peers": {"type": "list", "elements": "str", "default": []},
-            "sources": {"type": "list", "elements": "str", "default": []},
-        }},
+        grants={
+            "type": "dict",
+            "options": {
+                "local_asns": {"type": "list", "elements": "int", "default": []},
+                "peer_asns": {"type": "list", "elements": "int", "default": []},
+                "peers": {"type": "list", "elements": "str", "default": []},
+                "sources": {"type": "list", "elements": "str", "default": []},
+            },
+        },
         beside_frr={"type": "bool", "default": False},
         verify_seconds={"type": "int", "default": 30},
-    )  # fmt: skip
+    )
 
 
 def main():

@@ -110,7 +110,10 @@ stats:
 """
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_info
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import device_spec, settings_options
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import (
+    device_spec,
+    settings_options,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 

@@ -117,7 +117,10 @@ stats:
 """
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_nodes
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import device_spec, writer_spec
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import (
+    device_spec,
+    writer_spec,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 

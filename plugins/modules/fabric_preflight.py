@@ -173,20 +173,30 @@ def main() -> None:
             "hosts": {"type": "list", "elements": "str", "default": []},
             "kubespan": {"type": "dict"},
             "load_balancers": {"type": "list", "elements": "dict", "default": []},
-            "failed": {"type": "list", "elements": "dict", "options": {
-                "where": {"type": "str", "required": True},
-                "why": {"type": "str", "required": True},
-            }},
+            "failed": {
+                "type": "list",
+                "elements": "dict",
+                "options": {
+                    "where": {"type": "str", "required": True},
+                    "why": {"type": "str", "required": True},
+                },
+            },
             "trace": {"type": "bool", "default": False},
-            "imports": {"type": "dict", "options": {
-                "install_crds": {"type": "bool", "default": False},
-                "destinations": {"type": "list", "elements": "str", "default": []},
-            }},
-            "services": {"type": "dict", "options": {
-                "namespace": {"type": "str", "required": True},
-                "create_namespace": {"type": "bool", "default": False},
-                "destinations": {"type": "list", "elements": "str", "default": []},
-            }},
+            "imports": {
+                "type": "dict",
+                "options": {
+                    "install_crds": {"type": "bool", "default": False},
+                    "destinations": {"type": "list", "elements": "str", "default": []},
+                },
+            },
+            "services": {
+                "type": "dict",
+                "options": {
+                    "namespace": {"type": "str", "required": True},
+                    "create_namespace": {"type": "bool", "default": False},
+                    "destinations": {"type": "list", "elements": "str", "default": []},
+                },
+            },
             "max_skew": {"type": "float", "default": 30},
             "fail_on_errors": {"type": "bool", "default": True},
             **inventory_spec(),

@@ -198,7 +198,7 @@ def main() -> None:
     try:
         result = fabric_status.run(module.params, module.check_mode)
     except fabric_status.FAILURES as err:
-        module.fail_json(msg="cannot describe the fabric: {0}".format(err))
+        module.fail_json(msg=f"cannot describe the fabric: {err}")
     exit_with(module, result)
 
 

@@ -144,16 +144,21 @@ def argument_spec():
         state={"type": "str", "choices": ["present", "absent"], "default": "present"},
         routes_only={"type": "bool", "default": False},
         node={"type": "str"},
-        nodes={"type": "list", "elements": "dict", "default": [], "options": {
-            "name": {"type": "str", "required": True},
-            "addresses": {"type": "list", "elements": "str", "required": True},
-        }},
+        nodes={
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "name": {"type": "str", "required": True},
+                "addresses": {"type": "list", "elements": "str", "required": True},
+            },
+        },
         interface={"type": "str"},
         networks={"type": "list", "elements": "str", "default": []},
         left_out={"type": "str", "default": ""},
         advert_interval={"type": "float", "default": 0.5},
         verify_seconds={"type": "int", "default": 15},
-    )  # fmt: skip
+    )
 
 
 def main():

@@ -225,7 +225,9 @@ stats:
 
 from typing import Any
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import converge as load_balancers
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
+    converge as load_balancers,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import common_spec
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.moving import KEEP
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube

@@ -520,8 +520,15 @@ stats:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import dataplane as node_dataplane, node_agent
-from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec, probe_spec
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import (
+    dataplane as node_dataplane,
+    node_agent,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._module import (
+    exit_with,
+    fail_on_refused_spec,
+    probe_spec,
+)
 
 DEVICE = {
     "name": {"type": "str", "required": True},
@@ -575,7 +582,11 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "fabric": {"type": "str", "required": True},
-            "state": {"type": "str", "choices": ["present", "absent", "released", "confirmed", "reverted"], "default": "present"},
+            "state": {
+                "type": "str",
+                "choices": ["present", "absent", "released", "confirmed", "reverted"],
+                "default": "present",
+            },
             "rollback_seconds": {"type": "int", "default": 0},
             "transaction": {"type": "str"},
             "devices": {"type": "list", "elements": "dict", "options": DEVICE, "default": []},
@@ -590,7 +601,10 @@ def main() -> None:
             "max_deletes": {"type": "int"},
             "confirm_empty": {"type": "list", "elements": "str", "default": []},
             "accepted": {"type": "list", "elements": "str", "default": []},
-            "probe": {"type": "dict", "options": dict(probe_spec(), known={"type": "list", "elements": "str", "default": []})},
+            "probe": {
+                "type": "dict",
+                "options": dict(probe_spec(), known={"type": "list", "elements": "str", "default": []}),
+            },
             **fail_on_refused_spec(),
         },
         supports_check_mode=True,
@@ -598,12 +612,18 @@ def main() -> None:
     )
     if module.params["state"] in ("confirmed", "reverted"):
         decide(module)
-    desired = {key: value for key, value in module.params.items() if key not in ("state", "fail_on_refused", "transaction", "probe")}
+    desired = {
+        key: value
+        for key, value in module.params.items()
+        if key not in ("state", "fail_on_refused", "transaction", "probe")
+    }
     if module.params["state"] in ("absent", "released"):
         desired.update(devices=[], kubespan=None, tables=[])
     if module.params["state"] == "released":
         if module.params["remove_keys"]:
-            module.fail_json(msg="state is released and remove_keys is true: without its key the original program would not find its own")
+            module.fail_json(
+                msg="state is released and remove_keys is true: without its key the original program would not find its own"
+            )
         desired["released"] = True
     for device in desired["devices"]:
         device["node"] = module.params["node"] or "this node"
@@ -614,7 +634,7 @@ def main() -> None:
     exit_with(module, dict(result, **probed(module)))
 
 
-def probed(module: AnsibleModule) -> t.Dict[str, t.Any]:
+def probed(module: AnsibleModule) -> dict[str, t.Any]:
     """The part of the result that the probe is."""
     asked = module.params["probe"]
     if not asked or module.params["state"] != "present":
@@ -640,7 +660,7 @@ def decide(module: AnsibleModule) -> None:
 def fail(module: AnsibleModule, err: Exception, **more: t.Any) -> t.NoReturn:
     """Leave with an error and its details."""
     details = err.fields() if hasattr(err, "fields") else {}
-    module.fail_json(msg="{0}: {1}".format(module.params["node"] or "node", err), **details, **more)
+    module.fail_json(msg=f"{module.params['node'] or 'node'}: {err}", **details, **more)
     raise AssertionError("fail_json returned")  # for type checkers
 
 

@@ -180,7 +180,7 @@ def main() -> None:
     try:
         result = node_probe.run(module.params)
     except (OSError, ValueError) as err:
-        module.fail_json(msg="cannot probe: {0}".format(err))
+        module.fail_json(msg=f"cannot probe: {err}")
     exit_with(module, result)
 
 

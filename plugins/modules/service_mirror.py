@@ -253,7 +253,12 @@ def argument_spec() -> dict:
         "endpoint_fields": {"type": "str", "choices": ["safe", "all"], "default": "safe"},
         "allow_host_network": {"type": "str", "choices": ["false", "true", "clear"], "default": "false"},
         "session_affinity": {"type": "bool", "default": True},
-        "honour_annotations": {"type": "list", "elements": "str", "choices": ["ports", "clusters", "exported_name"], "default": []},
+        "honour_annotations": {
+            "type": "list",
+            "elements": "str",
+            "choices": ["ports", "clusters", "exported_name"],
+            "default": [],
+        },
         "copy_labels": {"type": "list", "elements": "str", "default": []},
         "copy_annotations": {"type": "list", "elements": "str", "default": []},
         "service_sync": {"type": "bool", "default": True},

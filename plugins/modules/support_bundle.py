@@ -114,7 +114,7 @@ def main() -> None:
     try:
         result = support_bundle.run(module.params, module.check_mode)
     except OSError as err:
-        module.fail_json(msg="cannot write the bundle: {0}".format(err))
+        module.fail_json(msg=f"cannot write the bundle: {err}")
     exit_with(module, result)
 
 

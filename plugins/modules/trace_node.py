@@ -266,7 +266,7 @@ def main() -> None:
     except LinuxError as err:
         module.fail_json(msg=str(err), **err.fields())
     except (OSError, ValueError) as err:
-        module.fail_json(msg="cannot trace: {0}".format(err))
+        module.fail_json(msg=f"cannot trace: {err}")
     exit_with(module, result)
 
 

@@ -204,7 +204,7 @@ def run(module: Any) -> None:
     try:
         result = trace.plan(module.params)
     except trace.FAILURES as err:
-        module.fail_json(msg="cannot plan the trace: {0}".format(err))
+        module.fail_json(msg=f"cannot plan the trace: {err}")
     exit_with(module, result)
 
 

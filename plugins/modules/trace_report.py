@@ -163,7 +163,7 @@ def run(module: Any) -> None:
     try:
         result = trace.finish(module.params, module.check_mode)
     except trace.FAILURES as err:
-        module.fail_json(msg="cannot report the trace: {0}".format(err))
+        module.fail_json(msg=f"cannot report the trace: {err}")
     exit_with(module, result)
 
 

@@ -20,14 +20,14 @@ _FIELDS = (
 )
 
 
-def _texts(value: t.Any) -> t.List[str]:
+def _texts(value: t.Any) -> list[str]:
     if value is None or value == "":
         return []
     return [str(value)] if isinstance(value, str) else [str(item) for item in value]
 
 
-def _entry(name: str, given: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-    entry: t.Dict[str, t.Any] = {"name": name}
+def _entry(name: str, given: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    entry: dict[str, t.Any] = {"name": name}
     for variable, field in _FIELDS:
         if variable in given and given[variable] not in (None, ""):
             value = given[variable]
@@ -39,17 +39,21 @@ def _entry(name: str, given: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
         _texts(given[key]) if key in given else [] for key in ("wireguard_cidrs", "service_cidrs", "pod_cidrs")
     )
     if len(wireguard) > 1:
-        raise ValueError("{0} has several wireguard_cidrs; give clustermesh_allowed_networks".format(name))
+        raise ValueError(f"{name} has several wireguard_cidrs; give clustermesh_allowed_networks")
     entry.update(podCIDRs=pods, wireguardCIDR=wireguard[0] if wireguard else "")
     if service:
         entry["serviceCIDR"] = service[0]
-    more = service[1:] + (_texts(given["clustermesh_additional_cidrs"]) if "clustermesh_additional_cidrs" in given else [])
+    more = service[1:] + (
+        _texts(given["clustermesh_additional_cidrs"]) if "clustermesh_additional_cidrs" in given else []
+    )
     if more:
         entry["additionalCIDRs"] = more
     return entry
 
 
-def clustermesh_definition(hostvars: t.Any, groups: Groups, name: str, clusters_group: str = "clusters") -> t.Dict[str, t.Any]:
+def clustermesh_definition(
+    hostvars: t.Any, groups: Groups, name: str, clusters_group: str = "clusters"
+) -> dict[str, t.Any]:
     """The options ``meshes`` and ``node_cidrs`` of clustermesh_peers: one entry for each host of the clusters group.
 
     An entry is made of the variables ``pod_cidrs``, ``wireguard_cidrs``, ``service_cidrs``, ``wireguard_port`` and ``clustermesh_*``, or of
@@ -58,13 +62,16 @@ def clustermesh_definition(hostvars: t.Any, groups: Groups, name: str, clusters_
     hostvars, groups = with_clusters(hostvars, groups, clusters_group)
     hosts = sorted(groups.get(clusters_group, ()))
     node_cidrs = {str(host): _texts(hostvars[host]["node_cidrs"]) for host in hosts if "node_cidrs" in hostvars[host]}
-    return {"meshes": [{"name": str(name), "clusters": [_entry(str(host), hostvars[host]) for host in hosts]}], "node_cidrs": node_cidrs}
+    return {
+        "meshes": [{"name": str(name), "clusters": [_entry(str(host), hostvars[host]) for host in hosts]}],
+        "node_cidrs": node_cidrs,
+    }
 
 
 class ClustermeshAction(InventoryAction):
     """What clustermesh_peers and clustermesh_info take from the inventory."""
 
-    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
+    def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
         """The mesh of the inventory, unless the task or objects of a cluster define it."""
         name = options.get("name")
         if name:

@@ -11,6 +11,7 @@ Where the task goes anywhere else, or asks for anything that only a process of i
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -24,10 +25,9 @@ from ansible.utils.vars import merge_hash
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import take_access
 from ansible_collections.multicluster.network.plugins.module_utils._values.variables import named
 
-try:  # here once for a play, instead of once for each of its tasks; where it is missing, the task says so
+# Here once for a play, instead of once for each of its tasks; where it is missing, the task says so.
+with contextlib.suppress(ImportError):
     import urllib3  # noqa: F401  # pylint: disable=unused-import
-except ImportError:
-    pass
 
 #: Of the play that notes options for the reconciler: a folder that only its user can enter.
 OPTIONS_TO = "__multicluster_options_to"
@@ -36,7 +36,7 @@ OPTIONS_TO = "__multicluster_options_to"
 class Finished(Exception):
     """The module left, with ``result``."""
 
-    def __init__(self, result: t.Dict[str, t.Any]) -> None:
+    def __init__(self, result: dict[str, t.Any]) -> None:
         super().__init__("the module has finished")
         self.result = result
 
@@ -48,17 +48,19 @@ class InProcessModule:
     as newer releases of ansible-core do not either.
     """
 
-    def __init__(self, name: str, spec: t.Dict[str, t.Any], given: t.Mapping[str, t.Any], check_mode: bool, diff: bool) -> None:
+    def __init__(
+        self, name: str, spec: dict[str, t.Any], given: t.Mapping[str, t.Any], check_mode: bool, diff: bool
+    ) -> None:
         self.check_mode, self._diff, self._name = check_mode, diff, name
-        self.no_log_values: t.Set[str] = set()
-        self._warnings: t.List[str] = []
-        self.params: t.Dict[str, t.Any] = _plain(given)
+        self.no_log_values: set[str] = set()
+        self._warnings: list[str] = []
+        self.params: dict[str, t.Any] = _plain(given)
         take_access(self)
         outcome = ArgumentSpecValidator(spec).validate(self.params)
         self.no_log_values.update(outcome._no_log_values)
         self.params = outcome.validated_parameters
         if outcome.unsupported_parameters:
-            self.fail_json(msg="Unsupported parameters for ({0}) module: {1}".format(name, outcome.errors.msg))
+            self.fail_json(msg=f"Unsupported parameters for ({name}) module: {outcome.errors.msg}")
         if outcome.error_messages:
             self.fail_json(msg=outcome.errors.msg)
 
@@ -88,9 +90,9 @@ class ControllerAction(ActionBase):
 
     TRANSFERS_FILES = False
     _supports_async = True
-    module: t.Optional[types.ModuleType] = None
+    module: types.ModuleType | None = None
 
-    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+    def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """See DOCUMENTATION of the module."""
         result = super().run(tmp, task_vars)
         folder = (task_vars or {}).get(OPTIONS_TO)
@@ -99,20 +101,32 @@ class ControllerAction(ActionBase):
         if self.module is None or not self._is_here(task_vars or {}):
             return merge_hash(result, self._execute_module(task_vars=task_vars, wrap_async=bool(self._task.async_val)))
         try:
-            self.module.run(InProcessModule(self._task.action, self.module.argument_spec(), self._task.args, self._task.check_mode, self._task.diff))
+            self.module.run(
+                InProcessModule(
+                    self._task.action,
+                    self.module.argument_spec(),
+                    self._task.args,
+                    self._task.check_mode,
+                    self._task.diff,
+                )
+            )
         except Finished as finished:
             return merge_hash(result, finished.result)
-        raise AssertionError("{0} did not finish".format(self._task.action))
+        raise AssertionError(f"{self._task.action} did not finish")
 
-    def _note(self, folder: str) -> t.Dict[str, t.Any]:
+    def _note(self, folder: str) -> dict[str, t.Any]:
         """Write down the options, with secrets, as the module would have them; the module does not run."""
         name = self._task.action.rpartition(".")[2]
         module = t.cast(types.ModuleType, self.module)
         try:
-            params = InProcessModule(self._task.action, module.argument_spec(), self._task.args, self._task.check_mode, self._task.diff).params
+            params = InProcessModule(
+                self._task.action, module.argument_spec(), self._task.args, self._task.check_mode, self._task.diff
+            ).params
         except Finished as finished:
             return finished.result
-        handle = os.open(os.path.join(folder, name + ".json"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        handle = os.open(
+            os.path.join(folder, name + ".json"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600
+        )
         with os.fdopen(handle, "w", encoding="utf-8") as target:
             json.dump(params, target)
         return {"changed": False}
@@ -120,7 +134,12 @@ class ControllerAction(ActionBase):
     def _is_here(self, task_vars: t.Mapping[str, t.Any]) -> bool:
         """Whether the module's process would be this user's, on this machine, in this very Python."""
         task, variables = self._task, task_vars
-        if task.async_val or any(task.environment or ()) or self._connection.transport != "local" or self._connection.become:
+        if (
+            task.async_val
+            or any(task.environment or ())
+            or self._connection.transport != "local"
+            or self._connection.become
+        ):
             return False
         if task.delegate_to:
             variables = (task_vars.get("ansible_delegated_vars") or {}).get(task.delegate_to) or {}
@@ -131,7 +150,9 @@ class ControllerAction(ActionBase):
 def is_this_python(path: str) -> bool:
     """Whether a path is another name of the running interpreter: in the same folder, which also says whose libraries it has."""
     try:
-        same = os.path.samefile(path, sys.executable) and os.path.samefile(os.path.dirname(path), os.path.dirname(sys.executable))
+        same = os.path.samefile(path, sys.executable) and os.path.samefile(
+            os.path.dirname(path), os.path.dirname(sys.executable)
+        )
     except OSError:
         return False
     return os.path.isabs(path) and same

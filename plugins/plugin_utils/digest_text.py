@@ -25,23 +25,39 @@ NEXT = "next: "
 #: Kinds of a node's objects in the order in which a person needs them: what packets depend on first.
 _WEIGHTS = {
     kind: number
-    for number, kind in enumerate(("peer", "route", "rule", "link", "address", "table", "chain", "set", "unit", "key", "file"))
-}  # fmt: skip
+    for number, kind in enumerate(
+        ("peer", "route", "rule", "link", "address", "table", "chain", "set", "unit", "key", "file")
+    )
+}
 #: What a line of a diff begins with.
 _SIGNS = ("+", "-")
 #: What people copy stays in one piece.
 _COMMAND = re.compile(r"ansible-playbook \S+(?: -\S+(?: [^\s-]\S*)?)*|ip link set \S+ up", re.ASCII)
 #: What is wrong says so by one of these. A table that has one is shown as it is.
-_WRONG = re.compile(r"fail|broken|not proven|refused|unreachable|lost|missing|error|unknown|none\b|never", re.IGNORECASE | re.ASCII)
+_WRONG = re.compile(
+    r"fail|broken|not proven|refused|unreachable|lost|missing|error|unknown|none\b|never", re.IGNORECASE | re.ASCII
+)
 _HEADER = re.compile(r"^[A-Z][A-Z_]{2,}( [a-z]+)*(  |$)")
 _ACTIONS = (("create", "created"), ("update", "changed"), ("delete", "removed"))
 #: The same in check mode, which writes nothing.
 _WOULD = {"created": "would create", "changed": "would change", "removed": "would remove"}
 #: A cluster that a line of ours blames, and all those that the last play blames.
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
-_BLAMED = re.compile(r"(?:\d+ failed, first: )?(?:[a-z_ ]{1,40}, )?(?:node \S{1,253} of )?cluster ([a-z][a-z0-9-]{0,62}): ", re.ASCII)
+_BLAMED = re.compile(
+    r"(?:\d+ failed, first: )?(?:[a-z_ ]{1,40}, )?(?:node \S{1,253} of )?cluster ([a-z][a-z0-9-]{0,62}): ", re.ASCII
+)
 _ALL_BLAMED = re.compile(r"\d+ failed in ([a-z][a-z0-9-]{0,62}(?:, [a-z][a-z0-9-]{0,62})*), first: ", re.ASCII)
-_HOUSEKEEPING = ("include_role", "include_tasks", "set_fact", "debug", "validate_argument_spec", "meta", "mesh_report", "run_changes", "run_outcome")
+_HOUSEKEEPING = (
+    "include_role",
+    "include_tasks",
+    "set_fact",
+    "debug",
+    "validate_argument_spec",
+    "meta",
+    "mesh_report",
+    "run_changes",
+    "run_outcome",
+)
 
 
 def one_line(value: t.Any) -> str:
@@ -56,12 +72,12 @@ def is_housekeeping(action: str) -> bool:
     return str(action).rsplit(".", maxsplit=1)[-1] in _HOUSEKEEPING
 
 
-def counts(data: Data) -> t.Dict[t.Tuple[str, str], int]:
+def counts(data: Data) -> dict[tuple[str, str], int]:
     """(what was done, kind) -> how often, from the plan of a module of this collection."""
     plan = data.get("plan")
     if not isinstance(plan, dict):
         return {}
-    found: t.Dict[t.Tuple[str, str], int] = {}
+    found: dict[tuple[str, str], int] = {}
     rows = _rows(plan.get("changes"))
     for action, done in _ACTIONS:
         number = plan.get(action)
@@ -81,7 +97,11 @@ def counts(data: Data) -> t.Dict[t.Tuple[str, str], int]:
 def topology(data: Data) -> str:
     """What a plan of the mesh is about: ``7 nodes in 2 clusters: 14 devices, 24 peers; 3 refused``."""
     mesh = data.get("mesh")
-    if not isinstance(mesh, dict) or not isinstance(mesh.get("nodes"), dict) or not isinstance(mesh.get("clusters"), dict):
+    if (
+        not isinstance(mesh, dict)
+        or not isinstance(mesh.get("nodes"), dict)
+        or not isinstance(mesh.get("clusters"), dict)
+    ):
         return ""
     devices = peers = 0
     for node in mesh["nodes"].values():
@@ -90,26 +110,37 @@ def topology(data: Data) -> str:
         for remote in remotes.values() if isinstance(remotes, dict) else ():
             devices += 1
             peers += len(remote.get("peers") or ()) if isinstance(remote, dict) else 0
-    text = "{0} nodes in {1} clusters".format(len(mesh["nodes"]), len(mesh["clusters"]))
+    text = f"{len(mesh['nodes'])} nodes in {len(mesh['clusters'])} clusters"
     if devices:
-        text += ": {0} devices".format(devices)
+        text += f": {devices} devices"
     if peers:  # without a key of any node, as in validate, no one knows how many there will be
-        text += ", {0} peers".format(peers)
+        text += f", {peers} peers"
     refused = _rows(data.get("refused"))
-    return text + ("; {0} refused".format(len(refused)) if refused else "")
+    return text + (f"; {len(refused)} refused" if refused else "")
 
 
-def _rows(value: t.Any) -> t.List[Data]:
+def _rows(value: t.Any) -> list[Data]:
     """A list of dictionaries; what else a result may have there is none."""
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
-def step_line(name: str, states: t.Mapping[str, int], done: t.Mapping[t.Tuple[str, str], int], told: str, seconds: float, planned: bool = False) -> str:
+def step_line(
+    name: str,
+    states: t.Mapping[str, int],
+    done: t.Mapping[tuple[str, str], int],
+    told: str,
+    seconds: float,
+    planned: bool = False,
+) -> str:
     """One play as a line; ``planned`` where all its changes are those of check mode."""
     total = sum(states.values())
     words = _WOULD if planned else {}
-    parts = ["{0} {1}".format(states[state], words.get(state, state)) for state in ("changed", "failed", "unreachable") if states.get(state)]
-    whole = "{0} hosts".format(total) if total > 1 else ""
+    parts = [
+        f"{states[state]} {words.get(state, state)}"
+        for state in ("changed", "failed", "unreachable")
+        if states.get(state)
+    ]
+    whole = f"{total} hosts" if total > 1 else ""
     if not parts:
         parts = ["ok"] if told else ["nothing to change"]
     if total == 1 and states.get("changed"):
@@ -120,27 +151,36 @@ def step_line(name: str, states: t.Mapping[str, int], done: t.Mapping[t.Tuple[st
     objects = _objects(done, words)
     if objects:
         texts.append(objects)
-    return "{0}: {1} ({2:.1f} s)".format(name, "; ".join(texts), seconds)
+    return f"{name}: {'; '.join(texts)} ({seconds:.1f} s)"
 
 
-def _objects(done: t.Mapping[t.Tuple[str, str], int], words: t.Mapping[str, str]) -> str:
+def _objects(done: t.Mapping[tuple[str, str], int], words: t.Mapping[str, str]) -> str:
     texts = []
     for unused, word in _ACTIONS:
-        rows = sorted(((number, kind) for (action, kind), number in done.items() if action == word), key=lambda row: (-row[0], row[1]))
+        rows = sorted(
+            ((number, kind) for (action, kind), number in done.items() if action == word),
+            key=lambda row: (-row[0], row[1]),
+        )
         if rows:
             shown = [_number(number, kind) for number, kind in rows[:SHOWN_KINDS]]
             rest = sum(number for number, kind in rows[SHOWN_KINDS:])
-            texts.append("{0} {1}".format(words.get(word, word), ", ".join(shown + (["{0} more".format(rest)] if rest else []))))
+            texts.append(f"{words.get(word, word)} {', '.join(shown + ([f'{rest} more'] if rest else []))}")
     refused = sum(number for (action, unused), number in done.items() if action == "refused")
     if refused:
-        texts.append("{0} refused".format(refused))
+        texts.append(f"{refused} refused")
     return "; ".join(texts)
 
 
 def _number(number: int, kind: str) -> str:
     """``1 link``, ``2 links``, ``2 addresses``."""
-    ending = "" if number == 1 or kind.endswith("s") and not kind.endswith("ss") else "es" if kind.endswith(("ss", "x")) else "s"
-    return "{0} {1}{2}".format(number, kind, ending)
+    ending = (
+        ""
+        if number == 1 or kind.endswith("s") and not kind.endswith("ss")
+        else "es"
+        if kind.endswith(("ss", "x"))
+        else "s"
+    )
+    return f"{number} {kind}{ending}"
 
 
 def is_of_items(data: Data) -> bool:
@@ -148,34 +188,54 @@ def is_of_items(data: Data) -> bool:
     return isinstance(data.get("results"), list)
 
 
-def error_lines(data: Data) -> t.List[str]:
+def error_lines(data: Data) -> list[str]:
     """What failed, one line for each error; never none."""
     message = data.get("msg")
     rows = list(message) if isinstance(message, (list, tuple)) else [message]
     lines = [one_line(row) for row in rows if row not in (None, "")]
     if not lines:
-        lines = [one_line(data[name]) for name in ("reason", "stderr", "module_stderr", "exception", "stdout", "module_stdout") if data.get(name)][:1]
+        lines = [
+            one_line(data[name])
+            for name in ("reason", "stderr", "module_stderr", "exception", "stdout", "module_stdout")
+            if data.get(name)
+        ][:1]
     elif len(lines) == 1:
         # a module that failed over several clusters tells the first in its message
         failures = data.get("failures")
         if isinstance(failures, list) and len(failures) > 1:
             told = [_failure(row) for row in failures if isinstance(row, dict)]
-            lines = told if told and str(failures[0].get("message") if isinstance(failures[0], dict) else "") in str(message) else lines + told
+            lines = (
+                told
+                if told and str(failures[0].get("message") if isinstance(failures[0], dict) else "") in str(message)
+                else lines + told
+            )
         for name in ("module_stderr", "stderr"):
-            if data.get(name) and any(said in lines[0] for said in ("MODULE FAILURE", "Module failure", "deserialization failed")):
+            if data.get(name) and any(
+                said in lines[0] for said in ("MODULE FAILURE", "Module failure", "deserialization failed")
+            ):
                 lines.append(one_line(str(data[name]).strip().splitlines()[-1] if str(data[name]).strip() else ""))
         findings = data.get("findings")
-        if isinstance(findings, list) and len(findings) > 1 and all(isinstance(row, dict) and row.get("message") for row in findings):
-            lines = [one_line("{0}: {1}: {2}".format(row.get("where"), row.get("variable"), row["message"])) for row in findings]
+        if (
+            isinstance(findings, list)
+            and len(findings) > 1
+            and all(isinstance(row, dict) and row.get("message") for row in findings)
+        ):
+            lines = [one_line(f"{row.get('where')}: {row.get('variable')}: {row['message']}") for row in findings]
     return [line for line in lines if line] or ["failed without a message; -vvv shows the result"]
 
 
-def clusters_at_fault(data: Data) -> t.List[str]:
+def clusters_at_fault(data: Data) -> list[str]:
     """The clusters that a failure names, in its rows or in its lines."""
     failures = data.get("failures")
     if isinstance(failures, list) and failures:
-        return sorted({row["cluster"] for row in _rows(failures) if isinstance(row.get("cluster"), str) and _NAME.fullmatch(row["cluster"])})
-    found: t.Set[str] = set()
+        return sorted(
+            {
+                row["cluster"]
+                for row in _rows(failures)
+                if isinstance(row.get("cluster"), str) and _NAME.fullmatch(row["cluster"])
+            }
+        )
+    found: set[str] = set()
     for line in error_lines(data):
         several, single = _ALL_BLAMED.match(line), _BLAMED.match(line)
         found.update(several.group(1).split(", ") if several else [single.group(1)] if single else [])
@@ -184,7 +244,7 @@ def clusters_at_fault(data: Data) -> t.List[str]:
 
 def some(names: t.Sequence[str], most: int = 5) -> str:
     """Names for a line; those that have no room are counted."""
-    return ", ".join(names[:most]) + (" and {0} more".format(len(names) - most) if len(names) > most else "")
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 class Said:
@@ -194,7 +254,7 @@ class Said:
     LEAST = 30
 
     def __init__(self) -> None:
-        self._known: t.Set[str] = set()
+        self._known: set[str] = set()
 
     def add(self, lines: t.Iterable[str]) -> None:
         self._known.update(text for text in map(_cause, lines) if len(text) >= self.LEAST)
@@ -205,11 +265,11 @@ class Said:
     def shortened(self, line: str) -> str:
         """A line without the cause at its end that was said: ``2 failed in gcp, see above``; the same line where it is news."""
         summed = _SUMMED.match(line)
-        return "{0}, see above".format(summed.group(1)) if summed and self.has(summed.group(2)) else line
+        return f"{summed.group(1)}, see above" if summed and self.has(summed.group(2)) else line
 
-    def news(self, lines: t.Sequence[str]) -> t.List[str]:
+    def news(self, lines: t.Sequence[str]) -> list[str]:
         """The lines of a report without the causes that were said before it."""
-        fresh: t.List[str] = []
+        fresh: list[str] = []
         for line in lines:
             if line.strip() and self.has(line):
                 if fresh and fresh[-1].endswith(":") and not fresh[-1].startswith(" "):
@@ -225,7 +285,8 @@ class Said:
 #: How a cause may begin and end, by where it is said.
 _SUMMED = re.compile(r"(\d+ (?:failed|problems)(?: in [^:]{1,400}?)?), first: (.*)$", re.DOTALL | re.ASCII)
 _PLACE = re.compile(
-    r"\s*(?:(?:[a-z_]{1,40}, )?(?:node \S{1,253} of )?cluster [a-z][a-z0-9-]{0,62}: |[a-z_]{1,40}: (?=\d+ problems|cluster ))", re.ASCII
+    r"\s*(?:(?:[a-z_]{1,40}, )?(?:node \S{1,253} of )?cluster [a-z][a-z0-9-]{0,62}: |[a-z_]{1,40}: (?=\d+ problems|cluster ))",
+    re.ASCII,
 )
 _REASON = re.compile(r" \[[a-z_]{1,60}\]$", re.ASCII)
 
@@ -242,29 +303,39 @@ def _cause(line: str) -> str:
 
 
 def _failure(row: Data) -> str:
-    operation = "cannot {0}: ".format(row["operation"]) if row.get("operation") else ""
-    return one_line("cluster {0}: {1}{2} [{3}]".format(row.get("cluster"), operation, row.get("message"), row.get("reason")))
+    operation = f"cannot {row['operation']}: " if row.get("operation") else ""
+    return one_line(f"cluster {row.get('cluster')}: {operation}{row.get('message')} [{row.get('reason')}]")
 
 
-def detail_lines(host: str, data: Data) -> t.List[str]:
+def detail_lines(host: str, data: Data) -> list[str]:
     """What a result changed, object by object."""
     plan = data.get("plan")
     rows = _rows(plan.get("changes")) if isinstance(plan, dict) else None
     if not rows:
-        return ["{0}: changed".format(host)] if data.get("changed") else []
-    return ["{0}: {1} {2} {3}".format(host, row.get("action"), row.get("kind"), one_line(row.get("id"))) for row in rows]
+        return [f"{host}: changed"] if data.get("changed") else []
+    return [f"{host}: {row.get('action')} {row.get('kind')} {one_line(row.get('id'))}" for row in rows]
 
 
-def debug_lines(data: Data) -> t.List[str]:
+def debug_lines(data: Data) -> list[str]:
     """What a debug task shows. With ``var`` its name is the key."""
     if "msg" in data:
         message = data["msg"]
     else:
-        message = {name: value for name, value in data.items() if not name.startswith("_") and name not in ("changed", "failed", "warnings", "deprecations")}
+        message = {
+            name: value
+            for name, value in data.items()
+            if not name.startswith("_") and name not in ("changed", "failed", "warnings", "deprecations")
+        }
     if isinstance(message, dict):
         rows: t.Iterable[t.Any] = _outline(message)
     else:
-        rows = message if isinstance(message, (list, tuple)) else str(message).splitlines() if isinstance(message, str) else [message]
+        rows = (
+            message
+            if isinstance(message, (list, tuple))
+            else str(message).splitlines()
+            if isinstance(message, str)
+            else [message]
+        )
     return ["".join(char if char.isprintable() else "?" for char in str(row)) for row in rows]
 
 
@@ -272,25 +343,29 @@ def _outline(data: t.Mapping[t.Any, t.Any], indent: str = "") -> t.Iterator[str]
     """A dictionary for people: a line for each value, what has no parts of its own in one line."""
     for key, value in data.items():
         if isinstance(value, dict) and any(isinstance(one, (dict, list)) and one for one in value.values()):
-            yield "{0}{1}:".format(indent, key)
+            yield f"{indent}{key}:"
             yield from _outline(value, indent + "  ")
         elif isinstance(value, dict):
-            rows = ["{0} {1}".format(name, one) for name, one in value.items() if not isinstance(one, (dict, list)) and one not in ("", None)]
-            yield "{0}{1}: {2}".format(indent, key, ", ".join(rows) or "none")
+            rows = [
+                f"{name} {one}"
+                for name, one in value.items()
+                if not isinstance(one, (dict, list)) and one not in ("", None)
+            ]
+            yield f"{indent}{key}: {', '.join(rows) or 'none'}"
         elif isinstance(value, list) and value:
-            yield "{0}{1}:".format(indent, key)
-            yield from ("{0}  {1}".format(indent, row) for row in value)
+            yield f"{indent}{key}:"
+            yield from (f"{indent}  {row}" for row in value)
         else:
-            yield "{0}{1}: {2}".format(indent, key, "none" if value in ("", None, []) else value)
+            yield f"{indent}{key}: {'none' if value in ('', None, []) else value}"
 
 
-def without_tables(lines: t.Sequence[str]) -> t.Tuple[t.List[str], int]:
+def without_tables(lines: t.Sequence[str]) -> tuple[list[str], int]:
     """(the lines without those tables in which nothing is wrong, how many were left out). Paragraphs end with an empty line."""
     if len(lines) <= SHORT:
         return list(lines), 0
-    kept: t.List[str] = []
+    kept: list[str] = []
     left_out = 0
-    paragraph: t.List[str] = []
+    paragraph: list[str] = []
     for line in [*lines, ""]:
         if line.strip():
             paragraph.append(line)
@@ -304,7 +379,7 @@ def without_tables(lines: t.Sequence[str]) -> t.Tuple[t.List[str], int]:
     return kept, left_out
 
 
-def _headings(text: str, before: t.Any, after: t.Any) -> t.Iterator[t.Tuple[str, str]]:
+def _headings(text: str, before: t.Any, after: t.Any) -> t.Iterator[tuple[str, str]]:
     """(changed line, the line without indent above it where that one has not changed, or "") of a unified diff of before and after."""
     sides = [_objects_above(side) for side in (before, after)]
     at = [0, 0]
@@ -321,22 +396,22 @@ def _headings(text: str, before: t.Any, after: t.Any) -> t.Iterator[t.Tuple[str,
             at[side] += 1
 
 
-def _objects_above(text: t.Any) -> t.List[str]:
+def _objects_above(text: t.Any) -> list[str]:
     """For each line of a text the last one without indent so far."""
-    found: t.List[str] = []
+    found: list[str] = []
     for line in text.splitlines() if isinstance(text, str) else ():
         found.append(line if line[:1] not in (" ", "\t", "") else found[-1] if found else "")
     return found
 
 
-def short_diff(text: str, whole: bool, before: t.Any = None, after: t.Any = None) -> t.List[str]:
+def short_diff(text: str, whole: bool, before: t.Any = None, after: t.Any = None) -> list[str]:
     """The changed lines of a diff, each object by its name. Of a file's own text only the beginning, unless the whole is asked for.
 
     before, after: the texts that were compared, for the names of objects of which only some lines changed.
     """
     if whole:
         return [_printable(line) for line in text.splitlines()]
-    shown: t.List[str] = []
+    shown: list[str] = []
     of_file, left_out, object_is = 0, 0, ""
     for line, heading in _by_weight(_headings(text, before, after)):
         if line[1:2] not in (" ", "\t"):  # an object; what is indented belongs to it
@@ -351,7 +426,7 @@ def short_diff(text: str, whole: bool, before: t.Any = None, after: t.Any = None
                 continue
         shown.append(_printable(line))
     if left_out:
-        shown.append("({0} lines of files: -v shows them)".format(left_out))
+        shown.append(f"({left_out} lines of files: -v shows them)")
     return shown
 
 
@@ -364,9 +439,9 @@ def uncoloured(text: str) -> str:
     return _COLOURED.sub("", text)
 
 
-def _by_weight(lines: t.Iterable[t.Tuple[str, str]]) -> t.List[t.Tuple[str, str]]:
+def _by_weight(lines: t.Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """The same lines, the objects first that packets depend on. A diff that has other lines than those of our objects keeps its order."""
-    blocks: t.List[t.Tuple[str, t.List[t.Tuple[str, str]]]] = []  # (the object, its lines)
+    blocks: list[tuple[str, list[tuple[str, str]]]] = []  # (the object, its lines)
     for line, heading in lines:
         about = line[1:] if line[1:2] not in (" ", "\t") else heading
         if not blocks or (about and about != blocks[-1][0]):
@@ -377,7 +452,7 @@ def _by_weight(lines: t.Iterable[t.Tuple[str, str]]) -> t.List[t.Tuple[str, str]
     return [row for unused, rows in blocks for row in rows]
 
 
-def fitted(line: str, columns: int) -> t.List[str]:
+def fitted(line: str, columns: int) -> list[str]:
     """A line as lines that a terminal of so many columns holds, broken between words; 0: as it is.
 
     What begins with a command of ours, and a path, stay in one piece, since they are copied.
@@ -388,9 +463,16 @@ def fitted(line: str, columns: int) -> t.List[str]:
     lead = indent + (line.lstrip(" ")[:1] if line.lstrip(" ")[:1] in _SIGNS else "")  # what was added goes on as added
     given = _COMMAND.sub(lambda found: found.group().replace(" ", "\0"), line[len(lead) :])
     rows = textwrap.wrap(
-        given, columns, initial_indent=lead, subsequent_indent=lead + "    ", break_long_words=False, break_on_hyphens=False, drop_whitespace=True,
-        expand_tabs=False, replace_whitespace=False,
-    )  # fmt: skip
+        given,
+        columns,
+        initial_indent=lead,
+        subsequent_indent=lead + "    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+        expand_tabs=False,
+        replace_whitespace=False,
+    )
     return [row.replace("\0", " ") for row in rows] or [line]
 
 
@@ -404,11 +486,11 @@ class Room:
 
     def __init__(self, of_one: int, whole: int) -> None:
         self._of_one, self._whole = of_one, whole
-        self._shown: t.Dict[str, int] = {}
+        self._shown: dict[str, int] = {}
         self._all = 0
-        self._left_out: t.Dict[str, int] = {}
+        self._left_out: dict[str, int] = {}
 
-    def take(self, who: str, lines: t.Sequence[str]) -> t.List[str]:
+    def take(self, who: str, lines: t.Sequence[str]) -> list[str]:
         """The lines that are shown of a diff, with whose they are above them; none where there is no room left."""
         shown = self._shown.get(who, 0)
         room = len(lines)
@@ -423,24 +505,28 @@ class Room:
             return []
         self._shown[who] = shown + room
         self._all += room + 1
-        title = "{0}:".format(who) if room == len(lines) else "{0}: {1:,} of {2:,} lines".format(who, room, len(lines))
+        title = f"{who}:" if room == len(lines) else f"{who}: {room:,} of {len(lines):,} lines"
         return [title] + ["  " + line for line in lines[:room]]
 
-    def left_out(self, details: t.Optional[str]) -> t.List[str]:
+    def left_out(self, details: str | None) -> list[str]:
         """One line on what was not shown, and where it is; none where everything was. ``details``: the file that has all, or None."""
         if not self._left_out:
             return []
-        where = "{0} has all of them, and so has -v".format(details) if details else "-v shows all of them, MULTICLUSTER_DIGEST_DETAILS=FILE keeps them"
+        where = (
+            f"{details} has all of them, and so has -v"
+            if details
+            else "-v shows all of them, MULTICLUSTER_DIGEST_DETAILS=FILE keeps them"
+        )
         names = some(sorted(self._left_out), 3)
-        return ["{0:,} lines of diffs left out, of {1}: {2}".format(sum(self._left_out.values()), names, where)]
+        return [f"{sum(self._left_out.values()):,} lines of diffs left out, of {names}: {where}"]
 
 
 class Repeats:
     """Failures of one task with the same cause are one: the first host says it, the others are named."""
 
     def __init__(self) -> None:
-        self._first: t.Dict[t.Tuple[str, str, str], str] = {}
-        self._others: t.Dict[t.Tuple[str, str, str], t.List[str]] = {}
+        self._first: dict[tuple[str, str, str], str] = {}
+        self._others: dict[tuple[str, str, str], list[str]] = {}
 
     def is_news(self, how: str, who: str, task: str, line: str) -> bool:
         """Whether it is shown; otherwise the host is named later. how: what such a line begins with."""
@@ -450,12 +536,13 @@ class Repeats:
             self._others[key].append(who)
         return first == who
 
-    def lines(self) -> t.List[str]:
+    def lines(self) -> list[str]:
         """One line for each cause that others had, too; then none of them is kept."""
         found = [
-            "{0} {1}: {2}: the same as {3}".format(key[0], some(sorted(names), 20), key[1], self._first[key])
-            for key, names in self._others.items() if names
-        ]  # fmt: skip
+            f"{key[0]} {some(sorted(names), 20)}: {key[1]}: the same as {self._first[key]}"
+            for key, names in self._others.items()
+            if names
+        ]
         self._first, self._others = {}, {}
         return found
 
@@ -465,7 +552,7 @@ class Alike:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._seen: t.Dict[str, int] = {}
+        self._seen: dict[str, int] = {}
 
     def is_news(self, host: str, text: str) -> bool:
         """Whether it is shown; otherwise it is counted."""
@@ -476,18 +563,22 @@ class Alike:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def left_out(self) -> t.List[str]:
+    def left_out(self) -> list[str]:
         """One line on those that were only counted."""
         shown = min(len(self._seen), self._most)
         count = sum(self._seen.values()) - shown
-        return ["{0:,} more warnings, {1}".format(count, "of other hosts" if len(self._seen) == shown else "-v shows them")] if count else []
+        return (
+            [f"{count:,} more warnings, {'of other hosts' if len(self._seen) == shown else '-v shows them'}"]
+            if count
+            else []
+        )
 
 
 def end_line(
     rows: t.Mapping[str, t.Mapping[str, int]],
     seconds: float,
     planned: t.Collection[str] = (),
-    at_fault: t.Optional[t.Mapping[str, t.Sequence[t.Optional[t.Sequence[str]]]]] = None,
+    at_fault: t.Mapping[str, t.Sequence[t.Sequence[str] | None]] | None = None,
 ) -> str:
     """The last line, with the names of hosts that failed. Hosts of ``planned`` have changes of check mode only.
 
@@ -496,31 +587,35 @@ def end_line(
     """
     changed = sum(1 for host, row in rows.items() if row["changed"] and host not in planned)
     would = sum(1 for host, row in rows.items() if row["changed"] and host in planned)
-    texts = ["{0} hosts, {1} changed".format(len(rows), changed)]
+    texts = [f"{len(rows)} hosts, {changed} changed"]
     if would:
-        texts[0] += ", {0} would change".format(would)
-    blamed = {host: list((at_fault or {}).get(host, ()))[-row["failures"] :] for host, row in rows.items() if row["failures"]}
+        texts[0] += f", {would} would change"
+    blamed = {
+        host: list((at_fault or {}).get(host, ()))[-row["failures"] :] for host, row in rows.items() if row["failures"]
+    }
     for word, names in (
         ("failed", [host for host in sorted(blamed) if None in blamed[host] or not blamed[host]]),
         ("not reached", [host for host, row in sorted(rows.items()) if row["unreachable"]]),
     ):
         if names:
-            texts.append("{0} {1}: {2}".format(len(names), word, some(names, 20)))
+            texts.append(f"{len(names)} {word}: {some(names, 20)}")
     for_all = [clusters for failures in blamed.values() for clusters in failures if clusters is not None]
     if for_all:
         clusters = sorted({name for names in for_all for name in names})
         texts.append("clusters at fault: " + some(clusters, 20) if clusters else "the run failed")
     if len(texts) == 1:
         texts.append("nothing failed")
-    return "done after {0:.0f} s: {1}".format(seconds, "; ".join(texts))
+    return f"done after {seconds:.0f} s: {'; '.join(texts)}"
 
 
-def next_line(rows: t.Mapping[str, t.Mapping[str, int]], planned: t.Collection[str], check: bool, open_ends: t.Sequence[str] = ()) -> str:
+def next_line(
+    rows: t.Mapping[str, t.Mapping[str, int]], planned: t.Collection[str], check: bool, open_ends: t.Sequence[str] = ()
+) -> str:
     """What to do after a run, its very last line. check: the run was one of --check; open_ends: what else is to be read, such as ``warnings``."""
     if any(row["failures"] or row["unreachable"] for row in rows.values()):
         return "next: fix what failed, see above, and run the same command again"
     if check and planned:
         return "next: run the same command without --check, which writes it"
     if open_ends:
-        return "next: read the {0} above".format(" and ".join(open_ends))
+        return f"next: read the {' and '.join(open_ends)} above"
     return "next: nothing to do"

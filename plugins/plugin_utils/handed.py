@@ -23,16 +23,20 @@ def told_name(hosts: t.Iterable[str]) -> str:
     return TOLD + hashlib.sha256("\0".join(sorted(hosts)).encode("utf-8")).hexdigest()[:12]
 
 
-def told(variables: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def told(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """{host: what it said} of all jobs before this one. Raises ValueRefused."""
-    found: t.Dict[str, t.Any] = {}
+    found: dict[str, t.Any] = {}
     for name in sorted(name for name in variables if name.startswith(TOLD)):
         found.update(packed.unpack(str(variables[name])))
     return found
 
 
-def results(variables: t.Mapping[str, t.Any], hostvars: t.Any, hosts: t.Sequence[str]) -> t.Dict[str, t.Mapping[str, t.Any]]:
+def results(
+    variables: t.Mapping[str, t.Any], hostvars: t.Any, hosts: t.Sequence[str]
+) -> dict[str, t.Mapping[str, t.Any]]:
     """Host -> its result of node_dataplane, of this run or of a job before it."""
-    found: t.Dict[str, t.Mapping[str, t.Any]] = {host: said for host, said in told(variables).items() if host in set(map(str, hosts))}
+    found: dict[str, t.Mapping[str, t.Any]] = {
+        host: said for host, said in told(variables).items() if host in set(map(str, hosts))
+    }
     found.update(collected.results(hostvars, hosts, collected.NODE))
     return found

@@ -41,9 +41,11 @@ _POOLS, _CONTROL_PLANE = "load_balancers_settings", "control_plane_address_ip"
 class FabricVars:
     """hostvars with the clusters of the variable: theirs is the entry, and what plays registered on whoever speaks for them."""
 
-    def __init__(self, hostvars: t.Any, entries: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Collection[str]) -> None:
+    def __init__(
+        self, hostvars: t.Any, entries: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Collection[str]
+    ) -> None:
         self._hostvars, self._entries, self._hosts = hostvars, entries, hosts
-        self._made: t.Dict[str, t.Any] = {}
+        self._made: dict[str, t.Any] = {}
 
     def __getattr__(self, name: str) -> t.Any:
         return getattr(self._hostvars, name)
@@ -52,11 +54,13 @@ class FabricVars:
         if host not in self._entries:
             return self._hostvars[host]
         if host not in self._made:
-            self._made[host] = collections.ChainMap(dict(self._entries[host]), _registered(self._hostvars, host if host in self._hosts else SPEAKER))
+            self._made[host] = collections.ChainMap(
+                dict(self._entries[host]), _registered(self._hostvars, host if host in self._hosts else SPEAKER)
+            )
         return self._made[host]
 
 
-def _registered(hostvars: t.Any, host: str) -> t.Dict[str, t.Any]:
+def _registered(hostvars: t.Any, host: str) -> dict[str, t.Any]:
     try:
         given = hostvars[host]
         return {name: given[name] for name in given if name.startswith("__") or name == _CAPABILITIES}
@@ -64,7 +68,7 @@ def _registered(hostvars: t.Any, host: str) -> t.Dict[str, t.Any]:
         return {}  # nobody has spoken
 
 
-def with_clusters(hostvars: t.Any, groups: Groups, clusters_group: str = _GROUP) -> t.Tuple[t.Any, Groups]:
+def with_clusters(hostvars: t.Any, groups: Groups, clusters_group: str = _GROUP) -> tuple[t.Any, Groups]:
     """(hostvars, groups) in which the clusters of ``multicluster_fabric_clusters`` look as if they were hosts of the clusters' group.
 
     One host is asked for the variable, since the group all has it. Raises ValueRefused where it cannot be used, or where hosts of the group
@@ -75,7 +79,7 @@ def with_clusters(hostvars: t.Any, groups: Groups, clusters_group: str = _GROUP)
     hosts = {str(host) for members in groups.values() for host in members}
     try:
         given = hostvars[min(hosts) if hosts else SPEAKER]
-        entries = given[FABRIC_CLUSTERS] if FABRIC_CLUSTERS in given else None
+        entries = given.get(FABRIC_CLUSTERS, None)
         group = str(given[_GROUP_VARIABLE]) if _GROUP_VARIABLE in given else _GROUP
     except (KeyError, TypeError):
         return hostvars, groups
@@ -94,7 +98,7 @@ def with_clusters(hostvars: t.Any, groups: Groups, clusters_group: str = _GROUP)
     return FabricVars(hostvars, named, hosts), {**groups, clusters_group: sorted(named)}
 
 
-def without_cluster(hostvars: t.Any, groups: Groups, cluster: str) -> t.Tuple[t.Any, Groups]:
+def without_cluster(hostvars: t.Any, groups: Groups, cluster: str) -> tuple[t.Any, Groups]:
     """(hostvars, groups) of the fabric as it is once the cluster and its nodes have left. hostvars, groups: of with_clusters."""
 
     def stays(host: str) -> bool:
@@ -112,20 +116,25 @@ def _check_alike(host: str, entry: t.Mapping[str, t.Any], given: t.Any) -> None:
             raise ValueRefused("cluster_given_twice", message.format(name, host, FABRIC_CLUSTERS))
 
 
-def cluster_access(hostvars: t.Any, groups: Groups, clusters_group: str = "clusters") -> t.List[t.Dict[str, t.Any]]:
+def cluster_access(hostvars: t.Any, groups: Groups, clusters_group: str = "clusters") -> list[dict[str, t.Any]]:
     """The option ``clusters`` of every module: one row for each host of the group."""
     hostvars, groups = with_clusters(hostvars, groups, clusters_group)
     rows = [
-        {"name": str(host), **{name: hostvars[host][name] for name in ACCESS_OPTIONS if name != "name" and name in hostvars[host]}}
+        {
+            "name": str(host),
+            **{name: hostvars[host][name] for name in ACCESS_OPTIONS if name != "name" and name in hostvars[host]},
+        }
         for host in sorted(groups.get(clusters_group, ()))
     ]
     for row in rows if len(rows) > 1 else ():
         if not gives_access(row):
-            row["kubeconfig"] = ""  # what the environment says is meant for one cluster: none takes it, nor where a task asks it alone
+            row["kubeconfig"] = (
+                ""  # what the environment says is meant for one cluster: none takes it, nor where a task asks it alone
+            )
     return rows
 
 
-def fabric_definition(hostvars: t.Any, groups: Groups, clusters_group: str = "clusters") -> t.Dict[str, t.Any]:
+def fabric_definition(hostvars: t.Any, groups: Groups, clusters_group: str = "clusters") -> dict[str, t.Any]:
     """``{clusters: {name: variables}, nodes: {host: variables}}``: the variables that concern us.
 
     The names of all others of a cluster travel along without values, to find misspelt ones.
@@ -134,10 +143,14 @@ def fabric_definition(hostvars: t.Any, groups: Groups, clusters_group: str = "cl
     clusters = {}
     for host in sorted(groups.get(clusters_group, ())):
         given = hostvars[host]
-        clusters[str(host)] = {name: given[name] if name in CLUSTER_VARIABLES else None for name in given if not name.startswith("ansible_")}
+        clusters[str(host)] = {
+            name: given[name] if name in CLUSTER_VARIABLES else None
+            for name in given
+            if not name.startswith("ansible_")
+        }
         balanced = _balanced(given)
         if balanced:
-            own = given["floating_cidrs"] if "floating_cidrs" in given else None
+            own = given.get("floating_cidrs", None)
             own = [own] if isinstance(own, str) else own or []
             clusters[str(host)]["floating_cidrs"] = [*own, *balanced] if isinstance(own, (list, tuple)) else own
     nodes = {}
@@ -148,14 +161,17 @@ def fabric_definition(hostvars: t.Any, groups: Groups, clusters_group: str = "cl
     return {"clusters": clusters, "nodes": nodes}
 
 
-def _balanced(given: t.Any) -> t.List[str]:
+def _balanced(given: t.Any) -> list[str]:
     """Networks of a cluster's pools and its control plane's address. What is wrong with those variables is for their capability to say."""
     try:
-        settings = given[_POOLS] if _POOLS in given else None
-        texts = [*(pool_texts(settings) if isinstance(settings, t.Mapping) else ()), *([given[_CONTROL_PLANE]] if _CONTROL_PLANE in given else ())]
+        settings = given.get(_POOLS, None)
+        texts = [
+            *(pool_texts(settings) if isinstance(settings, t.Mapping) else ()),
+            *([given[_CONTROL_PLANE]] if _CONTROL_PLANE in given else ()),
+        ]
     except Exception:  # pylint: disable=broad-except
         return []  # a template that has no value here
-    found: t.List[str] = []
+    found: list[str] = []
     for text in texts:
         try:
             found.extend(map(str, ipaddress.summarize_address_range(*parse_bounds(text))))
@@ -164,7 +180,7 @@ def _balanced(given: t.Any) -> t.List[str]:
     return found
 
 
-def managed_clusters(definition: t.Mapping[str, t.Any]) -> t.List[str]:
+def managed_clusters(definition: t.Mapping[str, t.Any]) -> list[str]:
     """The clusters that this fabric writes to by default, sorted: those with nodes of ours, or all where none has any (decision 66).
 
     A neighbour of which only the API server is known is somebody else's: it is read, and written to where a variable names it.
@@ -174,9 +190,9 @@ def managed_clusters(definition: t.Mapping[str, t.Any]) -> t.List[str]:
     return [name for name in named if name in with_nodes] or named
 
 
-def secret_values(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Set[str]:
+def secret_values(hostvars: t.Any, hosts: t.Iterable[str]) -> set[str]:
     """The texts of variables whose names say that they are secret, such as passwords, tokens and private keys, at any depth."""
-    found: t.Set[str] = set()
+    found: set[str] = set()
     for host in hosts:
         given = hostvars[host]
         for name in list(given):

@@ -37,7 +37,11 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused, quoted
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import FABRIC_CLUSTERS, with_clusters
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_sources import read_sources
-from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, option_specs, read_once
+from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import (
+    known_variables,
+    option_specs,
+    read_once,
+)
 from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import VARIABLE, wrong_settings
 from ansible_collections.multicluster.network.plugins.plugin_utils.role_values import check_role_values
 
@@ -50,7 +54,7 @@ _REMOTE = ("ssh", "smart", "paramiko_ssh", "ansible.builtin.ssh", "ansible.built
 _WAY = ("ansible_port", "ansible_connection", "ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_ssh_args")
 
 
-def check_access_files(rows: t.Iterable[t.Tuple[str, t.Any]]) -> t.List[Finding]:
+def check_access_files(rows: t.Iterable[tuple[str, t.Any]]) -> list[Finding]:
     """Warnings for kubeconfigs that every user of the controller can read. rows: (cluster, path of its kubeconfig)."""
     found = []
     for cluster, path in rows:
@@ -59,18 +63,20 @@ def check_access_files(rows: t.Iterable[t.Tuple[str, t.Any]]) -> t.List[Finding]
         except (OSError, ValueError):
             continue  # whoever opens it reports that
         if mode & stat.S_IROTH:
-            message = "every user of this machine can read {0} (mode {1:04o}): chmod 600 {0}".format(quoted(path), stat.S_IMODE(mode))
+            message = "every user of this machine can read {0} (mode {1:04o}): chmod 600 {0}".format(
+                quoted(path), stat.S_IMODE(mode)
+            )
             found.append(Finding("clusters/" + cluster, "kubeconfig", "readable_by_all", message, "warning"))
     return found
 
 
-def _without_router_id(hostvars: t.Any, nodes: t.Iterable[str]) -> t.List[Finding]:
+def _without_router_id(hostvars: t.Any, nodes: t.Iterable[str]) -> list[Finding]:
     """Nodes that speak BGP with routers of IPv6 alone and have no address for a router id."""
     found = []
     for host in nodes:
         given = hostvars[host]
         try:
-            neighbors, source, router = (given[name] if name in given else None for name in _SPEAKER)
+            neighbors, source, router = (given.get(name, None) for name in _SPEAKER)
         except AnsibleUndefinedVariable:
             continue  # made of what only a run knows
         rows = neighbors if isinstance(neighbors, (list, tuple)) else ()
@@ -89,14 +95,14 @@ class _Names:
         #: What -e gave, as far as this Ansible tells.
         self.command_line = frozenset(getattr(manager, "extra_vars", None) or {})
         made = getattr(manager, "_nonpersistent_fact_cache", None) or {}
-        self.hosts: t.Dict[str, t.List[str]] = {}
-        self.not_ours: t.Set[str] = set()
-        self.clusters: t.Dict[str, object] = {}
-        self.machines: t.Dict[t.Tuple[str, ...], t.List[str]] = {}
-        self.sources: t.List[str] = []
+        self.hosts: dict[str, list[str]] = {}
+        self.not_ours: set[str] = set()
+        self.clusters: dict[str, object] = {}
+        self.machines: dict[tuple[str, ...], list[str]] = {}
+        self.sources: list[str] = []
         #: Such as of a vault whose password was not given: (variable, why) -> hosts.
-        self.unreadable: t.Dict[t.Tuple[str, str], t.List[str]] = {}
-        self._values: t.Dict[t.Tuple[str, str], t.Tuple[t.Any, t.List[str]]] = {}
+        self.unreadable: dict[tuple[str, str], list[str]] = {}
+        self._values: dict[tuple[str, str], tuple[t.Any, list[str]]] = {}
         looked_at = {*known.choices, *known.types, *known.words_in, *option_specs(), FABRIC_CLUSTERS}
         for host in sorted({str(host) for members in groups.values() for host in members}):
             given, facts = hostvars[host], made.get(host) or {}
@@ -108,12 +114,19 @@ class _Names:
                     self._look(name, given, host)
             if _NOT_OURS in given:
                 value = given[_NOT_OURS]
-                self.not_ours.update(str(name) for name in ([value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ()))
+                self.not_ours.update(
+                    str(name)
+                    for name in (
+                        [value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ()
+                    )
+                )
             if "multicluster_cluster" in given:
                 self.clusters[host] = given["multicluster_cluster"]
                 if given.get("ansible_connection", "ssh") in _REMOTE:
                     address = given.get("ansible_host") or host
-                    self.machines.setdefault((str(address), *(str(given.get(key) or "") for key in _WAY)), []).append(host)
+                    self.machines.setdefault((str(address), *(str(given.get(key) or "") for key in _WAY)), []).append(
+                        host
+                    )
             if not self.sources and "ansible_inventory_sources" in given:
                 self.sources = [str(path) for path in given["ansible_inventory_sources"] or ()]
 
@@ -130,12 +143,15 @@ class _Names:
     def _see(self, name: str, value: t.Any, host: str) -> None:
         self._values.setdefault((name, json.dumps(value, default=str)), (value, []))[1].append(host)
 
-    def values(self) -> t.List[t.Tuple[str, t.Any, t.List[str]]]:
+    def values(self) -> list[tuple[str, t.Any, list[str]]]:
         """(variable, value, hosts) for each value of a variable whose values are looked at."""
-        return [(name, value, hosts) for (name, dummy), (value, hosts) in sorted(self._values.items(), key=lambda item: item[0])]
+        return [
+            (name, value, hosts)
+            for (name, dummy), (value, hosts) in sorted(self._values.items(), key=lambda item: item[0])
+        ]
 
 
-def check_identity(rows: t.Iterable[t.Tuple[str, t.Any, t.Sequence[str]]]) -> t.List[Finding]:
+def check_identity(rows: t.Iterable[tuple[str, t.Any, t.Sequence[str]]]) -> list[Finding]:
     """What is wrong with id and secret of a KubeSpan mesh, where the inventory asks for one; the secret is in no message."""
     given = {name: value for name, value, dummy in rows}
     if KUBESPAN not in (given.get("multicluster_mesh"), given.get("mesh_mode")):
@@ -144,11 +160,13 @@ def check_identity(rows: t.Iterable[t.Tuple[str, t.Any, t.Sequence[str]]]) -> t.
         parse_mesh(given.get("mesh_id"), given.get("mesh_secret"))
     except ValueRefused as error:
         variable = "mesh_secret" if error.reason == "bad_mesh_secret" else "mesh_id"
-        return [Finding("group all", variable, error.reason, "{0}; write {1} in group_vars/all".format(error.message, variable))]
+        return [Finding("group all", variable, error.reason, f"{error.message}; write {variable} in group_vars/all")]
     return []
 
 
-def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str = "clusters") -> t.List[t.Dict[str, t.Any]]:
+def inventory_findings(
+    hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str = "clusters"
+) -> list[dict[str, t.Any]]:
     """Rows ``{where, variable, reason, message, level}`` for everything that is wrong with the inventory as such. Asks nobody.
 
     Names of all variables of all hosts: one that begins as the collection's do and is none of them would have no effect. What a task set
@@ -168,22 +186,37 @@ def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_
     found = check_names(names.hosts, known, place, names.command_line, names.not_ours)
     values = names.values()
     found += check_choices([row for row in values if row[0] not in known.types], known, place, names.command_line)
-    found += check_types([row for row in values if row[0] in known.types], known.types, members, place, names.command_line)
-    specs = {name: spec for name, spec in option_specs().items() if name not in known.types and name not in known.choices}
-    current = [row for row in values if row[0] not in known.words_in or not renamed_words(row[1], known.former_words)]  # the others were named above
+    found += check_types(
+        [row for row in values if row[0] in known.types], known.types, members, place, names.command_line
+    )
+    specs = {
+        name: spec for name, spec in option_specs().items() if name not in known.types and name not in known.choices
+    }
+    current = [
+        row for row in values if row[0] not in known.words_in or not renamed_words(row[1], known.former_words)
+    ]  # the others were named above
     found += check_role_values(current, specs, place, names.command_line)
     clusters = [host for host in members.get(clusters_group, ()) if host in real]
-    found += [Finding(place(hosts), name, "unreadable", "{0} cannot be read: {1}".format(name, why)) for (name, why), hosts in sorted(names.unreadable.items())]
+    found += [
+        Finding(place(hosts), name, "unreadable", f"{name} cannot be read: {why}")
+        for (name, why), hosts in sorted(names.unreadable.items())
+    ]
     found += check_identity(values)
-    found += check_scopes(values, read_once(), clusters, [host for host in sorted(names.clusters) if host not in clusters])
+    found += check_scopes(
+        values, read_once(), clusters, [host for host in sorted(names.clusters) if host not in clusters]
+    )
     if len([row for row in values if row[0] == FABRIC_CLUSTERS]) > 1:
-        text = "{0} has not the same value on all hosts; write it once, in group_vars/all".format(FABRIC_CLUSTERS)
+        text = f"{FABRIC_CLUSTERS} has not the same value on all hosts; write it once, in group_vars/all"
         found.append(Finding("group all", FABRIC_CLUSTERS, "clusters_differ", text))
     capabilities = [(value, hosts) for name, value, hosts in values if name == _CAPABILITIES]
     found += check_capabilities(_CAPABILITIES, capabilities, members.get(clusters_group, ()), names.clusters)
     without_pods = [host for host in members.get(clusters_group, ()) if "pod_cidrs" not in hostvars[host]]
     # a cluster that is no host has its name from no group
-    apart = {group: hosts for group, hosts in members.items() if group in real or group not in members.get(clusters_group, ())}
+    apart = {
+        group: hosts
+        for group, hosts in members.items()
+        if group in real or group not in members.get(clusters_group, ())
+    }
     found += check_groups(apart, clusters_group, names.clusters, without_pods, names.hosts.get("pod_cidrs", ()))
     found += check_machines([(way[0], hosts) for way, hosts in names.machines.items() if len(hosts) > 1])
     if len(names.sources) > 1 or (names.sources and strangers_in_groups(members, names.clusters)):
@@ -193,5 +226,8 @@ def inventory_findings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_
     found += check_access_files([(host, hostvars[host].get("kubeconfig")) for host in members.get(clusters_group, ())])
     for host in members.get(clusters_group, ()):
         settings = hostvars[host].get(VARIABLE)
-        found += [Finding("clusters/" + host, VARIABLE, "bad_setting", text) for text in (wrong_settings(settings) if settings else ())]
+        found += [
+            Finding("clusters/" + host, VARIABLE, "bad_setting", text)
+            for text in (wrong_settings(settings) if settings else ())
+        ]
     return [finding._asdict() for finding in found]

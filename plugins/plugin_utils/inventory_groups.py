@@ -14,7 +14,7 @@ import typing as t
 import weakref
 
 #: {inventory: names of groups that were made here}: several sources may share those, and no other.
-_MADE: t.MutableMapping[t.Any, t.Set[str]] = weakref.WeakKeyDictionary()
+_MADE: t.MutableMapping[t.Any, set[str]] = weakref.WeakKeyDictionary()
 
 
 class ClaimedGroups:
@@ -23,24 +23,24 @@ class ClaimedGroups:
     def __init__(self, inventory: t.Any, reserved: t.Mapping[str, str]) -> None:
         self._inventory, self._reserved = inventory, reserved
         self._made = _MADE.setdefault(inventory, set())
-        self._refused: t.Dict[str, t.Tuple[str, t.List[str]]] = {}
+        self._refused: dict[str, tuple[str, list[str]]] = {}
 
-    def of(self, host: str, sanitize: t.Callable[[str], str], entry: t.Any) -> "_Guarded":
+    def of(self, host: str, sanitize: t.Callable[[str], str], entry: t.Any) -> _Guarded:
         """The inventory as one entry of ``keyed_groups`` may change it for one host. A parent group that is written out is the operator's."""
         parent = entry.get("parent_group") if isinstance(entry, dict) else None
         said = {sanitize(parent)} if isinstance(parent, str) and parent and "{" not in parent else set()
         return _Guarded(self._inventory, self, host, said)
 
-    def refused(self) -> t.List[str]:
+    def refused(self) -> list[str]:
         """One sentence for each group that nodes did not join."""
         text = "{0} {1} not join the group {2} of keyed_groups: {3} [name_reserved]; write a group that nodes may join in groups"
         found = []
         for name, (why, hosts) in sorted(self._refused.items()):
-            more = " and {0} more".format(len(hosts) - 3) if len(hosts) > 3 else ""
+            more = f" and {len(hosts) - 3} more" if len(hosts) > 3 else ""
             found.append(text.format(", ".join(hosts[:3]) + more, "does" if len(hosts) == 1 else "do", name, why))
         return found
 
-    def problem(self, name: str) -> t.Optional[str]:
+    def problem(self, name: str) -> str | None:
         """Why nodes may not make or join a group of this name; None where they may."""
         if name in self._made:
             return None
@@ -48,7 +48,7 @@ class ClaimedGroups:
             return "it is the name of a host"
         if name in self._inventory.groups:
             return "the inventory has one of its own"
-        return "it is {0}".format(self._reserved[name]) if name in self._reserved else None
+        return f"it is {self._reserved[name]}" if name in self._reserved else None
 
     def refuse(self, name: str, why: str, host: str) -> None:
         """Note that a host did not join."""

@@ -21,7 +21,7 @@ _SKIPPED = ("group_vars", "host_vars")
 _PLUGINS = ("ansible.builtin.yaml", "ansible.builtin.ini")
 
 
-def read_sources(paths: t.Sequence[str], loader: t.Any) -> t.Dict[str, t.Dict[str, Claim]]:
+def read_sources(paths: t.Sequence[str], loader: t.Any) -> dict[str, dict[str, Claim]]:
     """{inventory: {host: Claim}} of the inventories that are files or folders of files; others are left out."""
     found = {}
     for path in paths:
@@ -34,7 +34,7 @@ def read_sources(paths: t.Sequence[str], loader: t.Any) -> t.Dict[str, t.Dict[st
     return found
 
 
-def _files(path: str) -> t.List[str]:
+def _files(path: str) -> list[str]:
     if not os.path.isdir(path):
         return [path]
     names = sorted(name for name in os.listdir(path) if not name.startswith(".") and name not in _SKIPPED)
@@ -55,7 +55,7 @@ def _parse(file: str, data: InventoryData, loader: t.Any) -> None:
             continue
 
 
-def _claims(data: InventoryData, base: str, loader: t.Any) -> t.Dict[str, Claim]:
+def _claims(data: InventoryData, base: str, loader: t.Any) -> dict[str, Claim]:
     said = {name: _said(group.vars, base, "group_vars", name, loader) for name, group in data.groups.items()}
     claims = {}
     for name, host in data.hosts.items():
@@ -66,17 +66,24 @@ def _claims(data: InventoryData, base: str, loader: t.Any) -> t.Dict[str, Claim]
             rows.append(("", own[_VARIABLE]))
         group, cluster = rows[-1] if rows else ("", None)
         address = next((own[key] for key in _ADDRESSES if own.get(key)), None)
-        rivals = [(other, theirs) for other, theirs in rows if theirs != cluster and group and not _related(data, group, other)]
+        rivals = [
+            (other, theirs)
+            for other, theirs in rows
+            if theirs != cluster and group and not _related(data, group, other)
+        ]
         claims[name] = Claim(cluster, group, address, tuple(rivals))
     return claims
 
 
 def _related(data: InventoryData, group: str, other: str) -> bool:
     """Whether one of two groups lies within the other, which is how a value is meant to be overridden."""
-    return data.groups[other] in data.groups[group].get_ancestors() or data.groups[group] in data.groups[other].get_ancestors()
+    return (
+        data.groups[other] in data.groups[group].get_ancestors()
+        or data.groups[group] in data.groups[other].get_ancestors()
+    )
 
 
-def _said(inline: t.Mapping[str, t.Any], base: str, folder: str, name: str, loader: t.Any) -> t.Dict[str, str]:
+def _said(inline: t.Mapping[str, t.Any], base: str, folder: str, name: str, loader: t.Any) -> dict[str, str]:
     """What a group or host says of our variable and of addresses; templates say nothing."""
     values = dict(inline)
     try:
@@ -84,4 +91,8 @@ def _said(inline: t.Mapping[str, t.Any], base: str, folder: str, name: str, load
             values.update(loader.load_from_file(file, cache="none", unsafe=True) or {})
     except (AnsibleError, OSError, ValueError, TypeError):
         pass  # such as a vault whose password is not given; Ansible itself complains where it matters
-    return {key: str(values[key]) for key in (_VARIABLE, *_ADDRESSES) if isinstance(values.get(key), str) and "{{" not in values[key]}
+    return {
+        key: str(values[key])
+        for key in (_VARIABLE, *_ADDRESSES)
+        if isinstance(values.get(key), str) and "{{" not in values[key]
+    }

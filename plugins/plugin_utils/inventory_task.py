@@ -11,7 +11,11 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import check_choices, check_names, renamed_words
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import (
+    check_choices,
+    check_names,
+    renamed_words,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import Finding
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 from ansible_collections.multicluster.network.plugins.module_utils._values.packed import pack
@@ -28,25 +32,29 @@ class InventoryAction(ControllerAction):
     write otherwise override ``within``; those that write nothing have none.
     """
 
-    written: t.Optional[str] = None
+    written: str | None = None
     #: Whether a module that writes nothing has nothing to say without a cluster, either.
     needs_clusters = False
 
-    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+    def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """See DOCUMENTATION of the module."""
         given, variables = self._task.args, task_vars or {}
         self.clusters_group = str(given.get("clusters_group") or "clusters")
-        self.only: t.Optional[t.Container[str]] = None
+        self.only: t.Container[str] | None = None
         options = dict(given)
         try:
-            self.hostvars, self.groups = inventory.with_clusters(registered(variables.get("hostvars")), variables.get("groups") or {}, self.clusters_group)
+            self.hostvars, self.groups = inventory.with_clusters(
+                registered(variables.get("hostvars")), variables.get("groups") or {}, self.clusters_group
+            )
             leaving = self._templar.template(variables.get(limit.LEAVING) or {})
             if leaving.get("without"):
-                self.hostvars, self.groups = inventory.without_cluster(self.hostvars, self.groups, str(leaving["cluster"]))
+                self.hostvars, self.groups = inventory.without_cluster(
+                    self.hostvars, self.groups, str(leaving["cluster"])
+                )
             if not variables.get(OPTIONS_TO):  # who only notes options says itself that there is no cluster
                 self._check_clusters(given)
             skip_reason = self.fill(options, variables)
-            outside: t.List[str] = []
+            outside: list[str] = []
             if not skip_reason and "clusters" not in given:
                 inside = limit.clusters_inside(self.hostvars, self.groups, self.clusters_group, variables)
                 outside = [] if inside is None else self.within(options, inside)
@@ -67,7 +75,7 @@ class InventoryAction(ControllerAction):
         finally:
             self._task.args = given  # a retry begins with what was written
 
-    def _narrow(self, options: t.Dict[str, t.Any], leaving: t.Mapping[str, t.Any]) -> t.Optional[str]:
+    def _narrow(self, options: dict[str, t.Any], leaving: t.Mapping[str, t.Any]) -> str | None:
         """Cut ``options`` to the side that a step of ``leave`` is about; a cluster that left for ever is not asked by what concerns the others."""
         about = limit.of_leaving(self.groups.get(self.clusters_group, ()), leaving)
         outside = self.within(options, about)
@@ -82,13 +90,13 @@ class InventoryAction(ControllerAction):
             text = "the inventory has no cluster: add a host for each of them to the group {0}, with its kubeconfig and pod_cidrs, or set clusters [no_remotes]"
             raise ValueError(text.format(self.clusters_group))
 
-    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Optional[str]:
+    def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> str | None:
         """Complete ``options`` of the module; ``only``: the clusters that it needs. Returns why there is nothing to do, if so.
 
         ``variables``: the task's. A ValueError is the task's failure.
         """
 
-    def within(self, options: t.Dict[str, t.Any], inside: t.Collection[str]) -> t.List[str]:
+    def within(self, options: dict[str, t.Any], inside: t.Collection[str]) -> list[str]:
         """Cut ``options`` to the clusters that a limited run may write; returns the others, which stay as they are."""
         if self.written is None:
             return []
@@ -101,11 +109,13 @@ class InventoryAction(ControllerAction):
         """Whether anything is left to write after ``within``."""
         return bool(options.get(self.written)) if self.written else True
 
-    def definition(self) -> t.Dict[str, t.Any]:
+    def definition(self) -> dict[str, t.Any]:
         """The option of that name, as the inventory has it."""
         return inventory.fabric_definition(self.hostvars, self.groups, self.clusters_group)
 
-    def pack_facts(self, options: t.Dict[str, t.Any], register: str, limit: str = "", asked: t.Sequence[str] = ()) -> None:
+    def pack_facts(
+        self, options: dict[str, t.Any], register: str, limit: str = "", asked: t.Sequence[str] = ()
+    ) -> None:
         """Set ``facts`` to what plays registered about ``hosts``. register: the variable with the result of node_info."""
         hosts = options.get("hosts")
         if hosts is not None and not options.get("facts"):  # a fabric without nodes has capabilities all the same
@@ -114,28 +124,38 @@ class InventoryAction(ControllerAction):
             options["facts"] = pack(collected.status(self.hostvars, hosts, clusters, register, on, limit, asked))
 
 
-def check_choice(action: ActionBase, variable: str, setting: str, value: t.Any, variables: t.Mapping[str, t.Any]) -> None:
+def check_choice(
+    action: ActionBase, variable: str, setting: str, value: t.Any, variables: t.Mapping[str, t.Any]
+) -> None:
     """Refuse a value that is none of a variable's choices, under the name by which the user wrote it.
 
     variable: one of the run, with choices. setting: the role's own, whose default it is. Raises ValueError.
     """
     written = variable if action._templar.template(variables.get(variable)) == value else setting
     for row in check_choices([(variable, value, ())], known_variables(), lambda unused: ""):
-        raise ValueError("{0}: {1} [{2}]".format(written, row.message, row.reason))
+        raise ValueError(f"{written}: {row.message} [{row.reason}]")
 
 
-def renamed(action: ActionBase, variables: t.Mapping[str, t.Any], more: t.Iterable[t.Iterable[str]] = ()) -> t.List[Finding]:
+def renamed(
+    action: ActionBase, variables: t.Mapping[str, t.Any], more: t.Iterable[t.Iterable[str]] = ()
+) -> list[Finding]:
     """Errors of an inventory whose variables or capabilities have former names: nothing reads them, so what they say would be left out.
 
     variables: the task's. more: names of other hosts' variables. ``validate`` looks at all hosts and says more; this is what every run can pay for.
     """
-    former, capabilities = run_variables()["former"], action._templar.template(variables.get("multicluster_capabilities", []))
-    found = [Finding("inventory", "multicluster_capabilities", "former_name", text) for text in renamed_words(capabilities, former["capabilities"])]
+    former, capabilities = (
+        run_variables()["former"],
+        action._templar.template(variables.get("multicluster_capabilities", [])),
+    )
+    found = [
+        Finding("inventory", "multicluster_capabilities", "former_name", text)
+        for text in renamed_words(capabilities, former["capabilities"])
+    ]
     begin = tuple(former["prefixes"])
     names = {name for given in (variables, *more) for name in given if name.startswith(begin)}
     if names:
         known, spared = known_variables(), variables.get("multicluster_foreign_variables") or ()
-        given_names: t.Dict[str, t.List[str]] = {name: [] for name in names if name in known.former}
+        given_names: dict[str, list[str]] = {name: [] for name in names if name in known.former}
         spared = [spared] if isinstance(spared, str) else [str(name) for name in spared]
         found += check_names(given_names, known, lambda unused: "inventory", (), spared)
     return [row for row in found if row.level == "error"]

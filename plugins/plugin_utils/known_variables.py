@@ -18,14 +18,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def run_variables(root: pathlib.Path = ROOT) -> t.Dict[str, t.Any]:
+def run_variables(root: pathlib.Path = ROOT) -> dict[str, t.Any]:
     """``{prefixes, foreign, former, internal, variables: {name: {description, default, of, command_line, choices, type}}}``."""
     return _load(root / "playbooks" / "vars" / "run_variables.yml")
 
 
-def role_options(root: pathlib.Path = ROOT) -> t.Dict[str, t.Dict[str, t.Any]]:
+def role_options(root: pathlib.Path = ROOT) -> dict[str, dict[str, t.Any]]:
     """``{role: {option: its specification}}``, all entry points together."""
-    found: t.Dict[str, t.Dict[str, t.Any]] = {}
+    found: dict[str, dict[str, t.Any]] = {}
     for path in sorted((root / "roles").glob("*/meta/argument_specs.yml")):
         options = found.setdefault(path.parts[-3], {})
         for entry in _load(path)["argument_specs"].values():
@@ -33,7 +33,7 @@ def role_options(root: pathlib.Path = ROOT) -> t.Dict[str, t.Dict[str, t.Any]]:
     return found
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def known_variables(root: pathlib.Path = ROOT) -> Known:
     """Everything that an inventory may say to us."""
     table, roles = run_variables(root), role_options(root)
@@ -47,7 +47,12 @@ def known_variables(root: pathlib.Path = ROOT) -> Known:
         command_line=frozenset(name for name, row in rows.items() if row.get("command_line")),
         choices={name: tuple(row["choices"]) for name, row in rows.items() if row.get("choices")},
         types={name: str(row["type"]) for name, row in rows.items() if row.get("type")},
-        former={old + name[len(new):]: name for old, new in former["prefixes"].items() for name in names if name.startswith(new)},
+        former={
+            old + name[len(new) :]: name
+            for old, new in former["prefixes"].items()
+            for name in names
+            if name.startswith(new)
+        },
         shared=frozenset(former["shared"]),
         former_words=dict(former["capabilities"]),
         words_in=frozenset(former["said_in"]),
@@ -55,18 +60,24 @@ def known_variables(root: pathlib.Path = ROOT) -> Known:
     )
 
 
-@functools.lru_cache(maxsize=None)
-def option_specs(root: pathlib.Path = ROOT) -> t.Dict[str, t.Dict[str, t.Any]]:
+@functools.cache
+def option_specs(root: pathlib.Path = ROOT) -> dict[str, dict[str, t.Any]]:
     """``{variable: its specification}`` of all roles."""
     return {name: option for options in role_options(root).values() for name, option in options.items()}
 
 
-@functools.lru_cache(maxsize=None)
-def read_once(root: pathlib.Path = ROOT) -> t.Dict[str, str]:
+@functools.cache
+def read_once(root: pathlib.Path = ROOT) -> dict[str, str]:
     """``{variable: clusters or both}`` of the options that a run reads once for the fabric, and at hosts of which group it does."""
     table, roles = run_variables(root)["read_at"], role_options(root)
     own = set(table["host"]["options"])
-    return {name: where for where, names in table["fabric"].items() for role in names for name in roles[role] if name not in own}
+    return {
+        name: where
+        for where, names in table["fabric"].items()
+        for role in names
+        for name in roles[role]
+        if name not in own
+    }
 
 
 def _load(path: pathlib.Path) -> t.Any:

@@ -19,7 +19,7 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.inventory imp
 LEAVING, HERE = "__leave", "here"
 
 
-def hosts_inside(hostvars: t.Any, variables: t.Mapping[str, t.Any]) -> t.Optional[t.FrozenSet[str]]:
+def hosts_inside(hostvars: t.Any, variables: t.Mapping[str, t.Any]) -> frozenset[str] | None:
     """The hosts of the inventory that ``--limit`` leaves; None where the run has no limit.
 
     hostvars, variables: the task's. Ansible's own inventory answers, which knows patterns, files of names and what is subtracted. Where
@@ -35,7 +35,7 @@ def hosts_inside(hostvars: t.Any, variables: t.Mapping[str, t.Any]) -> t.Optiona
 
 def clusters_inside(
     hostvars: t.Any, groups: Groups, clusters_group: str, variables: t.Mapping[str, t.Any]
-) -> t.Optional[t.FrozenSet[str]]:
+) -> frozenset[str] | None:
     """The clusters whose APIs a run may write; None where it has no limit, and so all of them.
 
     Those whose host is inside, and those all of whose nodes are. hostvars, groups: of with_clusters.
@@ -43,24 +43,26 @@ def clusters_inside(
     inside = hosts_inside(hostvars, variables)
     if inside is None:
         return None
-    nodes: t.Dict[str, t.List[str]] = {}
+    nodes: dict[str, list[str]] = {}
     for host in {str(host) for members in groups.values() for host in members}:
         given = hostvars[host]
         if "multicluster_cluster" in given:
             nodes.setdefault(str(given["multicluster_cluster"]), []).append(host)
     clusters = [str(name) for name in groups.get(clusters_group, ())]
-    return frozenset(name for name in clusters if name in inside or (nodes.get(name) and inside.issuperset(nodes[name])))
+    return frozenset(
+        name for name in clusters if name in inside or (nodes.get(name) and inside.issuperset(nodes[name]))
+    )
 
 
-def of_leaving(clusters: t.Iterable[str], leaving: t.Mapping[str, t.Any]) -> t.FrozenSet[str]:
+def of_leaving(clusters: t.Iterable[str], leaving: t.Mapping[str, t.Any]) -> frozenset[str]:
     """The clusters that a step of the playbook ``leave`` writes: the one that leaves, or the others. leaving: the value of ``LEAVING``."""
     gone = str(leaving["cluster"])
     return frozenset({gone} if leaving["side"] == HERE else {str(name) for name in clusters} - {gone})
 
 
 def narrowed(
-    asked: t.Sequence[str], clusters: t.Collection[str], inside: t.Optional[t.Collection[str]]
-) -> t.Tuple[t.List[str], t.List[str]]:
+    asked: t.Sequence[str], clusters: t.Collection[str], inside: t.Collection[str] | None
+) -> tuple[list[str], list[str]]:
     """(names that may be written, clusters that stay as they are). asked: what a task names, empty for all clusters.
 
     A name that no cluster has stays, so that whoever reads the list says so.
@@ -68,4 +70,6 @@ def narrowed(
     names = list(asked) or sorted(clusters)
     if inside is None:
         return list(asked), []
-    return [name for name in names if name in inside or name not in clusters], sorted(name for name in names if name in clusters and name not in inside)
+    return [name for name in names if name in inside or name not in clusters], sorted(
+        name for name in names if name in clusters and name not in inside
+    )

@@ -18,40 +18,47 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.refus
 VARIABLE = "load_balancers_settings"
 
 
-def wrong_settings(settings: t.Any) -> t.List[str]:
+def wrong_settings(settings: t.Any) -> list[str]:
     """What to mend in the variable of one cluster, each as a sentence about it."""
     if not isinstance(settings, t.Mapping):
-        return ["it is a dictionary, such as {{load_balancer: \"empty://\", pool: [203.0.113.0/27]}}, not a {0}".format(type(settings).__name__)]
+        return [
+            f'it is a dictionary, such as {{load_balancer: "empty://", pool: [203.0.113.0/27]}}, not a {type(settings).__name__}'
+        ]
     found = []
     known = settings_spec()
     for key in settings:
         if str(key) not in known:
             near = difflib.get_close_matches(str(key), sorted(known), 1, 0.6)
-            found.append("{0} is no setting{1}".format(quoted(key), "; did you mean {0}?".format(near[0]) if near else ""))
+            found.append(f"{quoted(key)} is no setting{(f'; did you mean {near[0]}?' if near else '')}")
             continue
         option = known[str(key)]
-        if option["type"] == "str" and isinstance(settings[key], str) and settings[key] not in option.get("choices", [settings[key]]):
-            found.append("{0}: {1} is none of {2}".format(key, quoted(settings[key]), ", ".join(option["choices"])))
-    checks: t.Tuple[t.Tuple[str, t.Callable[[t.Any], t.Any], t.Any], ...] = (
-        ("load_balancer", known_load_balancer, str), ("pool", lambda texts: parse_named_pools(texts, None), (list, tuple)),
+        if (
+            option["type"] == "str"
+            and isinstance(settings[key], str)
+            and settings[key] not in option.get("choices", [settings[key]])
+        ):
+            found.append(f"{key}: {quoted(settings[key])} is none of {', '.join(option['choices'])}")
+    checks: tuple[tuple[str, t.Callable[[t.Any], t.Any], t.Any], ...] = (
+        ("load_balancer", known_load_balancer, str),
+        ("pool", lambda texts: parse_named_pools(texts, None), (list, tuple)),
         ("pools", lambda rows: parse_named_pools((), rows), (list, tuple)),
-    )  # fmt: skip
+    )
     for key, check, kinds in checks:
         try:
             rows = settings.get(key)
             if isinstance(rows, kinds) and not (key == "pools" and wrong_types(dict(settings, cluster="-"))):
                 check(rows)
         except ValueRefused as error:
-            found.append("{0}: {1}".format(key, error.message))
+            found.append(f"{key}: {error.message}")
     found = found or wrong_types(dict(settings, cluster="-"))
     if not found and settings.get("pool") and settings.get("pools"):
         try:
             parse_named_pools(settings["pool"], settings["pools"])
         except ValueRefused as error:
-            found.append("pool and pools: {0}".format(error.message))
+            found.append(f"pool and pools: {error.message}")
     return found
 
 
-def wrong_types(row: t.Mapping[str, t.Any]) -> t.List[str]:
+def wrong_types(row: t.Mapping[str, t.Any]) -> list[str]:
     """What the module would say of the types of one entry of its settings: it would refuse the entries of all clusters with it."""
     return [str(text) for text in ArgumentSpecValidator(settings_spec()).validate(row).error_messages]

@@ -10,19 +10,30 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import parse_bounds
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import EQUINIX, PROVIDERS, pool_texts
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import (
+    EQUINIX,
+    PROVIDERS,
+    pool_texts,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import GRANTS
-from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address, readable_address
+from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import (
+    parse_address,
+    readable_address,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import with_clusters
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
-from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import VARIABLE, wrong_settings, wrong_types
+from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import (
+    VARIABLE,
+    wrong_settings,
+    wrong_types,
+)
 
 
 class LoadBalancerAction(InventoryAction):
     """What the modules of load balancing take from the inventory."""
 
-    def fill(self, options: t.Dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> t.Optional[str]:
+    def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> str | None:
         """The settings of all clusters, or of the one that is meant."""
         cluster = options.get("cluster")
         if "settings" not in options:
@@ -31,7 +42,7 @@ class LoadBalancerAction(InventoryAction):
             if cluster is not None:
                 self.only = [cluster]
                 if not options["settings"]:
-                    return "nothing in {0} of {1} concerns it".format(VARIABLE, cluster)
+                    return f"nothing in {VARIABLE} of {cluster} concerns it"
         return None
 
     def concerns(self, row: t.Mapping[str, t.Any]) -> bool:
@@ -39,7 +50,9 @@ class LoadBalancerAction(InventoryAction):
         return True
 
 
-def load_balancer_settings(hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str = "clusters") -> t.List[t.Dict[str, t.Any]]:
+def load_balancer_settings(
+    hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str = "clusters"
+) -> list[dict[str, t.Any]]:
     """The option ``settings`` of the module load_balancers: one row for each cluster that has ``load_balancers_settings``.
 
     Nodes' BGP facts come from their variables ``bgp_speaker_*``, unless the settings have ``bgp_nodes``; ``bgp_speakers`` names those
@@ -63,24 +76,29 @@ class _Inventory:
     """What the hosts of the inventory say, by cluster: BGP facts, speakers, reserved ranges, pools, and what is wrong with their variables."""
 
     def __init__(self) -> None:
-        self.facts: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
-        self.speakers: t.Dict[str, t.List[str]] = {}
-        self.families: t.Dict[str, t.Set[int]] = {}
-        self.layer2: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
-        self.reserved: t.Dict[str, t.List[str]] = {}
-        self.pools: t.Dict[str, t.List[str]] = {}
-        self.wrong: t.Dict[str, t.List[str]] = {}
+        self.facts: dict[str, list[dict[str, t.Any]]] = {}
+        self.speakers: dict[str, list[str]] = {}
+        self.families: dict[str, set[int]] = {}
+        self.layer2: dict[str, list[dict[str, t.Any]]] = {}
+        self.reserved: dict[str, list[str]] = {}
+        self.pools: dict[str, list[str]] = {}
+        self.wrong: dict[str, list[str]] = {}
 
     def add_node(self, host: str, given: t.Any) -> None:
         """A node's routers, addresses, and what it says over BGP."""
         cluster, neighbors = str(given["multicluster_cluster"]), given.get("bgp_speaker_neighbors") or ()
-        if not isinstance(neighbors, (list, tuple)) or not all(isinstance(one, t.Mapping) and one.get("address") for one in neighbors):
+        if not isinstance(neighbors, (list, tuple)) or not all(
+            isinstance(one, t.Mapping) and one.get("address") for one in neighbors
+        ):
             text = "bgp_speaker_neighbors of {0}: write a list of routers, such as [{{address: 10.0.0.1, asn: 65530}}]"
             self.wrong.setdefault(cluster, []).append(text.format(host))
             neighbors = ()
-        self._reserve("routers of cluster {0} (bgp_speaker_neighbors)".format(cluster), *[one["address"] for one in neighbors])
-        self._reserve("nodes of cluster {0} (ansible_host, bgp_speaker_source_ip)".format(cluster),
-                      given.get("ansible_host"), given.get("bgp_speaker_source_ip"))  # fmt: skip
+        self._reserve(f"routers of cluster {cluster} (bgp_speaker_neighbors)", *[one["address"] for one in neighbors])
+        self._reserve(
+            f"nodes of cluster {cluster} (ansible_host, bgp_speaker_source_ip)",
+            given.get("ansible_host"),
+            given.get("bgp_speaker_source_ip"),
+        )
         name = given.get("node_name") or host
         layer2 = self._on_segment(host, str(name), cluster, given)
         for one in neighbors:
@@ -93,8 +111,15 @@ class _Inventory:
         if "bgp_speaker_source_ip" not in given:
             return
         first = neighbors[0]
-        row = {"name": name, "source_ip": given["bgp_speaker_source_ip"], "peers": [one["address"] for one in neighbors], "peer_asn": first.get("asn"),
-               "password": first.get("password"), "multihop": bool(first.get("multihop")), "local_asn": given.get("bgp_speaker_asn") or None}  # fmt: skip
+        row = {
+            "name": name,
+            "source_ip": given["bgp_speaker_source_ip"],
+            "peers": [one["address"] for one in neighbors],
+            "peer_asn": first.get("asn"),
+            "password": first.get("password"),
+            "multihop": bool(first.get("multihop")),
+            "local_asn": given.get("bgp_speaker_asn") or None,
+        }
         self.facts.setdefault(cluster, []).append({key: value for key, value in row.items() if value is not None})
 
     def _on_segment(self, host: str, name: str, cluster: str, given: t.Any) -> bool:
@@ -109,30 +134,41 @@ class _Inventory:
             text = "layer2_speaker_segment and layer2_speaker_address of {0}: write a name such as rack1, and the node's address there such as 10.0.0.11"
             self.wrong.setdefault(cluster, []).append(text.format(host))
             return False
-        self._reserve("nodes of cluster {0} (layer2_speaker_address)".format(cluster), *addresses)
+        self._reserve(f"nodes of cluster {cluster} (layer2_speaker_address)", *addresses)
         self.families.setdefault(cluster, set()).update((4, 6))  # groups of a segment hold addresses of both
-        self.layer2.setdefault(cluster, []).append({"name": name, "segment": segment, "addresses": [str(address) for address in addresses]})
+        self.layer2.setdefault(cluster, []).append(
+            {"name": name, "segment": segment, "addresses": [str(address) for address in addresses]}
+        )
         return True
 
     def add_cluster(self, host: str, given: t.Any) -> None:
         """A cluster's ranges, its pool, its control plane's address. What cannot be read of them reserves nothing, and fails this cluster."""
         settings = given.get(VARIABLE)
         if settings:
-            self.wrong.setdefault(host, []).extend("{0} of {1}: {2}".format(VARIABLE, host, text) for text in wrong_settings(settings))
+            self.wrong.setdefault(host, []).extend(f"{VARIABLE} of {host}: {text}" for text in wrong_settings(settings))
         for name in GRANTS:
-            self.reserved.update(self._ranges("{0} of cluster {1}".format(name, host), host, given.get(name), "{0} of {1}".format(name, host)))
-        self._reserve("control_plane_address_ip of cluster {0}".format(host), given.get("control_plane_address_ip"))
+            self.reserved.update(self._ranges(f"{name} of cluster {host}", host, given.get(name), f"{name} of {host}"))
+        self._reserve(f"control_plane_address_ip of cluster {host}", given.get("control_plane_address_ip"))
         self.pools.update(self._ranges(host, host, pool_texts(settings) if isinstance(settings, t.Mapping) else None))
 
-    def settings(self, host: str, given: t.Any) -> t.Dict[str, t.Any]:
+    def settings(self, host: str, given: t.Any) -> dict[str, t.Any]:
         """The entry of one cluster; nothing for one that has neither settings nor anything wrong."""
         theirs = {"pool of cluster " + name: texts for name, texts in self.pools.items() if name != host}
         if given and not self.wrong.get(host):
             layer2 = {"layer2_nodes": self.layer2[host]} if host in self.layer2 else {}
-            row = dict({"bgp_nodes": self.facts.get(host, []), "bgp_speakers": self.speakers.get(host, []),
-                        **({"bgp_families": sorted(self.families[host])} if host in self.families else {}), "reserved_ranges": {**self.reserved, **theirs}},
-                       **layer2, **dict(given, cluster=host))  # fmt: skip
-            wrong = ["bgp_speaker_neighbors and bgp_speaker_asn of the nodes of {0}: {1}".format(host, text) for text in wrong_types(row)]
+            row = dict(
+                {
+                    "bgp_nodes": self.facts.get(host, []),
+                    "bgp_speakers": self.speakers.get(host, []),
+                    **({"bgp_families": sorted(self.families[host])} if host in self.families else {}),
+                    "reserved_ranges": {**self.reserved, **theirs},
+                },
+                **layer2,
+                **dict(given, cluster=host),
+            )
+            wrong = [
+                f"bgp_speaker_neighbors and bgp_speaker_asn of the nodes of {host}: {text}" for text in wrong_types(row)
+            ]
             if not wrong:
                 return row
             self.wrong[host] = wrong
@@ -154,7 +190,7 @@ class _Inventory:
             if address not in self.reserved.setdefault(label, []):
                 self.reserved[label].append(address)
 
-    def _ranges(self, key: str, host: str, given: t.Any, variable: str = "") -> t.Dict[str, t.List[str]]:
+    def _ranges(self, key: str, host: str, given: t.Any, variable: str = "") -> dict[str, list[str]]:
         """The readable ones of some ranges under a key, or nothing; with ``variable`` the others are what is wrong with it."""
         readable = []
         for text in given if isinstance(given, (list, tuple)) else [given] if given else []:
@@ -163,5 +199,5 @@ class _Inventory:
                 readable.append(str(text))
             except ValueRefused as error:
                 if variable:
-                    self.wrong.setdefault(host, []).append("{0}: {1}".format(variable, error.message))
+                    self.wrong.setdefault(host, []).append(f"{variable}: {error.message}")
         return {key: readable} if readable else {}

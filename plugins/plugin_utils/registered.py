@@ -43,7 +43,7 @@ class Registered:
 
     def __init__(self, hostvars: t.Any) -> None:
         self._hostvars = hostvars
-        self._seen: t.Dict[str, OfHost] = {}
+        self._seen: dict[str, OfHost] = {}
 
     def __getattr__(self, name: str) -> t.Any:
         return getattr(self._hostvars, name)

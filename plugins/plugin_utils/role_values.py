@@ -17,15 +17,23 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import quoted
 
 #: What a type of Ansible is called in a message.
-_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "list": "a list", "dict": "a mapping", "str": "text", "path": "a path"}
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "list": "a list",
+    "dict": "a mapping",
+    "str": "text",
+    "path": "a path",
+}
 
 
 def check_role_values(
-    rows: t.Iterable[t.Tuple[str, t.Any, t.Sequence[str]]],
+    rows: t.Iterable[tuple[str, t.Any, t.Sequence[str]]],
     options: t.Mapping[str, t.Mapping[str, t.Any]],
     place: t.Callable[[t.Sequence[str]], str],
     elsewhere: t.Collection[str] = (),
-) -> t.List[Finding]:
+) -> list[Finding]:
     """Findings ``bad_type`` and ``bad_choice`` for values that a role's argument specification refuses.
 
     rows: (variable, value, the hosts that have it). options: {variable: its specification}. place: hosts to words. elsewhere: what
@@ -42,17 +50,29 @@ def check_role_values(
         if not errors:
             continue
         where = "command line" if name in elsewhere else place(hosts)
-        shown = "" if is_secret(name) or isinstance(value, (dict, list, tuple)) else " is {0}".format("empty" if value == "" else quoted(str(value)))
-        if isinstance(errors[0], ArgumentValueError) and spec.get("choices") and not isinstance(value, (dict, list, tuple)):
-            message = "{0}{1}; write one of {2}".format(name, shown or " has a value that it cannot have", ", ".join(map(str, spec["choices"])))
+        shown = (
+            ""
+            if is_secret(name) or isinstance(value, (dict, list, tuple))
+            else f" is {'empty' if value == '' else quoted(str(value))}"
+        )
+        if (
+            isinstance(errors[0], ArgumentValueError)
+            and spec.get("choices")
+            and not isinstance(value, (dict, list, tuple))
+        ):
+            message = f"{name}{shown or ' has a value that it cannot have'}; write one of {', '.join(map(str, spec['choices']))}"
             found.append(Finding(where, name, "bad_choice", message))
             continue
-        kind = _KINDS.get(str(spec.get("type", "str")), "a value of type {0}".format(spec.get("type")))
-        fits_outside = not list(ArgumentSpecValidator({name: {"type": spec.get("type", "str")}}).validate({name: value}).errors.errors)
-        if fits_outside:  # what it holds is at fault; the validator's text names the entry, and its values where they are no secrets
+        kind = _KINDS.get(str(spec.get("type", "str")), f"a value of type {spec.get('type')}")
+        fits_outside = not list(
+            ArgumentSpecValidator({name: {"type": spec.get("type", "str")}}).validate({name: value}).errors.errors
+        )
+        if (
+            fits_outside
+        ):  # what it holds is at fault; the validator's text names the entry, and its values where they are no secrets
             text = str(errors[0]).partition(" and we were unable")[0]
-            message = "{0} has an entry that it cannot have: {1}".format(name, "see its documentation" if is_secret(text) else text)
+            message = f"{name} has an entry that it cannot have: {'see its documentation' if is_secret(text) else text}"
         else:
-            message = "{0}{1}; write {2}, or leave it out".format(name, shown or " is no such value", kind)
+            message = f"{name}{shown or ' is no such value'}; write {kind}, or leave it out"
         found.append(Finding(where, name, "bad_type", message))
     return found

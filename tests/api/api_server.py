@@ -35,7 +35,7 @@ WRITES = ("create", "update", "patch", "delete", "deletecollection")
 BUILD = pathlib.Path(__file__).resolve().parents[1] / "lab" / "build-kubernetes"
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def programs() -> pathlib.Path:
     """The folder of the Kubernetes programs, chosen as for the lab (KUBERNETES), not built. Raises RuntimeError that says how to get it."""
     done = subprocess.run([str(BUILD), "--cached"], capture_output=True, text=True, check=False)
@@ -49,14 +49,16 @@ def find_program(name: str) -> str:
     path = programs() / name
     found = str(path) if os.access(path, os.X_OK) else shutil.which(name)
     if not found:
-        raise RuntimeError("{0} was found neither in {1} nor on PATH".format(name, programs()))
+        raise RuntimeError(f"{name} was found neither in {programs()} nor on PATH")
     return found
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def minor_version() -> int:
     """The second number of this Kubernetes' release."""
-    said = subprocess.run([find_program("kube-apiserver"), "--version"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [find_program("kube-apiserver"), "--version"], capture_output=True, text=True, check=True
+    ).stdout
     return int(said.split("v1.")[1].split(".")[0])
 
 
@@ -67,7 +69,7 @@ def slices_version() -> str:
 
 def token_of(user: str) -> str:
     """The token of one of a server's users."""
-    return TOKEN if user == "tester" else "{0}-token-of-the-tests".format(user)
+    return TOKEN if user == "tester" else f"{user}-token-of-the-tests"
 
 
 def free_port() -> int:
@@ -86,46 +88,94 @@ def free_port() -> int:
 class ApiServer:
     """One running API server: access for the collection, and its audit log as the outside witness (decision 44)."""
 
-    def __init__(self, folder: pathlib.Path, services: str = "10.3.0.0/16", more: t.Sequence[str] = (), users: t.Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        services: str = "10.3.0.0/16",
+        more: t.Sequence[str] = (),
+        users: t.Sequence[str] = (),
+    ) -> None:
         """``users``: further accounts that may do everything, each with a token of its own (token_of), and told apart in the audit log."""
         self.folder = folder
         self.services, self.more = services, list(more)
         self.users = ("tester", *users)
         self.port = free_port()
-        self.url = "https://127.0.0.1:{0}".format(self.port)
+        self.url = f"https://127.0.0.1:{self.port}"
         self.audit_file = folder / "audit.log"
         self.etcd_url = ""
-        self.processes: t.List[subprocess.Popen] = []
+        self.processes: list[subprocess.Popen] = []
         #: What was read of the audit log: (place, user, entry), and the place up to which it was read.
-        self._audited: t.List[t.Tuple[int, str, t.Tuple[str, str, int]]] = []
+        self._audited: list[tuple[int, str, tuple[str, str, int]]] = []
         self._read_to = 0
 
     def start(self) -> None:
         """Start etcd and the API server; returns when it is ready. About four seconds."""
         etcd_port, peer_port = free_port(), free_port()
-        etcd_url, peer_url = ("http://127.0.0.1:{0}".format(port) for port in (etcd_port, peer_port))
+        etcd_url, peer_url = (f"http://127.0.0.1:{port}" for port in (etcd_port, peer_port))
         self.etcd_url = etcd_url
         self.run(
-            [find_program("etcd"), "--data-dir", str(self.folder / "etcd"), "--listen-client-urls", etcd_url,
-             "--advertise-client-urls", etcd_url, "--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url,
-             "--initial-cluster", "default=" + peer_url, "--unsafe-no-fsync"], "etcd",
-        )  # fmt: skip
+            [
+                find_program("etcd"),
+                "--data-dir",
+                str(self.folder / "etcd"),
+                "--listen-client-urls",
+                etcd_url,
+                "--advertise-client-urls",
+                etcd_url,
+                "--listen-peer-urls",
+                peer_url,
+                "--initial-advertise-peer-urls",
+                peer_url,
+                "--initial-cluster",
+                "default=" + peer_url,
+                "--unsafe-no-fsync",
+            ],
+            "etcd",
+        )
         key = self.folder / "sa.key"
         subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
-        lines = ['{0},{1},{1},"system:masters"\n'.format(token_of(user), user) for user in self.users]
+        lines = [f'{token_of(user)},{user},{user},"system:masters"\n' for user in self.users]
         (self.folder / "tokens.csv").write_text("".join(lines))
         rules = [{"level": "Metadata", "users": list(self.users)}, {"level": "None"}]
         policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules}
         (self.folder / "audit.yaml").write_text(yaml.safe_dump(policy))
         self.run(
-            [find_program("kube-apiserver"), "--etcd-servers", etcd_url, "--etcd-prefix", "/tests",
-             "--secure-port", str(self.port), "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1",
-             "--cert-dir", str(self.folder / "certs"), "--service-cluster-ip-range", self.services, *self.more,
-             "--service-account-issuer", self.url, "--service-account-key-file", str(key),
-             "--service-account-signing-key-file", str(key), "--token-auth-file", str(self.folder / "tokens.csv"),
-             "--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount",
-             "--audit-log-path", str(self.audit_file), "--audit-policy-file", str(self.folder / "audit.yaml")], "apiserver",
-        )  # fmt: skip
+            [
+                find_program("kube-apiserver"),
+                "--etcd-servers",
+                etcd_url,
+                "--etcd-prefix",
+                "/tests",
+                "--secure-port",
+                str(self.port),
+                "--bind-address",
+                "127.0.0.1",
+                "--advertise-address",
+                "127.0.0.1",
+                "--cert-dir",
+                str(self.folder / "certs"),
+                "--service-cluster-ip-range",
+                self.services,
+                *self.more,
+                "--service-account-issuer",
+                self.url,
+                "--service-account-key-file",
+                str(key),
+                "--service-account-signing-key-file",
+                str(key),
+                "--token-auth-file",
+                str(self.folder / "tokens.csv"),
+                "--authorization-mode",
+                "RBAC",
+                "--disable-admission-plugins",
+                "ServiceAccount",
+                "--audit-log-path",
+                str(self.audit_file),
+                "--audit-policy-file",
+                str(self.folder / "audit.yaml"),
+            ],
+            "apiserver",
+        )
         pool = urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False, timeout=2)
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         deadline = time.monotonic() + 600  # seconds on a quiet machine, minutes on a crowded one
@@ -138,16 +188,16 @@ class ApiServer:
                 pass
             self.check_alive()
             if time.monotonic() > deadline:
-                raise RuntimeError("the API server did not get ready; see {0}".format(self.folder))
+                raise RuntimeError(f"the API server did not get ready; see {self.folder}")
             time.sleep(0.1)
 
     def check_alive(self) -> None:
         """Raises RuntimeError if a program of it has ended."""
         for process in self.processes:
             if process.poll() is not None:
-                raise RuntimeError("{0} ended; see {1}".format(process.args[0], self.folder))
+                raise RuntimeError(f"{process.args[0]} ended; see {self.folder}")
 
-    def run(self, command: t.List[str], name: str) -> None:
+    def run(self, command: list[str], name: str) -> None:
         """Start a program that ends with the server; its output goes to NAME.log."""
         log = open(self.folder / (name + ".log"), "wb")  # closed with the process
         self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=str(self.folder)))
@@ -167,7 +217,7 @@ class ApiServer:
         """The server's certificate, which it signed itself."""
         return (self.folder / "certs" / "apiserver.crt").read_text()
 
-    def access(self, name: str = "aws", token: str = TOKEN, **more: t.Any) -> t.Dict[str, t.Any]:
+    def access(self, name: str = "aws", token: str = TOKEN, **more: t.Any) -> dict[str, t.Any]:
         """An entry of ``clusters``."""
         return dict({"name": name, "api_url": self.url, "token": token, "ca_data": self.ca}, **more)
 
@@ -179,7 +229,7 @@ class ApiServer:
         """The place in the audit log now."""
         return self.audit_file.stat().st_size if self.audit_file.exists() else 0
 
-    def audit(self, mark: int, user: str = "tester") -> t.List[t.Tuple[str, str, int]]:
+    def audit(self, mark: int, user: str = "tester") -> list[tuple[str, str, int]]:
         """(verb, path, status) of the requests since the mark, of the tests unless another user is named."""
         time.sleep(0.05)  # entries are written just after the answers
         if not self.audit_file.exists():
@@ -196,14 +246,18 @@ class ApiServer:
         first = bisect.bisect_left(self._audited, (mark,))
         return [row for dummy, name, row in self._audited[first:] if name == user]
 
-    def writes(self, mark: int, user: str = "tester") -> t.List[t.Tuple[str, str, int]]:
+    def writes(self, mark: int, user: str = "tester") -> list[tuple[str, str, int]]:
         """The writes among audit()."""
         return [entry for entry in self.audit(mark, user) if entry[0] in WRITES]
 
-    def kubeconfig(self, user: str = "tester") -> t.Dict[str, t.Any]:
+    def kubeconfig(self, user: str = "tester") -> dict[str, t.Any]:
         """What kubectl and other programs read, for one of the users."""
         ca = base64.b64encode(self.ca.encode()).decode()
-        return {"apiVersion": "v1", "kind": "Config", "current-context": "c",
-                "clusters": [{"name": "c", "cluster": {"server": self.url, "certificate-authority-data": ca}}],
-                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-                "users": [{"name": "u", "user": {"token": token_of(user)}}]}  # fmt: skip
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": self.url, "certificate-authority-data": ca}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {"token": token_of(user)}}],
+        }

@@ -29,9 +29,9 @@ class Answer(t.NamedTuple):
 
     code: str
     question: str
-    answer: t.List[Record]
-    additional: t.List[Record]
-    denied_for: t.Optional[int] = None
+    answer: list[Record]
+    additional: list[Record]
+    denied_for: int | None = None
 
 
 def encode(name: str) -> bytes:
@@ -65,14 +65,14 @@ def ask(port: int, name: str, kind: str = "A", seconds: float = 5.0) -> Answer:
     return Answer(CODES.get(flags & 15, str(flags & 15)), asked, sections[0], sections[2], denied_for)
 
 
-def _record(data: bytes, at: int) -> t.Tuple[Record, int, int]:
+def _record(data: bytes, at: int) -> tuple[Record, int, int]:
     name, at = _name(data, at)
     kind, _class, ttl, length = struct.unpack("!HHIH", data[at : at + 10])
     at += 10
     if kind in (1, 28):
         value = str(ipaddress.ip_address(data[at : at + length]))
     elif kind == 33:
-        value = "{0} {1}".format(struct.unpack("!H", data[at + 4 : at + 6])[0], _name(data, at + 6)[0])
+        value = f"{struct.unpack('!H', data[at + 4 : at + 6])[0]} {_name(data, at + 6)[0]}"
     elif kind in (5, 6, 12):
         value = _name(data, at)[0]
     else:
@@ -80,7 +80,7 @@ def _record(data: bytes, at: int) -> t.Tuple[Record, int, int]:
     return Record(name, NAMES.get(kind, str(kind)), value), at + length, ttl
 
 
-def _name(data: bytes, at: int) -> t.Tuple[str, int]:
+def _name(data: bytes, at: int) -> tuple[str, int]:
     labels, end = [], None
     while data[at]:
         if data[at] >= 0xC0:

@@ -26,7 +26,14 @@ from equinix_cloud import PROJECT, TOKEN, Double
 RECORDED = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "equinix_metal" / "answers.json"
 BASE = "/projects/" + PROJECT
 NOBODY = "00000000-0000-4000-8000-00000000dead"
-ORDER = {"type": "public_ipv4", "quantity": 1, "metro": "da", "tags": ["usage=metal-ccm-auto"], "details": "a text", "fail_on_approval_required": True}
+ORDER = {
+    "type": "public_ipv4",
+    "quantity": 1,
+    "metro": "da",
+    "tags": ["usage=metal-ccm-auto"],
+    "details": "a text",
+    "fail_on_approval_required": True,
+}
 
 
 class Conversation:
@@ -37,14 +44,26 @@ class Conversation:
 
     def call(self, name, operation, method, path, body=None, token=TOKEN):
         data = json.dumps(body).encode() if body is not None else None
-        request = urllib.request.Request(self.double.root + "/metal/v1" + path, data, {"X-Auth-Token": token}, method=method)
+        request = urllib.request.Request(
+            self.double.root + "/metal/v1" + path, data, {"X-Auth-Token": token}, method=method
+        )
         try:
             with urllib.request.urlopen(request, timeout=20) as got:
                 status, text = got.status, got.read()
         except urllib.error.HTTPError as error:
             status, text = error.code, error.read()
         answer = json.loads(text) if text else None
-        self.rows.append({"name": name, "operation": operation, "method": method, "path": path, "body": body, "status": status, "answer": answer})
+        self.rows.append(
+            {
+                "name": name,
+                "operation": operation,
+                "method": method,
+                "path": path,
+                "body": body,
+                "status": status,
+                "answer": answer,
+            }
+        )
         return answer
 
 
@@ -54,14 +73,18 @@ def converse(double):
     call = talk.call
     double.ask("/reset")
     device = double.ask("/devices", hostname="metal-1", number=1)["id"]
-    sessions, ips = "/devices/{0}/bgp/sessions".format(device), "/devices/{0}/ips".format(device)
+    sessions, ips = f"/devices/{device}/bgp/sessions", f"/devices/{device}/ips"
 
     call("no token", "findIPReservations", "GET", BASE + "/ips", token="wrong")
-    call("another project", "findIPReservations", "GET", "/projects/{0}/ips".format(NOBODY))
+    call("another project", "findIPReservations", "GET", f"/projects/{NOBODY}/ips")
     call("BGP was never on", "findBgpConfigByProject", "GET", BASE + "/bgp-config")
     call("a session without BGP", "createBgpSession", "POST", sessions, {"address_family": "ipv4"})
     local = {"deployment_type": "local", "asn": 65000, "use_case": "kubernetes-load-balancer"}
-    for name, body in (("nothing is asked for", {}), ("no number", {"deployment_type": "local"}), ("a weak password", dict(local, md5="nodigitsHere"))):
+    for name, body in (
+        ("nothing is asked for", {}),
+        ("no number", {"deployment_type": "local"}),
+        ("a weak password", dict(local, md5="nodigitsHere")),
+    ):
         call("BGP: " + name, "requestBgpConfig", "POST", BASE + "/bgp-configs", body)
     call("BGP without a password", "requestBgpConfig", "POST", BASE + "/bgp-configs", dict(local, md5=""))
     call("BGP is on, no password", "findBgpConfigByProject", "GET", BASE + "/bgp-config")
@@ -71,34 +94,82 @@ def converse(double):
     call("BGP with a password", "requestBgpConfig", "POST", BASE + "/bgp-configs", dict(local, md5="Abcdef1234"))
     call("BGP is on", "findBgpConfigByProject", "GET", BASE + "/bgp-config")
 
-    call("no neighbours", "getBgpNeighborData", "GET", "/devices/{0}/bgp/neighbors".format(device))
+    call("no neighbours", "getBgpNeighborData", "GET", f"/devices/{device}/bgp/neighbors")
     call("a session of no family", "createBgpSession", "POST", sessions, {"address_family": "ipv9"})
     first = call("a session", "createBgpSession", "POST", sessions, {"address_family": "ipv4"})
     call("a session twice", "createBgpSession", "POST", sessions, {"address_family": "ipv4"})
-    call("a session of the other family", "createBgpSession", "POST", sessions, {"address_family": "ipv6", "default_route": True})
+    call(
+        "a session of the other family",
+        "createBgpSession",
+        "POST",
+        sessions,
+        {"address_family": "ipv6", "default_route": True},
+    )
     call("sessions", "findBgpSessions", "GET", sessions)
     call("sessions of all devices", "findProjectBgpSessions", "GET", BASE + "/bgp/sessions")
-    call("neighbours", "getBgpNeighborData", "GET", "/devices/{0}/bgp/neighbors".format(device))
+    call("neighbours", "getBgpNeighborData", "GET", f"/devices/{device}/bgp/neighbors")
     call("a session ends", "deleteBgpSession", "DELETE", "/bgp/sessions/" + (first or {}).get("id", NOBODY))
     call("a session of nobody", "deleteBgpSession", "DELETE", "/bgp/sessions/" + NOBODY)
 
-    for name, more in (("of no metro", {"metro": None}), ("of an unknown metro", {"metro": "xx"}), ("of a facility", {"metro": None, "facility": "da11"}),
-                       ("of three", {"quantity": 3}), ("of none", {"quantity": 0}), ("of an unknown type", {"type": "public_ipv9"}),
-                       ("with wrong tags", {"tags": "usage"})):  # fmt: skip
-        call("an order " + name, "requestIPReservation", "POST", BASE + "/ips", {key: value for key, value in dict(ORDER, **more).items() if value is not None})
+    for name, more in (
+        ("of no metro", {"metro": None}),
+        ("of an unknown metro", {"metro": "xx"}),
+        ("of a facility", {"metro": None, "facility": "da11"}),
+        ("of three", {"quantity": 3}),
+        ("of none", {"quantity": 0}),
+        ("of an unknown type", {"type": "public_ipv9"}),
+        ("with wrong tags", {"tags": "usage"}),
+    ):
+        call(
+            "an order " + name,
+            "requestIPReservation",
+            "POST",
+            BASE + "/ips",
+            {key: value for key, value in dict(ORDER, **more).items() if value is not None},
+        )
     call("an order without anything", "requestIPReservation", "POST", BASE + "/ips", {})
     made = call("an order", "requestIPReservation", "POST", BASE + "/ips", ORDER)
     block = call("an order of four", "requestIPReservation", "POST", BASE + "/ips", dict(ORDER, quantity=4))
-    call("an order for every metro", "requestIPReservation", "POST", BASE + "/ips", {"type": "global_ipv4", "quantity": 1})
+    call(
+        "an order for every metro",
+        "requestIPReservation",
+        "POST",
+        BASE + "/ips",
+        {"type": "global_ipv4", "quantity": 1},
+    )
     double.ask("/options", facilities=True)
-    call("an order of a facility, formerly", "requestIPReservation", "POST", BASE + "/ips", {"type": "public_ipv4", "quantity": 1, "facility": "da11"})
-    call("an order of an unknown facility", "requestIPReservation", "POST", BASE + "/ips", {"type": "public_ipv4", "quantity": 1, "facility": "xx99"})
+    call(
+        "an order of a facility, formerly",
+        "requestIPReservation",
+        "POST",
+        BASE + "/ips",
+        {"type": "public_ipv4", "quantity": 1, "facility": "da11"},
+    )
+    call(
+        "an order of an unknown facility",
+        "requestIPReservation",
+        "POST",
+        BASE + "/ips",
+        {"type": "public_ipv4", "quantity": 1, "facility": "xx99"},
+    )
     double.ask("/options", facilities=False, quota=4)
     call("an order beyond the quota", "requestIPReservation", "POST", BASE + "/ips", ORDER)
-    waiting = call("an order that waits", "requestIPReservation", "POST", BASE + "/ips", dict(ORDER, fail_on_approval_required=False))
+    waiting = call(
+        "an order that waits",
+        "requestIPReservation",
+        "POST",
+        BASE + "/ips",
+        dict(ORDER, fail_on_approval_required=False),
+    )
     call("a reservation", "findIPAddressById", "GET", "/ips/" + made["id"])
     call("a reservation that waits", "findIPAddressById", "GET", "/ips/" + waiting["id"])
-    call("a reservation with other tags", "updateIPAddress", "PATCH", "/ips/" + made["id"], {"tags": ["other"], "customdata": {"a": 1}})
+    call(
+        "a reservation with other tags",
+        "updateIPAddress",
+        "PATCH",
+        "/ips/" + made["id"],
+        {"tags": ["other"], "customdata": {"a": 1}},
+    )
     call("no reservation", "findIPAddressById", "GET", "/ips/" + NOBODY)
 
     assigned = call("an assignment", "createIPAssignment", "POST", ips, {"address": made["address"] + "/32"})
@@ -121,7 +192,7 @@ def converse(double):
     call("no such call", "", "GET", "/nothing")
     for status in (429, 500, 503):
         double.ask("/faults", method="GET", path="/ips$", status=status, body={"errors": ["later"]})
-        call("an error {0}".format(status), "findIPReservations", "GET", BASE + "/ips")
+        call(f"an error {status}", "findIPReservations", "GET", BASE + "/ips")
     return talk.rows
 
 
@@ -160,9 +231,15 @@ def judge(program, rows):
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
         file.write(json.dumps(rows))
         file.flush()
-        done = subprocess.run([program, file.name], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [program, file.name], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
     said = {one["name"]: one["problem"] for one in map(json.loads, done.stdout.splitlines())}
-    problems = {row["name"]: said.get(row["name"], "nothing was said of it: " + done.stderr[-300:]) for row in rows if row["operation"]}
+    problems = {
+        row["name"]: said.get(row["name"], "nothing was said of it: " + done.stderr[-300:])
+        for row in rows
+        if row["operation"]
+    }
     return {name: problem for name, problem in problems.items() if problem}
 
 
@@ -170,12 +247,14 @@ def main(arguments):
     rows = fresh()
     if not arguments:
         RECORDED.parent.mkdir(exist_ok=True)
-        RECORDED.write_text("[\n" + ",\n".join(json.dumps(row, sort_keys=True) for row in rows) + "\n]\n", encoding="utf-8")
+        RECORDED.write_text(
+            "[\n" + ",\n".join(json.dumps(row, sort_keys=True) for row in rows) + "\n]\n", encoding="utf-8"
+        )
         return
     problems = judge(arguments[0], rows)
     for name, problem in problems.items():
-        print("{0}: {1}".format(name, problem))
-    print("{0} answers, {1} not decoded".format(len([row for row in rows if row["operation"]]), len(problems)))
+        print(f"{name}: {problem}")
+    print(f"{len([row for row in rows if row['operation']])} answers, {len(problems)} not decoded")
     raise SystemExit(1 if problems else 0)
 
 

@@ -33,7 +33,12 @@ class Double:
         self.root = "http://127.0.0.1:" + port.read_text()
 
     def ask(self, route, **body):
-        request = urllib.request.Request(self.root + "/_double" + route, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST")
+        request = urllib.request.Request(
+            self.root + "/_double" + route,
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+            method="POST",
+        )
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.loads(answer.read())
 
@@ -56,13 +61,27 @@ def double(tmp_path_factory):
 
 
 def request_for(server, double, more=None, **settings):
-    given = dict({"cluster": "aws", "provider": "equinix_metal", "load_balancer": "kube-vip://", "base_url": double.root + "/metal/v1",
-                  "allow_plain_http": True, "api_key": TOKEN, "project_id": PROJECT, "metro": "da", "gc_orphans": True}, **settings)  # fmt: skip
+    given = dict(
+        {
+            "cluster": "aws",
+            "provider": "equinix_metal",
+            "load_balancer": "kube-vip://",
+            "base_url": double.root + "/metal/v1",
+            "allow_plain_http": True,
+            "api_key": TOKEN,
+            "project_id": PROJECT,
+            "metro": "da",
+            "gc_orphans": True,
+        },
+        **settings,
+    )
     return dict({"fabric": "t", "clusters": [server.access()], "settings": [given], "timeout": 60}, **(more or {}))
 
 
 def reasons(result):
-    return {(one["object"], one["reason"]) for one in result["refused"]} | {(one["cluster"], one["reason"]) for one in result["failures"]}
+    return {(one["object"], one["reason"]) for one in result["refused"]} | {
+        (one["cluster"], one["reason"]) for one in result["failures"]
+    }
 
 
 def uid(client):

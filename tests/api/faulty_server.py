@@ -58,7 +58,7 @@ class Faulty:
         context.load_cert_chain(str(certs / "apiserver.crt"), str(certs / "apiserver.key"))
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = "https://127.0.0.1:{0}".format(self.server.server_address[1])
+        self.url = f"https://127.0.0.1:{self.server.server_address[1]}"
 
     def __enter__(self):
         return self
@@ -151,9 +151,13 @@ class Faulty:
 
     def begin(self, method, path, body, headers):
         """(connection, answer) of the server, whose body is still to be read."""
-        connection = http.client.HTTPSConnection("127.0.0.1", self.upstream.port, context=ssl._create_unverified_context())
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", self.upstream.port, context=ssl._create_unverified_context()
+        )
         try:
-            connection.request(method, path, body, {key: value for key, value in headers.items() if key.lower() != "host"})
+            connection.request(
+                method, path, body, {key: value for key, value in headers.items() if key.lower() != "host"}
+            )
             return connection, connection.getresponse()
         except (OSError, http.client.HTTPException):
             connection.close()
@@ -164,7 +168,9 @@ def compact(server, revision):
     """Let an API server's etcd forget what was before."""
     words = server.processes[0].args
     url = words[words.index("--listen-client-urls") + 1] + "/v3/kv/compaction"
-    answer = urllib3.PoolManager().request("POST", url, body=json.dumps({"revision": str(revision), "physical": True}).encode())
+    answer = urllib3.PoolManager().request(
+        "POST", url, body=json.dumps({"revision": str(revision), "physical": True}).encode()
+    )
     assert answer.status == 200, answer.data
 
 

@@ -16,7 +16,7 @@ import typing as t
 
 import yaml
 
-Dict = t.Dict[str, t.Any]
+Dict = dict[str, t.Any]
 
 
 @dataclasses.dataclass
@@ -46,19 +46,28 @@ def wrapped(text: str, width: int = 64, end: str = "\n") -> str:
     return end.join(textwrap.wrap(b64(text), width)) + end
 
 
-def shapes(w: World) -> t.Dict[str, bytes]:
+def shapes(w: World) -> dict[str, bytes]:
     """Name -> the bytes of the file. Files that they name are made in the world's folder."""
     port = w.url.rsplit(":", 1)[1]
 
-    def config(cluster: t.Optional[Dict] = None, user: t.Optional[Dict] = None, context: t.Optional[Dict] = None, **top: t.Any) -> Dict:
+    def config(
+        cluster: Dict | None = None, user: Dict | None = None, context: Dict | None = None, **top: t.Any
+    ) -> Dict:
         """The plain one with changes; a value of ... takes the key away."""
         made: Dict = {
-            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
             "clusters": [{"name": "k", "cluster": {"server": w.url, "certificate-authority-data": b64(w.ca)}}],
             "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
             "users": [{"name": "u", "user": {"token": w.token}}],
-        }  # fmt: skip
-        for part, more in ((made["clusters"][0]["cluster"], cluster), (made["users"][0]["user"], user), (made["contexts"][0]["context"], context), (made, top)):
+        }
+        for part, more in (
+            (made["clusters"][0]["cluster"], cluster),
+            (made["users"][0]["user"], user),
+            (made["contexts"][0]["context"], context),
+            (made, top),
+        ):
             for key, value in (more or {}).items():
                 part[key.replace("__", "-")] = value
                 if value is ...:
@@ -69,20 +78,36 @@ def shapes(w: World) -> t.Dict[str, bytes]:
         return yaml.safe_dump(made, sort_keys=False, width=100000)
 
     def certified(**more: t.Any) -> Dict:
-        return config(user={"token": ..., "client-certificate-data": b64(w.certificate), "client-key-data": b64(w.key), **more})
+        return config(
+            user={"token": ..., "client-certificate-data": b64(w.certificate), "client-key-data": b64(w.key), **more}
+        )
 
     files = {
-        "ca.crt": w.ca, "client.crt": w.certificate, "client.key": w.key, "token": w.token, "token-lf": w.token + "\n", "token-crlf": w.token + "\r\n",
-        "token-blank-line": w.token + "\n\n", "token-blank-first": "\n" + w.token + "\n", "token-spaces": "  " + w.token + "  \n", "token-empty": "",
-        "token-two": w.token + "\n" + w.token + "\n", "token-bom": "\ufeff" + w.token, "sub/ca.crt": w.ca,
-    }  # fmt: skip
+        "ca.crt": w.ca,
+        "client.crt": w.certificate,
+        "client.key": w.key,
+        "token": w.token,
+        "token-lf": w.token + "\n",
+        "token-crlf": w.token + "\r\n",
+        "token-blank-line": w.token + "\n\n",
+        "token-blank-first": "\n" + w.token + "\n",
+        "token-spaces": "  " + w.token + "  \n",
+        "token-empty": "",
+        "token-two": w.token + "\n" + w.token + "\n",
+        "token-bom": "\ufeff" + w.token,
+        "sub/ca.crt": w.ca,
+    }
     for name, content in files.items():
         path = w.folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content.encode())
     program = w.folder / "credential"
-    printed = {"apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential", "status": {"token": w.token}}
-    program.write_text("#!/bin/sh\necho '{}'\n".format(json.dumps(printed)))
+    printed = {
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "kind": "ExecCredential",
+        "status": {"token": w.token},
+    }
+    program.write_text(f"#!/bin/sh\necho '{json.dumps(printed)}'\n")
     program.chmod(0o755)
     run = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": str(program), "interactiveMode": "Never"}
     commented = "Subject: CN=x\nIssuer: CN=x\n# a comment\n" + w.ca + "# the end\n"
@@ -98,7 +123,7 @@ def shapes(w: World) -> t.Dict[str, bytes]:
         made[plural].insert(0 if first else 1, again)
         return made
 
-    raw: t.Dict[str, t.Any] = {
+    raw: dict[str, t.Any] = {
         # the text
         "yaml": plain,
         "json": json.dumps(config()),
@@ -133,9 +158,12 @@ def shapes(w: World) -> t.Dict[str, bytes]:
         "sorted": yaml.safe_dump(config(), sort_keys=True, width=100000),
         "narrow-lines": yaml.safe_dump(config(), sort_keys=False, width=40),
         "anchor-unused": plain.replace("- name: u\n", "- &user\n  name: u\n"),
-        "anchor-and-alias": plain.replace("current-context: c", "current-context: &c c").replace("- name: c\n", "- name: *c\n"),
-        "merge-key": plain.replace("kind: Config\n", "kind: Config\nx-common: &common\n  token: {0}\n".format(w.token)).replace(
-            "  user:\n    token: {0}".format(w.token), "  user:\n    <<: *common"),
+        "anchor-and-alias": plain.replace("current-context: c", "current-context: &c c").replace(
+            "- name: c\n", "- name: *c\n"
+        ),
+        "merge-key": plain.replace("kind: Config\n", f"kind: Config\nx-common: &common\n  token: {w.token}\n").replace(
+            f"  user:\n    token: {w.token}", "  user:\n    <<: *common"
+        ),
         "tag-str": plain.replace("token: ", "token: !!str "),
         "tag-of-python": plain.replace("kind: Config", "kind: !!python/name:os.system Config"),
         "tag-own": plain.replace("kind: Config", "kind: !mine Config"),
@@ -151,7 +179,8 @@ def shapes(w: World) -> t.Dict[str, bytes]:
         "not-utf8": plain.encode() + b"# \xff\xfe\n",
         "ansible-vault": "$ANSIBLE_VAULT;1.1;AES256\n3132\n",
         "duplicate-key-same": plain + "kind: Config\n",
-        "duplicate-key-last-wins": plain.replace("current-context: c\n", "current-context: none\n") + "current-context: c\n",
+        "duplicate-key-last-wins": plain.replace("current-context: c\n", "current-context: none\n")
+        + "current-context: c\n",
         # the document
         "no-apiversion": config(apiVersion=...),
         "no-kind": config(kind=...),
@@ -167,7 +196,9 @@ def shapes(w: World) -> t.Dict[str, bytes]:
         "unknown-top-key": config(unknown={"a": [1, 2]}),
         "unknown-cluster-key": config(cluster={"x-unknown": "a"}),
         "unknown-user-key": config(user={"x-unknown": 5}),
-        "minikube-extensions": config(cluster={"extensions": [{"name": "cluster_info", "extension": {"provider": "minikube.sigs.k8s.io"}}]}),
+        "minikube-extensions": config(
+            cluster={"extensions": [{"name": "cluster_info", "extension": {"provider": "minikube.sigs.k8s.io"}}]}
+        ),
         "namespace": config(context={"namespace": "kube-system"}),
         "namespace-null": config(context={"namespace": None}),
         "two-contexts": second,
@@ -184,8 +215,12 @@ def shapes(w: World) -> t.Dict[str, bytes]:
         "contexts-empty": config(contexts=[]),
         "contexts-mapping": config(contexts={"c": {"cluster": "k", "user": "u"}}),
         "contexts-with-null-entry": config(contexts=[None, {"name": "c", "context": {"cluster": "k", "user": "u"}}]),
-        "other-context-broken": config(contexts=[{"name": "c", "context": {"cluster": "k", "user": "u"}}, {"name": "d", "context": None}]),
-        "other-context-without-name": config(contexts=[{"context": {}}, {"name": "c", "context": {"cluster": "k", "user": "u"}}]),
+        "other-context-broken": config(
+            contexts=[{"name": "c", "context": {"cluster": "k", "user": "u"}}, {"name": "d", "context": None}]
+        ),
+        "other-context-without-name": config(
+            contexts=[{"context": {}}, {"name": "c", "context": {"cluster": "k", "user": "u"}}]
+        ),
         "users-null": config(users=None),
         "clusters-null": config(clusters=None),
         "clusters-missing": config(clusters=...),
@@ -195,14 +230,27 @@ def shapes(w: World) -> t.Dict[str, bytes]:
         "duplicate-cluster": twice("clusters", False),
         "duplicate-user": twice("users", False),
         "duplicate-context": twice("contexts", False),
-        "duplicate-user-other-first": config(users=[{"name": "u", "user": {"token": w.other}}, {"name": "u", "user": {"token": w.token}}]),
-        "duplicate-other-user": config(users=[{"name": "u", "user": {"token": w.token}}, {"name": "x", "user": {}}, {"name": "x", "user": {}}]),
-        "number-as-name-quoted": text(config()).replace("current-context: c", "current-context: '1'").replace("- name: c", "- name: '1'"),
-        "number-as-name": text(config()).replace("current-context: c", "current-context: 1").replace("- name: c", "- name: 1"),
-        "yes-as-name": text(config()).replace("current-context: c", "current-context: yes").replace("- name: c", "- name: yes"),
-        "name-with-signs": text(config()).replace("current-context: c", "current-context: arn:aws:eks:eu-west-1:1:cluster/a@b")
+        "duplicate-user-other-first": config(
+            users=[{"name": "u", "user": {"token": w.other}}, {"name": "u", "user": {"token": w.token}}]
+        ),
+        "duplicate-other-user": config(
+            users=[{"name": "u", "user": {"token": w.token}}, {"name": "x", "user": {}}, {"name": "x", "user": {}}]
+        ),
+        "number-as-name-quoted": text(config())
+        .replace("current-context: c", "current-context: '1'")
+        .replace("- name: c", "- name: '1'"),
+        "number-as-name": text(config())
+        .replace("current-context: c", "current-context: 1")
+        .replace("- name: c", "- name: 1"),
+        "yes-as-name": text(config())
+        .replace("current-context: c", "current-context: yes")
+        .replace("- name: c", "- name: yes"),
+        "name-with-signs": text(config())
+        .replace("current-context: c", "current-context: arn:aws:eks:eu-west-1:1:cluster/a@b")
         .replace("- name: c", "- name: arn:aws:eks:eu-west-1:1:cluster/a@b"),
-        "name-with-blank": text(config()).replace("current-context: c", "current-context: my cluster").replace("- name: c", "- name: my cluster"),
+        "name-with-blank": text(config())
+        .replace("current-context: c", "current-context: my cluster")
+        .replace("- name: c", "- name: my cluster"),
         # the server
         "trailing-slash": config(cluster={"server": w.url + "/"}),
         "two-trailing-slashes": config(cluster={"server": w.url + "//"}),
@@ -221,9 +269,13 @@ def shapes(w: World) -> t.Dict[str, bytes]:
         "server-bad-port": config(cluster={"server": "https://127.0.0.1:99999"}),
         "server-port-word": config(cluster={"server": "https://127.0.0.1:https"}),
         "server-ipv6": config(cluster={"server": w.ipv6, "tls-server-name": "kubernetes.default"}),
-        "server-ipv6-zone": config(cluster={"server": w.ipv6.replace("::1", "::1%25lo"), "tls-server-name": "kubernetes.default"}),
+        "server-ipv6-zone": config(
+            cluster={"server": w.ipv6.replace("::1", "::1%25lo"), "tls-server-name": "kubernetes.default"}
+        ),
         "server-path-prefix": config(cluster={"server": w.prefix + "/prefix", "certificate-authority-data": ...}),
-        "server-path-prefix-slash": config(cluster={"server": w.prefix + "/prefix/", "certificate-authority-data": ...}),
+        "server-path-prefix-slash": config(
+            cluster={"server": w.prefix + "/prefix/", "certificate-authority-data": ...}
+        ),
         "plain-http": config(cluster={"server": w.prefix + "/prefix"}),
         "other-ca": config(cluster={"certificate-authority-data": b64(w.other_ca)}),
         "no-ca": config(cluster={"certificate-authority-data": ...}),
@@ -235,7 +287,9 @@ def shapes(w: World) -> t.Dict[str, bytes]:
         "ca-wrapped-folded": plain.replace(": " + b64(w.ca), ": >-\n" + textwrap.indent(wrapped(w.ca), " " * 6)),
         "ca-wrapped-plain": plain.replace(": " + b64(w.ca), ":\n" + textwrap.indent(wrapped(w.ca), " " * 6)),
         "ca-with-blanks": config(cluster={"certificate-authority-data": wrapped(w.ca, 64, " ")}),
-        "ca-without-padding": config(cluster={"certificate-authority-data": b64(w.ca + "\n" * ((1 - len(w.ca)) % 3)).rstrip("=")}),
+        "ca-without-padding": config(
+            cluster={"certificate-authority-data": b64(w.ca + "\n" * ((1 - len(w.ca)) % 3)).rstrip("=")}
+        ),
         "ca-no-base64": config(cluster={"certificate-authority-data": "***"}),
         "ca-no-pem": config(cluster={"certificate-authority-data": b64("no certificate")}),
         "ca-pem-as-is": config(cluster={"certificate-authority-data": w.ca}),
@@ -246,10 +300,14 @@ def shapes(w: World) -> t.Dict[str, bytes]:
         "ca-two": config(cluster={"certificate-authority-data": b64(w.other_ca + w.ca)}),
         "ca-twice": config(cluster={"certificate-authority-data": b64(w.ca + w.ca)}),
         "ca-with-key": config(cluster={"certificate-authority-data": b64(w.key + w.ca)}),
-        "ca-trusted-certificate": config(cluster={"certificate-authority-data": b64(w.ca.replace(" CERT", " TRUSTED CERT"))}),
+        "ca-trusted-certificate": config(
+            cluster={"certificate-authority-data": b64(w.ca.replace(" CERT", " TRUSTED CERT"))}
+        ),
         "ca-file": config(cluster={"certificate-authority-data": ..., "certificate-authority": here + "/ca.crt"}),
         "ca-file-relative": config(cluster={"certificate-authority-data": ..., "certificate-authority": "ca.crt"}),
-        "ca-file-relative-dot": config(cluster={"certificate-authority-data": ..., "certificate-authority": "./sub/../sub/ca.crt"}),
+        "ca-file-relative-dot": config(
+            cluster={"certificate-authority-data": ..., "certificate-authority": "./sub/../sub/ca.crt"}
+        ),
         "ca-file-home": config(cluster={"certificate-authority-data": ..., "certificate-authority": "~/ca.crt"}),
         "ca-file-missing": config(cluster={"certificate-authority-data": ..., "certificate-authority": here + "/nope"}),
         "ca-data-and-file": config(cluster={"certificate-authority": here + "/ca.crt"}),
@@ -286,10 +344,18 @@ def shapes(w: World) -> t.Dict[str, bytes]:
         "token-and-file": config(user={"token": w.other, "tokenFile": here + "/token"}),
         "token-and-missing-file": config(user={"tokenFile": here + "/nope"}),
         "certificate": certified(),
-        "certificate-wrapped": config(user={"token": ..., "client-certificate-data": wrapped(w.certificate), "client-key-data": wrapped(w.key)}),
-        "certificate-files": config(user={"token": ..., "client-certificate": here + "/client.crt", "client-key": here + "/client.key"}),
-        "certificate-files-relative": config(user={"token": ..., "client-certificate": "client.crt", "client-key": "client.key"}),
-        "certificate-and-key-file": config(user={"token": ..., "client-certificate-data": b64(w.certificate), "client-key": here + "/client.key"}),
+        "certificate-wrapped": config(
+            user={"token": ..., "client-certificate-data": wrapped(w.certificate), "client-key-data": wrapped(w.key)}
+        ),
+        "certificate-files": config(
+            user={"token": ..., "client-certificate": here + "/client.crt", "client-key": here + "/client.key"}
+        ),
+        "certificate-files-relative": config(
+            user={"token": ..., "client-certificate": "client.crt", "client-key": "client.key"}
+        ),
+        "certificate-and-key-file": config(
+            user={"token": ..., "client-certificate-data": b64(w.certificate), "client-key": here + "/client.key"}
+        ),
         "certificate-data-and-file": certified(**{"client-certificate": here + "/nope", "client-key": here + "/nope"}),
         "certificate-without-key": certified(**{"client-key-data": ...}),
         "key-without-certificate": certified(**{"client-certificate-data": ...}),
@@ -304,22 +370,33 @@ def shapes(w: World) -> t.Dict[str, bytes]:
         "password-empty-and-token": config(user={"username": "", "password": ""}),
         "exec": config(user={"token": ..., "exec": run}),
         "exec-relative": config(user={"token": ..., "exec": {**run, "command": "./credential"}}),
-        "exec-args-null-env-null": config(user={"token": ..., "exec": {**run, "args": None, "env": None, "provideClusterInfo": False}}),
+        "exec-args-null-env-null": config(
+            user={"token": ..., "exec": {**run, "args": None, "env": None, "provideClusterInfo": False}}
+        ),
         "exec-without-apiversion": config(user={"token": ..., "exec": {"command": str(program)}}),
-        "exec-other-apiversion": config(user={"token": ..., "exec": {**run, "apiVersion": "client.authentication.k8s.io/v1"}}),
+        "exec-other-apiversion": config(
+            user={"token": ..., "exec": {**run, "apiVersion": "client.authentication.k8s.io/v1"}}
+        ),
         "exec-missing": config(user={"token": ..., "exec": {**run, "command": here + "/nope"}}),
         "exec-null": config(user={"exec": None}),
         "exec-and-token": config(user={"exec": run, "token": w.other}),
         "exec-and-certificate": certified(exec=run),
-        "auth-provider": config(user={"token": ..., "auth-provider": {"name": "oidc", "config": {"id-token": w.token}}}),
+        "auth-provider": config(
+            user={"token": ..., "auth-provider": {"name": "oidc", "config": {"id-token": w.token}}}
+        ),
         "auth-provider-null": config(user={"auth-provider": None}),
         "impersonation": config(user={"as": "somebody", "as-groups": ["system:masters"]}),
         "impersonation-groups-alone": config(user={"as-groups": ["system:masters"]}),
         "impersonation-empty": config(user={"as": "", "as-groups": []}),
-        "impersonation-extra": config(user={"as": "somebody", "as-groups": ["system:masters"], "as-user-extra": {"reason": ["a"]}}),
+        "impersonation-extra": config(
+            user={"as": "somebody", "as-groups": ["system:masters"], "as-user-extra": {"reason": ["a"]}}
+        ),
         "impersonation-extra-null": config(user={"as-user-extra": None}),
-    }  # fmt: skip
+    }
     for name in sorted(files):
         if name.startswith("token"):
             raw["file-" + name] = config(user={"token": ..., "tokenFile": here + "/" + name})
-    return {name: made if isinstance(made, bytes) else (made if isinstance(made, str) else text(made)).encode() for name, made in raw.items()}
+    return {
+        name: made if isinstance(made, bytes) else (made if isinstance(made, str) else text(made)).encode()
+        for name, made in raw.items()
+    }

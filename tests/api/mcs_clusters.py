@@ -13,11 +13,27 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import service_imports
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import NotFound
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.definitions import definitions
-from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.names import SERVICE_LABEL, SOURCE_LABEL, VERSIONS, derived_name
+from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.names import (
+    SERVICE_LABEL,
+    SOURCE_LABEL,
+    VERSIONS,
+    derived_name,
+)
 from api_server import slices_version
 from mirror_clusters import DEFINITION, Two, namespace, other, reasons, service
 
-__all__ = ["DEFINITION", "SERVICE_LABEL", "SOURCE_LABEL", "VERSIONS", "definitions", "derived_name", "namespace", "other", "reasons", "service"]
+__all__ = [
+    "DEFINITION",
+    "SERVICE_LABEL",
+    "SOURCE_LABEL",
+    "VERSIONS",
+    "definitions",
+    "derived_name",
+    "namespace",
+    "other",
+    "reasons",
+    "service",
+]
 SPACES = ("sys-log", "shop", "bank")
 PORTS = [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080}]
 ENDS = [{"name": "http", "protocol": "TCP", "port": 8080}]
@@ -28,7 +44,16 @@ class Set(Two):
 
     def request(self, **more):
         clusters = [server.access(name) for name, server in sorted(self.servers.items())]
-        return dict({"fabric": "t", "clusters": clusters, "definition": copy.deepcopy(DEFINITION), "timeout": 20, "install_crds": True}, **more)
+        return dict(
+            {
+                "fabric": "t",
+                "clusters": clusters,
+                "definition": copy.deepcopy(DEFINITION),
+                "timeout": 20,
+                "install_crds": True,
+            },
+            **more,
+        )
 
     def run(self, check=False, **more):
         return service_imports.run(self.request(**more), check=check)
@@ -36,15 +61,27 @@ class Set(Two):
     def export(self, cluster, place, *ips, ports=None, ends=None, labels=None, annotations=None, **spec):
         """A Service with endpoints, exported."""
         where, name = place
-        self.put(cluster, service(where, name, [dict({"protocol": "TCP"}, **port) for port in ports or PORTS], {}, **spec))
+        self.put(
+            cluster, service(where, name, [dict({"protocol": "TCP"}, **port) for port in ports or PORTS], {}, **spec)
+        )
         if ips:
             self.put(cluster, ends_of(where, name, *ips, ports=ends))
         self.claim(cluster, place, labels, annotations)
 
     def claim(self, cluster, place, labels=None, annotations=None):
         """A ServiceExport alone."""
-        spec = {key: value for key, value in (("exportedLabels", labels), ("exportedAnnotations", annotations)) if value}
-        self.put(cluster, {"apiVersion": VERSIONS[0], "kind": "ServiceExport", "metadata": {"name": place[1], "namespace": place[0]}, "spec": spec})
+        spec = {
+            key: value for key, value in (("exportedLabels", labels), ("exportedAnnotations", annotations)) if value
+        }
+        self.put(
+            cluster,
+            {
+                "apiVersion": VERSIONS[0],
+                "kind": "ServiceExport",
+                "metadata": {"name": place[1], "namespace": place[0]},
+                "spec": spec,
+            },
+        )
 
     def unexport(self, cluster, place):
         self.drop(cluster, "ServiceExport", *place, api_version=VERSIONS[0])
@@ -67,7 +104,7 @@ class Set(Two):
         """{source cluster: endpoints of all its slices, by address}."""
         found = {}
         path = self.clients[cluster].resource(slices_version(), "EndpointSlice").path(place[0])
-        for obj in self.clients[cluster].list(path, label_selector="{0}={1}".format(SERVICE_LABEL, place[1])).items:
+        for obj in self.clients[cluster].list(path, label_selector=f"{SERVICE_LABEL}={place[1]}").items:
             rows = found.setdefault(obj["metadata"]["labels"][SOURCE_LABEL], {})
             rows.update({end["addresses"][0]: end for end in obj["endpoints"] or ()})
         return found
@@ -84,16 +121,26 @@ class Set(Two):
 
 def ends_of(where, name, *ips, ports=None, family="IPv4", suffix="-x", **more):
     """A slice as the cluster's own controller writes it."""
-    meta = {"name": name + suffix, "namespace": where, "labels": {"kubernetes.io/service-name": name, "endpointslice.kubernetes.io/managed-by": "test"}}
+    meta = {
+        "name": name + suffix,
+        "namespace": where,
+        "labels": {"kubernetes.io/service-name": name, "endpointslice.kubernetes.io/managed-by": "test"},
+    }
     rows = [dict({"addresses": [ip], "conditions": {"ready": True}}, **more) for ip in ips]
-    return {"apiVersion": slices_version(), "kind": "EndpointSlice", "metadata": meta, "addressType": family, "endpoints": rows,
-            "ports": ENDS if ports is None else ports}  # fmt: skip
+    return {
+        "apiVersion": slices_version(),
+        "kind": "EndpointSlice",
+        "metadata": meta,
+        "addressType": family,
+        "endpoints": rows,
+        "ports": ENDS if ports is None else ports,
+    }
 
 
 def wait_for(client, api_version, kind):
     deadline = time.monotonic() + 30
     while client.resource(api_version, kind, refresh=True) is None:
-        assert time.monotonic() < deadline, "{0} is not served".format(kind)
+        assert time.monotonic() < deadline, f"{kind} is not served"
         time.sleep(0.1)
 
 
@@ -103,7 +150,8 @@ def gone(client):
         client.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + one["metadata"]["name"])
     deadline = time.monotonic() + 60
     while any(client.resource(version, "ServiceImport", refresh=True) for version in VERSIONS) or any(
-        client.find("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + one["metadata"]["name"]) for one in definitions()
+        client.find("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + one["metadata"]["name"])
+        for one in definitions()
     ):
         assert time.monotonic() < deadline
         time.sleep(0.2)
@@ -118,7 +166,12 @@ def pair(server, other):
         made.put(name, *(namespace(space) for space in SPACES))
     yield made
     for client in made.clients.values():
-        for api_version, kind in ((VERSIONS[0], "ServiceExport"), (VERSIONS[0], "ServiceImport"), ("v1", "Service"), (slices_version(), "EndpointSlice")):
+        for api_version, kind in (
+            (VERSIONS[0], "ServiceExport"),
+            (VERSIONS[0], "ServiceImport"),
+            ("v1", "Service"),
+            (slices_version(), "EndpointSlice"),
+        ):
             resource = client.resource(api_version, kind)
             for obj in client.list(resource.path()).items if resource else ():
                 if obj["metadata"]["namespace"] in SPACES:

@@ -16,11 +16,16 @@ LABEL = {"mirror.semaphore.uw.io/mirror-service": "true"}
 SHARED = {"mirror.semaphore.uw.io/global-service": "true"}
 NAMESPACE = "sys-semaphore"
 BASE = "/api/v1/namespaces/"
-DEFINITION = {"clusters": {
-    "aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.66.23.0/24"]},
-    "gcp": {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "node_cidrs": ["10.22.22.0/24"]},
-}}  # fmt: skip
-PORTS = [{"name": "http", "protocol": "TCP", "port": 8888, "targetPort": 8888}, {"name": "forward", "protocol": "TCP", "port": 8889, "targetPort": 8889}]
+DEFINITION = {
+    "clusters": {
+        "aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.66.23.0/24"]},
+        "gcp": {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "node_cidrs": ["10.22.22.0/24"]},
+    }
+}
+PORTS = [
+    {"name": "http", "protocol": "TCP", "port": 8888, "targetPort": 8888},
+    {"name": "forward", "protocol": "TCP", "port": 8889, "targetPort": 8889},
+]
 PODS = ("10.2.3.19", "10.2.4.19", "10.2.7.18")
 FLUENTD = "aws-sys-log-73736d-fluentd"
 
@@ -34,9 +39,18 @@ class Two:
 
     def request(self, **more):
         clusters = [server.access(name) for name, server in sorted(self.servers.items())]
-        return dict({"fabric": "t", "clusters": clusters, "definition": copy.deepcopy(DEFINITION), "timeout": 20,
-                     "mirror_namespace": NAMESPACE, "create_namespace": True,
-                     "mirror_selector": "mirror.semaphore.uw.io/mirror-service=true"}, **more)  # fmt: skip
+        return dict(
+            {
+                "fabric": "t",
+                "clusters": clusters,
+                "definition": copy.deepcopy(DEFINITION),
+                "timeout": 20,
+                "mirror_namespace": NAMESPACE,
+                "create_namespace": True,
+                "mirror_selector": "mirror.semaphore.uw.io/mirror-service=true",
+            },
+            **more,
+        )
 
     def run(self, check=False, **more):
         return service_mirror.run(self.request(**more), check=check)
@@ -69,18 +83,33 @@ class Two:
 
 
 def service(namespace, name, ports=None, labels=None, **spec):
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace, "labels": dict(LABEL if labels is None else labels)},
-            "spec": dict({"ports": ports or PORTS}, **spec)}  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(LABEL if labels is None else labels)},
+        "spec": dict({"ports": ports or PORTS}, **spec),
+    }
 
 
 def endpoints(namespace, name, *ips, labels=None, not_ready=(), ports=None):
     ports = ports or [{key: port[key] for key in ("name", "protocol", "port")} for port in PORTS]
-    addresses = [{"ip": ip, "nodeName": "n", "targetRef": {"kind": "Pod", "namespace": namespace, "name": "p-" + ip, "uid": "u" + ip}} for ip in ips]
+    addresses = [
+        {
+            "ip": ip,
+            "nodeName": "n",
+            "targetRef": {"kind": "Pod", "namespace": namespace, "name": "p-" + ip, "uid": "u" + ip},
+        }
+        for ip in ips
+    ]
     subset = {"ports": ports, "addresses": addresses}
     if not_ready:
         subset["notReadyAddresses"] = [{"ip": ip} for ip in not_ready]
-    return {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name, "namespace": namespace, "labels": dict(LABEL if labels is None else labels)},
-            "subsets": [subset] if ips or not_ready else []}  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(LABEL if labels is None else labels)},
+        "subsets": [subset] if ips or not_ready else [],
+    }
 
 
 def in_zone(zone):
@@ -89,11 +118,19 @@ def in_zone(zone):
 
 
 def piece(namespace, service_name, suffix, *ips, labels=None, family="IPv4", zone="eu-1"):
-    meta = {"name": service_name + suffix, "namespace": namespace,
-            "labels": dict(SHARED if labels is None else labels, **{"kubernetes.io/service-name": service_name})}  # fmt: skip
-    return {"apiVersion": slices_version(), "kind": "EndpointSlice", "metadata": meta, "addressType": family,
-            "endpoints": [dict(in_zone(zone), addresses=[ip], conditions={"ready": True}) for ip in ips],
-            "ports": [{"name": "http", "port": 8888, "protocol": "TCP"}]}  # fmt: skip
+    meta = {
+        "name": service_name + suffix,
+        "namespace": namespace,
+        "labels": dict(SHARED if labels is None else labels, **{"kubernetes.io/service-name": service_name}),
+    }
+    return {
+        "apiVersion": slices_version(),
+        "kind": "EndpointSlice",
+        "metadata": meta,
+        "addressType": family,
+        "endpoints": [dict(in_zone(zone), addresses=[ip], conditions={"ready": True}) for ip in ips],
+        "ports": [{"name": "http", "port": 8888, "protocol": "TCP"}],
+    }
 
 
 def namespace(name):
@@ -106,7 +143,12 @@ def reasons(result):
 
 def dead(request):
     """The same with an API server of aws that does not answer."""
-    request["clusters"][0] = {"name": "aws", "api_url": "https://127.0.0.1:1", "token": "x" * 20, "ca_data": request["clusters"][0]["ca_data"]}
+    request["clusters"][0] = {
+        "name": "aws",
+        "api_url": "https://127.0.0.1:1",
+        "token": "x" * 20,
+        "ca_data": request["clusters"][0]["ca_data"],
+    }
     return request
 
 

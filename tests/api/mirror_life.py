@@ -28,7 +28,9 @@ MORE = {"name": "more", "protocol": "TCP", "port": 9999, "targetPort": 9999}
 def put_sources(two: Two, shared: bool) -> None:
     """What the clusters hold before anything is mirrored: a Service with three pods, a headless one, one without pods, and a global one."""
     two.put("aws", service("sys-log", "fluentd"), endpoints("sys-log", "fluentd", *PODS))
-    two.put("aws", service("shop", "each", clusterIP="None"), endpoints("shop", "each", "10.2.1.1", not_ready=["10.2.1.2"]))
+    two.put(
+        "aws", service("shop", "each", clusterIP="None"), endpoints("shop", "each", "10.2.1.1", not_ready=["10.2.1.2"])
+    )
     two.put("aws", service("shop", "idle"))
     if shared:
         two.put("aws", service("shop", "cart", labels=ROUTED), piece("shop", "cart", "-aws01", "10.2.5.1", "10.2.5.2"))
@@ -96,7 +98,11 @@ def live(two: Two, original, shared: bool) -> None:
     put_sources(two, shared)
     original.begin()
     before = said(mirrored(two, shared))
-    assert ("Service", MIRROR) in before and ("Endpoints", MIRROR) in before and ((("Service", GLOBAL) in before) == shared)
+    assert (
+        ("Service", MIRROR) in before
+        and ("Endpoints", MIRROR) in before
+        and ((("Service", GLOBAL) in before) == shared)
+    )
     taken_over(two, shared, before)
     changes(two, shared)
     handed_back(two, original, shared)
@@ -106,12 +112,16 @@ def taken_over(two: Two, shared: bool, before) -> None:
     """Without being asked nothing is written; when asked nothing but who is on record changes."""
     mark = two.mark()
     result = run(two, shared)
-    assert {row["reason"] for row in result["refused"]} == {"adoptable"} and len(result["refused"]) == len({name for dummy, name in before}), result["refused"]
+    assert {row["reason"] for row in result["refused"]} == {"adoptable"} and len(result["refused"]) == len(
+        {name for dummy, name in before}
+    ), result["refused"]
     assert not result["changed"] and two.writes(mark) == {"aws": [], "gcp": []}
     result = settle(two, shared, adopt=True)
     assert (result["plan"]["create"], result["plan"]["update"], result["plan"]["delete"]) == (0, len(before), 0)
     now = said(mirrored(two, shared))
-    assert now == before, "taking over has changed what these say: {0}".format([(before[key], now.get(key)) for key in before if now.get(key) != before[key]])
+    assert now == before, (
+        f"taking over has changed what these say: {[(before[key], now.get(key)) for key in before if now.get(key) != before[key]]}"
+    )
     assert all(managers(obj) == {US} for obj in mirrored(two, shared))
 
 
@@ -132,7 +142,10 @@ def changes(two: Two, shared: bool) -> None:
     assert ports_of(two) == ["http", "forward", "more"]
     two.put("aws", service("sys-log", "fluentd", ports=PORTS + [dict(MORE, port=9998, targetPort=7)]))
     settle(two, shared)
-    assert [(port["port"], port["targetPort"]) for port in two.get("gcp", "Service", MIRROR)["spec"]["ports"]][2] == (9998, 7)
+    assert [(port["port"], port["targetPort"]) for port in two.get("gcp", "Service", MIRROR)["spec"]["ports"]][2] == (
+        9998,
+        7,
+    )
     two.put("aws", service("sys-log", "fluentd", ports=PORTS[:1]))
     settle(two, shared)
     assert ports_of(two) == ["http"]
@@ -147,7 +160,9 @@ def changes(two: Two, shared: bool) -> None:
     # a Service comes, loses its label, and another goes
     two.put("aws", service("shop", "new"), endpoints("shop", "new", "10.2.6.1"))
     settle(two, shared)
-    assert "aws-shop-73736d-new" in two.names("gcp", "Service") and "aws-shop-73736d-new" in two.names("gcp", "Endpoints")
+    assert "aws-shop-73736d-new" in two.names("gcp", "Service") and "aws-shop-73736d-new" in two.names(
+        "gcp", "Endpoints"
+    )
     two.put("aws", service("shop", "new", labels={}), endpoints("shop", "new", "10.2.6.1", labels={}))
     two.drop("aws", "Service", "shop", "idle")
     settle(two, shared)
@@ -161,7 +176,9 @@ def slices_of(two: Two):
     found = {}
     for obj in mirrored(two, True):
         if obj["kind"] == "EndpointSlice" and obj["metadata"]["labels"].get("kubernetes.io/service-name") == GLOBAL:
-            found[obj["metadata"]["name"]] = sorted(address for end in obj["endpoints"] or () for address in end["addresses"])
+            found[obj["metadata"]["name"]] = sorted(
+                address for end in obj["endpoints"] or () for address in end["addresses"]
+            )
     return found
 
 

@@ -14,7 +14,10 @@ import json
 import typing as t
 import urllib.parse
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_nodes, control_plane_address
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
+    ccm_nodes,
+    control_plane_address,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._io.https import HealthProbe
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict, NotFound
 from balancer_life import NODES, US, Balanced, different, posts, said, spelled
@@ -25,7 +28,10 @@ ROLE = "node-role.kubernetes.io/control-plane"
 #: MetalLB's annotation by its present name, which the original does not know.
 PRESENT_POOL = "metallb.io/address-pool"
 EXTERNAL = CONTROLLER + "-kubernetes-external"
-SYSTEM, SLICES = "/api/v1/namespaces/kube-system/services/" + EXTERNAL, "/apis/discovery.k8s.io/v1/namespaces/{0}/endpointslices"
+SYSTEM, SLICES = (
+    "/api/v1/namespaces/kube-system/services/" + EXTERNAL,
+    "/apis/discovery.k8s.io/v1/namespaces/{0}/endpointslices",
+)
 COPY, SOURCE = SLICES.format("kube-system") + "/" + EXTERNAL, SLICES.format("default") + "/kubernetes"
 
 
@@ -35,7 +41,7 @@ class Plane:
     def __init__(self, server: t.Any, double: t.Any) -> None:
         self.balanced = Balanced(server, double, "kube-vip")
         self.server, self.double, self.client = server, double, server.client()
-        self.down: t.Set[str] = set()
+        self.down: set[str] = set()
 
     # -- what there is
 
@@ -56,8 +62,14 @@ class Plane:
         """The API servers' own endpoints, as they write them."""
         rows = [{"addresses": [address], "conditions": {"ready": True}} for address in addresses]
         ports = [{"name": "https", "port": self.server.port, "protocol": "TCP"}]
-        body = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": rows, "ports": ports,
-                "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}}}  # fmt: skip
+        body = {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "addressType": "IPv4",
+            "endpoints": rows,
+            "ports": ports,
+            "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        }
         try:
             self.client.create(SLICES.format("default"), body, "kube-apiserver")
         except Conflict:
@@ -69,20 +81,20 @@ class Plane:
             with contextlib.suppress(NotFound):
                 self.client.delete(path)
 
-    def holder(self) -> t.List[str]:
+    def holder(self) -> list[str]:
         """Whose device the provider has on record for the address."""
         state = self.double.ask("/state")
         named = {row["id"]: row["hostname"] for row in state["devices"]}
         held = next(row for row in state["reservations"] if row["id"] == IDENT)
         return [named[row["assigned_to"]["href"].rpartition("/")[2]] for row in held["assignments"]]
 
-    def objects(self) -> t.List[t.Dict[str, t.Any]]:
+    def objects(self) -> list[dict[str, t.Any]]:
         """Everything that the original may have written."""
         found = [dict(item, apiVersion="v1", kind="Node") for item in self.client.list(NODES).items]
         found.append(dict(self.client.get(SYSTEM), apiVersion="v1", kind="Service"))
         return found + [dict(self.client.get(COPY), apiVersion="discovery.k8s.io/v1", kind="EndpointSlice")]
 
-    def says(self) -> t.Dict[t.Any, t.Any]:
+    def says(self) -> dict[t.Any, t.Any]:
         found = said(self.objects())
         for obj in found.values():
             (obj["metadata"].get("annotations") or {}).pop(PRESENT_POOL, None)
@@ -93,49 +105,69 @@ class Plane:
         """At which the Service listens: since its release 3.4 the original leaves that of the Service kubernetes, where nothing answers (ccm 11.4)."""
         return int(self.client.get(SYSTEM)["spec"]["ports"][0]["port"])
 
-    def records(self) -> t.List[t.Tuple[str, str, t.Any]]:
+    def records(self) -> list[tuple[str, str, t.Any]]:
         """(kind, who, fields) on record for the Service and its endpoints."""
-        return [(obj["kind"], entry["manager"], entry["fieldsV1"])
-                for obj in self.objects() if obj["kind"] != "Node" for entry in obj["metadata"].get("managedFields") or ()]  # fmt: skip
+        return [
+            (obj["kind"], entry["manager"], entry["fieldsV1"])
+            for obj in self.objects()
+            if obj["kind"] != "Node"
+            for entry in obj["metadata"].get("managedFields") or ()
+        ]
 
-    def nodes_of_theirs(self) -> t.Set[str]:
+    def nodes_of_theirs(self) -> set[str]:
         """What of Nodes the controller is still on record for; annotations and their labels belong to load balancers."""
-        return {name for obj in self.objects() if obj["kind"] == "Node" for entry in obj["metadata"].get("managedFields") or ()
-                if entry["manager"].startswith(CONTROLLER) for part in ("f:spec", "f:status") for name in entry["fieldsV1"].get(part) or ()}  # fmt: skip
+        return {
+            name
+            for obj in self.objects()
+            if obj["kind"] == "Node"
+            for entry in obj["metadata"].get("managedFields") or ()
+            if entry["manager"].startswith(CONTROLLER)
+            for part in ("f:spec", "f:status")
+            for name in entry["fieldsV1"].get(part) or ()
+        }
 
     # -- what we do
 
-    def probe(self) -> t.Type[HealthProbe]:
+    def probe(self) -> type[HealthProbe]:
         """A probe that goes over TLS to the API server: every address of the provider leads there while the node behind it is up."""
         plane = self
 
         class Probe(HealthProbe):
-            def __call__(self, url: str) -> t.Optional[int]:
+            def __call__(self, url: str) -> int | None:
                 parts = urllib.parse.urlsplit(url)
                 asked = str(parts.hostname)
-                names = plane.holder() if asked == EIP else ["metal-" + asked.split(".")[2 if asked.startswith("10.66.") else 3]]
+                names = (
+                    plane.holder()
+                    if asked == EIP
+                    else ["metal-" + asked.split(".")[2 if asked.startswith("10.66.") else 3]]
+                )
                 assert names and parts.port == plane.server.port, url
-                return None if set(names) & plane.down else super().__call__("https://127.0.0.1:{0}{1}".format(parts.port, parts.path))
+                return (
+                    None if set(names) & plane.down else super().__call__(f"https://127.0.0.1:{parts.port}{parts.path}")
+                )
 
         return Probe
 
-    def run(self, check: bool = False, **more: t.Any) -> t.Dict[str, t.Any]:
+    def run(self, check: bool = False, **more: t.Any) -> dict[str, t.Any]:
         """The address, then the nodes, which show who has it; both results as one."""
         ask = self.balanced.request(dict({"probe_failures": 1, "rest_seconds": 0}, **more))
         ask["settings"] = [dict(ask["settings"][0], eip_tag=TAG)]
         first = control_plane_address.run(ask, check=check)
         second = ccm_nodes.run(ask, check=check)
         assert not first["failures"] and not second["failures"], (first["failures"], second["failures"])
-        return {"changed": first["changed"] or second["changed"], "refused": first["refused"] + second["refused"],
-                "changes": first["plan"]["changes"] + second["plan"]["changes"]}  # fmt: skip
+        return {
+            "changed": first["changed"] or second["changed"],
+            "refused": first["refused"] + second["refused"],
+            "changes": first["plan"]["changes"] + second["plan"]["changes"],
+        }
 
 
 def same(before: t.Mapping[t.Any, t.Any], plane: Plane, what: str) -> None:
     found = different(before, plane.says())
-    assert not found, "{0}: {1}".format(what, found)
+    assert not found, f"{what}: {found}"
 
 
-def writes(plane: Plane, since: int) -> t.List[t.Any]:
+def writes(plane: Plane, since: int) -> list[t.Any]:
     return [row for row in plane.server.writes(since) if "/leases" not in json.dumps(row)]
 
 
@@ -152,7 +184,7 @@ def quiet(plane: Plane, **more: t.Any) -> None:
     untouched(plane, mark, calls)
 
 
-def settle(plane: Plane, **more: t.Any) -> t.Dict[str, t.Any]:
+def settle(plane: Plane, **more: t.Any) -> dict[str, t.Any]:
     """A run that changes something and refuses nothing; then one that writes nothing."""
     result = plane.run(**more)
     assert result["changed"] and not result["refused"], result
@@ -176,12 +208,19 @@ def live(plane: Plane, original: t.Any) -> None:
     planned = plane.run(check=True, adopt=True)
     untouched(plane, mark, calls)
     result = settle(plane, adopt=True)
-    assert sorted(map(spelled, result["changes"])) == sorted(map(spelled, planned["changes"])), (result["changes"], planned["changes"])
+    assert sorted(map(spelled, result["changes"])) == sorted(map(spelled, planned["changes"])), (
+        result["changes"],
+        planned["changes"],
+    )
     same(before, plane, "taking over has changed something")
     assert plane.port() == plane.server.port
     assert plane.nodes_of_theirs() <= {"f:taints"}, plane.nodes_of_theirs()
     # what came through the status stays on record, the finalizer of Services of this type among it
-    others = [row for row in plane.records() if row[1] != US and row[2].keys() != {"f:status"} and "f:finalizers" not in str(row[2].get("f:metadata"))]
+    others = [
+        row
+        for row in plane.records()
+        if row[1] != US and row[2].keys() != {"f:status"} and "f:finalizers" not in str(row[2].get("f:metadata"))
+    ]
     assert not others, others
     assert plane.holder() == first and posts(plane.balanced, calls) == []
 
@@ -190,7 +229,11 @@ def live(plane: Plane, original: t.Any) -> None:
     before, holder, calls = plane.says(), plane.holder(), len(plane.double.calls())
     assert plane.run(state="released")["changed"]
     same(before, plane, "releasing has changed something")
-    assert US not in [row[1] for row in plane.records()] and plane.holder() == holder and posts(plane.balanced, calls) == []
+    assert (
+        US not in [row[1] for row in plane.records()]
+        and plane.holder() == holder
+        and posts(plane.balanced, calls) == []
+    )
     quiet(plane, state="released")
     calls = len(plane.double.calls())
     original.again()

@@ -37,9 +37,20 @@ class Service:
         hosts = {}
         for name, server in self.servers.items():
             access = server.access(name, **({"api_url": urls[name]} if name in urls else {}))
-            hosts[name] = dict(DEFINITION["clusters"][name], api_url=access["api_url"], token=access["token"], ca_data=access["ca_data"])
-        own = {"multicluster_fabric": "t", "multicluster_capabilities": ["service_mirror"], "service_mirror_as": "endpoints",
-               "service_mirror_create_namespace": True, "service_mirror_timeout": 20, "ansible_python_interpreter": sys.executable}  # fmt: skip
+            hosts[name] = dict(
+                DEFINITION["clusters"][name],
+                api_url=access["api_url"],
+                token=access["token"],
+                ca_data=access["ca_data"],
+            )
+        own = {
+            "multicluster_fabric": "t",
+            "multicluster_capabilities": ["service_mirror"],
+            "service_mirror_as": "endpoints",
+            "service_mirror_create_namespace": True,
+            "service_mirror_timeout": 20,
+            "ansible_python_interpreter": sys.executable,
+        }
         tree = {"all": {"children": {"clusters": {"hosts": hosts}}, "vars": dict(own, **variables)}}
         fresh = self.inventory.with_suffix(".new")
         fresh.write_text(yaml.safe_dump(tree), "utf-8")
@@ -47,10 +58,14 @@ class Service:
 
     def start(self, **more):
         config = {
-            "fabric": "t", "inventory": str(self.inventory), "capabilities": ["service_mirror"], "clusters": [], "watch": [],
+            "fabric": "t",
+            "inventory": str(self.inventory),
+            "capabilities": ["service_mirror"],
+            "clusters": [],
+            "watch": [],
             "command": [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-i", str(self.inventory)],
-            "listen": "127.0.0.1:{0}".format(self.port),
-        }  # fmt: skip
+            "listen": f"127.0.0.1:{self.port}",
+        }
         path = self.folder / "config.json"
         path.write_text(json.dumps(dict(config, **more)), "utf-8")
         (self.folder / "notify").unlink(missing_ok=True)
@@ -58,10 +73,18 @@ class Service:
         self.notified.bind(str(self.folder / "notify"))
         self.notified.settimeout(90)
         told = {"NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": "2000000"}
-        environment = dict(os.environ, PYTHONFAULTHANDLER="1", ANSIBLE_HOME=str(self.folder / "ansible"), **told, **self.environment)
+        environment = dict(
+            os.environ, PYTHONFAULTHANDLER="1", ANSIBLE_HOME=str(self.folder / "ansible"), **told, **self.environment
+        )
         environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([sys.executable, "-m", MODULE, str(path)], env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", MODULE, str(path)],
+                env=environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
         return self
 
     def told(self, word):
@@ -70,7 +93,7 @@ class Service:
             try:
                 text = self.notified.recv(4096).decode()
             except TimeoutError:
-                raise AssertionError("{0} was not told\n{1}".format(word, self.lines())) from None
+                raise AssertionError(f"{word} was not told\n{self.lines()}") from None
             if word in text:
                 return text
 
@@ -79,7 +102,7 @@ class Service:
 
     def page(self, path):
         try:
-            with urllib.request.urlopen("http://127.0.0.1:{0}{1}".format(self.port, path), timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

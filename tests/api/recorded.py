@@ -22,8 +22,8 @@ import typing as t
 from api_server import minor_version
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "originals"
-Object = t.Dict[str, t.Any]
-Stages = t.Dict[str, t.Dict[str, t.List[Object]]]
+Object = dict[str, t.Any]
+Stages = dict[str, dict[str, list[Object]]]
 #: Of one server and one time.
 _PASSING = ("uid", "resourceVersion", "creationTimestamp", "generation", "selfLink")
 #: What a server assigns, and another server would assign differently.
@@ -32,7 +32,7 @@ _ASSIGNED = ("clusterIP", "clusterIPs")
 
 def file_of(program: str, minor: int = 0) -> pathlib.Path:
     """Where a program's objects are, for the release of Kubernetes that the tests run on, or for 1.MINOR."""
-    return FOLDER / "{0}-1.{1}.json".format(program, minor or minor_version())
+    return FOLDER / f"{program}-1.{minor or minor_version()}.json"
 
 
 def load(program: str, minor: int = 0) -> Stages:
@@ -41,7 +41,7 @@ def load(program: str, minor: int = 0) -> Stages:
     ``minor``: the release on which it was recorded, for objects of an API server that is not Kubernetes' own.
     """
     file = file_of(program, minor)
-    assert file.exists(), "{0} is missing: record it with tests/run originals ORIGINALS=DIR RECORD=1".format(file)
+    assert file.exists(), f"{file} is missing: record it with tests/run originals ORIGINALS=DIR RECORD=1"
     return t.cast(Stages, json.loads(file.read_text("utf-8"))["stages"])
 
 
@@ -49,7 +49,8 @@ def keep(program: str, stages: Stages) -> None:
     """Write what a program did, in an order that is always the same."""
     FOLDER.mkdir(exist_ok=True)
     ordered = {
-        stage: {name: sorted((lasting(obj) for obj in objects), key=_place) for name, objects in clusters.items()} for stage, clusters in stages.items()
+        stage: {name: sorted((lasting(obj) for obj in objects), key=_place) for name, objects in clusters.items()}
+        for stage, clusters in stages.items()
     }
     made = {"program": program, "kubernetes": minor_version(), "stages": ordered}
     file_of(program).write_text(json.dumps(made, indent=1, sort_keys=True) + "\n", "utf-8")
@@ -78,10 +79,13 @@ def content(obj: Object) -> Object:
     return made
 
 
-def owners(obj: Object) -> t.List[t.Tuple[str, str, t.Any]]:
+def owners(obj: Object) -> list[tuple[str, str, t.Any]]:
     """(manager, operation, fields), sorted."""
     entries = obj["metadata"].get("managedFields") or []
-    return sorted(((entry["manager"], entry["operation"], entry["fieldsV1"]) for entry in entries), key=lambda one: (one[0], one[1], json.dumps(one[2])))
+    return sorted(
+        ((entry["manager"], entry["operation"], entry["fieldsV1"]) for entry in entries),
+        key=lambda one: (one[0], one[1], json.dumps(one[2])),
+    )
 
 
 def replay(client: t.Any, obj: Object) -> Object:
@@ -108,7 +112,9 @@ def replay(client: t.Any, obj: Object) -> Object:
             client.merge_patch(here + "/status", {"status": part["status"]}, manager)
     made = t.cast(Object, client.get(here))
     assert content(made) == content(obj), "the server has something else than was recorded"
-    assert owners(made) == owners(obj), "the server has others on record than was recorded: {0} and {1}".format(owners(made), owners(obj))
+    assert owners(made) == owners(obj), (
+        f"the server has others on record than was recorded: {owners(made)} and {owners(obj)}"
+    )
     return made
 
 
@@ -123,9 +129,14 @@ def part_of(value: t.Any, tree: t.Mapping[str, t.Any]) -> t.Any:
     if keyed[0][0] == "v":
         wanted = [one for dummy, one, inner in keyed]
         return [item for item in value if item in wanted]
-    found = [(item, key, inner) for item in value for dummy, key, inner in keyed if all(item.get(name) == given for name, given in key.items())]
+    found = [
+        (item, key, inner)
+        for item in value
+        for dummy, key, inner in keyed
+        if all(item.get(name) == given for name, given in key.items())
+    ]
     return [dict(key, **part_of(item, inner)) for item, key, inner in found]
 
 
-def _place(obj: Object) -> t.Tuple[str, str, str]:
+def _place(obj: Object) -> tuple[str, str, str]:
     return obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]

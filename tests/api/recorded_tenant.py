@@ -28,9 +28,9 @@ _OPEN = ("{" + SOURCE + "/", "{" + APINET + "/")
 _FIRST = [SOURCE, APINET]
 
 
-def in_words(found: t.Mapping[str, t.Iterable[Object]]) -> t.Dict[str, t.List[Object]]:
+def in_words(found: t.Mapping[str, t.Iterable[Object]]) -> dict[str, list[Object]]:
     """Objects of both sides with a word in place of each uid."""
-    words: t.Dict[str, str] = {}
+    words: dict[str, str] = {}
     for side in _FIRST:
         for obj in found[side]:
             words[obj["metadata"]["uid"]] = _word(side, obj["kind"], _replaced(obj["metadata"]["name"], words))
@@ -51,7 +51,7 @@ def _without_empty(value: t.Any) -> t.Any:
 
 
 def _word(side: str, kind: str, name: str) -> str:
-    return "{{{0}/{1}/{2}}}".format(side, kind, name)
+    return f"{{{side}/{kind}/{name}}}"
 
 
 def _replaced(value: t.Any, words: t.Mapping[str, str]) -> t.Any:
@@ -81,15 +81,20 @@ class Recorded:
 
     def __init__(self, lab: Lab, program: str, prefixes: t.Sequence[str]) -> None:
         self.lab, self.prefixes = lab, list(prefixes)
-        self.stages = {stage: {side: [_plain(obj) for obj in group] for side, group in sides.items()} for stage, sides in load(program, RECORDED_ON).items()}
-        self.uids: t.Dict[str, str] = {}
+        self.stages = {
+            stage: {side: [_plain(obj) for obj in group] for side, group in sides.items()}
+            for stage, sides in load(program, RECORDED_ON).items()
+        }
+        self.uids: dict[str, str] = {}
 
     def begin(self) -> None:
         """Everything is made, then completed by what mentions others, then written down as its owners'."""
         stage = self.stages["begun"]
         for side in _FIRST:
             # twins of others are named after those, and networks come before what is in them
-            for obj in sorted(stage[side], key=lambda one: (one["metadata"]["name"].count("{"), one["kind"] != "Network")):
+            for obj in sorted(
+                stage[side], key=lambda one: (one["metadata"]["name"].count("{"), one["kind"] != "Network")
+            ):
                 self._make(side, obj)
         for side in _FIRST:
             for obj in stage[side]:
@@ -100,7 +105,9 @@ class Recorded:
         meta = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
         assert not _open(meta["name"]), meta
         body = _known({key: value for key, value in obj.items() if key not in ("metadata", "status")})
-        made = self.lab.clients[side].create(self.lab.path(side, obj["kind"], meta["namespace"]), dict(body, metadata=_known(meta)), POOL)
+        made = self.lab.clients[side].create(
+            self.lab.path(side, obj["kind"], meta["namespace"]), dict(body, metadata=_known(meta)), POOL
+        )
         self.uids[_word(side, obj["kind"], recorded["metadata"]["name"])] = made["metadata"]["uid"]
 
     def _complete(self, side: str, recorded: Object) -> None:
@@ -114,11 +121,17 @@ class Recorded:
         client.merge_patch(path, body, POOL)
         if obj.get("status"):
             client.merge_patch(path + "/status", {"status": obj["status"]}, POOL)
-        client.merge_patch(path, {"metadata": {"managedFields": record or [{}]}}, POOL)  # an empty entry is the API's way to say nobody
+        client.merge_patch(
+            path, {"metadata": {"managedFields": record or [{}]}}, POOL
+        )  # an empty entry is the API's way to say nobody
         made = dict(client.get(path), apiVersion=obj["apiVersion"], kind=obj["kind"])
-        assert content(made) == content(obj), "the server has something else than was recorded: {0} and {1}".format(content(made), content(obj))
+        assert content(made) == content(obj), (
+            f"the server has something else than was recorded: {content(made)} and {content(obj)}"
+        )
         made = _as_deep(made, obj)
-        assert owners(made) == owners(obj), "the server has others on record than was recorded: {0} and {1}".format(owners(made), owners(obj))
+        assert owners(made) == owners(obj), (
+            f"the server has others on record than was recorded: {owners(made)} and {owners(obj)}"
+        )
 
     def network(self) -> bool:
         results = [self.lab.allocate(public_prefixes=self.prefixes), self.lab.schedule()]
@@ -141,19 +154,23 @@ class Recorded:
             part.update(apiVersion=recorded["apiVersion"], kind=recorded["kind"])
             part.setdefault("metadata", {}).update(name=meta["name"], namespace=NAMESPACE)
             assert not _open(part), part
-            self.lab.clients[APINET].apply(self.lab.path(APINET, recorded["kind"], NAMESPACE, meta["name"]), part, entry["manager"], force=True)
+            self.lab.clients[APINET].apply(
+                self.lab.path(APINET, recorded["kind"], NAMESPACE, meta["name"]), part, entry["manager"], force=True
+            )
 
 
-def _as_noted_here(obj: Object) -> t.List[Object]:
+def _as_noted_here(obj: Object) -> list[Object]:
     """Its record as this server keeps one: an old one has one entry for all that a manager wrote, status too, and would take an applied empty map for
     all that is in it now."""
     record = copy.deepcopy(owned(obj))
     if minor_version() >= 22:
         return record
-    made: t.Dict[t.Tuple[str, str], Object] = {}
+    made: dict[tuple[str, str], Object] = {}
     for entry in record:
         entry.pop("subresource", None)
-        entry["fieldsV1"] = {part: tree for part, tree in entry["fieldsV1"].items() if tree or part not in ("f:spec", "f:status")}
+        entry["fieldsV1"] = {
+            part: tree for part, tree in entry["fieldsV1"].items() if tree or part not in ("f:spec", "f:status")
+        }
         known = made.setdefault((entry["manager"], entry["operation"]), entry)
         known["fieldsV1"] = merge_trees([known["fieldsV1"], entry["fieldsV1"]])
     return list(made.values())
@@ -161,8 +178,18 @@ def _as_noted_here(obj: Object) -> t.List[Object]:
 
 def _as_deep(made: Object, recorded: Object) -> Object:
     """With a record no deeper than what was recorded: an old server notes what is in a field that was written as a whole, such as an owner reference."""
-    trees = {(entry["manager"], entry["operation"]): entry["fieldsV1"] for entry in owned(recorded)} if minor_version() < 22 else {}
-    record = [dict(entry, fieldsV1=_cut(entry["fieldsV1"], trees.get((entry["manager"], entry["operation"]), entry["fieldsV1"]))) for entry in owned(made)]
+    trees = (
+        {(entry["manager"], entry["operation"]): entry["fieldsV1"] for entry in owned(recorded)}
+        if minor_version() < 22
+        else {}
+    )
+    record = [
+        dict(
+            entry,
+            fieldsV1=_cut(entry["fieldsV1"], trees.get((entry["manager"], entry["operation"]), entry["fieldsV1"])),
+        )
+        for entry in owned(made)
+    ]
     return dict(made, metadata=dict(made["metadata"], managedFields=record))
 
 
@@ -170,9 +197,9 @@ def _cut(tree: Object, shape: Object) -> Object:
     return {key: _cut(inner, shape[key]) if key in shape else inner for key, inner in tree.items()} if shape else {}
 
 
-def owned(obj: Object) -> t.List[Object]:
+def owned(obj: Object) -> list[Object]:
     """What is on record of its writers; a server notes none for what it made by itself."""
-    return t.cast(t.List[Object], obj["metadata"].get("managedFields") or [])
+    return t.cast(list[Object], obj["metadata"].get("managedFields") or [])
 
 
 def _applied(entry: t.Mapping[str, t.Any]) -> bool:

@@ -24,15 +24,24 @@ def serve(client, name):
     """Define the kind and wait until it is served."""
     kind = KINDS[name]
     full = "{plural}.{group}".format(**kind)
-    names = {"plural": kind["plural"], "singular": kind["plural"][:-1], "kind": kind["kind"], "listKind": kind["kind"] + "List"}
+    names = {
+        "plural": kind["plural"],
+        "singular": kind["plural"][:-1],
+        "kind": kind["kind"],
+        "listKind": kind["kind"] + "List",
+    }
     spec = {"type": "object", "properties": {kind["field"]: {"type": "array", "items": {"type": "string"}}}}
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
     version = {"name": kind["version"], "served": True, "storage": True, "schema": schema}
     metadata = {"name": full}
     if kind["group"].endswith("cilium.io"):
         metadata["annotations"] = {"api-approved.kubernetes.io": "unapproved, tests only"}
-    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata,
-            "spec": {"group": kind["group"], "scope": "Cluster", "names": names, "versions": [version]}}  # fmt: skip
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": {"group": kind["group"], "scope": "Cluster", "names": names, "versions": [version]},
+    }
     client.create(DEFINITIONS, body, "tests")
     deadline = time.monotonic() + 20
     while client.resource("{group}/{version}".format(**kind), kind["kind"], refresh=True) is None:
@@ -51,20 +60,24 @@ def withdraw(client, name):
 
 
 def namespace(client, name):
-    client.apply("/api/v1/namespaces/" + name, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "tests")
+    client.apply(
+        "/api/v1/namespaces/" + name, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "tests"
+    )
 
 
 def pod(client, space, name, value, address, host=False, phase="Running", more=()):
     """A pod as a kubelet would report it."""
-    path = "/api/v1/namespaces/{0}/pods".format(space)
+    path = f"/api/v1/namespaces/{space}/pods"
     labels = {} if value is None else {LABEL: value}
     spec = {"containers": [{"name": "c", "image": "none"}], "nodeName": "node-1", "hostNetwork": host}
-    client.create(path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}, "tests")
+    client.create(
+        path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}, "tests"
+    )
     ips = [{"ip": one} for one in (address,) + tuple(more)]
     status = {"phase": phase, "podIP": address, "podIPs": ips}
-    client.merge_patch("{0}/{1}/status".format(path, name), {"status": status}, "tests")
+    client.merge_patch(f"{path}/{name}/status", {"status": status}, "tests")
 
 
 def remove(client, space, name):
     """The pod goes at once: nothing here would end it."""
-    client._object("delete", "DELETE", "/api/v1/namespaces/{0}/pods/{1}".format(space, name), {"gracePeriodSeconds": "0"})
+    client._object("delete", "DELETE", f"/api/v1/namespaces/{space}/pods/{name}", {"gracePeriodSeconds": "0"})

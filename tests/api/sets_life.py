@@ -15,19 +15,35 @@ from recorded import content
 from set_kinds import LABEL, namespace, path_of, pod, remove
 
 US = "multicluster.network/t"
-GRANTS = {"aws": {"pod_cidrs": ["10.2.0.0/16"], "node_cidrs": ["10.66.23.0/24"]}, "gcp": {"pod_cidrs": ["10.4.0.0/16"], "node_cidrs": ["10.22.22.0/24"]}}
+GRANTS = {
+    "aws": {"pod_cidrs": ["10.2.0.0/16"], "node_cidrs": ["10.66.23.0/24"]},
+    "gcp": {"pod_cidrs": ["10.4.0.0/16"], "node_cidrs": ["10.22.22.0/24"]},
+}
 KIND = "calico_v3"
-PODS = {("sys-log", "forwarder-1"): ("forwarder", "10.4.1.3"), ("sys-log", "forwarder-2"): ("forwarder", "10.4.0.13"), ("shop", "cart"): ("cart", "10.4.2.4")}
+PODS = {
+    ("sys-log", "forwarder-1"): ("forwarder", "10.4.1.3"),
+    ("sys-log", "forwarder-2"): ("forwarder", "10.4.0.13"),
+    ("shop", "cart"): ("cart", "10.4.2.4"),
+}
 
 
 def run(aws, gcp, **more):
-    request = {"fabric": "t", "clusters": [aws.access("aws"), gcp.access("gcp")], "grants": GRANTS, "sources": ["gcp"], "timeout": 20}
+    request = {
+        "fabric": "t",
+        "clusters": [aws.access("aws"), gcp.access("gcp")],
+        "grants": GRANTS,
+        "sources": ["gcp"],
+        "timeout": 20,
+    }
     return network_sets.run(dict(request, **more))
 
 
 def sets(aws):
     """Every set, as the server has it."""
-    return [dict(obj, apiVersion="projectcalico.org/v3", kind="GlobalNetworkSet") for obj in aws.client().list(path_of(KIND)).items]
+    return [
+        dict(obj, apiVersion="projectcalico.org/v3", kind="GlobalNetworkSet")
+        for obj in aws.client().list(path_of(KIND)).items
+    ]
 
 
 def said(objects):
@@ -86,8 +102,9 @@ def live(aws, gcp, original) -> None:
     original.begin()
     before = said(sets(aws))
     assert {name: obj["spec"]["nets"] for name, obj in before.items()} == {
-        "gcp-sys-log-forwarder": ["10.4.0.13/32", "10.4.1.3/32"], "gcp-shop-cart": ["10.4.2.4/32"],
-    }  # fmt: skip
+        "gcp-sys-log-forwarder": ["10.4.0.13/32", "10.4.1.3/32"],
+        "gcp-shop-cart": ["10.4.2.4/32"],
+    }
     left_alone(aws, gcp)
     assert settle(aws, gcp, adopt=True)["plan"]["update"] == 2
     assert said(sets(aws)) == before, "taking over has changed what the sets say"
@@ -107,7 +124,9 @@ def left_alone(aws, gcp) -> None:
     pod(gcp.client(), "sys-log", "more", "forwarder", "10.4.7.7")
     mark = aws.mark()
     result = run(aws, gcp)
-    assert [row["reason"] for row in refused(result)] == ["adoptable"] and not result["changed"] and aws.writes(mark) == []
+    assert (
+        [row["reason"] for row in refused(result)] == ["adoptable"] and not result["changed"] and aws.writes(mark) == []
+    )
     remove(gcp.client(), "sys-log", "more")
 
 
@@ -120,7 +139,11 @@ def changes(aws, gcp) -> None:
     remove(client, "sys-log", "forwarder-1")
     settle(aws, gcp)
     assert nets(aws) == ["10.4.0.13/32", "10.4.4.2/32"]
-    client.merge_patch("/api/v1/namespaces/sys-log/pods/forwarder-2/status", {"status": {"podIP": "10.4.0.14", "podIPs": [{"ip": "10.4.0.14"}]}}, "kubelet")
+    client.merge_patch(
+        "/api/v1/namespaces/sys-log/pods/forwarder-2/status",
+        {"status": {"podIP": "10.4.0.14", "podIPs": [{"ip": "10.4.0.14"}]}},
+        "kubelet",
+    )
     settle(aws, gcp)
     assert nets(aws) == ["10.4.0.14/32", "10.4.4.2/32"]
     pod(client, "shop", "pay", "pay", "10.4.6.1")

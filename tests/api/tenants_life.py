@@ -15,13 +15,21 @@ from recorded import content
 from tenant_servers import NAMESPACE, TEAM, Lab, ends, interface, source
 
 #: What apinetlet writes, and what it writes into.
-TWINS = ("Network", "IP", "LoadBalancer", "LoadBalancerRouting", "NATGateway", "NATGatewayAutoscaler", "NetworkInterface")
+TWINS = (
+    "Network",
+    "IP",
+    "LoadBalancer",
+    "LoadBalancerRouting",
+    "NATGateway",
+    "NATGatewayAutoscaler",
+    "NetworkInterface",
+)
 SOURCES = ("Network", "VirtualIP", "LoadBalancer", "LoadBalancerRouting", "NATGateway", "NetworkInterface")
 NODES = ("node-a", "node-b")
 POOL = "machinepoollet"
 OURS = "multicluster.network/t"
-NOTHING: t.Dict[str, t.List[t.Any]] = {SOURCE: [], APINET: []}
-Object = t.Dict[str, t.Any]
+NOTHING: dict[str, list[t.Any]] = {SOURCE: [], APINET: []}
+Object = dict[str, t.Any]
 
 
 class Side(t.Protocol):
@@ -37,19 +45,31 @@ class Side(t.Protocol):
         """It runs once more, and ends."""
 
 
-def seed() -> t.List[Object]:
+def seed() -> list[Object]:
     """Neither an internal load balancer nor a virtual IP of IPv6: both end the original's own API server (23)."""
     network = {"networkRef": {"name": "net-1"}}
     return [
         *ends(),
-        source("LoadBalancer", "lb-1", dict(network, type="Public", ipFamilies=["IPv4"], ports=[{"protocol": "TCP", "port": 80}])),
+        source(
+            "LoadBalancer",
+            "lb-1",
+            dict(network, type="Public", ipFamilies=["IPv4"], ports=[{"protocol": "TCP", "port": 80}]),
+        ),
         source("NATGateway", "nat-1", dict(network, type="Public", ipFamily="IPv4")),
     ]
 
 
 def put_nodes(lab: Lab) -> None:
     for name in NODES:
-        lab.create(APINET, {"apiVersion": ONMETAL.apinet, "kind": "Node", "metadata": {"name": name, "labels": {lab.profile.zone: name}}, "spec": {}})
+        lab.create(
+            APINET,
+            {
+                "apiVersion": ONMETAL.apinet,
+                "kind": "Node",
+                "metadata": {"name": name, "labels": {lab.profile.zone: name}},
+                "spec": {},
+            },
+        )
 
 
 def put(lab: Lab, rest: t.Callable[[], t.Any]) -> None:
@@ -64,26 +84,45 @@ def plug(lab: Lab, name: str, node: str, rest: t.Callable[[], t.Any]) -> None:
     since the original's server keeps an address as given away if two write an interface at once."""
     nic = lab.get(SOURCE, "NetworkInterface", TEAM, name)
     network = lab.get(SOURCE, "Network", TEAM, nic["spec"]["networkRef"]["name"])["metadata"]["uid"]
-    spec = {"nodeRef": {"name": node}, "networkRef": {"name": network}, "ips": [one["value"] for one in nic["spec"]["ips"]]}
-    body = {"apiVersion": ONMETAL.apinet, "kind": "NetworkInterface", "metadata": {"namespace": NAMESPACE, "name": "of-" + name}, "spec": spec}
+    spec = {
+        "nodeRef": {"name": node},
+        "networkRef": {"name": network},
+        "ips": [one["value"] for one in nic["spec"]["ips"]],
+    }
+    body = {
+        "apiVersion": ONMETAL.apinet,
+        "kind": "NetworkInterface",
+        "metadata": {"namespace": NAMESPACE, "name": "of-" + name},
+        "spec": spec,
+    }
     twin = lab.clients[APINET].create(lab.path(APINET, "NetworkInterface", NAMESPACE), body, POOL)
-    lab.clients[APINET].merge_patch(lab.path(APINET, "NetworkInterface", NAMESPACE, "of-" + name) + "/status", {"status": {"state": "Ready"}}, POOL)
+    lab.clients[APINET].merge_patch(
+        lab.path(APINET, "NetworkInterface", NAMESPACE, "of-" + name) + "/status", {"status": {"state": "Ready"}}, POOL
+    )
     rest()
-    ident = "{0}{1}/of-{2}/{3}/{4}".format(ONMETAL.provider_prefix, NAMESPACE, name, node, twin["metadata"]["uid"])
-    lab.clients[SOURCE].merge_patch(lab.path(SOURCE, "NetworkInterface", TEAM, name), {"spec": {"providerID": ident}}, POOL)
+    ident = f"{ONMETAL.provider_prefix}{NAMESPACE}/of-{name}/{node}/{twin['metadata']['uid']}"
+    lab.clients[SOURCE].merge_patch(
+        lab.path(SOURCE, "NetworkInterface", TEAM, name), {"spec": {"providerID": ident}}, POOL
+    )
 
 
-def objects(lab: Lab) -> t.Dict[str, t.List[Object]]:
+def objects(lab: Lab) -> dict[str, list[Object]]:
     """All that is there of the kinds that the mapping knows, each with its version and kind."""
     found = {}
     for side, kinds in ((SOURCE, SOURCES), (APINET, TWINS)):
-        found[side] = [dict(obj, apiVersion=lab.profile.group_version(side, kind), kind=kind) for kind in kinds for obj in lab.list(side, kind)]
+        found[side] = [
+            dict(obj, apiVersion=lab.profile.group_version(side, kind), kind=kind)
+            for kind in kinds
+            for obj in lab.list(side, kind)
+        ]
     return found
 
 
-def said(found: t.Mapping[str, t.Iterable[Object]]) -> t.List[str]:
+def said(found: t.Mapping[str, t.Iterable[Object]]) -> list[str]:
     """What the objects say, whoever is on record for it, in lines that can be compared."""
-    return sorted(side + " " + json.dumps(content(obj), sort_keys=True) for side, group in found.items() for obj in group)
+    return sorted(
+        side + " " + json.dumps(content(obj), sort_keys=True) for side, group in found.items() for obj in group
+    )
 
 
 def same(before: t.Sequence[str], lab: Lab, why: str) -> None:
@@ -91,7 +130,7 @@ def same(before: t.Sequence[str], lab: Lab, why: str) -> None:
     assert list(before) == now, "{0}:\n{1}".format(why, "\n".join(sorted(set(before) ^ set(now))))
 
 
-def appliers(lab: Lab) -> t.Set[str]:
+def appliers(lab: Lab) -> set[str]:
     """Who is on record as having applied what one program alone says of a twin. Owner references, empty maps and status are anybody's."""
     found = set()
     for obj in objects(lab)[APINET]:
@@ -142,14 +181,24 @@ class Changes:
             reference = {"uid": nic["metadata"]["uid"], "name": name, "providerID": nic["spec"].get("providerID", "")}
             rows.append({"ip": nic["spec"]["ips"][0]["value"], "targetRef": reference})
         network = self.lab.get(SOURCE, "Network", TEAM, "net-1")["metadata"]
-        body = source("LoadBalancerRouting", "lb-1", networkRef={"name": "net-1", "uid": network["uid"]}, destinations=rows)
-        self.lab.clients[SOURCE].apply(self.lab.path(SOURCE, "LoadBalancerRouting", TEAM, "lb-1"), body, "onmetal-controller-manager", force=True)
+        body = source(
+            "LoadBalancerRouting", "lb-1", networkRef={"name": "net-1", "uid": network["uid"]}, destinations=rows
+        )
+        self.lab.clients[SOURCE].apply(
+            self.lab.path(SOURCE, "LoadBalancerRouting", TEAM, "lb-1"), body, "onmetal-controller-manager", force=True
+        )
 
-    def targets(self) -> t.List[str]:
-        return [one["targetRef"]["name"] for one in self.twin("LoadBalancer", "lb-1", "LoadBalancerRouting").get("destinations") or ()]
+    def targets(self) -> list[str]:
+        return [
+            one["targetRef"]["name"]
+            for one in self.twin("LoadBalancer", "lb-1", "LoadBalancerRouting").get("destinations") or ()
+        ]
 
-    def public(self, name: str) -> t.List[str]:
-        return [one["ip"] for one in self.lab.get(APINET, "NetworkInterface", NAMESPACE, "of-" + name)["spec"].get("publicIPs") or ()]
+    def public(self, name: str) -> list[str]:
+        return [
+            one["ip"]
+            for one in self.lab.get(APINET, "NetworkInterface", NAMESPACE, "of-" + name)["spec"].get("publicIPs") or ()
+        ]
 
     def all(self) -> None:
         lab = self.lab
@@ -165,7 +214,9 @@ class Changes:
         assert self.public("nic-3") == [second]
         # a port: added, changed, removed
         for ports in ([80, 443], [81, 443], [443]):
-            self.patch("LoadBalancer", "lb-1", {"spec": {"ports": [{"protocol": "TCP", "port": port} for port in ports]}})
+            self.patch(
+                "LoadBalancer", "lb-1", {"spec": {"ports": [{"protocol": "TCP", "port": port} for port in ports]}}
+            )
             assert [port["port"] for port in self.twin("LoadBalancer", "lb-1")["spec"]["ports"]] == ports
         # a destination: added, changed, removed
         for names in (["nic-1", "nic-2"], ["nic-1", "nic-3"], ["nic-3"], []):
@@ -190,7 +241,10 @@ class Changes:
         self.remove("NATGateway", "nat-1", ["NATGateway", "NATGatewayAutoscaler"])
         self.remove("Network", "net-2", ["Network"])
         # and what the original shall find when it comes back
-        lab.create(SOURCE, source("NATGateway", "nat-2", {"networkRef": {"name": "net-1"}, "type": "Public", "ipFamily": "IPv4"}))
+        lab.create(
+            SOURCE,
+            source("NATGateway", "nat-2", {"networkRef": {"name": "net-1"}, "type": "Public", "ipFamily": "IPv4"}),
+        )
         self.route(["nic-1"])
         self.settle()
 

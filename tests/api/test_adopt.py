@@ -10,6 +10,7 @@ Kilo's operator, the control plane's Service and apinetlet's twins as computed (
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
@@ -45,10 +46,16 @@ SHARED = minor_version() >= 21
 CAPABILITIES = ["clustermesh", "service_mirror", "network_sets", "load_balancers"]
 #: As the originals do where we would do otherwise by ourselves; the guide "Coming from ..." says so of each.
 THEIRS = {
-    "service_mirror_as": "endpoints", "service_mirror_endpoint_fields": "all", "service_mirror_session_affinity": False,
-    "control_plane_address_endpoints_as": "endpoints", "load_balancers_gc_orphans": True,
-}  # fmt: skip
-GLOBAL = {"service_mirror_global_selector": "mirror.semaphore.uw.io/global-service=true", "service_mirror_routing_selector": ROUTING}
+    "service_mirror_as": "endpoints",
+    "service_mirror_endpoint_fields": "all",
+    "service_mirror_session_affinity": False,
+    "control_plane_address_endpoints_as": "endpoints",
+    "load_balancers_gc_orphans": True,
+}
+GLOBAL = {
+    "service_mirror_global_selector": "mirror.semaphore.uw.io/global-service=true",
+    "service_mirror_routing_selector": ROUTING,
+}
 #: The address of the control plane is one at which this API server answers.
 TAG, EIP, IDENT = "control-plane-of-aws", "127.0.0.1", "00000000-0000-4000-8000-00000000000e"
 EXTERNAL, SOURCE_ENDPOINTS = CONTROLLER + "-kubernetes-external", "/api/v1/namespaces/default/endpoints/kubernetes"
@@ -58,18 +65,30 @@ WORKLOAD = "/apis/apps/v1/namespaces/kube-system/deployments/" + CONTROLLER
 BINDING = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/" + CONTROLLER
 HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 BACK = ("release", "clustermesh_teardown", "load_balancers", "control_plane_address", "ccm_nodes")
-RELEASED = ("-e", "clustermesh_release=true", "-e", "load_balancers_state=released", "-e", "control_plane_address_state=released", "-e",
-            "ccm_nodes_state=released")  # fmt: skip
+RELEASED = (
+    "-e",
+    "clustermesh_release=true",
+    "-e",
+    "load_balancers_state=released",
+    "-e",
+    "control_plane_address_state=released",
+    "-e",
+    "ccm_nodes_state=released",
+)
 
 
 def play(folder, books, *arguments, code=0):
     """What playbooks print, one after the other in one run. code None: however it ends."""
-    environment = dict(os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(folder / "ansible"))
+    environment = dict(
+        os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(folder / "ansible")
+    )
     environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
     environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
     names = ["multicluster.network." + book for book in books]
     command = ["ansible-playbook", "-i", str(folder / "hosts.yml"), *names, *arguments]
-    done = subprocess.run(command, env=environment, cwd=str(folder), capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        command, env=environment, cwd=str(folder), capture_output=True, text=True, timeout=600, check=False
+    )
     assert code is None or done.returncode == code, (done.stdout + done.stderr)[-8000:]
     return done.stdout + done.stderr
 
@@ -97,8 +116,10 @@ class ControlPlane:
         double, client = self.metal.double, self.client
         ident = next(row["id"] for row in double.ask("/state")["devices"] if row["hostname"] == "metal-1")
         double.ask("/reservations", tags=[TAG], address=EIP, id=IDENT)
-        RecordedController(self.metal)._order("/devices/{0}/ips".format(ident), address=EIP)  # pylint: disable=protected-access
-        client.merge_patch(NODES + "/metal-1", {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}, "kubeadm")
+        RecordedController(self.metal)._order(f"/devices/{ident}/ips", address=EIP)  # pylint: disable=protected-access
+        client.merge_patch(
+            NODES + "/metal-1", {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}, "kubeadm"
+        )
         # two of one type are more than the oldest servers can note writers of: nobody is on record for metal-1 there
         addresses = client.get(NODES + "/metal-1")["status"]["addresses"] + [{"type": "ExternalIP", "address": EIP}]
         client.merge_patch(NODES + "/metal-1/status", {"status": {"addresses": addresses}}, CONTROLLER)
@@ -118,30 +139,41 @@ class ControlPlane:
         client.apply(KUBE_SYSTEM + "endpoints/" + EXTERNAL, mirror, CONTROLLER + "-auto", force=True)
 
     def objects(self):
-        return [dict(self.client.get("{0}{1}/{2}".format(KUBE_SYSTEM, plural, EXTERNAL)), apiVersion="v1", kind=kind)
-                for plural, kind in (("services", "Service"), ("endpoints", "Endpoints"))]  # fmt: skip
+        return [
+            dict(self.client.get(f"{KUBE_SYSTEM}{plural}/{EXTERNAL}"), apiVersion="v1", kind=kind)
+            for plural, kind in (("services", "Service"), ("endpoints", "Endpoints"))
+        ]
 
     def end(self):
         for path in (KUBE_SYSTEM + "services/" + EXTERNAL, KUBE_SYSTEM + "endpoints/" + EXTERNAL, SOURCE_ENDPOINTS):
-            try:
+            with contextlib.suppress(NotFound):
                 self.client.delete(path)
-            except NotFound:
-                pass
 
 
 class Taken:
     """The fabric, what its objects say by system, and who is on record for them."""
 
     def __init__(self, folder, pair, metal, everything):
-        self.folder, self.two, self.metal, self.everything, self.aws = folder, pair, metal, everything, pair.servers["aws"]
+        self.folder, self.two, self.metal, self.everything, self.aws = (
+            folder,
+            pair,
+            metal,
+            everything,
+            pair.servers["aws"],
+        )
         self.plane = ControlPlane(metal)
 
     def objects(self):
         """What the originals wrote, by system."""
         found = {"load balancers": self.metal.objects(), "control plane": self.plane.objects()}
         if self.everything:
-            found.update({"mirrors": mirrored(self.two, SHARED), "sets": sets(self.aws),
-                          "Peers": [peer for one in self.two.servers.values() for peer in peers_of(one).values()]})  # fmt: skip
+            found.update(
+                {
+                    "mirrors": mirrored(self.two, SHARED),
+                    "sets": sets(self.aws),
+                    "Peers": [peer for one in self.two.servers.values() for peer in peers_of(one).values()],
+                }
+            )
         return found
 
     def said(self):
@@ -152,12 +184,20 @@ class Taken:
             (obj["metadata"].get("annotations") or {}).pop("metallb.io/address-pool", None)
         said = {"load balancers": balanced(found["load balancers"]), "control plane": plane}
         if self.everything:
-            said.update({"mirrors": mirrors_of(found["mirrors"]), "sets": sets_of(found["sets"]),
-                         "Peers": {peer["metadata"]["name"]: peer["spec"] for peer in found["Peers"]}})  # fmt: skip
+            said.update(
+                {
+                    "mirrors": mirrors_of(found["mirrors"]),
+                    "sets": sets_of(found["sets"]),
+                    "Peers": {peer["metadata"]["name"]: peer["spec"] for peer in found["Peers"]},
+                }
+            )
         return said
 
     def versions(self):
-        return {system: sorted((obj["metadata"]["uid"], obj["metadata"]["resourceVersion"]) for obj in found) for system, found in self.objects().items()}
+        return {
+            system: sorted((obj["metadata"]["uid"], obj["metadata"]["resourceVersion"]) for obj in found)
+            for system, found in self.objects().items()
+        }
 
     def original_on_record(self):
         """{(kind, field)} for which the cloud controller is on record, but of status where that is not told apart."""
@@ -165,13 +205,18 @@ class Taken:
         for obj in self.metal.objects():
             for entry in obj["metadata"].get("managedFields") or ():
                 if entry["manager"] == CONTROLLER:
-                    found |= {(obj["kind"], part, name) for part, inner in entry["fieldsV1"].items() for name in inner if name != "."}
+                    found |= {
+                        (obj["kind"], part, name)
+                        for part, inner in entry["fieldsV1"].items()
+                        for name in inner
+                        if name != "."
+                    }
         return found
 
     def same(self, before, what):
         now = self.said()
         for system, objects in before.items():
-            assert not different(objects, now[system]), "{0}: {1}: {2}".format(what, system, different(objects, now[system]))
+            assert not different(objects, now[system]), f"{what}: {system}: {different(objects, now[system])}"
 
     def orders(self, since):
         """What the provider was asked to do."""
@@ -181,7 +226,9 @@ class Taken:
         """The work's result, after which nothing is written anywhere."""
         versions, mark, calls = self.versions(), self.two.mark(), len(self.metal.double.calls())
         result = work()
-        assert without_locks(self.two.writes(mark)) == {"aws": [], "gcp": []} and self.versions() == versions, "something was written"
+        assert without_locks(self.two.writes(mark)) == {"aws": [], "gcp": []} and self.versions() == versions, (
+            "something was written"
+        )
         assert self.orders(calls) == []
         return result
 
@@ -194,7 +241,12 @@ def hosts_of(folder, servers, **more):
 
 
 def write_inventory(folder, hosts, variables):
-    tree = {"all": {"vars": dict({"multicluster_fabric": "t"}, **variables), "children": {"clusters": {"hosts": hosts, "vars": HERE}}}}
+    tree = {
+        "all": {
+            "vars": dict({"multicluster_fabric": "t"}, **variables),
+            "children": {"clusters": {"hosts": hosts, "vars": HERE}},
+        }
+    }
     (folder / "hosts.yml").write_text(yaml.safe_dump(tree))
 
 
@@ -206,9 +258,11 @@ def put_kilo(servers):
                 one.client().create(CRD, yaml.safe_load((FILES / (name + ".yml")).read_text()), "test")
             wait_for_kinds(one.client())
     for number in (1, 2):
-        kilo, path = node("aws", number), "{0}/metal-{1}".format(NODES, number)
+        kilo, path = node("aws", number), f"{NODES}/metal-{number}"
         servers["aws"].client().merge_patch(path, {"spec": kilo["spec"]}, "kube-controller-manager")
-        servers["aws"].client().merge_patch(path, {"metadata": {"annotations": kilo["metadata"]["annotations"]}}, "kilo")
+        servers["aws"].client().merge_patch(
+            path, {"metadata": {"annotations": kilo["metadata"]["annotations"]}}, "kilo"
+        )
     put_nodes(servers["gcp"].client(), [node("gcp", number) for number in (1, 2)])
     Operator(servers).run()
 
@@ -234,14 +288,38 @@ def fabric(request, two, double, monkeypatch, tmp_path):
             RecordedMirrors(two, SHARED).begin()
             RecordedSets(aws).begin()
             put_kilo(two.servers)
-        settings = dict(SETTINGS, provider="equinix_metal", load_balancer=MODES[mode], base_url=double.root + "/metal/v1", allow_plain_http=True,
-                        api_key=TOKEN, project_id=PROJECT, metro="da", eip_tag=TAG, api_server_port=aws.port)  # fmt: skip
-        ranges = {name: {"pod_cidrs": ["10.%d.0.0/16" % number], "service_cidrs": [SERVICES[name]], "wireguard_cidrs": ["100.%d.0.0/24" % (number + 50)]}
-                  for name, number in test_clustermesh.NUMBERS.items()}  # fmt: skip
+        settings = dict(
+            SETTINGS,
+            provider="equinix_metal",
+            load_balancer=MODES[mode],
+            base_url=double.root + "/metal/v1",
+            allow_plain_http=True,
+            api_key=TOKEN,
+            project_id=PROJECT,
+            metro="da",
+            eip_tag=TAG,
+            api_server_port=aws.port,
+        )
+        ranges = {
+            name: {
+                "pod_cidrs": ["10.%d.0.0/16" % number],
+                "service_cidrs": [SERVICES[name]],
+                "wireguard_cidrs": ["100.%d.0.0/24" % (number + 50)],
+            }
+            for name, number in test_clustermesh.NUMBERS.items()
+        }
         ranges["aws"]["load_balancers_settings"] = settings
-        variables = dict(THEIRS, multicluster_capabilities=CAPABILITIES if everything else ["load_balancers"], clustermesh_name="prod",
-                         service_mirror_destinations=["gcp"], network_sets_sources=["gcp"], network_sets_targets=["aws"])  # fmt: skip
-        write_inventory(tmp_path, hosts_of(tmp_path, two.servers, **ranges), dict(variables, **(GLOBAL if SHARED else {})))
+        variables = dict(
+            THEIRS,
+            multicluster_capabilities=CAPABILITIES if everything else ["load_balancers"],
+            clustermesh_name="prod",
+            service_mirror_destinations=["gcp"],
+            network_sets_sources=["gcp"],
+            network_sets_targets=["aws"],
+        )
+        write_inventory(
+            tmp_path, hosts_of(tmp_path, two.servers, **ranges), dict(variables, **(GLOBAL if SHARED else {}))
+        )
         yield made
     finally:
         made.plane.end()
@@ -259,10 +337,14 @@ def names_of(param):
     return param[0] + (", all of them" if param[1] else "")
 
 
-FULL = pytest.mark.skipif(not os.environ.get("MCN_FULL"), reason="NOT RUN here: it takes minutes; `tests/run adopt_full` runs it")
+FULL = pytest.mark.skipif(
+    not os.environ.get("MCN_FULL"), reason="NOT RUN here: it takes minutes; `tests/run adopt_full` runs it"
+)
 LIVES = [
-    pytest.param(("custom-resources", True), marks=FULL), pytest.param(("configmap", False), marks=FULL), ("kube-vip", False),
-]  # fmt: skip
+    pytest.param(("custom-resources", True), marks=FULL),
+    pytest.param(("configmap", False), marks=FULL),
+    ("kube-vip", False),
+]
 
 
 @pytest.mark.parametrize("fabric", LIVES, ids=names_of, indirect=True)
@@ -270,14 +352,21 @@ def test_looked_at_planned_taken_and_given_back(fabric):
     folder, before, calls = fabric.folder, fabric.said(), len(fabric.metal.double.calls())
     assert all(before.values())
     shown = fabric.untouched(lambda: adopt(folder, "look"))
-    assert "1 Node of {0}".format(CONTROLLER) in shown or "2 Node of {0}".format(CONTROLLER) in shown
-    assert ("1 ConfigMap of {0}".format(CONTROLLER) in shown) == (fabric.metal.mode == "configmap")
+    assert f"1 Node of {CONTROLLER}" in shown or f"2 Node of {CONTROLLER}" in shown
+    assert (f"1 ConfigMap of {CONTROLLER}" in shown) == (fabric.metal.mode == "configmap")
     if fabric.everything:
         assert "Endpoints of semaphore-service-mirror" in shown and "Peer of manager" in shown
     assert "runs in check mode only" in " ".join(fabric.untouched(lambda: adopt(folder, "plan", code=2)).split())
     planned = fabric.untouched(lambda: adopt(folder, "plan", "--check", "--diff")).lower()
-    kinds = {"custom-resources": ["bgppeer", "ipaddresspool"], "configmap": ["configmap"], "kube-vip": []}[fabric.metal.mode]
-    for kind in ["node aws/metal-2", EXTERNAL, *kinds, *(["peer", "endpoints", "globalnetworkset"] if fabric.everything else [])]:
+    kinds = {"custom-resources": ["bgppeer", "ipaddresspool"], "configmap": ["configmap"], "kube-vip": []}[
+        fabric.metal.mode
+    ]
+    for kind in [
+        "node aws/metal-2",
+        EXTERNAL,
+        *kinds,
+        *(["peer", "endpoints", "globalnetworkset"] if fabric.everything else []),
+    ]:
         assert kind in planned, kind
 
     adopt(folder, "take")
@@ -286,16 +375,31 @@ def test_looked_at_planned_taken_and_given_back(fabric):
     found = fabric.objects()
     for system in ("mirrors", "sets", "Peers"):
         assert managers(found.get(system, ())) <= {US}, system
-    assert not [name for name in managers(found["control plane"]) if name.startswith(CONTROLLER + "-auto")] and US in managers(found["control plane"])
+    assert not [
+        name for name in managers(found["control plane"]) if name.startswith(CONTROLLER + "-auto")
+    ] and US in managers(found["control plane"])
     # of what it wrote only taints, which belong to whoever changed any of them last, finalizers, which both have, and status are not ours alone
-    left = {row for row in fabric.original_on_record() if row[1] != "f:status" and row[1:] not in (("f:spec", "f:taints"), ("f:metadata", "f:finalizers"))}
+    left = {
+        row
+        for row in fabric.original_on_record()
+        if row[1] != "f:status" and row[1:] not in (("f:spec", "f:taints"), ("f:metadata", "f:finalizers"))
+    }
     assert left == set(), left
 
     shown = fabric.untouched(lambda: adopt(folder, "take"))
-    assert "changed=0" in shown and not [line for line in shown.splitlines() if "changed=" in line and "changed=0" not in line], shown
-    records = [entry for obj in fabric.metal.objects() if obj["kind"] == "Node" for entry in obj["metadata"].get("managedFields") or ()]
-    tainted = sum(1 for entry in records if entry["manager"] == CONTROLLER and "f:taints" in entry["fieldsV1"].get("f:spec", {}))
-    said = "{0} is still on record for spec.taints of {1} Node, which nothing needs".format(CONTROLLER, tainted)
+    assert "changed=0" in shown and not [
+        line for line in shown.splitlines() if "changed=" in line and "changed=0" not in line
+    ], shown
+    records = [
+        entry
+        for obj in fabric.metal.objects()
+        if obj["kind"] == "Node"
+        for entry in obj["metadata"].get("managedFields") or ()
+    ]
+    tainted = sum(
+        1 for entry in records if entry["manager"] == CONTROLLER and "f:taints" in entry["fieldsV1"].get("f:spec", {})
+    )
+    said = f"{CONTROLLER} is still on record for spec.taints of {tainted} Node, which nothing needs"
     assert tainted and said in " ".join(shown.split()), shown
 
     if fabric.everything:  # without a word of adopt it is ours from then on
@@ -326,25 +430,43 @@ def test_looked_at_planned_taken_and_given_back(fabric):
 def test_not_while_the_original_runs_and_what_is_left_of_it(fabric):
     """One that runs is named; one that stands is taken over; its workload, its account and its rights are what nothing needs afterwards."""
     client, folder = fabric.metal.client, fabric.folder
-    pod = {"serviceAccountName": CONTROLLER, "containers": [{"name": "ccm", "image": "quay.io/equinix/" + CONTROLLER + ":v3"}]}
+    pod = {
+        "serviceAccountName": CONTROLLER,
+        "containers": [{"name": "ccm", "image": "quay.io/equinix/" + CONTROLLER + ":v3"}],
+    }
     labels = {"app": CONTROLLER}
-    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    spec = {
+        "replicas": 1,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
     workload = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": CONTROLLER}, "spec": spec}
     subject = {"kind": "ServiceAccount", "namespace": "kube-system", "name": CONTROLLER}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
-    binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": CONTROLLER}, "roleRef": role,
-               "subjects": [subject]}  # fmt: skip
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": CONTROLLER},
+        "roleRef": role,
+        "subjects": [subject],
+    }
     client.create(WORKLOAD.rpartition("/")[0], workload, "kubectl")
     client.create(BINDING.rpartition("/")[0], binding, "kubectl")
     try:
         shown = " ".join(fabric.untouched(lambda: adopt(folder, "take", code=2)).split())
-        assert "Deployment kube-system/{0} of cluster aws: still running".format(CONTROLLER) in shown
+        assert f"Deployment kube-system/{CONTROLLER} of cluster aws: still running" in shown
         client.merge_patch(WORKLOAD, {"spec": {"replicas": 0}}, "kubectl")
-        planned = fabric.untouched(lambda: adopt(folder, "plan", "--check", "--diff", "--skip-tags", "control_plane_address"))
+        planned = fabric.untouched(
+            lambda: adopt(folder, "plan", "--check", "--diff", "--skip-tags", "control_plane_address")
+        )
         assert EXTERNAL not in planned and "node aws/metal-2" in planned.lower()
         shown = " ".join(adopt(folder, "take").split())
-        for line in ("Deployment kube-system/" + CONTROLLER, "ServiceAccount kube-system/" + CONTROLLER, "ClusterRoleBinding " + CONTROLLER):
-            assert "not needed once taken over: {0} of equinix in cluster aws; kubectl ".format(line) in shown, shown
+        for line in (
+            "Deployment kube-system/" + CONTROLLER,
+            "ServiceAccount kube-system/" + CONTROLLER,
+            "ClusterRoleBinding " + CONTROLLER,
+        ):
+            assert f"not needed once taken over: {line} of equinix in cluster aws; kubectl " in shown, shown
         assert "ClusterRole cluster-admin" not in shown and client.find(WORKLOAD) and client.find(BINDING)
     finally:
         client.delete(WORKLOAD)
@@ -367,7 +489,9 @@ def twins(tenant):
     found, appliers = {}, set()
     for kind in TWINS:
         for obj in tenant.list(APINET, kind):
-            meta = {key: value for key, value in obj["metadata"].items() if key not in ("managedFields", "resourceVersion")}
+            meta = {
+                key: value for key, value in obj["metadata"].items() if key not in ("managedFields", "resourceVersion")
+            }
             found[kind, meta["name"]] = copy.deepcopy(dict(obj, metadata=meta))
             for entry in obj["metadata"]["managedFields"]:
                 fields = set(entry["fieldsV1"].get("f:metadata", {})) | set(entry["fieldsV1"])
@@ -382,11 +506,21 @@ def test_tenants_looked_at_planned_taken_and_given_back(tenant, tmp_path):
     tenant.settle()
     tenants_released.run(tenant.request())
     before, appliers = twins(tenant)
-    assert {manager for dummy, manager in appliers} == {ONMETAL.field_manager} and {kind for kind, dummy in appliers} == set(TWINS)
+    assert {manager for dummy, manager in appliers} == {ONMETAL.field_manager} and {
+        kind for kind, dummy in appliers
+    } == set(TWINS)
     ranges = {"east": {"pod_cidrs": ["10.2.0.0/16"]}, "fabric": {"pod_cidrs": ["10.4.0.0/16"], "device_alias": "fab"}}
     hosts = hosts_of(tmp_path, {"east": tenant.servers[SOURCE], "fabric": tenant.servers[APINET]}, **ranges)
-    write_inventory(tmp_path, hosts, {"multicluster_capabilities": ["tenants"], "tenants_source": "east", "tenants_apinet": "fabric",
-                                      "tenants_apinet_namespace": TWINS_IN})  # fmt: skip
+    write_inventory(
+        tmp_path,
+        hosts,
+        {
+            "multicluster_capabilities": ["tenants"],
+            "tenants_source": "east",
+            "tenants_apinet": "fabric",
+            "tenants_apinet_namespace": TWINS_IN,
+        },
+    )
 
     def untouched(work):
         mark = tenant.mark()

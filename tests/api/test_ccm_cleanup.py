@@ -10,7 +10,10 @@ import json
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_cleanup
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Owner, service_tags
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import (
+    Owner,
+    service_tags,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from equinix_cloud import PROJECT, TOKEN, double, uid
 
@@ -24,25 +27,43 @@ def project(double):
     double.ask("/reset", page=2)
     tags = service_tags(Owner("packet-ccm", GONE), "default", "web")
     device = double.ask("/devices", hostname="left", number=1)["id"]
-    for ident, given in (("web", tags), ("db", service_tags(Owner("metal-ccm", GONE), "default", "db")), ("plain", []), ("cp", ["control-plane"]),
-                         ("other", [tags[0], tags[1], "cluster=another"]), ("old", tags[:2]), ("half", tags[2:])):  # fmt: skip
+    for ident, given in (
+        ("web", tags),
+        ("db", service_tags(Owner("metal-ccm", GONE), "default", "db")),
+        ("plain", []),
+        ("cp", ["control-plane"]),
+        ("other", [tags[0], tags[1], "cluster=another"]),
+        ("old", tags[:2]),
+        ("half", tags[2:]),
+    ):
         double.ask("/reservations", tags=given, id=ident)
     address = next(row["address"] for row in double.held() if row["id"] == "db")
-    request(double, "POST", "/devices/{0}/ips".format(device), {"address": address})
+    request(double, "POST", f"/devices/{device}/ips", {"address": address})
     return double
 
 
 def request(double, method, path, body):
     import urllib.request
 
-    asked = urllib.request.Request(double.root + "/metal/v1" + path, json.dumps(body).encode(), {"X-Auth-Token": TOKEN}, method=method)
+    asked = urllib.request.Request(
+        double.root + "/metal/v1" + path, json.dumps(body).encode(), {"X-Auth-Token": TOKEN}, method=method
+    )
     with urllib.request.urlopen(asked, timeout=20) as answer:
         return json.loads(answer.read())
 
 
 def run(double, check=False, **more):
-    ask = dict({"cluster_uid": GONE, "base_url": double.root + "/metal/v1", "allow_plain_http": True, "api_key": TOKEN, "project_id": PROJECT,
-                "timeout": 20}, **more)  # fmt: skip
+    ask = dict(
+        {
+            "cluster_uid": GONE,
+            "base_url": double.root + "/metal/v1",
+            "allow_plain_http": True,
+            "api_key": TOKEN,
+            "project_id": PROJECT,
+            "timeout": 20,
+        },
+        **more,
+    )
     result = ccm_cleanup.run(ask, check=check)
     assert TOKEN not in json.dumps(result)
     return result
@@ -59,10 +80,17 @@ def ids(rows):
 def test_listed_with_proof_and_released_when_confirmed(project):
     before = len(project.calls())
     result = run(project)
-    assert ids(result["release"]) == ["web"] and ids(result["blocked"]) == ["db"] and result["kept"] == 5 + 1 and not result["changed"]
+    assert (
+        ids(result["release"]) == ["web"]
+        and ids(result["blocked"]) == ["db"]
+        and result["kept"] == 5 + 1
+        and not result["changed"]
+    )
     assert "cluster=" + GONE in result["release"][0]["tags"] and "usage=packet-ccm-auto" in result["release"][0]["tags"]
     result = run(project, check=True, confirm=True)
-    assert [(one["action"], one["id"]) for one in result["plan"]["changes"]] == [("delete", "web")] and result["changed"]
+    assert [(one["action"], one["id"]) for one in result["plan"]["changes"]] == [("delete", "web")] and result[
+        "changed"
+    ]
     assert all(call.startswith("GET ") for call in project.calls()[before:]) and len(left(project)) == 7
     result = run(project, confirm=True)
     assert {(one["object"], one["reason"]) for one in result["refused"]} == {("reservation db", "blocked")}
@@ -97,7 +125,9 @@ def test_half_a_list_and_failing_releases(project):
     assert [one["reason"] for one in result["failures"]] == ["api"] and len(left(project)) == 7
     project.ask("/faults", method="DELETE", path="/ips/web$", status=500, times=1)
     result = run(project, confirm=True, force=True)
-    assert {(one["object"], one["reason"]) for one in result["refused"]} == {("reservation web", "api")} and "db" not in left(project)
+    assert {(one["object"], one["reason"]) for one in result["refused"]} == {
+        ("reservation web", "api")
+    } and "db" not in left(project)
     project.ask("/faults", method="DELETE", path="/ips/web$", status=404, times=1, after=True)
     assert run(project, confirm=True)["plan"]["delete"] == 1 and "web" not in left(project)
     project.ask("/faults", path="", status=401, times=1)

@@ -11,10 +11,18 @@ import os
 import stat
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token, node_annotations
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import (
+    cluster_objects,
+    cluster_token,
+    node_annotations,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Forbidden, ListIncomplete, Unauthorized
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import (
+    Forbidden,
+    ListIncomplete,
+    Unauthorized,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
 
 KEY = "gcp.wireguard.semaphore.uw.io/pubKey"
@@ -30,16 +38,27 @@ def objects(server, capabilities, state="present"):
 
 def token_request(server, path, account="multicluster-mesh", **more):
     return dict(
-        {"fabric": "t", "clusters": [server.access()], "service_account": account, "namespace": "kube-system",
-         "path": str(path), "expires": 3600, "renew_before": 1800, "state": "present"}, **more
-    )  # fmt: skip
+        {
+            "fabric": "t",
+            "clusters": [server.access()],
+            "service_account": account,
+            "namespace": "kube-system",
+            "path": str(path),
+            "expires": 3600,
+            "renew_before": 1800,
+            "state": "present",
+        },
+        **more,
+    )
 
 
 @pytest.fixture
 def accounts(server):
     objects(server, ["mesh", "mesh_read"])
     client = server.client()
-    client.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "tok-1", "labels": {"a": "b"}}}, "k")
+    client.create(
+        "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "tok-1", "labels": {"a": "b"}}}, "k"
+    )
     yield
     client.delete("/api/v1/nodes/tok-1")
     objects(server, ["mesh", "mesh_read"], "absent")
@@ -65,7 +84,11 @@ def test_token_works_for_what_it_is_for_and_for_nothing_else(server, accounts, t
     mark = server.mark()
     assert not cluster_token.run(token_request(server, path))["changed"] and server.audit(mark) == []
 
-    annotate = {"fabric": "t", "clusters": [{"name": "aws", "kubeconfig": str(real)}], "annotations": {"aws": {"tok-1": {KEY: "k"}}}}
+    annotate = {
+        "fabric": "t",
+        "clusters": [{"name": "aws", "kubeconfig": str(real)}],
+        "annotations": {"aws": {"tok-1": {KEY: "k"}}},
+    }
     done = node_annotations.run(annotate)
     assert done["changed"] and not done["failures"] and not node_annotations.run(annotate)["changed"]
 
@@ -82,7 +105,11 @@ def test_token_works_for_what_it_is_for_and_for_nothing_else(server, accounts, t
 def test_reader_cannot_patch(server, accounts, tmp_path):
     path = tmp_path / "r"
     cluster_token.run(token_request(server, path, "multicluster-mesh-read"))
-    annotate = {"fabric": "t", "clusters": [{"name": "aws", "kubeconfig": str(path)}], "annotations": {"aws": {"tok-1": {KEY: "z"}}}}
+    annotate = {
+        "fabric": "t",
+        "clusters": [{"name": "aws", "kubeconfig": str(path)}],
+        "annotations": {"aws": {"tok-1": {KEY: "z"}}},
+    }
     result = node_annotations.run(annotate)
     assert [entry["reason"] for entry in result["failures"]] == ["forbidden"] and not result["changed"]
 
@@ -106,4 +133,6 @@ def test_a_foreign_file_stays(server, accounts, tmp_path):
     path = tmp_path / "config"
     path.write_text("apiVersion: v1\nkind: Config\n")
     result = cluster_token.run(token_request(server, path))
-    assert [entry["reason"] for entry in result["refused"]] == ["not_ours"] and path.read_text().startswith("apiVersion")
+    assert [entry["reason"] for entry in result["refused"]] == ["not_ours"] and path.read_text().startswith(
+        "apiVersion"
+    )

@@ -20,9 +20,13 @@ SOURCE = {"plugin": "multicluster.network.cluster_nodes"}
 
 def make(server, name, address="10.66.23.31", labels=None):
     client = server.client()
-    client.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels or {}}}, "kubelet")
+    client.create(
+        "/api/v1/nodes",
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels or {}}},
+        "kubelet",
+    )
     addresses = [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}]
-    client.merge_patch("/api/v1/nodes/{0}/status".format(name), {"status": {"addresses": addresses}}, "kubelet")
+    client.merge_patch(f"/api/v1/nodes/{name}/status", {"status": {"addresses": addresses}}, "kubelet")
 
 
 @pytest.fixture
@@ -39,7 +43,11 @@ def nodes(server):
 def plain(value):
     """Text that Ansible marks as no template, without its mark."""
     if isinstance(value, dict):
-        return value["__ansible_unsafe"] if "__ansible_unsafe" in value else {key: plain(inner) for key, inner in value.items()}
+        return (
+            value["__ansible_unsafe"]
+            if "__ansible_unsafe" in value
+            else {key: plain(inner) for key, inner in value.items()}
+        )
     return [plain(inner) for inner in value] if isinstance(value, list) else value
 
 
@@ -48,7 +56,11 @@ def listed(folder, clusters, fails=False, **source):
     (folder / "10-clusters.yml").write_text(yaml.safe_dump({"all": {"children": {"clusters": {"hosts": clusters}}}}))
     (folder / "20-cluster_nodes.yml").write_text(yaml.safe_dump(dict(SOURCE, **source)))
     done = subprocess.run(
-        ["ansible-inventory", "-i", str(folder), "--list"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+        ["ansible-inventory", "-i", str(folder), "--list"],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
         env=dict(os.environ, ANSIBLE_NOCOLOR="1", ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED="true", COLUMNS="2000"),
     )
     assert bool(done.returncode) == fails, done.stderr
@@ -61,18 +73,32 @@ def cluster(server, **more):
 
 def test_nodes_of_the_clusters_that_the_inventory_has(nodes, tmp_path):
     found, warnings = listed(
-        tmp_path, {"aws": cluster(nodes)}, keyed_groups=[{"key": "node_roles", "prefix": "kube"}], compose={"zone": "node_labels.zone"},
+        tmp_path,
+        {"aws": cluster(nodes)},
+        keyed_groups=[{"key": "node_roles", "prefix": "kube"}],
+        compose={"zone": "node_labels.zone"},
     )
     assert found["aws_nodes"]["hosts"] == ["node-1", "node-2"]
     assert found["kube_control_plane"]["hosts"] == ["node-1"]
     first = found["_meta"]["hostvars"]["node-1"]
-    assert (first["ansible_host"], first["node_name"], first["multicluster_cluster"], first["zone"]) == ("10.66.23.31", "node-1", "aws", "a")
+    assert (first["ansible_host"], first["node_name"], first["multicluster_cluster"], first["zone"]) == (
+        "10.66.23.31",
+        "node-1",
+        "aws",
+        "a",
+    )
     assert "node aws/thief is no host: 10.22.22.27 is outside the node_cidrs of its cluster [outside_grant]" in warnings
-    assert nodes.access()["token"] not in json.dumps({name: found["_meta"]["hostvars"][name] for name in ("node-1", "node-2")})
+    assert nodes.access()["token"] not in json.dumps(
+        {name: found["_meta"]["hostvars"][name] for name in ("node-1", "node-2")}
+    )
 
 
 def test_clusters_of_the_variable_are_asked_as_those_of_the_group(nodes, tmp_path):
-    entry = {name: value for name, value in cluster(nodes, token="{{ word }}").items() if not name.startswith("ansible_") and name != "name"}
+    entry = {
+        name: value
+        for name, value in cluster(nodes, token="{{ word }}").items()
+        if not name.startswith("ansible_") and name != "name"
+    }
     (tmp_path / "group_vars").mkdir()
     variables = {"multicluster_fabric_clusters": {"aws": entry}, "word": nodes.access()["token"]}
     (tmp_path / "group_vars" / "all.yml").write_text(yaml.safe_dump(variables))
@@ -82,14 +108,23 @@ def test_clusters_of_the_variable_are_asked_as_those_of_the_group(nodes, tmp_pat
 
 
 def test_what_the_inventory_says_by_hand_wins_and_names_are_not_taken_over(nodes, tmp_path):
-    (tmp_path / "05-hosts.yml").write_text(yaml.safe_dump({
-        "aws_nodes": {"vars": {"multicluster_cluster": "aws"}, "hosts": {"node-1": {"ansible_host": "192.0.2.7"}}},
-        "others": {"hosts": {"node-2": {"ansible_host": "192.0.2.8"}}},
-    }))
+    (tmp_path / "05-hosts.yml").write_text(
+        yaml.safe_dump(
+            {
+                "aws_nodes": {
+                    "vars": {"multicluster_cluster": "aws"},
+                    "hosts": {"node-1": {"ansible_host": "192.0.2.7"}},
+                },
+                "others": {"hosts": {"node-2": {"ansible_host": "192.0.2.8"}}},
+            }
+        )
+    )
     found, warnings = listed(tmp_path, {"aws": cluster(nodes)})
     assert found["_meta"]["hostvars"]["node-1"]["ansible_host"] == "192.0.2.7"
     assert found["aws_nodes"]["hosts"] == ["node-1"] and "node_name" not in found["_meta"]["hostvars"]["node-2"]
-    assert "node aws/node-2 is no host: the inventory has a host node-2 that is no node of aws [claimed_twice]" in warnings
+    assert (
+        "node aws/node-2 is no host: the inventory has a host node-2 that is no node of aws [claimed_twice]" in warnings
+    )
     found, warnings = listed(tmp_path, {"aws": cluster(nodes)}, node_names="prefixed")
     assert found["aws_nodes"]["hosts"] == ["node-1", "aws-node-1", "aws-node-2"]
 
@@ -107,7 +142,10 @@ def test_what_is_wrong_is_named(nodes, tmp_path):
     assert "cluster aws: node_cidrs must list" in listed(tmp_path, {"aws": access}, fails=True)[1]
     assert "there are no clusters" in listed(tmp_path, {"aws": access}, fails=True, clusters_group="kubernetes")[1]
     found, _warnings = listed(tmp_path, {"aws": access}, address="none")
-    assert found["aws_nodes"]["hosts"] == ["node-1", "node-2", "thief"] and "ansible_host" not in found["_meta"]["hostvars"]["thief"]
+    assert (
+        found["aws_nodes"]["hosts"] == ["node-1", "node-2", "thief"]
+        and "ansible_host" not in found["_meta"]["hostvars"]["thief"]
+    )
 
 
 def test_the_cache_spares_the_servers_and_holds_no_secret(nodes, tmp_path):
@@ -152,22 +190,45 @@ def test_tasks_of_the_controller_stay_there_whatever_nodes_are_called(server, tm
     out.mkdir()
     try:
         (tmp_path / "play.yml").write_text(PLAY)
-        (folder / "05-hosts.yml").write_text(yaml.safe_dump({"all": {
-            "children": {"bastions": {"hosts": {"jump": {}}}}, "vars": {"kubeconfig_of_the_cluster": "secret", "out": str(out)},
-        }}))
+        (folder / "05-hosts.yml").write_text(
+            yaml.safe_dump(
+                {
+                    "all": {
+                        "children": {"bastions": {"hosts": {"jump": {}}}},
+                        "vars": {"kubeconfig_of_the_cluster": "secret", "out": str(out)},
+                    }
+                }
+            )
+        )
         for naming in ("plain", "prefixed"):
             found, warnings = listed(folder, {"aws": cluster(server)}, node_names=naming)
             assert set(found["_meta"]["hostvars"]["jump"]) & {"ansible_host", "node_name"} == set()
             assert ("node aws/localhost is no host" in warnings) == (naming == "plain")
             done = subprocess.run(
-                ["ansible-playbook", "-i", str(folder / "05-hosts.yml"), "-i", str(folder / "10-clusters.yml"),
-                 "-i", str(folder / "20-cluster_nodes.yml"), str(tmp_path / "play.yml")],
-                capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=dict(os.environ, ANSIBLE_NOCOLOR="1", ANSIBLE_TIMEOUT="5"),
+                [
+                    "ansible-playbook",
+                    "-i",
+                    str(folder / "05-hosts.yml"),
+                    "-i",
+                    str(folder / "10-clusters.yml"),
+                    "-i",
+                    str(folder / "20-cluster_nodes.yml"),
+                    str(tmp_path / "play.yml"),
+                ],
+                capture_output=True,
+                text=True,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                env=dict(os.environ, ANSIBLE_NOCOLOR="1", ANSIBLE_TIMEOUT="5"),
             )
             assert done.returncode == 0, done.stdout + done.stderr
             assert (out / "aws").read_text() == "aws secret"
             address, *hosts = (out / "local").read_text().split()
-            assert address == "127.0.0.1" and "localhost" not in hosts and ("aws-localhost" in hosts) == (naming == "prefixed")
+            assert (
+                address == "127.0.0.1"
+                and "localhost" not in hosts
+                and ("aws-localhost" in hosts) == (naming == "prefixed")
+            )
             for path in out.iterdir():
                 path.unlink()
     finally:

@@ -11,7 +11,12 @@ import copy
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects
 
-CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "namespace": "default"}, "data": {"a": "1", "n": 5}}
+CONFIG = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "one", "namespace": "default"},
+    "data": {"a": "1", "n": 5},
+}
 ROLE = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",
@@ -22,7 +27,10 @@ SERVICE = {
     "apiVersion": "v1",
     "kind": "Service",
     "metadata": {"name": "svc", "namespace": "default"},
-    "spec": {"ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81, "targetPort": 8081}], "selector": {"app": "x"}},
+    "spec": {
+        "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81, "targetPort": 8081}],
+        "selector": {"app": "x"},
+    },
 }
 CRD = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -33,17 +41,23 @@ CRD = {
         "scope": "Cluster",
         "names": {"plural": "pools", "singular": "pool", "kind": "Pool", "listKind": "PoolList"},
         "versions": [
-            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
-                "type": "object", "x-kubernetes-preserve-unknown-fields": True}}}
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
         ],
     },
-}  # fmt: skip
+}
 POOL = {"apiVersion": "test.example.org/v1", "kind": "Pool", "metadata": {"name": "p"}, "spec": {"cidr": "10.4.0.0/16"}}
 EVERYTHING = [POOL, SERVICE, ROLE, CONFIG, CRD]
 
 
 def request_for(server, objects, **more):
-    return dict({"fabric": "t", "clusters": [server.access()], "objects": copy.deepcopy(objects), "timeout": 20}, **more)
+    return dict(
+        {"fabric": "t", "clusters": [server.access()], "objects": copy.deepcopy(objects), "timeout": 20}, **more
+    )
 
 
 def run(server, objects, check=False, **more):
@@ -73,7 +87,10 @@ def test_create_again_change_absent(server):
     mark = server.mark()
     result = run(server, EVERYTHING)
     assert (result["changed"], result["plan"]["unchanged"], server.writes(mark)) == (False, 5, [])
-    assert result["stats"]["requests"] == {"aws": {"get": 4, "list": 5}} and result["diff"] == {"before": "", "after": ""}
+    assert result["stats"]["requests"] == {"aws": {"get": 4, "list": 5}} and result["diff"] == {
+        "before": "",
+        "after": "",
+    }
     assert not run(server, EVERYTHING, check=True)["changed"]
 
     changed = copy.deepcopy(EVERYTHING)
@@ -121,7 +138,9 @@ def test_a_field_of_ours_that_somebody_else_changed_fails_the_run(server):
     client.merge_patch(path, {"data": {"a": "theirs"}}, "kubectl-patch")
     mark = server.mark()
     result = run(server, [CONFIG, ROLE])
-    assert [(row["reason"], "kubectl-patch" in row["message"]) for row in result["failures"]] == [("conflict", True)] and not result["refused"]
+    assert [(row["reason"], "kubectl-patch" in row["message"]) for row in result["failures"]] == [
+        ("conflict", True)
+    ] and not result["refused"]
     assert result["plan"]["create"] == 1, "the rest goes on"
     result = run(server, [CONFIG], leave_conflicts=True)
     assert reasons(result) == [("ConfigMap aws/default/one", "conflict")] and not result["failures"]
@@ -137,7 +156,9 @@ def test_what_is_as_wanted_becomes_ours_when_it_is_adopted(server):
     mark = server.mark()
     assert not run(server, [CONFIG])["changed"] and server.writes(mark) == []
     assert run(server, [CONFIG], adopt=True)["plan"]["update"] == 1
-    assert {entry["manager"] for entry in client.get(path)["metadata"]["managedFields"] if "f:data" in entry["fieldsV1"]} == {"multicluster.network/t"}
+    assert {
+        entry["manager"] for entry in client.get(path)["metadata"]["managedFields"] if "f:data" in entry["fieldsV1"]
+    } == {"multicluster.network/t"}
     mark = server.mark()
     for adopt in (True, False):
         assert not run(server, [CONFIG], adopt=adopt)["changed"] and server.writes(mark) == []
@@ -214,8 +235,12 @@ def test_manifests_that_cannot_be_owned_or_read_are_refused(server):
 
 
 def test_a_secret_shows_fingerprints_only(server):
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"},
-              "data": {"key": "aHVudGVyMg=="}}  # fmt: skip
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s", "namespace": "default"},
+        "data": {"key": "aHVudGVyMg=="},
+    }
     result = run(server, [secret])
     assert "sha256:" in result["diff"]["after"] and "aHVudGVyMg" not in str(result)
     assert not run(server, [secret])["changed"]

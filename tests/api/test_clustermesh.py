@@ -38,20 +38,33 @@ def key_of(text):
 
 def entry(name, **more):
     number = NUMBERS[name]
-    return dict({"name": name, "podCIDRs": ["10.%d.0.0/16" % number], "wireguardCIDR": "100.%d.0.0/24" % (number + 50),
-                 "serviceCIDR": "10.%d.0.0/16" % (number + 100)}, **more)  # fmt: skip
+    return dict(
+        {
+            "name": name,
+            "podCIDRs": ["10.%d.0.0/16" % number],
+            "wireguardCIDR": "100.%d.0.0/24" % (number + 50),
+            "serviceCIDR": "10.%d.0.0/16" % (number + 100),
+        },
+        **more,
+    )
 
 
 def node(cluster, number, **annotations):
     name = "%s-%d" % (cluster, number)
     given = {"wireguard-ip": "100.%d.0.%d/24" % (NUMBERS[cluster] + 50, number), "key": key_of(name)}
     given.update({text.replace("_", "-"): value for text, value in annotations.items()})
-    addresses = [{"type": "InternalIP", "address": "192.168.%d.%d" % (NUMBERS[cluster], number)},
-                 {"type": "ExternalIP", "address": "198.51.%d.%d" % (NUMBERS[cluster], number)}]  # fmt: skip
+    addresses = [
+        {"type": "InternalIP", "address": "192.168.%d.%d" % (NUMBERS[cluster], number)},
+        {"type": "ExternalIP", "address": "198.51.%d.%d" % (NUMBERS[cluster], number)},
+    ]
     cidr = "10.%d.%d.0/24" % (NUMBERS[cluster], number)
-    return {"apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": name, "annotations": {"kilo.squat.ai/" + k: v for k, v in given.items() if v is not None}},
-            "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}, "status": {"addresses": addresses}}  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "annotations": {"kilo.squat.ai/" + k: v for k, v in given.items() if v is not None}},
+        "spec": {"podCIDR": cidr, "podCIDRs": [cidr]},
+        "status": {"addresses": addresses},
+    }
 
 
 def parallel(tasks):
@@ -61,7 +74,9 @@ def parallel(tasks):
 
 def clear(client):
     for path in (PEERS, "/api/v1/nodes"):
-        parallel([lambda at=path + "/" + item["metadata"]["name"]: client.delete(at) for item in client.list(path).items])
+        parallel(
+            [lambda at=path + "/" + item["metadata"]["name"]: client.delete(at) for item in client.list(path).items]
+        )
 
 
 def put_nodes(client, nodes):
@@ -147,7 +162,10 @@ def test_cold_unchanged_changed_absent(mesh):
     assert result["stats"]["requests"] == {name: {"apply": 4, "list": 2} for name in mesh}
     assert result["next_delay"] == 300 and result["anchors"] == {"prod": {"ap": "ap-1", "eu": "eu-1", "us": "us-1"}}
     peer = peers_of(mesh["us"])["prod--eu--eu-1"]
-    assert peer["metadata"]["labels"] == {"kilo-clustermesh.io/mesh": "prod", "kilo-clustermesh.io/source-cluster": "eu"}
+    assert peer["metadata"]["labels"] == {
+        "kilo-clustermesh.io/mesh": "prod",
+        "kilo-clustermesh.io/source-cluster": "eu",
+    }
     assert peer["spec"] == {
         "publicKey": key_of("eu-1"),
         "allowedIPs": ["10.20.1.0/24", "100.70.0.1/32", "192.168.20.1/32", "10.120.0.0/16"],
@@ -167,7 +185,11 @@ def test_cold_unchanged_changed_absent(mesh):
     assert result["targets"]["us"]["keep"] == [{"name": "prod--eu--eu-2", "reason": "endpoint_unresolved"}]
     result = clustermesh.run(request_for(mesh, strict_endpoints=False))
     assert result["plan"]["update"] == 2 and set(writes(mesh, before)) == {"us", "ap"}
-    assert result["stats"]["requests"] == {"eu": {"list": 2}, "us": {"apply": 1, "list": 2}, "ap": {"apply": 1, "list": 2}}
+    assert result["stats"]["requests"] == {
+        "eu": {"list": 2},
+        "us": {"apply": 1, "list": 2},
+        "ap": {"apply": 1, "list": 2},
+    }
     assert result["targets"]["us"]["update"] == [{"name": "prod--eu--eu-2", "reason": "differs in endpoint"}]
     endpoint = peers_of(mesh["ap"])["prod--eu--eu-2"]["spec"]["endpoint"]
     assert endpoint == {"dnsOrIP": {"dns": "eu-2.example.net"}, "port": 4500}
@@ -209,7 +231,9 @@ def test_a_dead_cluster_is_isolated(mesh):
     clustermesh.run(request_for(mesh))
     annotate(mesh["us"], "us-1", clustermesh_endpoint="203.0.113.9:1")
     given = request_for(mesh)
-    given["clusters"] = [dict(one, api_url="https://127.0.0.1:1") if one["name"] == "eu" else one for one in given["clusters"]]
+    given["clusters"] = [
+        dict(one, api_url="https://127.0.0.1:1") if one["name"] == "eu" else one for one in given["clusters"]
+    ]
     before = marks(mesh)
     result = clustermesh.run(given)
     assert [(failure["cluster"], failure["reason"]) for failure in result["failures"]] == [("eu", "source_incomplete")]
@@ -250,15 +274,23 @@ def test_claims_of_a_hostile_node(mesh):
     before = marks(mesh)
     result = clustermesh.run(request_for(mesh, confirm_empty=["us", "ap"]))
     assert reasons(result) == {
-        ("us/us-1", "claimed_twice"), ("us/us-2", "WGIPOutOfRange"), ("ap/ap-1", "weak_key"), ("ap/ap-2", "endpoint_in_overlay"),
-    }  # fmt: skip
+        ("us/us-1", "claimed_twice"),
+        ("us/us-2", "WGIPOutOfRange"),
+        ("ap/ap-1", "weak_key"),
+        ("ap/ap-2", "endpoint_in_overlay"),
+    }
     assert peers_of(mesh["us"])["prod--eu--eu-1"]["spec"]["publicKey"] == key_of("eu-1")
     assert {verb for found in writes(mesh, before).values() for verb, path, status in found} == {"delete"}
 
 
 def operator_peer(name, mesh_name, source, spec):
     labels = {"kilo-clustermesh.io/mesh": mesh_name, "kilo-clustermesh.io/source-cluster": source}
-    return {"apiVersion": "kilo.squat.ai/v1alpha1", "kind": "Peer", "metadata": {"name": name, "labels": labels}, "spec": spec}
+    return {
+        "apiVersion": "kilo.squat.ai/v1alpha1",
+        "kind": "Peer",
+        "metadata": {"name": name, "labels": labels},
+        "spec": spec,
+    }
 
 
 def test_adoption_and_release(mesh):
@@ -266,12 +298,22 @@ def test_adoption_and_release(mesh):
     spec = {"publicKey": key_of("eu-1"), "allowedIPs": ["10.20.1.0/24"], "persistentKeepalive": 25}
     client.create(PEERS, operator_peer("prod--eu--eu-1", "prod", "eu", spec), "manager")
     client.create(PEERS, operator_peer("prod--eu--gone", "prod", "eu", dict(spec, publicKey=key_of("gone"))), "manager")
-    client.create(PEERS, {"apiVersion": "kilo.squat.ai/v1alpha1", "kind": "Peer", "metadata": {"name": "laptop"},
-                          "spec": {"publicKey": key_of("ap-1"), "allowedIPs": ["10.9.9.9/32"]}}, "kubectl")  # fmt: skip
+    client.create(
+        PEERS,
+        {
+            "apiVersion": "kilo.squat.ai/v1alpha1",
+            "kind": "Peer",
+            "metadata": {"name": "laptop"},
+            "spec": {"publicKey": key_of("ap-1"), "allowedIPs": ["10.9.9.9/32"]},
+        },
+        "kubectl",
+    )
     result = clustermesh.run(request_for(mesh))
     assert reasons(result) == {
-        ("Peer us/prod--eu--eu-1", "adoptable"), ("Peer us/prod--eu--gone", "adoptable"), ("Peer us/prod--ap--ap-1", "claimed_twice"),
-    }  # fmt: skip
+        ("Peer us/prod--eu--eu-1", "adoptable"),
+        ("Peer us/prod--eu--gone", "adoptable"),
+        ("Peer us/prod--ap--ap-1", "claimed_twice"),
+    }
     assert result["adoptable"] == {"us": 2} and result["plan"]["create"] == 10
     assert peers_of(mesh["us"])["prod--eu--eu-1"]["spec"] == spec
 
@@ -303,7 +345,9 @@ def test_an_adopted_peer_is_ours_alone_and_can_change(mesh):
     client.delete(PEERS + "/prod--eu--eu-1")
     client.create(PEERS, operator_peer("prod--eu--eu-1", "prod", "eu", peer["spec"]), "manager")
     before = marks(mesh)
-    assert not clustermesh.run(request_for(mesh))["changed"] and writes(mesh, before) == {}, "as wanted, and somebody else's"
+    assert not clustermesh.run(request_for(mesh))["changed"] and writes(mesh, before) == {}, (
+        "as wanted, and somebody else's"
+    )
     assert clustermesh.run(request_for(mesh, adopt=True))["plan"]["update"] == 1
     assert records(peers_of(mesh["us"])["prod--eu--eu-1"]) == {"multicluster.network/t"}
     before = marks(mesh)
@@ -331,11 +375,15 @@ def test_a_peer_that_was_adopted_half_is_healed(mesh):
 @pytest.mark.parametrize(
     "edit",
     [
-        {"persistentKeepalive": 7}, {"allowedIPs": ["10.99.0.0/16"]}, {"publicKey": key_of("theirs")}, {"endpoint": None},
-        {"endpoint": {"dnsOrIP": {"ip": "203.0.113.9"}, "port": 1}}, {"endpoint": {"dnsOrIP": {"dns": "a.example", "ip": None}}},
+        {"persistentKeepalive": 7},
+        {"allowedIPs": ["10.99.0.0/16"]},
+        {"publicKey": key_of("theirs")},
+        {"endpoint": None},
+        {"endpoint": {"dnsOrIP": {"ip": "203.0.113.9"}, "port": 1}},
+        {"endpoint": {"dnsOrIP": {"dns": "a.example", "ip": None}}},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_a_hand_changed_in_a_peer_is_repaired(mesh, edit):
     clustermesh.run(request_for(mesh))
     before = peers_of(mesh["us"])["prod--eu--eu-1"]["spec"]
@@ -362,8 +410,12 @@ def test_a_second_key_of_a_tunnel_stays_whose_it_is(mesh):
 
 def test_clustermesh_objects(mesh):
     client = mesh["eu"].client()
-    body = {"apiVersion": "kilo.squat.ai/v1alpha1", "kind": "ClusterMesh", "metadata": {"name": "prod", "namespace": "default"},
-            "spec": {"clusters": [entry("eu", local=True), entry("us"), entry("ap")]}}  # fmt: skip
+    body = {
+        "apiVersion": "kilo.squat.ai/v1alpha1",
+        "kind": "ClusterMesh",
+        "metadata": {"name": "prod", "namespace": "default"},
+        "spec": {"clusters": [entry("eu", local=True), entry("us"), entry("ap")]},
+    }
     client.create(MESHES, body, "kubectl")
     annotate(mesh["us"], "us-2", key=None)
     given = request_for(mesh, meshes=[], management={"cluster": "eu", "namespace": "default"})
@@ -372,9 +424,10 @@ def test_clustermesh_objects(mesh):
     obj = client.get(MESHES + "/prod")
     assert obj["metadata"]["finalizers"] == ["kilo-clustermesh.io/cleanup"]
     assert obj["status"]["clusters"] == [
-        {"name": "eu", "registeredPeers": 2, "skippedNodes": 0}, {"name": "us", "registeredPeers": 1, "skippedNodes": 1},
+        {"name": "eu", "registeredPeers": 2, "skippedNodes": 0},
+        {"name": "us", "registeredPeers": 1, "skippedNodes": 1},
         {"name": "ap", "registeredPeers": 2, "skippedNodes": 0},
-    ]  # fmt: skip
+    ]
     conditions = {item["type"]: item for item in obj["status"]["conditions"]}
     assert (conditions["Ready"]["status"], conditions["Ready"]["reason"]) == ("True", "Reconciled")
     assert conditions["NetworksOverlap"]["reason"] == "NoOverlap"
@@ -382,7 +435,12 @@ def test_clustermesh_objects(mesh):
     before = marks(mesh)
     assert not clustermesh.run(given)["changed"] and writes(mesh, before) == {}
 
-    dead = dict(given, clusters=[dict(one, api_url="https://127.0.0.1:1") if one["name"] == "us" else one for one in given["clusters"]])
+    dead = dict(
+        given,
+        clusters=[
+            dict(one, api_url="https://127.0.0.1:1") if one["name"] == "us" else one for one in given["clusters"]
+        ],
+    )
     clustermesh.run(dead)
     conditions = {item["type"]: item for item in client.get(MESHES + "/prod")["status"]["conditions"]}
     assert (conditions["Ready"]["status"], conditions["Ready"]["reason"]) == ("False", "Degraded")
@@ -400,8 +458,15 @@ def test_clustermesh_objects(mesh):
 def test_overlap_blocks_only_the_meshes_in_it(mesh):
     clustermesh.run(request_for(mesh, names=["eu", "us"]))
     given = request_for(mesh, names=["eu", "us"])
-    given["meshes"].append({"name": "bad", "clusters": [
-        {"name": "ap", "allowedNetworks": ["10.50.0.0/16"]}, {"name": "xx", "allowedNetworks": ["10.50.1.0/24"]}]})  # fmt: skip
+    given["meshes"].append(
+        {
+            "name": "bad",
+            "clusters": [
+                {"name": "ap", "allowedNetworks": ["10.50.0.0/16"]},
+                {"name": "xx", "allowedNetworks": ["10.50.1.0/24"]},
+            ],
+        }
+    )
     result = clustermesh.run(dict(given, fail_on_failures=False))
     assert ("bad", "overlap") in reasons(result) and not result["changed"] and result["plan"]["unchanged"] == 4
 
@@ -422,9 +487,12 @@ def test_a_hundred_nodes_each(servers):
     annotate(servers["eu"], "eu-77", force_endpoint="203.0.113.77:51821")
     result = clustermesh.run(request_for(servers))
     assert result["plan"]["update"] == 2
-    assert result["stats"]["requests"] == {"eu": {"list": 2}, "us": {"apply": 1, "list": 2}, "ap": {"apply": 1, "list": 2}}
-    print("3x100: cold {0} s, unchanged {1} s, one changed {2} s".format(
-        cold["seconds"], same["seconds"], result["stats"]["seconds"]))  # fmt: skip
+    assert result["stats"]["requests"] == {
+        "eu": {"list": 2},
+        "us": {"apply": 1, "list": 2},
+        "ap": {"apply": 1, "list": 2},
+    }
+    print(f"3x100: cold {cold['seconds']} s, unchanged {same['seconds']} s, one changed {result['stats']['seconds']} s")
     for one in servers.values():
         clear(one.client())
 
@@ -432,11 +500,13 @@ def test_a_hundred_nodes_each(servers):
 def kubeconfig_of(server, token=None):
     ca = base64.b64encode(server.ca.encode()).decode()
     return {
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {"server": server.url, "certificate-authority-data": ca}}],
         "users": [{"name": "u", "user": {"token": token or server.access()["token"]}}],
-    }  # fmt: skip
+    }
 
 
 class Books:
@@ -448,14 +518,25 @@ class Books:
         for name, one in servers.items():
             (folder / name).write_text(yaml.safe_dump(kubeconfig_of(one)))
             given = entry(name)
-            hosts[name] = {"kubeconfig": str(folder / name), "pod_cidrs": given["podCIDRs"], "wireguard_cidrs": given["wireguardCIDR"],
-                           "service_cidrs": [given["serviceCIDR"]], "node_cidrs": ["192.168.0.0/16"]}  # fmt: skip
-        variables = {"ansible_connection": "local", "multicluster_fabric": "t", "clustermesh_name": "prod",
-                     "ansible_python_interpreter": sys.executable}  # fmt: skip
+            hosts[name] = {
+                "kubeconfig": str(folder / name),
+                "pod_cidrs": given["podCIDRs"],
+                "wireguard_cidrs": given["wireguardCIDR"],
+                "service_cidrs": [given["serviceCIDR"]],
+                "node_cidrs": ["192.168.0.0/16"],
+            }
+        variables = {
+            "ansible_connection": "local",
+            "multicluster_fabric": "t",
+            "clustermesh_name": "prod",
+            "ansible_python_interpreter": sys.executable,
+        }
         (folder / "hosts.yml").write_text(yaml.safe_dump({"clusters": {"hosts": hosts, "vars": variables}}))
 
     def run(self, book, *arguments):
-        environment = dict(os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(self.folder / "ansible"))
+        environment = dict(
+            os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(self.folder / "ansible")
+        )
         environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
         path = str(REPOSITORY / "playbooks" / book) if book.endswith(".yml") else book
         command = ["ansible-playbook", "-i", str(self.folder / "hosts.yml"), path]
@@ -469,7 +550,12 @@ def test_playbooks(mesh, tmp_path):
     books = Books(mesh, tmp_path)
     before = marks(mesh)
     out = books.run("clustermesh.yml", "--check", "--diff")
-    assert "changed=1" in out and "Peer us/prod--eu--eu-1" in out and "node eu-1 has no Peer yet" in out and writes(mesh, before) == {}
+    assert (
+        "changed=1" in out
+        and "Peer us/prod--eu--eu-1" in out
+        and "node eu-1 has no Peer yet" in out
+        and writes(mesh, before) == {}
+    )
     assert "changed=1" in books.run("clustermesh.yml", "-e", "clustermesh_plan_file=" + str(tmp_path / "plan.json"))
     assert len(json.loads((tmp_path / "plan.json").read_text())["us"]["create"]) == 4
     before = marks(mesh)
@@ -483,7 +569,10 @@ def test_playbooks(mesh, tmp_path):
     annotations = mesh["eu"].client().get("/api/v1/nodes/eu-1")["metadata"]["annotations"]
     assert annotations["kilo.squat.ai/clustermesh-endpoint"] == "203.0.113.1:51820"
     assert "kilo.squat.ai/force-endpoint" not in annotations
-    assert peers_of(mesh["us"])["prod--eu--eu-1"]["spec"]["endpoint"] == {"dnsOrIP": {"ip": "203.0.113.1"}, "port": 51820}
+    assert peers_of(mesh["us"])["prod--eu--eu-1"]["spec"]["endpoint"] == {
+        "dnsOrIP": {"ip": "203.0.113.1"},
+        "port": 51820,
+    }
 
     assert "changed=1" in books.run("clustermesh_teardown.yml") and all(peers_of(one) == {} for one in mesh.values())
 
@@ -493,14 +582,24 @@ def test_secrets_and_objects(mesh, tmp_path):
     books = Books(mesh, tmp_path)
     remotes = [{"name": name, "kubeconfig": str(tmp_path / name)} for name in ("us", "ap")]
     role = {
-        "role": "multicluster.network.clustermesh_secrets", "clustermesh_secrets_fabric": "t", "clustermesh_secrets_remotes": remotes,
+        "role": "multicluster.network.clustermesh_secrets",
+        "clustermesh_secrets_fabric": "t",
+        "clustermesh_secrets_remotes": remotes,
         "clustermesh_secrets_management": [{"name": "eu", "kubeconfig": str(tmp_path / "eu")}],
-        "clustermesh_secrets_namespace": "default", "clustermesh_secrets_path": str(tmp_path / "tokens" / "{cluster}"),
-    }  # fmt: skip
+        "clustermesh_secrets_namespace": "default",
+        "clustermesh_secrets_path": str(tmp_path / "tokens" / "{cluster}"),
+    }
     variables = {"ansible_python_interpreter": sys.executable}
     for state in ("present", "absent"):
-        body = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": variables,
-                 "roles": [dict(role, clustermesh_secrets_state=state)]}]  # fmt: skip
+        body = [
+            {
+                "hosts": "localhost",
+                "connection": "local",
+                "gather_facts": False,
+                "vars": variables,
+                "roles": [dict(role, clustermesh_secrets_state=state)],
+            }
+        ]
         (tmp_path / (state + ".yaml")).write_text(yaml.safe_dump(body))
     book = str(tmp_path / "present.yaml")
     out = books.run(book, "-vvv")
@@ -510,15 +609,32 @@ def test_secrets_and_objects(mesh, tmp_path):
 
     client = mesh["eu"].client()
     entries = [entry("eu", local=True)]
-    entries += [entry(name, kubeconfigSecretRef={"name": name + "-kubeconfig", "key": "kubeconfig"}) for name in ("us", "ap")]
-    client.create(MESHES, {"apiVersion": "kilo.squat.ai/v1alpha1", "kind": "ClusterMesh",
-                           "metadata": {"name": "prod", "namespace": "default"}, "spec": {"clusters": entries}}, "kubectl")  # fmt: skip
-    given = {"fabric": "t", "clusters": [mesh["eu"].access("mgmt")], "management": {"cluster": "mgmt", "use_secrets": True}, "timeout": 20}
+    entries += [
+        entry(name, kubeconfigSecretRef={"name": name + "-kubeconfig", "key": "kubeconfig"}) for name in ("us", "ap")
+    ]
+    client.create(
+        MESHES,
+        {
+            "apiVersion": "kilo.squat.ai/v1alpha1",
+            "kind": "ClusterMesh",
+            "metadata": {"name": "prod", "namespace": "default"},
+            "spec": {"clusters": entries},
+        },
+        "kubectl",
+    )
+    given = {
+        "fabric": "t",
+        "clusters": [mesh["eu"].access("mgmt")],
+        "management": {"cluster": "mgmt", "use_secrets": True},
+        "timeout": 20,
+    }
     result = clustermesh.run(given)
     assert result["plan"]["create"] == 12 and not result["failures"] and not result["refused"], result["failures"]
     assert token not in json.dumps(result)
     information = clustermesh.info(given)
-    assert information["in_sync"] and information["plan"]["unchanged"] == 12 and not any(information["foreign"].values())
+    assert (
+        information["in_sync"] and information["plan"]["unchanged"] == 12 and not any(information["foreign"].values())
+    )
     client.delete(MESHES + "/prod")
     assert clustermesh.run(given)["plan"]["delete"] == 12 and client.list(MESHES).items == []
     books.run(str(tmp_path / "absent.yaml"))
@@ -537,7 +653,9 @@ def test_info_tells_what_is_wrong(mesh):
     assert not result["in_sync"] and not result["changed"] and writes(mesh, before) == {}
     assert [(row["object"], row["reason"]) for row in result["skipped_nodes"]] == [("us/us-2", "WGIPInvalid")]
     assert result["foreign"]["ap"] == result["stale"]["ap"] == ["laptop"]
-    assert result["handshakes"] == {"eu": {"heard_of": 1, "silent": ["prod--ap--ap-1", "prod--ap--ap-2", "prod--us--us-2"]}}
+    assert result["handshakes"] == {
+        "eu": {"heard_of": 1, "silent": ["prod--ap--ap-1", "prod--ap--ap-2", "prod--us--us-2"]}
+    }
     assert result["force_endpoints"] == {"eu": {"eu-1": "203.0.113.1:51820"}}
     assert result["drift"]["us"]["update"] == [{"name": "prod--eu--eu-1", "reason": "differs in endpoint"}]
     assert result["drift"]["eu"]["delete"] == [{"name": "prod--us--us-2", "reason": "node us-2: WGIPInvalid"}]
@@ -548,7 +666,10 @@ def test_info_tells_what_is_wrong(mesh):
 
 
 def notes_of(server, name):
-    return {key.partition("/")[2]: value for key, value in server.client().get("/api/v1/nodes/" + name)["metadata"]["annotations"].items()}
+    return {
+        key.partition("/")[2]: value
+        for key, value in server.client().get("/api/v1/nodes/" + name)["metadata"]["annotations"].items()
+    }
 
 
 def test_nodes_get_keepalive_and_internal_address_on_request_and_lose_them_again(mesh):
@@ -563,7 +684,10 @@ def test_nodes_get_keepalive_and_internal_address_on_request_and_lose_them_again
     result = clustermesh.run(request_for(mesh, **asked), check=True)
     assert result["changed"] and writes(mesh, before) == {}
     result = clustermesh.run(request_for(mesh, **asked))
-    assert notes_of(mesh["us"], "us-1")["persistent-keepalive"] == "20" and notes_of(mesh["eu"], "eu-1")["force-internal-ip"] == "-"
+    assert (
+        notes_of(mesh["us"], "us-1")["persistent-keepalive"] == "20"
+        and notes_of(mesh["eu"], "eu-1")["force-internal-ip"] == "-"
+    )
     assert notes_of(mesh["us"], "us-2")["persistent-keepalive"] == "7" and ("us/us-2", "adoptable") in reasons(result)
     assert not result["warnings"] and {change["kind"] for change in result["plan"]["changes"]} == {"node"}
     assert "keepalive" not in str(notes_of(mesh["eu"], "eu-1"))
@@ -573,16 +697,23 @@ def test_nodes_get_keepalive_and_internal_address_on_request_and_lose_them_again
     assert not clustermesh.run(request_for(mesh, **asked))["changed"] and writes(mesh, before) == {}
 
     result = clustermesh.run(request_for(mesh, meshes=meshes))
-    assert "force-internal-ip" not in notes_of(mesh["eu"], "eu-1") and "persistent-keepalive" not in notes_of(mesh["us"], "us-1")
+    assert "force-internal-ip" not in notes_of(mesh["eu"], "eu-1") and "persistent-keepalive" not in notes_of(
+        mesh["us"], "us-1"
+    )
     clustermesh.run(request_for(mesh, **asked))
     clustermesh.run(request_for(mesh, state="absent", **asked))
-    assert "force-internal-ip" not in notes_of(mesh["eu"], "eu-1") and notes_of(mesh["us"], "us-2")["persistent-keepalive"] == "7"
+    assert (
+        "force-internal-ip" not in notes_of(mesh["eu"], "eu-1")
+        and notes_of(mesh["us"], "us-2")["persistent-keepalive"] == "7"
+    )
 
 
 def test_a_cluster_that_nobody_can_reach_fails_the_run_and_the_others_are_joined(mesh):
     for number in (1, 2):
         mesh["us"].client().merge_patch(
-            "/api/v1/nodes/us-%d/status" % number, {"status": {"addresses": [{"type": "InternalIP", "address": "192.168.30.%d" % number}]}}, "kubelet"
+            "/api/v1/nodes/us-%d/status" % number,
+            {"status": {"addresses": [{"type": "InternalIP", "address": "192.168.30.%d" % number}]}},
+            "kubelet",
         )
         annotate(mesh["us"], "us-%d" % number, endpoint="192.168.30.%d:51820" % number)
     result = clustermesh.run(request_for(mesh))
@@ -593,7 +724,10 @@ def test_a_cluster_that_nobody_can_reach_fails_the_run_and_the_others_are_joined
     assert ready["status"] == "False" and "us (NodeNoEndpoint)" in ready["message"]
     result = clustermesh.run(request_for(mesh, kilo_endpoints="any"))
     assert not result["failures"] and result["plan"]["create"] == 4
-    assert peers_of(mesh["eu"])["prod--us--us-1"]["spec"]["endpoint"] == {"dnsOrIP": {"ip": "192.168.30.1"}, "port": 51820}
+    assert peers_of(mesh["eu"])["prod--us--us-1"]["spec"]["endpoint"] == {
+        "dnsOrIP": {"ip": "192.168.30.1"},
+        "port": 51820,
+    }
     assert "192.168.30.1/32" not in peers_of(mesh["eu"])["prod--us--us-1"]["spec"]["allowedIPs"]
 
 
@@ -610,22 +744,41 @@ def test_a_peer_that_kilo_refuses_is_made_anew(mesh):
 
 def test_an_annotation_on_a_clustermesh_is_news_and_a_cluster_without_such_objects_is_followed(mesh, tmp_path):
     client, stop, lines = mesh["eu"].client(), threading.Event(), []
-    clustermeshes = [{"name": "eu", "local": True, "allowedNetworks": ["10.20.0.0/16"]}, {"name": "us", "allowedNetworks": ["10.30.0.0/16"]}]
-    body = {"apiVersion": "kilo.squat.ai/v1alpha1", "kind": "ClusterMesh", "metadata": {"name": "told"}, "spec": {"clusters": clustermeshes}}
+    clustermeshes = [
+        {"name": "eu", "local": True, "allowedNetworks": ["10.20.0.0/16"]},
+        {"name": "us", "allowedNetworks": ["10.30.0.0/16"]},
+    ]
+    body = {
+        "apiVersion": "kilo.squat.ai/v1alpha1",
+        "kind": "ClusterMesh",
+        "metadata": {"name": "told"},
+        "spec": {"clusters": clustermeshes},
+    }
     client.create(MESHES, body, "test")
     other = type(mesh["eu"])(tmp_path / "bare")
     (tmp_path / "bare").mkdir()
     other.start()
     try:
-        watch = Watch({"clusters": [mesh["eu"].access("eu"), other.access("bare")], "watch": [{"resource": "clustermeshes"}], "window": 0.1}, stop,
-                      lines.append)  # fmt: skip
+        watch = Watch(
+            {
+                "clusters": [mesh["eu"].access("eu"), other.access("bare")],
+                "watch": [{"resource": "clustermeshes"}],
+                "window": 0.1,
+            },
+            stop,
+            lines.append,
+        )
         watch.start()
         deadline = time.monotonic() + 120
         while not watch.complete:
             assert watch.next(0.2) == [] and time.monotonic() < deadline
-        client.merge_patch(MESHES + "/told", {"metadata": {"annotations": {"reconcile-trigger": "2026-01-01T00:00:00Z"}}}, "kubectl")
+        client.merge_patch(
+            MESHES + "/told", {"metadata": {"annotations": {"reconcile-trigger": "2026-01-01T00:00:00Z"}}}, "kubectl"
+        )
         events = watch.next(60)
-        assert [(event["cluster"], event["kind"], event["names"]) for event in events] == [("eu", "ClusterMesh", ["default/told"])]
+        assert [(event["cluster"], event["kind"], event["names"]) for event in events] == [
+            ("eu", "ClusterMesh", ["default/told"])
+        ]
         client.merge_patch(MESHES + "/told/status", {"status": {"clusters": []}}, "operator")
         assert watch.next(3) == [] and not lines  # a status is an answer, not a question
     finally:
@@ -637,7 +790,9 @@ def test_an_annotation_on_a_clustermesh_is_news_and_a_cluster_without_such_objec
 def test_adoption_ends_for_a_peer_that_somebody_annotated(mesh):
     clustermesh.run(request_for(mesh))
     clustermesh.run(request_for(mesh, state="released"))
-    mesh["us"].client().merge_patch(PEERS + "/prod--eu--eu-1", {"metadata": {"annotations": {"somebody": "else"}}}, "kubectl")
+    mesh["us"].client().merge_patch(
+        PEERS + "/prod--eu--eu-1", {"metadata": {"annotations": {"somebody": "else"}}}, "kubectl"
+    )
     assert clustermesh.run(request_for(mesh, adopt=True))["plan"]["update"] == 12
     assert not clustermesh.run(request_for(mesh))["changed"]
     assert peers_of(mesh["us"])["prod--eu--eu-1"]["metadata"]["annotations"] == {"somebody": "else"}

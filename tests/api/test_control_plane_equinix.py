@@ -14,7 +14,10 @@ import time
 import urllib.parse
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_nodes, control_plane_address
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
+    ccm_nodes,
+    control_plane_address,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import FINALIZER
 from equinix_cloud import CONFIGMAPS, PROJECT, TOKEN, double, reasons, request_for
 
@@ -46,7 +49,9 @@ class Plane:
     def initialise(self):
         """Provider IDs and addresses, as the cloud controller's part writes them."""
         for name, ident in self.devices.items():
-            self.client.merge_patch("/api/v1/nodes/" + name, {"spec": {"providerID": "equinixmetal://" + ident}}, "kubelet")
+            self.client.merge_patch(
+                "/api/v1/nodes/" + name, {"spec": {"providerID": "equinixmetal://" + ident}}, "kubelet"
+            )
         assert not ccm_nodes.run(request_for(self.server, self.double))["failures"]
 
     def clean(self):
@@ -63,7 +68,9 @@ class Plane:
         held = next(row for row in state["reservations"] if row["id"] == IDENT)
         named = {ident: name for name, ident in self.devices.items()}
         found = [named[row["assigned_to"]["href"].rpartition("/")[2]] for row in held["assignments"]]
-        assert found == [row["hostname"] for row in state["devices"] if any(one["address"] == EIP for one in row["ip_addresses"])]
+        assert found == [
+            row["hostname"] for row in state["devices"] if any(one["address"] == EIP for one in row["ip_addresses"])
+        ]
         return found
 
     def status(self, url):
@@ -73,7 +80,13 @@ class Plane:
             act, self.meanwhile = self.meanwhile, None
             act()
         host = urllib.parse.urlsplit(url).hostname
-        names = self.holder() if host == EIP else ["cp-" + host.split(".")[2]] if host.startswith("10.66.") else ["cp-" + host.split(".")[3]]
+        names = (
+            self.holder()
+            if host == EIP
+            else ["cp-" + host.split(".")[2]]
+            if host.startswith("10.66.")
+            else ["cp-" + host.split(".")[3]]
+        )
         return 200 if set(names) & self.up else None
 
     def run(self, check=False, more=None, **settings):
@@ -129,7 +142,9 @@ def test_assigned_kept_and_moved(plane):
 
     mark = plane.mark()
     assert shown(plane.run())["moved"] and plane.holder() == ["cp-1"]
-    assert [call for call in plane.calls(mark) if not call.startswith("GET ")] == ["POST /devices/{0}/ips".format(plane.devices["cp-1"])]
+    assert [call for call in plane.calls(mark) if not call.startswith("GET ")] == [
+        f"POST /devices/{plane.devices['cp-1']}/ips"
+    ]
     sent = next(row for row in plane.double.ask("/log")[mark:] if row["method"] == "POST")
     assert sent["body"] == {"address": EIP}
 
@@ -146,8 +161,9 @@ def test_assigned_kept_and_moved(plane):
     result = plane.run()
     assert shown(result)["moved"] and shown(result)["holder"] == "cp-2" and plane.holder() == ["cp-2"]
     assert [call for call in plane.calls(mark) if not call.startswith("GET ")] == [
-        "DELETE /ips/" + former, "POST /devices/{0}/ips".format(plane.devices["cp-2"]),
-    ]  # fmt: skip
+        "DELETE /ips/" + former,
+        f"POST /devices/{plane.devices['cp-2']}/ips",
+    ]
     assert [row["id"] for row in plane.double.held()] == [IDENT]
     plane.up.add("cp-1")
     assert not plane.run()["changed"] and plane.holder() == ["cp-2"]  # it does not go back
@@ -162,15 +178,26 @@ def test_the_devices_tell_who_holds_it(plane):
     plane.up.discard("cp-1")
     plane.asked = []
     # this API server advertises a loopback address, and makes no Endpoints of that
-    own = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "kubernetes"},
-           "subsets": [{"addresses": [{"ip": "10.66.1.5"}], "ports": [{"name": "https", "port": 6443}]}]}  # fmt: skip
+    own = {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": "kubernetes"},
+        "subsets": [{"addresses": [{"ip": "10.66.1.5"}], "ports": [{"name": "https", "port": 6443}]}],
+    }
     plane.client.create("/api/v1/namespaces/default/endpoints", own, "kubectl")
     assert shown(plane.run(more={"external_service": True, "endpoints_as": "endpoints"}))["holder"] == "cp-2"
-    assert EIP not in {urllib.parse.urlsplit(url).hostname for url in plane.asked[1:]}  # no candidate is asked through the address itself
+    assert EIP not in {
+        urllib.parse.urlsplit(url).hostname for url in plane.asked[1:]
+    }  # no candidate is asked through the address itself
     service = plane.client.get(EXTERNAL)
-    assert service["spec"]["loadBalancerIP"] == EIP and [row["ip"] for row in service["status"]["loadBalancer"]["ingress"]] == [EIP]
+    assert service["spec"]["loadBalancerIP"] == EIP and [
+        row["ip"] for row in service["status"]["loadBalancer"]["ingress"]
+    ] == [EIP]
     writes = plane.server.mark()
-    assert not plane.run(more={"external_service": True, "endpoints_as": "endpoints"})["changed"] and plane.server.writes(writes) == []
+    assert (
+        not plane.run(more={"external_service": True, "endpoints_as": "endpoints"})["changed"]
+        and plane.server.writes(writes) == []
+    )
 
 
 def test_the_host_is_asked_where_the_address_is_everywhere(plane):
@@ -202,14 +229,24 @@ def test_an_assignment_that_is_gone_already(plane):
 def test_an_assignment_that_fails_is_repaired_by_the_next_pass(plane):
     plane.run()
     plane.up.discard("cp-1")
-    plane.double.ask("/faults", method="POST", path="^/devices/.*/ips$", status=422, body={"errors": ["The address is not available"]})
+    plane.double.ask(
+        "/faults",
+        method="POST",
+        path="^/devices/.*/ips$",
+        status=422,
+        body={"errors": ["The address is not available"]},
+    )
     result = plane.run()
     assert ("control plane of aws", "api") in reasons(result) and plane.holder() == []
-    assert [change["fields"] for change in result["plan"]["changes"]] == [["holder"]]  # nobody holds it now, and that is told
+    assert [change["fields"] for change in result["plan"]["changes"]] == [
+        ["holder"]
+    ]  # nobody holds it now, and that is told
     assert not shown(result)["moved"] and shown(result)["holder"] == ""
     plane.asked = []
     assert shown(plane.run())["moved"] and plane.holder() == ["cp-2"]
-    assert EIP not in {urllib.parse.urlsplit(url).hostname for url in plane.asked}  # nobody holds it, so nobody is asked through it
+    assert EIP not in {
+        urllib.parse.urlsplit(url).hostname for url in plane.asked
+    }  # nobody holds it, so nobody is asked through it
 
 
 @pytest.mark.parametrize("done", [True, False])
@@ -244,8 +281,15 @@ def test_two_assignments(plane):
     plane.run()
     plane.up.clear()
     rows = plane.double.held()[0]["assignments"]
-    second = dict(rows[0], id="00000000-0000-4000-8000-0000000000aa", assigned_to={"href": "/metal/v1/devices/" + plane.devices["cp-2"]})
-    answer = {"ip_addresses": [dict(plane.double.held()[0], assignments=[rows[0], second])], "meta": {"total": 1, "current_page": 1, "last_page": 1}}
+    second = dict(
+        rows[0],
+        id="00000000-0000-4000-8000-0000000000aa",
+        assigned_to={"href": "/metal/v1/devices/" + plane.devices["cp-2"]},
+    )
+    answer = {
+        "ip_addresses": [dict(plane.double.held()[0], assignments=[rows[0], second])],
+        "meta": {"total": 1, "current_page": 1, "last_page": 1},
+    }
     plane.double.ask("/faults", method="GET", path="/ips$", status=200, body=answer)
     mark = plane.mark()
     assert ("aws", "multiple_assignments") in reasons(plane.run())
@@ -266,7 +310,11 @@ def test_nobody_answers(plane):
     plane.run()
     plane.up.clear()
     mark = plane.mark()
-    assert ("aws", "no_candidate") in reasons(plane.run()) and plane.holder() == ["cp-1"] and plane.calls(mark) == ["GET /ips"]
+    assert (
+        ("aws", "no_candidate") in reasons(plane.run())
+        and plane.holder() == ["cp-1"]
+        and plane.calls(mark) == ["GET /ips"]
+    )
 
 
 def test_only_nodes_with_a_device_and_not_cordoned(plane):
@@ -301,7 +349,11 @@ def test_somebody_else_moves_it_while_we_decide(plane):
     plane.meanwhile = other
     mark = plane.mark()
     result = plane.run()
-    assert plane.holder() == ["cp-2"] and not shown(result)["moved"] and any("somebody else" in text for text in result["warnings"])
+    assert (
+        plane.holder() == ["cp-2"]
+        and not shown(result)["moved"]
+        and any("somebody else" in text for text in result["warnings"])
+    )
     assert len([call for call in plane.calls(mark) if call.startswith("POST")]) == 1
 
 
@@ -309,8 +361,15 @@ def test_the_record_is_shared_with_the_pass_over_services(plane):
     """What somebody else records between our reading and our writing stays."""
 
     def other():
-        row = json.dumps({"id": "theirs", "address": "147.75.10.9", "cidr": 32, "tags": ["x"], "service": "default/web"})
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "metal-ccm-reservations"}, "data": {"theirs": row}}
+        row = json.dumps(
+            {"id": "theirs", "address": "147.75.10.9", "cidr": 32, "tags": ["x"], "service": "default/web"}
+        )
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "metal-ccm-reservations"},
+            "data": {"theirs": row},
+        }
         plane.client.create(CONFIGMAPS, body, "kubectl")
 
     plane.meanwhile = other
@@ -320,8 +379,14 @@ def test_the_record_is_shared_with_the_pass_over_services(plane):
 
 
 def test_what_was_written_is_taken_back_and_the_address_stays(plane):
-    source = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "kubernetes"},
-              "subsets": [{"addresses": [{"ip": "10.66.1.5"}], "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}]}]}  # fmt: skip
+    source = {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": "kubernetes"},
+        "subsets": [
+            {"addresses": [{"ip": "10.66.1.5"}], "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}]}
+        ],
+    }
     plane.client.create("/api/v1/namespaces/default/endpoints", source, "apiserver")
     made = plane.run(more={"external_service": True, "endpoints_as": "endpoints"})
     assert made["plan"]["create"] == 2 and plane.client.get(EXTERNAL) and plane.client.get(LEDGER)["data"]
@@ -333,15 +398,24 @@ def test_what_was_written_is_taken_back_and_the_address_stays(plane):
     assert done["plan"]["delete"] == 2 and not done["failures"] and not done["refused"]
     assert plane.holder() == ["cp-1"] and plane.calls(calls) == []
     for path in (EXTERNAL, EXTERNAL.replace("/services/", "/endpoints/"), LEDGER):
-        assert plane.client.list(path.rpartition("/")[0], field_selector="metadata.name=" + path.rpartition("/")[2]).items == []
+        assert (
+            plane.client.list(path.rpartition("/")[0], field_selector="metadata.name=" + path.rpartition("/")[2]).items
+            == []
+        )
     mark = plane.server.mark()
     assert not plane.run(more=absent)["changed"] and plane.server.writes(mark) == []
 
 
 def test_a_service_that_was_taken_over_goes_with_the_finalizer_of_its_maker(plane):
     """A cloud controller holds each Service of this type by a finalizer, which nobody takes away once the controller is gone."""
-    source = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "kubernetes"},
-              "subsets": [{"addresses": [{"ip": "10.66.1.5"}], "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}]}]}  # fmt: skip
+    source = {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": "kubernetes"},
+        "subsets": [
+            {"addresses": [{"ip": "10.66.1.5"}], "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}]}
+        ],
+    }
     plane.client.create("/api/v1/namespaces/default/endpoints", source, "apiserver")
     plane.run(more={"external_service": True, "endpoints_as": "endpoints"})
     finalizers = [FINALIZER, "example.org/of-somebody-else"]
@@ -349,14 +423,28 @@ def test_a_service_that_was_taken_over_goes_with_the_finalizer_of_its_maker(plan
     assert not plane.run(more={"state": "absent"})["failures"]
     assert plane.client.get(EXTERNAL)["metadata"]["finalizers"] == finalizers[1:]
     plane.client.merge_patch(EXTERNAL, {"metadata": {"finalizers": None}}, "somebody")
-    assert plane.client.list(EXTERNAL.rpartition("/")[0], field_selector="metadata.name=" + EXTERNAL.rpartition("/")[2]).items == []
+    assert (
+        plane.client.list(
+            EXTERNAL.rpartition("/")[0], field_selector="metadata.name=" + EXTERNAL.rpartition("/")[2]
+        ).items
+        == []
+    )
     mark = plane.server.mark()
     assert not plane.run(more={"state": "absent"})["changed"] and plane.server.writes(mark) == []
 
 
 def test_a_service_of_that_name_that_is_not_ours_stays(plane):
     name = EXTERNAL.rpartition("/")[2]
-    theirs = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"type": "LoadBalancer", "ports": [{"port": 6443}]}}
+    theirs = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 6443}]},
+    }
     plane.client.create(EXTERNAL.rpartition("/")[0], theirs, "cloud-controller")
     refused = plane.run(more={"state": "absent"})
-    assert [row["reason"] for row in refused["refused"]] == ["not_ours"] and not refused["changed"] and plane.client.get(EXTERNAL)
+    assert (
+        [row["reason"] for row in refused["refused"]] == ["not_ours"]
+        and not refused["changed"]
+        and plane.client.get(EXTERNAL)
+    )

@@ -24,21 +24,31 @@ TOKEN = "secret-token-in-a-kubeconfig"
 @pytest.fixture
 def source(server):
     """A namespace with two Services to share, one of them with an address that nobody may name; and one for mirrors."""
-    names = ["tasks-{0}-{1}".format(kind, time.time_ns()) for kind in ("shop", "mirrors")]
+    names = [f"tasks-{kind}-{time.time_ns()}" for kind in ("shop", "mirrors")]
     client = server.client()
     for name in names:
-        client.apply("/api/v1/namespaces/" + name, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "test")
+        client.apply(
+            "/api/v1/namespaces/" + name, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "test"
+        )
     ports = [{"name": "http", "protocol": "TCP", "port": 80, "targetPort": 8080}]
-    base = "/api/v1/namespaces/{0}/".format(names[0])
+    base = f"/api/v1/namespaces/{names[0]}/"
     for name, ip in (("web", "10.2.0.1"), ("bad", "10.9.0.1")):
         meta = {"name": name, "namespace": names[0], "labels": {SELECTOR: names[0]}}
-        client.apply(base + "services/" + name, {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": ports}}, "test")
+        client.apply(
+            base + "services/" + name,
+            {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": ports}},
+            "test",
+        )
         subsets = [{"addresses": [{"ip": ip}], "ports": [{"name": "http", "protocol": "TCP", "port": 8080}]}]
-        client.apply(base + "endpoints/" + name, {"apiVersion": "v1", "kind": "Endpoints", "metadata": meta, "subsets": subsets}, "test")
+        client.apply(
+            base + "endpoints/" + name,
+            {"apiVersion": "v1", "kind": "Endpoints", "metadata": meta, "subsets": subsets},
+            "test",
+        )
     yield names
     for name in names:  # the server is everybody's, and others look at all mirrors
         for plural in ("services", "endpoints"):
-            path = "/api/v1/namespaces/{0}/{1}".format(name, plural)
+            path = f"/api/v1/namespaces/{name}/{plural}"
             for obj in client.list(path).items:
                 client.delete(path + "/" + obj["metadata"]["name"])
 
@@ -46,15 +56,27 @@ def source(server):
 def options(server, names, **more):
     """Options of the module: one API server plays both clusters."""
     kubeconfig = {
-        "apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}], "users": [{"name": "u", "user": {"token": TOKEN}}],
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"token": TOKEN}}],
+    }
     clusters = [server.access("aws"), server.access("gcp")]
     if more.pop("broken", False):
         clusters[0] = {"name": "aws", "kubeconfig": kubeconfig}
     ranges = {"aws": {"pod_cidrs": ["10.2.0.0/16"]}, "gcp": {"pod_cidrs": ["10.4.0.0/16"]}}
-    given = {"fabric": "tasks", "clusters": clusters, "definition": {"clusters": ranges}, "sources": ["aws"], "destinations": ["gcp"],
-             "mirror_as": "endpoints", "mirror_namespace": names[1], "mirror_selector": SELECTOR + "=" + names[0]}  # fmt: skip
+    given = {
+        "fabric": "tasks",
+        "clusters": clusters,
+        "definition": {"clusters": ranges},
+        "sources": ["aws"],
+        "destinations": ["gcp"],
+        "mirror_as": "endpoints",
+        "mirror_namespace": names[1],
+        "mirror_selector": SELECTOR + "=" + names[0],
+    }
     return dict(given, **more)
 
 
@@ -62,16 +84,25 @@ def run(folder, tasks, *arguments, defaults=None, **hosts):
     """(output, the results of tasks that are registered) of a play on one host; ``hosts``: Python interpreters of others."""
     answer = folder / "answer.json"
     names = [task["register"] for task in tasks if "register" in task]
-    content = "{{ {" + ", ".join("'{0}': {0}".format(name) for name in names) + "} | to_json }}"
-    save = {"ansible.builtin.copy": {"content": content, "dest": str(answer), "mode": "0600"}, "check_mode": False, "diff": False, "no_log": True}
+    content = "{{ {" + ", ".join(f"'{name}': {name}" for name in names) + "} | to_json }}"
+    save = {
+        "ansible.builtin.copy": {"content": content, "dest": str(answer), "mode": "0600"},
+        "check_mode": False,
+        "diff": False,
+        "no_log": True,
+    }
     save["vars"] = {"ansible_python_interpreter": sys.executable}
     play = {"hosts": "controller", "gather_facts": False, "tasks": [*tasks, save], "module_defaults": defaults or {}}
     (folder / "play.yml").write_text(yaml.safe_dump([play], sort_keys=False))
     hosts.setdefault("controller", sys.executable)
-    inventory = {name: {"ansible_connection": "local", "ansible_python_interpreter": python} for name, python in hosts.items()}
+    inventory = {
+        name: {"ansible_connection": "local", "ansible_python_interpreter": python} for name, python in hosts.items()
+    }
     (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": inventory}}))
     words = ["ansible-playbook", "-i", str(folder / "hosts.yml"), str(folder / "play.yml"), *arguments]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=dict(os.environ, ANSIBLE_NOCOLOR="1"), timeout=300)
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, env=dict(os.environ, ANSIBLE_NOCOLOR="1"), timeout=300
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     return done.stdout + done.stderr, json.loads(answer.read_text())
 
@@ -84,7 +115,11 @@ def twice(name, given, **more):
 
 def shown(result):
     """{field: its text} of a result, without what differs from run to run."""
-    return {key: json.dumps(value, sort_keys=True) for key, value in result.items() if key not in ("exception", "stats", "invocation")}
+    return {
+        key: json.dumps(value, sort_keys=True)
+        for key, value in result.items()
+        if key not in ("exception", "stats", "invocation")
+    }
 
 
 def test_the_same_results(server, source, tmp_path):
@@ -107,7 +142,9 @@ def test_the_same_results(server, source, tmp_path):
         here, own = answers[name + "_here"], answers[name + "_own"]
         assert shown(here) == shown(own), name
     assert answers["plan_here"]["plan"]["create"] == 4 and answers["plan_here"]["diff"]
-    assert "10.9.0.1" in str(answers["plan_here"]["warnings"]) and "outside_grant" in str(answers["plan_here"]["refused"])
+    assert "10.9.0.1" in str(answers["plan_here"]["warnings"]) and "outside_grant" in str(
+        answers["plan_here"]["refused"]
+    )
     assert answers["text_here"]["plan"] == answers["plan_here"]["plan"]
     failed = {name for name in cases if answers[name + "_here"].get("failed")}
     assert failed == {"strict", "broken", "unsupported", "choice", "typed", "missing", "inventory"}
@@ -121,7 +158,10 @@ def test_a_real_run_and_the_second(server, source, tmp_path):
     """What the one wrote, the other finds as it should be; the group's defaults hold for both."""
     given = options(server, source)
     defaults = {"group/multicluster.network.kube": {name: given.pop(name) for name in ("fabric", "clusters")}}
-    tasks = [dict({SERVICE_MIRROR: given}, register="first"), dict({SERVICE_MIRROR: given}, register="second", **OWN_PROCESS)]
+    tasks = [
+        dict({SERVICE_MIRROR: given}, register="first"),
+        dict({SERVICE_MIRROR: given}, register="second", **OWN_PROCESS),
+    ]
     output, answers = run(tmp_path, tasks, "-vvv", defaults=defaults)
     assert answers["first"]["changed"] and answers["first"]["plan"]["create"] == 4
     assert not answers["second"]["changed"] and answers["second"]["plan"]["unchanged"] == 4
@@ -131,7 +171,7 @@ def test_a_real_run_and_the_second(server, source, tmp_path):
 def test_which_tasks_get_no_process(server, source, tmp_path):
     """Only where the module's process would be this user's, on this machine, in this very Python."""
     other = tmp_path / "python"  # the same program under a name of elsewhere, which may have other libraries
-    other.write_text('#!/bin/sh\nexec {0} "$@"\n'.format(sys.executable))
+    other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     other.chmod(0o755)
     beside = os.path.join(os.path.dirname(sys.executable), "python3")
     here = {
@@ -150,8 +190,13 @@ def test_which_tasks_get_no_process(server, source, tmp_path):
     }
     given = options(server, source)
     ways = dict(here, **own)
-    tasks = [dict({"name": way, SERVICE_MIRROR: given, "register": "way_" + way.replace(" ", "_")}, **more) for way, more in ways.items()]
-    output, answers = run(tmp_path, tasks, "--check", "-vvvv", same="{{ ansible_playbook_python }}", different=str(other))
+    tasks = [
+        dict({"name": way, SERVICE_MIRROR: given, "register": "way_" + way.replace(" ", "_")}, **more)
+        for way, more in ways.items()
+    ]
+    output, answers = run(
+        tmp_path, tasks, "--check", "-vvvv", same="{{ ansible_playbook_python }}", different=str(other)
+    )
     parts = {part.split("]")[0]: part for part in output.split("TASK [")}
     for way in ways:
         ran = "AnsiballZ_service_mirror.py" in parts[way] or "async_wrapper" in parts[way]
@@ -167,9 +212,12 @@ def test_names_and_environment_of_kubernetes_core(server, tmp_path, monkeypatch)
     for name, value in theirs.items():
         monkeypatch.setenv("K8S_AUTH_" + name.upper(), value)
     ways = {
-        "names": [{"name": "aws", **theirs}], "environment": [{"name": "aws"}], "partly": [{"name": "aws", "host": "https://127.0.0.1:1"}],
-        "none": [{"name": "aws", "kubeconfig": ""}], "several": [{"name": "aws"}, {"name": "gcp"}],
-    }  # fmt: skip
+        "names": [{"name": "aws", **theirs}],
+        "environment": [{"name": "aws"}],
+        "partly": [{"name": "aws", "host": "https://127.0.0.1:1"}],
+        "none": [{"name": "aws", "kubeconfig": ""}],
+        "several": [{"name": "aws"}, {"name": "gcp"}],
+    }
     tasks = []
     for way, clusters in ways.items():
         given = {"fabric": "tasks", "clusters": clusters, "state": "absent"}
@@ -181,5 +229,8 @@ def test_names_and_environment_of_kubernetes_core(server, tmp_path, monkeypatch)
         here, own = shown(answers[way + "_here"]), shown(answers[way + "_own"])
         assert here == own, way
         reasons = [failure["reason"] for failure in answers[way + "_here"].get("failures", [])]
-        assert set(reasons) == (set() if way in ("names", "environment") else {"remote_access_incomplete"}), (way, reasons)
+        assert set(reasons) == (set() if way in ("names", "environment") else {"remote_access_incomplete"}), (
+            way,
+            reasons,
+        )
     assert theirs["api_key"] not in output

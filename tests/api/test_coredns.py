@@ -50,7 +50,12 @@ corp.example:53 { # ours since 2019
 def config(server):
     """The ConfigMap; returns how to read the Corefile."""
     client = server.client()
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns"}, "data": {"Corefile": COREFILE, "other": "x"}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "coredns"},
+        "data": {"Corefile": COREFILE, "other": "x"},
+    }
     client.create(MAPS, body, "kubeadm")
     yield lambda: client.get(MAPS + "/coredns")["data"]["Corefile"]
     client.delete(MAPS + "/coredns")
@@ -58,26 +63,44 @@ def config(server):
 
 
 def run(server, check=False, **more):
-    request = {"fabric": "t", "clusters": [server.access("gcp")], "members": ["aws", "gcp"], "mirror_namespace": "sys-semaphore",
-               "namespace": "kube-system", "name": "coredns", "key": "Corefile", "timeout": 20}  # fmt: skip
+    request = {
+        "fabric": "t",
+        "clusters": [server.access("gcp")],
+        "members": ["aws", "gcp"],
+        "mirror_namespace": "sys-semaphore",
+        "namespace": "kube-system",
+        "name": "coredns",
+        "key": "Corefile",
+        "timeout": 20,
+    }
     return coredns.run(dict(request, **more), check=check)
 
 
 def test_the_section_comes_changes_and_goes(server, config):
     mark = server.mark()
     planned = run(server, check=True)
-    assert planned["plan"]["update"] == 1 and "- cluster.aws {" in planned["diff"]["after"] and server.writes(mark) == []
+    assert (
+        planned["plan"]["update"] == 1 and "- cluster.aws {" in planned["diff"]["after"] and server.writes(mark) == []
+    )
     assert run(server)["changed"] and server.writes(mark) == [("patch", MAPS + "/coredns", 200)]
     merged = config()
-    assert merged.startswith("# BEGIN multicluster.network/t\n") and merged.endswith("# END multicluster.network/t\n" + COREFILE)
+    assert merged.startswith("# BEGIN multicluster.network/t\n") and merged.endswith(
+        "# END multicluster.network/t\n" + COREFILE
+    )
     assert "cluster.aws {" in merged and "cluster.gcp {" in merged
     mark = server.mark()
     again = run(server)
-    assert not again["changed"] and again["plan"]["unchanged"] == 1 and server.audit(mark) == [("get", MAPS + "/coredns", 200)]
+    assert (
+        not again["changed"]
+        and again["plan"]["unchanged"] == 1
+        and server.audit(mark) == [("get", MAPS + "/coredns", 200)]
+    )
 
     # the user edits his part, and a cluster joins: both stand
     client = server.client()
-    client.merge_patch(MAPS + "/coredns", {"data": {"Corefile": config().replace("lameduck 5s", "lameduck 9s")}}, "kubectl")
+    client.merge_patch(
+        MAPS + "/coredns", {"data": {"Corefile": config().replace("lameduck 5s", "lameduck 9s")}}, "kubectl"
+    )
     assert not run(server)["changed"]
     assert run(server, members=["aws", "gcp", "azure"])["plan"]["update"] == 1
     assert "lameduck 9s" in config() and "cluster.azure cluster.aws {" in config()
@@ -126,7 +149,9 @@ def test_an_imported_file_is_made_and_removed(server, config):
 
 
 def test_a_chosen_file_gets_what_the_root_has(server, config):
-    text = ".:1053 {\n    forward . 192.0.2.53 {\n        max_concurrent 7\n    }\n    reload\n}\nimport custom/*.server\n"
+    text = (
+        ".:1053 {\n    forward . 192.0.2.53 {\n        max_concurrent 7\n    }\n    reload\n}\nimport custom/*.server\n"
+    )
     server.client().merge_patch(MAPS + "/coredns", {"data": {"Corefile": text}}, "kubectl")
     assert run(server, name="coredns-custom", key="mine.server")["plan"]["create"] == 1
     made = server.client().get(MAPS + "/coredns-custom")["data"]["mine.server"]
@@ -137,10 +162,22 @@ WILD = yaml.safe_load((pathlib.Path(__file__).resolve().parents[1] / "fixtures" 
 AUTO = {"name": None, "key": None}
 
 
-@pytest.mark.parametrize("kind, metadata, owner", [
-    ("k3s", {"annotations": {"objectset.rio.cattle.io/id": "", "objectset.rio.cattle.io/owner-gvk": "k3s.cattle.io/v1, Kind=Addon"}}, "k3s"),
-    ("AKS", {"labels": {"addonmanager.kubernetes.io/mode": "Reconcile"}}, "the add-on manager"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind, metadata, owner",
+    [
+        (
+            "k3s",
+            {
+                "annotations": {
+                    "objectset.rio.cattle.io/id": "",
+                    "objectset.rio.cattle.io/owner-gvk": "k3s.cattle.io/v1, Kind=Addon",
+                }
+            },
+            "k3s",
+        ),
+        ("AKS", {"labels": {"addonmanager.kubernetes.io/mode": "Reconcile"}}, "the add-on manager"),
+    ],
+)
 def test_where_a_program_keeps_the_corefile(server, config, kind, metadata, owner):
     """k3s and AKS write their Corefile back and import files of their users, which they leave alone."""
     client, text = server.client(), WILD[kind]["corefile"]
@@ -157,15 +194,23 @@ def test_where_a_program_keeps_the_corefile(server, config, kind, metadata, owne
     assert list(made) == ["multicluster.server"] and "forward . /etc/resolv.conf" in made["multicluster.server"]
     mark = server.mark()
     assert not run(server, **AUTO)["changed"] and server.writes(mark) == []
-    assert run(server, **AUTO, state="absent")["changed"] and config() == text and not client.get(MAPS + "/coredns-custom").get("data")
+    assert (
+        run(server, **AUTO, state="absent")["changed"]
+        and config() == text
+        and not client.get(MAPS + "/coredns-custom").get("data")
+    )
     assert not run(server, **AUTO, state="absent")["changed"]
 
 
 def test_who_writes_the_corefile_back_is_named(server, config):
     client = server.client()
-    client.merge_patch(MAPS + "/coredns", {"metadata": {"annotations": {"meta.helm.sh/release-name": "rke2-coredns"}}}, "k")
+    client.merge_patch(
+        MAPS + "/coredns", {"metadata": {"annotations": {"meta.helm.sh/release-name": "rke2-coredns"}}}, "k"
+    )
     result = run(server, **AUTO)
-    assert result["changed"] and any("Helm" in one and "'rke2-coredns'" in one and "loses our section" in one for one in result["warnings"])
+    assert result["changed"] and any(
+        "Helm" in one and "'rke2-coredns'" in one and "loses our section" in one for one in result["warnings"]
+    )
     assert "cluster.aws" in config()
 
 
@@ -196,23 +241,38 @@ def test_a_dead_cluster_does_not_stop_the_others(server, config):
     assert result["changed"] and [failure["cluster"] for failure in result["failures"]] == ["aws"]
 
 
-@pytest.mark.parametrize("more,word", [
-    ({"members": ["local"]}, "name_invalid"),
-    ({"members": ["a.b"]}, "cluster_name_not_dns_label"),
-    ({"members": ["aws)|(.*"]}, "cluster_name_not_dns_label"),
-    ({"mirror_namespace": "x\n}"}, "name_invalid"),
-    ({"mirror_namespace": "a.b"}, "name_invalid"),
-    ({"cluster_domain": "cluster.local {"}, "name_invalid"),
-    ({"members": ["aws"], "prefixes": {"aws": "gl"}}, "reserved_service_prefix"),
-    ({"members": ["a", "b"], "prefixes": {"a": "b"}}, "duplicate_service_prefix"),
-    ({"members": ["global"], "global_zone": True}, "name_invalid"),
-    ({"version": "new"}, "version_invalid"),
-    ({"fabric": "t\n.:53 {"}, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "more,word",
+    [
+        ({"members": ["local"]}, "name_invalid"),
+        ({"members": ["a.b"]}, "cluster_name_not_dns_label"),
+        ({"members": ["aws)|(.*"]}, "cluster_name_not_dns_label"),
+        ({"mirror_namespace": "x\n}"}, "name_invalid"),
+        ({"mirror_namespace": "a.b"}, "name_invalid"),
+        ({"cluster_domain": "cluster.local {"}, "name_invalid"),
+        ({"members": ["aws"], "prefixes": {"aws": "gl"}}, "reserved_service_prefix"),
+        ({"members": ["a", "b"], "prefixes": {"a": "b"}}, "duplicate_service_prefix"),
+        ({"members": ["global"], "global_zone": True}, "name_invalid"),
+        ({"version": "new"}, "version_invalid"),
+        ({"fabric": "t\n.:53 {"}, None),
+    ],
+)
 def test_names_that_could_break_out(more, word):
     with pytest.raises(ValueError) as raised:
-        coredns.run(dict({"fabric": "t", "clusters": [{"name": "gcp", "api_url": "https://127.0.0.1:1", "token": "x"}], "key": "Corefile",
-                          "mirror_namespace": "m", "namespace": "kube-system", "name": "coredns", "timeout": 1}, **more))  # fmt: skip
+        coredns.run(
+            dict(
+                {
+                    "fabric": "t",
+                    "clusters": [{"name": "gcp", "api_url": "https://127.0.0.1:1", "token": "x"}],
+                    "key": "Corefile",
+                    "mirror_namespace": "m",
+                    "namespace": "kube-system",
+                    "name": "coredns",
+                    "timeout": 1,
+                },
+                **more,
+            )
+        )
     if word is not None:
         assert isinstance(raised.value, ValueRefused) and raised.value.reason == word
 
@@ -228,9 +288,12 @@ def definition():
     names = {"plural": "serviceimports", "singular": "serviceimport", "kind": "ServiceImport"}
     version = {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     notes = {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1748"}
-    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "serviceimports.multicluster.x-k8s.io", "annotations": notes},
-            "spec": {"group": "multicluster.x-k8s.io", "scope": "Namespaced", "names": names, "versions": [version]}}  # fmt: skip
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "serviceimports.multicluster.x-k8s.io", "annotations": notes},
+        "spec": {"group": "multicluster.x-k8s.io", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
 
 
 @pytest.fixture
@@ -256,7 +319,11 @@ def running(server):
         pod = {"serviceAccountName": account, "containers": [{"name": "coredns", "image": image}]}
         template = {"metadata": {"labels": {"a": "b"}}, "spec": pod}
         spec = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": template}
-        client.create(DEPLOYMENTS, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "coredns"}, "spec": spec}, "tests")
+        client.create(
+            DEPLOYMENTS,
+            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "coredns"}, "spec": spec},
+            "tests",
+        )
 
     deploy("registry.k8s.io/coredns/coredns:v1.12.2")
     yield deploy
@@ -269,7 +336,9 @@ def rights(server):
     """What CoreDNS's account got: its rules and who it is."""
     client = server.client()
     with contextlib.suppress(NotFound):
-        return client.get(RBAC + "clusterroles/" + RIGHTS)["rules"], client.get(RBAC + "clusterrolebindings/" + RIGHTS)["subjects"]
+        return client.get(RBAC + "clusterroles/" + RIGHTS)["rules"], client.get(RBAC + "clusterrolebindings/" + RIGHTS)[
+            "subjects"
+        ]
     return None
 
 
@@ -283,13 +352,21 @@ def test_names_of_imports_come_with_their_rights_and_go(server, config, imports,
     # the rights are there before CoreDNS needs them
     written = [path for dummy, path, dummy in server.writes(mark)]
     assert written == [RBAC + "clusterroles/" + RIGHTS, RBAC + "clusterrolebindings/" + RIGHTS, MAPS + "/coredns"]
-    assert "    kubernetes clusterset.local {\n        noendpoints\n        multicluster clusterset.local\n    }\n" in config()
+    assert (
+        "    kubernetes clusterset.local {\n        noendpoints\n        multicluster clusterset.local\n    }\n"
+        in config()
+    )
     assert config().endswith(COREFILE)
     rule = {"apiGroups": ["multicluster.x-k8s.io"], "resources": ["serviceimports"], "verbs": ["list", "watch"]}
     assert rights(server) == ([rule], [{"kind": "ServiceAccount", "name": "coredns", "namespace": "kube-system"}])
     mark = server.mark()
     again = run(server, **ZONE)
-    assert not again["changed"] and again["plan"]["unchanged"] == 1 and server.writes(mark) == [] and len(server.audit(mark)) == 5
+    assert (
+        not again["changed"]
+        and again["plan"]["unchanged"] == 1
+        and server.writes(mark) == []
+        and len(server.audit(mark)) == 5
+    )
 
     # without the domain the zone goes, then its rights; the rest of the section stays
     mark = server.mark()
@@ -327,19 +404,35 @@ def test_a_coredns_that_cannot_is_refused_and_the_other_names_stand(server, conf
 
 def test_without_service_imports_coredns_would_never_be_ready(server, config, running):
     result = run(server, **ZONE)
-    assert [row[1] for row in refused_zone(result)] == ["kind_not_served"] and "clusterset" not in config() and rights(server) is None
+    assert (
+        [row[1] for row in refused_zone(result)] == ["kind_not_served"]
+        and "clusterset" not in config()
+        and rights(server) is None
+    )
 
 
 def test_definitions_that_come_later_are_seen_by_a_process_that_stays(server, config, running):
-    request = {"fabric": "t", "clusters": [server.access("gcp")], "members": ["aws", "gcp"], "mirror_namespace": "sys-semaphore", "namespace": "kube-system",
-               "name": "coredns", "key": "Corefile", "timeout": 20, **ZONE}  # fmt: skip
+    request = {
+        "fabric": "t",
+        "clusters": [server.access("gcp")],
+        "members": ["aws", "gcp"],
+        "mirror_namespace": "sys-semaphore",
+        "namespace": "kube-system",
+        "name": "coredns",
+        "key": "Corefile",
+        "timeout": 20,
+        **ZONE,
+    }
     clients = {"gcp": server.client()}
     assert [row[1] for row in refused_zone(coredns.run(request, clusters=Clusters.of(clients)))] == ["kind_not_served"]
     server.client().create(CRDS, definition(), "tests")
     try:
         while not server.client().serves("multicluster.x-k8s.io/v1alpha1", "ServiceImport"):
             pass
-        assert not coredns.run(request, clusters=Clusters.of(clients))["refused"] and "multicluster clusterset.local" in config()
+        assert (
+            not coredns.run(request, clusters=Clusters.of(clients))["refused"]
+            and "multicluster clusterset.local" in config()
+        )
     finally:
         server.client().delete(CRDS + "/serviceimports.multicluster.x-k8s.io")
         while server.client().serves("multicluster.x-k8s.io/v1alpha1", "ServiceImport"):
@@ -347,7 +440,9 @@ def test_definitions_that_come_later_are_seen_by_a_process_that_stays(server, co
 
 
 def test_a_deployment_of_another_name_and_account(server, config, imports, running):
-    assert [row[1] for row in refused_zone(run(server, deployment="rke2-coredns", **ZONE))] == ["coredns_version_unknown"]
+    assert [row[1] for row in refused_zone(run(server, deployment="rke2-coredns", **ZONE))] == [
+        "coredns_version_unknown"
+    ]
     running("rancher/hardened-coredns:v1.12.2-build20250611", account="rke2-coredns")
     assert run(server, **ZONE)["changed"]
     assert rights(server)[1] == [{"kind": "ServiceAccount", "name": "rke2-coredns", "namespace": "kube-system"}]
@@ -357,7 +452,9 @@ def test_a_deployment_of_another_name_and_account(server, config, imports, runni
 
 def test_what_somebody_else_wrote_stays(server, config, imports, running):
     client = server.client()
-    theirs = COREFILE.replace("kubernetes cluster.local", "kubernetes cluster.local clusterset.local").replace("ttl 30", "multicluster clusterset.local")
+    theirs = COREFILE.replace("kubernetes cluster.local", "kubernetes cluster.local clusterset.local").replace(
+        "ttl 30", "multicluster clusterset.local"
+    )
     client.merge_patch(MAPS + "/coredns", {"data": {"Corefile": theirs}}, "kubectl")
     result = run(server, **ZONE)
     assert not result["refused"] and "multicluster clusterset.local" in " ".join(result["warnings"])
@@ -365,16 +462,34 @@ def test_what_somebody_else_wrote_stays(server, config, imports, running):
     theirs = COREFILE + "\nclusterset.local {\n    whoami\n}\n"
     client.merge_patch(MAPS + "/coredns", {"data": {"Corefile": theirs}}, "kubectl")
     result = run(server, **ZONE)
-    assert [row[1] for row in refused_zone(result)] == ["not_ours"] and config().endswith(theirs) and "cluster.aws {" in config()
+    assert (
+        [row[1] for row in refused_zone(result)] == ["not_ours"]
+        and config().endswith(theirs)
+        and "cluster.aws {" in config()
+    )
 
     # a role of the name that is somebody else's: neither taken over nor relied on, nor taken away
     client.merge_patch(MAPS + "/coredns", {"data": {"Corefile": COREFILE}}, "kubectl")
-    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": RIGHTS}, "rules": []}
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": RIGHTS},
+        "rules": [],
+    }
     client.create(RBAC + "clusterroles", role, "kubectl")
     result = run(server, **ZONE)
-    assert refused(result) == [("ClusterRole gcp/" + RIGHTS, "not_ours")] and "clusterset" not in config() and "cluster.aws {" in config()
+    assert (
+        refused(result) == [("ClusterRole gcp/" + RIGHTS, "not_ours")]
+        and "clusterset" not in config()
+        and "cluster.aws {" in config()
+    )
     result = run(server, state="absent", **ZONE)
-    assert result["changed"] and not result["refused"] and config() == COREFILE and not client.get(RBAC + "clusterroles/" + RIGHTS).get("rules")
+    assert (
+        result["changed"]
+        and not result["refused"]
+        and config() == COREFILE
+        and not client.get(RBAC + "clusterroles/" + RIGHTS).get("rules")
+    )
 
 
 def test_an_account_of_the_capability_suffices(server, config, imports, running, tmp_path):
@@ -385,17 +500,30 @@ def test_an_account_of_the_capability_suffices(server, config, imports, running,
         accounts = {}
         for capability in ("coredns-rewrite", "coredns-rewrite-mcs"):
             path = str(tmp_path / capability)
-            request = {"fabric": "t", "clusters": [admin], "service_account": "multicluster-" + capability, "namespace": "kube-system",
-                       "path": path, "expires": 3600, "renew_before": 60, "state": "present"}  # fmt: skip
+            request = {
+                "fabric": "t",
+                "clusters": [admin],
+                "service_account": "multicluster-" + capability,
+                "namespace": "kube-system",
+                "path": path,
+                "expires": 3600,
+                "renew_before": 60,
+                "state": "present",
+            }
             assert not cluster_token.run(request)["failures"]
             accounts[capability] = [{"name": "gcp", "kubeconfig": path}]
         result = run(server, clusters=accounts["coredns-rewrite"], **ZONE)
-        assert [row[1] for row in refused_zone(result)] == ["forbidden"] and "coredns_rewrite_mcs" in result["refused"][0]["message"]
+        assert [row[1] for row in refused_zone(result)] == ["forbidden"] and "coredns_rewrite_mcs" in result["refused"][
+            0
+        ]["message"]
         assert "cluster.aws {" in config() and not result["failures"]
         result = run(server, clusters=accounts["coredns-rewrite-mcs"], **ZONE)
         assert result["changed"] and not result["failures"] and not result["refused"] and rights(server)
         # with the smaller account again: nothing that it may not see is taken for gone
         assert not run(server, clusters=accounts["coredns-rewrite"], **ZONE)["changed"]
-        assert run(server, clusters=accounts["coredns-rewrite-mcs"], state="absent", **ZONE)["plan"]["delete"] == 2 and rights(server) is None
+        assert (
+            run(server, clusters=accounts["coredns-rewrite-mcs"], state="absent", **ZONE)["plan"]["delete"] == 2
+            and rights(server) is None
+        )
     finally:
         cluster_objects.run(dict(made, state="absent"))

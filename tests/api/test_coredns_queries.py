@@ -22,8 +22,17 @@ from ansible_collections.multicluster.network.plugins.module_utils._services.cor
     owned_blocks,
     whole_corefile,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_merge import merge, root_binds, root_forwards, root_ports
-from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_rules import legal, rewrite_name, rewrite_rules
+from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_merge import (
+    merge,
+    root_binds,
+    root_forwards,
+    root_ports,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_rules import (
+    legal,
+    rewrite_name,
+    rewrite_rules,
+)
 from api_server import free_port, slices_version
 from dns_client import ask, encode
 from set_kinds import namespace
@@ -44,10 +53,14 @@ SERVICES = {
 
 
 def program():
-    key = hashlib.sha256((TESTS / "coredns" / "go.mod").read_bytes() + (TESTS / "coredns" / "main.go").read_bytes()).hexdigest()[:12]
+    key = hashlib.sha256(
+        (TESTS / "coredns" / "go.mod").read_bytes() + (TESTS / "coredns" / "main.go").read_bytes()
+    ).hexdigest()[:12]
     path = pathlib.Path(os.environ.get("MCN_CACHE", "/var/cache/multicluster-network")) / ("coredns-" + key) / "coredns"
     if not path.exists():
-        pytest.skip("there is no CoreDNS here; tests/coredns/build makes one (RE2 judges the rules in tests/unit all the same)")
+        pytest.skip(
+            "there is no CoreDNS here; tests/coredns/build makes one (RE2 judges the rules in tests/unit all the same)"
+        )
     return str(path)
 
 
@@ -55,46 +68,71 @@ def make_services(client):
     namespace(client, "sys-semaphore")
     namespace(client, "sys-log")
     for (space, name), (address, ports) in SERVICES.items():
-        spec = {"clusterIP": address, "ports": [{"name": port, "port": number, "protocol": "TCP"} for port, number in ports]}
+        spec = {
+            "clusterIP": address,
+            "ports": [{"name": port, "port": number, "protocol": "TCP"} for port, number in ports],
+        }
         body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": space}, "spec": spec}
-        client.apply("/api/v1/namespaces/{0}/services/{1}".format(space, name), body, "tests")
-    endpoints = [{"addresses": ["10.2.3.{0}".format(n)], "hostname": "web-{0}".format(n), "conditions": {"ready": True}} for n in (0, 1)]
+        client.apply(f"/api/v1/namespaces/{space}/services/{name}", body, "tests")
+    endpoints = [{"addresses": [f"10.2.3.{n}"], "hostname": f"web-{n}", "conditions": {"ready": True}} for n in (0, 1)]
     name = "aws-default-73736d-nginx"
     metadata = {"name": name + "-4-0", "namespace": "sys-semaphore", "labels": {"kubernetes.io/service-name": name}}
-    body = {"apiVersion": slices_version(), "kind": "EndpointSlice", "metadata": metadata, "addressType": "IPv4",
-            "endpoints": endpoints, "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}  # fmt: skip
-    client.apply("/apis/{0}/namespaces/sys-semaphore/endpointslices/{1}".format(slices_version(), metadata["name"]), body, "tests")
+    body = {
+        "apiVersion": slices_version(),
+        "kind": "EndpointSlice",
+        "metadata": metadata,
+        "addressType": "IPv4",
+        "endpoints": endpoints,
+        "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
+    }
+    client.apply(f"/apis/{slices_version()}/namespaces/sys-semaphore/endpointslices/{metadata['name']}", body, "tests")
 
 
 def remove_services(client):
     """The API server is shared: other tests begin with an empty mirror namespace."""
     for space, name in SERVICES:
-        client.delete("/api/v1/namespaces/{0}/services/{1}".format(space, name))
-    client.delete("/apis/{0}/namespaces/sys-semaphore/endpointslices/aws-default-73736d-nginx-4-0".format(slices_version()))
+        client.delete(f"/api/v1/namespaces/{space}/services/{name}")
+    client.delete(f"/apis/{slices_version()}/namespaces/sys-semaphore/endpointslices/aws-default-73736d-nginx-4-0")
 
 
 def for_this_machine(text, folder, server):
     """The rendered text with what a pod would have: the way to the API server and to resolvers, and ports that are free."""
     ca = base64.b64encode(server.ca.encode()).decode()
-    (folder / "kubeconfig").write_text(yaml.safe_dump({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": server.url, "certificate-authority-data": ca}}],
-        "users": [{"name": "u", "user": {"token": server.access()["token"]}}],
-    }))  # fmt: skip
+    (folder / "kubeconfig").write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": {"server": server.url, "certificate-authority-data": ca}}],
+                "users": [{"name": "u", "user": {"token": server.access()["token"]}}],
+            }
+        )
+    )
     upstream = free_port()
-    text = text.replace("        pods insecure\n", "        pods insecure\n        kubeconfig {0} c\n".format(folder / "kubeconfig"))
-    text = text.replace("/etc/resolv.conf", "127.0.0.1:{0}".format(upstream))
+    text = text.replace(
+        "        pods insecure\n", f"        pods insecure\n        kubeconfig {folder / 'kubeconfig'} c\n"
+    )
+    text = text.replace("/etc/resolv.conf", f"127.0.0.1:{upstream}")
     for plugin in ("health", "ready"):
-        text = text.replace("    {0}\n".format(plugin), "    {0} 127.0.0.1:{1}\n".format(plugin, free_port()))
-    text = text.replace("prometheus :9153", "prometheus 127.0.0.1:{0}".format(free_port()))
-    return text + '\n.:{0} {{\n    template IN A {{\n        answer "{{{{ .Name }}}} 60 IN A {1}"\n    }}\n}}\n'.format(upstream, FORWARDED)
+        text = text.replace(f"    {plugin}\n", f"    {plugin} 127.0.0.1:{free_port()}\n")
+    text = text.replace("prometheus :9153", f"prometheus 127.0.0.1:{free_port()}")
+    return (
+        text
+        + f'\n.:{upstream} {{\n    template IN A {{\n        answer "{{{{ .Name }}}} 60 IN A {FORWARDED}"\n    }}\n}}\n'
+    )
 
 
 def start(folder, text):
     (folder / "Corefile").write_text(text)
     log = open(folder / "coredns.log", "wb")  # closed with the process
     return subprocess.Popen(
-        [program(), "-conf", str(folder / "Corefile")], stdout=log, stderr=log, cwd=str(folder), env=dict(os.environ, GOMAXPROCS="1")
+        [program(), "-conf", str(folder / "Corefile")],
+        stdout=log,
+        stderr=log,
+        cwd=str(folder),
+        env=dict(os.environ, GOMAXPROCS="1"),
     )
 
 
@@ -110,15 +148,25 @@ def dns(request, server, tmp_path_factory):
     else:
         theirs = ".:{0} {{\n    errors\n    kubernetes cluster.local {{\n        pods insecure\n    }}\n    forward . /etc/resolv.conf\n    reload\n}}\n"
         theirs = theirs.format(port)
-        around = {"ports": root_ports(theirs, "t"), "forwards": root_forwards(theirs, "t"), "binds": root_binds(theirs, "t")}
+        around = {
+            "ports": root_ports(theirs, "t"),
+            "forwards": root_forwards(theirs, "t"),
+            "binds": root_binds(theirs, "t"),
+        }
         text = merge(theirs, "t", owned_blocks(options._replace(**around)))
     process = start(folder, for_this_machine(text, folder, server))
     try:
         deadline = time.monotonic() + 60
         while True:
             try:
-                if all(ask(port, name).answer for name in ("sink.sys-log.svc.cluster.local", "sink.sys-log.svc.cluster.gcp",
-                                                           "fluentd.sys-log.svc.cluster.aws")):  # fmt: skip
+                if all(
+                    ask(port, name).answer
+                    for name in (
+                        "sink.sys-log.svc.cluster.local",
+                        "sink.sys-log.svc.cluster.gcp",
+                        "fluentd.sys-log.svc.cluster.aws",
+                    )
+                ):
                     break
             except OSError:
                 pass
@@ -131,16 +179,19 @@ def dns(request, server, tmp_path_factory):
         remove_services(server.client())
 
 
-@pytest.mark.parametrize("name,address", [
-    ("fluentd.sys-log.svc.cluster.aws", FLUENTD),
-    ("FluentD.Sys-Log.SVC.Cluster.AWS", FLUENTD),
-    ("api.web.svc.cluster.aws", "10.3.0.11"),
-    ("api.web.svc.cluster.aws-2", "10.3.0.12"),
-    ("shop.web.svc.cluster.global", "10.3.0.13"),
-    ("web-1.nginx.default.svc.cluster.aws", "10.2.3.1"),
-    ("sink.sys-log.svc.cluster.gcp", "10.3.0.14"),
-    ("sink.sys-log.svc.cluster.local", "10.3.0.14"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name,address",
+    [
+        ("fluentd.sys-log.svc.cluster.aws", FLUENTD),
+        ("FluentD.Sys-Log.SVC.Cluster.AWS", FLUENTD),
+        ("api.web.svc.cluster.aws", "10.3.0.11"),
+        ("api.web.svc.cluster.aws-2", "10.3.0.12"),
+        ("shop.web.svc.cluster.global", "10.3.0.13"),
+        ("web-1.nginx.default.svc.cluster.aws", "10.2.3.1"),
+        ("sink.sys-log.svc.cluster.gcp", "10.3.0.14"),
+        ("sink.sys-log.svc.cluster.local", "10.3.0.14"),
+    ],
+)
 def test_addresses_come_under_the_name_that_was_asked_for(dns, name, address):
     found = ask(dns, name)
     assert found.code == "NOERROR" and found.question == name + "."
@@ -148,7 +199,10 @@ def test_addresses_come_under_the_name_that_was_asked_for(dns, name, address):
 
 
 def test_headless_services_have_all_their_pods(dns):
-    assert sorted(record.value for record in ask(dns, "nginx.default.svc.cluster.aws").answer) == ["10.2.3.0", "10.2.3.1"]
+    assert sorted(record.value for record in ask(dns, "nginx.default.svc.cluster.aws").answer) == [
+        "10.2.3.0",
+        "10.2.3.1",
+    ]
 
 
 def test_srv_records_name_what_a_client_can_ask_for(dns):
@@ -158,7 +212,7 @@ def test_srv_records_name_what_a_client_can_ask_for(dns):
     ]
     assert ("fluentd.sys-log.svc.cluster.aws.", "A", FLUENTD) in found.additional
     found = ask(dns, "_http._tcp.nginx.default.svc.cluster.aws", "SRV")
-    assert sorted(r.value for r in found.answer) == ["80 web-{0}.nginx.default.svc.cluster.aws.".format(n) for n in (0, 1)]
+    assert sorted(r.value for r in found.answer) == [f"80 web-{n}.nginx.default.svc.cluster.aws." for n in (0, 1)]
     assert ask(dns, "_none._tcp.fluentd.sys-log.svc.cluster.aws", "SRV").code == "NXDOMAIN"
 
 
@@ -174,7 +228,9 @@ def encodable(case):
     return "cluster.gcp" not in case["query"]
 
 
-@pytest.mark.parametrize("case", [case for case in HOSTILE["cases"] if encodable(case)], ids=lambda case: ascii(case["query"]))
+@pytest.mark.parametrize(
+    "case", [case for case in HOSTILE["cases"] if encodable(case)], ids=lambda case: ascii(case["query"])
+)
 def test_hostile_names(dns, case):
     rules = rewrite_rules(["aws", "aws-2"], "sys-semaphore", True)
     ours = rewrite_name(rules, case["query"])
@@ -192,5 +248,5 @@ def test_hostile_names(dns, case):
 
 def test_the_rule_that_coredns_refuses_is_the_one_that_we_refuse(tmp_path):
     rule = r"rewrite continue name regex ([\w-]*)\.svc\.cluster\.aws {1}{2}.svc.cluster.local answer name a b"
-    process = start(tmp_path, ".:{0} {{\n    {1}\n}}\n".format(free_port(), rule))
+    process = start(tmp_path, f".:{free_port()} {{\n    {rule}\n}}\n")
     assert process.wait(30) != 0 and "subexpressions" in (tmp_path / "coredns.log").read_text()

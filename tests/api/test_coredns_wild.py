@@ -23,20 +23,34 @@ import textwrap
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._services import coredns_merge as merging
-from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_corefile import Options, accepts, owned_blocks, parse_version
+from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_corefile import (
+    Options,
+    accepts,
+    owned_blocks,
+    parse_version,
+)
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 WILD = yaml.safe_load((TESTS / "fixtures" / "corefiles.yml").read_text("utf-8"))
 OURS = "web.shop.svc.cluster.aws"
 #: What each CoreDNS is asked in the network of its own, before and after; the upstream has all but the first.
-NAMES = ("nothing.cluster.local", "www.example.org", "host.corp.example", "a.static.example", "x.lab.example", "registry.example")
+NAMES = (
+    "nothing.cluster.local",
+    "www.example.org",
+    "host.corp.example",
+    "a.static.example",
+    "x.lab.example",
+    "registry.example",
+)
 SERVFAIL = [2, 0]
 #: Side by side; each waits some seconds for an API server that is not there.
 AT_ONCE = 12
 
-pytestmark = pytest.mark.skipif(not os.environ.get("COREDNS"), reason="NOT RUN: a real CoreDNS over each Corefile is tests/run coredns")
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("COREDNS"), reason="NOT RUN: a real CoreDNS over each Corefile is tests/run coredns"
+)
 #: Runs in the namespaces: an upstream at every address of the fixtures, then CoreDNS, then the questions. Prints what came of it.
-INSIDE = textwrap.dedent('''
+INSIDE = textwrap.dedent("""
     import json, os, socket, struct, subprocess, sys, threading, time
     program, corefile, resolv, port, names = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5:]
     subprocess.run(["mount", "--bind", resolv, "/etc/resolv.conf"], check=True)
@@ -115,7 +129,7 @@ INSIDE = textwrap.dedent('''
     process.kill()  # some would wait for half a minute, as lameduck says
     process.wait()
     print(json.dumps({"lives": lives, "answers": answers, "log": "".join(log)[-3000:]}))
-''')
+""")
 
 
 def program():
@@ -139,7 +153,11 @@ def loads(text, version):
 
 
 def with_section(text, version):
-    around = {"ports": merging.root_ports(text, "t"), "forwards": merging.root_forwards(text, "t"), "binds": merging.root_binds(text, "t")}
+    around = {
+        "ports": merging.root_ports(text, "t"),
+        "forwards": merging.root_forwards(text, "t"),
+        "binds": merging.root_binds(text, "t"),
+    }
     options = Options("gcp", ("aws",), "sys-semaphore", version=version, **around)
     return merging.merge(text, "t", owned_blocks(options))
 
@@ -150,9 +168,27 @@ def run(folder, path, corefile, resolv, port):
     (folder / "custom").mkdir()
     (folder / "resolv.conf").write_text(resolv)
     done = subprocess.run(
-        ["unshare", "--net", "--mount", sys.executable, "-c", INSIDE, path, str(folder / "Corefile"), str(folder / "resolv.conf"), port, *NAMES, OURS],
-        capture_output=True, text=True, check=False, cwd=folder, stdin=subprocess.DEVNULL, timeout=180,
-    )  # fmt: skip
+        [
+            "unshare",
+            "--net",
+            "--mount",
+            sys.executable,
+            "-c",
+            INSIDE,
+            path,
+            str(folder / "Corefile"),
+            str(folder / "resolv.conf"),
+            port,
+            *NAMES,
+            OURS,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        timeout=180,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return yaml.safe_load(done.stdout)
 
@@ -168,8 +204,10 @@ def before_and_after(tmp_path_factory):
             # with an upstream of its own, the way of the pod's resolver is a circle
             resolv = "nameserver 192.0.2.53\n" if "/etc/resolv.conf" in text else "nameserver 127.0.0.1\n"
             port = next((word for word in row["ports"] if word.isdigit()), "53")
-            jobs = [pool.submit(run, folder / "{0}-{1}".format(number, part), path, one, resolv, port)
-                    for part, one in enumerate((text, with_section(text, version)))]  # fmt: skip
+            jobs = [
+                pool.submit(run, folder / f"{number}-{part}", path, one, resolv, port)
+                for part, one in enumerate((text, with_section(text, version)))
+            ]
             found[name] = jobs
     return {name: [job.result() for job in jobs] for name, jobs in found.items()}
 
@@ -182,5 +220,9 @@ def test_it_comes_up_and_answers_as_before(name, seen):
     assert after["lives"], after["log"]
     for one in NAMES:
         assert after["answers"][one] == before["answers"][one], (one, before, after)
-    assert after["answers"][OURS] == SERVFAIL, "our zone answers where the root is asked, without an API server: {0}".format(after)
-    assert before["answers"][OURS] in ([0, 1], before["answers"]["www.example.org"]), "the root sent it on, where it sends anything on"
+    assert after["answers"][OURS] == SERVFAIL, (
+        f"our zone answers where the root is asked, without an API server: {after}"
+    )
+    assert before["answers"][OURS] in ([0, 1], before["answers"]["www.example.org"]), (
+        "the root sent it on, where it sends anything on"
+    )

@@ -37,7 +37,9 @@ def ask(double):
 
 
 def order(**more):
-    return dict({"type": "public_ipv4", "quantity": 1, "metro": "da", "tags": ["t"], "fail_on_approval_required": True}, **more)
+    return dict(
+        {"type": "public_ipv4", "quantity": 1, "metro": "da", "tags": ["t"], "fail_on_approval_required": True}, **more
+    )
 
 
 def test_tokens_and_unknown_ids(ask):
@@ -50,27 +52,49 @@ def test_tokens_and_unknown_ids(ask):
 def test_bgp_of_a_project_and_of_a_device(ask, double):
     device = double.ask("/devices", hostname="n", number=1)["id"]
     assert ask("GET", BASE + "/bgp-config") == (200, {})
-    assert ask("POST", "/devices/{0}/bgp/sessions".format(device), {"address_family": "ipv4"})[0] == 422
-    for body in ({}, {"deployment_type": "local"}, {"deployment_type": "local", "asn": True},
-                 {"deployment_type": "local", "asn": 65000, "md5": "nodigitsHere"}):  # fmt: skip
+    assert ask("POST", f"/devices/{device}/bgp/sessions", {"address_family": "ipv4"})[0] == 422
+    for body in (
+        {},
+        {"deployment_type": "local"},
+        {"deployment_type": "local", "asn": True},
+        {"deployment_type": "local", "asn": 65000, "md5": "nodigitsHere"},
+    ):
         assert ask("POST", BASE + "/bgp-configs", body)[0] == 422
-    assert ask("POST", BASE + "/bgp-configs", {"deployment_type": "local", "asn": 65000, "use_case": "x", "md5": "Abcdef1234"}) == (204, None)
+    assert ask(
+        "POST", BASE + "/bgp-configs", {"deployment_type": "local", "asn": 65000, "use_case": "x", "md5": "Abcdef1234"}
+    ) == (204, None)
     found = ask("GET", BASE + "/bgp-config")[1]
-    assert (found["status"], found["asn"], found["md5"], found["max_prefix"]) == ("enabled", 65000, "Abcdef1234", 10) and found["id"]
+    assert (found["status"], found["asn"], found["md5"], found["max_prefix"]) == (
+        "enabled",
+        65000,
+        "Abcdef1234",
+        10,
+    ) and found["id"]
     assert ask("POST", BASE + "/bgp-configs", {"deployment_type": "local", "asn": 65001})[0] == 422
     assert ask("GET", BASE + "/bgp-config") == (200, found)  # and nothing of it is another one
-    assert ask("GET", "/devices/{0}/bgp/neighbors".format(device)) == (200, {"bgp_neighbors": []})  # not before there is a session
-    status, session = ask("POST", "/devices/{0}/bgp/sessions".format(device), {"address_family": "ipv4"})
+    assert ask("GET", f"/devices/{device}/bgp/neighbors") == (
+        200,
+        {"bgp_neighbors": []},
+    )  # not before there is a session
+    status, session = ask("POST", f"/devices/{device}/bgp/sessions", {"address_family": "ipv4"})
     assert status == 201 and session["address_family"] == "ipv4"
     for family in ("ipv9", "", None, 4):
-        assert ask("POST", "/devices/{0}/bgp/sessions".format(device), {"address_family": family})[0] == 422
-    status, said = ask("POST", "/devices/{0}/bgp/sessions".format(device), {"address_family": "ipv4"})
+        assert ask("POST", f"/devices/{device}/bgp/sessions", {"address_family": family})[0] == 422
+    status, said = ask("POST", f"/devices/{device}/bgp/sessions", {"address_family": "ipv4"})
     assert (status, said) == (422, {"errors": ["Address family already has session with ipv4"]})
-    (row,) = ask("GET", "/devices/{0}/bgp/neighbors".format(device))[1]["bgp_neighbors"]
-    assert (row["address_family"], row["customer_as"], row["peer_as"], row["md5_password"]) == (4, 65000, 65530, "Abcdef1234")
+    (row,) = ask("GET", f"/devices/{device}/bgp/neighbors")[1]["bgp_neighbors"]
+    assert (row["address_family"], row["customer_as"], row["peer_as"], row["md5_password"]) == (
+        4,
+        65000,
+        65530,
+        "Abcdef1234",
+    )
     assert row["peer_ips"] == ["169.254.255.1", "169.254.255.2"]
-    assert ask("DELETE", "/bgp/sessions/" + session["id"]) == (204, None) and ask("DELETE", "/bgp/sessions/" + session["id"])[0] == 404
-    assert ask("GET", "/devices/{0}/bgp/neighbors".format(device))[1] == {"bgp_neighbors": []}
+    assert (
+        ask("DELETE", "/bgp/sessions/" + session["id"]) == (204, None)
+        and ask("DELETE", "/bgp/sessions/" + session["id"])[0] == 404
+    )
+    assert ask("GET", f"/devices/{device}/bgp/neighbors")[1] == {"bgp_neighbors": []}
 
 
 def test_an_empty_password_is_none(ask, double):
@@ -78,17 +102,23 @@ def test_an_empty_password_is_none(ask, double):
     assert ask("POST", BASE + "/bgp-configs", {"deployment_type": "local", "asn": 65000, "md5": ""}) == (204, None)
     device = double.ask("/devices", hostname="n", number=1)["id"]
     for family in ("ipv4", "ipv6"):
-        assert ask("POST", "/devices/{0}/bgp/sessions".format(device), {"address_family": family})[0] == 201
-    rows = ask("GET", "/devices/{0}/bgp/neighbors".format(device))[1]["bgp_neighbors"]
+        assert ask("POST", f"/devices/{device}/bgp/sessions", {"address_family": family})[0] == 201
+    rows = ask("GET", f"/devices/{device}/bgp/neighbors")[1]["bgp_neighbors"]
     assert [(row["address_family"], row["md5_enabled"], row["md5_password"], row["customer_ip"]) for row in rows] == [
-        (4, False, None, "10.66.1.5"), (6, False, None, "2001:db8::1"),
-    ]  # fmt: skip
+        (4, False, None, "10.66.1.5"),
+        (6, False, None, "2001:db8::1"),
+    ]
 
 
 def test_blocks(ask, double):
     """So many addresses as were ordered, side by side; each is assigned by itself."""
     taken = []
-    for many, length, mask in ((1, 32, "255.255.255.255"), (4, 30, "255.255.255.252"), (1, 32, "255.255.255.255"), (8, 29, "255.255.255.248")):
+    for many, length, mask in (
+        (1, 32, "255.255.255.255"),
+        (4, 30, "255.255.255.252"),
+        (1, 32, "255.255.255.255"),
+        (8, 29, "255.255.255.248"),
+    ):
         status, made = ask("POST", BASE + "/ips", order(quantity=many))
         block = ipaddress.ip_network("{network}/{cidr}".format(**made))
         assert (status, made["cidr"], made["netmask"]) == (201, length, mask) and "quantity" not in made
@@ -96,16 +126,30 @@ def test_blocks(ask, double):
         taken.append(block)
     device = double.ask("/devices", hostname="n", number=1)["id"]
     for host in taken[1]:
-        status, assigned = ask("POST", "/devices/{0}/ips".format(device), {"address": str(host)})
+        status, assigned = ask("POST", f"/devices/{device}/ips", {"address": str(host)})
         assert (status, assigned["parent_block"]["cidr"]) == (201, 30)
-        assert ask("POST", "/devices/{0}/ips".format(device), {"address": str(host)})[0] == 422
+        assert ask("POST", f"/devices/{device}/ips", {"address": str(host)})[0] == 422
     double.ask("/options", quota=100, network="192.0.2.0/30")
     assert ask("POST", BASE + "/ips", order(quantity=8))[0] == 422  # there is no such block left
 
 
 def test_orders_that_are_refused(ask, double):
-    for wrong in ({"metro": None}, {"metro": "xx"}, {"metro": 5}, {"quantity": 0}, {"quantity": 3}, {"quantity": "1"}, {"quantity": 512}, {"quantity": True},
-                  {"type": "public_ipv6"}, {"type": None}, {"facility": "da11"}, {"tags": "t"}, {"tags": [1]}, {"customdata": "x"}):  # fmt: skip
+    for wrong in (
+        {"metro": None},
+        {"metro": "xx"},
+        {"metro": 5},
+        {"quantity": 0},
+        {"quantity": 3},
+        {"quantity": "1"},
+        {"quantity": 512},
+        {"quantity": True},
+        {"type": "public_ipv6"},
+        {"type": None},
+        {"facility": "da11"},
+        {"tags": "t"},
+        {"tags": [1]},
+        {"customdata": "x"},
+    ):
         body = {key: value for key, value in order(**wrong).items() if value is not None}
         status, said = ask("POST", BASE + "/ips", body)
         assert status == 422 and said["errors"], wrong
@@ -113,7 +157,10 @@ def test_orders_that_are_refused(ask, double):
     place = {key: value for key, value in order(facility="da11").items() if key != "metro"}
     status, made = ask("POST", BASE + "/ips", place)
     assert (status, made["facility"]["code"], made["metro"]["code"]) == (201, "da11", "da")
-    assert ask("POST", BASE + "/ips", dict(place, facility="xx11"))[0] == 422 and ask("POST", BASE + "/ips", dict(place, facility="da"))[0] == 422
+    assert (
+        ask("POST", BASE + "/ips", dict(place, facility="xx11"))[0] == 422
+        and ask("POST", BASE + "/ips", dict(place, facility="da"))[0] == 422
+    )
     assert len(double.held()) == 1
 
 
@@ -121,26 +168,48 @@ def test_answers_have_the_fields_that_were_recorded(double):
     """Those which clients of others decode; who changes one decodes and records them anew (tests/doubles/README.md)."""
     recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
     rows = converse(double)
-    assert [row["name"] for row in rows] == [row["name"] for row in recorded] and len({row["name"] for row in rows}) == len(rows)
+    assert [row["name"] for row in rows] == [row["name"] for row in recorded] and len(
+        {row["name"] for row in rows}
+    ) == len(rows)
     for now, then in zip(rows, recorded):
-        assert (now["operation"], now["status"], shape(now["answer"])) == (then["operation"], then["status"], shape(then["answer"])), now["name"]
+        assert (now["operation"], now["status"], shape(now["answer"])) == (
+            then["operation"],
+            then["status"],
+            shape(then["answer"]),
+        ), now["name"]
     operations = {row["operation"] for row in rows if row["status"] < 300}
     assert len(operations) == 16 and {row["status"] for row in rows} == {200, 201, 204, 401, 404, 422, 429, 500, 503}
 
 
 def test_a_program_that_says_nothing_decodes_nothing(double, tmp_path):
-    rows = [{"name": "a", "operation": "x"}, {"name": "b", "operation": "x"}, {"name": "c", "operation": "x"}, {"name": "d", "operation": ""}]
+    rows = [
+        {"name": "a", "operation": "x"},
+        {"name": "b", "operation": "x"},
+        {"name": "c", "operation": "x"},
+        {"name": "d", "operation": ""},
+    ]
     program = tmp_path / "program"
-    program.write_text("#!/bin/sh\nprintf '%s\\n' '{\"name\": \"a\", \"problem\": \"\"}' '{\"name\": \"b\", \"problem\": \"wrong\"}'\n")
+    program.write_text(
+        '#!/bin/sh\nprintf \'%s\\n\' \'{"name": "a", "problem": ""}\' \'{"name": "b", "problem": "wrong"}\'\n'
+    )
     program.chmod(0o755)
     found = judge(str(program), rows)
     assert set(found) == {"b", "c"} and found["b"] == "wrong" and found["c"].startswith("nothing was said of it")
 
 
 def test_orders_quota_and_approval(ask, double):
-    assert ask("POST", BASE + "/ips", {"type": "public_ipv4"})[0] == 422 and ask("POST", BASE + "/ips", order(facility="da11"))[0] == 422
+    assert (
+        ask("POST", BASE + "/ips", {"type": "public_ipv4"})[0] == 422
+        and ask("POST", BASE + "/ips", order(facility="da11"))[0] == 422
+    )
     status, made = ask("POST", BASE + "/ips", order())
-    assert status == 201 and made["state"] == "created" and made["address"] and made["cidr"] == 32 and made["metro"]["code"] == "da"
+    assert (
+        status == 201
+        and made["state"] == "created"
+        and made["address"]
+        and made["cidr"] == 32
+        and made["metro"]["code"] == "da"
+    )
     assert ask("PATCH", "/ips/" + made["id"], {"tags": ["u"], "address": "1.2.3.4"})[1]["tags"] == ["u"]
     assert ask("GET", "/ips/" + made["id"])[1]["address"] == made["address"]
     double.ask("/options", quota=1)
@@ -154,21 +223,28 @@ def test_orders_quota_and_approval(ask, double):
 
 
 def test_reservation_assignment_and_devices_addresses(ask, double):
-    first, second = (double.ask("/devices", hostname=name, number=number)["id"] for name, number in (("a", 1), ("b", 2)))
+    first, second = (
+        double.ask("/devices", hostname=name, number=number)["id"] for name, number in (("a", 1), ("b", 2))
+    )
     made = ask("POST", BASE + "/ips", order())[1]
-    status, assigned = ask("POST", "/devices/{0}/ips".format(first), {"address": made["address"] + "/32"})
+    status, assigned = ask("POST", f"/devices/{first}/ips", {"address": made["address"] + "/32"})
     assert status == 201 and assigned["id"] != made["id"] and assigned["assigned_to"]["href"].endswith(first)
     assert made["address"] in [row["address"] for row in ask("GET", "/devices/" + first)[1]["ip_addresses"]]
-    assert ask("GET", "/devices/{0}/ips".format(first))[1]["ip_addresses"][-1]["id"] == assigned["id"]
-    assert ask("POST", "/devices/{0}/ips".format(second), {"address": made["address"]})[0] == 422  # it is assigned elsewhere
-    assert ask("POST", "/devices/{0}/ips".format(second), {"address": "198.18.0.1"})[0] == 422  # it is nobody's
+    assert ask("GET", f"/devices/{first}/ips")[1]["ip_addresses"][-1]["id"] == assigned["id"]
+    assert ask("POST", f"/devices/{second}/ips", {"address": made["address"]})[0] == 422  # it is assigned elsewhere
+    assert ask("POST", f"/devices/{second}/ips", {"address": "198.18.0.1"})[0] == 422  # it is nobody's
     (row,) = [row for row in ask("GET", BASE + "/ips")[1]["ip_addresses"] if row["id"] == made["id"]]
     assert row["assignments"] == [{"href": "/metal/v1/ips/" + assigned["id"]}]  # links only, unless asked for more
-    (row,) = [row for row in ask("GET", BASE + "/ips?include=assignments")[1]["ip_addresses"] if row["id"] == made["id"]]
+    (row,) = [
+        row for row in ask("GET", BASE + "/ips?include=assignments")[1]["ip_addresses"] if row["id"] == made["id"]
+    ]
     assert row["assignments"][0]["address"] == made["address"]
-    assert ask("DELETE", "/ips/" + assigned["id"]) == (204, None) and ask("GET", "/ips/" + made["id"])[1]["assignments"] == []
+    assert (
+        ask("DELETE", "/ips/" + assigned["id"]) == (204, None)
+        and ask("GET", "/ips/" + made["id"])[1]["assignments"] == []
+    )
     assert made["address"] not in [row["address"] for row in ask("GET", "/devices/" + first)[1]["ip_addresses"]]
-    ask("POST", "/devices/{0}/ips".format(second), {"address": made["address"]})
+    ask("POST", f"/devices/{second}/ips", {"address": made["address"]})
     assert ask("DELETE", "/ips/" + made["id"]) == (204, None)  # given back for good, and taken from its device
     assert made["address"] not in [row["address"] for row in ask("GET", "/devices/" + second)[1]["ip_addresses"]]
 
@@ -177,11 +253,18 @@ def test_pages(ask, double):
     for number in range(12):
         double.ask("/devices", hostname="n%d" % number, number=number + 1)
         double.ask("/reservations", tags=["t"])
-    first, second = (ask("GET", BASE + "/devices?page={0}".format(page))[1] for page in (1, 2))
+    first, second = (ask("GET", BASE + f"/devices?page={page}")[1] for page in (1, 2))
     assert (len(first["devices"]), len(second["devices"])) == (10, 2)  # ten, unless asked for more
-    assert (first["meta"]["total"], first["meta"]["last_page"], first["meta"]["next"] is None, second["meta"]["next"]) == (12, 2, False, None)
+    assert (
+        first["meta"]["total"],
+        first["meta"]["last_page"],
+        first["meta"]["next"] is None,
+        second["meta"]["next"],
+    ) == (12, 2, False, None)
     found = ask("GET", BASE + "/ips?per_page=5&page=3")[1]
-    assert len(found["ip_addresses"]) == 3 and found["meta"]["current_page"] == 3  # with the project's own private block
+    assert (
+        len(found["ip_addresses"]) == 3 and found["meta"]["current_page"] == 3
+    )  # with the project's own private block
     assert len(ask("GET", BASE + "/ips")[1]["ip_addresses"]) == 13
 
 

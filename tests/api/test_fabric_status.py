@@ -31,9 +31,14 @@ SCRIPT = "<script>alert(1)</script>"
 
 def look(two, folder, check=False, change=None, **plans):
     request = {
-        "fabric": "t", "clusters": two.request()["clusters"], "timeout": 5, "plans": plans,
-        "page": str(folder / "p.html"), "document": str(folder / "p.json"), "metrics": str(folder / "p.prom"),
-    }  # fmt: skip
+        "fabric": "t",
+        "clusters": two.request()["clusters"],
+        "timeout": 5,
+        "plans": plans,
+        "page": str(folder / "p.html"),
+        "document": str(folder / "p.json"),
+        "metrics": str(folder / "p.prom"),
+    }
     return fabric_status.run(change(request) if change else request, check)
 
 
@@ -49,11 +54,11 @@ def test_what_is_there_is_shown_and_nothing_is_written(fluentd, tmp_path):
     result = look(two, tmp_path)
     assert two.writes(mark) == {"aws": [], "gcp": []} and not result["changed"] and result["failures"] == []
     row = document(tmp_path)["services"]
-    assert [(one["cluster"], one["namespace"], one["name"], one["source"], one["endpoints"], one["ready"]) for one in row] == [
-        ("gcp", NAMESPACE, FLUENTD, "aws", len(PODS), len(PODS))
-    ]
+    assert [
+        (one["cluster"], one["namespace"], one["name"], one["source"], one["endpoints"], one["ready"]) for one in row
+    ] == [("gcp", NAMESPACE, FLUENTD, "aws", len(PODS), len(PODS))]
     assert row[0]["cluster_ip"] == two.get("gcp", "Service", FLUENTD)["spec"]["clusterIP"]
-    line = 'multicluster_service_endpoints{{cluster="gcp",namespace="{0}",name="{1}",source="aws"}} 3'.format(NAMESPACE, FLUENTD)
+    line = f'multicluster_service_endpoints{{cluster="gcp",namespace="{NAMESPACE}",name="{FLUENTD}",source="aws"}} 3'
     assert line in (tmp_path / "p.prom").read_text().splitlines()
 
 
@@ -102,10 +107,19 @@ def test_preflight_finds_a_missing_namespace_of_mirrors(two):
 
 def test_preflight_asks_both_and_writes_nothing(two):
     mark = two.mark()
-    request = {"fabric": "t", "clusters": two.request()["clusters"], "definition": DEFINITION, "timeout": 5, "nodes": {}}
+    request = {
+        "fabric": "t",
+        "clusters": two.request()["clusters"],
+        "definition": DEFINITION,
+        "timeout": 5,
+        "nodes": {},
+    }
     assert fabric_preflight.run(request)["ok"] and two.writes(mark) == {"aws": [], "gcp": []}
     # addresses that nobody would announce are found before there are any
-    settings = [{"cluster": "aws", "load_balancer": "empty://", "bgp_speakers": []}, {"cluster": "gcp", "load_balancer": "empty://", "bgp_speakers": ["n"]}]
+    settings = [
+        {"cluster": "aws", "load_balancer": "empty://", "bgp_speakers": []},
+        {"cluster": "gcp", "load_balancer": "empty://", "bgp_speakers": ["n"]},
+    ]
     found = fabric_preflight.run(dict(request, load_balancers=settings))
     assert found["ok"] and [(row["where"], row["reason"]) for row in found["findings"]] == [("aws", "unannounced")]
     assert "bgp_speaker_neighbors" in found["lines"][0]

@@ -16,7 +16,11 @@ import time
 
 import pytest
 import urllib3
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token, node_annotations
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import (
+    cluster_objects,
+    cluster_token,
+    node_annotations,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.watch import Watch
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
@@ -31,7 +35,9 @@ SERVICES = "/api/v1/namespaces/default/services"
 PLUGIN = pathlib.Path(__file__).resolve().parents[2] / "extensions" / "eda" / "plugins" / "event_source" / "clusters.py"
 
 #: Half a minute together; `tests/run continuous` has them.
-FULL = pytest.mark.skipif(not os.environ.get("MCN_FULL"), reason="NOT RUN here: it takes minutes; `tests/run continuous` runs it")
+FULL = pytest.mark.skipif(
+    not os.environ.get("MCN_FULL"), reason="NOT RUN here: it takes minutes; `tests/run continuous` runs it"
+)
 
 
 class OwnServer(ApiServer):
@@ -52,8 +58,11 @@ class OwnServer(ApiServer):
         other = ApiServer(self.folder / "second")
         other.folder.mkdir()
         words = list(self.processes[1].args)
-        for option, value in (("--secure-port", str(other.port)), ("--audit-log-path", str(other.folder / "audit.log")),
-                              ("--cert-dir", str(other.folder / "certs"))):  # fmt: skip
+        for option, value in (
+            ("--secure-port", str(other.port)),
+            ("--audit-log-path", str(other.folder / "audit.log")),
+            ("--cert-dir", str(other.folder / "certs")),
+        ):
             words[words.index(option) + 1] = value
         other.run(words, "apiserver")
         self.wait(other.url)
@@ -64,7 +73,12 @@ class OwnServer(ApiServer):
         deadline = time.monotonic() + 180
         while True:
             try:
-                if pool.request("GET", (url or self.url) + "/readyz", headers={"Authorization": "Bearer " + TOKEN}).status == 200:
+                if (
+                    pool.request(
+                        "GET", (url or self.url) + "/readyz", headers={"Authorization": "Bearer " + TOKEN}
+                    ).status
+                    == 200
+                ):
                     return
             except urllib3.exceptions.HTTPError:
                 pass
@@ -103,7 +117,15 @@ class Listener:
 
     def __init__(self, server, *watch, **more):
         self.stop, self.log, self.events = threading.Event(), [], []
-        request = dict({"clusters": [server.access()], "watch": [{"resource": name} for name in watch], "window": 0.2, "longest": 1.0}, **more)
+        request = dict(
+            {
+                "clusters": [server.access()],
+                "watch": [{"resource": name} for name in watch],
+                "window": 0.2,
+                "longest": 1.0,
+            },
+            **more,
+        )
         self.watch = Watch(request, self.stop, self.log.append)
         self.watch.start()
 
@@ -127,25 +149,41 @@ class Listener:
 
 
 def make_node(server, name, **labels):
-    server.client().create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}, "tests")
+    server.client().create(
+        NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}, "tests"
+    )
 
 
 def test_exports_are_followed_in_whichever_version_there_is(own):
     """A kind that need not be there is asked for in all of its versions before it counts as missing."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     names = {"plural": "serviceexports", "singular": "serviceexport", "kind": "ServiceExport"}
-    spec = {"group": "multicluster.x-k8s.io", "scope": "Namespaced", "names": names,
-            "versions": [{"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}]}  # fmt: skip
+    spec = {
+        "group": "multicluster.x-k8s.io",
+        "scope": "Namespaced",
+        "names": names,
+        "versions": [{"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+    }
     approved = {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1748"}
     meta = {"name": "serviceexports.multicluster.x-k8s.io", "annotations": approved}
     path, api = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", own.client()
-    api.create(path, {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": spec}, "tests")
+    api.create(
+        path,
+        {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": spec},
+        "tests",
+    )
     while not own.client().serves("multicluster.x-k8s.io/v1alpha1", "ServiceExport"):
         time.sleep(0.1)
     listener = Listener(own, "serviceexports").ready()
     place = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/default/serviceexports"
-    api.create(place, {"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceExport", "metadata": {"name": "web"}}, "tests")
-    listener.until(lambda events: any(event["kind"] == "ServiceExport" and event["names"] == ["default/web"] for event in events))
+    api.create(
+        place,
+        {"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceExport", "metadata": {"name": "web"}},
+        "tests",
+    )
+    listener.until(
+        lambda events: any(event["kind"] == "ServiceExport" and event["names"] == ["default/web"] for event in events)
+    )
     listener.stop.set()
     api.delete(path + "/" + meta["name"])
 
@@ -155,17 +193,37 @@ def test_changes_arrive_and_noise_does_not(own):
     make_node(own, "w1")
     listener = Listener(own, "nodes", "services", "endpointslices").ready()
     api = own.client()
-    api.strategic_patch(NODES + "/w1/status", {"status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": None}]}}, "kubelet")
+    api.strategic_patch(
+        NODES + "/w1/status",
+        {"status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": None}]}},
+        "kubelet",
+    )
     api.merge_patch(NODES + "/w1", {"metadata": {"annotations": {"kilo.squat.ai/last-seen": "5"}}}, "kilo")
     ours = {"name": "mirror", "labels": {"app.kubernetes.io/managed-by": "multicluster.network"}}
-    api.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": ours, "spec": {"ports": [{"port": 80}]}}, "multicluster.network/x")
-    api.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}, "tests")
-    api.merge_patch(NODES + "/w1", {"metadata": {"annotations": {"wireguard.semaphore.uw.io/public-key": "x"}}}, "tests")
+    api.create(
+        SERVICES,
+        {"apiVersion": "v1", "kind": "Service", "metadata": ours, "spec": {"ports": [{"port": 80}]}},
+        "multicluster.network/x",
+    )
+    api.create(
+        SERVICES,
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}},
+        "tests",
+    )
+    api.merge_patch(
+        NODES + "/w1", {"metadata": {"annotations": {"wireguard.semaphore.uw.io/public-key": "x"}}}, "tests"
+    )
     # what the run of a mesh publishes
     annotations = {"aws": {"w0": {"gcp.wireguard.semaphore.uw.io/pubKey": "x"}}}
-    node_annotations.run({"fabric": "t", "clusters": [own.access()], "annotations": annotations, "prefixes": [], "timeout": 30})
+    node_annotations.run(
+        {"fabric": "t", "clusters": [own.access()], "annotations": annotations, "prefixes": [], "timeout": 30}
+    )
     assert api.get(NODES + "/w0")["metadata"]["annotations"]
-    listener.until(lambda events: {("Service", "default/web"), ("Node", "w1")} <= {(e["kind"], n) for e in events for n in e["names"]})
+    listener.until(
+        lambda events: (
+            {("Service", "default/web"), ("Node", "w1")} <= {(e["kind"], n) for e in events for n in e["names"]}
+        )
+    )
     listener.until(lambda events: listener.watch.next(1.5) == [])
     assert listener.names() == {"default/web", "w1"}
     listener.stop.set()
@@ -196,7 +254,9 @@ def test_a_forgotten_history_gives_the_real_differences(own):
         make_node(other, "comes")
         api.delete(NODES + "/leaves")
         for number in range(5):
-            api.merge_patch(NODES + "/kept", {"metadata": {"annotations": {"kilo.squat.ai/last-seen": str(number)}}}, "kilo")
+            api.merge_patch(
+                NODES + "/kept", {"metadata": {"annotations": {"kilo.squat.ai/last-seen": str(number)}}}, "kilo"
+            )
         compact(own, int(api.list(NODES).resource_version))
     finally:
         other.stop()
@@ -220,7 +280,11 @@ def test_a_quiet_time_costs_what_the_guide_says(own):
     begun = time.monotonic()
     api = own.client()
     while time.monotonic() - begun < 16:
-        api.merge_patch(NODES + "/beats/status", {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": str(time.time())}]}}, "kubelet")
+        api.merge_patch(
+            NODES + "/beats/status",
+            {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": str(time.time())}]}},
+            "kubelet",
+        )
         listener.events += listener.watch.next(0.3)
     listener.stop.set()
     took = time.monotonic() - begun
@@ -240,8 +304,16 @@ def test_a_source_that_may_not_be_read_says_so(own):
 def test_the_account_for_following_can_do_that_and_no_more(own, tmp_path):
     objects = {"fabric": "t", "clusters": [own.access()], "objects": access_manifests(["follow"])}
     assert not cluster_objects.run(objects)["failures"]
-    request = {"fabric": "t", "clusters": [own.access()], "service_account": "multicluster-follow", "namespace": "kube-system",
-               "path": str(tmp_path / "config"), "expires": 3600, "renew_before": 60, "state": "present"}  # fmt: skip
+    request = {
+        "fabric": "t",
+        "clusters": [own.access()],
+        "service_account": "multicluster-follow",
+        "namespace": "kube-system",
+        "path": str(tmp_path / "config"),
+        "expires": 3600,
+        "renew_before": 60,
+        "state": "present",
+    }
     assert not cluster_token.run(request)["failures"]
     entry = {"name": "aws", "kubeconfig": str(tmp_path / "config")}
     listener = Listener(own, "nodes", "pods", "services", "endpointslices", clusters=[entry]).ready()
@@ -280,7 +352,16 @@ def test_the_event_source(own):
 
     first, second = asyncio.run(scene())
     assert first == {"mesh": {"type": "started", "clusters": ["aws"]}}
-    assert second == {"mesh": {"type": "changed", "cluster": "aws", "kind": "Node", "names": ["for-eda"], "count": 1, "types": ["added"]}}
+    assert second == {
+        "mesh": {
+            "type": "changed",
+            "cluster": "aws",
+            "kind": "Node",
+            "names": ["for-eda"],
+            "count": 1,
+            "types": ["added"],
+        }
+    }
 
 
 def test_the_event_source_merges_clusters_and_asks_once_while_a_run_works(own, monkeypatch):
@@ -300,7 +381,7 @@ def test_the_event_source_merges_clusters_and_asks_once_while_a_run_works(own, m
         at_work.add((1, 1))
         await asyncio.sleep(2)
         for number in range(5):
-            make_node(own, "held-{0}".format(number))
+            make_node(own, f"held-{number}")
             await asyncio.sleep(0.5)
         held = queue.empty()
         at_work.clear()
@@ -310,11 +391,17 @@ def test_the_event_source_merges_clusters_and_asks_once_while_a_run_works(own, m
         return first["mesh"], held, second["mesh"], queue.empty()
 
     first, held, second, nothing_more = asyncio.run(scene())
-    assert first["run"] == "mesh" and first["clusters"] == ["aws", "gcp"] and first["names"] == ["aws/merged-1", "gcp/merged-1"]
+    assert (
+        first["run"] == "mesh"
+        and first["clusters"] == ["aws", "gcp"]
+        and first["names"] == ["aws/merged-1", "gcp/merged-1"]
+    )
     assert held and nothing_more and second["count"] == 10 and second["clusters"] == ["aws", "gcp"]
 
 
-@pytest.mark.parametrize("args, word", [({}, "clusters"), ({"clusters": [{"name": "a"}], "watch": [{"resource": "secrets"}]}, "secrets")])
+@pytest.mark.parametrize(
+    "args, word", [({}, "clusters"), ({"clusters": [{"name": "a"}], "watch": [{"resource": "secrets"}]}, "secrets")]
+)
 def test_wrong_arguments_are_refused(args, word):
     with pytest.raises(ValueError, match=word):
         asyncio.run(load_plugin().main(asyncio.Queue(), args))

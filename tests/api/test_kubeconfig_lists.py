@@ -24,10 +24,17 @@ def folder(tmp_path):
 
     def write(name, current, token, **more):
         user = {"token": token} if token else {"tokenFile": "token"}
-        made = {"apiVersion": "v1", "kind": "Config", "current-context": current,
-                "clusters": [{"name": "k", "cluster": {"server": "https://{0}.example:6443".format(name)}}],
-                "contexts": [{"name": "c-" + name, "context": {"cluster": "k", "user": "u-" + name}}, {"name": "c", "context": {"cluster": "k", "user": "u"}}],
-                "users": [{"name": "u-" + name, "user": user}, {"name": "u", "user": user}]}  # fmt: skip
+        made = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": current,
+            "clusters": [{"name": "k", "cluster": {"server": f"https://{name}.example:6443"}}],
+            "contexts": [
+                {"name": "c-" + name, "context": {"cluster": "k", "user": "u-" + name}},
+                {"name": "c", "context": {"cluster": "k", "user": "u"}},
+            ],
+            "users": [{"name": "u-" + name, "user": user}, {"name": "u", "user": user}],
+        }
         (tmp_path / name).mkdir()
         (tmp_path / name / "config").write_text(json.dumps(dict(made, **more)))
         (tmp_path / name / "token").write_text("token-of-" + name)
@@ -48,7 +55,9 @@ def kubectl(folder, listed):
     if not seen["clusters"]:
         return None
     user = seen["users"][0]["user"]
-    return seen["clusters"][0]["cluster"]["server"], user.get("token") or (folder / "parts" / user["tokenFile"]).read_text()
+    return seen["clusters"][0]["cluster"]["server"], user.get("token") or (
+        folder / "parts" / user["tokenFile"]
+    ).read_text()
 
 
 def ours(given):
@@ -60,7 +69,9 @@ def ours(given):
     return access.server, access.token
 
 
-@pytest.mark.parametrize("names", [names for count in (1, 2, 3, 4) for names in itertools.permutations(FILES, count)], ids="-".join)
+@pytest.mark.parametrize(
+    "names", [names for count in (1, 2, 3, 4) for names in itertools.permutations(FILES, count)], ids="-".join
+)
 def test_several_files_are_merged_as_kubectl_does(folder, names):
     paths = [str(folder / name / "config") for name in names]
     expected = kubectl(folder, os.pathsep.join(paths))

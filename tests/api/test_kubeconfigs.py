@@ -22,7 +22,11 @@ import threading
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import ALLOWABLE, AccessRefused, parse_access
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import (
+    ALLOWABLE,
+    AccessRefused,
+    parse_access,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import KubeError, NotFound
 from api_server import ApiServer, find_program, free_port, token_of
@@ -33,7 +37,7 @@ NO = "-"
 USERS = ("other", "certified")
 
 
-def certificate(name: str, organisation: str, issuer: t.Any = None) -> t.Tuple[str, str, t.Any]:
+def certificate(name: str, organisation: str, issuer: t.Any = None) -> tuple[str, str, t.Any]:
     """A certificate and its key in PEM; without an issuer one that signs itself, and is a CA."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -41,14 +45,24 @@ def certificate(name: str, organisation: str, issuer: t.Any = None) -> t.Tuple[s
     from cryptography.x509.oid import NameOID
 
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation), x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    subject = x509.Name(
+        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation), x509.NameAttribute(NameOID.COMMON_NAME, name)]
+    )
     start = datetime.datetime(2025, 1, 1)
     made = (
-        x509.CertificateBuilder().subject_name(subject).issuer_name(issuer[0] if issuer else subject).public_key(key.public_key())
-        .serial_number(x509.random_serial_number()).not_valid_before(start).not_valid_after(start + datetime.timedelta(days=36500))
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), True).sign(issuer[1] if issuer else key, hashes.SHA256())
-    )  # fmt: skip
-    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer[0] if issuer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(start + datetime.timedelta(days=36500))
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), True)
+        .sign(issuer[1] if issuer else key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     return made.public_bytes(serialization.Encoding.PEM).decode(), private.decode(), (subject, key)
 
 
@@ -63,7 +77,7 @@ def pump(one: socket.socket, other: socket.socket) -> None:
                 (other if ready is one else one).sendall(data)
 
 
-def relay(family: int, address: str, target: t.Tuple[str, int], tunnel: bool) -> int:
+def relay(family: int, address: str, target: tuple[str, int], tunnel: bool) -> int:
     """The port of a listener that passes connections on to the target; ``tunnel``: as an HTTP proxy that is asked by CONNECT."""
     listener = socket.socket(family)
     listener.bind((address, 0))
@@ -89,37 +103,49 @@ def relay(family: int, address: str, target: t.Tuple[str, int], tunnel: bool) ->
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: t.Any) -> t.Iterator[t.Dict[str, t.Dict[str, str]]]:
+def answers(tmp_path_factory: t.Any) -> t.Iterator[dict[str, dict[str, str]]]:
     """Shape -> program (kubectl, python, ours, strict) -> who the server took it for, NO, or for ours the reason of the refusal."""
     folder = tmp_path_factory.mktemp("kubeconfigs")
     authority = certificate("tests", "tests")
     (folder / "clients.crt").write_text(authority[0])
-    server = ApiServer(tmp_path_factory.mktemp("apiserver"), users=USERS, more=["--client-ca-file", str(folder / "clients.crt")])
+    server = ApiServer(
+        tmp_path_factory.mktemp("apiserver"), users=USERS, more=["--client-ca-file", str(folder / "clients.crt")]
+    )
     try:
         server.start()
         own = folder / "own.json"
         own.write_text(json.dumps(server.kubeconfig()))
         port = free_port()
-        server.run([find_program("kubectl"), "--kubeconfig", str(own), "proxy", "--port", str(port), "--api-prefix=/prefix/"], "proxy")
+        server.run(
+            [find_program("kubectl"), "--kubeconfig", str(own), "proxy", "--port", str(port), "--api-prefix=/prefix/"],
+            "proxy",
+        )
         while socket.socket().connect_ex(("127.0.0.1", port)):
             server.check_alive()
         mine = certificate("certified", "system:masters", authority[2])
         target = ("127.0.0.1", server.port)
         world = World(
-            folder=folder, url=server.url, ca=server.ca, token=token_of("tester"), other=token_of("other"),
-            certificate=mine[0], key=mine[1], other_ca=authority[0],
-            proxy="http://127.0.0.1:{0}".format(relay(socket.AF_INET, "127.0.0.1", target, True)),
-            ipv6="https://[::1]:{0}".format(relay(socket.AF_INET6, "::1", target, False)), prefix="http://127.0.0.1:{0}".format(port),
-        )  # fmt: skip
+            folder=folder,
+            url=server.url,
+            ca=server.ca,
+            token=token_of("tester"),
+            other=token_of("other"),
+            certificate=mine[0],
+            key=mine[1],
+            other_ca=authority[0],
+            proxy=f"http://127.0.0.1:{relay(socket.AF_INET, '127.0.0.1', target, True)}",
+            ipv6=f"https://[::1]:{relay(socket.AF_INET6, '::1', target, False)}",
+            prefix=f"http://127.0.0.1:{port}",
+        )
         yield ask_all(server, world)
     finally:
         server.stop()
 
 
-def ask_all(server: ApiServer, world: World) -> t.Dict[str, t.Dict[str, str]]:
+def ask_all(server: ApiServer, world: World) -> dict[str, dict[str, str]]:
     """See answers. Every program asks for a namespace that carries its name and the shape's."""
     made = shapes(world)
-    found: t.Dict[str, t.Dict[str, str]] = {}
+    found: dict[str, dict[str, str]] = {}
     home = os.environ.get("HOME")
     os.environ["HOME"] = str(world.folder)  # for ~, and for kubectl's cache
     try:
@@ -127,13 +153,13 @@ def ask_all(server: ApiServer, world: World) -> t.Dict[str, t.Dict[str, str]]:
             (world.folder / (name + ".kubeconfig")).write_bytes(content)
         mark = server.mark()
 
-        def one(name: str) -> t.Dict[str, str]:
+        def one(name: str) -> dict[str, str]:
             path = str(world.folder / (name + ".kubeconfig"))
-            kubectl(path, "/api/v1/namespaces/{0}.kubectl".format(name))
+            kubectl(path, f"/api/v1/namespaces/{name}.kubectl")
             return {
-                "python": python(path, "/api/v1/namespaces/{0}.python".format(name)),
-                "ours": ours(path, "/api/v1/namespaces/{0}.ours".format(name), list(ALLOWABLE)),
-                "strict": ours(path, "/api/v1/namespaces/{0}.strict".format(name), []),
+                "python": python(path, f"/api/v1/namespaces/{name}.python"),
+                "ours": ours(path, f"/api/v1/namespaces/{name}.ours", list(ALLOWABLE)),
+                "strict": ours(path, f"/api/v1/namespaces/{name}.strict", []),
             }
 
         with concurrent.futures.ThreadPoolExecutor(max_workers=4) as pool:
@@ -145,17 +171,19 @@ def ask_all(server: ApiServer, world: World) -> t.Dict[str, t.Dict[str, str]]:
             os.environ["HOME"] = home
     for name, row in found.items():
         for program in ("kubectl", "python", "ours", "strict"):
-            user = seen.get("/api/v1/namespaces/{0}.{1}".format(name, program))
+            user = seen.get(f"/api/v1/namespaces/{name}.{program}")
             row[program] = user if user is not None else row.get(program, NO)
     return found
 
 
-def audited(server: ApiServer, mark: int) -> t.Dict[str, str]:
+def audited(server: ApiServer, mark: int) -> dict[str, str]:
     """Path -> the user that the server took the request from, with whom it acted as."""
     last = "/api/v1/namespaces/last-of-all"
     with pytest.raises(NotFound):
         server.client().get(last)
-    while last not in {path for _verb, path, _status in server.audit(mark)}:  # entries are written in order, just after the answers
+    while last not in {
+        path for _verb, path, _status in server.audit(mark)
+    }:  # entries are written in order, just after the answers
         server.check_alive()
     seen = {}
     with open(server.audit_file, "rb") as stream:
@@ -169,7 +197,11 @@ def audited(server: ApiServer, mark: int) -> t.Dict[str, str]:
 
 def kubectl(path: str, url: str) -> None:
     """Its own answer is in the audit log."""
-    what = ["namespaces", url.rpartition("/")[2]] if "/prefix" in pathlib.Path(path).read_text(errors="replace") else ["--raw", url]  # raw drops the prefix
+    what = (
+        ["namespaces", url.rpartition("/")[2]]
+        if "/prefix" in pathlib.Path(path).read_text(errors="replace")
+        else ["--raw", url]
+    )  # raw drops the prefix
     command = [find_program("kubectl"), "--kubeconfig", path, "--request-timeout=20s", "get", *what]
     subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
 
@@ -187,7 +219,7 @@ def python(path: str, url: str) -> str:
     return NO
 
 
-def ours(path: str, url: str, allow: t.List[str]) -> str:
+def ours(path: str, url: str, allow: list[str]) -> str:
     """NO, or the reason of the refusal."""
     try:
         Client(parse_access({"name": "aws", "kubeconfig": path, "allow": allow})).get(url)
@@ -214,18 +246,47 @@ DIFFERENT = {
     "A query in ``server``": ("server-with-query",),
     "An IPv6 zone in ``server``": ("server-ipv6-zone",),
     "``~`` for the home folder in names of files": ("ca-file-home", "token-file-home"),
-    "Data and a file of the same name: the data counts": ("ca-data-and-file", "ca-data-and-missing-file", "certificate-data-and-file"),
+    "Data and a file of the same name: the data counts": (
+        "ca-data-and-file",
+        "ca-data-and-missing-file",
+        "certificate-data-and-file",
+    ),
     "``insecure-skip-tls-verify`` with a CA: nothing is verified": ("insecure-and-ca",),
     "``as-user-extra``": ("impersonation-extra",),
 }
 #: Shapes that we answer as kubectl does and the Python client does not.
 AS_KUBECTL = (
-    "ca-trusted-certificate", "ca-with-blanks", "ca-wrapped-folded", "ca-wrapped-plain", "contexts-with-null-entry", "document-separator-and-comment",
-    "document-separator-at-the-end", "duplicate-cluster", "duplicate-context", "duplicate-user", "duplicate-user-other-first", "file-token-blank-first",
-    "file-token-blank-line", "file-token-crlf", "file-token-lf", "file-token-spaces", "impersonation", "impersonation-groups-alone", "insecure-null",
-    "insecure-word", "json-tabs", "other-apiversion", "other-context-without-name", "other-kind", "password-and-token", "server-with-user", "token-and-file",
-    "auth-provider-null", "upper-case-scheme", "utf16",
-)  # fmt: skip
+    "ca-trusted-certificate",
+    "ca-with-blanks",
+    "ca-wrapped-folded",
+    "ca-wrapped-plain",
+    "contexts-with-null-entry",
+    "document-separator-and-comment",
+    "document-separator-at-the-end",
+    "duplicate-cluster",
+    "duplicate-context",
+    "duplicate-user",
+    "duplicate-user-other-first",
+    "file-token-blank-first",
+    "file-token-blank-line",
+    "file-token-crlf",
+    "file-token-lf",
+    "file-token-spaces",
+    "impersonation",
+    "impersonation-groups-alone",
+    "insecure-null",
+    "insecure-word",
+    "json-tabs",
+    "other-apiversion",
+    "other-context-without-name",
+    "other-kind",
+    "password-and-token",
+    "server-with-user",
+    "token-and-file",
+    "auth-provider-null",
+    "upper-case-scheme",
+    "utf16",
+)
 
 
 def user_of(answer: str) -> str:
@@ -238,42 +299,69 @@ def verdict(answer: str) -> str:
     return "takes" if user_of(answer) != NO else "refuses"
 
 
-def documented() -> t.Dict[str, t.List[str]]:
+def documented() -> dict[str, list[str]]:
     """Title -> the other cells of its row in the guide's table of kubeconfigs."""
-    table = GUIDE.read_text().partition("docsite.guide_inventory.kubeconfigs:")[2].partition("\n   * - ")[2].split("\n\n", 1)[0]
-    rows = [[re.sub(r"\s+", " ", cell).strip() for cell in re.split(r"\n     - ", row)] for row in table.split("\n   * - ")]
+    table = (
+        GUIDE.read_text()
+        .partition("docsite.guide_inventory.kubeconfigs:")[2]
+        .partition("\n   * - ")[2]
+        .split("\n\n", 1)[0]
+    )
+    rows = [
+        [re.sub(r"\s+", " ", cell).strip() for cell in re.split(r"\n     - ", row)] for row in table.split("\n   * - ")
+    ]
     return {row[0]: row[1:] for row in rows[1:]}
 
 
-def test_answers_are_those_of_kubectl_or_documented(answers: t.Dict[str, t.Dict[str, str]]) -> None:
+def test_answers_are_those_of_kubectl_or_documented(answers: dict[str, dict[str, str]]) -> None:
     assert len(answers) >= 180
     known = {shape for group in DIFFERENT.values() for shape in group}
     different = {name for name, row in answers.items() if user_of(row["ours"]) != user_of(row["kubectl"])}
     assert {name: answers[name] for name in different ^ known} == {}
-    alone = {name for name, row in answers.items() if name not in different and user_of(row["python"]) != user_of(row["kubectl"])}
+    alone = {
+        name
+        for name, row in answers.items()
+        if name not in different and user_of(row["python"]) != user_of(row["kubectl"])
+    }
     assert {name: answers[name] for name in alone ^ set(AS_KUBECTL)} == {}
 
 
-def test_the_guide_has_each_difference(answers: t.Dict[str, t.Dict[str, str]]) -> None:
+def test_the_guide_has_each_difference(answers: dict[str, dict[str, str]]) -> None:
     rows = documented()
     assert list(rows) == list(DIFFERENT)
     for title, group in DIFFERENT.items():
         for shape in group:
             row = answers[shape]
-            reason = "" if verdict(row["ours"]) == "takes" else ": ``{0}``".format(row["ours"])
-            assert rows[title] == [verdict(row["kubectl"]), verdict(row["python"]), verdict(row["ours"]) + reason], (title, shape, row)
+            reason = "" if verdict(row["ours"]) == "takes" else f": ``{row['ours']}``"
+            assert rows[title] == [verdict(row["kubectl"]), verdict(row["python"]), verdict(row["ours"]) + reason], (
+                title,
+                shape,
+                row,
+            )
 
 
-def test_what_needs_an_allowance_is_refused_by_its_name(answers: t.Dict[str, t.Dict[str, str]]) -> None:
+def test_what_needs_an_allowance_is_refused_by_its_name(answers: dict[str, dict[str, str]]) -> None:
     """Whatever works with all of ``allow`` works without, or is refused with the word that allows it (threat T18)."""
-    needed = {name: row["strict"] for name, row in answers.items() if user_of(row["ours"]) != NO and row["strict"] != row["ours"]}
+    needed = {
+        name: row["strict"]
+        for name, row in answers.items()
+        if user_of(row["ours"]) != NO and row["strict"] != row["ours"]
+    }
     assert set(needed.values()) == set(ALLOWABLE) - {"auth_provider"}, "the provider's token is none of a real issuer"
     assert answers["auth-provider"]["strict"] == "auth_provider"
-    words = {"exec": "exec", "file-token": "file_references", "ca-file": "file_references", "insecure": "insecure_tls", "proxy-url": "proxy",
-             "tls-server-name": "tls_server_name", "impersonation": "impersonation", "plain-http": "plain_http"}  # fmt: skip
+    words = {
+        "exec": "exec",
+        "file-token": "file_references",
+        "ca-file": "file_references",
+        "insecure": "insecure_tls",
+        "proxy-url": "proxy",
+        "tls-server-name": "tls_server_name",
+        "impersonation": "impersonation",
+        "plain-http": "plain_http",
+    }
     assert {name: needed[name] for name in words} == words
 
 
-def test_a_refusal_has_a_reason(answers: t.Dict[str, t.Dict[str, str]]) -> None:
+def test_a_refusal_has_a_reason(answers: dict[str, dict[str, str]]) -> None:
     """Except where the server itself refuses the credential."""
     assert {name for name, row in answers.items() if row["ours"] == NO} == set()

@@ -24,7 +24,7 @@ def held(pair, name):
     found = set()
     for path in KINDS:
         for one in (pair.clients[name].find(path) or {}).get("items", ()):
-            found.add((path.rpartition("/")[2], "{0}/{1}".format(one["metadata"].get("namespace", ""), one["metadata"]["name"])))
+            found.add((path.rpartition("/")[2], f"{one['metadata'].get('namespace', '')}/{one['metadata']['name']}"))
     return found
 
 
@@ -66,7 +66,9 @@ def test_a_cluster_leaves_and_comes_back(pair, whole, joined):
     assert corefile(pair, "aws") == COREFILE
     assert held(pair, "aws") == joined["aws"]
     assert not [one for one in held(pair, "gcp") if "aws" in one[1]] and "cluster.aws" not in corefile(pair, "gcp")
-    assert pair.imported("aws", WEB) is None and pair.imported("gcp", WEB)["status"]["clusters"] == [{"cluster": "gcp-eu"}]
+    assert pair.imported("aws", WEB) is None and pair.imported("gcp", WEB)["status"]["clusters"] == [
+        {"cluster": "gcp-eu"}
+    ]
     mark = pair.mark()
     code, shown = play(whole, "leave", "-e", "cluster=aws")
     assert pair.writes(mark) == {"aws": [], "gcp": []} and code == 0, shown[-4000:]
@@ -74,7 +76,7 @@ def test_a_cluster_leaves_and_comes_back(pair, whole, joined):
     assert "cluster.aws" in corefile(pair, "gcp") and len(pair.imported("aws", WEB)["status"]["clusters"]) == 2
 
     # gone for ever: it is not asked, so that a server that takes connections and never answers delays nothing
-    with socket.create_server(("127.0.0.1", 0)) as mute, at(whole, "aws", "https://127.0.0.1:{0}".format(mute.getsockname()[1])):
+    with socket.create_server(("127.0.0.1", 0)) as mute, at(whole, "aws", f"https://127.0.0.1:{mute.getsockname()[1]}"):
         code, shown = play(whole, "leave", "-e", "cluster=aws", "-e", "leave_gone=true")
         assert not select.select([mute], [], [], 0)[0]
     assert code == 0, shown[-6000:]
@@ -89,18 +91,23 @@ def test_nothing_goes_while_another_cluster_cannot_be_written(pair, whole, joine
     with at(whole, "gcp", "https://127.0.0.1:9"):
         code, shown = play(whole, "leave", "-e", "cluster=aws")
     said = " ".join(shown.split())
-    assert code != 0 and "aws and its nodes are left as they are" in said and "[others_unwritten]" in said, shown[-4000:]
+    assert code != 0 and "aws and its nodes are left as they are" in said and "[others_unwritten]" in said, shown[
+        -4000:
+    ]
     assert "next: take aws" not in said
     assert pair.writes(mark) == {"aws": [], "gcp": []} and held(pair, "aws") == before
     code, shown = play(whole, "leave", "-e", "cluster=aws")
     assert code == 0 and held(pair, "aws") == joined["aws"], shown[-4000:]
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    ((), "write -e cluster=NAME, one of aws, gcp"),
-    (("-e", "cluster=ibm"), "cluster=ibm is no cluster of the inventory, which has aws, gcp"),
-    (("--limit", "aws", "-e", "leave_gone=true"), "leave_gone is said of a cluster"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "write -e cluster=NAME, one of aws, gcp"),
+        (("-e", "cluster=ibm"), "cluster=ibm is no cluster of the inventory, which has aws, gcp"),
+        (("--limit", "aws", "-e", "leave_gone=true"), "leave_gone is said of a cluster"),
+    ],
+)
 def test_who_leaves_is_said(pair, fabric, arguments, said):
     mark = pair.mark()
     code, shown = play(fabric, "leave", *arguments)

@@ -43,8 +43,15 @@ def by_program(server, tmp_path):
     config = server.kubeconfig()
     version = "client.authentication.k8s.io/v1beta1"
     token = config["users"][0]["user"].pop("token")
-    (tmp_path / "printed").write_text(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": {"token": token}}))
-    config["users"][0]["user"]["exec"] = {"apiVersion": version, "command": "cat", "args": [str(tmp_path / "printed")], "interactiveMode": "Never"}
+    (tmp_path / "printed").write_text(
+        json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": {"token": token}})
+    )
+    config["users"][0]["user"]["exec"] = {
+        "apiVersion": version,
+        "command": "cat",
+        "args": [str(tmp_path / "printed")],
+        "interactiveMode": "Never",
+    }
     return {"name": "aws", "kubeconfig": config, "allow": ["exec"]}
 
 

@@ -28,63 +28,121 @@ PLAYBOOKS = pathlib.Path(__file__).resolve().parents[2] / "playbooks"
 WEB = ("shop", "web")
 CAPABILITIES = ["service_mirror", "mcs", "coredns_rewrite", "network_sets", "load_balancers"]
 #: Where a cluster holds what capabilities write.
-KINDS = ("/api/v1/services", "/api/v1/endpoints", "/apis/discovery.k8s.io/v1beta1/endpointslices", "/apis/discovery.k8s.io/v1/endpointslices",
-         "/apis/multicluster.x-k8s.io/v1beta1/serviceimports", "/apis/crd.projectcalico.org/v1/globalnetworksets")  # fmt: skip
+KINDS = (
+    "/api/v1/services",
+    "/api/v1/endpoints",
+    "/apis/discovery.k8s.io/v1beta1/endpointslices",
+    "/apis/discovery.k8s.io/v1/endpointslices",
+    "/apis/multicluster.x-k8s.io/v1beta1/serviceimports",
+    "/apis/crd.projectcalico.org/v1/globalnetworksets",
+)
 #: They have no fabric to be limited to: AWX's own objects, and a host that keeps a fabric.
 ELSEWHERE = {"awx_load", "awx_survey", "reconciler"}
 #: They take away or give up what the others made.
 ENDS = ("release", "leave", "teardown", "clustermesh_teardown", "tenants_teardown")
-READS = {"validate", "verify", "status", "preflight", "support_bundle", "trace", "slices_plan", "slices_verify", "slices_end", "clustermesh_migrate"}
+READS = {
+    "validate",
+    "verify",
+    "status",
+    "preflight",
+    "support_bundle",
+    "trace",
+    "slices_plan",
+    "slices_verify",
+    "slices_end",
+    "clustermesh_migrate",
+}
 BOOKS = sorted(path.stem for path in PLAYBOOKS.glob("*.yml"))
 LAST = ("adopt", "site")  # which do what the others do, too
-COMES = [name for name in sorted(BOOKS, key=lambda name: (name in LAST, name))
-         if name not in {*ELSEWHERE, *ENDS, *READS} and not name.startswith("awx_")]  # fmt: skip
+COMES = [
+    name
+    for name in sorted(BOOKS, key=lambda name: (name in LAST, name))
+    if name not in {*ELSEWHERE, *ENDS, *READS} and not name.startswith("awx_")
+]
 ARGUMENTS = {
-    "adopt": ("-e", "adopt_step=take"), "tenants": ("-e", "tenants_source=aws", "-e", "tenants_apinet=gcp"),
+    "adopt": ("-e", "adopt_step=take"),
+    "tenants": ("-e", "tenants_source=aws", "-e", "tenants_apinet=gcp"),
     "tenants_teardown": ("-e", "tenants_source=aws", "-e", "tenants_apinet=gcp", "-e", "tenants_watch_namespace=shop"),
     "leave": ("-e", "cluster=aws"),
-}  # fmt: skip
+}
 
 
 def play(folder, book, *arguments):
     """(exit code, everything that was printed). Whether a book can do its work here is another test's matter."""
-    environment = dict(os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(folder / "ansible"))
+    environment = dict(
+        os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(folder / "ansible")
+    )
     environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
     environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
-    command = ["ansible-playbook", "-i", str(folder / "hosts.yml"), "-e", "ansible_python_interpreter=" + sys.executable]
+    command = [
+        "ansible-playbook",
+        "-i",
+        str(folder / "hosts.yml"),
+        "-e",
+        "ansible_python_interpreter=" + sys.executable,
+    ]
     done = subprocess.run(
-        [*command, str(PLAYBOOKS / (book + ".yml")), *arguments], env=environment, cwd=str(folder), capture_output=True, text=True, timeout=300,
-        check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        [*command, str(PLAYBOOKS / (book + ".yml")), *arguments],
+        env=environment,
+        cwd=str(folder),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
     return done.returncode, done.stdout + done.stderr
 
 
 @pytest.fixture
 def whole(pair, fabric):
     """An inventory of both clusters, in which every capability has something to write in each of them."""
-    tree, named = yaml.safe_load((fabric / "hosts.yml").read_text()), "p-" + uuid.uuid4().hex[:8]  # no kubelet ends a pod of an earlier test
-    tree["all"]["vars"].update(multicluster_capabilities=CAPABILITIES, service_mirror_create_namespace=True, multicluster_lock="none")
+    tree, named = (
+        yaml.safe_load((fabric / "hosts.yml").read_text()),
+        "p-" + uuid.uuid4().hex[:8],
+    )  # no kubelet ends a pod of an earlier test
+    tree["all"]["vars"].update(
+        multicluster_capabilities=CAPABILITIES, service_mirror_create_namespace=True, multicluster_lock="none"
+    )
     hosts = tree["all"]["children"]["clusters"]["hosts"]
     for number, (name, server) in enumerate(sorted(pair.servers.items())):
-        hosts[name]["load_balancers_settings"] = {"load_balancer": "empty://", "pool": ["203.0.113.{0}/30".format(8 * number)]}
-        client, address = server.client(), "10.{0}.3.1".format(2 + 2 * number)
+        hosts[name]["load_balancers_settings"] = {"load_balancer": "empty://", "pool": [f"203.0.113.{8 * number}/30"]}
+        client, address = server.client(), f"10.{2 + 2 * number}.3.1"
         serve(client, "calico")
         pair.export(name, WEB, address)
         pair.put(name, service("shop", "mirrored"), endpoints("shop", "mirrored", address))
         balancer = service("shop", "balanced", labels={})
         pair.put(name, dict(balancer, spec=dict(balancer["spec"], type="LoadBalancer")))
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": named, "namespace": "shop", "labels": {SET: "web"}},
-               "spec": {"nodeName": "n", "automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]}}  # fmt: skip
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": named, "namespace": "shop", "labels": {SET: "web"}},
+            "spec": {
+                "nodeName": "n",
+                "automountServiceAccountToken": False,
+                "containers": [{"name": "c", "image": "i"}],
+            },
+        }
         client.create("/api/v1/namespaces/shop/pods", pod, "k")
-        status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": [{"type": "Ready", "status": "True"}]}
+        status = {
+            "phase": "Running",
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
         client.merge_patch("/api/v1/namespaces/shop/pods/" + named + "/status", {"status": status}, "k")
     (fabric / "hosts.yml").write_text(yaml.safe_dump(tree))
     yield fabric
     for server in pair.servers.values():
         client = server.client()
         withdraw(client, "calico")
-        for kind, name in (("pods", named), ("services", "mirrored"), ("services", "balanced"), ("endpoints", "mirrored")):
-            client.delete("/api/v1/namespaces/shop/{0}/{1}".format(kind, name))
+        for kind, name in (
+            ("pods", named),
+            ("services", "mirrored"),
+            ("services", "balanced"),
+            ("endpoints", "mirrored"),
+        ):
+            client.delete(f"/api/v1/namespaces/shop/{kind}/{name}")
 
 
 def limited(pair, folder, book):
@@ -100,14 +158,25 @@ def test_no_playbook_writes_outside_of_its_limit(pair, whole):
     made = {book: limited(pair, whole, book) for book in COMES}
     for book in ("service_mirror", "mcs", "coredns_rewrite", "network_sets", "load_balancers"):
         assert made[book][0], (book, made[book][2][-3000:])
-        assert "outside --limit, so nothing was written there: clusters gcp" in " ".join(made[book][2].split()), (book, made[book][2][-3000:])
-    assert made["tenants"][1] and "--limit leaves out gcp" in " ".join(made["tenants"][2].split()), made["tenants"][2][-3000:]
+        assert "outside --limit, so nothing was written there: clusters gcp" in " ".join(made[book][2].split()), (
+            book,
+            made[book][2][-3000:],
+        )
+    assert made["tenants"][1] and "--limit leaves out gcp" in " ".join(made["tenants"][2].split()), made["tenants"][2][
+        -3000:
+    ]
 
     # the same without the limit writes there, so all of them had something to write
     mark = pair.mark()
     shown = play(whole, "site")[1]
     paths = " ".join(path for dummy, path, dummy_too in pair.writes(mark)["gcp"])
-    for part in ("sys-semaphore/services", "serviceimports", "configmaps/coredns", "globalnetworksets", "services/balanced"):
+    for part in (
+        "sys-semaphore/services",
+        "serviceimports",
+        "configmaps/coredns",
+        "globalnetworksets",
+        "services/balanced",
+    ):
         assert part in paths, (part, paths, shown[:3000])
 
     for book in ENDS:

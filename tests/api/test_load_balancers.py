@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 
 import pytest
@@ -18,7 +19,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.load_b
 )
 
 NAMESPACE = "lb-test"
-SERVICES = "/api/v1/namespaces/{0}/services".format(NAMESPACE)
+SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
 LEDGER = "/api/v1/namespaces/kube-system/configmaps/metal-ccm-static-pool"
 
 FAMILIES = {"both": ["IPv4", "IPv6"], "six": ["IPv6"], "six-first": ["IPv6", "IPv4"], "third": ["IPv6"]}
@@ -28,7 +29,10 @@ def make_service(client, name, address=None, kind="LoadBalancer", port=80, **ann
     spec = {"type": kind, "ports": [{"port": port, "protocol": "TCP"}], "selector": {"app": name}}
     if address:
         spec["loadBalancerIP"] = address
-    meta = {"name": name, "annotations": {key.replace("__", "/").replace("_", "."): value for key, value in annotations.items()}}
+    meta = {
+        "name": name,
+        "annotations": {key.replace("__", "/").replace("_", "."): value for key, value in annotations.items()},
+    }
     return client.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}, "kubectl")
 
 
@@ -37,17 +41,19 @@ def get(client, name):
 
 
 def ledger(client):
-    found = client.list("/api/v1/namespaces/kube-system/configmaps", field_selector="metadata.name=metal-ccm-static-pool").items
+    found = client.list(
+        "/api/v1/namespaces/kube-system/configmaps", field_selector="metadata.name=metal-ccm-static-pool"
+    ).items
     return {key: json.loads(text) for item in found for key, text in (item.get("data") or {}).items()}
 
 
 @pytest.fixture
 def api(server):
     client = server.client()
-    try:
-        client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, "kubectl")
-    except Exception:  # it is there from the test before
-        pass
+    with contextlib.suppress(Exception):  # it is there from the test before
+        client.create(
+            "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, "kubectl"
+        )
     yield client
     for item in client.list(SERVICES).items:
         client.delete(SERVICES + "/" + item["metadata"]["name"])
@@ -57,12 +63,16 @@ def api(server):
 
 
 def request_for(server, more=None, **settings):
-    given = dict({"cluster": "aws", "load_balancer": "empty://", "pool": ["203.0.113.0/29"], "gc_orphans": True}, **settings)
+    given = dict(
+        {"cluster": "aws", "load_balancer": "empty://", "pool": ["203.0.113.0/29"], "gc_orphans": True}, **settings
+    )
     return dict({"fabric": "t", "clusters": [server.access()], "settings": [given], "timeout": 20}, **(more or {}))
 
 
 def row_of(result, name):
-    return next(item for item in result["load_balancers"]["aws"]["services"] if item["service"] == NAMESPACE + "/" + name)
+    return next(
+        item for item in result["load_balancers"]["aws"]["services"] if item["service"] == NAMESPACE + "/" + name
+    )
 
 
 def reasons(result):
@@ -82,8 +92,10 @@ def test_an_address_of_the_pool_and_back(server, api):
     result = load_balancers.run(request_for(server))
     assert not result["failures"] and not result["refused"]
     assert {name: get(api, name)["spec"].get("loadBalancerIP") for name in ("web", "db", "inside")} == {
-        "db": "203.0.113.0", "web": "203.0.113.1", "inside": None,
-    }  # fmt: skip
+        "db": "203.0.113.0",
+        "web": "203.0.113.1",
+        "inside": None,
+    }
     assert [row["ip"] for row in get(api, "web")["status"]["loadBalancer"]["ingress"]] == ["203.0.113.1"]
     assert row_of(result, "web")["ready"] and row_of(result, "web")["state"] == "Mapped"
     assert result["load_balancers"]["aws"]["announce"] == ["203.0.113.0/32", "203.0.113.1/32"]
@@ -96,7 +108,9 @@ def test_an_address_of_the_pool_and_back(server, api):
 
     api.delete(SERVICES + "/db")
     result = load_balancers.run(request_for(server))
-    assert [change["kind"] for change in result["plan"]["changes"]] == ["Reservation"] and list(ledger(api)) == ["203.0.113.1"]
+    assert [change["kind"] for change in result["plan"]["changes"]] == ["Reservation"] and list(ledger(api)) == [
+        "203.0.113.1"
+    ]
     assert result["load_balancers"]["aws"]["announce"] == ["203.0.113.1/32"]
 
     result = load_balancers.run(request_for(server, {"state": "absent"}))
@@ -117,18 +131,27 @@ def test_claims_of_service_authors(server, api):
     make_service(api, "plain")
     result = load_balancers.run(request_for(server))
     assert reasons(result) == {
-        ("service aws/lb-test/thief", "claimed_twice"), ("service aws/lb-test/metadata", "special_address"),
+        ("service aws/lb-test/thief", "claimed_twice"),
+        ("service aws/lb-test/metadata", "special_address"),
         ("service aws/lb-test/by-annotation", "claimed_twice"),
-    }  # fmt: skip
+    }
     # an address that its owner wrote is in use, although it lies in the pool and nobody reserved it
-    assert get(api, "plain")["spec"]["loadBalancerIP"] == "203.0.113.2" and "loadBalancerIP" not in get(api, "by-annotation")["spec"]
-    assert get(api, "own")["spec"]["loadBalancerIP"] == "203.0.113.1" and get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.0"
+    assert (
+        get(api, "plain")["spec"]["loadBalancerIP"] == "203.0.113.2"
+        and "loadBalancerIP" not in get(api, "by-annotation")["spec"]
+    )
+    assert (
+        get(api, "own")["spec"]["loadBalancerIP"] == "203.0.113.1"
+        and get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.0"
+    )
     assert "203.0.113.1" not in ledger(api)
 
 
 def report(client, name, *ingress):
     """As another controller does."""
-    client.merge_patch(SERVICES + "/" + name + "/status", {"status": {"loadBalancer": {"ingress": list(ingress)}}}, "other-controller")
+    client.merge_patch(
+        SERVICES + "/" + name + "/status", {"status": {"loadBalancer": {"ingress": list(ingress)}}}, "other-controller"
+    )
 
 
 def test_an_address_in_use_stays_whoever_wrote_it(server, api):
@@ -141,19 +164,28 @@ def test_an_address_in_use_stays_whoever_wrote_it(server, api):
     # also when its owner takes it out of the field: it is announced and reported, so it is in use
     api.merge_patch(SERVICES + "/web", {"spec": {"loadBalancerIP": None}}, "kubectl-edit")
     result = load_balancers.run(request_for(server))
-    assert get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.5" and result["load_balancers"]["aws"]["announce"] == ["203.0.113.5/32"]
+    assert get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.5" and result["load_balancers"]["aws"][
+        "announce"
+    ] == ["203.0.113.5/32"]
     load_balancers.run(request_for(server, {"renumber": ["203.0.113.5/32"]}))
     assert get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.0"
     assert [row["ip"] for row in get(api, "web")["status"]["loadBalancer"]["ingress"]] == ["203.0.113.0"]
     mark = server.mark()
-    assert not load_balancers.run(request_for(server, {"renumber": ["203.0.113.0/24"]}))["changed"] and server.writes(mark) == []
+    assert (
+        not load_balancers.run(request_for(server, {"renumber": ["203.0.113.0/24"]}))["changed"]
+        and server.writes(mark) == []
+    )
 
 
 def test_an_address_that_stands_in_the_status_only(server, api):
     """MetalLB and Cilium give addresses so. Adopted where that is asked for and the pool has it, else left; in every back end."""
     live = {"pool": "203.0.113.3", "foreign": "198.51.100.9", "shared-1": "203.0.113.6", "shared-2": "203.0.113.6"}
     for name, address in live.items():
-        make_service(api, name, **({"metallb_io__allow-shared-ip": "k", "port": int(name[-1])} if name.startswith("shared") else {}))
+        make_service(
+            api,
+            name,
+            **({"metallb_io__allow-shared-ip": "k", "port": int(name[-1])} if name.startswith("shared") else {}),
+        )
         report(api, name, {"ip": address})
     make_service(api, "two")
     report(api, "two", {"ip": "203.0.113.4"}, {"ip": "2001:db8::4"})
@@ -164,25 +196,46 @@ def test_an_address_that_stands_in_the_status_only(server, api):
         for check in (True, False):
             mark = server.mark()
             result = load_balancers.run(request_for(server, load_balancer=balancer), check=check)
-            assert {name: get(api, name) for name in before} == before and server.writes(mark) == [] and not result["changed"]
-            assert reasons(result) == {("service aws/lb-test/" + name, word) for name, word in (
-                ("pool", "adoptable"), ("shared-1", "adoptable"), ("shared-2", "adoptable"),
-                ("foreign", "outside_grant"), ("two", "outside_grant"), ("named", "outside_grant"))}  # fmt: skip
+            assert (
+                {name: get(api, name) for name in before} == before
+                and server.writes(mark) == []
+                and not result["changed"]
+            )
+            assert reasons(result) == {
+                ("service aws/lb-test/" + name, word)
+                for name, word in (
+                    ("pool", "adoptable"),
+                    ("shared-1", "adoptable"),
+                    ("shared-2", "adoptable"),
+                    ("foreign", "outside_grant"),
+                    ("two", "outside_grant"),
+                    ("named", "outside_grant"),
+                )
+            }
             assert result["load_balancers"]["aws"]["announce"] == []
     result = load_balancers.run(request_for(server, {"adopt": True}))
     assert reasons(result) == {("service aws/lb-test/" + name, "outside_grant") for name in ("foreign", "two", "named")}
     for name, address in live.items():
         wanted = None if name == "foreign" else address
-        assert get(api, name)["spec"].get("loadBalancerIP") == wanted and get(api, name)["status"] == before[name]["status"]
+        assert (
+            get(api, name)["spec"].get("loadBalancerIP") == wanted
+            and get(api, name)["status"] == before[name]["status"]
+        )
     assert get(api, "two") == before["two"] and get(api, "named") == before["named"]
-    assert {entry["service"]: entry["address"] for entry in ledger(api).values()} == {"lb-test/pool": "203.0.113.3", "lb-test/shared-1": "203.0.113.6"}
+    assert {entry["service"]: entry["address"] for entry in ledger(api).values()} == {
+        "lb-test/pool": "203.0.113.3",
+        "lb-test/shared-1": "203.0.113.6",
+    }
     assert result["load_balancers"]["aws"]["announce"] == ["203.0.113.3/32", "203.0.113.6/32"]
     mark = server.mark()
     assert not load_balancers.run(request_for(server))["changed"] and server.writes(mark) == []
     # and only the wish to renumber gives one up
     result = load_balancers.run(request_for(server, {"renumber": ["True"]}))
     assert reasons(result) == {("service aws/lb-test/two", "adoptable")}  # it holds an address of the pool, which stays
-    assert get(api, "foreign")["spec"]["loadBalancerIP"] == "203.0.113.0" and get(api, "pool")["spec"]["loadBalancerIP"] == "203.0.113.3"
+    assert (
+        get(api, "foreign")["spec"]["loadBalancerIP"] == "203.0.113.0"
+        and get(api, "pool")["spec"]["loadBalancerIP"] == "203.0.113.3"
+    )
     assert [row["ip"] for row in get(api, "foreign")["status"]["loadBalancer"]["ingress"]] == ["203.0.113.0"]
 
 
@@ -191,16 +244,22 @@ def test_an_address_of_which_no_router_hears(server, api):
     for check in (True, False):
         result = load_balancers.run(request_for(server, bgp_speakers=[]), check=check)
         (row,) = result["load_balancers"]["aws"]["unannounced"]
-        assert (row["service"], row["address"]) == ("lb-test/web", "203.0.113.0") and "bgp_speaker_neighbors" in row["reason"]
+        assert (row["service"], row["address"]) == ("lb-test/web", "203.0.113.0") and "bgp_speaker_neighbors" in row[
+            "reason"
+        ]
         assert any(text.startswith("aws: nobody announces 203.0.113.0 (lb-test/web): ") for text in result["warnings"])
     for more in ({"bgp_speakers": ["n1"]}, {"bgp_speakers": [], "announced_by": "other"}, {"bgp_speakers": None}):
         result = load_balancers.run(request_for(server, **more))
-        assert result["load_balancers"]["aws"]["unannounced"] == [] and not [text for text in result["warnings"] if "nobody announces" in text]
+        assert result["load_balancers"]["aws"]["unannounced"] == [] and not [
+            text for text in result["warnings"] if "nobody announces" in text
+        ]
     # what kube-vip serves it reports
     result = load_balancers.run(request_for(server, load_balancer="kube-vip://"))
     assert result["load_balancers"]["aws"]["unannounced"] == []
     report(api, "web")
-    (row,) = load_balancers.run(request_for(server, load_balancer="kube-vip://"))["load_balancers"]["aws"]["unannounced"]
+    (row,) = load_balancers.run(request_for(server, load_balancer="kube-vip://"))["load_balancers"]["aws"][
+        "unannounced"
+    ]
     assert "is kube-vip running" in row["reason"]
 
 
@@ -220,8 +279,15 @@ def test_the_pool_ends_and_the_others_go_on(server, api):
 def test_services_of_ipv6(server, api, monkeypatch):
     """This API server has no IPv6 to give Services, so what it says of their families is made up; the rest is not."""
     known = load_balancers_read.service_of
-    monkeypatch.setattr(load_balancers_read, "service_of", lambda obj: known(dict(obj, spec=dict(obj["spec"], ipFamilies=FAMILIES[obj["metadata"]["name"]])))
-                        if obj["metadata"]["name"] in FAMILIES else known(obj))  # fmt: skip
+    monkeypatch.setattr(
+        load_balancers_read,
+        "service_of",
+        lambda obj: (
+            known(dict(obj, spec=dict(obj["spec"], ipFamilies=FAMILIES[obj["metadata"]["name"]])))
+            if obj["metadata"]["name"] in FAMILIES
+            else known(obj)
+        ),
+    )
     for name in FAMILIES:
         make_service(api, name)
     pool = ["203.0.113.0/29", "2001:db8:5::10-2001:db8:5::11"]
@@ -231,15 +297,22 @@ def test_services_of_ipv6(server, api, monkeypatch):
     assert found == {"both": "203.0.113.0", "six": "2001:db8:5::10", "six-first": "2001:db8:5::11", "third": None}
     assert "2001:db8:5::10/128" in result["load_balancers"]["aws"]["announce"]
     # who wants one of both families gets the second after everybody has a first
-    assert [row["ip"] for row in get(api, "six-first")["status"]["loadBalancer"]["ingress"]] == ["2001:db8:5::11", "203.0.113.1"]
-    assert row_of(result, "six-first")["addresses"] == ["2001:db8:5::11", "203.0.113.1"] and row_of(result, "both")["addresses"] == ["203.0.113.0"]
+    assert [row["ip"] for row in get(api, "six-first")["status"]["loadBalancer"]["ingress"]] == [
+        "2001:db8:5::11",
+        "203.0.113.1",
+    ]
+    assert row_of(result, "six-first")["addresses"] == ["2001:db8:5::11", "203.0.113.1"] and row_of(result, "both")[
+        "addresses"
+    ] == ["203.0.113.0"]
     assert any("goes without an IPv6 address" in text for text in result["warnings"])
     mark = server.mark()
     result = load_balancers.run(request_for(server, pool=pool))
     assert not result["changed"], str(result["plan"]["changes"]) + str(result["diff"])
     assert server.writes(mark) == []
     api.delete(SERVICES + "/six")
-    load_balancers.run(request_for(server, pool=pool))  # the pass that gives an address back may be the one after which it is free
+    load_balancers.run(
+        request_for(server, pool=pool)
+    )  # the pass that gives an address back may be the one after which it is free
     load_balancers.run(request_for(server, pool=pool))
     assert get(api, "third")["spec"]["loadBalancerIP"] == "2001:db8:5::10"
 
@@ -282,7 +355,10 @@ def test_an_address_that_its_service_wants_kept_outlives_it(server, api):
     api.delete(SERVICES + "/kept")
     api.delete(SERVICES + "/a")
     result = load_balancers.run(request_for(server))
-    assert result["changed"] and sorted(entry["service"] for entry in ledger(api).values()) == ["lb-test/b", "lb-test/kept"]
+    assert result["changed"] and sorted(entry["service"] for entry in ledger(api).values()) == [
+        "lb-test/b",
+        "lb-test/kept",
+    ]
     mark = server.mark()
     assert not load_balancers.run(request_for(server))["changed"] and server.writes(mark) == []
     assert not load_balancers.run(request_for(server, {"mode": "remove", "services": ["lb-test/kept"]}))["changed"]
@@ -304,9 +380,15 @@ def test_the_last_address_waits_for_a_word_and_the_run_says_which(server, api):
     line = "load_balancers_confirm_empty: [aws]"
     for check, release in ((True, True), (False, False), (False, True)):
         result = load_balancers.run(request_for(server, {"release": release}), check=check)
-        assert not result["changed"] and result["load_balancers"]["aws"]["kept"] == ["203.0.113.0"] and reasons(result) == {("aws", "delete_budget")}
+        assert (
+            not result["changed"]
+            and result["load_balancers"]["aws"]["kept"] == ["203.0.113.0"]
+            and reasons(result) == {("aws", "delete_budget")}
+        )
         assert line in result["refused"][0]["message"]
-        assert release == any(line in text for text in result["warnings"])  # told once, by the tasks that would release it
+        assert release == any(
+            line in text for text in result["warnings"]
+        )  # told once, by the tasks that would release it
     result = load_balancers.run(request_for(server, {"max_deletes": 0}))
     assert result["load_balancers"]["aws"]["kept"] == [] and "max_deletes is 0" in result["refused"][0]["message"]
     result = load_balancers.run(request_for(server, {"confirm_empty": ["aws"]}))
@@ -322,7 +404,10 @@ def test_events_concern_the_named_services_only(server, api):
     api.delete(SERVICES + "/b")
     make_service(api, "c")
     result = load_balancers.run(request_for(server, {"mode": "add", "services": ["lb-test/c"]}))
-    assert result["load_balancers"]["aws"]["announce"] == ["203.0.113.1/32", "203.0.113.2/32"]  # of all, not of the named ones only
+    assert result["load_balancers"]["aws"]["announce"] == [
+        "203.0.113.1/32",
+        "203.0.113.2/32",
+    ]  # of all, not of the named ones only
     api.delete(SERVICES + "/c")
     result = load_balancers.run(request_for(server, {"mode": "remove", "services": ["lb-test/b", "lb-test/c"]}))
     assert result["plan"]["delete"] == 2 and [entry["service"] for entry in ledger(api).values()] == ["lb-test/a"]
@@ -336,7 +421,9 @@ def test_a_damaged_record_stops_the_cluster(server, api):
     make_service(api, "other")
     mark = server.mark()
     result = load_balancers.run(request_for(server))
-    assert [(one["cluster"], one["reason"]) for one in result["failures"]] == [("aws", "config_parse")] and server.writes(mark) == []
+    assert [(one["cluster"], one["reason"]) for one in result["failures"]] == [
+        ("aws", "config_parse")
+    ] and server.writes(mark) == []
 
 
 def test_a_list_that_fails_changes_nothing(server, api, monkeypatch):
@@ -350,8 +437,12 @@ def test_a_list_that_fails_changes_nothing(server, api, monkeypatch):
 
 def test_another_run_at_work_is_waited_for(server, api):
     make_service(api, "web")
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": load_balancers.LEASE, "namespace": "kube-system"},
-             "spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 15}}  # fmt: skip
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": load_balancers.LEASE, "namespace": "kube-system"},
+        "spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 15},
+    }
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
     api.create(path, lease, "test")
     try:
@@ -366,18 +457,33 @@ def test_a_wrong_setting_of_one_cluster_leaves_the_others_their_addresses(server
     make_service(api, "web")
     request = request_for(server)
     wrong = {
-        "one": {"pool": ["198.51.100.0/29"]}, "two": {"pool": ["198.51.100.4"]}, "typo": {"load_balancer": "metalb:///x"},
-        "file": {"config_file": "/nowhere/cloud-sa.json"}, "nobody": {}, "told": {"wrong": "load_balancers_settings of told: mend this"},
-    }  # fmt: skip
-    request["settings"] += [dict({"cluster": name, "load_balancer": "empty://"}, **given) for name, given in wrong.items()]
+        "one": {"pool": ["198.51.100.0/29"]},
+        "two": {"pool": ["198.51.100.4"]},
+        "typo": {"load_balancer": "metalb:///x"},
+        "file": {"config_file": "/nowhere/cloud-sa.json"},
+        "nobody": {},
+        "told": {"wrong": "load_balancers_settings of told: mend this"},
+    }
+    request["settings"] += [
+        dict({"cluster": name, "load_balancer": "empty://"}, **given) for name, given in wrong.items()
+    ]
     request["clusters"] += [dict(server.access(), name=name) for name in wrong if name != "nobody"]
     result = load_balancers.run(request)
     assert get(api, "web")["spec"]["loadBalancerIP"] == "203.0.113.0" and list(result["load_balancers"]) == ["aws"]
     rows = {row["cluster"]: (row["reason"], row["message"]) for row in result["failures"]}
     assert {name: reason for name, (reason, message) in rows.items()} == {
-        "one": "claimed_twice", "two": "claimed_twice", "typo": "bad_choice", "file": "config_parse", "nobody": "unknown_cluster", "told": "bad_setting",
-    }  # fmt: skip
-    assert "198.51.100.4" in rows["one"][1] and "load_balancers_settings of typo" in rows["typo"][1] and "mend this" in rows["told"][1]
+        "one": "claimed_twice",
+        "two": "claimed_twice",
+        "typo": "bad_choice",
+        "file": "config_parse",
+        "nobody": "unknown_cluster",
+        "told": "bad_setting",
+    }
+    assert (
+        "198.51.100.4" in rows["one"][1]
+        and "load_balancers_settings of typo" in rows["typo"][1]
+        and "mend this" in rows["told"][1]
+    )
 
 
 def test_moving_here_from_another_controller(server, api):
@@ -387,11 +493,17 @@ def test_moving_here_from_another_controller(server, api):
     make_service(api, "fixed", "198.51.100.7")
     result = load_balancers.run(request_for(server, {"adopt": True, "renumber": ["147.75.0.0/16"]}), check=True)
     table = {change["id"] for change in result["plan"]["changes"] if change["kind"] == "Service"}
-    assert table == {"aws/lb-test/theirs"} and "147.75.10.1" in result["diff"]["before"] and "203.0.113.0" in result["diff"]["after"]
+    assert (
+        table == {"aws/lb-test/theirs"}
+        and "147.75.10.1" in result["diff"]["before"]
+        and "203.0.113.0" in result["diff"]["after"]
+    )
     load_balancers.run(request_for(server, {"adopt": True, "renumber": ["147.75.0.0/16"]}))
     assert {name: get(api, name)["spec"]["loadBalancerIP"] for name in ("own", "theirs", "fixed")} == {
-        "own": "203.0.113.3", "theirs": "203.0.113.0", "fixed": "198.51.100.7",
-    }  # fmt: skip
+        "own": "203.0.113.3",
+        "theirs": "203.0.113.0",
+        "fixed": "198.51.100.7",
+    }
     assert {entry["service"] for entry in ledger(api).values()} == {"lb-test/own", "lb-test/theirs"}
     mark = server.mark()
     assert not load_balancers.run(request_for(server))["changed"] and server.writes(mark) == []
@@ -400,8 +512,12 @@ def test_moving_here_from_another_controller(server, api):
 def test_settings_out_of_the_originals_secret(server, api):
     make_service(api, "web")
     text = cloud_config({"loadbalancer": "empty://", "local_asn": 64512})
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "metal-cloud-config", "namespace": "kube-system"},
-              "data": {"cloud-sa.json": base64.b64encode(text.encode()).decode()}}  # fmt: skip
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "metal-cloud-config", "namespace": "kube-system"},
+        "data": {"cloud-sa.json": base64.b64encode(text.encode()).decode()},
+    }
     secrets = "/api/v1/namespaces/kube-system/secrets"
     written = cluster_objects.run({"fabric": "t", "clusters": [server.access()], "objects": [secret]})
     assert written["changed"] and not written["failures"] and secret["data"]["cloud-sa.json"] not in json.dumps(written)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import copy
 import json
 import pathlib
@@ -15,19 +16,21 @@ import time
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import converge as load_balancers
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
+    converge as load_balancers,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
 from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
 
 CRDS = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "crds" / "metallb.yml"
 SPACE, METALLB = "lb-backend", "metallb-system"
-SERVICES = "/api/v1/namespaces/{0}/services".format(SPACE)
-CONFIG = "/api/v1/namespaces/{0}/configmaps".format(METALLB)
+SERVICES = f"/api/v1/namespaces/{SPACE}/services"
+CONFIG = f"/api/v1/namespaces/{METALLB}/configmaps"
 GROUP = "/apis/metallb.io/{0}/namespaces/" + METALLB + "/{1}"
 POOLS, ADVERTISEMENTS = GROUP.format("v1beta1", "ipaddresspools"), GROUP.format("v1beta1", "bgpadvertisements")
 PEERS = GROUP.format("v1beta2", "bgppeers")
 LAYER2 = GROUP.format("v1beta1", "l2advertisements")
-SECRETS = "/api/v1/namespaces/{0}/secrets".format(METALLB)
+SECRETS = f"/api/v1/namespaces/{METALLB}/secrets"
 USERS = """# the user's own
 bgp-communities:
   no-advertise: 65535:65282
@@ -52,15 +55,20 @@ address-pools:
   - {aggregation-length: 32, localpref: 100, communities: [no-advertise]}
   future-key: {stays: true}
 """
-BGP = [{"name": "lb-%d" % number, "source_ip": "10.66.0.%d" % number, "peers": ["169.254.255.1", "169.254.255.2"], "password": "Secret-pass-%d" % number}
-       for number in (1, 2)]  # fmt: skip
+BGP = [
+    {
+        "name": "lb-%d" % number,
+        "source_ip": "10.66.0.%d" % number,
+        "peers": ["169.254.255.1", "169.254.255.2"],
+        "password": "Secret-pass-%d" % number,
+    }
+    for number in (1, 2)
+]
 
 
 def put(client, path, body):
-    try:
+    with contextlib.suppress(Conflict):
         client.create(path, body, "kubectl")
-    except Conflict:
-        pass
 
 
 def clear(client, path):
@@ -76,7 +84,9 @@ def service(client, name, address=None):
     spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}}
     if address:
         spec["loadBalancerIP"] = address
-    client.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}, "kubectl")
+    client.create(
+        SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}, "kubectl"
+    )
 
 
 def node(client, name):
@@ -92,7 +102,10 @@ def kinds(server):
     for body in yaml.safe_load(CRDS.read_text("utf-8"))["items"]:
         put(client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
     deadline = time.monotonic() + 20
-    while client.resource("metallb.io/v1beta2", "BGPPeer", refresh=True) is None or client.resource("metallb.io/v1beta1", "L2Advertisement") is None:
+    while (
+        client.resource("metallb.io/v1beta2", "BGPPeer", refresh=True) is None
+        or client.resource("metallb.io/v1beta1", "L2Advertisement") is None
+    ):
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
@@ -112,8 +125,16 @@ def api(server, kinds):
 
 
 def request_for(server, more=None, **settings):
-    given = dict({"cluster": "aws", "load_balancer": "metallb:///metallb-system?crdConfiguration=true", "pool": ["203.0.113.0/29"],
-                  "bgp_nodes": copy.deepcopy(BGP), "gc_orphans": True}, **settings)  # fmt: skip
+    given = dict(
+        {
+            "cluster": "aws",
+            "load_balancer": "metallb:///metallb-system?crdConfiguration=true",
+            "pool": ["203.0.113.0/29"],
+            "bgp_nodes": copy.deepcopy(BGP),
+            "gc_orphans": True,
+        },
+        **settings,
+    )
     return dict({"fabric": "t", "clusters": [server.access()], "settings": [given], "timeout": 20}, **(more or {}))
 
 
@@ -132,8 +153,16 @@ def twice(server, **settings):
 
 
 def test_custom_resources(server, api):
-    api.create(POOLS, {"apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool", "metadata": {"name": "own"},
-                       "spec": {"addresses": ["198.51.100.0/28"]}}, "kubectl")  # fmt: skip
+    api.create(
+        POOLS,
+        {
+            "apiVersion": "metallb.io/v1beta1",
+            "kind": "IPAddressPool",
+            "metadata": {"name": "own"},
+            "spec": {"addresses": ["198.51.100.0/28"]},
+        },
+        "kubectl",
+    )
     service(api, "web")
     service(api, "db")
     result = run(server)
@@ -147,12 +176,19 @@ def test_custom_resources(server, api):
         "equinix-metal-bgp-adv": ["lb-backend.db", "lb-backend.web"]
     }
     assert specs(api, PEERS)["lb-1-1"] == {
-        "myASN": 65000, "peerASN": 65530, "peerAddress": "169.254.255.2", "peerPort": 179, "sourceAddress": "10.66.0.1",
+        "myASN": 65000,
+        "peerASN": 65530,
+        "peerAddress": "169.254.255.2",
+        "peerPort": 179,
+        "sourceAddress": "10.66.0.1",
         "passwordSecret": {"name": "bgp-password-lb-1-1", "namespace": METALLB},
         "nodeSelectors": [{"matchLabels": {"kubernetes.io/hostname": "lb-1"}}],
-    }  # fmt: skip
+    }
     secret = api.get(SECRETS + "/bgp-password-lb-2-0")
-    assert secret["type"] == "kubernetes.io/basic-auth" and base64.b64decode(secret["data"]["password"]) == b"Secret-pass-2"
+    assert (
+        secret["type"] == "kubernetes.io/basic-auth"
+        and base64.b64decode(secret["data"]["password"]) == b"Secret-pass-2"
+    )
     assert result["load_balancers"]["aws"]["announce"] == []  # MetalLB's business
     twice(server)
 
@@ -174,24 +210,42 @@ def test_custom_resources(server, api):
 
 
 def test_objects_of_others_under_our_names(server, api):
-    body = {"apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool", "metadata": {"name": "lb-backend.web"}, "spec": {"addresses": ["198.51.100.0/28"]}}
+    body = {
+        "apiVersion": "metallb.io/v1beta1",
+        "kind": "IPAddressPool",
+        "metadata": {"name": "lb-backend.web"},
+        "spec": {"addresses": ["198.51.100.0/28"]},
+    }
     api.create(POOLS, body, "kubectl")
-    old = {"apiVersion": "metallb.io/v1beta2", "kind": "BGPPeer", "metadata": {"name": "lb-1-0", "labels": {"cloud-provider": "equinix-metal"}},
-           "spec": {"myASN": 1, "peerASN": 2, "peerAddress": "10.0.0.1"}}  # fmt: skip
+    old = {
+        "apiVersion": "metallb.io/v1beta2",
+        "kind": "BGPPeer",
+        "metadata": {"name": "lb-1-0", "labels": {"cloud-provider": "equinix-metal"}},
+        "spec": {"myASN": 1, "peerASN": 2, "peerAddress": "10.0.0.1"},
+    }
     api.create(PEERS, old, "cloud-provider-equinix-metal")
     service(api, "web")
     service(api, "good")
     result = run(server)
     assert ("service lb-backend/web", "conflict") in {(one["object"], one["reason"]) for one in result["refused"]}
-    assert ("BGPPeer aws/metallb-system/lb-1-0", "adoptable") in {(one["object"], one["reason"]) for one in result["refused"]}
-    assert specs(api, POOLS)["lb-backend.web"]["addresses"] == ["198.51.100.0/28"] and "lb-backend.good" in specs(api, POOLS)
+    assert ("BGPPeer aws/metallb-system/lb-1-0", "adoptable") in {
+        (one["object"], one["reason"]) for one in result["refused"]
+    }
+    assert specs(api, POOLS)["lb-backend.web"]["addresses"] == ["198.51.100.0/28"] and "lb-backend.good" in specs(
+        api, POOLS
+    )
     assert specs(api, PEERS)["lb-1-0"]["myASN"] == 1
     run(server, {"adopt": True})
     assert specs(api, PEERS)["lb-1-0"]["myASN"] == 65000
 
 
 def owners_of(client, path):
-    return {entry["manager"] for item in client.list(path).items for entry in item["metadata"]["managedFields"] if "f:spec" in entry["fieldsV1"]}
+    return {
+        entry["manager"]
+        for item in client.list(path).items
+        for entry in item["metadata"]["managedFields"]
+        if "f:spec" in entry["fieldsV1"]
+    }
 
 
 def test_what_was_taken_over_as_it_was_stays_taken_over(server, api):
@@ -206,7 +260,11 @@ def test_what_was_taken_over_as_it_was_stays_taken_over(server, api):
             api.delete(path + "/" + item["metadata"]["name"])
             kind = {POOLS: "IPAddressPool", ADVERTISEMENTS: "BGPAdvertisement", PEERS: "BGPPeer"}[path]
             version = "metallb.io/v1beta2" if path == PEERS else "metallb.io/v1beta1"
-            meta = {"name": item["metadata"]["name"], "labels": labels, "annotations": item["metadata"].get("annotations")}
+            meta = {
+                "name": item["metadata"]["name"],
+                "labels": labels,
+                "annotations": item["metadata"].get("annotations"),
+            }
             api.create(path, dict(body, apiVersion=version, kind=kind, metadata=meta), "cloud-provider-equinix-metal")
     before = {path: specs(api, path) for path in (POOLS, ADVERTISEMENTS, PEERS)}
     twice(server)
@@ -234,16 +292,23 @@ address-pools:
 CCM = "cloud-provider-equinix-metal"
 D = "metal.equinix.com/"
 #: As the original writes them: the names with numbers, and the private network.
-THEIRS = {D + "bgp-peers-{0}-{1}".format(number, name): value
-          for number, router in enumerate(("169.254.255.1", "169.254.255.2"))
-          for name, value in (("node-asn", "65000"), ("peer-asn", "65530"), ("peer-ip", router), ("src-ip", "10.66.0.1"))}  # fmt: skip
+THEIRS = {
+    D + f"bgp-peers-{number}-{name}": value
+    for number, router in enumerate(("169.254.255.1", "169.254.255.2"))
+    for name, value in (("node-asn", "65000"), ("peer-asn", "65530"), ("peer-ip", router), ("src-ip", "10.66.0.1"))
+}
 
 
 def test_nothing_is_written_into_what_the_original_has(server, api):
     """Nodes and the ConfigMap, as with custom resources: without adopt they stay to the byte, with it they are ours alone, and stay so."""
     for name, address in (("old", "203.0.113.6"), ("web", None)):
         service(api, name, address)
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"config": ORIGINAL, "other": "x"}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "config"},
+        "data": {"config": ORIGINAL, "other": "x"},
+    }
     api.create(CONFIG, body, CCM)
     api.merge_patch("/api/v1/nodes/lb-1", {"metadata": {"annotations": THEIRS}}, CCM)
     paths = (CONFIG + "/config", "/api/v1/nodes/lb-1")
@@ -267,11 +332,18 @@ def test_nothing_is_written_into_what_the_original_has(server, api):
     result = run(server, {"adopt": True}, **settings)
     assert result["plan"] == checked["plan"] and not result["refused"]
     node, config = (api.get(path) for path in (paths[1], paths[0]))
-    assert node["metadata"]["annotations"][D + "node-asn"] == "65000" and node["metadata"]["annotations"]["example.com/own"] == "stays"
+    assert (
+        node["metadata"]["annotations"][D + "node-asn"] == "65000"
+        and node["metadata"]["annotations"]["example.com/own"] == "stays"
+    )
     records = {entry["manager"]: json.dumps(entry["fieldsV1"]) for entry in node["metadata"]["managedFields"]}
     assert D not in "".join(text for name, text in records.items() if name != "multicluster.network/t")
     assert "example.com/own" not in records["multicluster.network/t"]
-    assert "lb-backend/web" in config["data"]["config"] and "lb-backend/old" not in config["data"]["config"] and config["data"]["other"] == "x"
+    assert (
+        "lb-backend/web" in config["data"]["config"]
+        and "lb-backend/old" not in config["data"]["config"]
+        and config["data"]["other"] == "x"
+    )
     twice(server, **settings)
     # a user's edit of the text does not give it back to anybody
     text = config["data"]["config"] + "bfd-profiles:\n- {name: fast}\n"
@@ -283,9 +355,19 @@ def test_nothing_is_written_into_what_the_original_has(server, api):
 
 def test_adoption_of_annotations_that_are_as_wanted_stays(server, api):
     """Nothing differs: the first run with adopt writes only whose they are, and a later change needs it no more."""
-    wanted = {D + "node-asn": "65000", D + "peer-asns": "65530", D + "peer-ips": "169.254.255.1,169.254.255.2", D + "src-ip": "10.66.0.1"}
+    wanted = {
+        D + "node-asn": "65000",
+        D + "peer-asns": "65530",
+        D + "peer-ips": "169.254.255.1,169.254.255.2",
+        D + "src-ip": "10.66.0.1",
+    }
     api.merge_patch("/api/v1/nodes/lb-1", {"metadata": {"annotations": wanted}}, CCM)
-    settings = dict(load_balancer="kube-vip://", annotation_scheme="legacy", annotation_legacy_singular=False, bgp_nodes=[dict(BGP[0], password=None)])
+    settings = dict(
+        load_balancer="kube-vip://",
+        annotation_scheme="legacy",
+        annotation_legacy_singular=False,
+        bgp_nodes=[dict(BGP[0], password=None)],
+    )
     assert not run(server, **settings)["refused"]
     result = run(server, {"adopt": True}, **settings)
     assert [change["id"] for change in result["plan"]["changes"]] == ["aws/lb-1"]
@@ -297,13 +379,20 @@ def test_adoption_of_annotations_that_are_as_wanted_stays(server, api):
     assert api.get("/api/v1/nodes/lb-1")["metadata"]["annotations"][D + "peer-asns"] == "65531"
 
 
-@pytest.mark.parametrize("mode, most", [("metallb:///metallb-system", (5, 10, 12)), ("metallb:///metallb-system?crdConfiguration=true", (9, 15, 17))])
+@pytest.mark.parametrize(
+    "mode, most",
+    [("metallb:///metallb-system", (5, 10, 12)), ("metallb:///metallb-system?crdConfiguration=true", (9, 15, 17))],
+)
 def test_requests_of_a_change(server, api, mode, most):
     """An unchanged run, a Service that goes, one that comes: by the server's own log, with discovery."""
-    api.create(CONFIG, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"config": USERS}}, "kubectl")
+    api.create(
+        CONFIG,
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"config": USERS}},
+        "kubectl",
+    )
     settings = {"load_balancer": mode, "bgp_nodes": [dict(one, password=None) for one in BGP]}
     for number in range(5):
-        service(api, "s{0}".format(number))
+        service(api, f"s{number}")
     run(server, **settings)
     found = []
     for change in (lambda: None, lambda: api.delete(SERVICES + "/s3"), lambda: service(api, "late")):
@@ -321,12 +410,18 @@ def test_an_address_stays_reserved_while_a_pool_that_is_not_ours_has_it(server, 
     run(server)
     pool = next(item for item in api.list(POOLS).items if item["metadata"]["name"] == "lb-backend.db")
     api.delete(POOLS + "/lb-backend.db")
-    meta = {"name": "lb-backend.db", "labels": pool["metadata"]["labels"], "annotations": pool["metadata"].get("annotations")}
+    meta = {
+        "name": "lb-backend.db",
+        "labels": pool["metadata"]["labels"],
+        "annotations": pool["metadata"].get("annotations"),
+    }
     body = {"apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool", "metadata": meta, "spec": pool["spec"]}
     api.create(POOLS, body, "cloud-provider-equinix-metal")
     api.delete(SERVICES + "/db")
     result = run(server)
-    assert ("IPAddressPool aws/metallb-system/lb-backend.db", "adoptable") in {(one["object"], one["reason"]) for one in result["refused"]}
+    assert ("IPAddressPool aws/metallb-system/lb-backend.db", "adoptable") in {
+        (one["object"], one["reason"]) for one in result["refused"]
+    }
     assert result["load_balancers"]["aws"]["releases"] == [] and "lb-backend.db" in specs(api, POOLS)
     result = run(server, {"adopt": True})
     assert "lb-backend.db" not in specs(api, POOLS) and result["load_balancers"]["aws"]["releases"]
@@ -338,7 +433,9 @@ def test_one_peer_for_each_router(server, api):
     run(server, bgp_nodes=plain, metallb_peer_mode="frr")
     assert sorted(specs(api, PEERS)) == ["169.254.255.1", "169.254.255.2"]
     spec = specs(api, PEERS)["169.254.255.1"]
-    assert "sourceAddress" not in spec and [one["matchLabels"]["kubernetes.io/hostname"] for one in spec["nodeSelectors"]] == ["lb-1", "lb-2"]
+    assert "sourceAddress" not in spec and [
+        one["matchLabels"]["kubernetes.io/hostname"] for one in spec["nodeSelectors"]
+    ] == ["lb-1", "lb-2"]
     twice(server, bgp_nodes=plain, metallb_peer_mode="frr")
 
 
@@ -348,14 +445,30 @@ def config(client):
 
 def test_pools_on_the_segment(server, api):
     """By an L2Advertisement of ours, with a node selector and interfaces; the user's own stays."""
-    theirs = {"apiVersion": "metallb.io/v1beta1", "kind": "L2Advertisement", "metadata": {"name": "own"}, "spec": {"ipAddressPools": ["own"]}}
+    theirs = {
+        "apiVersion": "metallb.io/v1beta1",
+        "kind": "L2Advertisement",
+        "metadata": {"name": "own"},
+        "spec": {"ipAddressPools": ["own"]},
+    }
     api.create(LAYER2, theirs, "kubectl")
     service(api, "web")
-    how = {"metallb_advertise": "layer2", "metallb_layer2": {"interfaces": ["eth1"], "node_selectors": [{"rack": "1"}]}, "bgp_nodes": []}
+    how = {
+        "metallb_advertise": "layer2",
+        "metallb_layer2": {"interfaces": ["eth1"], "node_selectors": [{"rack": "1"}]},
+        "bgp_nodes": [],
+    }
     result = run(server, **how)
     assert not result["refused"] and result["load_balancers"]["aws"]["unannounced"] == []
-    ours = {"ipAddressPools": ["lb-backend.web"], "interfaces": ["eth1"], "nodeSelectors": [{"matchLabels": {"rack": "1"}}]}
-    assert specs(api, LAYER2) == {"own": theirs["spec"], "multicluster-network-layer2": ours} and specs(api, ADVERTISEMENTS) == {}
+    ours = {
+        "ipAddressPools": ["lb-backend.web"],
+        "interfaces": ["eth1"],
+        "nodeSelectors": [{"matchLabels": {"rack": "1"}}],
+    }
+    assert (
+        specs(api, LAYER2) == {"own": theirs["spec"], "multicluster-network-layer2": ours}
+        and specs(api, ADVERTISEMENTS) == {}
+    )
     twice(server, **how)
     run(server, metallb_advertise="both")
     assert specs(api, LAYER2)["multicluster-network-layer2"] == {"ipAddressPools": ["lb-backend.web"]}
@@ -369,11 +482,18 @@ def test_pools_on_the_segment(server, api):
 
 def test_groups_of_a_segment_are_recorded(server, api):
     """A Local Service has a group of its own, by the record; the others share some by a hash. Without a segment there are none."""
-    nodes = [{"name": "lb-{0}".format(number), "segment": "rack1", "addresses": ["10.66.0.{0}".format(number)]} for number in (1, 2)]
+    nodes = [{"name": f"lb-{number}", "segment": "rack1", "addresses": [f"10.66.0.{number}"]} for number in (1, 2)]
     how = {"load_balancer": "empty://", "bgp_nodes": [], "bgp_speakers": ["lb-1", "lb-2"], "layer2_nodes": nodes}
     for name, policy in (("any", "Cluster"), ("local", "Local"), ("other", "Local")):
-        spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}, "externalTrafficPolicy": policy}
-        api.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}, "kubectl")
+        spec = {
+            "type": "LoadBalancer",
+            "ports": [{"port": 80, "protocol": "TCP"}],
+            "selector": {"app": name},
+            "externalTrafficPolicy": policy,
+        }
+        api.create(
+            SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}, "kubectl"
+        )
 
     def groups(**more):
         found = run(server, **dict(how, **more))["load_balancers"]["aws"]
@@ -397,7 +517,9 @@ def test_groups_of_a_segment_are_recorded(server, api):
     assert groups()[0]["other"] <= 64 and set(recorded()) == {"local"}
     # all are reserved: the Service is refused by name, and what needs no group of its own goes on
     result = run(server, **dict(how, layer2_reserved_vrids=list(range(65, 256))))
-    assert [(row["object"], row["reason"]) for row in result["refused"]] == [("service aws/" + SPACE + "/local", "quota")]
+    assert [(row["object"], row["reason"]) for row in result["refused"]] == [
+        ("service aws/" + SPACE + "/local", "quota")
+    ]
     assert run(server, **{**how, "layer2_nodes": []})["load_balancers"]["aws"]["segments"] == {} and recorded() == {}
 
 
@@ -406,7 +528,12 @@ def test_the_configmap_keeps_what_the_user_wrote(server, api):
     service(api, "web")
     result = run(server, **setting)
     assert any("does not exist" in text for text in result["warnings"])
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"config": USERS, "other": "stays"}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "config"},
+        "data": {"config": USERS, "other": "stays"},
+    }
     api.create(CONFIG, body, "kubectl")
     run(server, **setting)
     text = config(api)["data"]["config"]
@@ -414,9 +541,16 @@ def test_the_configmap_keeps_what_the_user_wrote(server, api):
     assert all(line in text.splitlines() for line in USERS.splitlines())
     document, users = yaml.safe_load(text), yaml.safe_load(USERS)
     assert document["peers"][0] == users["peers"][0] and document["address-pools"][:2] == users["address-pools"]
-    assert document["address-pools"][2] == {"name": "lb-backend/web", "protocol": "bgp", "addresses": ["203.0.113.0/32"], "auto-assign": False}
+    assert document["address-pools"][2] == {
+        "name": "lb-backend/web",
+        "protocol": "bgp",
+        "addresses": ["203.0.113.0/32"],
+        "auto-assign": False,
+    }
     assert [(peer["peer-address"], peer["node-selectors"]) for peer in document["peers"][1:]] == [
-        (router, [{"match-labels": {"kubernetes.io/hostname": name}}]) for name in ("lb-1", "lb-2") for router in ("169.254.255.1", "169.254.255.2")
+        (router, [{"match-labels": {"kubernetes.io/hostname": name}}])
+        for name in ("lb-1", "lb-2")
+        for router in ("169.254.255.1", "169.254.255.2")
     ]
     known = {"peer-address", "peer-asn", "my-asn", "node-selectors"}  # what every release of MetalLB reads
     assert all(set(peer) <= known for peer in document["peers"][1:])
@@ -433,11 +567,18 @@ def test_the_configmap_keeps_what_the_user_wrote(server, api):
 
 
 def test_a_configuration_that_cannot_be_read_is_left_alone(server, api):
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"config": "peers: {a: [}\npassword: hunter2-hunter2"}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "config"},
+        "data": {"config": "peers: {a: [}\npassword: hunter2-hunter2"},
+    }
     api.create(CONFIG, body, "kubectl")
     service(api, "web")
     result = run(server, load_balancer="metallb://")
-    assert ("ConfigMap aws/metallb-system/config", "config_parse") in {(one["object"], one["reason"]) for one in result["refused"]}
+    assert ("ConfigMap aws/metallb-system/config", "config_parse") in {
+        (one["object"], one["reason"]) for one in result["refused"]
+    }
     assert "hunter2" not in json.dumps(result) and config(api)["data"] == body["data"]
     assert api.get(SERVICES + "/web")["spec"]["loadBalancerIP"] == "203.0.113.0"  # the rest goes on
 
@@ -449,10 +590,19 @@ def test_annotations_for_kube_vip(server, api):
     found = api.get("/api/v1/nodes/lb-1")["metadata"]["annotations"]
     own = {key.partition("/")[2]: value for key, value in found.items() if key.startswith("metal.equinix.com/")}
     assert own == {
-        "node-asn": "65000", "peer-asns": "65530", "peer-ips": "169.254.255.1,169.254.255.2", "src-ip": "10.66.0.1",
-        "bgp-peers-0-node-asn": "65000", "bgp-peers-0-peer-asn": "65530", "bgp-peers-0-peer-ip": "169.254.255.1", "bgp-peers-0-src-ip": "10.66.0.1",
-        "bgp-peers-1-node-asn": "65000", "bgp-peers-1-peer-asn": "65530", "bgp-peers-1-peer-ip": "169.254.255.2", "bgp-peers-1-src-ip": "10.66.0.1",
-    }  # fmt: skip
+        "node-asn": "65000",
+        "peer-asns": "65530",
+        "peer-ips": "169.254.255.1,169.254.255.2",
+        "src-ip": "10.66.0.1",
+        "bgp-peers-0-node-asn": "65000",
+        "bgp-peers-0-peer-asn": "65530",
+        "bgp-peers-0-peer-ip": "169.254.255.1",
+        "bgp-peers-0-src-ip": "10.66.0.1",
+        "bgp-peers-1-node-asn": "65000",
+        "bgp-peers-1-peer-asn": "65530",
+        "bgp-peers-1-peer-ip": "169.254.255.2",
+        "bgp-peers-1-src-ip": "10.66.0.1",
+    }
     twice(server, **setting)
     # one router less: its numbers go; a node whose facts are missing keeps what it has
     run(server, bgp_nodes=[dict(BGP[0], peers=["169.254.255.1"])], **setting)
@@ -473,14 +623,22 @@ def test_annotations_for_kube_vip(server, api):
 def test_facts_outside_the_grants_are_refused_by_node(server, api):
     service(api, "web")
     nodes = [BGP[0], dict(BGP[1], peers=["198.51.100.66"])]
-    result = run(server, bgp_nodes=nodes, bgp_grants={"peers": ["169.254.255.0/24"], "sources": ["10.66.0.0/16"], "local_asns": [65000]})
+    result = run(
+        server,
+        bgp_nodes=nodes,
+        bgp_grants={"peers": ["169.254.255.0/24"], "sources": ["10.66.0.0/16"], "local_asns": [65000]},
+    )
     assert {(one["object"], one["reason"]) for one in result["refused"]} == {("node aws/lb-2", "outside_grant")}
     assert sorted(specs(api, PEERS)) == ["lb-1-0", "lb-1-1"]
 
 
 @pytest.mark.parametrize(
     ("capability", "setting"),
-    [("load_balancers", "empty://"), ("load_balancers_metallb", "metallb://"), ("load_balancers_metallb", "metallb:///metallb-system?crdConfiguration=true")],
+    [
+        ("load_balancers", "empty://"),
+        ("load_balancers_metallb", "metallb://"),
+        ("load_balancers_metallb", "metallb:///metallb-system?crdConfiguration=true"),
+    ],
 )
 def test_the_accounts_suffice(server, api, tmp_path, capability, setting):
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"config": USERS}}
@@ -489,8 +647,16 @@ def test_the_accounts_suffice(server, api, tmp_path, capability, setting):
     made = {"fabric": "t", "clusters": [server.access()], "objects": objects}
     assert not cluster_objects.run(made)["failures"]
     try:
-        request = {"fabric": "t", "clusters": [server.access()], "service_account": "multicluster-" + capability.replace("_", "-"),
-                   "namespace": "kube-system", "path": str(tmp_path / "access"), "expires": 3600, "renew_before": 60, "state": "present"}  # fmt: skip
+        request = {
+            "fabric": "t",
+            "clusters": [server.access()],
+            "service_account": "multicluster-" + capability.replace("_", "-"),
+            "namespace": "kube-system",
+            "path": str(tmp_path / "access"),
+            "expires": 3600,
+            "renew_before": 60,
+            "state": "present",
+        }
         assert not cluster_token.run(request)["failures"]
         service(api, "web")
         more = {"clusters": [{"name": "aws", "kubeconfig": str(tmp_path / "access")}]}
@@ -509,13 +675,21 @@ def test_addresses_that_metallb_does_not_announce(server, api):
     (row,) = result["load_balancers"]["aws"]["unannounced"]
     assert row["service"] == SPACE + "/web" and "MetalLB has no BGP peer in the namespace " + METALLB in row["reason"]
     # the user's own peer, or layer 2, announces it; whether MetalLB has taken it the status says
-    put(api, PEERS, {"apiVersion": "metallb.io/v1beta2", "kind": "BGPPeer", "metadata": {"name": "users"},
-                     "spec": {"myASN": 1, "peerASN": 2, "peerAddress": "10.0.0.1"}})  # fmt: skip
+    put(
+        api,
+        PEERS,
+        {
+            "apiVersion": "metallb.io/v1beta2",
+            "kind": "BGPPeer",
+            "metadata": {"name": "users"},
+            "spec": {"myASN": 1, "peerASN": 2, "peerAddress": "10.0.0.1"},
+        },
+    )
     (row,) = load_balancers.run(request_for(server, bgp_nodes=[]))["load_balancers"]["aws"]["unannounced"]
     assert "is MetalLB running" in row["reason"]
     status = {"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.0"}]}}}
     api.merge_patch(SERVICES + "/web/status", status, "metallb-controller")
     assert load_balancers.run(request_for(server, bgp_nodes=[]))["load_balancers"]["aws"]["unannounced"] == []
-    result = load_balancers.run(request_for(server, load_balancer="metallb:///{0}/no-such-config".format(METALLB), bgp_nodes=[]))
+    result = load_balancers.run(request_for(server, load_balancer=f"metallb:///{METALLB}/no-such-config", bgp_nodes=[]))
     (row,) = result["load_balancers"]["aws"]["unannounced"]
     assert "does not exist" in row["reason"]

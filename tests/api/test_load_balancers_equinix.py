@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import signal
@@ -22,25 +23,33 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.load_b
 )
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Owner, service_tags
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import (
+    Owner,
+    service_tags,
+)
 from equinix_cloud import CONFIGMAPS, PROJECT, TOKEN, double, reasons, request_for, uid
 
 __all__ = ["double"]
 SPACE = "lb-metal"
-SERVICES = "/api/v1/namespaces/{0}/services".format(SPACE)
+SERVICES = f"/api/v1/namespaces/{SPACE}/services"
 
 
 @pytest.fixture
 def api(server, double):
     client = server.client()
-    try:
-        client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}, "kubectl")
-    except Conflict:
-        pass
+    with contextlib.suppress(Conflict):
+        client.create(
+            "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}, "kubectl"
+        )
     double.ask("/reset")
     for number in (1, 2, 3):
         device = double.ask("/devices", hostname="metal-%d" % number, number=number)
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": device["hostname"]}, "spec": {"providerID": "equinixmetal://" + device["id"]}}
+        node = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": device["hostname"]},
+            "spec": {"providerID": "equinixmetal://" + device["id"]},
+        }
         client.create("/api/v1/nodes", node, "kubelet")
     yield client
     for item in client.list(SERVICES).items:
@@ -54,7 +63,10 @@ def service(client, name, address=None, **annotations):
     spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}}
     if address:
         spec["loadBalancerIP"] = address
-    meta = {"name": name, "annotations": {key.replace("__", "/").replace("_", "."): value for key, value in annotations.items()}}
+    meta = {
+        "name": name,
+        "annotations": {key.replace("__", "/").replace("_", "."): value for key, value in annotations.items()},
+    }
     client.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}, "kubectl")
 
 
@@ -77,27 +89,48 @@ def test_order_use_and_release(server, double, api):
         service(api, "web-%d" % number)
     result = run(server, double, check=True, bgp_pass="Abcdef1234")
     assert not result["failures"] and not [call for call in double.calls() if not call.startswith("GET ")]
-    assert result["load_balancers"]["aws"]["cost"] == {"orders": ["lb-metal/web-%d" % n for n in range(4)], "before": 0, "after": 4, "limit": None}
+    assert result["load_balancers"]["aws"]["cost"] == {
+        "orders": ["lb-metal/web-%d" % n for n in range(4)],
+        "before": 0,
+        "after": 4,
+        "limit": None,
+    }
 
     result = run(server, double, bgp_pass="Abcdef1234")
     assert reasons(result) == set()
     order = next(row for row in double.ask("/log") if row["method"] == "POST" and row["path"].endswith("/ips"))
     assert {key: order["body"][key] for key in ("type", "quantity", "metro", "fail_on_approval_required", "tags")} == {
-        "type": "public_ipv4", "quantity": 1, "metro": "da", "fail_on_approval_required": True, "tags": tags_of(api, "web-0"),
-    }  # fmt: skip
+        "type": "public_ipv4",
+        "quantity": 1,
+        "metro": "da",
+        "fail_on_approval_required": True,
+        "tags": tags_of(api, "web-0"),
+    }
     enable = next(row for row in double.ask("/log") if row["path"].endswith("/bgp-configs"))
-    assert enable["body"] == {"deployment_type": "local", "asn": 65000, "use_case": "kubernetes-load-balancer", "md5": "Abcdef1234"}
+    assert enable["body"] == {
+        "deployment_type": "local",
+        "asn": 65000,
+        "use_case": "kubernetes-load-balancer",
+        "md5": "Abcdef1234",
+    }
     assert address_of(api, "web-0") == "147.75.10.1"
     annotations = api.get("/api/v1/nodes/metal-2")["metadata"]["annotations"]
-    assert annotations["metal.equinix.com/bgp-peers-1-peer-ip"] == "169.254.255.2" and annotations["metal.equinix.com/src-ip"] == "10.66.2.5"
-    assert annotations["metal.equinix.com/network-4-private"] == "10.66.2.0/25" and not [key for key in annotations if "bgp-pass" in key]
+    assert (
+        annotations["metal.equinix.com/bgp-peers-1-peer-ip"] == "169.254.255.2"
+        and annotations["metal.equinix.com/src-ip"] == "10.66.2.5"
+    )
+    assert annotations["metal.equinix.com/network-4-private"] == "10.66.2.0/25" and not [
+        key for key in annotations if "bgp-pass" in key
+    ]
 
     # calls of an unchanged run: the project, three lists, and two devices in turn, however many Services and nodes there are
     before, mark = len(double.calls()), server.mark()
     result = run(server, double, bgp_pass="Abcdef1234")
     assert not result["changed"] and server.writes(mark) == []
     found = double.calls()[before:]
-    assert len(found) == 4 + 2 == result["stats"]["provider_calls"]["aws"] and all(call.startswith("GET ") for call in found)
+    assert len(found) == 4 + 2 == result["stats"]["provider_calls"]["aws"] and all(
+        call.startswith("GET ") for call in found
+    )
 
     api.delete(SERVICES + "/web-1")
     result = run(server, double, bgp_pass="Abcdef1234")
@@ -128,17 +161,25 @@ def test_quota_pending_and_denied(server, double, api):
     service(api, "a")
     service(api, "b")
     result = run(server, double)
-    assert reasons(result) == {("service aws/lb-metal/b", "quota")} and address_of(api, "a") and not address_of(api, "b")
+    assert (
+        reasons(result) == {("service aws/lb-metal/b", "quota")} and address_of(api, "a") and not address_of(api, "b")
+    )
     mark = server.mark()
     result = run(server, double)  # asked for again, and nothing that follows from an address that is not there
-    assert not result["changed"] and result["refused"] and not [write for write in server.writes(mark) if "leases" not in str(write)]
+    assert (
+        not result["changed"]
+        and result["refused"]
+        and not [write for write in server.writes(mark) if "leases" not in str(write)]
+    )
     double.ask("/options", quota=9, pending=True)
     result = run(server, double)
     row = next(item for item in result["load_balancers"]["aws"]["services"] if item["service"].endswith("/b"))
     assert row["requested"] and row["state"] == "Requested" and not address_of(api, "b")
     orders = len([call for call in double.calls() if call.startswith("POST") and call.endswith("/ips")])
     run(server, double)
-    assert len([call for call in double.calls() if call.startswith("POST") and call.endswith("/ips")]) == orders  # not asked for again
+    assert (
+        len([call for call in double.calls() if call.startswith("POST") and call.endswith("/ips")]) == orders
+    )  # not asked for again
     double.ask("/approve")
     run(server, double)
     assert address_of(api, "b")
@@ -149,14 +190,26 @@ def test_quota_pending_and_denied(server, double, api):
 
 def test_rate_limits_and_broken_answers(server, double, api):
     service(api, "web")
-    double.ask("/faults", method="GET", path="/ips$", status=429, headers={"Retry-After": "1"}, body={"error": "slow down"}, times=2)
+    double.ask(
+        "/faults",
+        method="GET",
+        path="/ips$",
+        status=429,
+        headers={"Retry-After": "1"},
+        body={"error": "slow down"},
+        times=2,
+    )
     began = time.monotonic()
     assert reasons(run(server, double)) == set() and time.monotonic() - began >= 2
     double.ask("/faults", path="", status=401, body={"error": "no"}, times=1)
     before = len(double.calls())
     assert ("aws", "auth") in reasons(run(server, double)) and len(double.calls()) == before + 1
-    for fault in ({"status": 200, "body": "<html>"}, {"status": 200, "body": '{"ip_addresses": [{"id": "a", "ta'},
-                  {"status": 200, "body": {"ip_addresses": None}}, {"status": 302, "headers": {"Location": "/x"}}):  # fmt: skip
+    for fault in (
+        {"status": 200, "body": "<html>"},
+        {"status": 200, "body": '{"ip_addresses": [{"id": "a", "ta'},
+        {"status": 200, "body": {"ip_addresses": None}},
+        {"status": 302, "headers": {"Location": "/x"}},
+    ):
         double.ask("/faults", method="GET", path="/ips$", times=1, **fault)
         assert ("aws", "api") in reasons(run(server, double)), fault
     assert len(double.held()) == 1 and address_of(api, "web")
@@ -177,7 +230,9 @@ def test_a_release_that_fails_is_tried_again_by_the_next_run(server, double, api
     api.delete(SERVICES + "/late")
     double.ask("/faults", method="DELETE", path="^/ips/", status=404, after=True)
     assert reasons(run(server, double)) == set() and len(double.held()) == 1
-    assert list(api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]) == [double.held()[0]["id"]] and address_of(api, "other")
+    assert list(api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]) == [double.held()[0]["id"]] and address_of(
+        api, "other"
+    )
 
 
 def test_calls_do_not_grow_with_services(server, double, api):
@@ -197,7 +252,11 @@ def test_calls_do_not_grow_with_services(server, double, api):
 
 def more_nodes(double, client, first, last):
     for number in range(first, last + 1):
-        new_node(client, "metal-{0}".format(number), "equinixmetal://" + double.ask("/devices", hostname="metal-%d" % number, number=number)["id"])
+        new_node(
+            client,
+            f"metal-{number}",
+            "equinixmetal://" + double.ask("/devices", hostname="metal-%d" % number, number=number)["id"],
+        )
 
 
 def spent(server, double, **settings):
@@ -205,7 +264,9 @@ def spent(server, double, **settings):
     before, mark = len(double.calls()), server.mark()
     result = run(server, double, **settings)
     asked = double.calls()[before:]
-    assert len(asked) == result["stats"]["provider_calls"]["aws"] and len(server.audit(mark)) == sum(result["stats"]["requests"]["aws"].values())
+    assert len(asked) == result["stats"]["provider_calls"]["aws"] and len(server.audit(mark)) == sum(
+        result["stats"]["requests"]["aws"].values()
+    )
     return len(server.audit(mark)), len(asked), result
 
 
@@ -216,13 +277,18 @@ def test_requests_of_a_change(server, double, api):
     for number in range(20):
         service(api, "web-%d" % number)
     first = spent(server, double)
-    assert first[1] <= 4 + 10 * 3 + 20 + 2, first[:2]  # of each node: no neighbours, a session, neighbours; an order for each Service
+    assert first[1] <= 4 + 10 * 3 + 20 + 2, first[
+        :2
+    ]  # of each node: no neighbours, a session, neighbours; an order for each Service
     assert not spent(server, double)[2]["changed"]
     assert spent(server, double)[:2] == (4, 6)
 
     api.delete(SERVICES + "/web-7")
     requests, calls, result = spent(server, double)
-    assert [change["action"] for change in result["plan"]["changes"]] == ["delete"] and requests <= 8 and calls <= 8, (requests, calls)
+    assert [change["action"] for change in result["plan"]["changes"]] == ["delete"] and requests <= 8 and calls <= 8, (
+        requests,
+        calls,
+    )
     service(api, "late")
     requests, calls, result = spent(server, double)
     assert address_of(api, "late") and requests <= 16 and calls <= 8, (requests, calls)
@@ -248,13 +314,28 @@ def test_what_is_remembered_of_routers(server, double, api):
         return len([call for call in double.calls()[before:] if call.endswith("/bgp/neighbors")])
 
     assert asked() == 2  # in turn
-    for damage in ("", "[]", "{", json.dumps({device: [1, 2, 3] for device in json.loads(kept)}), json.dumps(dict.fromkeys(json.loads(kept))),
-                   json.dumps({device: ["s", "10.66.1.5", 65000, 65530, ["203.0.113.9"], True] for device in json.loads(kept)}), None):  # fmt: skip
+    for damage in (
+        "",
+        "[]",
+        "{",
+        json.dumps({device: [1, 2, 3] for device in json.loads(kept)}),
+        json.dumps(dict.fromkeys(json.loads(kept))),
+        json.dumps({device: ["s", "10.66.1.5", 65000, 65530, ["203.0.113.9"], True] for device in json.loads(kept)}),
+        None,
+    ):
         api.merge_patch(path, {"metadata": {"annotations": {"multicluster.network/bgp-neighbours": damage}}}, "kubectl")
         assert asked() == 3, damage
-    double.ask("/faults", method="GET", path="/projects/[^/]*/bgp/sessions$", status=404, body={"errors": ["Not found"]})
+    double.ask(
+        "/faults", method="GET", path="/projects/[^/]*/bgp/sessions$", status=404, body={"errors": ["Not found"]}
+    )
     assert asked() == 3  # a fork without that list
-    double.ask("/faults", method="GET", path="/projects/[^/]*/bgp/sessions$", status=200, body='{"bgp_sessions": [{"id": 5}, 7, {"device"')
+    double.ask(
+        "/faults",
+        method="GET",
+        path="/projects/[^/]*/bgp/sessions$",
+        status=200,
+        body='{"bgp_sessions": [{"id": 5}, 7, {"device"',
+    )
     assert asked() == 3
     # another session of a device, whatever was said of the one before
     service(api, "other")
@@ -290,13 +371,18 @@ def test_killed_between_an_order_and_its_record(server, double, api, monkeypatch
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
     (held,) = double.held()
     assert not address_of(api, "web")
-    api.delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/multicluster-network-load-balancers")  # which nobody renews
+    api.delete(
+        "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/multicluster-network-load-balancers"
+    )  # which nobody renews
     result = run(server, double)
     assert reasons(result) == set() and address_of(api, "web") == held["address"] and len(double.held()) == 1
     assert list(api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]) == [held["id"]]
     assert not run(server, double)["changed"]
     api.delete(SERVICES + "/web")
-    assert run(server, double, {"confirm_empty": ["aws"]})["load_balancers"]["aws"]["releases"] == [held["address"]] and double.held() == []
+    assert (
+        run(server, double, {"confirm_empty": ["aws"]})["load_balancers"]["aws"]["releases"] == [held["address"]]
+        and double.held() == []
+    )
 
 
 def test_lists_that_name_one_twice_and_answers_that_name_another(server, double, api):
@@ -308,10 +394,21 @@ def test_lists_that_name_one_twice_and_answers_that_name_another(server, double,
     double.ask("/faults", method="POST", path="/ips$", status=201, body=mine)
     assert ("service aws/lb-metal/other", "api") in reasons(run(server, double)) and not address_of(api, "other")
     record = api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]
-    double.ask("/faults", method="GET", path="/ips$", status=200, body={"ip_addresses": [mine, mine], "meta": {"total": 2}})
+    double.ask(
+        "/faults", method="GET", path="/ips$", status=200, body={"ip_addresses": [mine, mine], "meta": {"total": 2}}
+    )
     assert reasons(run(server, double)) == {("aws", "api")}
-    for second in ({"ip_addresses": [mine], "meta": {"total": 2, "last_page": 2}}, {"ip_addresses": [], "meta": {"total": 1, "last_page": 2}}):
-        double.ask("/faults", method="GET", path="/ips$", status=200, body={"ip_addresses": [mine], "meta": {"total": 2, "last_page": 2}})
+    for second in (
+        {"ip_addresses": [mine], "meta": {"total": 2, "last_page": 2}},
+        {"ip_addresses": [], "meta": {"total": 1, "last_page": 2}},
+    ):
+        double.ask(
+            "/faults",
+            method="GET",
+            path="/ips$",
+            status=200,
+            body={"ip_addresses": [mine], "meta": {"total": 2, "last_page": 2}},
+        )
         double.ask("/faults", method="GET", path="/ips$", status=200, body=second)
         assert reasons(run(server, double)) == {("aws", "api")}, second
     assert api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"] == record and len(double.held()) == 1
@@ -347,7 +444,9 @@ def test_an_order_is_recorded_whoever_else_writes(server, double, api, monkeypat
     mine = next(row["id"] for row in double.held() if row["id"] != "cp")
     assert set(api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]) == {"cp", mine}
     run(server, double, {"state": "absent"})
-    assert [row["id"] for row in double.held()] == ["cp"] and set(api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]) == {"cp"}
+    assert [row["id"] for row in double.held()] == ["cp"] and set(
+        api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]
+    ) == {"cp"}
 
 
 def test_spoofed_tags(server, double, api):
@@ -358,9 +457,13 @@ def test_spoofed_tags(server, double, api):
     double.ask("/reservations", tags=mine["tags"], address="203.0.113.66", id="spoof")
     assert reasons(run(server, double)) == set() and address_of(api, "web") == mine["address"]
     api.delete(SERVICES + "/web")
-    assert ("aws", "delete_budget") in reasons(run(server, double)) and len(double.held()) == 2  # no Service at all is left
+    assert ("aws", "delete_budget") in reasons(run(server, double)) and len(
+        double.held()
+    ) == 2  # no Service at all is left
     result = run(server, double, {"confirm_empty": ["aws"]})
-    assert [row["id"] for row in double.held()] == ["spoof"] and any("no record of ours" in text for text in result["warnings"])
+    assert [row["id"] for row in double.held()] == ["spoof"] and any(
+        "no record of ours" in text for text in result["warnings"]
+    )
     service(api, "new")
     for ident, address in (("one", "203.0.113.67"), ("two", "203.0.113.68")):
         double.ask("/reservations", tags=tags_of(api, "new"), address=address, id=ident)
@@ -376,14 +479,21 @@ def test_adoption_takes_over_what_the_original_reserved(server, double, api):
         double.ask("/reservations", tags=tags_of(api, name), address=address, id=ident)
     assert not [change for change in run(server, double)["plan"]["changes"] if change["kind"] == "Reservation"]
     planned = run(server, double, {"adopt": True}, check=True)
-    assert [change["id"] for change in planned["plan"]["changes"] if change["kind"] == "Reservation"] == ["aws/lb-metal/web"]
+    assert [change["id"] for change in planned["plan"]["changes"] if change["kind"] == "Reservation"] == [
+        "aws/lb-metal/web"
+    ]
     run(server, double, {"adopt": True})
-    assert list(api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]) == ["mine"] and not run(server, double, {"adopt": True})["changed"]
+    assert (
+        list(api.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]) == ["mine"]
+        and not run(server, double, {"adopt": True})["changed"]
+    )
     for name in ("web", "other"):
         api.delete(SERVICES + "/" + name)
     service(api, "last", "203.0.113.68")
     result = run(server, double)
-    assert [row["id"] for row in double.held()] == ["spoof"] and any("no record of ours" in text for text in result["warnings"])
+    assert [row["id"] for row in double.held()] == ["spoof"] and any(
+        "no record of ours" in text for text in result["warnings"]
+    )
 
 
 def test_other_clusters_in_the_project_are_left_alone(server, double, api):
@@ -411,7 +521,10 @@ def test_a_cluster_that_answers_with_the_uid_of_another(server, double, api):
     address = address_of(api, "web")
     api.delete(SERVICES + "/web")
     result = load_balancers.run(request_of_two(server, double))
-    assert [(row["cluster"], row["reason"]) for row in result["failures"]] == [("aws", "claimed_twice"), ("gcp", "claimed_twice")]
+    assert [(row["cluster"], row["reason"]) for row in result["failures"]] == [
+        ("aws", "claimed_twice"),
+        ("gcp", "claimed_twice"),
+    ]
     assert all("aws and gcp" in row["message"] and "cluster_uid" in row["message"] for row in result["failures"])
     assert not result["changed"] and [row["address"] for row in double.held()] == [address]
     # the inventory knows whose it is: that one goes on, and gives back what is its own
@@ -459,7 +572,9 @@ def test_a_provider_that_lies_about_bgp(server, double, api):
     api.merge_patch(SERVICES + "/web", {"spec": {"loadBalancerIP": None}}, "kubectl")
     service(api, "zweite")
     run(server, double)
-    result = run(server, double)  # the devices are gone: every node is refused by name, the Services go on, up to the limit
+    result = run(
+        server, double
+    )  # the devices are gone: every node is refused by name, the Services go on, up to the limit
     assert len([one for one in result["refused"] if one["object"].startswith("node aws/metal-")]) == 3
     assert ("service aws/lb-metal/zweite", "prefix_limit") in reasons(result) and address_of(api, "web")
 
@@ -467,7 +582,9 @@ def test_a_provider_that_lies_about_bgp(server, double, api):
 def test_the_project_is_never_switched_on_blindly(server, double, api):
     service(api, "web")
     double.ask("/faults", method="GET", path="/bgp-config$", status=500, times=1)
-    assert ("aws", "api") in reasons(run(server, double)) and not [call for call in double.calls() if call.startswith("POST")]
+    assert ("aws", "api") in reasons(run(server, double)) and not [
+        call for call in double.calls() if call.startswith("POST")
+    ]
 
 
 def test_plain_http_and_redirects_must_be_asked_for(server, double, api):
@@ -478,12 +595,14 @@ def new_node(client, name, provider_id=None, taints=()):
     spec = {"taints": [{"key": key, "value": "true", "effect": "NoSchedule"} for key in taints]}
     if provider_id:
         spec["providerID"] = provider_id
-    client.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec}, "kubelet")
+    client.create(
+        "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec}, "kubelet"
+    )
 
 
 def report(client, name, ready):
     rows = [{"type": "Ready", "status": "True" if ready else "Unknown"}]
-    client.merge_patch("/api/v1/nodes/{0}/status".format(name), {"status": {"conditions": rows}}, "kubelet")
+    client.merge_patch(f"/api/v1/nodes/{name}/status", {"status": {"conditions": rows}}, "kubelet")
 
 
 TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
@@ -502,15 +621,25 @@ def test_nodes_are_initialised(server, double, api):
     node = api.get("/api/v1/nodes/fresh")
     assert node["spec"]["providerID"] == "equinixmetal://" + device["id"]
     assert node["spec"]["taints"][0]["key"] == "example.com/own" and TAINT not in json.dumps(node["spec"])
-    assert {key: node["metadata"]["labels"][key] for key in ("node.kubernetes.io/instance-type", "topology.kubernetes.io/region")} == {
-        "node.kubernetes.io/instance-type": "c3.small.x86", "topology.kubernetes.io/region": "da",
-    }  # fmt: skip
+    assert {
+        key: node["metadata"]["labels"][key]
+        for key in ("node.kubernetes.io/instance-type", "topology.kubernetes.io/region")
+    } == {
+        "node.kubernetes.io/instance-type": "c3.small.x86",
+        "topology.kubernetes.io/region": "da",
+    }
     assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "da11"
-    former = ("beta.kubernetes.io/instance-type", "failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone")
+    former = (
+        "beta.kubernetes.io/instance-type",
+        "failure-domain.beta.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+    )
     assert [node["metadata"]["labels"][key] for key in former] == ["c3.small.x86", "da", "da11"]
     assert node["status"]["addresses"] == [
-        {"type": "Hostname", "address": "fresh"}, {"type": "ExternalIP", "address": "198.51.100.4"}, {"type": "InternalIP", "address": "10.66.4.5"},
-    ]  # fmt: skip
+        {"type": "Hostname", "address": "fresh"},
+        {"type": "ExternalIP", "address": "198.51.100.4"},
+        {"type": "InternalIP", "address": "10.66.4.5"},
+    ]
     assert TAINT in json.dumps(api.get("/api/v1/nodes/nowhere")["spec"])
     mark = server.mark()
     assert not ccm_nodes.run(ask)["changed"] and server.writes(mark) == []
@@ -548,7 +677,9 @@ def test_who_holds_what(server, double, api):
     result = ccm_info.run(request_for(server, double, eip_tag="cp"))
     found = result["clusters"]["aws"]
     assert server.writes(mark) == [] and not [call for call in double.calls()[-20:] if call.startswith("DELETE")]
-    assert [(one["service"], one["ours"]) for one in found["reservations"] if one["service"]] == [("lb-metal/web", True)]
+    assert [(one["service"], one["ours"]) for one in found["reservations"] if one["service"]] == [
+        ("lb-metal/web", True)
+    ]
     assert found["control_plane"] == {"address": "203.0.113.100", "assigned_to": []}
     assert found["zones"] == [{"region": "da", "zone": ""}] and len(found["devices"]) == 3
     assert found["sessions"]["metal-1"] == [{"address_family": "ipv4", "status": "up"}]
@@ -566,23 +697,50 @@ def test_every_call_of_a_first_run(server, double, api):
     log = double.ask("/log")
     assert all(row["agent"].startswith("multicluster.network/") for row in log)
     device, project = "/devices/" + node, "/projects/" + PROJECT
-    order = {"type": "public_ipv4", "quantity": 1, "metro": "da", "tags": tags_of(api, "web"), "fail_on_approval_required": True,
-             "details": "Service lb-metal/web"}  # fmt: skip
+    order = {
+        "type": "public_ipv4",
+        "quantity": 1,
+        "metro": "da",
+        "tags": tags_of(api, "web"),
+        "fail_on_approval_required": True,
+        "details": "Service lb-metal/web",
+    }
     assert [(row["method"], row["path"], row["body"]) for row in log if row["method"] != "GET"] == [
-        ("POST", project + "/bgp-configs", {"deployment_type": "local", "asn": 65000, "use_case": "kubernetes-load-balancer", "md5": "Abcdef1234"}),
+        (
+            "POST",
+            project + "/bgp-configs",
+            {"deployment_type": "local", "asn": 65000, "use_case": "kubernetes-load-balancer", "md5": "Abcdef1234"},
+        ),
         ("POST", device + "/bgp/sessions", {"address_family": "ipv4"}),
         ("POST", project + "/ips", order),
-    ]  # fmt: skip
-    read = {project + "/bgp-config", project + "/bgp/sessions", project + "/ips", project + "/devices", device + "/bgp/neighbors"}
+    ]
+    read = {
+        project + "/bgp-config",
+        project + "/bgp/sessions",
+        project + "/ips",
+        project + "/devices",
+        device + "/bgp/neighbors",
+    }
     assert {row["path"] for row in log if row["method"] == "GET"} == read
     found = api.get("/api/v1/nodes/metal-1")["metadata"]["annotations"]
     password = base64.b64encode(b"Abcdef1234").decode()
     assert {key.partition("/")[2]: value for key, value in found.items() if key.startswith("metal.equinix.com/")} == {
-        "node-asn": "65000", "peer-asns": "65530", "peer-ips": "169.254.255.1,169.254.255.2", "src-ip": "10.66.1.5", "network-4-private": "10.66.1.0/25",
-        "bgp-peers-0-node-asn": "65000", "bgp-peers-0-peer-asn": "65530", "bgp-peers-0-peer-ip": "169.254.255.1", "bgp-peers-0-src-ip": "10.66.1.5",
-        "bgp-peers-0-bgp-pass": password, "bgp-peers-1-bgp-pass": password,
-        "bgp-peers-1-node-asn": "65000", "bgp-peers-1-peer-asn": "65530", "bgp-peers-1-peer-ip": "169.254.255.2", "bgp-peers-1-src-ip": "10.66.1.5",
-    }  # fmt: skip
+        "node-asn": "65000",
+        "peer-asns": "65530",
+        "peer-ips": "169.254.255.1,169.254.255.2",
+        "src-ip": "10.66.1.5",
+        "network-4-private": "10.66.1.0/25",
+        "bgp-peers-0-node-asn": "65000",
+        "bgp-peers-0-peer-asn": "65530",
+        "bgp-peers-0-peer-ip": "169.254.255.1",
+        "bgp-peers-0-src-ip": "10.66.1.5",
+        "bgp-peers-0-bgp-pass": password,
+        "bgp-peers-1-bgp-pass": password,
+        "bgp-peers-1-node-asn": "65000",
+        "bgp-peers-1-peer-asn": "65530",
+        "bgp-peers-1-peer-ip": "169.254.255.2",
+        "bgp-peers-1-src-ip": "10.66.1.5",
+    }
     before = len(log)
     api.delete(SERVICES + "/web")
     run(server, double, {"confirm_empty": ["aws"]}, bgp_pass="Abcdef1234", publish_bgp_password=True)
@@ -615,12 +773,18 @@ def test_what_stands_in_the_way_of_a_cloud_controller(server, double, api):
     meta = {"name": "kube-apiserver-x", "labels": {"tier": "control-plane"}}
     spec = {"containers": [{"name": "c", "image": "i", "command": ["kube-apiserver", "--cloud-provider=aws"]}]}
     pods = "/api/v1/namespaces/kube-system/pods"
-    api.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": dict(spec, automountServiceAccountToken=False)}, "kubelet")
+    api.create(
+        pods,
+        {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": dict(spec, automountServiceAccountToken=False)},
+        "kubelet",
+    )
     try:
         found = ccm_info.run(request_for(server, double))["clusters"]["aws"]["findings"]
         assert {(one["object"], one["reason"]) for one in found} == {
-            ("node unflagged", "no_device"), ("node unflagged", "kubelet_flag"), ("pod kube-system/kube-apiserver-x", "cloud_provider"),
-        }  # fmt: skip
+            ("node unflagged", "no_device"),
+            ("node unflagged", "kubelet_flag"),
+            ("pod kube-system/kube-apiserver-x", "cloud_provider"),
+        }
     finally:
         api.delete(pods + "/kube-apiserver-x")
 
@@ -637,17 +801,33 @@ def test_the_facility_of_the_host_is_the_last_resort(server, double, api):
     assert reasons(run(server, double, **nowhere)) == set() and "GET /metadata" not in double.calls()
     service(api, "web")
     service(api, "db")
-    assert reasons(run(server, double, **settings(None))) == {("service aws/lb-metal/" + name, "no_location") for name in ("web", "db")}
-    for wrong in ({"metadata": None}, {"metadata": {"facility": ["da11"]}}, {"metadata": {"facility": "x" * 64}}, {"metadata": {"facility": ""}}):
+    assert reasons(run(server, double, **settings(None))) == {
+        ("service aws/lb-metal/" + name, "no_location") for name in ("web", "db")
+    }
+    for wrong in (
+        {"metadata": None},
+        {"metadata": {"facility": ["da11"]}},
+        {"metadata": {"facility": "x" * 64}},
+        {"metadata": {"facility": ""}},
+    ):
         double.ask("/options", **wrong)
         result = run(server, double, **nowhere)
-        assert reasons(result) == {("service aws/lb-metal/" + name, "no_location") for name in ("web", "db")} and len(double.held()) == 1
+        assert (
+            reasons(result) == {("service aws/lb-metal/" + name, "no_location") for name in ("web", "db")}
+            and len(double.held()) == 1
+        )
     result = run(server, double, **settings("http://127.0.0.1:1"))
-    assert all("metadata could not be read" in one["message"] for one in result["refused"]) and len(result["refused"]) == 2
+    assert (
+        all("metadata could not be read" in one["message"] for one in result["refused"]) and len(result["refused"]) == 2
+    )
     double.ask("/options", metadata={"facility": "da11"})
     asked = double.calls().count("GET /metadata")
     result = run(server, double, check=True, **nowhere)
-    assert reasons(result) == set() and double.calls().count("GET /metadata") == asked + 1 and "da11" in result["diff"]["after"]
+    assert (
+        reasons(result) == set()
+        and double.calls().count("GET /metadata") == asked + 1
+        and "da11" in result["diff"]["after"]
+    )
     result = run(server, double, **nowhere)
     assert reasons(result) == set()
     assert sorted((held["facility"] or {}).get("code", "") for held in double.held()) == ["", "da11", "da11"]

@@ -15,44 +15,85 @@ import time
 import api_server
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import converge as load_balancers
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
+    converge as load_balancers,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import NotFound
 from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
 
 SPACE, SYSTEM = "moving", "former-system"
-SERVICES = "/api/v1/namespaces/{0}/services".format(SPACE)
+SERVICES = f"/api/v1/namespaces/{SPACE}/services"
 CONFIGMAPS = "/api/v1/namespaces/kube-system/configmaps"
-APPS = "/apis/apps/v1/namespaces/{0}/".format(SYSTEM)
+APPS = f"/apis/apps/v1/namespaces/{SYSTEM}/"
 CILIUM_POOLS = "/apis/cilium.io/v2/ciliumloadbalancerippools"
 POOL = ["203.0.113.0/28", "2001:db8:5::/124"]
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
-CONDITION = {"type": "cilium.io/IPAMRequestSatisfied", "status": "True", "reason": "satisfied", "message": "", "lastTransitionTime": "2026-11-01T10:00:00Z"}
+CONDITION = {
+    "type": "cilium.io/IPAMRequestSatisfied",
+    "status": "True",
+    "reason": "satisfied",
+    "message": "",
+    "lastTransitionTime": "2026-11-01T10:00:00Z",
+}
 CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "ciliumloadbalancerippools.cilium.io"},
-    "spec": {"group": "cilium.io", "scope": "Cluster",
-             "names": {"kind": "CiliumLoadBalancerIPPool", "plural": "ciliumloadbalancerippools", "singular": "ciliumloadbalancerippool"},
-             "versions": [{"name": "v2", "served": True, "storage": True,
-                           "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]},
-}  # fmt: skip
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "ciliumloadbalancerippools.cilium.io"},
+    "spec": {
+        "group": "cilium.io",
+        "scope": "Cluster",
+        "names": {
+            "kind": "CiliumLoadBalancerIPPool",
+            "plural": "ciliumloadbalancerippools",
+            "singular": "ciliumloadbalancerippool",
+        },
+        "versions": [
+            {
+                "name": "v2",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
 
 
 class Shape:
     """How one controller leaves a Service: ``manager`` of the status, what it writes on the object and who writes that, the rows of its status."""
 
-    def __init__(self, name, title, manager, ingress, meta=None, writer="", field="", conditions=(), spec=None, work=None):
+    def __init__(
+        self, name, title, manager, ingress, meta=None, writer="", field="", conditions=(), spec=None, work=None
+    ):
         self.name, self.title, self.manager, self.ingress = name, title, manager, ingress
-        self.meta, self.writer, self.field, self.conditions, self.spec, self.work = meta or {}, writer, field, list(conditions), spec or {}, work
+        self.meta, self.writer, self.field, self.conditions, self.spec, self.work = (
+            meta or {},
+            writer,
+            field,
+            list(conditions),
+            spec or {},
+            work,
+        )
 
     def make(self, client, name="web"):
         ports = [{"port": 80, "protocol": "TCP"}]
         dual = {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]} if len(self.ingress) > 1 else {}
-        body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "labels": {"app": "web"}, "annotations": {"example.com/own": "stays"}},
-                "spec": dict({"type": "LoadBalancer", "ports": ports, "selector": {"app": "web"}}, **dual, **self.spec)}  # fmt: skip
+        body = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name, "labels": {"app": "web"}, "annotations": {"example.com/own": "stays"}},
+            "spec": dict({"type": "LoadBalancer", "ports": ports, "selector": {"app": "web"}}, **dual, **self.spec),
+        }
         client.create(SERVICES, body, "kubectl-create")
-        patch = dict({"metadata": self.meta} if self.meta else {}, **({"spec": {"loadBalancerIP": self.field}} if self.field else {}))
+        patch = dict(
+            {"metadata": self.meta} if self.meta else {},
+            **({"spec": {"loadBalancerIP": self.field}} if self.field else {}),
+        )
         if patch:
             client.merge_patch(SERVICES + "/" + name, patch, self.writer or self.manager)
-        status = dict({"loadBalancer": {"ingress": self.ingress}}, **({"conditions": self.conditions} if self.conditions else {}))
+        status = dict(
+            {"loadBalancer": {"ingress": self.ingress}}, **({"conditions": self.conditions} if self.conditions else {})
+        )
         client.merge_patch(SERVICES + "/" + name + "/status", {"status": status}, self.manager)
 
     def start(self, client):
@@ -66,9 +107,16 @@ class Shape:
 
 
 def workload(kind, name, image):
-    spec = {"selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": name, "image": image}]}}}  # fmt: skip
-    return APPS + kind.lower() + "s", {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": SYSTEM}, "spec": spec}
+    spec = {
+        "selector": {"matchLabels": {"app": name}},
+        "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": name, "image": image}]}},
+    }
+    return APPS + kind.lower() + "s", {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": SYSTEM},
+        "spec": spec,
+    }
 
 
 def rows(*addresses, **more):
@@ -76,19 +124,58 @@ def rows(*addresses, **more):
 
 
 SHAPES = [
-    Shape("metallb", "MetalLB", "controller", rows("203.0.113.5", "2001:db8:5::5"), {"annotations": {"metallb.io/ip-allocated-from-pool": "public"}},
-          work=workload("DaemonSet", "speaker", "quay.io/metallb/speaker:v0.16.1")),
+    Shape(
+        "metallb",
+        "MetalLB",
+        "controller",
+        rows("203.0.113.5", "2001:db8:5::5"),
+        {"annotations": {"metallb.io/ip-allocated-from-pool": "public"}},
+        work=workload("DaemonSet", "speaker", "quay.io/metallb/speaker:v0.16.1"),
+    ),
     # kube-vip takes one address of its field, and both of its annotation, which its cloud provider writes
-    Shape("kube-vip", "kube-vip", "kube-vip", rows("203.0.113.6", "2001:db8:5::6", ports=[{"port": 80, "protocol": "TCP"}]),
-          {"labels": {"implementation": "kube-vip"}, "finalizers": [FINALIZER],
-           "annotations": {"kube-vip.io/loadbalancerIPs": "203.0.113.6,2001:db8:5::6", "kube-vip.io/vipHost": "node-2"}},
-          "kube-vip-cloud-provider", "203.0.113.6", work=workload("DaemonSet", "kube-vip-ds", "ghcr.io/kube-vip/kube-vip:v1.2.3")),
-    Shape("cilium", "Cilium", "cilium-operator-generic", rows("203.0.113.7", "2001:db8:5::7"), conditions=[CONDITION],
-          spec={"loadBalancerClass": "io.cilium/bgp-control-plane"},
-          work=(CILIUM_POOLS, {"apiVersion": "cilium.io/v2", "kind": "CiliumLoadBalancerIPPool", "metadata": {"name": "blue"}, "spec": {"blocks": []}})),
-    Shape("cloud", "a cloud controller", "acme-cloud-controller-manager", rows("203.0.113.8"), {"finalizers": [FINALIZER]},
-          work=workload("Deployment", "acme-ccm", "registry.example.com/acme-cloud-controller-manager:v1.33.0")),
-]  # fmt: skip
+    Shape(
+        "kube-vip",
+        "kube-vip",
+        "kube-vip",
+        rows("203.0.113.6", "2001:db8:5::6", ports=[{"port": 80, "protocol": "TCP"}]),
+        {
+            "labels": {"implementation": "kube-vip"},
+            "finalizers": [FINALIZER],
+            "annotations": {
+                "kube-vip.io/loadbalancerIPs": "203.0.113.6,2001:db8:5::6",
+                "kube-vip.io/vipHost": "node-2",
+            },
+        },
+        "kube-vip-cloud-provider",
+        "203.0.113.6",
+        work=workload("DaemonSet", "kube-vip-ds", "ghcr.io/kube-vip/kube-vip:v1.2.3"),
+    ),
+    Shape(
+        "cilium",
+        "Cilium",
+        "cilium-operator-generic",
+        rows("203.0.113.7", "2001:db8:5::7"),
+        conditions=[CONDITION],
+        spec={"loadBalancerClass": "io.cilium/bgp-control-plane"},
+        work=(
+            CILIUM_POOLS,
+            {
+                "apiVersion": "cilium.io/v2",
+                "kind": "CiliumLoadBalancerIPPool",
+                "metadata": {"name": "blue"},
+                "spec": {"blocks": []},
+            },
+        ),
+    ),
+    Shape(
+        "cloud",
+        "a cloud controller",
+        "acme-cloud-controller-manager",
+        rows("203.0.113.8"),
+        {"finalizers": [FINALIZER]},
+        work=workload("Deployment", "acme-ccm", "registry.example.com/acme-cloud-controller-manager:v1.33.0"),
+    ),
+]
 each = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 
 
@@ -100,7 +187,9 @@ def server(tmp_path_factory):
         one.start()
         client = one.client()
         for name in (SPACE, SYSTEM):
-            client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "kubectl")
+            client.create(
+                "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "kubectl"
+            )
         client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CRD, "kubectl")
         deadline = time.monotonic() + 60
         while client.resource("cilium.io/v2", "CiliumLoadBalancerIPPool", refresh=True) is None:
@@ -121,15 +210,26 @@ def api(server):
         client.delete(path)
     for shape in SHAPES:
         shape.stop(client)
-    for item in client.list("/api/v1/namespaces/{0}/events".format(SPACE)).items:
-        client.delete("/api/v1/namespaces/{0}/events/{1}".format(SPACE, item["metadata"]["name"]))
+    for item in client.list(f"/api/v1/namespaces/{SPACE}/events").items:
+        client.delete(f"/api/v1/namespaces/{SPACE}/events/{item['metadata']['name']}")
     client.delete(CONFIGMAPS + "/metal-ccm-static-pool")
 
 
 def run(server, check=False, more=None, **settings):
-    given = dict({"cluster": "aws", "load_balancer": "empty://", "pool": POOL, "gc_orphans": True,
-                  "load_balancer_classes": ["io.cilium/bgp-control-plane"]}, **settings)  # fmt: skip
-    return load_balancers.run(dict({"fabric": "t", "clusters": [server.access()], "settings": [given], "timeout": 60}, **(more or {})), check=check)
+    given = dict(
+        {
+            "cluster": "aws",
+            "load_balancer": "empty://",
+            "pool": POOL,
+            "gc_orphans": True,
+            "load_balancer_classes": ["io.cilium/bgp-control-plane"],
+        },
+        **settings,
+    )
+    return load_balancers.run(
+        dict({"fabric": "t", "clusters": [server.access()], "settings": [given], "timeout": 60}, **(more or {})),
+        check=check,
+    )
 
 
 def adopting(server, check=False, **settings):
@@ -142,11 +242,17 @@ def get(client, name="web"):
 
 def ledger(client):
     found = client.list(CONFIGMAPS, field_selector="metadata.name=metal-ccm-static-pool").items
-    return {row["address"]: row["service"] for item in found for row in map(json.loads, (item.get("data") or {}).values())}
+    return {
+        row["address"]: row["service"] for item in found for row in map(json.loads, (item.get("data") or {}).values())
+    }
 
 
 def events(client):
-    return [item for item in client.list("/api/v1/namespaces/{0}/events".format(SPACE)).items if item["source"].get("component") == "multicluster.network"]
+    return [
+        item
+        for item in client.list(f"/api/v1/namespaces/{SPACE}/events").items
+        if item["source"].get("component") == "multicluster.network"
+    ]
 
 
 def managers(obj):
@@ -171,31 +277,49 @@ def test_moving_here(server, api, shape):
     if not shape.field:
         result = run(server)
         ((reason, message),) = {(row["reason"], row["message"]) for row in result["refused"]}
-        assert reason == "adoptable" and message.startswith(shape.title + " gave it " + addresses[0]) and "load_balancers_adopt: true" in message
+        assert (
+            reason == "adoptable"
+            and message.startswith(shape.title + " gave it " + addresses[0])
+            and "load_balancers_adopt: true" in message
+        )
     result = adopting(server, check=True)
     assert get(api) == before and server.writes(mark) == [] and not result["failures"] and not result["refused"]
-    assert [row["id"] for row in result["plan"]["changes"] if row["kind"] == "Reservation"] == ["aws/moving/web"] * len(addresses)
+    assert [row["id"] for row in result["plan"]["changes"] if row["kind"] == "Reservation"] == ["aws/moving/web"] * len(
+        addresses
+    )
     assert all(address in result["diff"]["after"] for address in addresses) and shape.title in result["diff"]["after"]
     assert not [row for row in result["plan"]["changes"] if row["kind"] == "Service status"]
 
     result = adopting(server)
     (row,) = result["load_balancers"]["aws"]["former"]
-    assert (row["service"], row["from"], row["removed"]) == ("moving/web", shape.name, False) and len(row["at_work"]) == 1
+    assert (row["service"], row["from"], row["removed"]) == ("moving/web", shape.name, False) and len(
+        row["at_work"]
+    ) == 1
     assert any(shape.title + " is at work (" + row["at_work"][0] in text for text in result["warnings"])
     assert ledger(api) == dict.fromkeys(addresses, "moving/web")
     now = get(api)
     assert now["status"] == before["status"] and marked(now) == marked(before) and set(marked(now)) == set(row["left"])
-    assert result["load_balancers"]["aws"]["announce"] == sorted(address + ("/128" if ":" in address else "/32") for address in addresses)
+    assert result["load_balancers"]["aws"]["announce"] == sorted(
+        address + ("/128" if ":" in address else "/32") for address in addresses
+    )
     mark = server.mark()
     assert not adopting(server)["changed"] and server.writes(mark) == []
 
     shape.stop(api)
     shown = adopting(server, check=True)["load_balancers"]["aws"]["former"]
-    assert [(row["at_work"], row["removed"]) for row in shown] == [([], bool(marked(before)))] and marked(get(api)) == marked(before)
+    assert [(row["at_work"], row["removed"]) for row in shown] == [([], bool(marked(before)))] and marked(
+        get(api)
+    ) == marked(before)
     result = adopting(server)
     now = get(api)
-    assert not result["failures"] and marked(now) == set() and now["status"]["loadBalancer"] == before["status"]["loadBalancer"]
-    assert now["metadata"]["annotations"] == {"example.com/own": "stays"} and now["metadata"]["labels"] == {"app": "web"}
+    assert (
+        not result["failures"]
+        and marked(now) == set()
+        and now["status"]["loadBalancer"] == before["status"]["loadBalancer"]
+    )
+    assert now["metadata"]["annotations"] == {"example.com/own": "stays"} and now["metadata"]["labels"] == {
+        "app": "web"
+    }
     assert ledger(api) == dict.fromkeys(addresses, "moving/web")
     for more in ({}, {"adopt": True}):
         mark = server.mark()
@@ -219,16 +343,24 @@ def test_and_back(server, api, shape):
     request = {"state": "absent", "keep_addresses": keep}
     mark = server.mark()
     assert run(server, True, request)["changed"] and server.writes(mark) == [] and get(api) == before
-    assert run(server, more=dict(request, release=False))["load_balancers"]["aws"]["announce"] == [] and server.writes(mark) == []
+    assert (
+        run(server, more=dict(request, release=False))["load_balancers"]["aws"]["announce"] == []
+        and server.writes(mark) == []
+    )
     result = run(server, more=request)
     now = get(api)
     assert not result["failures"] and now["status"]["loadBalancer"] == before["status"]["loadBalancer"]
-    assert ledger(api) == {} and not any(name.startswith("multicluster") for name in managers(now)) and events(api) == []
+    assert (
+        ledger(api) == {} and not any(name.startswith("multicluster") for name in managers(now)) and events(api) == []
+    )
     assert FINALIZER not in now["metadata"].get("finalizers", ())
     both = ",".join(row["ip"] for row in shape.ingress)
     asking = {"metallb": "metallb.io/loadBalancerIPs", "cilium": "lbipam.cilium.io/ips"}.get(shape.name)
     if asking:
-        assert now["metadata"]["annotations"] == {"example.com/own": "stays", asking: both} and "loadBalancerIP" not in now["spec"]
+        assert (
+            now["metadata"]["annotations"] == {"example.com/own": "stays", asking: both}
+            and "loadBalancerIP" not in now["spec"]
+        )
     else:  # the field asks; kube-vip's own is still there
         assert now["spec"]["loadBalancerIP"] == shape.ingress[0]["ip"]
     mark = server.mark()
@@ -244,22 +376,38 @@ def test_addresses_of_ours_are_left_for_whoever_comes(server, api, keep):
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "ipFamilyPolicy": "RequireDualStack"}
     for name, field in (("web", ""), ("own", "203.0.113.9")):
         given = dict(spec, **({"loadBalancerIP": field, "ipFamilyPolicy": "SingleStack"} if field else {}))
-        api.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": given}, "kubectl")
+        api.create(
+            SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": given}, "kubectl"
+        )
     adopting(server)
     before = {name: get(api, name)["status"] for name in ("web", "own")}
-    assert len(events(api)) == 2 and [row["ip"] for row in before["web"]["loadBalancer"]["ingress"]] == ["203.0.113.0", "2001:db8:5::"]
+    assert len(events(api)) == 2 and [row["ip"] for row in before["web"]["loadBalancer"]["ingress"]] == [
+        "203.0.113.0",
+        "2001:db8:5::",
+    ]
     run(server, more={"state": "absent", "keep_addresses": keep})
     web, own = get(api, "web"), get(api, "own")
     assert {"web": web["status"], "own": own["status"]} == before and ledger(api) == {} and events(api) == []
     assert not any(name.startswith("multicluster") for name in managers(web) | managers(own))
-    assert web["spec"].get("loadBalancerIP") == ("203.0.113.0" if keep == "field" else None) and own["spec"]["loadBalancerIP"] == "203.0.113.9"
-    asking = {"metallb": "metallb.io/loadBalancerIPs", "kube-vip": "kube-vip.io/loadbalancerIPs", "cilium": "lbipam.cilium.io/ips"}.get(keep)
+    assert (
+        web["spec"].get("loadBalancerIP") == ("203.0.113.0" if keep == "field" else None)
+        and own["spec"]["loadBalancerIP"] == "203.0.113.9"
+    )
+    asking = {
+        "metallb": "metallb.io/loadBalancerIPs",
+        "kube-vip": "kube-vip.io/loadbalancerIPs",
+        "cilium": "lbipam.cilium.io/ips",
+    }.get(keep)
     assert web["metadata"].get("annotations", {}) == ({asking: "203.0.113.0,2001:db8:5::"} if asking else {})
     # MetalLB serves no Service that has both
     assert not own["metadata"].get("annotations")
     # and to us again, who asks
     result = adopting(server)
-    assert not result["refused"] and set(ledger(api)) == {"203.0.113.0", "2001:db8:5::", "203.0.113.9"} and get(api, "web")["status"] == before["web"]
+    assert (
+        not result["refused"]
+        and set(ledger(api)) == {"203.0.113.0", "2001:db8:5::", "203.0.113.9"}
+        and get(api, "web")["status"] == before["web"]
+    )
 
 
 def test_without_a_word_addresses_go(server, api):
@@ -273,7 +421,7 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_written(server, api):
     SHAPES[0].make(api)
     adopting(server)
     mark = server.mark()
-    for balancer, keep in (("metallb:///{0}/config".format(SYSTEM), "status"), ("kube-vip://", "metallb")):
+    for balancer, keep in ((f"metallb:///{SYSTEM}/config", "status"), ("kube-vip://", "metallb")):
         (failure,) = run(server, more={"state": "absent", "keep_addresses": keep}, load_balancer=balancer)["failures"]
         assert failure["reason"] == "bad_setting" and "load_balancers_keep_addresses" in failure["message"]
     assert server.writes(mark) == []
@@ -297,7 +445,9 @@ def test_the_back_end_is_no_former_controller(server, api):
     before = marked(get(api))
     for dummy in range(2):
         result = adopting(server, load_balancer="kube-vip://")
-        assert result["load_balancers"]["aws"]["former"] == [] and not any("is at work" in text for text in result["warnings"])
+        assert result["load_balancers"]["aws"]["former"] == [] and not any(
+            "is at work" in text for text in result["warnings"]
+        )
         assert marked(get(api)) == before
         SHAPES[1].stop(api)
 
@@ -306,9 +456,16 @@ def test_the_pod_of_a_control_plane_is_seen(server, api):
     """kube-vip often is a static pod, which no workload shows."""
     SHAPES[1].make(api)
     pods = "/api/v1/namespaces/kube-system/pods"
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kube-vip-node-1", "annotations": {"kubernetes.io/config.mirror": "1"}},
-           "spec": {"nodeName": "node-1", "automountServiceAccountToken": False,
-                    "containers": [{"name": "kube-vip", "image": "ghcr.io/kube-vip/kube-vip:v1.2.3"}]}}  # fmt: skip
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "kube-vip-node-1", "annotations": {"kubernetes.io/config.mirror": "1"}},
+        "spec": {
+            "nodeName": "node-1",
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "kube-vip", "image": "ghcr.io/kube-vip/kube-vip:v1.2.3"}],
+        },
+    }
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}
     api.create("/api/v1/nodes", node, "kubelet")
     api.create(pods, pod, "kubelet")
@@ -327,14 +484,29 @@ def test_hostile_marks(server, api):
     web = SHAPES[0]
     web.make(api)
     adopting(server)
-    Shape("metallb", "MetalLB", "controller", rows("203.0.113.5"), {"annotations": {"metallb.io/ip-allocated-from-pool": "x"}}).make(api, "thief")
-    Shape("metallb", "MetalLB", "controller", rows("198.51.100.9"), {"annotations": {"metallb.io/ip-allocated-from-pool": "x"}}).make(api, "outside")
-    Shape("kube-vip", "kube-vip", "somebody", rows("203.0.113.14"), {"labels": {"ipam-address": "mine"}}).make(api, "label")
+    Shape(
+        "metallb",
+        "MetalLB",
+        "controller",
+        rows("203.0.113.5"),
+        {"annotations": {"metallb.io/ip-allocated-from-pool": "x"}},
+    ).make(api, "thief")
+    Shape(
+        "metallb",
+        "MetalLB",
+        "controller",
+        rows("198.51.100.9"),
+        {"annotations": {"metallb.io/ip-allocated-from-pool": "x"}},
+    ).make(api, "outside")
+    Shape("kube-vip", "kube-vip", "somebody", rows("203.0.113.14"), {"labels": {"ipam-address": "mine"}}).make(
+        api, "label"
+    )
     before = {name: get(api, name) for name in ("thief", "outside")}
     result = adopting(server)
     assert {(row["object"], row["reason"]) for row in result["refused"]} == {
-        ("service aws/moving/thief", "claimed_twice"), ("service aws/moving/outside", "outside_grant"),
-    }  # fmt: skip
+        ("service aws/moving/thief", "claimed_twice"),
+        ("service aws/moving/outside", "outside_grant"),
+    }
     assert {name: get(api, name) for name in before} == before
     assert get(api, "label")["metadata"]["labels"]["ipam-address"] == "mine"  # of itself it says nothing
     assert set(ledger(api).values()) == {"moving/web", "moving/label"}
@@ -344,18 +516,36 @@ def test_the_account_of_moving_suffices_and_without_it_marks_stay(server, api, t
     SHAPES[0].make(api)
     SHAPES[2].make(api, "two")
     for capability, removed in (("load_balancers", False), ("load_balancers_moving", True)):
-        made = {"fabric": "t", "clusters": [server.access()], "objects": access_manifests([capability], target_namespace="kube-system")}
+        made = {
+            "fabric": "t",
+            "clusters": [server.access()],
+            "objects": access_manifests([capability], target_namespace="kube-system"),
+        }
         assert not cluster_objects.run(made)["failures"]
         try:
-            request = {"fabric": "t", "clusters": [server.access()], "service_account": "multicluster-" + capability.replace("_", "-"),
-                       "namespace": "kube-system", "path": str(tmp_path / capability), "expires": 3600, "renew_before": 60, "state": "present"}  # fmt: skip
+            request = {
+                "fabric": "t",
+                "clusters": [server.access()],
+                "service_account": "multicluster-" + capability.replace("_", "-"),
+                "namespace": "kube-system",
+                "path": str(tmp_path / capability),
+                "expires": 3600,
+                "renew_before": 60,
+                "state": "present",
+            }
             assert not cluster_token.run(request)["failures"]
             access = {"clusters": [{"name": "aws", "kubeconfig": str(tmp_path / capability)}], "adopt": True}
             result = run(server, more=access)
-            assert not result["failures"] and [row["removed"] for row in result["load_balancers"]["aws"]["former"]] == [removed] * 2
+            assert (
+                not result["failures"]
+                and [row["removed"] for row in result["load_balancers"]["aws"]["former"]] == [removed] * 2
+            )
             assert any("could not be seen" in text for text in result["warnings"]) != removed
             if removed:
-                assert not run(server, more=dict(access, state="absent", keep_addresses="status"))["failures"] and events(api) == []
+                assert (
+                    not run(server, more=dict(access, state="absent", keep_addresses="status"))["failures"]
+                    and events(api) == []
+                )
         finally:
             cluster_objects.run(dict(made, state="absent"))
 
@@ -364,15 +554,19 @@ def test_a_service_that_asks_for_another_address_keeps_the_one_in_use(server, ap
     """Also a hostile one, which asks for that of somebody else: nothing moves, the run says so, and one that is made anew gets what it asks for."""
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
     for name in ("web", "other"):
-        api.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}, "kubectl")
+        api.create(
+            SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}, "kubectl"
+        )
     run(server)
     assert ledger(api) == {"203.0.113.0": "moving/other", "203.0.113.1": "moving/web"}
     for asked in ("203.0.113.9", "203.0.113.0", "198.51.100.1"):
-        api.merge_patch(SERVICES + "/web", {"metadata": {"annotations": {"metallb.io/loadBalancerIPs": asked}}}, "kubectl")
+        api.merge_patch(
+            SERVICES + "/web", {"metadata": {"annotations": {"metallb.io/loadBalancerIPs": asked}}}, "kubectl"
+        )
         mark = server.mark()
         result = run(server)
         assert not result["changed"] and server.writes(mark) == [] and not result["refused"]
-        assert any("moving/web: it asks for {0} and has 203.0.113.1".format(asked) in text for text in result["warnings"])
+        assert any(f"moving/web: it asks for {asked} and has 203.0.113.1" in text for text in result["warnings"])
     api.delete(SERVICES + "/web")
     run(server)
     again = {"name": "web", "annotations": {"metallb.io/loadBalancerIPs": "203.0.113.9"}}

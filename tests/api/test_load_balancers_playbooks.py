@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -18,32 +19,46 @@ from equinix_cloud import PROJECT, TOKEN as DOUBLES_TOKEN, double
 
 __all__ = ["double"]
 SPACE = "lb-books"
-SERVICES = "/api/v1/namespaces/{0}/services".format(SPACE)
+SERVICES = f"/api/v1/namespaces/{SPACE}/services"
 PASSWORD, OTHER, TOKEN = "Bgp-Secret-0123", "Other-Secret-456", "metal-token-of-the-test"
 
 
 @pytest.fixture
 def inventory(server, tmp_path):
     client = server.client()
-    try:
-        client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}, "kubectl")
-    except Conflict:
-        pass
+    with contextlib.suppress(Conflict):
+        client.create(
+            "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}, "kubectl"
+        )
     client.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "book-1"}}, "kubelet")
     spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]}
-    client.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}, "kubectl")
+    client.create(
+        SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}, "kubectl"
+    )
     access = server.access()
     access.pop("name")
     ca = tmp_path / "ca.crt"
     ca.write_text(access.pop("ca_data"))
     settings = {"load_balancer": "kube-vip://", "pool": ["203.0.113.0/29"], "publish_bgp_password": True}
-    tree = {"all": {"children": {
-        "clusters": {"hosts": {"aws": dict(access, ca_cert=str(ca), load_balancers_settings=settings)},
-                     "vars": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}},
-        "aws_nodes": {"hosts": {"book-1": {}}, "vars": {
-            "multicluster_cluster": "aws", "bgp_speaker_source_ip": "10.66.0.1", "ansible_connection": "local",
-            "bgp_speaker_neighbors": [{"address": "169.254.255.1", "asn": 65530, "password": PASSWORD}]}},
-    }}}  # fmt: skip
+    tree = {
+        "all": {
+            "children": {
+                "clusters": {
+                    "hosts": {"aws": dict(access, ca_cert=str(ca), load_balancers_settings=settings)},
+                    "vars": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable},
+                },
+                "aws_nodes": {
+                    "hosts": {"book-1": {}},
+                    "vars": {
+                        "multicluster_cluster": "aws",
+                        "bgp_speaker_source_ip": "10.66.0.1",
+                        "ansible_connection": "local",
+                        "bgp_speaker_neighbors": [{"address": "169.254.255.1", "asn": 65530, "password": PASSWORD}],
+                    },
+                },
+            }
+        }
+    }
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump(tree))
     yield tmp_path
     client.delete(SERVICES + "/web")
@@ -55,8 +70,18 @@ def play(folder, book, *arguments, **variables):
     environment = dict(os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_HOME=str(folder / "ansible"), **variables)
     environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
     environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
-    words = ["ansible-playbook", "-i", str(folder / "hosts.yml"), book, "-e", "ansible_python_interpreter=" + sys.executable, *arguments]
-    done = subprocess.run(words, env=environment, cwd=str(folder), capture_output=True, text=True, timeout=300, check=False)
+    words = [
+        "ansible-playbook",
+        "-i",
+        str(folder / "hosts.yml"),
+        book,
+        "-e",
+        "ansible_python_interpreter=" + sys.executable,
+        *arguments,
+    ]
+    done = subprocess.run(
+        words, env=environment, cwd=str(folder), capture_output=True, text=True, timeout=300, check=False
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -79,7 +104,9 @@ def test_the_playbook_and_its_secrets(server, inventory):
     assert code == 0 and "changed=0" in out and server.writes(mark) == []
     # another controller's address is given up for one of the pool: the table of old and new ones, before anything is done
     spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "loadBalancerIP": "147.75.10.1"}
-    client.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "moving"}, "spec": spec}, "kubectl")
+    client.create(
+        SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "moving"}, "spec": spec}, "kubectl"
+    )
     try:
         renumber = ("-e", '{"load_balancers_renumber": ["147.75.0.0/16"]}')
         code, out = play(inventory, "multicluster.network.load_balancers", "--check", "--diff", *renumber, *limit)
@@ -89,7 +116,9 @@ def test_the_playbook_and_its_secrets(server, inventory):
     # the last one: its address stays, and the end of the run has the line that releases it
     client.merge_patch(SERVICES + "/web", {"spec": {"type": "ClusterIP"}}, "kubectl")
     code, out = play(inventory, "multicluster.network.load_balancers", *limit)
-    assert code == 0 and "load_balancers_confirm_empty: [aws]" in " ".join(out.partition("Give back what nobody announces")[2].split()), out[-3000:]
+    assert code == 0 and "load_balancers_confirm_empty: [aws]" in " ".join(
+        out.partition("Give back what nobody announces")[2].split()
+    ), out[-3000:]
     client.merge_patch(SERVICES + "/web", {"spec": {"type": "LoadBalancer"}}, "kubectl")
     code, out = play(inventory, "multicluster.network.load_balancers", "-e", "load_balancers_state=absent", *limit)
     assert code == 0 and "loadBalancerIP" not in client.get(SERVICES + "/web")["spec"], out[-3000:]
@@ -98,13 +127,22 @@ def test_the_playbook_and_its_secrets(server, inventory):
 
 def test_a_provider_that_fails_shows_no_token(server, inventory):
     tree = yaml.safe_load((inventory / "hosts.yml").read_text())
-    settings = {"provider": "equinix_metal", "base_url": "https://127.0.0.1:1/metal/v1", "api_key": TOKEN, "project_id": "p", "metro": "da",
-                "load_balancer": "kube-vip://", "bgp_pass": OTHER}  # fmt: skip
+    settings = {
+        "provider": "equinix_metal",
+        "base_url": "https://127.0.0.1:1/metal/v1",
+        "api_key": TOKEN,
+        "project_id": "p",
+        "metro": "da",
+        "load_balancer": "kube-vip://",
+        "bgp_pass": OTHER,
+    }
     tree["all"]["children"]["clusters"]["hosts"]["aws"]["load_balancers_settings"] = settings
     tree["all"]["children"]["clusters"]["hosts"]["aws"]["load_balancers_timeout"] = 6
     (inventory / "hosts.yml").write_text(yaml.safe_dump(tree))
     mark = server.mark()
-    code, out = play(inventory, "multicluster.network.load_balancers", "-vvv", "--diff", "--limit", "clusters,localhost")
+    code, out = play(
+        inventory, "multicluster.network.load_balancers", "-vvv", "--diff", "--limit", "clusters,localhost"
+    )
     assert code != 0 and "[api]" in out and server.writes(mark) == []
     assert TOKEN not in out and OTHER not in out
 
@@ -115,15 +153,29 @@ def test_a_wrong_variable_of_one_cluster_leaves_the_others_their_run(server, inv
     hosts = tree["all"]["children"]["clusters"]["hosts"]
     limit = ("--limit", "clusters,localhost")
     for wrong, told in (
-        ({"load_balancers_settings": {"load_balancer": "kube-vip://", "pol": ["198.51.100.0/29"]}}, "did you mean pool?"),
-        ({"load_balancers_settings": {"load_balancer": "kube-vip://", "max_prefixes": "many"}}, "argument 'max_prefixes'"),
-        ({"load_balancers_settings": {}, "pod_cidrs": ["10.2.0.0/33"]}, "pod_cidrs of gcp: '10.2.0.0/33' has a prefix longer than 32 bits"),
+        (
+            {"load_balancers_settings": {"load_balancer": "kube-vip://", "pol": ["198.51.100.0/29"]}},
+            "did you mean pool?",
+        ),
+        (
+            {"load_balancers_settings": {"load_balancer": "kube-vip://", "max_prefixes": "many"}},
+            "argument 'max_prefixes'",
+        ),
+        (
+            {"load_balancers_settings": {}, "pod_cidrs": ["10.2.0.0/33"]},
+            "pod_cidrs of gcp: '10.2.0.0/33' has a prefix longer than 32 bits",
+        ),
     ):
         hosts["gcp"] = dict(hosts["aws"], **wrong)
         (inventory / "hosts.yml").write_text(yaml.safe_dump(tree))
         code, out = play(inventory, "multicluster.network.load_balancers", *limit)
         said = " ".join(out.split()).replace("\\", "")
-        assert code != 0 and "cluster gcp: cannot read the settings: " in said and told in said and "1 failed in gcp" in said, out[-3000:]
+        assert (
+            code != 0
+            and "cluster gcp: cannot read the settings: " in said
+            and told in said
+            and "1 failed in gcp" in said
+        ), out[-3000:]
         assert server.client().get(SERVICES + "/web")["spec"]["loadBalancerIP"] == "203.0.113.0"
         server.client().merge_patch(SERVICES + "/web", {"spec": {"loadBalancerIP": None}}, "kubectl")
     hosts.pop("gcp")
@@ -136,8 +188,13 @@ def test_variables_of_the_environment_count_where_that_is_asked_for(server, inve
     """Without the switch they do nothing, and the error says so; with it they are the settings, and the token is shown nowhere."""
     double.ask("/reset")
     tree = yaml.safe_load((inventory / "hosts.yml").read_text())
-    settings = {"provider": "equinix_metal", "base_url": double.root + "/metal/v1", "allow_plain_http": True, "load_balancer": "kube-vip://",
-                "bgp_node_selector": "none=here"}  # fmt: skip
+    settings = {
+        "provider": "equinix_metal",
+        "base_url": double.root + "/metal/v1",
+        "allow_plain_http": True,
+        "load_balancer": "kube-vip://",
+        "bgp_node_selector": "none=here",
+    }
     tree["all"]["children"]["clusters"]["hosts"]["aws"]["load_balancers_settings"] = settings
     (inventory / "hosts.yml").write_text(yaml.safe_dump(tree))
     variables = {"METAL_API_KEY": DOUBLES_TOKEN, "METAL_PROJECT_ID": PROJECT, "METAL_METRO_NAME": "da"}
@@ -148,8 +205,19 @@ def test_variables_of_the_environment_count_where_that_is_asked_for(server, inve
     code, out = play(inventory, *arguments, "-e", "load_balancers_use_environment=true", **variables)
     assert code == 0 and DOUBLES_TOKEN not in out, out[-3000:]
     (held,) = double.held()
-    assert server.client().get(SERVICES + "/web")["spec"]["loadBalancerIP"] == held["address"] and held["metro"]["code"] == "da"
-    code, out = play(inventory, *arguments, "-e", "load_balancers_use_environment=true", "-e", "load_balancers_state=absent", **variables)
+    assert (
+        server.client().get(SERVICES + "/web")["spec"]["loadBalancerIP"] == held["address"]
+        and held["metro"]["code"] == "da"
+    )
+    code, out = play(
+        inventory,
+        *arguments,
+        "-e",
+        "load_balancers_use_environment=true",
+        "-e",
+        "load_balancers_state=absent",
+        **variables,
+    )
     assert code == 0 and double.held() == [], out[-3000:]
     server.client().delete("/api/v1/namespaces/kube-system/configmaps/metal-ccm-reservations")
 
@@ -160,22 +228,35 @@ def test_nodes_are_initialised_by_the_playbook(server, inventory, double):
     double.ask("/reset")
     device = double.ask("/devices", hostname="the-machine", number=7)
     taint = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
-    client.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "book-2"}, "spec": {"taints": [taint]}}, "kubelet")
+    client.create(
+        "/api/v1/nodes",
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "book-2"}, "spec": {"taints": [taint]}},
+        "kubelet",
+    )
     try:
         tree = yaml.safe_load((inventory / "hosts.yml").read_text())
         hosts = tree["all"]["children"]["clusters"]["hosts"]
         hosts["own"] = dict(hosts["aws"])
-        hosts["aws"]["load_balancers_settings"] = {"provider": "equinix_metal", "base_url": double.root + "/metal/v1", "allow_plain_http": True,
-                                                   "api_key": DOUBLES_TOKEN, "project_id": PROJECT}  # fmt: skip
+        hosts["aws"]["load_balancers_settings"] = {
+            "provider": "equinix_metal",
+            "base_url": double.root + "/metal/v1",
+            "allow_plain_http": True,
+            "api_key": DOUBLES_TOKEN,
+            "project_id": PROJECT,
+        }
         hosts["aws"]["ccm_nodes_node_devices"] = {"book-2": device["id"]}
         (inventory / "hosts.yml").write_text(yaml.safe_dump(tree))
         mark = server.mark()
-        code, out = play(inventory, "multicluster.network.ccm_nodes", "--check", "--diff", "-vvv", "--limit", "clusters,localhost")
+        code, out = play(
+            inventory, "multicluster.network.ccm_nodes", "--check", "--diff", "-vvv", "--limit", "clusters,localhost"
+        )
         assert code == 0 and device["id"] in out and server.writes(mark) == [] and DOUBLES_TOKEN not in out, out[-3000:]
         code, out = play(inventory, "multicluster.network.ccm_nodes", "--limit", "clusters,localhost")
         assert code == 0, out[-3000:]
         node = client.get("/api/v1/nodes/book-2")
-        assert node["spec"]["providerID"] == "equinixmetal://" + device["id"] and "uninitialized" not in json.dumps(node["spec"])
+        assert node["spec"]["providerID"] == "equinixmetal://" + device["id"] and "uninitialized" not in json.dumps(
+            node["spec"]
+        )
         code, out = play(inventory, "multicluster.network.ccm_nodes", "--limit", "clusters,localhost")
         assert code == 0 and out.count("changed=0") == 2 and "skipped=1" in out
     finally:
@@ -188,11 +269,17 @@ def test_the_timer_is_rendered_and_checked(server, inventory):
 
     folder = os.path.join(os.path.dirname(__file__), "..", "..", "roles", "playbook_timer")
     values = yaml.safe_load(open(os.path.join(folder, "defaults", "main.yml"), encoding="utf-8"))
-    values.update(playbook_timer_inventory="/etc/ansible/inventory", playbook_timer_command="/bin/true",
-                  playbook_timer_arguments=["-e", json.dumps({"a": "b $c 100%"})], playbook_timer_environment={"X": "1 \"2\""})  # fmt: skip
+    values.update(
+        playbook_timer_inventory="/etc/ansible/inventory",
+        playbook_timer_command="/bin/true",
+        playbook_timer_arguments=["-e", json.dumps({"a": "b $c 100%"})],
+        playbook_timer_environment={"X": '1 "2"'},
+    )
     for name in ("service", "timer"):
         text = open(os.path.join(folder, "templates", name + ".j2"), encoding="utf-8").read()
-        (inventory / ("multicluster-load_balancers." + name)).write_text(Environment(keep_trailing_newline=True).from_string(text).render(values))
+        (inventory / ("multicluster-load_balancers." + name)).write_text(
+            Environment(keep_trailing_newline=True).from_string(text).render(values)
+        )
     units = [str(inventory / ("multicluster-load_balancers." + name)) for name in ("service", "timer")]
     done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
     assert "multicluster-load_balancers" not in done.stderr, done.stderr

@@ -13,14 +13,27 @@ import time
 import api_server
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import converge as load_balancers
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
+    converge as load_balancers,
+)
 
 CRDS = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "crds" / "metallb.yml"
 SPACES = {"lb-one": {"env": "prod"}, "lb-two": {"env": "dev"}, "metallb-system": {}}
 CONFIGMAPS = "/api/v1/namespaces/kube-system/configmaps"
 POOLS = [
-    {"name": "public", "addresses": ["203.0.113.0/29", "2001:db8:5::/125"], "avoid_buggy_ips": True, "max_per_namespace": 3},
-    {"name": "prod", "addresses": ["198.51.100.0/30"], "namespace_selector": "env=prod", "auto_assign": False, "reserved": ["198.51.100.3"]},
+    {
+        "name": "public",
+        "addresses": ["203.0.113.0/29", "2001:db8:5::/125"],
+        "avoid_buggy_ips": True,
+        "max_per_namespace": 3,
+    },
+    {
+        "name": "prod",
+        "addresses": ["198.51.100.0/30"],
+        "namespace_selector": "env=prod",
+        "auto_assign": False,
+        "reserved": ["198.51.100.3"],
+    },
 ]
 BACKENDS = ["empty://", "kube-vip://", "metallb:///metallb-system?crdConfiguration=true"]
 
@@ -33,7 +46,11 @@ def server(tmp_path_factory):
         one.start()
         client = one.client()
         for name, labels in SPACES.items():
-            client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}, "kubectl")
+            client.create(
+                "/api/v1/namespaces",
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}},
+                "kubectl",
+            )
         for body in yaml.safe_load(CRDS.read_text("utf-8"))["items"]:
             client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body, "kubectl")
         deadline = time.monotonic() + 60
@@ -47,7 +64,7 @@ def server(tmp_path_factory):
 
 def path(key):
     namespace, dummy, name = key.partition("/")
-    return "/api/v1/namespaces/{0}/services{1}".format(namespace, "/" + name if name else "")
+    return f"/api/v1/namespaces/{namespace}/services{'/' + name if name else ''}"
 
 
 @pytest.fixture
@@ -60,19 +77,24 @@ def api(server):
     client.delete(CONFIGMAPS + "/metal-ccm-static-pool")
     for plural in ("ipaddresspools", "bgpadvertisements"):
         for item in client.list("/apis/metallb.io/v1beta1/namespaces/metallb-system/" + plural).items:
-            client.delete("/apis/metallb.io/v1beta1/namespaces/metallb-system/{0}/{1}".format(plural, item["metadata"]["name"]))
+            client.delete(f"/apis/metallb.io/v1beta1/namespaces/metallb-system/{plural}/{item['metadata']['name']}")
 
 
 def make(client, key, annotations=None, port=80, **spec):
     namespace, dummy, name = key.partition("/")
-    body = dict({"type": "LoadBalancer", "ports": [{"port": port, "protocol": "TCP"}], "selector": {"app": name}}, **spec)
+    body = dict(
+        {"type": "LoadBalancer", "ports": [{"port": port, "protocol": "TCP"}], "selector": {"app": name}}, **spec
+    )
     meta = {"name": name, "annotations": annotations or {}}
     client.create(path(namespace), {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": body}, "kubectl")
 
 
 def run(server, check=False, more=None, **settings):
     given = dict({"cluster": "aws", "load_balancer": "empty://", "pools": POOLS, "gc_orphans": True}, **settings)
-    return load_balancers.run(dict({"fabric": "t", "clusters": [server.access()], "settings": [given], "timeout": 60}, **(more or {})), check=check)
+    return load_balancers.run(
+        dict({"fabric": "t", "clusters": [server.access()], "settings": [given], "timeout": 60}, **(more or {})),
+        check=check,
+    )
 
 
 def field(client, key):
@@ -111,12 +133,15 @@ def test_asking_by_the_annotations_of_every_controller(server, api, balancer):
     for key, (said, dummy) in asked.items():
         make(api, key, said)
     hostile = {
-        "lb-two/pool": ({"metallb.io/address-pool": "prod"}, "outside_grant"), "lb-two/theirs": ({"lbipam.cilium.io/ips": "198.51.100.2"}, "outside_grant"),
+        "lb-two/pool": ({"metallb.io/address-pool": "prod"}, "outside_grant"),
+        "lb-two/theirs": ({"lbipam.cilium.io/ips": "198.51.100.2"}, "outside_grant"),
         "lb-one/kept": ({"metallb.io/loadBalancerIPs": "198.51.100.3"}, "outside_grant"),
         "lb-one/none": ({"kube-vip.io/loadbalancerIPs": "10.1.1.1"}, "outside_grant"),
-        "lb-one/buggy": ({"lbipam.cilium.io/ips": "203.0.113.0"}, "outside_grant"), "lb-one/bad": ({"lbipam.cilium.io/ips": "x" * 2000}, "bad_address"),
-        "lb-two/thief": ({"lbipam.cilium.io/ips": "203.0.113.6"}, "claimed_twice"), "lb-two/four": ({}, "quota"),
-    }  # fmt: skip
+        "lb-one/buggy": ({"lbipam.cilium.io/ips": "203.0.113.0"}, "outside_grant"),
+        "lb-one/bad": ({"lbipam.cilium.io/ips": "x" * 2000}, "bad_address"),
+        "lb-two/thief": ({"lbipam.cilium.io/ips": "203.0.113.6"}, "claimed_twice"),
+        "lb-two/four": ({}, "quota"),
+    }
     for key, (said, dummy) in hostile.items():
         make(api, key, said)
     for check in (True, False):
@@ -124,9 +149,16 @@ def test_asking_by_the_annotations_of_every_controller(server, api, balancer):
         assert refusals(result) == {(key, word) for key, (dummy, word) in hostile.items()}, result["refused"]
     shown = {row["service"]: row["address"] for row in result["load_balancers"]["aws"]["services"]}
     assert {key: shown[key] for key in asked} == {key: address for key, (dummy, address) in asked.items()}
-    assert any(text.endswith("(max_per_namespace of pools in load_balancers_settings)") for row in result["refused"] for text in [row["message"]])
+    assert any(
+        text.endswith("(max_per_namespace of pools in load_balancers_settings)")
+        for row in result["refused"]
+        for text in [row["message"]]
+    )
     assert unchanged(server, load_balancer=balancer)
-    rows = {(row["pool"], row["family"]): (row["total"], row["used"], row["free"]) for row in result["load_balancers"]["aws"]["pools"]}
+    rows = {
+        (row["pool"], row["family"]): (row["total"], row["used"], row["free"])
+        for row in result["load_balancers"]["aws"]["pools"]
+    }
     assert rows == {("public", 4): (7, 3, 4), ("public", 6): (8, 0, 8), ("prod", 4): (3, 3, 0)}
     assert any("takes the last IPv4 address of the pool prod, 3 in all" in text for text in result["warnings"])
     result = run(server, more={"state": "absent"}, load_balancer=balancer)
@@ -142,18 +174,32 @@ def test_no_change_of_the_pools_changes_an_address_in_use(server, api):
     assert before == {"lb-one/a": ["192.0.2.0"], "lb-one/b": ["192.0.2.1"], "lb-two/c": ["192.0.2.2"]}
     for pools in (
         [{"name": "net", "addresses": ["192.0.2.0/28"]}],
-        [{"name": "net", "addresses": ["192.0.2.0/28"], "reserved": ["192.0.2.0/29"], "avoid_buggy_ips": True, "max_per_namespace": 0}],
+        [
+            {
+                "name": "net",
+                "addresses": ["192.0.2.0/28"],
+                "reserved": ["192.0.2.0/29"],
+                "avoid_buggy_ips": True,
+                "max_per_namespace": 0,
+            }
+        ],
         [{"name": "net", "addresses": ["192.0.2.0/28"], "namespaces": ["nobody"], "auto_assign": False}],
         POOLS,
     ):
         result = unchanged(server, pools=pools)
         assert result and not result["refused"], pools
-        assert set(result["load_balancers"]["aws"]["announce"]) == {address + "/32" for rows in before.values() for address in rows}
+        assert set(result["load_balancers"]["aws"]["announce"]) == {
+            address + "/32" for rows in before.values() for address in rows
+        }
     # also without the record: what stands in the Service and its status is in use
     api.delete(CONFIGMAPS + "/metal-ccm-static-pool")
     make(api, "lb-two/new")
     result = run(server)
-    assert not result["refused"] and {key: ingress(api, key) for key in before} == before and ingress(api, "lb-two/new") == ["203.0.113.1"]
+    assert (
+        not result["refused"]
+        and {key: ingress(api, key) for key in before} == before
+        and ingress(api, "lb-two/new") == ["203.0.113.1"]
+    )
 
 
 @pytest.mark.parametrize("balancer", BACKENDS)
@@ -163,14 +209,20 @@ def test_services_that_share_an_address(server, api, balancer):
     make(api, "lb-one/same-port", {"metallb.io/allow-shared-ip": "k"}, port=81)
     run(server, load_balancer=balancer)
     assert {key: field(api, key) for key in ("lb-one/a", "lb-one/b", "lb-one/c", "lb-one/same-port")} == {
-        "lb-one/a": "203.0.113.1", "lb-one/b": "203.0.113.1", "lb-one/c": "203.0.113.1", "lb-one/same-port": "203.0.113.2"}  # fmt: skip
+        "lb-one/a": "203.0.113.1",
+        "lb-one/b": "203.0.113.1",
+        "lb-one/c": "203.0.113.1",
+        "lb-one/same-port": "203.0.113.2",
+    }
     assert unchanged(server, load_balancer=balancer)
     assert ledger(api)["203.0.113.1"]["sharers"] == ["lb-one/b", "lb-one/c"]
     # the holder goes: the address is those of the others, and nobody else's
     api.delete(path("lb-one/a"))
     make(api, "lb-two/thief", {"metallb.io/loadBalancerIPs": "203.0.113.1"})
     result = run(server, load_balancer=balancer)
-    assert refusals(result) == {("lb-two/thief", "claimed_twice")} and ledger(api)["203.0.113.1"]["service"] == "lb-one/b"
+    assert (
+        refusals(result) == {("lb-two/thief", "claimed_twice")} and ledger(api)["203.0.113.1"]["service"] == "lb-one/b"
+    )
     assert unchanged(server, load_balancer=balancer)
     api.delete(path("lb-two/thief"))
     for key in ("lb-one/b", "lb-one/c"):
@@ -187,7 +239,11 @@ def test_sharing_across_namespaces_is_by_the_word_of_both(server, api):
     make(api, "lb-two/local", {key: "k", across: "*"}, port=83, externalTrafficPolicy="Local")
     run(server)
     assert {name: ingress(api, "lb-" + name) for name in ("one/a", "two/silent", "two/spoken", "two/local")} == {
-        "one/a": ["203.0.113.1"], "two/silent": ["203.0.113.3"], "two/spoken": ["203.0.113.1"], "two/local": ["203.0.113.2"]}  # fmt: skip
+        "one/a": ["203.0.113.1"],
+        "two/silent": ["203.0.113.3"],
+        "two/spoken": ["203.0.113.1"],
+        "two/local": ["203.0.113.2"],
+    }
     assert unchanged(server)
 
 
@@ -200,26 +256,45 @@ def test_an_address_of_each_family(server, api, balancer):
     make(api, "lb-two/six", ipFamilies=["IPv6"])
     planned = run(server, True, load_balancer=balancer)
     result = run(server, load_balancer=balancer)
-    wanted = {"lb-one/both": ["2001:db8:5::", "203.0.113.1"], "lb-one/four": ["203.0.113.2"], "lb-one/prefers": ["203.0.113.3", "2001:db8:5::2"],
-              "lb-two/six": ["2001:db8:5::1"]}  # fmt: skip
+    wanted = {
+        "lb-one/both": ["2001:db8:5::", "203.0.113.1"],
+        "lb-one/four": ["203.0.113.2"],
+        "lb-one/prefers": ["203.0.113.3", "2001:db8:5::2"],
+        "lb-two/six": ["2001:db8:5::1"],
+    }
     for one in (planned, result):
-        assert not one["refused"] and {row["service"]: row["addresses"] for row in one["load_balancers"]["aws"]["services"]} == wanted
+        assert (
+            not one["refused"]
+            and {row["service"]: row["addresses"] for row in one["load_balancers"]["aws"]["services"]} == wanted
+        )
     assert unchanged(server, load_balancer=balancer)
     if balancer == "empty://":
         assert {key: ingress(api, key) for key in wanted} == wanted
-        assert {text for text in result["load_balancers"]["aws"]["announce"] if ":" in text} == {"2001:db8:5::/128", "2001:db8:5::1/128", "2001:db8:5::2/128"}
+        assert {text for text in result["load_balancers"]["aws"]["announce"] if ":" in text} == {
+            "2001:db8:5::/128",
+            "2001:db8:5::1/128",
+            "2001:db8:5::2/128",
+        }
         assert field(api, "lb-one/both") == "2001:db8:5::"
     else:
         name = "kube-vip.io/loadbalancerIPs" if balancer.startswith("kube") else "metallb.io/loadBalancerIPs"
         shown = api.get(path("lb-one/both"))
-        assert shown["metadata"]["annotations"] == {name: "2001:db8:5::,203.0.113.1"} and "loadBalancerIP" not in shown["spec"]
+        assert (
+            shown["metadata"]["annotations"] == {name: "2001:db8:5::,203.0.113.1"}
+            and "loadBalancerIP" not in shown["spec"]
+        )
         assert field(api, "lb-one/four") == "203.0.113.2"
     if balancer.startswith("metallb"):
         listed = api.list("/apis/metallb.io/v1beta1/namespaces/metallb-system/ipaddresspools").items
         made = {item["metadata"]["name"]: item["spec"]["addresses"] for item in listed}
         assert made["lb-one.both"] == ["2001:db8:5::/128", "203.0.113.1/32"]
     result = run(server, more={"state": "absent"}, load_balancer=balancer)
-    assert not result["refused"] and ledger(api) == {} and not field(api, "lb-one/both") and not api.get(path("lb-one/both"))["metadata"].get("annotations")
+    assert (
+        not result["refused"]
+        and ledger(api) == {}
+        and not field(api, "lb-one/both")
+        and not api.get(path("lb-one/both"))["metadata"].get("annotations")
+    )
     assert not ingress(api, "lb-one/both")
 
 
@@ -249,10 +324,17 @@ FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 def test_a_service_that_a_cloud_controller_served_can_be_deleted(server, api, balancer):
     for name in ("moved", "stays", "kept"):
         make(api, "lb-one/" + name)
-        api.merge_patch(path("lb-one/" + name), {"metadata": {"finalizers": [FINALIZER, "example.com/own"][:1 if name != "kept" else 2]}}, "cloud-controller")
-    api.merge_patch(path("lb-one/kept"), {"metadata": {"annotations": {"metal.equinix.com/eip-reclaim": "retain"}}}, "kubectl")
-    make(api, "lb-two/theirs", loadBalancerClass="example.com/other") if not api_server.slices_version().endswith("v1beta1") else make(
-        api, "lb-two/theirs", {"metal.equinix.com/loadbalancer-managed": "false"})  # fmt: skip
+        api.merge_patch(
+            path("lb-one/" + name),
+            {"metadata": {"finalizers": [FINALIZER, "example.com/own"][: 1 if name != "kept" else 2]}},
+            "cloud-controller",
+        )
+    api.merge_patch(
+        path("lb-one/kept"), {"metadata": {"annotations": {"metal.equinix.com/eip-reclaim": "retain"}}}, "kubectl"
+    )
+    make(api, "lb-two/theirs", loadBalancerClass="example.com/other") if not api_server.slices_version().endswith(
+        "v1beta1"
+    ) else make(api, "lb-two/theirs", {"metal.equinix.com/loadbalancer-managed": "false"})
     api.merge_patch(path("lb-two/theirs"), {"metadata": {"finalizers": [FINALIZER]}}, "cloud-controller")
     run(server, load_balancer=balancer)
     assert unchanged(server, load_balancer=balancer)
@@ -261,16 +343,24 @@ def test_a_service_that_a_cloud_controller_served_can_be_deleted(server, api, ba
     assert api.get(path("lb-one/moved"))["metadata"]["deletionTimestamp"]
     # first nobody announces it any more, then it is given back, and then the Service may go
     result = run(server, more={"release": False}, load_balancer=balancer)
-    assert result["load_balancers"]["aws"]["releases"] == ["203.0.113.2"] and api.get(path("lb-one/moved"))["metadata"]["finalizers"] == [FINALIZER]
+    assert result["load_balancers"]["aws"]["releases"] == ["203.0.113.2"] and api.get(path("lb-one/moved"))["metadata"][
+        "finalizers"
+    ] == [FINALIZER]
     assert "203.0.113.2/32" not in result["load_balancers"]["aws"]["announce"]
     result = run(server, load_balancer=balancer)
     assert not result["failures"] and not result["refused"]
-    left = {one["metadata"]["name"]: one["metadata"].get("finalizers") for one in api.list("/api/v1/services").items if one["metadata"]["namespace"] in SPACES}
+    left = {
+        one["metadata"]["name"]: one["metadata"].get("finalizers")
+        for one in api.list("/api/v1/services").items
+        if one["metadata"]["namespace"] in SPACES
+    }
     assert left == {"stays": [FINALIZER], "kept": ["example.com/own"], "theirs": [FINALIZER]}
     assert sorted(row["service"] for row in ledger(api).values()) == ["lb-one/kept", "lb-one/stays"]
     assert unchanged(server, load_balancer=balancer)
     run(server, more={"state": "absent"}, load_balancer=balancer)
-    assert not api.get(path("lb-one/stays"))["metadata"].get("finalizers") and api.get(path("lb-two/theirs"))["metadata"]["finalizers"] == [FINALIZER]
+    assert not api.get(path("lb-one/stays"))["metadata"].get("finalizers") and api.get(path("lb-two/theirs"))[
+        "metadata"
+    ]["finalizers"] == [FINALIZER]
     for key in ("lb-one/kept", "lb-two/theirs"):
         api.merge_patch(path(key), {"metadata": {"finalizers": None}}, "kubectl")
 
@@ -278,7 +368,7 @@ def test_a_service_that_a_cloud_controller_served_can_be_deleted(server, api, ba
 def test_a_change_reads_again_what_may_have_changed(server, api):
     """Of one Service that goes or comes nothing is read twice but our record, unless somebody else was at work."""
     for number in range(5):
-        make(api, "lb-one/s{0}".format(number), ipFamilyPolicy="SingleStack")
+        make(api, f"lb-one/s{number}", ipFamilyPolicy="SingleStack")
     pools = [dict(POOLS[0], max_per_namespace=None)]
     result = run(server, pools=pools)
     assert sum(result["stats"]["requests"]["aws"].values()) <= 8 + 2 * 5  # and two writes for each Service
@@ -293,7 +383,7 @@ def test_a_change_reads_again_what_may_have_changed(server, api):
 
 def test_what_changed_between_the_plan_and_the_lease_is_read(server, api, monkeypatch):
     for number in range(3):
-        make(api, "lb-one/s{0}".format(number))
+        make(api, f"lb-one/s{number}")
     run(server)
     api.delete(path("lb-one/s0"))
     take = load_balancers._take
@@ -316,8 +406,12 @@ def test_what_changed_between_the_plan_and_the_lease_is_read(server, api, monkey
 def told(client, key):
     """(type, reason, message, count) of the Events of a Service."""
     namespace, dummy, name = key.partition("/")
-    listed = client.list("/api/v1/namespaces/{0}/events".format(namespace), field_selector="source=multicluster.network").items
-    return sorted((one["type"], one["reason"], one["message"], one["count"]) for one in listed if one["involvedObject"]["name"] == name)
+    listed = client.list(f"/api/v1/namespaces/{namespace}/events", field_selector="source=multicluster.network").items
+    return sorted(
+        (one["type"], one["reason"], one["message"], one["count"])
+        for one in listed
+        if one["involvedObject"]["name"] == name
+    )
 
 
 def test_services_are_told_and_nobody_is_told_twice(server, api):
@@ -331,7 +425,9 @@ def test_services_are_told_and_nobody_is_told_twice(server, api):
     assert result["load_balancers"]["aws"]["events"] == 3
     assert told(api, "lb-one/told") == [("Normal", "EnsuredLoadBalancer", "It has 203.0.113.1 of the pool public", 1)]
     ((kind, reason, message, count),) = told(api, "lb-two/refused")
-    assert (kind, reason, count) == ("Warning", "SyncLoadBalancerFailed", 1) and message.startswith("outside_grant: lb-two/refused asks for 198.51.100.0")
+    assert (kind, reason, count) == ("Warning", "SyncLoadBalancerFailed", 1) and message.startswith(
+        "outside_grant: lb-two/refused asks for 198.51.100.0"
+    )
     mark = server.mark()
     for dummy in range(2):
         result = run(server, more=more)
@@ -342,7 +438,10 @@ def test_services_are_told_and_nobody_is_told_twice(server, api):
     for pools in (small, small, POOLS):
         time.sleep(1.1)  # Events have whole seconds
         run(server, more=more, pools=pools)
-    assert [row[:2] for row in told(api, "lb-two/late")] == [("Normal", "EnsuredLoadBalancer"), ("Warning", "AllocationFailed")]
+    assert [row[:2] for row in told(api, "lb-two/late")] == [
+        ("Normal", "EnsuredLoadBalancer"),
+        ("Warning", "AllocationFailed"),
+    ]
     api.merge_patch(path("lb-two/late"), {"spec": {"loadBalancerIP": "203.0.113.1"}}, "kubectl")
     for pools in (POOLS, POOLS):
         run(server, more=more, pools=pools)

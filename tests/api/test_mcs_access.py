@@ -9,7 +9,11 @@ from __future__ import annotations
 import copy
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token, preflight
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import (
+    cluster_objects,
+    cluster_token,
+    preflight,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import service_imports
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
@@ -26,15 +30,29 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 def accounts(pair, tmp_path):
     """{capability: entries of both clusters}, each with an account of its own."""
     admins = [pair.servers[name].access(name) for name in ("aws", "gcp")]
-    made = {"fabric": "t", "clusters": admins, "objects": access_manifests(["mcs", "mcs_crds", "mcs_read", "service_mirror_read"])}
+    made = {
+        "fabric": "t",
+        "clusters": admins,
+        "objects": access_manifests(["mcs", "mcs_crds", "mcs_read", "service_mirror_read"]),
+    }
     assert not cluster_objects.run(made)["failures"]
     found = {}
     for capability in ("mcs", "mcs_crds", "mcs_read", "service_mirror_read"):
         account = "multicluster-" + capability.replace("_", "-")
-        request = {"fabric": "t", "clusters": admins, "service_account": account, "namespace": "kube-system",
-                   "path": str(tmp_path / ("{cluster}-" + capability)), "expires": 3600, "renew_before": 60, "state": "present"}  # fmt: skip
+        request = {
+            "fabric": "t",
+            "clusters": admins,
+            "service_account": account,
+            "namespace": "kube-system",
+            "path": str(tmp_path / ("{cluster}-" + capability)),
+            "expires": 3600,
+            "renew_before": 60,
+            "state": "present",
+        }
         assert not cluster_token.run(request)["failures"]
-        found[capability] = [{"name": name, "kubeconfig": str(tmp_path / (name + "-" + capability))} for name in ("aws", "gcp")]
+        found[capability] = [
+            {"name": name, "kubeconfig": str(tmp_path / (name + "-" + capability))} for name in ("aws", "gcp")
+        ]
     yield found
     cluster_objects.run(dict(made, state="absent"))
 
@@ -44,7 +62,11 @@ def test_the_account_suffices_and_reaches_no_further(pair, accounts):
     pair.export("gcp", WEB, "10.4.3.1")
     request = dict(pair.request(clusters=accounts["mcs"], install_crds=False), stale_after=60)
     result = service_imports.run(request)
-    assert result["changed"] and (result["failures"], result["refused"]) == ([], []) and result["imports"] == {"aws": 1, "gcp": 1}
+    assert (
+        result["changed"]
+        and (result["failures"], result["refused"]) == ([], [])
+        and result["imports"] == {"aws": 1, "gcp": 1}
+    )
     assert not service_imports.run(request)["changed"] and pair.said("gcp", WEB)["Ready"] == ("True", "Exported")
     pair.unexport("aws", WEB)
     result = service_imports.run(request)
@@ -56,7 +78,7 @@ def test_the_account_suffices_and_reaches_no_further(pair, accounts):
         with pytest.raises(ListIncomplete) as error:
             client.list("/api/v1/secrets")
         assert error.value.cause == "forbidden"
-        export = "/apis/{0}/namespaces/shop/serviceexports/web".format(VERSIONS[0])
+        export = f"/apis/{VERSIONS[0]}/namespaces/shop/serviceexports/web"
         for path in (export, "/api/v1/namespaces/shop", CRDS + "serviceimports.multicluster.x-k8s.io"):
             with pytest.raises(Forbidden):
                 client.delete(path)
@@ -66,18 +88,26 @@ def test_a_cluster_that_is_only_read(pair, accounts):
     """Its account may not write, and none is tried: it gets neither imports nor conditions, and nothing waits for it. What it exports arrives elsewhere."""
     pair.export("aws", WEB, "10.2.3.1")
     pair.export("gcp", WEB, "10.4.3.1")
-    request = pair.request(clusters=[accounts["mcs"][0], accounts["mcs_read"][1]], install_crds=False, destinations=["aws"])
+    request = pair.request(
+        clusters=[accounts["mcs"][0], accounts["mcs_read"][1]], install_crds=False, destinations=["aws"]
+    )
     mark = pair.mark()
     planned = service_imports.run(request, check=True)
     assert planned["changed"] and pair.writes(mark) == {"aws": [], "gcp": []}
     result = service_imports.run(request)
     assert result["changed"] and (result["failures"], result["refused"]) == ([], []) and result["imports"] == {"aws": 1}
     assert set(pair.slices("aws", WEB)) == {"aws", "gcp"} and pair.imported("gcp", WEB) is None
-    assert pair.said("aws", WEB)["Ready"] == ("True", "Exported") and pair.asked(mark)["gcp"] and pair.writes(mark)["gcp"] == []
+    assert (
+        pair.said("aws", WEB)["Ready"] == ("True", "Exported")
+        and pair.asked(mark)["gcp"]
+        and pair.writes(mark)["gcp"] == []
+    )
     assert not service_imports.run(request)["changed"]
     # a caller that leads a part of the clusters leaves the others to others, who write there: that is waited for
     mark = pair.mark()
-    service_imports.run(dict(pair.request(clusters=accounts["mcs"], install_crds=False), destinations=["aws"], kept=["aws", "gcp"]))
+    service_imports.run(
+        dict(pair.request(clusters=accounts["mcs"], install_crds=False), destinations=["aws"], kept=["aws", "gcp"])
+    )
     assert pair.said("aws", WEB)["Ready"][0] == "False" and pair.writes(mark)["gcp"] == []
     service_imports.run(request)
     with pytest.raises(ValueError, match="mcs_destinations"):
@@ -92,7 +122,9 @@ def without_the_api(server):
     """The definitions are taken away."""
     for kind in ("serviceexports", "serviceimports"):
         server.client().delete(CRDS + kind + ".multicluster.x-k8s.io")
-    while any(server.client().serves(version, kind) for version in VERSIONS for kind in ("ServiceExport", "ServiceImport")):
+    while any(
+        server.client().serves(version, kind) for version in VERSIONS for kind in ("ServiceExport", "ServiceImport")
+    ):
         pass
 
 
@@ -109,9 +141,18 @@ def test_the_other_account_installs_the_definitions(pair, accounts):
 def look(clusters, install_crds=False, destinations=()):
     """Findings about the API before a first run."""
     definition = dict(copy.deepcopy(DEFINITION), nodes={})
-    request = {"fabric": "t", "definition": definition, "clusters": clusters, "timeout": 20,
-               "imports": {"install_crds": install_crds, "destinations": list(destinations)}}  # fmt: skip
-    return [(row["where"], row["reason"], row["message"]) for row in preflight.run(request)["findings"] if row["reason"] in ("forbidden", "kind_not_served")]
+    request = {
+        "fabric": "t",
+        "definition": definition,
+        "clusters": clusters,
+        "timeout": 20,
+        "imports": {"install_crds": install_crds, "destinations": list(destinations)},
+    }
+    return [
+        (row["where"], row["reason"], row["message"])
+        for row in preflight.run(request)["findings"]
+        if row["reason"] in ("forbidden", "kind_not_served")
+    ]
 
 
 def test_preflight_names_what_an_access_lacks(pair, accounts):
@@ -122,7 +163,11 @@ def test_preflight_names_what_an_access_lacks(pair, accounts):
     found = look(accounts["service_mirror_read"])
     assert [row[:2] for row in found] == [("aws", "forbidden"), ("gcp", "forbidden")]
     message = found[0][2]
-    assert "get,list serviceexports.multicluster.x-k8s.io" in message and "create,patch,delete services;" in message and "capability: mcs" in message
+    assert (
+        "get,list serviceexports.multicluster.x-k8s.io" in message
+        and "create,patch,delete services;" in message
+        and "capability: mcs" in message
+    )
     assert "endpoints;" not in message and "get,list services" not in message  # which it has
     assert "mcs_crds" in look(accounts["service_mirror_read"], True)[0][2]
     assert pair.writes(mark) == {"aws": [], "gcp": []}

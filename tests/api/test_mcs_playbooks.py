@@ -30,20 +30,52 @@ def fabric(pair, tmp_path_factory):
     folder, hosts = tmp_path_factory.mktemp("fabric"), {}
     for name, one in pair.servers.items():
         client = one.client()
-        client.create(MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns"}, "data": {"Corefile": COREFILE}}, "k")
-        pod = {"serviceAccountName": "coredns", "containers": [{"name": "coredns", "image": "registry.k8s.io/coredns/coredns:v1.12.2"}]}
-        spec = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod}}
-        client.create(DEPLOYMENTS, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "coredns"}, "spec": spec}, "k")
+        client.create(
+            MAPS,
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns"}, "data": {"Corefile": COREFILE}},
+            "k",
+        )
+        pod = {
+            "serviceAccountName": "coredns",
+            "containers": [{"name": "coredns", "image": "registry.k8s.io/coredns/coredns:v1.12.2"}],
+        }
+        spec = {
+            "replicas": 0,
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod},
+        }
+        client.create(
+            DEPLOYMENTS,
+            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "coredns"}, "spec": spec},
+            "k",
+        )
         kubeconfig = {
-            "apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {"server": one.url, "certificate-authority-data": base64.b64encode(one.ca.encode()).decode()}}],
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [
+                {
+                    "name": "c",
+                    "cluster": {
+                        "server": one.url,
+                        "certificate-authority-data": base64.b64encode(one.ca.encode()).decode(),
+                    },
+                }
+            ],
             "users": [{"name": "u", "user": {"token": one.access()["token"]}}],
-        }  # fmt: skip
+        }
         (folder / name).write_text(yaml.safe_dump(kubeconfig))
         hosts[name] = dict(DEFINITION["clusters"][name], kubeconfig=str(folder / name))
     hosts["gcp"].update(multicluster_cluster_id="gcp-eu", mcs_namespaces=["shop"])
-    run = {"multicluster_fabric": "t", "multicluster_capabilities": ["mcs", "coredns_rewrite"], "mcs_install_crds": True}
-    (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"vars": run, "children": {"clusters": {"hosts": hosts}}}}))
+    run = {
+        "multicluster_fabric": "t",
+        "multicluster_capabilities": ["mcs", "coredns_rewrite"],
+        "mcs_install_crds": True,
+    }
+    (folder / "hosts.yml").write_text(
+        yaml.safe_dump({"all": {"vars": run, "children": {"clusters": {"hosts": hosts}}}})
+    )
     yield folder
     for one in pair.servers.values():
         one.client().delete(MAPS + "/coredns")
@@ -52,12 +84,26 @@ def fabric(pair, tmp_path_factory):
 
 def play(folder, book, *arguments, ends=0):
     """Run a playbook; returns what was printed."""
-    environment = dict(os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(folder / "ansible"))
+    environment = dict(
+        os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(folder / "ansible")
+    )
     environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
     environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
-    command = ["ansible-playbook", "-i", str(folder / "hosts.yml"), "-e", "ansible_python_interpreter=" + sys.executable]
+    command = [
+        "ansible-playbook",
+        "-i",
+        str(folder / "hosts.yml"),
+        "-e",
+        "ansible_python_interpreter=" + sys.executable,
+    ]
     done = subprocess.run(
-        command + [str(PLAYBOOKS / book)] + list(arguments), env=environment, cwd=str(folder), capture_output=True, text=True, timeout=180, check=False
+        command + [str(PLAYBOOKS / book)] + list(arguments),
+        env=environment,
+        cwd=str(folder),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
     )
     assert done.returncode == ends, done.stdout + done.stderr
     return done.stdout
@@ -85,7 +131,9 @@ def test_from_the_first_look_to_the_last(pair, fabric):
     assert "changed=1" in play(fabric, "coredns_rewrite.yml")
     assert all("    kubernetes clusterset.local {" in corefile(pair, name) for name in ("aws", "gcp"))
     mark = pair.mark()
-    assert "changed=0" in play(fabric, "coredns_rewrite.yml", "-e", "mcs_dns_domain=clusterset.local") and pair.writes(mark) == {"aws": [], "gcp": []}
+    assert "changed=0" in play(fabric, "coredns_rewrite.yml", "-e", "mcs_dns_domain=clusterset.local") and pair.writes(
+        mark
+    ) == {"aws": [], "gcp": []}
     play(fabric, "coredns_rewrite.yml", "-e", "mcs_dns_domain=set.example")
     assert "multicluster set.example" in corefile(pair, "gcp") and "clusterset.local" not in corefile(pair, "gcp")
     play(fabric, "coredns_rewrite.yml")
@@ -99,7 +147,10 @@ def test_from_the_first_look_to_the_last(pair, fabric):
     play(fabric, "status.yml", "-e", "status_folder=" + str(page))
     document = json.loads((page / "fabric-status.json").read_text())
     rows = {row["cluster"]: row for row in document["imports"]}
-    assert rows["aws"] == {"cluster": "aws", "listed": True, "exports": 1, "valid": 1, "conflicts": 1, "imports": 1} and rows["gcp"]["imports"] == 1
+    assert (
+        rows["aws"] == {"cluster": "aws", "listed": True, "exports": 1, "valid": 1, "conflicts": 1, "imports": 1}
+        and rows["gcp"]["imports"] == 1
+    )
     assert document["verdict"]["value"] == "proven" and document["summary"]["export_conflicts"] == 2
     assert "Exports and imports" in (page / "fabric-status.html").read_text()
     assert 'multicluster_exports_in_conflict{cluster="gcp"} 1' in (page / "fabric-status.prom").read_text()
@@ -114,9 +165,18 @@ def test_from_the_first_look_to_the_last(pair, fabric):
     assert "changed=1" in play(fabric, "mcs.yml")
     play(fabric, "teardown.yml")
     for name in ("aws", "gcp"):
-        assert pair.imported(name, WEB) is pair.derived(name, WEB) is None and pair.slices(name, WEB) == {} and pair.said(name, WEB) == {}
+        assert (
+            pair.imported(name, WEB) is pair.derived(name, WEB) is None
+            and pair.slices(name, WEB) == {}
+            and pair.said(name, WEB) == {}
+        )
         assert corefile(pair, name) == COREFILE
-        assert pair.clients[name].find("/apis/rbac.authorization.k8s.io/v1/clusterroles/multicluster-coredns-serviceimports") is None
+        assert (
+            pair.clients[name].find(
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles/multicluster-coredns-serviceimports"
+            )
+            is None
+        )
     mark = pair.mark()
     assert "changed=0" in play(fabric, "teardown.yml") and pair.writes(mark) == {"aws": [], "gcp": []}
 
@@ -126,8 +186,15 @@ def test_a_cluster_says_where_its_corefile_is(pair, fabric, own):
     """Variables on the host of one cluster count for that one, the one at which the role runs (aws) included."""
     found = yaml.safe_load((fabric / "hosts.yml").read_text())
     found["all"]["vars"]["multicluster_capabilities"] = ["coredns_rewrite"]
-    variables = {"config_map": "coredns-custom", "key": "mine.server", "cluster_domain": "c.example", "deployment": "mine"}
-    found["all"]["children"]["clusters"]["hosts"][own].update({"coredns_rewrite_" + name: value for name, value in variables.items()})
+    variables = {
+        "config_map": "coredns-custom",
+        "key": "mine.server",
+        "cluster_domain": "c.example",
+        "deployment": "mine",
+    }
+    found["all"]["children"]["clusters"]["hosts"][own].update(
+        {"coredns_rewrite_" + name: value for name, value in variables.items()}
+    )
     (fabric / "hosts.yml").write_text(yaml.safe_dump(found))
     assert "differs_by_host" not in play(fabric, "validate.yml")
     play(fabric, "coredns_rewrite.yml")
@@ -138,7 +205,14 @@ def test_a_cluster_says_where_its_corefile_is(pair, fabric, own):
         assert "kubernetes cluster.local " in corefile(pair, other_one)
         play(fabric, "coredns_rewrite.yml", "-e", "coredns_rewrite_state=absent")
         assert corefile(pair, other_one) == COREFILE and not pair.clients[own].get(MAPS + "/coredns-custom").get("data")
-        play(fabric, "coredns_rewrite.yml", "-e", "coredns_rewrite_config_map=coredns", "-e", "coredns_rewrite_key=Corefile")
+        play(
+            fabric,
+            "coredns_rewrite.yml",
+            "-e",
+            "coredns_rewrite_config_map=coredns",
+            "-e",
+            "coredns_rewrite_key=Corefile",
+        )
         assert corefile(pair, own) != COREFILE != corefile(pair, other_one)  # the command line counts for all
     finally:
         pair.clients[own].delete(MAPS + "/coredns-custom")

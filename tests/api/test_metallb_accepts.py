@@ -18,8 +18,22 @@ import subprocess
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import yaml_edit
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.values import NodeBgp
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import config as metallb_config
-from test_load_balancers_backends import ADVERTISEMENTS, BGP, CONFIG, METALLB, PEERS, POOLS, SECRETS, api, kinds, run, service
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import (
+    config as metallb_config,
+)
+from test_load_balancers_backends import (
+    ADVERTISEMENTS,
+    BGP,
+    CONFIG,
+    METALLB,
+    PEERS,
+    POOLS,
+    SECRETS,
+    api,
+    kinds,
+    run,
+    service,
+)
 
 __all__ = ["api", "kinds"]
 SOURCES = pathlib.Path(__file__).resolve().parents[1] / "metallb"
@@ -57,14 +71,20 @@ NETWORKS = ["203.0.113.1/32", "203.0.113.2/32"]
 def program(release):
     parts = [path.read_bytes() for name in ("go.mod", "main.go") for path in sorted(SOURCES.glob("*/" + name))]
     key = hashlib.sha256(b"".join(parts)).hexdigest()[:12]
-    path = pathlib.Path(os.environ.get("MCN_CACHE", "/var/cache/multicluster-network")) / ("metallb-" + key) / ("accepts-" + release)
+    path = (
+        pathlib.Path(os.environ.get("MCN_CACHE", "/var/cache/multicluster-network"))
+        / ("metallb-" + key)
+        / ("accepts-" + release)
+    )
     if not path.exists():
         pytest.skip("MetalLB's parsers are not here; tests/metallb/build makes them")
     return str(path)
 
 
 def read(release, text, *words):
-    done = subprocess.run([program(release), *words], input=text, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [program(release), *words], input=text, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -72,7 +92,7 @@ def read(release, text, *words):
 def accepted(text):
     """What MetalLB 0.11 reads in a text."""
     answer = read("0.11", text)
-    assert "error" not in answer, "{0}\n{1}".format(answer["error"], text)
+    assert "error" not in answer, f"{answer['error']}\n{text}"
     return answer
 
 
@@ -83,16 +103,30 @@ def written(text, options, *steps):
     return yaml_edit.edit(text, config.document, (metallb_config.PEERS, metallb_config.POOLS))
 
 
-OPTIONS = [metallb_config.Options(*row) for row in itertools.product(
-    (metallb_config.NODE, metallb_config.SERVICE), (None, True, False), (metallb_config.WITHHOLD, metallb_config.PLAIN))]  # fmt: skip
+OPTIONS = [
+    metallb_config.Options(*row)
+    for row in itertools.product(
+        (metallb_config.NODE, metallb_config.SERVICE),
+        (None, True, False),
+        (metallb_config.WITHHOLD, metallb_config.PLAIN),
+    )
+]
 
 
 def test_the_parser_is_strict():
-    assert "not found" in read("0.11", "peers:\n- {my-asn: 1, peer-asn: 2, peer-address: 10.0.0.1, ebgp-multihop: true}\n")["error"]
+    assert (
+        "not found"
+        in read("0.11", "peers:\n- {my-asn: 1, peer-asn: 2, peer-address: 10.0.0.1, ebgp-multihop: true}\n")["error"]
+    )
     pool = "- {name: %s, protocol: bgp, addresses: [203.0.113.0/28]}\n"
     assert "overlaps" in read("0.11", "address-pools:\n" + pool % "a" + pool % "b")["error"]
     for release in ("0.13", "0.16"):
-        peer = {"apiVersion": "metallb.io/v1beta2", "kind": "BGPPeer", "metadata": {"name": "a"}, "spec": {"my-asn": 65000}}
+        peer = {
+            "apiVersion": "metallb.io/v1beta2",
+            "kind": "BGPPeer",
+            "metadata": {"name": "a"},
+            "spec": {"my-asn": 65000},
+        }
         assert "unknown field" in read(release, json.dumps([peer]), "native")["error"]
 
 
@@ -100,8 +134,14 @@ def test_the_parser_is_strict():
 @pytest.mark.parametrize("options", OPTIONS)
 def test_configurations(text, options):
     before = accepted(text)
-    full = written(text, options, lambda config: config.sync_nodes([N1, N2]),
-                   lambda config: config.sync_services({KEYS[0]: NETWORKS[0], KEYS[1]: NETWORKS[1], KEYS[2]: NETWORKS[1]}, [N1, N2]))  # fmt: skip
+    full = written(
+        text,
+        options,
+        lambda config: config.sync_nodes([N1, N2]),
+        lambda config: config.sync_services(
+            {KEYS[0]: NETWORKS[0], KEYS[1]: NETWORKS[1], KEYS[2]: NETWORKS[1]}, [N1, N2]
+        ),
+    )
     found = accepted(full)
     ours = {name: pool for name, pool in found["pools"].items() if name not in before["pools"]}
     # nothing of it is handed out by MetalLB itself, and every pool has MetalLB's own advertisement of single addresses
@@ -117,7 +157,9 @@ def test_configurations(text, options):
     } and len(mine) == 4
     assert {peer["source"] for peer in mine} == ({"10.0.0.1", "10.0.0.2"} if options.writes_source else {""})
     assert {peer["password"] for peer in mine} == {options.passwords == metallb_config.PLAIN}
-    gone = written(full, options, lambda config: config.sync_services({}), lambda config: config.sync_nodes([], cluster_nodes=[]))
+    gone = written(
+        full, options, lambda config: config.sync_services({}), lambda config: config.sync_nodes([], cluster_nodes=[])
+    )
     assert accepted(gone) == before
 
 
@@ -149,10 +191,17 @@ def test_any_order_of_changes(seed):
 def objects(client):
     """All that MetalLB would list."""
     found = []
-    for path, version, kind in ((POOLS, "metallb.io/v1beta1", "IPAddressPool"), (ADVERTISEMENTS, "metallb.io/v1beta1", "BGPAdvertisement"),
-                                (PEERS, "metallb.io/v1beta2", "BGPPeer"), (SECRETS, "v1", "Secret"), ("/api/v1/nodes", "v1", "Node")):  # fmt: skip
+    for path, version, kind in (
+        (POOLS, "metallb.io/v1beta1", "IPAddressPool"),
+        (ADVERTISEMENTS, "metallb.io/v1beta1", "BGPAdvertisement"),
+        (PEERS, "metallb.io/v1beta2", "BGPPeer"),
+        (SECRETS, "v1", "Secret"),
+        ("/api/v1/nodes", "v1", "Node"),
+    ):
         found += [dict(item, apiVersion=version, kind=kind) for item in client.list(path).items]
-    return json.dumps([item for item in found if item["kind"] != "Secret" or item["type"] == "kubernetes.io/basic-auth"])
+    return json.dumps(
+        [item for item in found if item["kind"] != "Secret" or item["type"] == "kubernetes.io/basic-auth"]
+    )
 
 
 @pytest.mark.parametrize("tracking", ["node", "service"])
@@ -180,15 +229,24 @@ def test_one_peer_for_each_router(server, api):
     for release, implementation in (("0.13", "frr"), ("0.16", "frr"), ("0.16", "frr-k8s")):
         answer = read(release, objects(api), implementation)
         assert "error" not in answer and len(answer["peers"]) == 2, answer
-        assert {tuple(peer["selectors"]) for peer in answer["peers"]} == {("kubernetes.io/hostname=lb-1", "kubernetes.io/hostname=lb-2")}
+        assert {tuple(peer["selectors"]) for peer in answer["peers"]} == {
+            ("kubernetes.io/hostname=lb-1", "kubernetes.io/hostname=lb-2")
+        }
 
 
 def test_what_the_module_leaves_in_the_configmap(server, api):
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config", "namespace": METALLB}, "data": {"config": USERS}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "config", "namespace": METALLB},
+        "data": {"config": USERS},
+    }
     api.create(CONFIG, body, "kubectl")
     for name in ("web", "db"):
         service(api, name)
     for tracking in ("node", "service"):
         run(server, load_balancer="metallb://metallb-system:config", metallb_peer_tracking=tracking)
         answer = accepted(api.get(CONFIG + "/config")["data"]["config"])
-        assert {"own", "borders", "lb-backend/web", "lb-backend/db"} == set(answer["pools"]) and len(answer["peers"]) == 5
+        assert {"own", "borders", "lb-backend/web", "lb-backend/db"} == set(answer["pools"]) and len(
+            answer["peers"]
+        ) == 5

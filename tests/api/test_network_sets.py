@@ -13,9 +13,18 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.objects
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from set_kinds import LABEL, namespace, path_of, pod, remove, serve, withdraw
 
-GRANTS = {"aws": {"pod_cidrs": ["10.2.0.0/16", "fd00:2::/48"], "node_cidrs": "10.66.23.0/24"}, "gcp": {"pod_cidrs": ["10.4.0.0/16", "fd00:4::/48"]}}
-FORWARDERS = {"forwarder-4jdm6": "10.4.1.3", "forwarder-6ztl4": "10.4.0.13", "forwarder-klxdc": "10.4.4.2",
-              "forwarder-m9k27": "10.4.5.2", "forwarder-n6nsn": "10.4.3.3", "forwarder-n8vnj": "10.4.2.4"}  # fmt: skip
+GRANTS = {
+    "aws": {"pod_cidrs": ["10.2.0.0/16", "fd00:2::/48"], "node_cidrs": "10.66.23.0/24"},
+    "gcp": {"pod_cidrs": ["10.4.0.0/16", "fd00:4::/48"]},
+}
+FORWARDERS = {
+    "forwarder-4jdm6": "10.4.1.3",
+    "forwarder-6ztl4": "10.4.0.13",
+    "forwarder-klxdc": "10.4.4.2",
+    "forwarder-m9k27": "10.4.5.2",
+    "forwarder-n6nsn": "10.4.3.3",
+    "forwarder-n8vnj": "10.4.2.4",
+}
 NETS = ["10.4.0.13/32", "10.4.1.3/32", "10.4.2.4/32", "10.4.3.3/32", "10.4.4.2/32", "10.4.5.2/32"]
 SETS = path_of("calico")
 SEED = path_of("calico", "gcp-sys-log-forwarder")
@@ -43,7 +52,9 @@ def aws(server):
 
 def run(aws, gcp, check=False, **more):
     clusters = [aws.access("aws"), gcp.access("gcp")]
-    return network_sets.run(dict({"fabric": "t", "clusters": clusters, "grants": GRANTS, "timeout": 20}, **more), check=check)
+    return network_sets.run(
+        dict({"fabric": "t", "clusters": clusters, "grants": GRANTS, "timeout": 20}, **more), check=check
+    )
 
 
 def names(server, kind="calico"):
@@ -69,9 +80,11 @@ def test_the_seeds_forwarders(aws, gcp):
     made = aws.client().get(SEED)
     assert made["spec"] == {"nets": NETS}
     assert made["metadata"]["labels"] == {
-        "managed-by": "semaphore-policy", LABEL: "forwarder",
-        "policy.semaphore.uw.io/namespace": "sys-log", "policy.semaphore.uw.io/cluster": "gcp",
-    }  # fmt: skip
+        "managed-by": "semaphore-policy",
+        LABEL: "forwarder",
+        "policy.semaphore.uw.io/namespace": "sys-log",
+        "policy.semaphore.uw.io/cluster": "gcp",
+    }
 
     # nothing changed: one LIST a kind and cluster, and nothing else (decision 47)
     mark, other = aws.mark(), gcp.mark()
@@ -81,14 +94,14 @@ def test_the_seeds_forwarders(aws, gcp):
     assert gcp.audit(other) == [("list", SETS, 404), ("list", "/api/v1/pods", 200)]
     # several pods of one set come and go: one write
     for number in range(20):
-        pod(gcp.client(), "sys-log", "more-{0}".format(number), "forwarder", "10.4.9.{0}".format(number))
+        pod(gcp.client(), "sys-log", f"more-{number}", "forwarder", f"10.4.9.{number}")
     remove(gcp.client(), "sys-log", "forwarder-4jdm6")
     mark = aws.mark()
     assert run(aws, gcp)["plan"]["update"] == 1 and len(aws.writes(mark)) == 1
     nets = aws.client().get(SEED)["spec"]["nets"]
     assert len(nets) == 25 and "10.4.1.3/32" not in nets and "10.4.9.19/32" in nets
     for number in range(20):
-        remove(gcp.client(), "sys-log", "more-{0}".format(number))
+        remove(gcp.client(), "sys-log", f"more-{number}")
     pod(gcp.client(), "sys-log", "forwarder-4jdm6", "forwarder", "10.4.1.3")
     assert run(aws, gcp)["plan"]["update"] == 1 and aws.client().get(SEED)["spec"]["nets"] == NETS
 
@@ -108,10 +121,15 @@ def test_a_label_edit_moves_the_pod_and_hostile_pods_are_refused(aws, gcp):
     pod(client, "a-b", "one", "c", "10.4.8.1")
     pod(client, "a", "two", "b-c", "10.4.8.2")
     result = run(aws, gcp)
-    assert refusals(result) == sorted(NO_SETS_IN_GCP + [
-        ("gcp/web/theirs", "outside_grant"), ("gcp/web/metadata", "special_address"),
-        ("gcp/web/Old_One", "name_invalid"), ("gcp/a-b/c", "claimed_twice"),
-    ])  # fmt: skip
+    assert refusals(result) == sorted(
+        NO_SETS_IN_GCP
+        + [
+            ("gcp/web/theirs", "outside_grant"),
+            ("gcp/web/metadata", "special_address"),
+            ("gcp/web/Old_One", "name_invalid"),
+            ("gcp/a-b/c", "claimed_twice"),
+        ]
+    )
     assert names(aws) == ["gcp-a-b-c", "gcp-sys-log-forwarder", "gcp-web-old"]
     assert aws.client().get(path_of("calico", "gcp-web-old"))["spec"]["nets"] == ["10.4.7.7/32", "fd00:4::7/128"]
     assert aws.client().get(path_of("calico", "gcp-a-b-c"))["spec"]["nets"] == ["10.4.8.2/32"]
@@ -121,8 +139,16 @@ def test_a_label_edit_moves_the_pod_and_hostile_pods_are_refused(aws, gcp):
     result = run(aws, gcp)
     assert (result["plan"]["create"], result["plan"]["delete"]) == (1, 1) and len(aws.writes(mark)) == 2
     assert names(aws) == ["gcp-a-b-c", "gcp-sys-log-forwarder", "gcp-web-new"]
-    for space, one in (("web", "a"), ("web", "host"), ("web", "done"), ("web", "metadata"), ("web", "theirs"), ("web", "upper"),
-                       ("a-b", "one"), ("a", "two")):  # fmt: skip
+    for space, one in (
+        ("web", "a"),
+        ("web", "host"),
+        ("web", "done"),
+        ("web", "metadata"),
+        ("web", "theirs"),
+        ("web", "upper"),
+        ("a-b", "one"),
+        ("a", "two"),
+    ):
         remove(client, space, one)
     assert run(aws, gcp)["plan"]["delete"] == 2 and names(aws) == ["gcp-sys-log-forwarder"]
 
@@ -139,8 +165,12 @@ def test_foreign_sets_stay_and_the_originals_are_adopted_on_request(aws, gcp):
     assert aws.writes(mark) == []
     client.delete(SEED)
 
-    labels = {"managed-by": "semaphore-policy", LABEL: "forwarder", "policy.semaphore.uw.io/namespace": "sys-log",
-              "policy.semaphore.uw.io/cluster": "gcp"}  # fmt: skip
+    labels = {
+        "managed-by": "semaphore-policy",
+        LABEL: "forwarder",
+        "policy.semaphore.uw.io/namespace": "sys-log",
+        "policy.semaphore.uw.io/cluster": "gcp",
+    }
     client.create(SETS, dict(body, metadata={"name": "gcp-sys-log-forwarder", "labels": labels}), "semaphore-policy")
     stale = dict(labels, **{LABEL: "gone"})
     client.create(SETS, dict(body, metadata={"name": "gcp-sys-log-gone", "labels": stale}), "semaphore-policy")
@@ -157,15 +187,25 @@ def test_foreign_sets_stay_and_the_originals_are_adopted_on_request(aws, gcp):
 
 
 def record_of(client):
-    return {entry["manager"] for entry in client.get(SEED)["metadata"]["managedFields"] if "f:spec" in entry["fieldsV1"]}
+    return {
+        entry["manager"] for entry in client.get(SEED)["metadata"]["managedFields"] if "f:spec" in entry["fieldsV1"]
+    }
 
 
 def test_an_adopted_set_is_ours_alone_and_half_adopted_ones_are_healed(aws, gcp):
     client = aws.client()
-    labels = {"managed-by": "semaphore-policy", LABEL: "forwarder", "policy.semaphore.uw.io/namespace": "sys-log",
-              "policy.semaphore.uw.io/cluster": "gcp"}  # fmt: skip
-    body = {"apiVersion": "crd.projectcalico.org/v1", "kind": "GlobalNetworkSet", "spec": {"nets": NETS},
-            "metadata": {"name": "gcp-sys-log-forwarder", "labels": labels}}  # fmt: skip
+    labels = {
+        "managed-by": "semaphore-policy",
+        LABEL: "forwarder",
+        "policy.semaphore.uw.io/namespace": "sys-log",
+        "policy.semaphore.uw.io/cluster": "gcp",
+    }
+    body = {
+        "apiVersion": "crd.projectcalico.org/v1",
+        "kind": "GlobalNetworkSet",
+        "spec": {"nets": NETS},
+        "metadata": {"name": "gcp-sys-log-forwarder", "labels": labels},
+    }
     client.create(SETS, body, "semaphore-policy")
     mark = aws.mark()
     assert not run(aws, gcp)["changed"] and aws.writes(mark) == [], "without adopt nothing is written into it"
@@ -194,22 +234,39 @@ def test_nothing_is_deleted_on_a_list_that_failed_or_came_empty(aws, gcp):
     dead = {"name": "gcp", "api_url": "https://127.0.0.1:1", "token": "x"}
     reader = gcp.access("gcp", token="no-token-of-anybody")
     for access in (dead, reader):
-        result = network_sets.run({"fabric": "t", "clusters": [aws.access("aws"), access], "grants": GRANTS, "timeout": 5})
-        assert not result["changed"] and {f["cluster"] for f in result["failures"]} == {"gcp"} and "gcp" not in result["counts"]
+        result = network_sets.run(
+            {"fabric": "t", "clusters": [aws.access("aws"), access], "grants": GRANTS, "timeout": 5}
+        )
+        assert (
+            not result["changed"]
+            and {f["cluster"] for f in result["failures"]} == {"gcp"}
+            and "gcp" not in result["counts"]
+        )
     for name in FORWARDERS:
-        gcp.client().merge_patch("/api/v1/namespaces/sys-log/pods/" + name, {"metadata": {"labels": {LABEL: None}}}, "tests")
+        gcp.client().merge_patch(
+            "/api/v1/namespaces/sys-log/pods/" + name, {"metadata": {"labels": {LABEL: None}}}, "tests"
+        )
     result = run(aws, gcp)
     assert refusals(result) == sorted(NO_SETS_IN_GCP + [("aws/gcp", "delete_budget")]) and aws.writes(mark) == []
-    assert "confirm_empty" in next(entry["message"] for entry in result["refused"] if entry["reason"] == "delete_budget")
+    assert "confirm_empty" in next(
+        entry["message"] for entry in result["refused"] if entry["reason"] == "delete_budget"
+    )
     assert run(aws, gcp, confirm_empty=["gcp"])["plan"]["delete"] == 1 and names(aws) == []
     for name in FORWARDERS:
-        gcp.client().merge_patch("/api/v1/namespaces/sys-log/pods/" + name, {"metadata": {"labels": {LABEL: "forwarder"}}}, "tests")
+        gcp.client().merge_patch(
+            "/api/v1/namespaces/sys-log/pods/" + name, {"metadata": {"labels": {LABEL: "forwarder"}}}, "tests"
+        )
 
 
 def test_sets_of_a_source_that_does_not_answer(aws, gcp, monkeypatch):
     run(aws, gcp)
-    dead = {"fabric": "t", "grants": GRANTS, "timeout": 5, "on_unreachable": "empty",
-            "clusters": [aws.access("aws"), {"name": "gcp", "api_url": "https://127.0.0.1:1", "token": "x"}]}  # fmt: skip
+    dead = {
+        "fabric": "t",
+        "grants": GRANTS,
+        "timeout": 5,
+        "on_unreachable": "empty",
+        "clusters": [aws.access("aws"), {"name": "gcp", "api_url": "https://127.0.0.1:1", "token": "x"}],
+    }
     mark = aws.mark()
     refused = dict(dead, clusters=[aws.access("aws"), gcp.access("gcp", token="no-token-of-anybody")])
     for request in (dict(dead, on_unreachable="keep"), refused):
@@ -217,7 +274,9 @@ def test_sets_of_a_source_that_does_not_answer(aws, gcp, monkeypatch):
     assert network_sets.run(dead, check=True)["plan"]["update"] == 1 and aws.writes(mark) == []
     assert network_sets.run(dead)["plan"]["update"] == 1 and aws.client().get(SEED)["spec"]["nets"] == []
     assert not network_sets.run(dead)["changed"]
-    assert run(aws, gcp, on_unreachable="empty")["plan"]["update"] == 1 and aws.client().get(SEED)["spec"]["nets"] == NETS
+    assert (
+        run(aws, gcp, on_unreachable="empty")["plan"]["update"] == 1 and aws.client().get(SEED)["spec"]["nets"] == NETS
+    )
 
     now = [2000000000]
     monkeypatch.setattr(outages.time, "time", lambda: now[0])
@@ -229,16 +288,18 @@ def test_sets_of_a_source_that_does_not_answer(aws, gcp, monkeypatch):
     now[0] += 1
     assert network_sets.run(dead)["plan"]["update"] == 1 and aws.client().get(SEED)["spec"]["nets"] == []
     result = run(aws, gcp, on_unreachable="empty", unreachable_grace=300)
-    assert (result["plan"]["update"], result["plan"]["delete"]) == (1, 1) and aws.client().get(SEED)["spec"]["nets"] == NETS
+    assert (result["plan"]["update"], result["plan"]["delete"]) == (1, 1) and aws.client().get(SEED)["spec"][
+        "nets"
+    ] == NETS
 
 
 def test_more_deletions_than_allowed_stop_before_the_first(aws, gcp):
     client = gcp.client()
     for number in range(8):
-        pod(client, "sys-log", "p{0}".format(number), "s{0}".format(number), "10.4.6.{0}".format(number))
+        pod(client, "sys-log", f"p{number}", f"s{number}", f"10.4.6.{number}")
     assert run(aws, gcp)["plan"]["create"] == 9
     for number in range(8):
-        remove(client, "sys-log", "p{0}".format(number))
+        remove(client, "sys-log", f"p{number}")
     mark = aws.mark()
     assert ("aws/gcp", "delete_budget") in refusals(run(aws, gcp)) and aws.writes(mark) == []
     assert run(aws, gcp, max_deletes=8)["plan"]["delete"] == 8
@@ -282,7 +343,11 @@ def test_other_targets(server, gcp, kind, target):
 
 
 def test_options_that_make_no_sense():
-    request = {"fabric": "t", "clusters": [{"name": "aws", "api_url": "https://127.0.0.1:1", "token": "x"}], "timeout": 1}
+    request = {
+        "fabric": "t",
+        "clusters": [{"name": "aws", "api_url": "https://127.0.0.1:1", "token": "x"}],
+        "timeout": 1,
+    }
     for more, word in (
         ({"grants": {"aws": {"pod_cidrs": ["10.0.0.0/33"]}}}, "pod_subnet_invalid"),
         ({"grants": {"aws": {}}}, "pod_subnet_missing"),

@@ -63,10 +63,12 @@ def test_create_again_change_absent(server, nodes):
     mark = server.mark()
     result = node_annotations.run(request_for(server, wanted))
     assert server.writes(mark) == [("patch", "/api/v1/nodes/node-2", 200)]
-    assert result["plan"]["changes"] == [{"action": "update", "kind": "node", "id": "aws/node-2", "fields": ["annotations"]}]
+    assert result["plan"]["changes"] == [
+        {"action": "update", "kind": "node", "id": "aws/node-2", "fields": ["annotations"]}
+    ]
     assert result["diff"] == {
-        "before": "node aws/node-2\n  annotations:\n    {0}: k-node-2\n".format(KEY),
-        "after": "node aws/node-2\n  annotations:\n    {0}: rotated\n".format(KEY),
+        "before": f"node aws/node-2\n  annotations:\n    {KEY}: k-node-2\n",
+        "after": f"node aws/node-2\n  annotations:\n    {KEY}: rotated\n",
     }
 
     result = node_annotations.run(request_for(server, {"aws": nodes}, state="absent", prefixes=PREFIXES))
@@ -105,8 +107,9 @@ def test_foreign_value_is_adoptable_only(server, nodes):
     wanted = {"aws": {"node-1": {KEY: "new"}, "node-2": {KEY: "fine"}, "node-9": {KEY: "x"}}}
     result = node_annotations.run(request_for(server, wanted))
     assert [(entry["object"], entry["reason"]) for entry in result["refused"]] == [
-        ("aws/node-1", "adoptable"), ("aws/node-9", "no_such_node"),
-    ]  # fmt: skip
+        ("aws/node-1", "adoptable"),
+        ("aws/node-9", "no_such_node"),
+    ]
     assert annotations_of(server, "node-1")[KEY] == "old" and annotations_of(server, "node-2")[KEY] == "fine"
     assert node_annotations.run(request_for(server, wanted, adopt=True))["plan"]["update"] == 1
     assert annotations_of(server, "node-1")[KEY] == "new"
@@ -127,8 +130,9 @@ def test_a_dead_cluster_fails_alone(server, nodes):
     result = node_annotations.run(dict(request_for(server, wanted), clusters=[dead, bad, server.access()]))
     assert result["changed"] and annotations_of(server, "node-1")[KEY] == "k"
     assert {(f["cluster"], f["reason"]) for f in result["failures"]} == {
-        ("gcp", "source_incomplete"), ("nocred", "remote_access_incomplete"),
-    }  # fmt: skip
+        ("gcp", "source_incomplete"),
+        ("nocred", "remote_access_incomplete"),
+    }
     assert [entry["reason"] for entry in result["refused"]] == ["unknown_cluster"]
 
 
@@ -138,9 +142,12 @@ def test_twelve_hundred_nodes_are_paged_and_one_patch_is_sent(server, nodes):
     client = server.client()
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         body = {"apiVersion": "v1", "kind": "Node"}
-        list(pool.map(
-            lambda n: client.create("/api/v1/nodes", dict(body, metadata={"name": "many-%04d" % n}), "kubelet"), range(1200)
-        ))  # fmt: skip
+        list(
+            pool.map(
+                lambda n: client.create("/api/v1/nodes", dict(body, metadata={"name": "many-%04d" % n}), "kubelet"),
+                range(1200),
+            )
+        )
     wanted = {"aws": {"many-%04d" % n: {KEY: "k%d" % n} for n in range(1200)}}
     result = node_annotations.run(request_for(server, wanted))
     assert result["plan"]["update"] == 1200 and not result["failures"] and len(result["plan"]["changes"]) == 200
@@ -158,13 +165,21 @@ def test_what_another_program_wrote_is_taken_over_and_left_to_it(server, nodes):
     """Decision 54: ours alone when taken, nobody's when given up; the values, and the rest of the Node, stay all the while."""
     client = server.client()
     for name in nodes:
-        client.strategic_patch("/api/v1/nodes/" + name, {"metadata": {"annotations": {KEY: "k-" + name, ENDPOINT: "10.0.0.1:51821"}}}, "semaphore-wireguard")
+        client.strategic_patch(
+            "/api/v1/nodes/" + name,
+            {"metadata": {"annotations": {KEY: "k-" + name, ENDPOINT: "10.0.0.1:51821"}}},
+            "semaphore-wireguard",
+        )
     wanted = {"aws": {name: {KEY: "k-" + name, ENDPOINT: "10.0.0.1:51821"} for name in nodes}}
     before = {name: annotations_of(server, name) for name in nodes}
 
     def on_record(name):
         entries = client.get("/api/v1/nodes/" + name)["metadata"].get("managedFields") or []
-        return {entry["manager"] for entry in entries if "f:" + KEY in entry["fieldsV1"].get("f:metadata", {}).get("f:annotations", {})}
+        return {
+            entry["manager"]
+            for entry in entries
+            if "f:" + KEY in entry["fieldsV1"].get("f:metadata", {}).get("f:annotations", {})
+        }
 
     node_annotations.run(request_for(server, wanted, adopt=True))
     assert all(on_record(name) == {"multicluster.network/t"} for name in nodes)
@@ -173,7 +188,9 @@ def test_what_another_program_wrote_is_taken_over_and_left_to_it(server, nodes):
     planned = node_annotations.run(request, check=True)
     assert planned["plan"]["update"] == 2 and server.writes(mark) == []
     assert node_annotations.run(request)["plan"]["update"] == 2
-    assert [on_record(name) for name in nodes] == [set(), set(), {"multicluster.network/t"}], "only those that were named"
+    assert [on_record(name) for name in nodes] == [set(), set(), {"multicluster.network/t"}], (
+        "only those that were named"
+    )
     assert {name: annotations_of(server, name) for name in nodes} == before
     assert "kubelet" in {entry["manager"] for entry in client.get("/api/v1/nodes/node-1")["metadata"]["managedFields"]}
     mark = server.mark()

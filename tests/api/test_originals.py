@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pathlib
 
@@ -31,10 +32,17 @@ def complete(obj):
 @pytest.fixture(name="semaphore")
 def semaphore_of_one_cluster(server):
     client = server.client()
-    client.apply("/api/v1/namespaces/sys-semaphore", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "sys-semaphore"}}, "user", force=True)
+    client.apply(
+        "/api/v1/namespaces/sys-semaphore",
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "sys-semaphore"}},
+        "user",
+        force=True,
+    )
     paths = []
     for obj in [complete(obj) for obj in TOLD["aws"]]:
-        path = client.resource(obj["apiVersion"], obj["kind"]).path(obj["metadata"]["namespace"], obj["metadata"]["name"])
+        path = client.resource(obj["apiVersion"], obj["kind"]).path(
+            obj["metadata"]["namespace"], obj["metadata"]["name"]
+        )
         client.apply(path, obj, "user", force=True)
         paths.append(path)
     labels = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "gcp"}
@@ -43,10 +51,8 @@ def semaphore_of_one_cluster(server):
     client.create("/api/v1/namespaces/sys-semaphore/services", mirror, "semaphore-service-mirror")
     yield server
     for path in [*paths, "/api/v1/namespaces/sys-semaphore/services/gcp-x-73736d-y"]:
-        try:
+        with contextlib.suppress(NotFound):
             client.delete(path)
-        except NotFound:
-            pass
 
 
 def test_what_runs_becomes_an_inventory_and_nothing_is_written(semaphore):
@@ -54,7 +60,9 @@ def test_what_runs_becomes_an_inventory_and_nothing_is_written(semaphore):
     result = look.run({"clusters": [semaphore.access("aws")], "timeout": 20})
     assert not result["failures"] and not result["changed"]
     asked = semaphore.audit(mark)
-    assert {verb for verb, path, status in asked} <= {"list", "get"} and not [path for verb, path, status in asked if "/secrets" in path]
+    assert {verb for verb, path, status in asked} <= {"list", "get"} and not [
+        path for verb, path, status in asked if "/secrets" in path
+    ]
     assert [path for verb, path, status in asked if "/configmaps/" in path] == [
         "/api/v1/namespaces/kube-system/configmaps/semaphore-wireguard-config",
         "/api/v1/namespaces/sys-semaphore/configmaps/semaphore-service-mirror-config",
@@ -63,17 +71,39 @@ def test_what_runs_becomes_an_inventory_and_nothing_is_written(semaphore):
     found = yaml.safe_load(result["proposal"])
     assert found["clusters"]["hosts"]["gcp"]["pod_cidrs"] == ["10.4.0.0/16"]
     assert found["all"]["vars"]["service_mirror_selector"] == "mirror.semaphore.uw.io/mirror-service=true"
-    assert {row["program"] for row in result["programs"]} == {"semaphore-wireguard", "semaphore-service-mirror", "semaphore-policy"}
+    assert {row["program"] for row in result["programs"]} == {
+        "semaphore-wireguard",
+        "semaphore-service-mirror",
+        "semaphore-policy",
+    }
     left = {row["kind"] + " " + row["name"]: row["command"] for row in result["leftovers"]}
-    assert left["ConfigMap semaphore-wireguard-config"] == "kubectl --namespace kube-system delete configmap semaphore-wireguard-config"
-    assert {"DaemonSet semaphore-wireguard", "Deployment semaphore-service-mirror", "Secret semaphore-wireguard-token-gcp"} <= set(left)
-    assert result["leftovers_count"] == len(left) and sum("not needed once taken over: " in line for line in result["lines"]) == len(left)
-    row = {"cluster": "aws", "program": "semaphore-service-mirror", "kind": "Service", "manager": "semaphore-service-mirror", "objects": 1, "ours": False}
+    assert (
+        left["ConfigMap semaphore-wireguard-config"]
+        == "kubectl --namespace kube-system delete configmap semaphore-wireguard-config"
+    )
+    assert {
+        "DaemonSet semaphore-wireguard",
+        "Deployment semaphore-service-mirror",
+        "Secret semaphore-wireguard-token-gcp",
+    } <= set(left)
+    assert result["leftovers_count"] == len(left) and sum(
+        "not needed once taken over: " in line for line in result["lines"]
+    ) == len(left)
+    row = {
+        "cluster": "aws",
+        "program": "semaphore-service-mirror",
+        "kind": "Service",
+        "manager": "semaphore-service-mirror",
+        "objects": 1,
+        "ours": False,
+    }
     assert row in result["owners"]
 
 
 def test_a_cluster_that_cannot_be_read_keeps_no_other_out(semaphore):
-    result = look.run({"clusters": [semaphore.access("aws"), semaphore.access("dead", api_url="https://127.0.0.1:1")], "timeout": 10})
+    result = look.run(
+        {"clusters": [semaphore.access("aws"), semaphore.access("dead", api_url="https://127.0.0.1:1")], "timeout": 10}
+    )
     assert {row["cluster"] for row in result["failures"]} == {"dead"}
     assert result["programs"] and "gcp" in yaml.safe_load(result["proposal"])["clusters"]["hosts"]
 

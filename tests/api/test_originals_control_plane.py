@@ -24,7 +24,7 @@ ORDER = ("Node", "Service", "EndpointSlice")
 def at_port(stages, port):
     """The objects with the port of this API server in place of the recorded one's; the program applies a node port of 0, for any."""
     (slice_,) = [obj for obj in stages["begun"]["aws"] if obj["kind"] == "EndpointSlice"]
-    made = json.loads(json.dumps(stages).replace(": {0}".format(slice_["ports"][0]["port"]), ": {0}".format(port)))
+    made = json.loads(json.dumps(stages).replace(f": {slice_['ports'][0]['port']}", f": {port}"))
     for obj in made["begun"]["aws"]:
         if obj["kind"] == "Service":
             obj["spec"]["ports"][0]["nodePort"] = 0
@@ -52,7 +52,10 @@ class RecordedPlane(Recorded):
         assert not different(found, self.plane.says()), different(found, self.plane.says())
 
 
-@pytest.mark.skipif(minor_version() < 21, reason="NOT RUN here: the controller writes slices of discovery.k8s.io/v1; `tests/run newest_api` runs it")
+@pytest.mark.skipif(
+    minor_version() < 21,
+    reason="NOT RUN here: the controller writes slices of discovery.k8s.io/v1; `tests/run newest_api` runs it",
+)
 def test_taken_over_changed_and_handed_back(server, double, monkeypatch):
     plane = Plane(server, double)
     monkeypatch.setattr(control_plane_address, "HealthProbe", plane.probe())

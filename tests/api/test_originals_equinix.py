@@ -10,7 +10,10 @@ import json
 import urllib.request
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Owner, service_tags
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import (
+    Owner,
+    service_tags,
+)
 from balancer_life import MODES, SPACE, Balanced, different, live, said, same
 from equinix_cloud import PROJECT, TOKEN, double, uid
 from recorded import content, load, owners, part_of, replay
@@ -32,9 +35,16 @@ class Recorded:
             self._write(obj)
             if obj["kind"] == "Service":
                 name, address = obj["metadata"]["name"], obj["spec"]["loadBalancerIP"]
-                self.balanced.double.ask("/reservations", tags=service_tags(owner, SPACE, name), address=address, id="of-" + name, metro="da")
+                self.balanced.double.ask(
+                    "/reservations", tags=service_tags(owner, SPACE, name), address=address, id="of-" + name, metro="da"
+                )
 
-        self._order("/projects/" + PROJECT + "/bgp-configs", deployment_type="local", asn=65000, use_case="kubernetes-load-balancer")
+        self._order(
+            "/projects/" + PROJECT + "/bgp-configs",
+            deployment_type="local",
+            asn=65000,
+            use_case="kubernetes-load-balancer",
+        )
         for device in self.balanced.double.ask("/state")["devices"]:
             self._order("/devices/" + device["id"] + "/bgp/sessions", address_family="ipv4")
 
@@ -48,9 +58,19 @@ class Recorded:
         for entry in meta["managedFields"]:
             if entry["manager"] not in ("kubectl", "kubelet"):
                 body = part_of(obj, entry["fieldsV1"])
-                gone = {name[2:]: None for name in entry["fieldsV1"].get("f:spec", {}) if name[2:] not in obj.get("spec", {})}
-                for path in {"/status" if body.get("status") else "", ""} if not entry.get("subresource") else {"/status"}:
-                    self.client.merge_patch(here + path, dict(body, spec=dict(body.get("spec") or {}, **gone)) if gone else body, entry["manager"])
+                gone = {
+                    name[2:]: None
+                    for name in entry["fieldsV1"].get("f:spec", {})
+                    if name[2:] not in obj.get("spec", {})
+                }
+                for path in (
+                    {"/status" if body.get("status") else "", ""} if not entry.get("subresource") else {"/status"}
+                ):
+                    self.client.merge_patch(
+                        here + path,
+                        dict(body, spec=dict(body.get("spec") or {}, **gone)) if gone else body,
+                        entry["manager"],
+                    )
         made = dict(self.client.get(here), apiVersion=obj["apiVersion"], kind=obj["kind"])
         assert content(made) == content(obj), different({1: content(made)}, {1: content(obj)})
         if owners(made) != owners(obj):  # old servers note a whole object differently from a part of it
@@ -61,7 +81,9 @@ class Recorded:
     def _order(self, path, **body):
         """What it asks of the provider at its start."""
         given = {"Content-Type": "application/json", "X-Auth-Token": TOKEN}
-        request = urllib.request.Request(self.balanced.double.root + "/metal/v1" + path, json.dumps(body).encode(), given, method="POST")
+        request = urllib.request.Request(
+            self.balanced.double.root + "/metal/v1" + path, json.dumps(body).encode(), given, method="POST"
+        )
         urllib.request.urlopen(request, timeout=20).close()
 
     def again(self):

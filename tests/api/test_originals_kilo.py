@@ -13,7 +13,21 @@ from __future__ import annotations
 import copy
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh import converge as clustermesh
-from test_clustermesh import PEERS, annotate, entry, key_of, marks, mesh, node, operator_peer, peers_of, put_nodes, request_for, servers, writes
+from test_clustermesh import (
+    PEERS,
+    annotate,
+    entry,
+    key_of,
+    marks,
+    mesh,
+    node,
+    operator_peer,
+    peers_of,
+    put_nodes,
+    request_for,
+    servers,
+    writes,
+)
 
 __all__ = ["mesh", "servers"]
 MANAGER, US, NODES = "manager", "multicluster.network/t", "/api/v1/nodes"
@@ -32,17 +46,24 @@ class Operator:
     def wanted(self, source):
         """{name: spec} of a source's Peers."""
         found = {}
-        for number, obj in enumerate(sorted(self.servers[source].client().list(NODES).items, key=lambda obj: obj["metadata"]["name"])):
+        for number, obj in enumerate(
+            sorted(self.servers[source].client().list(NODES).items, key=lambda obj: obj["metadata"]["name"])
+        ):
             said = {key.partition("/")[2]: value for key, value in obj["metadata"]["annotations"].items()}
             addresses = obj["status"]["addresses"]
             allowed = [obj["spec"]["podCIDRs"][0], host(said["wireguard-ip"].partition("/")[0])]
             allowed += [host(one["address"]) for one in addresses if one["type"] == "InternalIP"]
             allowed += [entry(source)["serviceCIDR"]] if number == 0 else []
-            endpoint = said.get("clustermesh-endpoint") or next(one["address"] for one in addresses if one["type"] == "ExternalIP") + ":51820"
+            endpoint = (
+                said.get("clustermesh-endpoint")
+                or next(one["address"] for one in addresses if one["type"] == "ExternalIP") + ":51820"
+            )
             address, dummy, port = endpoint.rpartition(":")
-            found["prod--{0}--{1}".format(source, obj["metadata"]["name"])] = {
-                "allowedIPs": allowed, "publicKey": said["key"], "endpoint": {"dnsOrIP": {"ip": address}, "port": int(port)},
-            }  # fmt: skip
+            found[f"prod--{source}--{obj['metadata']['name']}"] = {
+                "allowedIPs": allowed,
+                "publicKey": said["key"],
+                "endpoint": {"dnsOrIP": {"ip": address}, "port": int(port)},
+            }
         return found
 
     def differences(self):
@@ -54,9 +75,17 @@ class Operator:
                 if source == target:
                     continue
                 wanted = self.wanted(source)
-                mine = {name for name, peer in there.items() if peer["metadata"].get("labels", {}).get("kilo-clustermesh.io/source-cluster") == source}
+                mine = {
+                    name
+                    for name, peer in there.items()
+                    if peer["metadata"].get("labels", {}).get("kilo-clustermesh.io/source-cluster") == source
+                }
                 found += [(target, name, None) for name in sorted(mine - set(wanted))]
-                found += [(target, name, spec) for name, spec in sorted(wanted.items()) if name not in there or there[name]["spec"] != spec]
+                found += [
+                    (target, name, spec)
+                    for name, spec in sorted(wanted.items())
+                    if name not in there or there[name]["spec"] != spec
+                ]
         return found
 
     def run(self):
@@ -72,7 +101,12 @@ class Operator:
 
 
 def records(servers):
-    return {row["manager"] for one in servers.values() for peer in peers_of(one).values() for row in peer["metadata"].get("managedFields") or ()}
+    return {
+        row["manager"]
+        for one in servers.values()
+        for peer in peers_of(one).values()
+        for row in peer["metadata"].get("managedFields") or ()
+    }
 
 
 def quiet(servers, **more):

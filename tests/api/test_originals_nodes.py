@@ -26,11 +26,19 @@ def node(server):
 
 
 def notes_of(obj):
-    return {key: value for key, value in (obj["metadata"].get("annotations") or {}).items() if ".wireguard.semaphore.uw.io/" in key}
+    return {
+        key: value
+        for key, value in (obj["metadata"].get("annotations") or {}).items()
+        if ".wireguard.semaphore.uw.io/" in key
+    }
 
 
 def on_record(obj, key=KEY):
-    return {manager for manager, dummy, fields in owners(obj) if "f:" + key in fields.get("f:metadata", {}).get("f:annotations", {})}
+    return {
+        manager
+        for manager, dummy, fields in owners(obj)
+        if "f:" + key in fields.get("f:metadata", {}).get("f:annotations", {})
+    }
 
 
 def test_taken_over_changed_and_handed_back(server, node):
@@ -39,11 +47,26 @@ def test_taken_over_changed_and_handed_back(server, node):
 
     def run(values=None, **more):
         wanted = {"aws": {"aws-node-1": dict(notes, **(values or {}))}}
-        return node_annotations.run(dict({"fabric": "t", "clusters": [server.access()], "annotations": wanted, "prefixes": PREFIXES, "timeout": 20}, **more))
+        return node_annotations.run(
+            dict(
+                {
+                    "fabric": "t",
+                    "clusters": [server.access()],
+                    "annotations": wanted,
+                    "prefixes": PREFIXES,
+                    "timeout": 20,
+                },
+                **more,
+            )
+        )
 
     # what is as wanted is nobody's business, and what differs is said
     mark = server.mark()
-    assert not run()["changed"] and [row["reason"] for row in run({KEY: "other"})["refused"]] == ["adoptable"] and server.writes(mark) == []
+    assert (
+        not run()["changed"]
+        and [row["reason"] for row in run({KEY: "other"})["refused"]] == ["adoptable"]
+        and server.writes(mark) == []
+    )
     assert run(adopt=True)["plan"]["update"] == 1
     taken = client.get(PATH)
     assert content(taken) == content(node) and on_record(taken) == {US}
@@ -51,8 +74,17 @@ def test_taken_over_changed_and_handed_back(server, node):
     assert not run()["changed"] and not run(adopt=True)["changed"] and server.writes(mark) == []
     # a key is rotated, a remote leaves, and comes back
     assert run({KEY: "rotated"})["changed"] and notes_of(client.get(PATH))[KEY] == "rotated"
-    request = {"fabric": "t", "clusters": [server.access()], "annotations": {"aws": {"aws-node-1": {}}}, "prefixes": PREFIXES, "timeout": 20}
-    assert node_annotations.run(dict(request, max_deletes=-1, confirm_empty=["aws"]))["changed"] and notes_of(client.get(PATH)) == {}
+    request = {
+        "fabric": "t",
+        "clusters": [server.access()],
+        "annotations": {"aws": {"aws-node-1": {}}},
+        "prefixes": PREFIXES,
+        "timeout": 20,
+    }
+    assert (
+        node_annotations.run(dict(request, max_deletes=-1, confirm_empty=["aws"]))["changed"]
+        and notes_of(client.get(PATH)) == {}
+    )
     assert run()["changed"] and notes_of(client.get(PATH)) == notes
     # given back: the same values, nobody's, so that the original's own patch changes nothing
     assert node_annotations.run(dict(request, state="released"))["plan"]["update"] == 1

@@ -21,14 +21,32 @@ KEY = "gcp.wireguard.semaphore.uw.io/pubKey"
 def play(tmp_path, tasks, *arguments, roles=()):
     """Run tasks on localhost; returns (return code, everything that was printed)."""
     book = tmp_path / "book.yml"
-    book.write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": tasks, "roles": list(roles)}]))
-    environment = dict(os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_INVENTORY_UNPARSED_WARNING="0")
+    book.write_text(
+        yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": tasks, "roles": list(roles)}])
+    )
+    environment = dict(
+        os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_INVENTORY_UNPARSED_WARNING="0"
+    )
     environment["ANSIBLE_HOME"] = str(tmp_path / "ansible")
     environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
     environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
-    command = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", "ansible_python_interpreter=" + sys.executable]
+    command = [
+        "ansible-playbook",
+        "-i",
+        "localhost,",
+        "-c",
+        "local",
+        "-e",
+        "ansible_python_interpreter=" + sys.executable,
+    ]
     done = subprocess.run(
-        command + [str(book)] + list(arguments), env=environment, cwd=str(tmp_path), capture_output=True, text=True, timeout=120, check=False
+        command + [str(book)] + list(arguments),
+        env=environment,
+        cwd=str(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -37,18 +55,25 @@ def play(tmp_path, tasks, *arguments, roles=()):
 def kubeconfig(server):
     ca = base64.b64encode(server.ca.encode()).decode()
     return {
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {"server": server.url, "certificate-authority-data": ca}}],
         "users": [{"name": "u", "user": {"token": server.access()["token"]}}],
-    }  # fmt: skip
+    }
 
 
 def test_node_annotations_with_check_diff_and_secrets(server, kubeconfig, tmp_path):
     client = server.client()
-    client.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "play-1", "labels": {"a": "b"}}}, "k")
-    options = {"fabric": "t", "clusters": [{"name": "aws", "kubeconfig": kubeconfig}],
-               "annotations": {"aws": {"play-1": {KEY: "value-1"}, "play-9": {KEY: "x"}}}}  # fmt: skip
+    client.create(
+        "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "play-1", "labels": {"a": "b"}}}, "k"
+    )
+    options = {
+        "fabric": "t",
+        "clusters": [{"name": "aws", "kubeconfig": kubeconfig}],
+        "annotations": {"aws": {"play-1": {KEY: "value-1"}, "play-9": {KEY: "x"}}},
+    }
     tasks = [{"name": "annotate", "multicluster.network.node_annotations": options}]
     token = server.access()["token"]
 
@@ -67,7 +92,11 @@ def test_node_annotations_with_check_diff_and_secrets(server, kubeconfig, tmp_pa
     code, out = play(tmp_path, [{"multicluster.network.node_annotations": dict(options, wrong="x")}], "-vvv")
     assert code == 2 and "Unsupported parameters" in out and token not in out
     dead = {"name": "gcp", "api_url": "https://127.0.0.1:1", "token": token}
-    code, out = play(tmp_path, [{"multicluster.network.node_annotations": dict(options, clusters=options["clusters"] + [dead])}], "-vvv")
+    code, out = play(
+        tmp_path,
+        [{"multicluster.network.node_annotations": dict(options, clusters=options["clusters"] + [dead])}],
+        "-vvv",
+    )
     assert code == 2 and "cluster gcp: cannot list /api/v1/nodes" in out and token not in out
     tolerant = dict(options, clusters=options["clusters"] + [dead], fail_on_failures=False)
     code, out = play(tmp_path, [{"multicluster.network.node_annotations": tolerant}])
@@ -77,8 +106,11 @@ def test_node_annotations_with_check_diff_and_secrets(server, kubeconfig, tmp_pa
 
 def test_role_cluster_access(server, kubeconfig, tmp_path):
     target = str(tmp_path / "keys" / "{cluster}")
-    variables = {"cluster_access_fabric": "t", "cluster_access_clusters": [{"name": "aws", "kubeconfig": kubeconfig}],
-                 "cluster_access_path": target}  # fmt: skip
+    variables = {
+        "cluster_access_fabric": "t",
+        "cluster_access_clusters": [{"name": "aws", "kubeconfig": kubeconfig}],
+        "cluster_access_path": target,
+    }
 
     def role(*arguments, **more):
         roles = [{"role": "multicluster.network.cluster_access", "vars": dict(variables, **more)}]
@@ -95,7 +127,11 @@ def test_role_cluster_access(server, kubeconfig, tmp_path):
     assert "changed=0" in role() and server.writes(mark) == []
     assert "changed=0" in role("--check")
 
-    annotate = {"fabric": "t", "clusters": [{"name": "aws", "kubeconfig": str(tmp_path / "keys" / "aws")}], "annotations": {}}
+    annotate = {
+        "fabric": "t",
+        "clusters": [{"name": "aws", "kubeconfig": str(tmp_path / "keys" / "aws")}],
+        "annotations": {},
+    }
     code, out = play(tmp_path, [{"multicluster.network.node_annotations": annotate}], "-vvv")
     assert code == 0 and made["users"][0]["user"]["token"] not in out
     assert "changed=2" in role(cluster_access_state="absent")

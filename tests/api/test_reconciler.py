@@ -34,7 +34,7 @@ def until(what, seconds=20.0):
         if found:
             return found
         time.sleep(0.02)
-    raise AssertionError("it did not happen within {0} s".format(seconds))
+    raise AssertionError(f"it did not happen within {seconds} s")
 
 
 @pytest.fixture
@@ -56,10 +56,10 @@ def quiet(keeper):
 def test_deletions_above_the_budget_wait_and_are_named(kept):
     two = kept.two
     for number in range(9):
-        two.put("aws", service("sys-log", "s{0}".format(number)), endpoints("sys-log", "s{0}".format(number), PODS[number % 3]))
+        two.put("aws", service("sys-log", f"s{number}"), endpoints("sys-log", f"s{number}", PODS[number % 3]))
     until(lambda: len(two.names("gcp", "Service")) == 10)
     for number in range(9):
-        two.drop("aws", "Service", "sys-log", "s{0}".format(number))
+        two.drop("aws", "Service", "sys-log", f"s{number}")
     until(lambda: any("delete_budget" in line for line in kept.lines))
     quiet(kept)
     assert len(two.names("gcp", "Service")) >= 5, "one by one they would all have gone"
@@ -76,7 +76,9 @@ def test_a_change_is_written_and_nothing_else_is_asked(kept):
     quiet(kept)
     asked = [row for row in two.asked(mark)["gcp"] if row[0] not in ("get", "watch") and "/leases/" not in row[1]]
     assert [row[0] for row in asked] == ["patch"], asked
-    assert [row for row in two.writes(mark)["aws"] if "/leases/" not in row[1]][1:] == [], "the test's own write, and none of ours"
+    assert [row for row in two.writes(mark)["aws"] if "/leases/" not in row[1]][1:] == [], (
+        "the test's own write, and none of ours"
+    )
 
 
 def test_new_services_relabelled_ones_and_deleted_ones(kept):
@@ -93,9 +95,9 @@ def test_new_services_relabelled_ones_and_deleted_ones(kept):
 def test_the_end_is_what_a_run_from_scratch_says(kept):
     two = kept.two
     for number in range(30):
-        two.put("aws", service("sys-log", "s{0}".format(number)), endpoints("sys-log", "s{0}".format(number), PODS[number % 3]))
+        two.put("aws", service("sys-log", f"s{number}"), endpoints("sys-log", f"s{number}", PODS[number % 3]))
     for number in range(0, 30, 6):
-        two.drop("aws", "Service", "sys-log", "s{0}".format(number))
+        two.drop("aws", "Service", "sys-log", f"s{number}")
     until(lambda: len(two.names("gcp", "Service")) == 26)
     quiet(kept)
     result = two.run(mirror_as="endpoints", check=True)

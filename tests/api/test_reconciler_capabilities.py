@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import converge as load_balancers
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
+    converge as load_balancers,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.keeper import Keeper
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.metrics import Metrics
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import network_sets
@@ -26,7 +28,9 @@ __all__ = ["api", "aws", "config", "gcp"]
 def kept(**requests):
     """The process over these requests, by capability; ``books`` are the playbooks that it asks for, ``told`` what nodes were told."""
     lines, books, told = [], [], []
-    keeper = Keeper(requests, Log(lines.append), Metrics(), playbook=books.append, speak=lambda orders: told.append(orders) is None)
+    keeper = Keeper(
+        requests, Log(lines.append), Metrics(), playbook=books.append, speak=lambda orders: told.append(orders) is None
+    )
     keeper.lines, keeper.books, keeper.told = lines, books, told
     keeper.start()
     try:
@@ -56,22 +60,35 @@ def test_a_service_gets_its_address_and_nodes_hear_of_it(server, api):
         until(lambda: get(api, "first")["spec"].get("loadBalancerIP") == "203.0.113.0")
         until(lambda: keeper.books == ["load_balancers"])
         quiet(keeper)
-        assert keeper.books == ["load_balancers"] and keeper.told == [], "what was announced before is the playbook's matter"
+        assert keeper.books == ["load_balancers"] and keeper.told == [], (
+            "what was announced before is the playbook's matter"
+        )
         make_service(api, "web")
         make_service(api, "inside", kind="ClusterIP")
-        until(lambda: get(api, "web")["spec"].get("loadBalancerIP") == "203.0.113.1" and get(api, "web")["status"]["loadBalancer"])
+        until(
+            lambda: (
+                get(api, "web")["spec"].get("loadBalancerIP") == "203.0.113.1"
+                and get(api, "web")["status"]["loadBalancer"]
+            )
+        )
         until(lambda: told(keeper) == ["203.0.113.0/32", "203.0.113.1/32"])
         quiet(keeper)
-        assert keeper.books == ["load_balancers"] and "loadBalancerIP" not in get(api, "inside")["spec"], "no play of its own for an event"
+        assert keeper.books == ["load_balancers"] and "loadBalancerIP" not in get(api, "inside")["spec"], (
+            "no play of its own for an event"
+        )
 
         api.delete(SERVICES + "/web")
         until(lambda: told(keeper) == ["203.0.113.0/32"] and len(keeper.books) > 1)
         quiet(keeper)
-        assert set(keeper.books) == {"load_balancers"} and "203.0.113.1" in ledger(api), "released by the play, after nodes stopped announcing"
+        assert set(keeper.books) == {"load_balancers"} and "203.0.113.1" in ledger(api), (
+            "released by the play, after nodes stopped announcing"
+        )
         mark = server.mark()
         api.merge_patch(SERVICES + "/inside", {"metadata": {"labels": {"a": "b"}}}, "kubectl")
         quiet(keeper)
-        assert besides_leases(server.writes(mark)) == [("patch", SERVICES + "/inside")], "the test's own write, and none of ours"
+        assert besides_leases(server.writes(mark)) == [("patch", SERVICES + "/inside")], (
+            "the test's own write, and none of ours"
+        )
         assert not any("event=failed" in line for line in keeper.lines), keeper.lines
     rest = load_balancers.run(request_for(server), check=True)
     assert [change["kind"] for change in rest["plan"]["changes"]] == ["Reservation"], "what is left is the release"
@@ -91,14 +108,27 @@ def test_a_pod_enters_and_leaves_a_set(aws, gcp):
         assert besides_leases(aws.writes(mark)) == [("patch", SEED)] * 2
         mark = aws.mark()
         aws.client().merge_patch(SEED, {"spec": {"nets": ["10.4.200.200/32"]}}, "somebody")
-        until(lambda: any("event=failed" in line or "event=refused" in line for line in keeper.lines) or aws.client().get(SEED)["spec"] == {"nets": NETS})
+        until(
+            lambda: (
+                any("event=failed" in line or "event=refused" in line for line in keeper.lines)
+                or aws.client().get(SEED)["spec"] == {"nets": NETS}
+            )
+        )
     result = network_sets.run(request, check=True)
     assert result["counts"]["gcp"] == {"sets": 1, "addresses": 6}
 
 
 def test_names_stand_and_a_second_process_changes_nothing(server, config):
-    request = {"fabric": "t", "clusters": [server.access("gcp")], "members": ["aws", "gcp"], "mirror_namespace": "sys-semaphore",
-               "namespace": "kube-system", "name": "coredns", "key": "Corefile", "timeout": 20}  # fmt: skip
+    request = {
+        "fabric": "t",
+        "clusters": [server.access("gcp")],
+        "members": ["aws", "gcp"],
+        "mirror_namespace": "sys-semaphore",
+        "namespace": "kube-system",
+        "name": "coredns",
+        "key": "Corefile",
+        "timeout": 20,
+    }
     with kept(coredns_rewrite=request):
         until(lambda: config().endswith("# END multicluster.network/t\n" + COREFILE))
     mark = server.mark()
@@ -120,7 +150,7 @@ def test_settings_that_make_no_sense_fail_by_name_and_alone(server, api, broken)
     keeper.start()
     try:
         make_service(api, "web")
-        until(lambda: any("part={0} event=failed".format(broken) in line for line in lines))
+        until(lambda: any(f"part={broken} event=failed" in line for line in lines))
         if broken == "network_sets":
             until(lambda: get(api, "web")["spec"].get("loadBalancerIP"))
     finally:

@@ -27,7 +27,9 @@ from test_reconciler import until
 
 __all__ = ["other", "two"]
 #: Minutes together; `tests/run continuous` has them.
-FULL = pytest.mark.skipif(not os.environ.get("MCN_FULL"), reason="NOT RUN here: it takes minutes; `tests/run continuous` runs it")
+FULL = pytest.mark.skipif(
+    not os.environ.get("MCN_FULL"), reason="NOT RUN here: it takes minutes; `tests/run continuous` runs it"
+)
 COUNT = 12
 SEED = 20261123
 
@@ -39,7 +41,7 @@ class Wire:
         self._to = int(server.url.rpartition(":")[2])
         self.mode, self._open, self._lock = "pass", set(), threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = "https://127.0.0.1:{0}".format(self._listener.getsockname()[1])
+        self.url = f"https://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def set(self, mode):
@@ -97,7 +99,7 @@ class Fabric:
         self.wires = {name: Wire(server) for name, server in two.servers.items()}
         self.wanted = {number: self.pods() for number in range(COUNT)}
         for number, ips in self.wanted.items():
-            two.put("aws", service("shop", "s{0}".format(number)), endpoints("shop", "s{0}".format(number), *ips))
+            two.put("aws", service("shop", f"s{number}"), endpoints("shop", f"s{number}", *ips))
         self.service = Service(two.servers, folder)
         self.write()
         self.begun = two.mark()["gcp"]
@@ -106,12 +108,12 @@ class Fabric:
         self.service.write(urls={name: wire.url for name, wire in self.wires.items()}, service_mirror_timeout=5, **more)
 
     def pods(self):
-        return ["10.2.{0}.{1}".format(self.random.randrange(250), self.random.randrange(1, 250)) for unused in range(3)]
+        return [f"10.2.{self.random.randrange(250)}.{self.random.randrange(1, 250)}" for unused in range(3)]
 
     def change(self):
         """A random change of the source, behind the reconciler's network."""
         number = self.random.randrange(COUNT)
-        name = "s{0}".format(number)
+        name = f"s{number}"
         what = self.random.random()
         if what < 0.7 or len(self.wanted) < COUNT - 3:
             self.wanted[number] = self.pods()
@@ -126,27 +128,35 @@ class Fabric:
     def mirrors(self):
         found = {}
         for obj in self.two.clients["gcp"].list("/api/v1/namespaces/sys-semaphore/endpoints").items:
-            found[obj["metadata"]["name"]] = sorted(row["ip"] for subset in obj.get("subsets") or () for row in subset["addresses"])
+            found[obj["metadata"]["name"]] = sorted(
+                row["ip"] for subset in obj.get("subsets") or () for row in subset["addresses"]
+            )
         return found
 
     def services(self):
         return set(self.two.names("gcp", "Service"))
 
     def expected(self):
-        return {"aws-shop-73736d-s{0}".format(number): sorted(ips) for number, ips in self.wanted.items()}
+        return {f"aws-shop-73736d-s{number}": sorted(ips) for number, ips in self.wanted.items()}
 
     def settles(self, seconds=60.0):
         """The destination gets to what the source is, and a run from scratch has nothing to add."""
         try:
             until(lambda: self.mirrors() == self.expected() and self.services() == set(self.expected()), seconds)
         except AssertionError:
-            raise AssertionError("{0}\nand not {1}\n{2}".format(self.mirrors(), self.expected(), self.service.lines()[-6000:])) from None
+            raise AssertionError(
+                f"{self.mirrors()}\nand not {self.expected()}\n{self.service.lines()[-6000:]}"
+            ) from None
         result = self.two.run(mirror_as="endpoints", check=True)
         assert (result["plan"]["changes"], result["failures"]) == ([], [])
 
     def deleted(self):
         """Objects of mirrors that somebody deleted since the beginning."""
-        return [row[1] for row in self.two.servers["gcp"].audit(self.begun) if row[0] == "delete" and "/leases/" not in row[1] and row[2] == 200]
+        return [
+            row[1]
+            for row in self.two.servers["gcp"].audit(self.begun)
+            if row[0] == "delete" and "/leases/" not in row[1] and row[2] == 200
+        ]
 
 
 @pytest.fixture
@@ -248,8 +258,13 @@ def test_a_clock_that_jumps(fabric, tmp_path):
     (tmp_path / "clock" / "sitecustomize.py").write_text(CLOCK.format(path=str(shift)), "utf-8")
     fabric.service.environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path / "clock"), os.environ["PYTHONPATH"]])}
     shift.write_text("86400", "utf-8")
-    asked = subprocess.run([sys.executable, "-c", "import time; print(time.time())"], env=dict(os.environ, **fabric.service.environment),
-                           capture_output=True, text=True, check=True)  # fmt: skip
+    asked = subprocess.run(
+        [sys.executable, "-c", "import time; print(time.time())"],
+        env=dict(os.environ, **fabric.service.environment),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert float(asked.stdout) > time.time() + 80000, "the process has that clock"
     fabric.service.start()
     fabric.service.told("READY=1")

@@ -33,7 +33,9 @@ def test_exports_come_and_go(pair):
         until(lambda: pair.slices("gcp", WEB).get("aws") and pair.slices("aws", WEB).get("aws"))
         assert pair.imported("gcp", WEB)["spec"]["ips"] == [pair.derived("gcp", WEB)["spec"]["clusterIP"]]
         pair.export("gcp", WEB, "10.4.3.1", ports=[{"name": "other", "port": 8080}])
-        until(lambda: [pair.said(name, WEB).get("Conflict") for name in ("aws", "gcp")] == [("True", "PortConflict")] * 2)
+        until(
+            lambda: [pair.said(name, WEB).get("Conflict") for name in ("aws", "gcp")] == [("True", "PortConflict")] * 2
+        )
         until(lambda: len(pair.imported("aws", WEB)["spec"]["ports"]) == 2)
 
         quiet(keeper)
@@ -95,13 +97,13 @@ def test_the_api_may_come_later(pair):
 @pytest.mark.parametrize("fault", ["silent", "cut", "killed"])
 def test_a_cluster_that_goes_away_and_comes_back(pair, fault):
     for number in range(7):
-        pair.export("aws", ("shop", "s{0}".format(number)), "10.2.3.{0}".format(1 + number))
+        pair.export("aws", ("shop", f"s{number}"), f"10.2.3.{1 + number}")
     wire = Wire(pair.servers["aws"])
     request = pair.request(timeout=3)
     request["clusters"][0]["api_url"] = wire.url
     try:
         with kept(mcs=request):
-            until(lambda: all(sorted(pair.slices("gcp", ("shop", "s{0}".format(number)))) == ["aws"] for number in range(7)))
+            until(lambda: all(sorted(pair.slices("gcp", ("shop", f"s{number}"))) == ["aws"] for number in range(7)))
             mark = pair.servers["gcp"].mark()
             if fault == "killed":
                 pair.servers["aws"].processes[-1].kill()
@@ -109,8 +111,8 @@ def test_a_cluster_that_goes_away_and_comes_back(pair, fault):
             else:
                 wire.set(fault)
                 for number in range(7):
-                    pair.unexport("aws", ("shop", "s{0}".format(number)))
-                    pair.export("aws", ("shop", "s{0}".format(number)), "10.2.4.{0}".format(1 + number))
+                    pair.unexport("aws", ("shop", f"s{number}"))
+                    pair.export("aws", ("shop", f"s{number}"), f"10.2.4.{1 + number}")
             pair.export("gcp", WEB, "10.4.3.1")
             until(lambda: sorted(pair.slices("gcp", WEB)) == ["gcp"], 40)
             time.sleep(2)
@@ -119,9 +121,23 @@ def test_a_cluster_that_goes_away_and_comes_back(pair, fault):
             revive(pair.servers["aws"])
             wire.set("pass")
             subnet = "10.2.3." if fault == "killed" else "10.2.4."
-            until(lambda: all(sorted(pair.slices("gcp", ("shop", "s{0}".format(number)))["aws"]) == [subnet + str(1 + number)] for number in range(7)), 40)
-            until(lambda: sorted(pair.slices("aws", WEB)) == ["gcp"] and pair.said("gcp", WEB)["Ready"] == ("True", "Exported"), 40)
-            until(lambda: nothing_to_do(pair), 40)  # what it says of the exports that were made anew comes after their slices
+            until(
+                lambda: all(
+                    sorted(pair.slices("gcp", ("shop", f"s{number}"))["aws"]) == [subnet + str(1 + number)]
+                    for number in range(7)
+                ),
+                40,
+            )
+            until(
+                lambda: (
+                    sorted(pair.slices("aws", WEB)) == ["gcp"]
+                    and pair.said("gcp", WEB)["Ready"] == ("True", "Exported")
+                ),
+                40,
+            )
+            until(
+                lambda: nothing_to_do(pair), 40
+            )  # what it says of the exports that were made anew comes after their slices
     finally:
         revive(pair.servers["aws"])
         wire.close()

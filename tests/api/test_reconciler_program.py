@@ -41,12 +41,22 @@ def test_the_life_of_a_service(kept):
     until(lambda: "10.2.3.77" in str(two.get("gcp", "Endpoints", FLUENTD)["subsets"]))
     until(lambda: 'reaction_seconds_count{capability="service_mirror"} ' in kept.page("/metrics")[1])
     text = kept.page("/metrics")[1]
-    for row in ("queue_length", "oldest_event_seconds", "whole_plan_age_seconds", 'requests_total{cluster="gcp",code="200",verb="apply"}',
-                'leader{cluster="aws"} 1', "watch_silent_seconds", "settings_current 1"):  # fmt: skip
+    for row in (
+        "queue_length",
+        "oldest_event_seconds",
+        "whole_plan_age_seconds",
+        'requests_total{cluster="gcp",code="200",verb="apply"}',
+        'leader{cluster="aws"} 1',
+        "watch_silent_seconds",
+        "settings_current 1",
+    ):
         assert "multicluster_reconciler_" + row in text, text
-    assert 'object=gcp/sys-semaphore/' + FLUENTD in kept.lines()
+    assert "object=gcp/sys-semaphore/" + FLUENTD in kept.lines()
     assert kept.end() == 0
-    assert all(client.list(LEASE.rpartition("/")[0], field_selector="metadata.name=multicluster-reconciler-t").items == [] for client in two.clients.values())
+    assert all(
+        client.list(LEASE.rpartition("/")[0], field_selector="metadata.name=multicluster-reconciler-t").items == []
+        for client in two.clients.values()
+    )
     assert two.servers["aws"].access()["token"] not in kept.lines()
 
 
@@ -75,7 +85,7 @@ def test_the_inventory_is_read_again_and_a_broken_one_is_not_used(kept):
     until(lambda: "event=unchanged" in kept.lines(), 60)
 
     kept.write(multicluster_capabilities=[])
-    until(lambda: "event=used capabilities=\"\"" in kept.lines(), 60)
+    until(lambda: 'event=used capabilities=""' in kept.lines(), 60)
     assert len(two.names("gcp", "Service")) == 2, "what it kept stays"
 
 
@@ -101,13 +111,22 @@ def test_a_play_that_writes_the_same_is_waited_for(kept):
     two = kept.two
     until(lambda: two.names("gcp", "Service") == [FLUENTD])
     path = LEASE.rpartition("/")[0]
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "multicluster-run-t", "namespace": "kube-system"},
-             "spec": {"holderIdentity": "ops@there site.yml x", "leaseDurationSeconds": 30}}  # fmt: skip
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "multicluster-run-t", "namespace": "kube-system"},
+        "spec": {"holderIdentity": "ops@there site.yml x", "leaseDurationSeconds": 30},
+    }
     for client in two.clients.values():
         client.create(path, lease, "somebody")
     try:
         numbers = iter(range(100, 200))
-        until(lambda: "part=lock event=waits" in kept.lines() or two.put("aws", endpoints("sys-log", "fluentd", "10.2.3.{0}".format(next(numbers)))))
+        until(
+            lambda: (
+                "part=lock event=waits" in kept.lines()
+                or two.put("aws", endpoints("sys-log", "fluentd", f"10.2.3.{next(numbers)}"))
+            )
+        )
         two.put("aws", endpoints("sys-log", "fluentd", "10.2.3.99"))
         until(lambda: 'queue_length{capability="service_mirror"} 0' not in kept.page("/metrics")[1])
         assert "waits_for_play 1" in kept.page("/metrics")[1] and kept.page("/readyz")[0] == 200
@@ -118,7 +137,9 @@ def test_a_play_that_writes_the_same_is_waited_for(kept):
     until(lambda: "10.2.3.99" in str(two.get("gcp", "Endpoints", FLUENTD)["subsets"]))
 
 
-@pytest.mark.parametrize("more, word", [({"listen": "nowhere"}, "reconciler_listen"), ({"command": ["false"]}, "ended with 1")])
+@pytest.mark.parametrize(
+    "more, word", [({"listen": "nowhere"}, "reconciler_listen"), ({"command": ["false"]}, "ended with 1")]
+)
 def test_what_cannot_start_says_why(two, tmp_path, more, word):
     one = Service(two.servers, tmp_path).start(**more)
     assert one.process.wait(60) == 1

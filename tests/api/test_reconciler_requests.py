@@ -22,13 +22,17 @@ BACKENDS = ["kube-vip://", "metallb:///metallb-system", "metallb:///metallb-syst
 
 @pytest.fixture
 def cluster(api, kinds):
-    api.create(CONFIG, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"config": USERS}}, "kubectl")
+    api.create(
+        CONFIG,
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"config": USERS}},
+        "kubectl",
+    )
     yield api
     clear(api, SERVICES)
     for path in ("ipaddresspools", "bgpadvertisements"):
         clear(api, POOLS.replace("ipaddresspools", path))
     clear(api, POOLS.replace("v1beta1", "v1beta2").replace("ipaddresspools", "bgppeers"))
-    clear(api, "/api/v1/namespaces/{0}/secrets".format(METALLB))
+    clear(api, f"/api/v1/namespaces/{METALLB}/secrets")
     api.delete(CONFIG + "/config")
 
 
@@ -44,7 +48,11 @@ class Asked:
         self.server, self.double, self.mark, self.calls = server, double, server.mark(), len(double.calls())
 
     def requests(self):
-        return [row[:2] for row in self.server.audit(self.mark) if "/leases/multicluster-reconciler-" not in row[1] and row[0] != "watch"]
+        return [
+            row[:2]
+            for row in self.server.audit(self.mark)
+            if "/leases/multicluster-reconciler-" not in row[1] and row[0] != "watch"
+        ]
 
     def of_provider(self):
         return self.double.calls()[self.calls :]
@@ -69,10 +77,16 @@ def test_a_service_that_goes(server, double, cluster, mode):
         time.sleep(1.0)
         quiet(keeper)
         requests, calls = asked.requests()[1:], asked.of_provider()
-        assert keeper.books == books and len(requests) <= MOST[0] and len(calls) <= MOST[1], (requests, calls, keeper.books)
-        print("{0}: {1} requests of Kubernetes, {2} calls of the provider".format(mode, len(requests), len(calls)))
+        assert keeper.books == books and len(requests) <= MOST[0] and len(calls) <= MOST[1], (
+            requests,
+            calls,
+            keeper.books,
+        )
+        print(f"{mode}: {len(requests)} requests of Kubernetes, {len(calls)} calls of the provider")
         assert address not in announced(cluster, mode)
-        assert address not in str(cluster.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]) and len(double.held()) == 19
+        assert (
+            address not in str(cluster.get(CONFIGMAPS + "/metal-ccm-reservations")["data"]) and len(double.held()) == 19
+        )
 
 
 def test_services_that_go_one_after_the_other_are_counted_together(server, double, cluster):

@@ -10,7 +10,10 @@ import copy
 import json
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_nodes, converge as load_balancers
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
+    ccm_nodes,
+    converge as load_balancers,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import released as tenants_released
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL
 from equinix_cloud import CONFIGMAPS, double, request_for as metal_request
@@ -30,8 +33,14 @@ from test_load_balancers_backends import (
     run,
     service,
     twice,
-)  # fmt: skip
-from test_load_balancers_equinix import SERVICES as METAL_SERVICES, api as metal_api, run as run_metal, service as metal_service, tags_of
+)
+from test_load_balancers_equinix import (
+    SERVICES as METAL_SERVICES,
+    api as metal_api,
+    run as run_metal,
+    service as metal_service,
+    tags_of,
+)
 
 __all__ = ["double", "kinds", "metal_api", "metallb_api", "plane"]
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
@@ -45,15 +54,22 @@ def content(client, paths):
     found = {}
     for path in paths:
         for item in client.list(path).items:
-            meta = {key: value for key, value in item["metadata"].items() if key not in ("managedFields", "resourceVersion")}
+            meta = {
+                key: value for key, value in item["metadata"].items() if key not in ("managedFields", "resourceVersion")
+            }
             found[path, meta["name"]] = dict(item, metadata=meta)
     return json.loads(json.dumps(sorted(found.items())))
 
 
 def ours(client, paths):
     """What is on record as a fabric's."""
-    return [(item["metadata"]["name"], entry["manager"]) for path in paths for item in client.list(path).items
-            for entry in item["metadata"].get("managedFields") or () if entry["manager"].startswith("multicluster.network/")]  # fmt: skip
+    return [
+        (item["metadata"]["name"], entry["manager"])
+        for path in paths
+        for item in client.list(path).items
+        for entry in item["metadata"].get("managedFields") or ()
+        if entry["manager"].startswith("multicluster.network/")
+    ]
 
 
 BACK_ENDS = {
@@ -70,10 +86,18 @@ def test_all_of_it_stays_and_is_nobodys(server, metallb_api, name):
     client, (settings, paths) = metallb_api, BACK_ENDS[name]
     if name == "configmap":
         settings = dict(settings, bgp_nodes=[dict(one, password=None) for one in BGP])
-        client.create(CONFIG, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"config": USERS}}, "kubectl")
+        client.create(
+            CONFIG,
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"config": USERS}},
+            "kubectl",
+        )
     for one in ("web", "db"):
         service(client, one)
-    client.merge_patch(NODES + "/lb-1", {"metadata": {"annotations": {"multicluster.network/of-another-capability": "x"}}}, "multicluster.network/t")
+    client.merge_patch(
+        NODES + "/lb-1",
+        {"metadata": {"annotations": {"multicluster.network/of-another-capability": "x"}}},
+        "multicluster.network/t",
+    )
     run(server, **settings)
     twice(server, **settings)
     assert ours(client, paths)
@@ -91,7 +115,9 @@ def test_all_of_it_stays_and_is_nobodys(server, metallb_api, name):
             if not obj["metadata"].get("annotations"):
                 obj["metadata"].pop("annotations", None)
     assert after == before
-    assert ours(client, paths) == [("lb-1", "multicluster.network/t")], "what another capability wrote on a Node stays ours"
+    assert ours(client, paths) == [("lb-1", "multicluster.network/t")], (
+        "what another capability wrote on a Node stays ours"
+    )
     assert client.list(CONFIGMAPS, field_selector="metadata.name=metal-ccm-static-pool").items == []
     mark = server.mark()
     assert not run(server, RELEASED, **settings)["changed"] and server.writes(mark) == []
@@ -112,7 +138,9 @@ def test_the_finalizer_both_ways_and_reservations_given_back(server, double, met
     metal_service(client, "old", "203.0.113.67")
     for name, address in (("web", "203.0.113.66"), ("old", "203.0.113.67")):
         double.ask("/reservations", tags=tags_of(client, name), address=address, id="of-" + name)
-        client.merge_patch(METAL_SERVICES + "/" + name, {"metadata": {"finalizers": [FINALIZER]}}, "cloud-provider-equinix-metal")
+        client.merge_patch(
+            METAL_SERVICES + "/" + name, {"metadata": {"finalizers": [FINALIZER]}}, "cloud-provider-equinix-metal"
+        )
     run_metal(server, double, {"adopt": True})
     run_metal(server, double)
     assert client.get(METAL_SERVICES + "/web")["metadata"]["finalizers"] == [FINALIZER]
@@ -154,13 +182,23 @@ def test_nodes_of_a_provider(server, double, metal_api):
     assert result["plan"] == checked["plan"] and result["plan"]["update"] == 3 and not result["failures"]
     assert ours(metal_api, (NODES,)) == [] and content(metal_api, (NODES,)) == before
     mark = server.mark()
-    assert not ccm_nodes.run(dict(ask, **RELEASED))["changed"] and not ccm_nodes.run(ask)["changed"] and server.writes(mark) == []
+    assert (
+        not ccm_nodes.run(dict(ask, **RELEASED))["changed"]
+        and not ccm_nodes.run(ask)["changed"]
+        and server.writes(mark) == []
+    )
 
 
 def test_the_control_plane(plane):
     """Service and endpoints of the original: nothing is written without adopt, they are ours alone with it, and the original's when released."""
-    source = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "kubernetes"},
-              "subsets": [{"addresses": [{"ip": "10.66.1.5"}], "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}]}]}  # fmt: skip
+    source = {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": "kubernetes"},
+        "subsets": [
+            {"addresses": [{"ip": "10.66.1.5"}], "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}]}
+        ],
+    }
     plane.client.create("/api/v1/namespaces/default/endpoints", source, "apiserver")
     more = {"external_service": True, "endpoints_as": "endpoints"}
     plane.run(more=more)
@@ -188,7 +226,9 @@ def test_the_control_plane(plane):
     plane.client.merge_patch(paths[1], {"subsets": changed}, "cloud-provider-equinix-metal")
     mark = plane.server.mark()
     result = plane.run(more=more)
-    assert [row["reason"] for row in result["refused"]] == ["adoptable"] and "control_plane_address_adopt" in result["refused"][0]["message"]
+    assert [row["reason"] for row in result["refused"]] == ["adoptable"] and "control_plane_address_adopt" in result[
+        "refused"
+    ][0]["message"]
     assert not [write for write in plane.server.writes(mark) if "kubernetes-external" in str(write)]
     adopted = plane.run(more=dict(more, adopt=True))
     assert adopted["plan"]["update"] == 2 and contents() == before
@@ -205,8 +245,13 @@ def test_twins_of_tenants(tenant):
     client, paths = tenant.clients[APINET], [tenant.path(APINET, kind) for kind in TWINS]
 
     def rows():
-        return [(path.rpartition("/")[2], entry["manager"], json.dumps(entry["fieldsV1"])) for path in paths for item in client.list(path).items
-                for entry in item["metadata"]["managedFields"] if entry["operation"] == "Apply"]  # fmt: skip
+        return [
+            (path.rpartition("/")[2], entry["manager"], json.dumps(entry["fieldsV1"]))
+            for path in paths
+            for item in client.list(path).items
+            for entry in item["metadata"]["managedFields"]
+            if entry["operation"] == "Apply"
+        ]
 
     def appliers():
         return {row[1] for row in rows()}
@@ -229,5 +274,9 @@ def test_twins_of_tenants(tenant):
     tenant.sync(adopt=True)
     assert not [row for row in tenant.list("source", "VirtualIP") if row["metadata"]["name"] == vip]
     # owner references are everybody's
-    assert [row for row in rows() if row[1] != "multicluster.network/t" and set(json.loads(row[2])["f:metadata"]) | set(json.loads(row[2]))
-            != {"f:metadata", "f:ownerReferences"}] == []  # fmt: skip
+    assert [
+        row
+        for row in rows()
+        if row[1] != "multicluster.network/t"
+        and set(json.loads(row[2])["f:metadata"]) | set(json.loads(row[2])) != {"f:metadata", "f:ownerReferences"}
+    ] == []

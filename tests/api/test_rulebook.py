@@ -17,7 +17,8 @@ import yaml
 
 EDA = pathlib.Path(os.environ.get("MCN_EDA", "/nonexistent"))
 pytestmark = pytest.mark.skipif(
-    not (EDA / "bin" / "ansible-rulebook").exists() or not shutil.which("java"), reason="ansible-rulebook and Java 17 come with `tests/run continuous`"
+    not (EDA / "bin" / "ansible-rulebook").exists() or not shutil.which("java"),
+    reason="ansible-rulebook and Java 17 come with `tests/run continuous`",
 )
 REPO = pathlib.Path(__file__).resolve().parents[2]
 LABEL = {"mirror.semaphore.uw.io/mirror-service": "true"}
@@ -26,7 +27,7 @@ LABEL = {"mirror.semaphore.uw.io/mirror-service": "true"}
 def until(condition, seconds=180.0):
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not come about within {0} s".format(seconds)
+        assert time.monotonic() < deadline, f"it did not come about within {seconds} s"
         time.sleep(0.2)
 
 
@@ -35,32 +36,62 @@ def test_a_changed_service_runs_the_playbook(tmp_path, server):
     import base64
 
     config = {
-        "apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": server.url, "certificate-authority-data": base64.b64encode(server.ca.encode()).decode()}}],
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [
+            {
+                "name": "c",
+                "cluster": {
+                    "server": server.url,
+                    "certificate-authority-data": base64.b64encode(server.ca.encode()).decode(),
+                },
+            }
+        ],
         "users": [{"name": "u", "user": {"token": server.access()["token"]}}],
-    }  # fmt: skip
+    }
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
     hosts = {
-        name: {"kubeconfig": str(tmp_path / "kubeconfig"), "pod_cidrs": ["10.{0}.0.0/16".format(number)], "service_cidrs": ["10.{0}.0.0/16".format(number + 1)],
-               "node_cidrs": ["10.{0}.0.0/24".format(number + 60)]}
+        name: {
+            "kubeconfig": str(tmp_path / "kubeconfig"),
+            "pod_cidrs": [f"10.{number}.0.0/16"],
+            "service_cidrs": [f"10.{number + 1}.0.0/16"],
+            "node_cidrs": [f"10.{number + 60}.0.0/24"],
+        }
         for name, number in (("aws", 2), ("gcp", 4))
-    }  # fmt: skip
+    }
     shared = {
-        "ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}", "multicluster_fabric": "eda",
-        "service_mirror_namespace": "eda-mirrors", "service_mirror_create_namespace": True, "service_mirror_sources": ["aws"],
-        "service_mirror_destinations": ["gcp"], "service_mirror_as": "endpoints",
-    }  # fmt: skip
-    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": {"clusters": {"hosts": hosts}}, "vars": shared}}))
+        "ansible_connection": "local",
+        "ansible_python_interpreter": "{{ ansible_playbook_python }}",
+        "multicluster_fabric": "eda",
+        "service_mirror_namespace": "eda-mirrors",
+        "service_mirror_create_namespace": True,
+        "service_mirror_sources": ["aws"],
+        "service_mirror_destinations": ["gcp"],
+        "service_mirror_as": "endpoints",
+    }
+    (tmp_path / "hosts.yml").write_text(
+        yaml.safe_dump({"all": {"children": {"clusters": {"hosts": hosts}}, "vars": shared}})
+    )
     clusters = [{"name": "aws", "kubeconfig": str(tmp_path / "kubeconfig")}]
     (tmp_path / "vars.yml").write_text(yaml.safe_dump({"multicluster_eda_clusters": clusters}))
     log = open(tmp_path / "log", "w", encoding="utf-8")
     words = [
-        str(EDA / "bin" / "ansible-rulebook"), "-r", "multicluster.network.continuous", "-v",
-        "-i", str(tmp_path / "hosts.yml"), "--vars", str(tmp_path / "vars.yml"),
-    ]  # fmt: skip
+        str(EDA / "bin" / "ansible-rulebook"),
+        "-r",
+        "multicluster.network.continuous",
+        "-v",
+        "-i",
+        str(tmp_path / "hosts.yml"),
+        "--vars",
+        str(tmp_path / "vars.yml"),
+    ]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment["PATH"] = "{0}/bin:{1}".format(EDA, environment["PATH"])
-    process = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True, cwd=tmp_path)
+    environment["PATH"] = f"{EDA}/bin:{environment['PATH']}"
+    process = subprocess.Popen(
+        words, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True, cwd=tmp_path
+    )
 
     def said(text):
         if process.poll() is not None:
@@ -70,17 +101,28 @@ def test_a_changed_service_runs_the_playbook(tmp_path, server):
     try:
         until(lambda: said("What happened while nobody listened") or said("PLAY ["))
         api = server.client()
-        api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "eda"}}, "tests")
-        body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "eda", "labels": LABEL}, "spec": {"ports": [{"port": 80}]}}
+        api.create(
+            "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "eda"}}, "tests"
+        )
+        body = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "web", "namespace": "eda", "labels": LABEL},
+            "spec": {"ports": [{"port": 80}]},
+        }
         begun = time.monotonic()
         api.create("/api/v1/namespaces/eda/services", body, "tests")
 
         def mirrored():
             said("")
-            return [one["metadata"]["name"] for one in api.list("/api/v1/namespaces/eda-mirrors/services").items if "web" in one["metadata"]["name"]]
+            return [
+                one["metadata"]["name"]
+                for one in api.list("/api/v1/namespaces/eda-mirrors/services").items
+                if "web" in one["metadata"]["name"]
+            ]
 
         until(mirrored)
-        print("a new Service, through ansible-rulebook: {0:.1f} s".format(time.monotonic() - begun))
+        print(f"a new Service, through ansible-rulebook: {time.monotonic() - begun:.1f} s")
     finally:
         os.killpg(process.pid, 15)
         try:

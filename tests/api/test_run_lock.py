@@ -22,7 +22,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._linux.host i
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 #: Half a minute together; `tests/run continuous` has them.
-FULL = pytest.mark.skipif(not os.environ.get("MCN_FULL"), reason="NOT RUN here: it takes minutes; `tests/run continuous` runs it")
+FULL = pytest.mark.skipif(
+    not os.environ.get("MCN_FULL"), reason="NOT RUN here: it takes minutes; `tests/run continuous` runs it"
+)
 PLAY = """
 - name: Hold the lock until somebody says that it is enough
   hosts: clusters
@@ -57,7 +59,7 @@ PLAY = """
 def until(condition, seconds=60.0):
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not come about within {0} s".format(seconds)
+        assert time.monotonic() < deadline, f"it did not come about within {seconds} s"
         time.sleep(0.05)
 
 
@@ -69,13 +71,24 @@ class Runs:
         (folder / "play.yml").write_text(PLAY)
         for name in ("here", "elsewhere"):
             config = {
-                "apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-                "clusters": [{"name": "c", "cluster": {"server": server.url, "certificate-authority-data": _b64(server.ca)}}],
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [
+                    {"name": "c", "cluster": {"server": server.url, "certificate-authority-data": _b64(server.ca)}}
+                ],
                 "users": [{"name": "u", "user": {"token": server.access()["token"]}}],
-            }  # fmt: skip
+            }
             (folder / (name + ".kubeconfig")).write_text(yaml.safe_dump(config))
             python = "{{ ansible_playbook_python }}"
-            hosts = {"aws": {"kubeconfig": str(folder / (name + ".kubeconfig")), "ansible_connection": "local", "ansible_python_interpreter": python}}
+            hosts = {
+                "aws": {
+                    "kubeconfig": str(folder / (name + ".kubeconfig")),
+                    "ansible_connection": "local",
+                    "ansible_python_interpreter": python,
+                }
+            }
             tree = {"all": {"children": {"clusters": {"hosts": hosts}}, "vars": {"multicluster_fabric": fabric}}}
             (folder / (name + ".yml")).write_text(yaml.safe_dump(tree))
 
@@ -85,9 +98,21 @@ class Runs:
         extra = json.dumps(dict({"folder": str(run), "multicluster_lock": "fabric"}, **variables))
         with open(run / "log", "w", encoding="utf-8") as log:
             process = subprocess.Popen(
-                ["ansible-playbook", "-i", str(self.folder / (where + ".yml")), str(self.folder / "play.yml"), "-e", extra, *arguments],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, env=dict(os.environ, ANSIBLE_NOCOLOR="1"),
-            )  # fmt: skip
+                [
+                    "ansible-playbook",
+                    "-i",
+                    str(self.folder / (where + ".yml")),
+                    str(self.folder / "play.yml"),
+                    "-e",
+                    extra,
+                    *arguments,
+                ],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env=dict(os.environ, ANSIBLE_NOCOLOR="1"),
+            )
         self.processes.append(process)
         return process
 
@@ -106,7 +131,11 @@ class Runs:
         (self.folder / name / "enough").write_text("")
 
     def lease(self):
-        return [one for one in self.server.client().list(LEASES).items if one["metadata"]["name"] == "multicluster-run-" + self.fabric]
+        return [
+            one
+            for one in self.server.client().list(LEASES).items
+            if one["metadata"]["name"] == "multicluster-run-" + self.fabric
+        ]
 
 
 def _b64(text):
@@ -128,12 +157,17 @@ def runs(tmp_path, server, request):
 def test_the_second_run_leaves_with_a_clear_word(runs):
     first = runs.start("first")
     runs.wait_held("first")
-    assert "pid" not in runs.lease()[0]["spec"]["holderIdentity"] and "play.yml" in runs.lease()[0]["spec"]["holderIdentity"]
+    assert (
+        "pid" not in runs.lease()[0]["spec"]["holderIdentity"]
+        and "play.yml" in runs.lease()[0]["spec"]["holderIdentity"]
+    )
     for where in ("here", "elsewhere"):
         second = runs.start("second-" + where, where, multicluster_lock_wait=0)
         assert second.wait(60) != 0
         told = runs.log("second-" + where)
-        assert "another run is at work" in told and "play.yml" in told and " since " in told and "[lock_held]" in told, told
+        assert (
+            "another run is at work" in told and "play.yml" in told and " since " in told and "[lock_held]" in told
+        ), told
         assert not runs.held("second-" + where)
     runs.enough("first")
     assert first.wait(60) == 0, runs.log("first")
@@ -171,8 +205,8 @@ def test_a_run_that_is_killed_while_it_takes_its_lock_leaves_none(runs, scope):
     """At several moments, with its workers and alone: a worker that goes on without its ansible-playbook holds nothing for init."""
     generator = random.Random(runs.fabric)
     for number in range(6):
-        process = runs.start("killed-{0}".format(number), multicluster_lock=scope, multicluster_lock_wait=60)
-        children = pathlib.Path("/proc/{0}/task/{0}/children".format(process.pid))
+        process = runs.start(f"killed-{number}", multicluster_lock=scope, multicluster_lock_wait=60)
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
         until(lambda children=children, process=process: process.poll() is not None or children.read_text().split())
         time.sleep(generator.uniform(0, 1.5))
         if number % 2:
@@ -210,9 +244,18 @@ class Keeper:
         self.rows, self.stop = [], threading.Event()
         self.owner = subprocess.Popen(["sleep", "300"])
         request = dict(
-            {"fabric": fabric, "scope": "fabric", "lock_wait": 0, "holder": "ops@here site.yml", "pid": self.owner.pid,
-             "born": processes.birth(self.owner.pid), "clusters": clusters, "namespace": "kube-system"}, **more
-        )  # fmt: skip
+            {
+                "fabric": fabric,
+                "scope": "fabric",
+                "lock_wait": 0,
+                "holder": "ops@here site.yml",
+                "pid": self.owner.pid,
+                "born": processes.birth(self.owner.pid),
+                "clusters": clusters,
+                "namespace": "kube-system",
+            },
+            **more,
+        )
         self.thread = threading.Thread(target=run_lock.keep, args=(request, self.rows.append, self.stop), daemon=True)
         self.thread.start()
 
@@ -229,16 +272,25 @@ class Keeper:
 
 def test_a_lease_that_nobody_renews_is_taken_over(server, monkeypatch):
     monkeypatch.setattr(run_lock, "LEASE_SECONDS", 2.0)
-    body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "multicluster-run-stale", "namespace": "kube-system"},
-            "spec": {"holderIdentity": "gone", "acquireTime": "2026-01-01T00:00:00.000000Z"}}  # fmt: skip
+    body = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "multicluster-run-stale", "namespace": "kube-system"},
+        "spec": {"holderIdentity": "gone", "acquireTime": "2026-01-01T00:00:00.000000Z"},
+    }
     server.client().create(LEASES, body, "tests")
     early = Keeper([server.access()], "stale")
-    assert early.answer() == {"held": False, "who": "cluster aws: another run is at work: 'gone' since '2026-01-01T00:00:00.000000Z'"}
+    assert early.answer() == {
+        "held": False,
+        "who": "cluster aws: another run is at work: 'gone' since '2026-01-01T00:00:00.000000Z'",
+    }
     early.end()
     late = Keeper([server.access()], "stale", lock_wait=60)
     assert late.answer()["held"] and late.answer()["leases"] == ["aws"]
     late.end()
-    assert not [one for one in server.client().list(LEASES).items if one["metadata"]["name"] == "multicluster-run-stale"]
+    assert not [
+        one for one in server.client().list(LEASES).items if one["metadata"]["name"] == "multicluster-run-stale"
+    ]
 
 
 def test_clusters_that_give_no_lease_are_named(server):
@@ -248,7 +300,10 @@ def test_clusters_that_give_no_lease_are_named(server):
     answer = keeper.answer()
     keeper.end()
     assert answer["leases"] == ["aws"]
-    assert [(row["cluster"], row["reason"]) for row in answer["unlocked"]] == [("gcp", "unreachable"), ("onprem", "unauthorized")]
+    assert [(row["cluster"], row["reason"]) for row in answer["unlocked"]] == [
+        ("gcp", "unreachable"),
+        ("onprem", "unauthorized"),
+    ]
 
 
 def test_a_machine_without_a_place_for_the_lock_says_so_and_goes_on(server, monkeypatch):
@@ -299,10 +354,18 @@ def test_a_lease_that_somebody_labels_is_not_lost(server, monkeypatch):
     monkeypatch.setattr(run_lock, "LEASE_SECONDS", 3.0)
     keeper = Keeper([server.access()], "labelled")
     assert keeper.answer()["held"]
-    api, path, key = server.client(), LEASES + "/multicluster-run-labelled", run_lock.key_of("labelled", [server.access()])
+    api, path, key = (
+        server.client(),
+        LEASES + "/multicluster-run-labelled",
+        run_lock.key_of("labelled", [server.access()]),
+    )
     for number in range(3):
         renewed = api.merge_patch(path, {"metadata": {"labels": {"team": str(number)}}}, "tests")["spec"]["renewTime"]
-        until(lambda renewed=renewed: api.get(path)["spec"]["renewTime"] != renewed or (run_lock.ask(key) or {}).get("lost"))
+        until(
+            lambda renewed=renewed: (
+                api.get(path)["spec"]["renewTime"] != renewed or (run_lock.ask(key) or {}).get("lost")
+            )
+        )
         assert not (run_lock.ask(key) or {}).get("lost")
     keeper.end()
 
@@ -311,7 +374,9 @@ def test_a_lease_that_somebody_labels_is_not_lost(server, monkeypatch):
 
 
 def lease_of(server, fabric):
-    found = [one for one in server.client().list(LEASES).items if one["metadata"]["name"] == "multicluster-run-" + fabric]
+    found = [
+        one for one in server.client().list(LEASES).items if one["metadata"]["name"] == "multicluster-run-" + fabric
+    ]
     return found[0] if found else None
 
 
@@ -324,7 +389,10 @@ def test_jobs_of_a_workflow_hold_its_lease_together_and_it_stands_between_two(se
     spec = lease_of(server, "slices")["spec"]
     assert spec["holderIdentity"] == "workflow https://awx.example.com 12" and spec["leaseDurationSeconds"] == 600
     slices[0].end()
-    assert not (run_lock.ask(run_lock.key_of("slices", [server.access()], workflow["workflow"], slices[1].owner.pid)) or {"lost": "gone"})["lost"]
+    assert not (
+        run_lock.ask(run_lock.key_of("slices", [server.access()], workflow["workflow"], slices[1].owner.pid))
+        or {"lost": "gone"}
+    )["lost"]
     for one in slices[1:]:
         one.end()
     renewed = lease_of(server, "slices")

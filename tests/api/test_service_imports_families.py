@@ -20,7 +20,7 @@ WEB = ("shop", "web")
 BOTH = copy.deepcopy(DEFINITION)
 for number, cluster in enumerate(("aws", "gcp")):
     for key in ("pod_cidrs", "service_cidrs"):
-        BOTH["clusters"][cluster][key].append("fd0{0}:{1}::/64".format("2" if key == "pod_cidrs" else "3", number + 1))
+        BOTH["clusters"][cluster][key].append(f"fd0{'2' if key == 'pod_cidrs' else '3'}:{number + 1}::/64")
 
 
 def old():
@@ -30,7 +30,11 @@ def old():
 
 @pytest.fixture(scope="module")
 def dual(tmp_path_factory):
-    one = ApiServer(tmp_path_factory.mktemp("apiserver-dual"), "10.5.0.0/16,fd03:2::/112", ["--feature-gates", "IPv6DualStack=true"] if old() else [])
+    one = ApiServer(
+        tmp_path_factory.mktemp("apiserver-dual"),
+        "10.5.0.0/16,fd03:2::/112",
+        ["--feature-gates", "IPv6DualStack=true"] if old() else [],
+    )
     try:
         one.start()
         yield one
@@ -47,18 +51,36 @@ def test_each_cluster_gives_the_families_that_it_has(server, dual):
     two.put("gcp", ends_of(*WEB, "fd02:2::1", family="IPv6", suffix="-6"))
     assert two.run(definition=BOTH)["failures"] == []
     both, single = two.imported("gcp", WEB)["spec"], two.imported("aws", WEB)["spec"]
-    assert both["ipFamilies"] == ["IPv4", "IPv6"] and both["ips"] == two.derived("gcp", WEB)["spec"]["clusterIPs"] and ":" in both["ips"][1]
-    assert single["ipFamilies"] == ["IPv4"] and len(single["ips"]) == 1, "this cluster has addresses of one family alone"
+    assert (
+        both["ipFamilies"] == ["IPv4", "IPv6"]
+        and both["ips"] == two.derived("gcp", WEB)["spec"]["clusterIPs"]
+        and ":" in both["ips"][1]
+    )
+    assert single["ipFamilies"] == ["IPv4"] and len(single["ips"]) == 1, (
+        "this cluster has addresses of one family alone"
+    )
     for name in ("aws", "gcp"):
         assert sorted(two.slices(name, WEB)["gcp"]) == ["10.4.3.1", "fd02:2::1"]
         path = two.clients[name].resource(slices_version(), "EndpointSlice").path("shop")
-        found = {obj["addressType"]: len(obj["endpoints"]) for obj in two.clients[name].list(path, label_selector=SOURCE_LABEL).items}
+        found = {
+            obj["addressType"]: len(obj["endpoints"])
+            for obj in two.clients[name].list(path, label_selector=SOURCE_LABEL).items
+        }
         assert found == {"IPv4": 1, "IPv6": 1}, "a slice for each family"
     mark = two.mark()
     assert not two.run(definition=BOTH)["changed"] and two.writes(mark) == {"aws": [], "gcp": []}
     # the address that clients know stays when the exporting cluster loses a family
-    two.clients["gcp"].merge_patch("/api/v1/namespaces/shop/services/web", {"spec": {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"],
-                                   "clusterIPs": two.get("gcp", "Service", "web", "shop")["spec"]["clusterIPs"][:1]}}, "the-user")  # fmt: skip
+    two.clients["gcp"].merge_patch(
+        "/api/v1/namespaces/shop/services/web",
+        {
+            "spec": {
+                "ipFamilyPolicy": "SingleStack",
+                "ipFamilies": ["IPv4"],
+                "clusterIPs": two.get("gcp", "Service", "web", "shop")["spec"]["clusterIPs"][:1],
+            }
+        },
+        "the-user",
+    )
     assert two.run(definition=BOTH)["failures"] == [] and two.imported("gcp", WEB)["spec"]["ips"] == both["ips"]
     assert two.run(definition=BOTH, state="absent")["failures"] == [] and two.imported("gcp", WEB) is None
     two.unexport("gcp", WEB)
@@ -66,15 +88,25 @@ def test_each_cluster_gives_the_families_that_it_has(server, dual):
 
 def test_one_service_is_mirrored_and_exported(pair):
     pair.export("aws", WEB, "10.2.3.1")
-    for path in ("/api/v1/namespaces/shop/services/web", "/apis/{0}/namespaces/shop/endpointslices/web-x".format(slices_version())):
+    for path in (
+        "/api/v1/namespaces/shop/services/web",
+        f"/apis/{slices_version()}/namespaces/shop/endpointslices/web-x",
+    ):
         pair.clients["aws"].merge_patch(path, {"metadata": {"labels": LABEL}}, "the-user")
-    request = dict(pair.request(), mirror_namespace="sys-semaphore", create_namespace=True, mirror_as="slices",
-                   mirror_selector="mirror.semaphore.uw.io/mirror-service=true")  # fmt: skip
+    request = dict(
+        pair.request(),
+        mirror_namespace="sys-semaphore",
+        create_namespace=True,
+        mirror_as="slices",
+        mirror_selector="mirror.semaphore.uw.io/mirror-service=true",
+    )
     for turn in range(2):
         mark = pair.mark()
         assert pair.run()["failures"] == mirror.run(request)["failures"] == []
         assert turn == 0 or pair.writes(mark) == {"aws": [], "gcp": []}, "neither touches what the other made"
-    assert pair.names("gcp", "Service", "sys-semaphore") == ["aws-shop-73736d-web"] and sorted(pair.slices("gcp", WEB)["aws"]) == ["10.2.3.1"]
+    assert pair.names("gcp", "Service", "sys-semaphore") == ["aws-shop-73736d-web"] and sorted(
+        pair.slices("gcp", WEB)["aws"]
+    ) == ["10.2.3.1"]
     # what is made of another cluster's Service is exported by nobody
     pair.claim("gcp", ("sys-semaphore", "aws-shop-73736d-web"))
     result = pair.run()

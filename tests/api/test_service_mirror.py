@@ -61,10 +61,13 @@ def test_seed_example_again_and_one_change(fluentd):
     for asked in two.asked(mark).values():
         # one list of each kind; where there is no discovery.k8s.io/v1, that one is answered by 404
         assert sorted((verb, path) for verb, path, status in asked if status == 200) == [
-            ("list", "/api/v1/endpoints"), ("list", "/api/v1/services"),
-            ("list", "/apis/{0}/namespaces/sys-semaphore/endpointslices".format(slices_version())),
+            ("list", "/api/v1/endpoints"),
+            ("list", "/api/v1/services"),
+            ("list", f"/apis/{slices_version()}/namespaces/sys-semaphore/endpointslices"),
         ]
-        assert {verb for verb, path, status in asked} == {"list"} and len(asked) == (3 if slices_version().endswith("/v1") else 4)
+        assert {verb for verb, path, status in asked} == {"list"} and len(asked) == (
+            3 if slices_version().endswith("/v1") else 4
+        )
 
     two.put("aws", endpoints("sys-log", "fluentd", "10.2.3.77", *PODS[1:]))
     mark = two.mark()
@@ -103,14 +106,27 @@ def test_service_changes_follow(fluentd):
     two.run(mirror_as="endpoints")
     before = two.get("gcp", "Service", FLUENTD)
     affinity = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}
-    two.put("aws", service("sys-log", "fluentd", ports=PORTS[:1] + [{"name": "dns", "port": 53, "protocol": "UDP"}], type="NodePort", **affinity))
+    two.put(
+        "aws",
+        service(
+            "sys-log",
+            "fluentd",
+            ports=PORTS[:1] + [{"name": "dns", "port": 53, "protocol": "UDP"}],
+            type="NodePort",
+            **affinity,
+        ),
+    )
     assert two.run(mirror_as="endpoints")["plan"]["update"] == 1
     mirror = two.get("gcp", "Service", FLUENTD)
     assert [(port["name"], port["port"], port["protocol"], "nodePort" in port) for port in mirror["spec"]["ports"]] == [
-        ("http", 8888, "TCP", False), ("dns", 53, "UDP", False),
+        ("http", 8888, "TCP", False),
+        ("dns", 53, "UDP", False),
     ]
     assert mirror["spec"]["sessionAffinity"] == "ClientIP" and mirror["spec"]["type"] == "ClusterIP"
-    assert mirror["spec"]["clusterIP"] == before["spec"]["clusterIP"] and mirror["metadata"]["uid"] == before["metadata"]["uid"]
+    assert (
+        mirror["spec"]["clusterIP"] == before["spec"]["clusterIP"]
+        and mirror["metadata"]["uid"] == before["metadata"]["uid"]
+    )
     two.drop("aws", "Service", "sys-log", "fluentd")
     two.put("aws", service("sys-log", "fluentd"), endpoints("sys-log", "fluentd", *PODS))
     assert two.run(mirror_as="endpoints")["plan"]["update"] == 1
@@ -121,7 +137,10 @@ def test_service_changes_follow(fluentd):
     two.put("aws", service("sys-log", "fluentd", clusterIP="None"), endpoints("sys-log", "fluentd", *PODS))
     result = two.run(mirror_as="endpoints")
     assert (result["plan"]["create"], result["plan"]["delete"], result["failures"]) == (2, 2, [])
-    assert two.get("gcp", "Service", FLUENTD)["spec"]["clusterIP"] == "None" and two.get("gcp", "Endpoints", FLUENTD)["subsets"]
+    assert (
+        two.get("gcp", "Service", FLUENTD)["spec"]["clusterIP"] == "None"
+        and two.get("gcp", "Endpoints", FLUENTD)["subsets"]
+    )
     assert not two.run(mirror_as="endpoints")["changed"]
 
 
@@ -132,7 +151,10 @@ def test_hand_edits_are_repaired(fluentd):
     for obj in (dict(changed, subsets=[{"addresses": [{"ip": "10.4.7.9"}]}]),):
         obj["metadata"] = {"name": FLUENTD, "namespace": NAMESPACE}
         two.put("gcp", dict(obj, apiVersion="v1", kind="Endpoints"))
-    patch = {"spec": {"selector": {"app": "mine"}, "sessionAffinity": "ClientIP"}, "metadata": {"labels": {"mirrored-svc": "no"}}}
+    patch = {
+        "spec": {"selector": {"app": "mine"}, "sessionAffinity": "ClientIP"},
+        "metadata": {"labels": {"mirrored-svc": "no"}},
+    }
     two.clients["gcp"].merge_patch(BASE + NAMESPACE + "/services/" + FLUENTD, patch, "somebody")
     two.run(mirror_as="endpoints")
     assert [a["ip"] for a in two.get("gcp", "Endpoints", FLUENTD)["subsets"][0]["addresses"]] == sorted(PODS)
@@ -149,11 +171,18 @@ def test_a_port_that_got_another_number_is_repaired(fluentd):
     two.run()
     path = BASE + NAMESPACE + "/services/" + FLUENTD
     for port in (9999, 8888):
-        wrong = [{"name": "http", "protocol": "TCP", "port": port}] if port == 9999 else [{"name": "other", "protocol": "TCP", "port": 8888}]
+        wrong = (
+            [{"name": "http", "protocol": "TCP", "port": port}]
+            if port == 9999
+            else [{"name": "other", "protocol": "TCP", "port": 8888}]
+        )
         two.clients["gcp"].merge_patch(path, {"spec": {"ports": wrong}}, "kubectl-edit")
         result = two.run()
         assert result["changed"] and not result["failures"]
-        assert [(row["name"], row["port"]) for row in two.clients["gcp"].get(path)["spec"]["ports"]] == [("http", 8888), ("forward", 8889)]
+        assert [(row["name"], row["port"]) for row in two.clients["gcp"].get(path)["spec"]["ports"]] == [
+            ("http", 8888),
+            ("forward", 8889),
+        ]
         mark = two.mark()
         assert not two.run()["changed"] and not two.writes(mark)["gcp"]
 
@@ -188,19 +217,64 @@ def test_hostile_sources(two):
     two.put("aws", service("shop", "good"), endpoints("shop", "good", "10.2.3.4"))
     # Endpoints take some of these, slices of old servers all of them; what the server refuses we need not refuse
     taken = set()
-    for number, ip in enumerate(("239.1.1.1", "255.255.255.255", "240.0.0.1", "10.3.0.1", "10.5.0.9", "10.4.7.2", "10.22.22.27", "100.64.0.1",
-                                 "127.0.0.1", "169.254.169.254", "::ffff:10.2.3.4", "64:ff9b::a9fe:a9fe", "10.6.0.1", "::1")):  # fmt: skip
-        name = "evil-{0}".format(number)
+    for number, ip in enumerate(
+        (
+            "239.1.1.1",
+            "255.255.255.255",
+            "240.0.0.1",
+            "10.3.0.1",
+            "10.5.0.9",
+            "10.4.7.2",
+            "10.22.22.27",
+            "100.64.0.1",
+            "127.0.0.1",
+            "169.254.169.254",
+            "::ffff:10.2.3.4",
+            "64:ff9b::a9fe:a9fe",
+            "10.6.0.1",
+            "::1",
+        )
+    ):
+        name = f"evil-{number}"
         two.put("aws", service("shop", name))
-        for form in (endpoints("shop", name, ip, "10.2.3.5"), piece("shop", name, "-x", ip, labels=LABEL, family="IPv6" if ":" in ip else "IPv4")):
+        for form in (
+            endpoints("shop", name, ip, "10.2.3.5"),
+            piece("shop", name, "-x", ip, labels=LABEL, family="IPv6" if ":" in ip else "IPv4"),
+        ):
             with contextlib.suppress(Invalid):
                 two.put("aws", form)
                 taken.add(ip)
                 break
-    assert taken >= {"255.255.255.255", "240.0.0.1", "10.3.0.1", "10.5.0.9", "10.4.7.2", "10.22.22.27", "100.64.0.1", "10.6.0.1"}
-    two.put("aws", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "names", "namespace": "shop", "labels": LABEL},
-                    "spec": {"type": "ExternalName", "externalName": "metadata.google.internal"}})  # fmt: skip
-    two.put("aws", service("shop", "grabs", externalIPs=["10.22.22.27"], type="LoadBalancer", loadBalancerIP="10.5.0.1", selector={"a": "b"}))
+    assert taken >= {
+        "255.255.255.255",
+        "240.0.0.1",
+        "10.3.0.1",
+        "10.5.0.9",
+        "10.4.7.2",
+        "10.22.22.27",
+        "100.64.0.1",
+        "10.6.0.1",
+    }
+    two.put(
+        "aws",
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "names", "namespace": "shop", "labels": LABEL},
+            "spec": {"type": "ExternalName", "externalName": "metadata.google.internal"},
+        },
+    )
+    two.put(
+        "aws",
+        service(
+            "shop",
+            "grabs",
+            externalIPs=["10.22.22.27"],
+            type="LoadBalancer",
+            loadBalancerIP="10.5.0.1",
+            selector={"a": "b"},
+        ),
+    )
     two.put("aws", service("shop", "s" * 60))
     for form in ("endpoints", "slices"):
         result = two.run(mirror_as=form, max_deletes=-1)
@@ -209,26 +283,48 @@ def test_hostile_sources(two):
         assert set(words.values()) <= {"special_address", "outside_grant", "unsupported_type", "name_too_long"}
         assert not result["failures"]
         api_version, kind = ("v1", "Endpoints") if form == "endpoints" else (slices_version(), "EndpointSlice")
-        found = [two.get("gcp", kind, name, api_version=api_version) for name in two.names("gcp", kind, api_version=api_version)]
+        found = [
+            two.get("gcp", kind, name, api_version=api_version)
+            for name in two.names("gcp", kind, api_version=api_version)
+        ]
         ips = {a["ip"] for obj in found for subset in obj.get("subsets") or () for a in subset.get("addresses", ())}
         ips |= {ip for obj in found for one in obj.get("endpoints") or () for ip in one["addresses"]}
         assert ips <= {"10.2.3.4", "10.2.3.5"} and (form == "slices" or ips == {"10.2.3.4", "10.2.3.5"})
         grabs = two.get("gcp", "Service", "aws-shop-73736d-grabs")
-        assert not {"externalIPs", "loadBalancerIP", "selector"} & set(grabs["spec"]) and grabs["spec"]["type"] == "ClusterIP"
+        assert (
+            not {"externalIPs", "loadBalancerIP", "selector"} & set(grabs["spec"])
+            and grabs["spec"]["type"] == "ClusterIP"
+        )
 
 
 @pytest.mark.parametrize("form", ["endpoints", "slices"])
 def test_a_service_that_becomes_a_name_in_dns_keeps_its_mirror(two, form):
     """The mirror stays, with its address and its endpoints, and the run says so by name; without the label it goes as any other."""
-    two.put("aws", service("shop", "moved"), endpoints("shop", "moved", "10.2.3.4"), piece("shop", "moved", "-x", "10.2.3.4", labels=LABEL))
+    two.put(
+        "aws",
+        service("shop", "moved"),
+        endpoints("shop", "moved", "10.2.3.4"),
+        piece("shop", "moved", "-x", "10.2.3.4", labels=LABEL),
+    )
     assert two.run(mirror_as=form)["plan"]["create"] == 2
     before = two.get("gcp", "Service", "aws-shop-73736d-moved")
     two.drop("aws", "Service", "shop", "moved")
-    two.put("aws", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "moved", "namespace": "shop", "labels": LABEL},
-                    "spec": {"type": "ExternalName", "externalName": "shop.example.org"}})  # fmt: skip
+    two.put(
+        "aws",
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "moved", "namespace": "shop", "labels": LABEL},
+            "spec": {"type": "ExternalName", "externalName": "shop.example.org"},
+        },
+    )
     mark = two.mark()
     result = two.run(mirror_as=form, max_deletes=-1)
-    assert reasons(result) == [("aws/shop/moved", "unsupported_type")] and not result["changed"] and two.writes(mark)["gcp"] == []
+    assert (
+        reasons(result) == [("aws/shop/moved", "unsupported_type")]
+        and not result["changed"]
+        and two.writes(mark)["gcp"] == []
+    )
     assert two.get("gcp", "Service", "aws-shop-73736d-moved") == before
     two.drop("aws", "Service", "shop", "moved")
     assert two.run(mirror_as=form, max_deletes=-1)["plan"]["delete"] == 2 and two.names("gcp", "Service") == []
@@ -248,11 +344,11 @@ def test_colliding_names(two):
 
 def test_budget_and_sweeps(two):
     for number in range(12):
-        two.put("aws", service("shop", "s{0}".format(number)), endpoints("shop", "s{0}".format(number), "10.2.3.4"))
+        two.put("aws", service("shop", f"s{number}"), endpoints("shop", f"s{number}", "10.2.3.4"))
     assert not two.run(mirror_as="endpoints")["failures"]
     for number in range(6):
-        two.drop("aws", "Service", "shop", "s{0}".format(number))
-        two.drop("aws", "Endpoints", "shop", "s{0}".format(number))
+        two.drop("aws", "Service", "shop", f"s{number}")
+        two.drop("aws", "Endpoints", "shop", f"s{number}")
     mark = two.mark()
     result = two.run(mirror_as="endpoints")
     assert reasons(result) == [("gcp: aws", "delete_budget")] * 2 and two.writes(mark)["gcp"] == []
@@ -260,7 +356,9 @@ def test_budget_and_sweeps(two):
     result = two.run(mirror_as="endpoints", max_deletes=6)
     assert result["plan"]["delete"] == 12 and len(two.names("gcp", "Service")) == 6
     mark = two.mark()
-    assert not two.run(mirror_as="endpoints", sources=["gcp"])["changed"], "sources that a run does not speak of are left alone"
+    assert not two.run(mirror_as="endpoints", sources=["gcp"])["changed"], (
+        "sources that a run does not speak of are left alone"
+    )
     result = two.run(state="absent", sources=["aws"], mirror_as="endpoints")
     assert result["plan"]["delete"] == 12 and two.names("gcp", "Service") == two.names("gcp", "Endpoints") == []
     assert two.writes(mark)["aws"] == []
@@ -270,7 +368,9 @@ def test_namespace(fluentd):
     two = fluentd
     result = two.run(mirror_namespace="not-there", create_namespace=False, mirror_as="endpoints")
     assert [(row["cluster"], row["reason"]) for row in result["failures"]] == [("gcp", "mirror_namespace_missing")]
-    assert "set create_namespace: true. The playbook preflight finds this before a run" in result["failures"][0]["message"]
+    assert (
+        "set create_namespace: true. The playbook preflight finds this before a run" in result["failures"][0]["message"]
+    )
     assert not result["changed"]
     result = two.run(mirror_namespace="made-by-us", mirror_as="endpoints", check=True)
     assert [change["kind"] for change in result["plan"]["changes"]] == ["Namespace", "Service", "Endpoints"]
@@ -285,7 +385,12 @@ def test_what_was_taken_over_is_handed_back_as_it_was(fluentd):
     """Decision 1: adopted on request, and released unchanged in form; from then on it is the original program's again."""
     two = fluentd
     labels = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}
-    two.put("gcp", namespace(NAMESPACE), service(NAMESPACE, FLUENTD, labels=labels), endpoints(NAMESPACE, FLUENTD, *sorted(PODS), labels=labels))
+    two.put(
+        "gcp",
+        namespace(NAMESPACE),
+        service(NAMESPACE, FLUENTD, labels=labels),
+        endpoints(NAMESPACE, FLUENTD, *sorted(PODS), labels=labels),
+    )
     kinds = ("Service", "Endpoints")
     assert two.run(mirror_as="endpoints", adopt=True)["plan"]["update"] == 2
     before = [stripped(two.get("gcp", kind, FLUENTD)) for kind in kinds]
@@ -307,6 +412,9 @@ def test_mirrors_in_slices_are_not_handed_back(fluentd):
     two.run(mirror_as="slices")
     mark = two.mark()
     result = two.run(state="released")
-    assert reasons(result) == [("Service gcp/sys-semaphore/" + FLUENTD, "unsupported_type")] and two.writes(mark)["gcp"] == []
+    assert (
+        reasons(result) == [("Service gcp/sys-semaphore/" + FLUENTD, "unsupported_type")]
+        and two.writes(mark)["gcp"] == []
+    )
     two.run(mirror_as="endpoints")
     assert two.run(state="released")["plan"]["update"] == 2

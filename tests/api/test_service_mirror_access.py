@@ -27,18 +27,35 @@ def test_accounts_suffice_and_reach_no_further(two: Two, tmp_path):
     entries = []
     for admin, capability in zip(admins, ("service-mirror-read", "service-mirror")):
         path = str(tmp_path / admin["name"])
-        request = {"fabric": "t", "clusters": [admin], "service_account": "multicluster-" + capability, "namespace": "kube-system",
-                   "path": path, "expires": 3600, "renew_before": 60, "state": "present"}  # fmt: skip
+        request = {
+            "fabric": "t",
+            "clusters": [admin],
+            "service_account": "multicluster-" + capability,
+            "namespace": "kube-system",
+            "path": path,
+            "expires": 3600,
+            "renew_before": 60,
+            "state": "present",
+        }
         assert not cluster_token.run(request)["failures"]
         entries.append({"name": admin["name"], "kubeconfig": path})
     two.put("aws", service("shop", "web"), endpoints("shop", "web", "10.2.3.4"), piece("shop", "web", "-a", "10.2.3.4"))
     try:
         for form in ("endpoints", "slices"):
-            request = two.request(clusters=entries, destinations=["gcp"], create_namespace=False, mirror_as=form, max_deletes=-1,
-                                  on_unreachable="empty", unreachable_grace=60)  # fmt: skip
+            request = two.request(
+                clusters=entries,
+                destinations=["gcp"],
+                create_namespace=False,
+                mirror_as=form,
+                max_deletes=-1,
+                on_unreachable="empty",
+                unreachable_grace=60,
+            )
             result = service_mirror.run(request)
             assert result["changed"] and result["failures"] == [] and not service_mirror.run(request)["changed"]
-        result = service_mirror.run(dict(request, destinations=["aws"], sources=["gcp"], mirror_as="endpoints", state="present"))
+        result = service_mirror.run(
+            dict(request, destinations=["aws"], sources=["gcp"], mirror_as="endpoints", state="present")
+        )
         assert not result["changed"]
         result = service_mirror.run(dict(request, state="absent"))
         assert result["plan"]["delete"] >= 1 and two.names("gcp", "Service") == []
@@ -49,6 +66,6 @@ def test_accounts_suffice_and_reach_no_further(two: Two, tmp_path):
             assert error.value.cause == "forbidden"
             for place in ("shop", "default"):
                 with pytest.raises(Forbidden):
-                    client.delete("/api/v1/namespaces/{0}/services/web".format(place))
+                    client.delete(f"/api/v1/namespaces/{place}/services/web")
     finally:
         cluster_objects.run(dict(made, state="absent"))

@@ -16,7 +16,9 @@ ALL = ["ports", "clusters", "exported_name"]
 
 def annotated(name, **choices):
     made = service("sys-log", name)
-    made["metadata"]["annotations"] = {"mirror.semaphore.uw.io/" + key.replace("_", "-"): value for key, value in choices.items()}
+    made["metadata"]["annotations"] = {
+        "mirror.semaphore.uw.io/" + key.replace("_", "-"): value for key, value in choices.items()
+    }
     return made
 
 

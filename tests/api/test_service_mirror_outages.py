@@ -58,12 +58,31 @@ def test_a_refused_list_never_deletes(fluentd):
     two = fluentd
     two.run(mirror_as="endpoints")
     rules = [{"apiGroups": [""], "resources": ["services"], "verbs": ["list"]}]
-    two.put("aws", {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "half"}, "rules": rules})
-    two.put("aws", {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "half"},
-                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "half"},
-                    "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "half"}]})  # fmt: skip
+    two.put(
+        "aws",
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "half"},
+            "rules": rules,
+        },
+    )
+    two.put(
+        "aws",
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "half"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "half"},
+            "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "half"}],
+        },
+    )
     request = two.request(mirror_as="endpoints", max_deletes=-1, on_unreachable="empty", confirm_empty=["aws"])
     request["clusters"][0].update(impersonate_user="half", allow=["impersonation"])
     mark = two.mark()
     result = service_mirror.run(request)
-    assert [row["cause"] for row in result["failures"]] == ["forbidden"] and not result["changed"] and two.writes(mark)["gcp"] == []
+    assert (
+        [row["cause"] for row in result["failures"]] == ["forbidden"]
+        and not result["changed"]
+        and two.writes(mark)["gcp"] == []
+    )

@@ -19,7 +19,10 @@ FIRST = dict(PORTS[0])
 #: What a hand may change in a mirror that we would not have written, as merge patches of its spec.
 EDITS = {
     "sticky": {"sessionAffinity": "ClientIP"},
-    "sticky for an hour": {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 3600}}},
+    "sticky for an hour": {
+        "sessionAffinity": "ClientIP",
+        "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 3600}},
+    },
     "a node port": {"type": "NodePort"},
     "a load balancer": {"type": "LoadBalancer", "loadBalancerSourceRanges": ["192.0.2.0/24"]},
     "somebody's addresses": {"externalIPs": ["192.0.2.7"]},
@@ -36,11 +39,21 @@ EDITS = {
 def content(obj):
     """All of an object but what says which one it is, and for how long."""
     spec = {name: value for name, value in obj.get("spec", {}).items() if name not in ("clusterIP", "clusterIPs")}
-    return {"spec": spec, "subsets": obj.get("subsets"), "endpoints": obj.get("endpoints"), "ports": obj.get("ports"), "labels": obj["metadata"]["labels"]}
+    return {
+        "spec": spec,
+        "subsets": obj.get("subsets"),
+        "endpoints": obj.get("endpoints"),
+        "ports": obj.get("ports"),
+        "labels": obj["metadata"]["labels"],
+    }
 
 
 def managers(obj):
-    return {entry["manager"] for entry in obj["metadata"]["managedFields"] if "f:spec" in entry["fieldsV1"] or "f:subsets" in entry["fieldsV1"]}
+    return {
+        entry["manager"]
+        for entry in obj["metadata"]["managedFields"]
+        if "f:spec" in entry["fieldsV1"] or "f:subsets" in entry["fieldsV1"]
+    }
 
 
 @pytest.mark.parametrize("how", ["kubectl patch", "kubectl apply --server-side"])
@@ -53,7 +66,12 @@ def test_what_a_hand_changed_in_a_mirror_is_drift_and_repaired(fluentd, edit, ho
     if how == "kubectl patch":
         two.clients["gcp"].merge_patch(path, {"spec": copy.deepcopy(EDITS[edit])}, "kubectl-patch")
     else:
-        manifest = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": FLUENTD, "namespace": NAMESPACE}, "spec": copy.deepcopy(EDITS[edit])}
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": FLUENTD, "namespace": NAMESPACE},
+            "spec": copy.deepcopy(EDITS[edit]),
+        }
         if edit == "a port under another number":
             manifest["spec"]["ports"][0]["name"] = "other"  # applied, it comes beside the one that is there
         two.clients["gcp"].apply(path, manifest, "somebody", force=True)
@@ -70,14 +88,20 @@ def test_what_a_hand_changed_in_a_mirror_is_drift_and_repaired(fluentd, edit, ho
 @pytest.mark.parametrize("form", ["endpoints", "slices"])
 def test_what_a_hand_changed_in_endpoints_is_drift_and_repaired(fluentd, form):
     two = fluentd
-    two.put("aws", piece("sys-log", "fluentd", "-abc", "10.2.3.19", labels={"mirror.semaphore.uw.io/mirror-service": "true"}))
+    two.put(
+        "aws",
+        piece("sys-log", "fluentd", "-abc", "10.2.3.19", labels={"mirror.semaphore.uw.io/mirror-service": "true"}),
+    )
     two.run(mirror_as=form)
     kind, version = ("Endpoints", "v1") if form == "endpoints" else ("EndpointSlice", slices_version())
     name = two.names("gcp", kind, api_version=version)[0]
     resource = two.clients["gcp"].resource(version, kind)
     before = content(two.get("gcp", kind, name, api_version=version))
     if form == "endpoints":
-        edits = [{"subsets": [{"addresses": [{"ip": "192.0.2.1"}], "ports": before["subsets"][0]["ports"]}]}, {"subsets": None}]
+        edits = [
+            {"subsets": [{"addresses": [{"ip": "192.0.2.1"}], "ports": before["subsets"][0]["ports"]}]},
+            {"subsets": None},
+        ]
     else:
         edits = [{"endpoints": [{"addresses": ["192.0.2.1"]}]}, {"ports": []}, {"endpoints": []}]
     for edit in edits:
@@ -93,7 +117,9 @@ def original(two, **spec):
     """A mirror as the original program makes it: with one POST for the Service and one for its Endpoints."""
     client = two.clients["gcp"]
     two.put("gcp", namespace(NAMESPACE))
-    client.create(client.resource("v1", "Service").path(NAMESPACE), service(NAMESPACE, FLUENTD, labels=LABELS, **spec), ORIGINAL)
+    client.create(
+        client.resource("v1", "Service").path(NAMESPACE), service(NAMESPACE, FLUENTD, labels=LABELS, **spec), ORIGINAL
+    )
     made = endpoints(NAMESPACE, FLUENTD, *sorted(("10.2.3.19", "10.2.4.19", "10.2.7.18")), labels=LABELS)
     client.create(client.resource("v1", "Endpoints").path(NAMESPACE), made, ORIGINAL)
 
@@ -109,7 +135,9 @@ def test_an_adopted_mirror_is_ours_alone_and_loses_a_port(fluentd):
         assert managers(two.get("gcp", kind, FLUENTD)) == {"multicluster.network/t"}
     mark = two.mark()
     assert not two.run(mirror_as="endpoints")["changed"] and two.writes(mark)["gcp"] == []
-    two.clients["aws"].merge_patch("/api/v1/namespaces/sys-log/services/fluentd", {"spec": {"ports": PORTS[:1]}}, "the-user")
+    two.clients["aws"].merge_patch(
+        "/api/v1/namespaces/sys-log/services/fluentd", {"spec": {"ports": PORTS[:1]}}, "the-user"
+    )
     assert two.run(mirror_as="endpoints")["changed"]
     assert [port["name"] for port in two.get("gcp", "Service", FLUENTD)["spec"]["ports"]] == ["http"]
     mark = two.mark()
@@ -118,7 +146,11 @@ def test_an_adopted_mirror_is_ours_alone_and_loses_a_port(fluentd):
 
 def test_what_the_original_had_more_goes_when_it_is_adopted(fluentd):
     two = fluentd
-    original(two, sessionAffinity="ClientIP", ports=PORTS + [{"name": "old", "protocol": "TCP", "port": 7777, "targetPort": 7777}])
+    original(
+        two,
+        sessionAffinity="ClientIP",
+        ports=PORTS + [{"name": "old", "protocol": "TCP", "port": 7777, "targetPort": 7777}],
+    )
     assert two.run(mirror_as="endpoints", adopt=True)["plan"]["update"] == 2
     spec = two.get("gcp", "Service", FLUENTD)["spec"]
     assert spec["sessionAffinity"] == "None" and [port["name"] for port in spec["ports"]] == ["http", "forward"]
@@ -134,7 +166,11 @@ def test_what_was_adopted_half_is_healed_without_being_asked(fluentd):
     for kind in ("Service", "Endpoints"):
         path = client.resource("v1", kind).path(NAMESPACE, FLUENTD)
         made = client.get(path)
-        manifest = {"apiVersion": "v1", "kind": kind, "metadata": {"name": FLUENTD, "namespace": NAMESPACE, "labels": LABELS}}
+        manifest = {
+            "apiVersion": "v1",
+            "kind": kind,
+            "metadata": {"name": FLUENTD, "namespace": NAMESPACE, "labels": LABELS},
+        }
         manifest.update({"spec": {"ports": PORTS}} if kind == "Service" else {"subsets": made["subsets"]})
         client.apply(path, manifest, "multicluster.network/t", force=True)
         assert len(managers(client.get(path))) == 2
@@ -151,7 +187,9 @@ def test_metadata_of_others_stays(fluentd):
     two = fluentd
     two.run(mirror_as="endpoints")
     path = two.clients["gcp"].resource("v1", "Service").path(NAMESPACE, FLUENTD)
-    two.clients["gcp"].merge_patch(path, {"metadata": {"labels": {"team": "blue"}, "annotations": {"note": "x"}}}, "kubectl-label")
+    two.clients["gcp"].merge_patch(
+        path, {"metadata": {"labels": {"team": "blue"}, "annotations": {"note": "x"}}}, "kubectl-label"
+    )
     assert not two.run(mirror_as="endpoints")["changed"]
     two.clients["gcp"].merge_patch(path, {"metadata": {"labels": {"mirrored-svc": "no"}}}, "kubectl-label")
     assert two.run(mirror_as="endpoints")["plan"]["update"] == 1
@@ -162,12 +200,19 @@ def test_metadata_of_others_stays(fluentd):
 def test_a_service_without_endpoints_is_mirrored_and_said(two):
     for number in range(7):
         two.put("aws", service("shop", "idle-%d" % number))
-    two.put("aws", service("sys-log", "fluentd"), endpoints("sys-log", "fluentd", "10.2.3.19"), endpoints("shop", "idle-0"))
+    two.put(
+        "aws", service("sys-log", "fluentd"), endpoints("sys-log", "fluentd", "10.2.3.19"), endpoints("shop", "idle-0")
+    )
     for repeat in range(2):
         result = two.run(mirror_as="endpoints")
         assert result["changed"] == (repeat == 0) and result["sources"]["aws"]["without_endpoints"] == 7
         [said] = [text for text in result["warnings"] if "no endpoints" in text]
-        assert said.startswith("cluster aws: 7 of") and "'shop/idle-4', ..." in said and "fluentd" not in said and "idle-5" not in said
+        assert (
+            said.startswith("cluster aws: 7 of")
+            and "'shop/idle-4', ..." in said
+            and "fluentd" not in said
+            and "idle-5" not in said
+        )
     for number in range(1, 7):
         two.drop("aws", "Service", "shop", "idle-%d" % number)
     result = two.run(mirror_as="endpoints", max_deletes=-1)
@@ -182,7 +227,11 @@ def test_what_is_made_to_look_like_ours_is_not_deleted_for_who_may_not(fluentd, 
     client = two.clients["gcp"]
     path = client.resource("v1", "Service").path(NAMESPACE, "vault")
     client.create(client.resource("v1", "Service").path(NAMESPACE), service(NAMESPACE, "vault", labels={}), "helm")
-    forged = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "vault", "namespace": NAMESPACE, "labels": LABELS}}
+    forged = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "vault", "namespace": NAMESPACE, "labels": LABELS},
+    }
     if how == "labels and manager":
         forged["spec"] = {"ports": PORTS}
         client.apply(path, forged, "multicluster.network/t", force=True)

@@ -8,8 +8,16 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Invalid
-from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_services import mirror_labels, service_manifest
-from ansible_collections.multicluster.network.plugins.module_utils._services.names import GLOBAL_PREFIX, check_prefixes, global_name, mirror_name
+from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_services import (
+    mirror_labels,
+    service_manifest,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._services.names import (
+    GLOBAL_PREFIX,
+    check_prefixes,
+    global_name,
+    mirror_name,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from mcs_clusters import VERSIONS, derived_name, other, pair
 from mirror_clusters import LABEL, NAMESPACE, PODS, SHARED, endpoints, namespace, reasons, service, two
@@ -38,9 +46,16 @@ def test_the_releases_differ_as_we_say(two):
 def test_every_release_takes_what_we_make(two):
     two.put("gcp", namespace(NAMESPACE))
     for name in (mirror_name("aws", "2shop", NAME), global_name("2shop", NAME)):
-        two.put("gcp", service_manifest(name.checked(), NAMESPACE, mirror_labels("aws"), {"ports": [{"port": 80, "protocol": "TCP"}]}))
+        two.put(
+            "gcp",
+            service_manifest(
+                name.checked(), NAMESPACE, mirror_labels("aws"), {"ports": [{"port": 80, "protocol": "TCP"}]}
+            ),
+        )
         assert name.name in two.names("gcp", "Service")
-    two.put("gcp", service_manifest(derived_name("2shop", NAME), "shop", {}, {"ports": [{"port": 80, "protocol": "TCP"}]}))
+    two.put(
+        "gcp", service_manifest(derived_name("2shop", NAME), "shop", {}, {"ports": [{"port": 80, "protocol": "TCP"}]})
+    )
 
 
 def test_a_prefix_is_one_that_every_release_takes(two):
@@ -55,7 +70,11 @@ def test_mirrors_and_global_services(two):
     if not takes_digits(two):
         assert reasons(two.run()) == []  # there is no such Service
         return
-    two.put("aws", service("shop", NAME, labels={**LABEL, **SHARED}), endpoints("shop", NAME, *PODS, labels={**LABEL, **SHARED}))
+    two.put(
+        "aws",
+        service("shop", NAME, labels={**LABEL, **SHARED}),
+        endpoints("shop", NAME, *PODS, labels={**LABEL, **SHARED}),
+    )
     result = two.run(mirror_as="endpoints", global_selector="mirror.semaphore.uw.io/global-service=true")
     assert (result["refused"], result["failures"]) == ([], [])
     mirror = "aws-shop-73736d-" + NAME
@@ -77,5 +96,8 @@ def test_exports(pair):
     result = pair.run()
     assert (result["failures"], result["refused"]) == ([], [])
     assert pair.said("aws", place)["Valid"] == ("True", "Valid")
-    assert pair.get("gcp", "ServiceImport", NAME, "shop", VERSIONS[0])["spec"]["ips"] == pair.derived("gcp", place)["spec"]["clusterIPs"]
+    assert (
+        pair.get("gcp", "ServiceImport", NAME, "shop", VERSIONS[0])["spec"]["ips"]
+        == pair.derived("gcp", place)["spec"]["clusterIPs"]
+    )
     assert list(pair.slices("gcp", place)["aws"]) == ["10.2.3.1"]

@@ -27,8 +27,16 @@ def account(server, tmp_path):
 
     def one(capability, name):
         path = tmp_path / (capability + "-" + name)
-        request = {"fabric": "t", "clusters": [server.access(name)], "service_account": "multicluster-" + capability.replace("_", "-"),
-                   "namespace": "kube-system", "path": str(path), "expires": 3600, "renew_before": 60, "state": "present"}  # fmt: skip
+        request = {
+            "fabric": "t",
+            "clusters": [server.access(name)],
+            "service_account": "multicluster-" + capability.replace("_", "-"),
+            "namespace": "kube-system",
+            "path": str(path),
+            "expires": 3600,
+            "renew_before": 60,
+            "state": "present",
+        }
         assert not cluster_token.run(request)["failures"]
         return {"name": name, "kubeconfig": str(path)}
 
@@ -43,13 +51,23 @@ def test_policy(server, account):
     pod(client, "sys-log", "one", "app", "10.4.1.3")
     try:
         mine, theirs = account("network_sets", "aws"), account("network_sets_read", "gcp")
-        request = {"fabric": "t", "clusters": [mine, theirs], "targets": ["aws"], "timeout": 20,
-                   "grants": {"aws": {"pod_cidrs": "10.2.0.0/16"}, "gcp": {"pod_cidrs": "10.4.0.0/16"}}}  # fmt: skip
+        request = {
+            "fabric": "t",
+            "clusters": [mine, theirs],
+            "targets": ["aws"],
+            "timeout": 20,
+            "grants": {"aws": {"pod_cidrs": "10.2.0.0/16"}, "gcp": {"pod_cidrs": "10.4.0.0/16"}},
+        }
         result = network_sets.run(request)
         assert result["plan"]["create"] == 1 and not result["failures"]
         assert not network_sets.run(request)["changed"]
-        assert [failure["reason"] for failure in network_sets.run(dict(request, targets=["gcp"]))["failures"]] == ["source_incomplete"]
-        assert network_sets.run(dict(request, state="absent"))["plan"]["delete"] == 1 and not client.list(path_of("calico")).items
+        assert [failure["reason"] for failure in network_sets.run(dict(request, targets=["gcp"]))["failures"]] == [
+            "source_incomplete"
+        ]
+        assert (
+            network_sets.run(dict(request, state="absent"))["plan"]["delete"] == 1
+            and not client.list(path_of("calico")).items
+        )
         for entry in (mine, theirs):
             with pytest.raises(ListIncomplete) as error:
                 Client(parse_access(entry)).list("/api/v1/secrets")
@@ -62,10 +80,27 @@ def test_policy(server, account):
 def test_dns(server, account):
     client = server.client()
     for name in ("coredns", "other"):
-        client.create(MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"Corefile": ". {\n    reload\n}\n"}}, "k")
+        client.create(
+            MAPS,
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": name},
+                "data": {"Corefile": ". {\n    reload\n}\n"},
+            },
+            "k",
+        )
     try:
-        request = {"fabric": "t", "clusters": [account("coredns_rewrite", "gcp")], "members": ["aws", "gcp"], "mirror_namespace": "sys-semaphore",
-                   "namespace": "kube-system", "name": "coredns", "key": "Corefile", "timeout": 20}  # fmt: skip
+        request = {
+            "fabric": "t",
+            "clusters": [account("coredns_rewrite", "gcp")],
+            "members": ["aws", "gcp"],
+            "mirror_namespace": "sys-semaphore",
+            "namespace": "kube-system",
+            "name": "coredns",
+            "key": "Corefile",
+            "timeout": 20,
+        }
         assert coredns.run(request)["changed"] and not coredns.run(request)["changed"]
         assert coredns.run(dict(request, name="other"))["failures"][0]["reason"] == "forbidden"
         with pytest.raises(Forbidden):

@@ -14,7 +14,7 @@ from set_kinds import namespace, path_of, pod, remove, serve
 
 GRANTS = {"aws": {"pod_cidrs": ["10.2.0.0/16"]}, "gcp": {"pod_cidrs": ["10.4.0.0/16"]}}
 COUNT = 12
-EVERYTHING = {"aws-web-s{0}".format(number): ["10.2.3.{0}/32".format(number)] for number in range(COUNT)}
+EVERYTHING = {f"aws-web-s{number}": [f"10.2.3.{number}/32"] for number in range(COUNT)}
 MAPS = "/api/v1/namespaces/kube-system/configmaps"
 COREFILE = ".:53 {\n    forward . 192.0.2.53 # mine\n    reload\n}\n"
 
@@ -36,17 +36,26 @@ def aws(server):
     """The source: a dozen pods, each of a set of its own."""
     namespace(server.client(), "web")
     for number in range(COUNT):
-        pod(server.client(), "web", "p{0}".format(number), "s{0}".format(number), "10.2.3.{0}".format(number))
+        pod(server.client(), "web", f"p{number}", f"s{number}", f"10.2.3.{number}")
     yield server
     for number in range(COUNT):
-        remove(server.client(), "web", "p{0}".format(number))
+        remove(server.client(), "web", f"p{number}")
 
 
 def sync(aws, gcp, relay=None, what=None, **more):
     """One run of network_sets, with gcp reached through the relay."""
     access = gcp.access("gcp", **({"api_url": relay.url} if relay else {}))
-    result = network_sets.run({"fabric": "t", "clusters": [aws.access("aws"), access], "grants": GRANTS, "sources": ["aws"],
-                               "targets": ["gcp"], "timeout": timeout(what), **more})  # fmt: skip
+    result = network_sets.run(
+        {
+            "fabric": "t",
+            "clusters": [aws.access("aws"), access],
+            "grants": GRANTS,
+            "sources": ["aws"],
+            "targets": ["gcp"],
+            "timeout": timeout(what),
+            **more,
+        }
+    )
     assert relay is None or relay.met, "the fault was never met"
     return result
 
@@ -64,7 +73,10 @@ def converges(aws, gcp):
     assert not sync(aws, gcp)["changed"] and gcp.writes(mark) == []
 
 
-@pytest.mark.parametrize("name,job", [(name, "make") for name in FAULTS] + [("conflict", "change"), ("answers lost", "change"), ("stall", "change")])
+@pytest.mark.parametrize(
+    "name,job",
+    [(name, "make") for name in FAULTS] + [("conflict", "change"), ("answers lost", "change"), ("stall", "change")],
+)
 def test_sets(aws, gcp, name, job):
     if job == "change":
         sync(aws, gcp)
@@ -88,8 +100,18 @@ def test_a_list_of_pods_or_sets_that_does_not_come(aws, gcp, what):
     assert result["failures"] and not result["changed"] and gcp.writes(mark) == []
     with Faulty(aws, {}, dict.fromkeys(range(1, 100), what)) as relay:
         access = aws.access("aws", api_url=relay.url)
-        result = network_sets.run({"fabric": "t", "clusters": [access, gcp.access("gcp")], "grants": GRANTS, "sources": ["aws"],
-                                   "targets": ["gcp"], "timeout": timeout(what), "max_deletes": -1, "confirm_empty": ["aws"]})  # fmt: skip
+        result = network_sets.run(
+            {
+                "fabric": "t",
+                "clusters": [access, gcp.access("gcp")],
+                "grants": GRANTS,
+                "sources": ["aws"],
+                "targets": ["gcp"],
+                "timeout": timeout(what),
+                "max_deletes": -1,
+                "confirm_empty": ["aws"],
+            }
+        )
     assert result["failures"] and not result["changed"] and gcp.writes(mark) == []
     converges(aws, gcp)
 
@@ -98,11 +120,25 @@ def test_a_list_of_pods_or_sets_that_does_not_come(aws, gcp, what):
 def test_the_corefile(gcp, what):
     def edit(relay=None):
         access = gcp.access("gcp", **({"api_url": relay.url} if relay else {}))
-        return coredns.run({"fabric": "t", "clusters": [access], "members": ["aws", "gcp"], "mirror_namespace": "sys-semaphore",
-                            "namespace": "kube-system", "name": "coredns", "key": "Corefile", "timeout": timeout(what)})  # fmt: skip
+        return coredns.run(
+            {
+                "fabric": "t",
+                "clusters": [access],
+                "members": ["aws", "gcp"],
+                "mirror_namespace": "sys-semaphore",
+                "namespace": "kube-system",
+                "name": "coredns",
+                "key": "Corefile",
+                "timeout": timeout(what),
+            }
+        )
 
-    gcp.client().apply(MAPS + "/coredns", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns"}, "data": {"Corefile": COREFILE}},
-                       "kubeadm", force=True)  # fmt: skip
+    gcp.client().apply(
+        MAPS + "/coredns",
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns"}, "data": {"Corefile": COREFILE}},
+        "kubeadm",
+        force=True,
+    )
     with Faulty(gcp, dict.fromkeys(range(1, 100), what)) as relay:
         result = edit(relay)
     assert relay.met and result["failures"]

@@ -36,15 +36,37 @@ def fabric(server, tmp_path_factory):
             serve(client, "calico")
             namespace(client, "sys-log")
             pod(client, "sys-log", "pod-of-" + name, "app", {"aws": "10.2.3.19", "gcp": "10.4.1.3"}[name])
-            client.create(MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns"}, "data": {"Corefile": COREFILE}}, "k")
+            client.create(
+                MAPS,
+                {
+                    "apiVersion": "v1",
+                    "kind": "ConfigMap",
+                    "metadata": {"name": "coredns"},
+                    "data": {"Corefile": COREFILE},
+                },
+                "k",
+            )
             kubeconfig = {
-                "apiVersion": "v1", "kind": "Config", "current-context": "c",
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
                 "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-                "clusters": [{"name": "c", "cluster": {"server": one.url, "certificate-authority-data": base64.b64encode(one.ca.encode()).decode()}}],
+                "clusters": [
+                    {
+                        "name": "c",
+                        "cluster": {
+                            "server": one.url,
+                            "certificate-authority-data": base64.b64encode(one.ca.encode()).decode(),
+                        },
+                    }
+                ],
                 "users": [{"name": "u", "user": {"token": one.access()["token"]}}],
-            }  # fmt: skip
+            }
             (folder / name).write_text(yaml.safe_dump(kubeconfig))
-            hosts[name] = {"kubeconfig": str(folder / name), "pod_cidrs": {"aws": "10.2.0.0/16", "gcp": ["10.4.0.0/16"]}[name]}
+            hosts[name] = {
+                "kubeconfig": str(folder / name),
+                "pod_cidrs": {"aws": "10.2.0.0/16", "gcp": ["10.4.0.0/16"]}[name],
+            }
         inventory = {"all": {"vars": {"multicluster_fabric": "t"}, "children": {"clusters": {"hosts": hosts}}}}
         (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
         yield servers, folder
@@ -58,19 +80,30 @@ def fabric(server, tmp_path_factory):
 
 def play(folder, book, *arguments, inventory="hosts.yml"):
     """Run a playbook; returns what was printed."""
-    environment = dict(os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(folder / "ansible"))
+    environment = dict(
+        os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(folder / "ansible")
+    )
     environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
     environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
     command = ["ansible-playbook", "-i", str(folder / inventory), "-e", "ansible_python_interpreter=" + sys.executable]
     done = subprocess.run(
-        command + [str(PLAYBOOKS / book)] + list(arguments), env=environment, cwd=str(folder), capture_output=True, text=True, timeout=180, check=False
+        command + [str(PLAYBOOKS / book)] + list(arguments),
+        env=environment,
+        cwd=str(folder),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def sets(servers):
-    return {name: [item["metadata"]["name"] for item in one.client().list(path_of("calico")).items] for name, one in servers.items()}
+    return {
+        name: [item["metadata"]["name"] for item in one.client().list(path_of("calico")).items]
+        for name, one in servers.items()
+    }
 
 
 def test_policy(fabric):
@@ -94,17 +127,34 @@ def test_dns(fabric):
         return {name: one.client().get(MAPS + "/coredns")["data"]["Corefile"] for name, one in servers.items()}
 
     shown = play(folder, "coredns_rewrite.yml", "--diff")
-    assert "changed=1" in shown and "+    - cluster.aws {" in shown and "changed=0" in play(folder, "coredns_rewrite.yml")
+    assert (
+        "changed=1" in shown and "+    - cluster.aws {" in shown and "changed=0" in play(folder, "coredns_rewrite.yml")
+    )
     found = corefiles()
-    assert "cluster.gcp {\n    errors\n    rewrite" in found["aws"] and "cluster.aws {\n    errors\n    rewrite" in found["gcp"]
+    assert (
+        "cluster.gcp {\n    errors\n    rewrite" in found["aws"]
+        and "cluster.aws {\n    errors\n    rewrite" in found["gcp"]
+    )
     # with nodes of ours in one cluster, the other is somebody else's: its Corefile is its own business
     tree = yaml.safe_load((folder / "hosts.yml").read_text())
     tree["all"]["children"]["aws_nodes"] = {"hosts": {"aws-node-1": {"multicluster_cluster": "aws"}}}
-    tree["all"]["children"]["clusters"]["hosts"]["gcp"].update(kubeconfig=None, api_url="https://127.0.0.1:1", token="none")  # asked, it would fail the run
+    tree["all"]["children"]["clusters"]["hosts"]["gcp"].update(
+        kubeconfig=None, api_url="https://127.0.0.1:1", token="none"
+    )  # asked, it would fail the run
     (folder / "mixed.yml").write_text(yaml.safe_dump(tree))
     before = corefiles()
     for state in ("present", "absent"):
-        play(folder, "coredns_rewrite.yml", "-e", "coredns_rewrite_global_zone=true", "-e", "coredns_rewrite_state=" + state, inventory="mixed.yml")
+        play(
+            folder,
+            "coredns_rewrite.yml",
+            "-e",
+            "coredns_rewrite_global_zone=true",
+            "-e",
+            "coredns_rewrite_state=" + state,
+            inventory="mixed.yml",
+        )
         assert corefiles()["gcp"] == before["gcp"] and corefiles()["aws"] != before["aws"]
     play(folder, "coredns_rewrite.yml")
-    assert "changed=1" in play(folder, "coredns_rewrite.yml", "-e", "coredns_rewrite_state=absent") and set(corefiles().values()) == {COREFILE}
+    assert "changed=1" in play(folder, "coredns_rewrite.yml", "-e", "coredns_rewrite_state=absent") and set(
+        corefiles().values()
+    ) == {COREFILE}

@@ -35,7 +35,7 @@ print(json.dumps(json.loads(here.with_suffix(".json").read_text())))
 
 
 def key(host, remote):
-    return base64.b64encode(hashlib.sha256("{0} {1}".format(host, remote).encode()).digest()).decode()
+    return base64.b64encode(hashlib.sha256(f"{host} {remote}".encode()).digest()).decode()
 
 
 class Fabric:
@@ -43,11 +43,29 @@ class Fabric:
 
     def __init__(self, folder, servers, hosts):
         self.folder, self.servers, self.hosts = folder, servers, hosts
-        clusters = {name: {"api_url": one.url, "token": one.access()["token"], "ca_data": one.ca, "pod_cidrs": ["10.{0}.0.0/16".format(2 + 2 * number)],
-                           "node_cidrs": ["10.66.{0}.0/24".format(number)], "wireguard_port": 51820 + number, "calico_ippools": "never"}
-                    for number, (name, one) in enumerate(sorted(servers.items()))}  # fmt: skip
-        self.tree = {"all": {"vars": {"multicluster_fabric": "slices", "multicluster_fabric_clusters": clusters, "ansible_connection": "local",
-                                      "ansible_python_interpreter": sys.executable}}, "clusters": {"hosts": {"aws": {}, "gcp": {}}}}  # fmt: skip
+        clusters = {
+            name: {
+                "api_url": one.url,
+                "token": one.access()["token"],
+                "ca_data": one.ca,
+                "pod_cidrs": [f"10.{2 + 2 * number}.0.0/16"],
+                "node_cidrs": [f"10.66.{number}.0/24"],
+                "wireguard_port": 51820 + number,
+                "calico_ippools": "never",
+            }
+            for number, (name, one) in enumerate(sorted(servers.items()))
+        }
+        self.tree = {
+            "all": {
+                "vars": {
+                    "multicluster_fabric": "slices",
+                    "multicluster_fabric_clusters": clusters,
+                    "ansible_connection": "local",
+                    "ansible_python_interpreter": sys.executable,
+                }
+            },
+            "clusters": {"hosts": {"aws": {}, "gcp": {}}},
+        }
         for name in servers:
             self.tree[name + "_nodes"] = {"hosts": {}, "vars": {"multicluster_cluster": name}}
         for number, host in enumerate(hosts):
@@ -56,23 +74,34 @@ class Fabric:
     def add(self, host, number):
         cluster, remote = host.split("-")[0], "gcp" if host.startswith("aws") else "aws"
         at = sorted(self.servers).index(cluster)
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": host}, "spec": {"podCIDRs": ["10.{0}.{1}.0/24".format(2 + 2 * at, number)],
-                                                                                         "podCIDR": "10.{0}.{1}.0/24".format(2 + 2 * at, number)}}
+        node = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": host},
+            "spec": {"podCIDRs": [f"10.{2 + 2 * at}.{number}.0/24"], "podCIDR": f"10.{2 + 2 * at}.{number}.0/24"},
+        }
         client = self.servers[cluster].client()
         client.create(NODES, node, "tests")
-        status = {"status": {"addresses": [{"type": "InternalIP", "address": "10.66.{0}.{1}".format(at, 10 + number)}]}}
-        client.merge_patch("{0}/{1}/status".format(NODES, host), status, "tests")
+        status = {"status": {"addresses": [{"type": "InternalIP", "address": f"10.66.{at}.{10 + number}"}]}}
+        client.merge_patch(f"{NODES}/{host}/status", status, "tests")
         program = self.folder / host
         program.write_text(NODE.format(python=sys.executable))
         program.chmod(0o755)
-        said = {"changed": True, "public_keys": {remote: key(host, remote)}, "plan": {}, "refused": [], "warnings": [], "stats": {}}
+        said = {
+            "changed": True,
+            "public_keys": {remote: key(host, remote)},
+            "plan": {},
+            "refused": [],
+            "warnings": [],
+            "stats": {},
+        }
         program.with_suffix(".json").write_text(json.dumps(said))
         self.tree[cluster + "_nodes"]["hosts"][host] = {"ansible_python_interpreter": str(program)}
 
     def remove(self):
         for cluster, server in self.servers.items():
             for host in self.tree[cluster + "_nodes"]["hosts"]:
-                server.client().delete("{0}/{1}".format(NODES, host))
+                server.client().delete(f"{NODES}/{host}")
 
     def visits(self):
         """Hosts that were visited since the last question."""
@@ -86,12 +115,24 @@ class Fabric:
         for server in self.servers.values():
             for node in server.client().list(NODES).items:
                 given = node["metadata"].get("annotations") or {}
-                found.update({node["metadata"]["name"]: {name.split(".")[0]: value for name, value in given.items() if name.endswith(DOMAIN + "pubKey")}})
+                found.update(
+                    {
+                        node["metadata"]["name"]: {
+                            name.split(".")[0]: value
+                            for name, value in given.items()
+                            if name.endswith(DOMAIN + "pubKey")
+                        }
+                    }
+                )
         return {host: keys for host, keys in found.items() if keys}
 
     def leases(self):
-        return [one["spec"] for server in self.servers.values() for one in server.client().list(LEASES).items
-                if one["metadata"]["name"] == "multicluster-run-slices"]  # fmt: skip
+        return [
+            one["spec"]
+            for server in self.servers.values()
+            for one in server.client().list(LEASES).items
+            if one["metadata"]["name"] == "multicluster-run-slices"
+        ]
 
     def wait_free(self):
         """The process that keeps the lock gives it back when it has seen its run end."""
@@ -104,9 +145,23 @@ class Fabric:
         folder = self.folder / name
         folder.mkdir()
         (folder / "hosts.json").write_text(json.dumps(tree))
-        (folder / "vars.json").write_text(json.dumps(dict(variables, multicluster_lock="fabric", multicluster_workflow_file=str(folder / "handed"))))
-        environment = dict(os.environ, ANSIBLE_HOME=str(self.folder / "ansible"), ANSIBLE_NOCOLOR="1", AWX_HOST="https://awx.example.com")
-        command = ["ansible-playbook", "-i", str(folder / "hosts.json"), "multicluster.network." + book, "-e", "@{0}".format(folder / "vars.json")]
+        (folder / "vars.json").write_text(
+            json.dumps(dict(variables, multicluster_lock="fabric", multicluster_workflow_file=str(folder / "handed")))
+        )
+        environment = dict(
+            os.environ,
+            ANSIBLE_HOME=str(self.folder / "ansible"),
+            ANSIBLE_NOCOLOR="1",
+            AWX_HOST="https://awx.example.com",
+        )
+        command = [
+            "ansible-playbook",
+            "-i",
+            str(folder / "hosts.json"),
+            "multicluster.network." + book,
+            "-e",
+            f"@{folder / 'vars.json'}",
+        ]
         with open(folder / "log", "w", encoding="utf-8") as log:
             return subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
@@ -124,8 +179,10 @@ class Fabric:
     def in_slices(self, name, variables, count=2):
         """The sliced job, its slices side by side."""
         trees = [sliced(self.tree, number, count) for number in range(1, count + 1)]
-        running = [self.start("slices_converge", tree, "{0}{1}".format(name, number), variables) for number, tree in enumerate(trees)]
-        return effective_artifacts(variables, *[self.end(one, "{0}{1}".format(name, number)) for number, one in enumerate(running)])
+        running = [
+            self.start("slices_converge", tree, f"{name}{number}", variables) for number, tree in enumerate(trees)
+        ]
+        return effective_artifacts(variables, *[self.end(one, f"{name}{number}") for number, one in enumerate(running)])
 
 
 @pytest.fixture(scope="module")
@@ -145,23 +202,31 @@ def fabric(tmp_path, server, other):
     made.remove()
     for one in (server, other):
         if any(lease["metadata"]["name"] == "multicluster-run-slices" for lease in one.client().list(LEASES).items):
-            one.client().delete(LEASES + "/multicluster-run-slices")  # of a test that failed: the next one would wait for it
+            one.client().delete(
+                LEASES + "/multicluster-run-slices"
+            )  # of a test that failed: the next one would wait for it
 
 
 def test_slices_together_build_what_one_run_does_and_hold_one_lock(fabric):
     hosts = fabric.hosts
     first = fabric.job("slices_plan", "plan", {"awx_workflow_job_id": 12})
-    assert {spec["holderIdentity"] for spec in fabric.leases()} == {"workflow https://awx.example.com 12"} and len(fabric.leases()) == 2
+    assert {spec["holderIdentity"] for spec in fabric.leases()} == {"workflow https://awx.example.com 12"} and len(
+        fabric.leases()
+    ) == 2
     assert fabric.visits() == [] and fabric.published() == {}
     told = fabric.in_slices("converge", first)
-    assert fabric.visits() == hosts and fabric.published() == {}  # what one slice announced is no change of another one's plan
+    assert (
+        fabric.visits() == hosts and fabric.published() == {}
+    )  # what one slice announced is no change of another one's plan
     marks = {name: server.mark() for name, server in fabric.servers.items()}
     news = effective_artifacts(told, fabric.job("slices_publish", "publish", told))
-    assert fabric.published() == {host: {"gcp" if host[0] == "a" else "aws": key(host, "gcp" if host[0] == "a" else "aws")} for host in hosts}
+    assert fabric.published() == {
+        host: {"gcp" if host[0] == "a" else "aws": key(host, "gcp" if host[0] == "a" else "aws")} for host in hosts
+    }
     assert fabric.visits() == [] and news["__multicluster_workflow_news"] == ["aws", "gcp"]
     for name, server in fabric.servers.items():
         patched = [path for verb, path, status in server.writes(marks[name]) if path.startswith(NODES)]
-        assert sorted(patched) == ["{0}/{1}".format(NODES, host) for host in hosts if host.startswith(name)]  # each once
+        assert sorted(patched) == [f"{NODES}/{host}" for host in hosts if host.startswith(name)]  # each once
     after = fabric.in_slices("news", news)
     assert fabric.visits() == hosts and len(fabric.leases()) == 2
     fabric.job("slices_end", "end", dict(after, __multicluster_workflow_proven=True))
@@ -174,7 +239,9 @@ def test_slices_together_build_what_one_run_does_and_hold_one_lock(fabric):
     marks = {name: server.mark() for name, server in fabric.servers.items()}
     news = effective_artifacts(told, fabric.job("slices_publish", "publish-2", told))
     assert news["__multicluster_workflow_news"] == []
-    assert not [row for name, server in fabric.servers.items() for row in server.writes(marks[name]) if row[1].startswith(NODES)]
+    assert not [
+        row for name, server in fabric.servers.items() for row in server.writes(marks[name]) if row[1].startswith(NODES)
+    ]
     fabric.in_slices("news-2", news)
     assert fabric.visits() == []
     # a new node: those of the other cluster have news, the others of its own have none
@@ -183,10 +250,14 @@ def test_slices_together_build_what_one_run_does_and_hold_one_lock(fabric):
     told = fabric.in_slices("converge-3", first)
     assert fabric.visits() == [*hosts, "gcp-6"]
     news = effective_artifacts(told, fabric.job("slices_publish", "publish-3", told))
-    assert news["__multicluster_workflow_news"] == ["aws"] and fabric.published()["gcp-6"] == {"aws": key("gcp-6", "aws")}
+    assert news["__multicluster_workflow_news"] == ["aws"] and fabric.published()["gcp-6"] == {
+        "aws": key("gcp-6", "aws")
+    }
     after = fabric.in_slices("news-3", news, 3)
     assert fabric.visits() == ["aws-1", "aws-2", "aws-3"]
-    fabric.job("slices_end", "end-3", after, good=False)  # nothing was proven: red, and the lock is given back all the same
+    fabric.job(
+        "slices_end", "end-3", after, good=False
+    )  # nothing was proven: red, and the lock is given back all the same
     fabric.wait_free()
 
 

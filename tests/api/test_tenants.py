@@ -16,7 +16,7 @@ from tenant_servers import NAMESPACE, TEAM, source
 
 UNIT = pathlib.Path(__file__).resolve().parents[1] / "unit" / "plugins" / "module_utils" / "_tenants"
 sys.path.insert(0, str(UNIT))
-from store_contract import CONTRACT, MANAGER  # noqa: E402  pylint: disable=wrong-import-position,import-error
+from store_contract import CONTRACT, MANAGER  # pylint: disable=wrong-import-position,import-error
 
 sys.path.remove(str(UNIT))
 
@@ -47,7 +47,7 @@ def test_a_network_gets_its_twin_its_id_and_its_state(lab):
     result = lab.sync()
     assert result["settled"] and not result["pending"]
     found = lab.get(SOURCE, "Network", TEAM, "net-1")
-    provider = "onmetal-api-net://{0}/{1}/4711/{2}".format(NAMESPACE, ident, twin["metadata"]["uid"])
+    provider = f"onmetal-api-net://{NAMESPACE}/{ident}/4711/{twin['metadata']['uid']}"
     assert (found["spec"]["providerID"], found["status"]["state"]) == (provider, "Available")
 
     mark = lab.mark()

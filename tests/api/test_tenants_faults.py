@@ -18,7 +18,7 @@ from tenant_servers import FULL, NAMESPACE, TEAM, interface, make_namespace, nod
 
 OTHER = "team-b"
 GROUPS = ("networking.api.onmetal.de", "ipam.api.onmetal.de", "core.apinet.api.onmetal.de")
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/{0}/leases".format(NAMESPACE)
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 FAULTS = {
     "dies half way": {7: "dead"},
     "conflicts": dict.fromkeys(range(3, 9), 409),
@@ -43,15 +43,21 @@ def test_the_next_run_converges(tenant, side, name):
     for kind, gone in (("LoadBalancer", "lb-1"), ("VirtualIP", "vip-1"), ("NATGateway", "nat-1")):
         tenant.delete(SOURCE, kind, TEAM, gone)
     for number in range(4):
-        tenant.create(SOURCE, source("Network", "more-{0}".format(number), {}))
-        tenant.create(SOURCE, source("VirtualIP", "more-{0}".format(number), {"type": "Public", "ipFamily": "IPv4"}))
+        tenant.create(SOURCE, source("Network", f"more-{number}", {}))
+        tenant.create(SOURCE, source("VirtualIP", f"more-{number}", {"type": "Public", "ipFamily": "IPv4"}))
     with Faulty(tenant.servers[side], FAULTS[name]) as relay:
         result = tenants.run(through(tenant, side, relay))
         assert relay.met, "the fault was never met"
     if name in ("dies half way", "errors for ever"):
         assert result["failures"] and all(row["reason"] and row["message"] for row in result["failures"])
     tenant.settle(switches=["vip_release"])
-    assert sorted(obj["metadata"]["name"] for obj in tenant.list(SOURCE, "Network")) == ["more-0", "more-1", "more-2", "more-3", "net-1"]
+    assert sorted(obj["metadata"]["name"] for obj in tenant.list(SOURCE, "Network")) == [
+        "more-0",
+        "more-1",
+        "more-2",
+        "more-3",
+        "net-1",
+    ]
     ids = [obj["spec"]["id"] for obj in tenant.list(APINET, "Network")]
     addresses = [obj["status"]["ip"] for obj in tenant.list(SOURCE, "VirtualIP")]
     assert len(set(ids)) == 5 and len(set(addresses)) == 4
@@ -62,22 +68,43 @@ def test_the_next_run_converges(tenant, side, name):
 
 def limited(lab, side, kind):
     """A user who may do all but list one kind, on one side."""
-    user = "no-{0}".format(kind.lower())
+    user = f"no-{kind.lower()}"
     group = lab.profile.group_version(side, kind).partition("/")[0]
-    kinds = [obj["name"] for obj in lab.clients[side].get("/apis/" + lab.profile.group_version(side, kind))["resources"]]
+    kinds = [
+        obj["name"] for obj in lab.clients[side].get("/apis/" + lab.profile.group_version(side, kind))["resources"]
+    ]
     plural = lab.path(side, kind).rpartition("/")[2]
-    groups = [{"apiGroups": [group], "resources": [name for name in kinds if name != plural], "verbs": ["*"]},
-              {"apiGroups": ["coordination.k8s.io"] + [name for name in GROUPS if name != group], "resources": ["*"], "verbs": ["*"]}]  # fmt: skip
+    groups = [
+        {"apiGroups": [group], "resources": [name for name in kinds if name != plural], "verbs": ["*"]},
+        {
+            "apiGroups": ["coordination.k8s.io"] + [name for name in GROUPS if name != group],
+            "resources": ["*"],
+            "verbs": ["*"],
+        },
+    ]
     rbac = "/apis/rbac.authorization.k8s.io/v1/"
     client = lab.clients[side]
     client.delete(rbac + "clusterroles/" + user)
     client.delete(rbac + "clusterrolebindings/" + user)
     meta = {"metadata": {"name": user}}
-    client.create(rbac + "clusterroles", dict(meta, apiVersion="rbac.authorization.k8s.io/v1", kind="ClusterRole", rules=groups), "test")
+    client.create(
+        rbac + "clusterroles",
+        dict(meta, apiVersion="rbac.authorization.k8s.io/v1", kind="ClusterRole", rules=groups),
+        "test",
+    )
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user}
     subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]
-    client.create(rbac + "clusterrolebindings", dict(meta, apiVersion="rbac.authorization.k8s.io/v1", kind="ClusterRoleBinding",
-                                                     roleRef=reference, subjects=subjects), "test")  # fmt: skip
+    client.create(
+        rbac + "clusterrolebindings",
+        dict(
+            meta,
+            apiVersion="rbac.authorization.k8s.io/v1",
+            kind="ClusterRoleBinding",
+            roleRef=reference,
+            subjects=subjects,
+        ),
+        "test",
+    )
     request = lab.request()
     request["clusters"][0 if side == SOURCE else 1]["impersonate_user"] = user
     return request
@@ -87,7 +114,9 @@ def limited(lab, side, kind):
 def test_nothing_is_concluded_from_a_list_that_fails(tenant, side, kind):
     mark = tenant.mark()
     result = tenants.run(limited(tenant, side, kind))
-    assert [row["reason"] for row in result["failures"]] == ["source_incomplete"] and result["failures"][0]["status"] == 403
+    assert [row["reason"] for row in result["failures"]] == ["source_incomplete"] and result["failures"][0][
+        "status"
+    ] == 403
     assert result["plan"]["delete"] == 0
     assert [write for write in tenant.writes(mark)[APINET] if write[1].startswith("/apis/core")] == []
     assert [write for write in tenant.writes(mark)[SOURCE] if write[1].startswith("/apis/networking")] == []
@@ -114,7 +143,10 @@ def test_a_server_that_is_down(lab):
 
 def test_one_object_that_cannot_be_mapped(lab):
     lab.create(SOURCE, source("Network", "net-1", {}))
-    lab.create(SOURCE, source("LoadBalancer", "odd", {"type": "Other", "ipFamilies": ["IPv4"], "networkRef": {"name": "net-1"}}))
+    lab.create(
+        SOURCE,
+        source("LoadBalancer", "odd", {"type": "Other", "ipFamilies": ["IPv4"], "networkRef": {"name": "net-1"}}),
+    )
     lab.create(SOURCE, source("VirtualIP", "vip-1", {"type": "Public", "ipFamily": "IPv4"}))
     result = lab.sync()
     assert [row["operation"] for row in result["failures"]] == ["map LoadBalancer team-a/odd"]
@@ -135,12 +167,29 @@ def test_tenants_who_name_what_is_anothers(tenant):
     tenant.create(SOURCE, source("LoadBalancer", "lb", spec, OTHER))
     network = tenant.get(SOURCE, "Network", OTHER, "net-1")["metadata"]
     target = {"uid": mine["metadata"]["uid"], "name": "nic-1", "providerID": mine["spec"]["providerID"]}
-    tenant.create(SOURCE, source("LoadBalancerRouting", "lb", namespace=OTHER, networkRef={"name": "net-1", "uid": network["uid"]},
-                                 destinations=[{"ip": "192.168.178.1", "targetRef": target}]))  # fmt: skip
+    tenant.create(
+        SOURCE,
+        source(
+            "LoadBalancerRouting",
+            "lb",
+            namespace=OTHER,
+            networkRef={"name": "net-1", "uid": network["uid"]},
+            destinations=[{"ip": "192.168.178.1", "targetRef": target}],
+        ),
+    )
     own = tenant.get(SOURCE, "Network", TEAM, "net-1")["metadata"]
-    tenant.patch(SOURCE, "Network", OTHER, "net-1", {"spec": {
-        "peerings": [{"name": "p", "networkRef": {"namespace": TEAM, "name": "net-1"}}],
-        "incomingPeerings": [{"namespace": TEAM, "name": "net-1", "uid": own["uid"]}]}})  # fmt: skip
+    tenant.patch(
+        SOURCE,
+        "Network",
+        OTHER,
+        "net-1",
+        {
+            "spec": {
+                "peerings": [{"name": "p", "networkRef": {"namespace": TEAM, "name": "net-1"}}],
+                "incomingPeerings": [{"namespace": TEAM, "name": "net-1", "uid": own["uid"]}],
+            }
+        },
+    )
     result = tenant.settle(switches=["vip_release", "peering"])
     refused = {row["object"]: row["reason"] for row in result["refused"]}
     assert refused["NetworkInterface team-b/thief"] == refused["LoadBalancerRouting team-b/lb"] == "outside_grant"
@@ -163,15 +212,25 @@ def test_twins_of_the_original_are_adopted_only_on_request(lab):
     result = lab.sync()
     assert [(row["object"], row["reason"]) for row in result["refused"]] == [("Network team-a/net-1", "adoptable")]
     assert lab.writes(mark) == {SOURCE: [], APINET: []}
-    assert lab.sync(adopt=True)["settled"] and lab.get(SOURCE, "Network", TEAM, "net-1")["status"]["state"] == "Available"
-    record = {entry["manager"] for entry in lab.get(APINET, "Network", NAMESPACE, ident)["metadata"]["managedFields"] if entry["operation"] == "Apply"}
+    assert (
+        lab.sync(adopt=True)["settled"] and lab.get(SOURCE, "Network", TEAM, "net-1")["status"]["state"] == "Available"
+    )
+    record = {
+        entry["manager"]
+        for entry in lab.get(APINET, "Network", NAMESPACE, ident)["metadata"]["managedFields"]
+        if entry["operation"] == "Apply"
+    }
     assert record == {"multicluster.network/t"}
     mark = lab.mark()
     result = lab.sync()
     assert result["refused"] == [] and lab.writes(mark)[APINET] == [], "what was taken over once is not asked for again"
     # a stranger's object under the name of a twin is nobody's to take
     made = lab.create(SOURCE, source("Network", "net-2", {}))
-    stranger = {"apiVersion": lab.profile.apinet, "kind": "Network", "metadata": {"namespace": NAMESPACE, "name": made["metadata"]["uid"]}}
+    stranger = {
+        "apiVersion": lab.profile.apinet,
+        "kind": "Network",
+        "metadata": {"namespace": NAMESPACE, "name": made["metadata"]["uid"]},
+    }
     lab.create(APINET, dict(stranger, spec={}))
     assert [row["reason"] for row in lab.sync(adopt=False)["refused"] if "net-2" in row["object"]] == ["not_ours"]
 
@@ -208,8 +267,16 @@ def test_any_order_on_real_servers(lab):
             if index % 3 == number:
                 assert lab.sync()["failures"] == []
         lab.settle()
-        states.append({(obj["kind"], obj["metadata"]["name"]): (sorted(obj["metadata"]["finalizers"]), obj.get("status", {}).get("state"))
-                       for kind in ("Network", "VirtualIP", "LoadBalancer", "NATGateway", "NetworkInterface") for obj in lab.list(SOURCE, kind)})  # fmt: skip
+        states.append(
+            {
+                (obj["kind"], obj["metadata"]["name"]): (
+                    sorted(obj["metadata"]["finalizers"]),
+                    obj.get("status", {}).get("state"),
+                )
+                for kind in ("Network", "VirtualIP", "LoadBalancer", "NATGateway", "NetworkInterface")
+                for obj in lab.list(SOURCE, kind)
+            }
+        )
     assert all(state == states[0] for state in states)
 
 

@@ -22,8 +22,11 @@ def test_the_seeds_flow(lab):
     network = lab.get(SOURCE, "Network", TEAM, "net-1")
     ident = network["metadata"]["uid"]
     twin = lab.get(APINET, "Network", NAMESPACE, ident)
-    assert twin["spec"]["id"] == "200" and lab.get(APINET, "NetworkID", "", "200")["spec"]["claimRef"]["uid"] == twin["metadata"]["uid"]
-    assert network["spec"]["providerID"] == "onmetal-api-net://{0}/{1}/200/{2}".format(NAMESPACE, ident, twin["metadata"]["uid"])
+    assert (
+        twin["spec"]["id"] == "200"
+        and lab.get(APINET, "NetworkID", "", "200")["spec"]["claimRef"]["uid"] == twin["metadata"]["uid"]
+    )
+    assert network["spec"]["providerID"] == f"onmetal-api-net://{NAMESPACE}/{ident}/200/{twin['metadata']['uid']}"
     assert network["status"]["state"] == "Available"
 
     for obj in seed()[1:]:
@@ -48,11 +51,17 @@ def test_the_seeds_flow(lab):
     address = lab.get(SOURCE, "VirtualIP", TEAM, "vip-1")["status"]["ip"]
     assert with_ip["status"]["state"] == "Available" and with_ip["status"]["virtualIP"] == address
     assert behind_nat["status"]["state"] == "Available" and "virtualIP" not in behind_nat["status"]
-    twins = {name: lab.get(APINET, "NetworkInterface", NAMESPACE, obj["metadata"]["uid"])
-             for name, obj in (("nic-1", with_ip), ("nic-2", behind_nat))}  # fmt: skip
-    assert [entry["ip"] for entry in twins["nic-1"]["spec"]["publicIPs"]] == [address] and not twins["nic-1"]["spec"].get("natGateways")
+    twins = {
+        name: lab.get(APINET, "NetworkInterface", NAMESPACE, obj["metadata"]["uid"])
+        for name, obj in (("nic-1", with_ip), ("nic-2", behind_nat))
+    }
+    assert [entry["ip"] for entry in twins["nic-1"]["spec"]["publicIPs"]] == [address] and not twins["nic-1"][
+        "spec"
+    ].get("natGateways")
     gateway = lab.get(SOURCE, "NATGateway", TEAM, "nat-1")
-    assert [entry["claimRef"]["name"] for entry in twins["nic-2"]["spec"]["natGateways"]] == [gateway["metadata"]["uid"]]
+    assert [entry["claimRef"]["name"] for entry in twins["nic-2"]["spec"]["natGateways"]] == [
+        gateway["metadata"]["uid"]
+    ]
     table = lab.get(APINET, "NATTable", NAMESPACE, gateway["metadata"]["uid"])["ips"]
     assert [row["ip"] for row in table] == gateway["status"]["ips"]
     assert [section["ip"] for section in table[0]["sections"]] == ["192.168.178.2"]
@@ -84,9 +93,12 @@ def test_nothing_is_written_when_nothing_changed(tenant):
 
 
 KINDS = {
-    "Network": ["net-1"], "VirtualIP": ["vip-1"], "NetworkInterface": ["nic-1", "nic-2"], "LoadBalancer": ["lb-1", "lb-2"],
+    "Network": ["net-1"],
+    "VirtualIP": ["vip-1"],
+    "NetworkInterface": ["nic-1", "nic-2"],
+    "LoadBalancer": ["lb-1", "lb-2"],
     "NATGateway": ["nat-1"],
-}  # fmt: skip
+}
 ORDERS = list(itertools.permutations(KINDS))
 
 

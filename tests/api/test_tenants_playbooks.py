@@ -32,11 +32,13 @@ CAPABILITIES = {SOURCE: "tenants_source_leave", APINET: "tenants_network"}
 def kubeconfig(server):
     ca = base64.b64encode(server.ca.encode()).decode()
     return {
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {"server": server.url, "certificate-authority-data": ca}}],
         "users": [{"name": "u", "user": {"token": server.access()["token"]}}],
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture
@@ -46,28 +48,59 @@ def inventory(lab, tmp_path):
     for side, name in NAMES.items():
         admin = dict(lab.servers[side].access(name))
         manifests = access_manifests([CAPABILITIES[side]], target_namespace=NAMESPACE)
-        assert not cluster_objects.run({"fabric": "t", "clusters": [admin], "objects": manifests, "adopt": True})["failures"]
-        request = {"fabric": "t", "clusters": [admin], "namespace": "kube-system", "path": str(tmp_path / name), "state": "present",
-                   "service_account": "multicluster-" + CAPABILITIES[side].replace("_", "-"), "expires": 3600, "renew_before": 60}  # fmt: skip
+        assert not cluster_objects.run({"fabric": "t", "clusters": [admin], "objects": manifests, "adopt": True})[
+            "failures"
+        ]
+        request = {
+            "fabric": "t",
+            "clusters": [admin],
+            "namespace": "kube-system",
+            "path": str(tmp_path / name),
+            "state": "present",
+            "service_account": "multicluster-" + CAPABILITIES[side].replace("_", "-"),
+            "expires": 3600,
+            "renew_before": 60,
+        }
         assert not cluster_token.run(request)["failures"]
         hosts[name] = {"kubeconfig": str(tmp_path / name)}
     variables = {
-        "multicluster_fabric": "t", "tenants_source": "east", "tenants_apinet": "fabric", "tenants_network_side": True,
-        "tenants_public_prefixes": PREFIXES, "tenants_attachments": attachments("nic-1", "nic-2"), "tenants_attach_require_ready": False,
+        "multicluster_fabric": "t",
+        "tenants_source": "east",
+        "tenants_apinet": "fabric",
+        "tenants_network_side": True,
+        "tenants_public_prefixes": PREFIXES,
+        "tenants_attachments": attachments("nic-1", "nic-2"),
+        "tenants_attach_require_ready": False,
         "tenants_rounds": 2,
-    }  # fmt: skip
-    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"vars": variables, "children": {"clusters": {"hosts": hosts}}}}))
+    }
+    (tmp_path / "hosts.yml").write_text(
+        yaml.safe_dump({"all": {"vars": variables, "children": {"clusters": {"hosts": hosts}}}})
+    )
     return tmp_path
 
 
 def play(folder, book, *arguments, code=0):
     """Run a playbook, which has to end with this code; returns what was printed."""
-    environment = dict(os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(folder / "ansible"))
+    environment = dict(
+        os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(folder / "ansible")
+    )
     environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
     environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
-    command = ["ansible-playbook", "-i", str(folder / "hosts.yml"), "-e", "ansible_python_interpreter=" + sys.executable]
+    command = [
+        "ansible-playbook",
+        "-i",
+        str(folder / "hosts.yml"),
+        "-e",
+        "ansible_python_interpreter=" + sys.executable,
+    ]
     done = subprocess.run(
-        command + [str(PLAYBOOKS / book)] + list(arguments), env=environment, cwd=str(folder), capture_output=True, text=True, timeout=300, check=False
+        command + [str(PLAYBOOKS / book)] + list(arguments),
+        env=environment,
+        cwd=str(folder),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + (done.stderr if code else "")
@@ -104,7 +137,9 @@ def test_a_tenant_comes_and_leaves(lab, inventory):
 def test_what_is_missing_is_named(lab, inventory):
     """With the role's variable. Nothing was said where no side was named."""
     mark = lab.mark()
-    assert "Set tenants_source and tenants_apinet to the clusters that are the two sides" in play(inventory, "tenants.yml", "-e", "tenants_apinet=", code=2)
+    assert "Set tenants_source and tenants_apinet to the clusters that are the two sides" in play(
+        inventory, "tenants.yml", "-e", "tenants_apinet=", code=2
+    )
     assert lab.writes(mark) == {SOURCE: [], APINET: []}
 
 
@@ -132,13 +167,22 @@ def test_the_accounts_reach_no_further(lab, inventory):
 def test_the_network_side_alone_under_its_present_name(lab, tmp_path):
     """No tenant-facing server, and the definitions come by the role."""
     (tmp_path / "fabric").write_text(yaml.safe_dump(kubeconfig(lab.servers[APINET])))
-    variables = {"multicluster_fabric": "t", "tenants_apinet": "fabric", "tenants_install_crds": True, "tenants_create_namespace": True,
-                 "tenants_profile": "ironcore", "tenants_network_side": True, "tenants_apinet_namespace": "ironcore-twins"}  # fmt: skip
+    variables = {
+        "multicluster_fabric": "t",
+        "tenants_apinet": "fabric",
+        "tenants_install_crds": True,
+        "tenants_create_namespace": True,
+        "tenants_profile": "ironcore",
+        "tenants_network_side": True,
+        "tenants_apinet_namespace": "ironcore-twins",
+    }
     hosts = {"fabric": {"kubeconfig": str(tmp_path / "fabric")}}
-    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"vars": variables, "children": {"clusters": {"hosts": hosts}}}}))
+    (tmp_path / "hosts.yml").write_text(
+        yaml.safe_dump({"all": {"vars": variables, "children": {"clusters": {"hosts": hosts}}}})
+    )
     assert changes(play(tmp_path, "tenants.yml")) == 2
     client, group = lab.clients[APINET], "core.apinet.ironcore.dev/v1alpha1"
-    path = "/apis/{0}/namespaces/ironcore-twins/networks".format(group)
+    path = f"/apis/{group}/namespaces/ironcore-twins/networks"
     client.create(path, {"apiVersion": group, "kind": "Network", "metadata": {"name": "net-1"}, "spec": {}}, "test")
     shown = play(tmp_path, "tenants.yml")
     assert changes(shown) == 1, shown

@@ -9,7 +9,11 @@ from __future__ import annotations
 import copy
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token, preflight
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import (
+    cluster_objects,
+    cluster_token,
+    preflight,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Forbidden, ListIncomplete
@@ -24,8 +28,16 @@ def accounts(server, tmp_path):
     assert not cluster_objects.run(made)["failures"]
     found = {}
     for capability in ("trace", "mesh"):
-        request = {"fabric": "t", "clusters": [server.access()], "service_account": "multicluster-" + capability, "namespace": "kube-system",
-                   "path": str(tmp_path / capability), "expires": 3600, "renew_before": 60, "state": "present"}  # fmt: skip
+        request = {
+            "fabric": "t",
+            "clusters": [server.access()],
+            "service_account": "multicluster-" + capability,
+            "namespace": "kube-system",
+            "path": str(tmp_path / capability),
+            "expires": 3600,
+            "renew_before": 60,
+            "state": "present",
+        }
         assert not cluster_token.run(request)["failures"]
         found[capability] = {"name": "aws", "kubeconfig": str(tmp_path / capability)}
     yield found
@@ -34,7 +46,13 @@ def accounts(server, tmp_path):
 
 def test_it_reads_both_ends_and_writes_nothing(accounts):
     client = Client(parse_access(accounts["trace"]))
-    for path in ("/api/v1/nodes", "/api/v1/pods", "/api/v1/services", "/api/v1/endpoints", "/apis/networking.k8s.io/v1/networkpolicies"):
+    for path in (
+        "/api/v1/nodes",
+        "/api/v1/pods",
+        "/api/v1/services",
+        "/api/v1/endpoints",
+        "/apis/networking.k8s.io/v1/networkpolicies",
+    ):
         assert client.list(path) is not None
     with pytest.raises(ListIncomplete) as error:
         client.list("/api/v1/secrets")
@@ -46,10 +64,16 @@ def test_it_reads_both_ends_and_writes_nothing(accounts):
 def test_preflight_names_what_an_access_lacks(accounts):
     def look(capability, **more):
         definition = dict(copy.deepcopy(DEFINITION), nodes={})
-        request = dict({"fabric": "t", "definition": definition, "clusters": [accounts[capability]], "timeout": 20}, **more)
+        request = dict(
+            {"fabric": "t", "definition": definition, "clusters": [accounts[capability]], "timeout": 20}, **more
+        )
         return [row for row in preflight.run(request)["findings"] if row["reason"] == "forbidden"]
 
     assert look("trace", trace=True) == [] and look("mesh") == []
     (row,) = look("mesh", trace=True)
-    assert row["level"] == "warning" and "list pods; list services" in row["message"] and "cluster_access_capability: trace" in row["message"]
+    assert (
+        row["level"] == "warning"
+        and "list pods; list services" in row["message"]
+        and "cluster_access_capability: trace" in row["message"]
+    )
     assert "nodes" not in row["message"]  # which it may

@@ -12,7 +12,11 @@ import time
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import trace_ask
-from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_corefile import Options, corefile_text, whole_corefile
+from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_corefile import (
+    Options,
+    corefile_text,
+    whole_corefile,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._trace import report
 from api_server import free_port
 from dns_client import ask as dig
@@ -28,14 +32,26 @@ NAME = "fluentd.sys-log.svc.cluster.aws"
 def coredns_of(two, folder, remotes):
     """(text of a Corefile as coredns_rewrite would write it, process and port of a CoreDNS that has loaded it)."""
     path, port = (newest if os.environ.get("KUBERNETES") == "newest" else oldest)(), free_port()
-    text, here = (corefile_text(whole_corefile(Options("gcp", remotes, "sys-semaphore", global_zone=True, port=one, ready=True))) for one in (53, port))
+    text, here = (
+        corefile_text(whole_corefile(Options("gcp", remotes, "sys-semaphore", global_zone=True, port=one, ready=True)))
+        for one in (53, port)
+    )
     (folder / "Corefile").write_text(for_this_machine(here, folder, two.servers["gcp"]))
     with open(folder / "coredns.log", "wb") as log:
-        process = subprocess.Popen([path, "-conf", str(folder / "Corefile")], stdout=log, stderr=log, cwd=str(folder), env=dict(os.environ, GOMAXPROCS="1"))
+        process = subprocess.Popen(
+            [path, "-conf", str(folder / "Corefile")],
+            stdout=log,
+            stderr=log,
+            cwd=str(folder),
+            env=dict(os.environ, GOMAXPROCS="1"),
+        )
     deadline = time.monotonic() + 60
     while True:
         try:
-            if dig(port, "web.shop.svc.cluster.local").code and dig(port, "kubernetes.default.svc.cluster.local").answer:
+            if (
+                dig(port, "web.shop.svc.cluster.local").code
+                and dig(port, "kubernetes.default.svc.cluster.local").answer
+            ):
                 return text, process, port
         except OSError:
             pass
@@ -46,7 +62,14 @@ def coredns_of(two, folder, remotes):
 @pytest.fixture
 def server_of_names(nodes, tmp_path):
     """Where CoreDNS listens, with a Service in front of it as clusters have it."""
-    nodes.put("gcp", dict(service("kube-system", "kube-dns", [{"name": "dns", "protocol": "UDP", "port": 53}], {"k8s-app": "kube-dns"})))
+    nodes.put(
+        "gcp",
+        dict(
+            service(
+                "kube-system", "kube-dns", [{"name": "dns", "protocol": "UDP", "port": 53}], {"k8s-app": "kube-dns"}
+            )
+        ),
+    )
     started = []
 
     def go(remotes=("aws",)):
@@ -82,19 +105,26 @@ def test_the_answer_of_a_real_server_is_what_the_objects_make_expected(nodes, se
     found = ask(nodes, name, port=8888)
     assert causes(found) == []
     flow = found["trace"]["flows"][0]
-    assert flow["ask"]["servers"] == [nodes.get("gcp", "Service", "kube-dns", "kube-system")["spec"]["clusterIP"]] and flow["ask"]["port"] == 53
+    assert (
+        flow["ask"]["servers"] == [nodes.get("gcp", "Service", "kube-dns", "kube-system")["spec"]["clusterIP"]]
+        and flow["ask"]["port"] == 53
+    )
     assert flow["target"]["address"] in flow["ask"]["expected"]
     assert names_of(told(found["trace"], port)) == [("name", "ok")]
 
 
 def test_a_server_that_has_not_loaded_the_corefile_is_told(nodes, server_of_names):
     dummy, port = server_of_names(remotes=())
-    text = corefile_text(whole_corefile(Options("gcp", ("aws",), "sys-semaphore", global_zone=True, port=53, ready=True)))
+    text = corefile_text(
+        whole_corefile(Options("gcp", ("aws",), "sys-semaphore", global_zone=True, port=53, ready=True))
+    )
     corefile(nodes, text)
     found = ask(nodes, NAME, port=8888)
     assert causes(found) == []
     built = told(found["trace"], port)
-    assert [(row["cause"], row["where"]) for row in built["findings"]] == [("dns_differs", "gcp-host")] and built["verdict"] == "does not arrive"
+    assert [(row["cause"], row["where"]) for row in built["findings"]] == [("dns_differs", "gcp-host")] and built[
+        "verdict"
+    ] == "does not arrive"
     assert names_of(built) == [("dns_differs", "differs")] and "coredns_rewrite" in built["findings"][0]["mend"]
 
 

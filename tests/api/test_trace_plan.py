@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import trace
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import NotFound
@@ -26,7 +28,10 @@ from mirror_clusters import (  # pylint: disable=unused-import
 __all__ = ["fluentd", "other", "two"]
 HOSTS = {"gcp-host": {"cluster": "gcp", "node": "gcp-n1"}, "aws-host": {"cluster": "aws", "node": "aws-n1"}}
 PLAIN = ".:53 {\n    kubernetes cluster.local\n    forward . /etc/resolv.conf\n}\n"
-REWRITTEN = "cluster.aws {\n    errors\n    rewrite stop {\n        name regex x y\n    }\n    kubernetes cluster.local\n}\n" + PLAIN
+REWRITTEN = (
+    "cluster.aws {\n    errors\n    rewrite stop {\n        name regex x y\n    }\n    kubernetes cluster.local\n}\n"
+    + PLAIN
+)
 
 
 @pytest.fixture
@@ -38,28 +43,44 @@ def nodes(fluentd):
     for cluster, address, pod in (("aws", "10.66.23.31", PODS[0]), ("gcp", "10.22.22.27", "10.4.7.18")):
         client, node = two.clients[cluster], cluster + "-n1"
         client.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}, "test")
-        client.merge_patch("/api/v1/nodes/" + node + "/status", {"status": {"addresses": [{"type": "InternalIP", "address": address}]}}, "test")
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"},
-                "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "i"}]}}  # fmt: skip
+        client.merge_patch(
+            "/api/v1/nodes/" + node + "/status",
+            {"status": {"addresses": [{"type": "InternalIP", "address": address}]}},
+            "test",
+        )
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "i"}]},
+        }
         client.create(BASE + "shop/pods", body, "test")
-        status = {"phase": "Running", "podIP": pod, "podIPs": [{"ip": pod}], "conditions": [{"type": "Ready", "status": "True"}]}
+        status = {
+            "phase": "Running",
+            "podIP": pod,
+            "podIPs": [{"ip": pod}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
         client.merge_patch(BASE + "shop/pods/web/status", {"status": status}, "test")
         made += [(client, BASE + "shop/pods/web"), (client, "/api/v1/nodes/" + node)]
     yield two
     for client, path in made:
-        try:
+        with contextlib.suppress(NotFound):
             client.delete(path)
-        except NotFound:
-            pass
     for client in two.clients.values():
-        try:
+        with contextlib.suppress(NotFound):
             client.delete(BASE + "kube-system/configmaps/coredns")
-        except NotFound:
-            pass
 
 
 def ask(two, target, source="gcp/shop/web", change=None, **more):
-    request = {"fabric": "t", "clusters": two.request()["clusters"], "timeout": 20, "hosts": HOSTS, "mesh": {}, "number": 61000}
+    request = {
+        "fabric": "t",
+        "clusters": two.request()["clusters"],
+        "timeout": 20,
+        "hosts": HOSTS,
+        "mesh": {},
+        "number": 61000,
+    }
     request.update(source=source, target=target, **more)
     return trace.plan(change(request) if change else request)
 
@@ -69,7 +90,12 @@ def causes(result):
 
 
 def corefile(two, text):
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns", "namespace": "kube-system"}, "data": {"Corefile": text}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "coredns", "namespace": "kube-system"},
+        "data": {"Corefile": text},
+    }
     two.clients["gcp"].apply(BASE + "kube-system/configmaps/coredns", body, "test", force=True)
 
 
@@ -79,7 +105,13 @@ def test_a_service_of_another_cluster_is_dialled_by_its_mirror(nodes):
     assert causes(found) == [] and found["failures"] == [] and nodes.writes(mark) == {"aws": [], "gcp": []}
     flow = found["trace"]["flows"][0]
     assert flow["target"]["address"] == nodes.get("gcp", "Service", FLUENTD)["spec"]["clusterIP"]
-    assert flow["source"] == {"kind": "pod", "name": "gcp/shop/web", "cluster": "gcp", "host": "gcp-host", "address": "10.4.7.18"}
+    assert flow["source"] == {
+        "kind": "pod",
+        "name": "gcp/shop/web",
+        "cluster": "gcp",
+        "host": "gcp-host",
+        "address": "10.4.7.18",
+    }
     assert (flow["protocol"], flow["target"]["port"], flow["number"]) == ("tcp", 8888, 61000)
     assert sorted(row["address"] for row in flow["target"]["backends"]) == sorted(PODS)
     assert [row["host"] for row in flow["target"]["backends"] if row["address"] == PODS[0]] == ["aws-host"]
@@ -92,16 +124,21 @@ def test_a_service_of_another_cluster_is_dialled_by_its_mirror(nodes):
 
 def test_pods_nodes_and_all_of_them(nodes):
     found = ask(nodes, "aws/shop/web", source="gcp/gcp-n1")["trace"]
-    assert [(row["protocol"], row["source"]["address"], row["target"]["address"]) for row in found["flows"] if "about" not in row] == [
-        ("icmp", "10.22.22.27", PODS[0])
-    ]
+    assert [
+        (row["protocol"], row["source"]["address"], row["target"]["address"])
+        for row in found["flows"]
+        if "about" not in row
+    ] == [("icmp", "10.22.22.27", PODS[0])]
     assert found["nodes"] == ["aws-host", "gcp-host"]
     back = [row for row in found["flows"] if row.get("about") == "0"]
-    assert [(row["source"]["host"], row["target"]["address"], row["protocol"]) for row in back] == [("aws-host", "10.22.22.27", "icmp")]
+    assert [(row["source"]["host"], row["target"]["address"], row["protocol"]) for row in back] == [
+        ("aws-host", "10.22.22.27", "icmp")
+    ]
     found = ask(nodes, "any", source="any")["trace"]
     assert sorted((row["source"]["name"], row["target"]["name"]) for row in found["flows"]) == [
-        ("aws/shop/web", "gcp/shop/web"), ("gcp/shop/web", "aws/shop/web"),
-    ]  # fmt: skip
+        ("aws/shop/web", "gcp/shop/web"),
+        ("gcp/shop/web", "aws/shop/web"),
+    ]
     assert len({row["number"] for row in found["flows"]}) == 2
 
 
@@ -114,7 +151,7 @@ def test_pods_nodes_and_all_of_them(nodes):
         ("aws/sys-log/fluentd", 9999, [("port_not_in_service", "gcp")]),
         ("nobody.sys-log.svc.cluster.local.", 1, [("name_unknown", "gcp")]),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_exist_is_named(nodes, target, port, expected):
     found = ask(nodes, target, port=port)
     assert causes(found) == expected and found["trace"]["flows"] == [] and found["trace"]["nodes"] == []
@@ -140,7 +177,10 @@ def test_a_name_needs_its_rewrite(nodes):
     assert causes(ask(nodes, name, port=8888)) == [("rewrite_missing", "gcp")]
     corefile(nodes, REWRITTEN)
     found = ask(nodes, name, port=8888)
-    assert causes(found) == [] and found["trace"]["flows"][0]["target"]["address"] == nodes.get("gcp", "Service", FLUENTD)["spec"]["clusterIP"]
+    assert (
+        causes(found) == []
+        and found["trace"]["flows"][0]["target"]["address"] == nodes.get("gcp", "Service", FLUENTD)["spec"]["clusterIP"]
+    )
     assert FLUENTD + "." + NAMESPACE + ".svc.cluster.local" in " ".join(row["text"] for row in found["trace"]["names"])
     assert causes(ask(nodes, "nobody.sys-log.svc.cluster.aws", port=8888)) == [("name_unknown", "gcp")]
     # a Corefile that cannot be read says nothing of ours
@@ -149,15 +189,25 @@ def test_a_name_needs_its_rewrite(nodes):
 
 
 def test_many_questions_have_numbers_of_their_own(nodes):
-    rows = [{"source": "gcp/shop/web", "target": "aws/shop/web"}, {"source": "gcp/shop/web", "target": "aws/sys-log/nobody", "port": 1},
-            {"source": "aws/shop/web", "target": "gcp/gcp-n1", "protocol": "udp", "port": 53}]  # fmt: skip
+    rows = [
+        {"source": "gcp/shop/web", "target": "aws/shop/web"},
+        {"source": "gcp/shop/web", "target": "aws/sys-log/nobody", "port": 1},
+        {"source": "aws/shop/web", "target": "gcp/gcp-n1", "protocol": "udp", "port": 53},
+    ]
     found = ask(nodes, None, source=None, questions=rows)["trace"]
-    assert [(row["id"], row["number"], row["protocol"]) for row in found["flows"]] == [("0", 61000, "icmp"), ("1", 61001, "udp")]
+    assert [(row["id"], row["number"], row["protocol"]) for row in found["flows"]] == [
+        ("0", 61000, "icmp"),
+        ("1", 61001, "udp"),
+    ]
     assert [(row["cause"], row["question"]) for row in found["findings"]] == [("name_unknown", 1)]
 
 
 def test_a_policy_that_does_not_name_the_source_is_told(nodes):
-    spec = {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"from": [{"ipBlock": {"cidr": "10.9.0.0/16"}}]}]}
+    spec = {
+        "podSelector": {},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [{"ipBlock": {"cidr": "10.9.0.0/16"}}]}],
+    }
     path = "/apis/networking.k8s.io/v1/namespaces/shop/networkpolicies"
     body = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "known"}, "spec": spec}
     nodes.clients["aws"].create(path, body, "test")

@@ -18,7 +18,11 @@ from client import OVER, Awx
 #: credential: (its type, {field: the environment's variable with the file to read}, other fields)
 CREDENTIALS = {
     "Multicluster clusters": ("Multicluster kubeconfig", {"kubeconfig": "MCN_AWX_KUBECONFIG"}, {}),
-    "Multicluster nodes": ("Multicluster node access", {"ssh_key_data": "MCN_AWX_KEY", "known_hosts": "MCN_AWX_KNOWN_HOSTS"}, {"username": "root"}),
+    "Multicluster nodes": (
+        "Multicluster node access",
+        {"ssh_key_data": "MCN_AWX_KEY", "known_hosts": "MCN_AWX_KNOWN_HOSTS"},
+        {"username": "root"},
+    ),
 }
 ORDER = ["plan", "converge", "publish", "news", "capabilities", "proof", "end"]
 
@@ -51,9 +55,18 @@ def make_credentials(awx, site):
             continue
         missing = [variable for variable in files.values() if not os.environ.get(variable)]
         assert not missing, "AWX has no credential {0!r}: make it, see the guide on AWX, or give {1}".format(
-            name, " ".join(variable.replace("MCN_AWX_", "") + "=FILE" for variable in missing))  # fmt: skip
-        inputs = dict(fields, **{field: pathlib.Path(os.environ[variable]).read_text("utf-8") for field, variable in files.items()})
-        body = {"name": name, "organization": organization, "credential_type": awx.named("credential_types/", kind)["id"], "inputs": inputs}
+            name, " ".join(variable.replace("MCN_AWX_", "") + "=FILE" for variable in missing)
+        )
+        inputs = dict(
+            fields,
+            **{field: pathlib.Path(os.environ[variable]).read_text("utf-8") for field, variable in files.items()},
+        )
+        body = {
+            "name": name,
+            "organization": organization,
+            "credential_type": awx.named("credential_types/", kind)["id"],
+            "inputs": inputs,
+        }
         awx.call("credentials/", body)
 
 
@@ -80,22 +93,28 @@ def test_the_workflow_in_slices_is_proven_and_its_slices_share_the_hosts(awx):
     workflow = awx.wait(kind, number)
     nodes = awx.nodes(number)
     ended = {name: (nodes[name]["summary_fields"].get("job") or {}).get("status") for name in ORDER}
-    reds = {name: awx.said(nodes[name]["job"])[-1500:] for name, status in ended.items() if status in OVER[1:] and name not in ("converge", "news")}
+    reds = {
+        name: awx.said(nodes[name]["job"])[-1500:]
+        for name, status in ended.items()
+        if status in OVER[1:] and name not in ("converge", "news")
+    }
     assert workflow["status"] == "successful" and set(ended.values()) == {"successful"}, (ended, reds)
 
-    names = [row["name"] for row in awx.rows("inventories/{0}/hosts/".format(awx.named("inventories/", "Multicluster")["id"]))]
+    names = [row["name"] for row in awx.rows(f"inventories/{awx.named('inventories/', 'Multicluster')['id']}/hosts/")]
     visited = {}
     for name in ("converge", "news"):
-        assert nodes[name]["summary_fields"]["job"]["type"] == "workflow_job", "a job with slices is a workflow of its own"
+        assert nodes[name]["summary_fields"]["job"]["type"] == "workflow_job", (
+            "a job with slices is a workflow of its own"
+        )
         for node in awx.nodes(nodes[name]["job"]).values():
-            job = awx.call("jobs/{0}/".format(node["job"]))
+            job = awx.call(f"jobs/{node['job']}/")
             allowed = sorted(names)[job["job_slice_number"] - 1 :: job["job_slice_count"]]
             hosts = [host for host in awx.hosts_of(node["job"]) if host != "localhost"]
             assert job["job_slice_count"] == 2 and set(hosts) <= set(allowed), (hosts, allowed)
             visited.setdefault(name, []).append(set(hosts))
     assert all(part for part in visited["converge"]) and not visited["converge"][0] & visited["converge"][1]
-    plan = awx.call("jobs/{0}/".format(nodes["plan"]["job"]))["artifacts"]
-    assert "__multicluster_workflow_plan" in plan and plan["multicluster_workflow"].endswith(" {0}".format(number)), sorted(plan)
+    plan = awx.call(f"jobs/{nodes['plan']['job']}/")["artifacts"]
+    assert "__multicluster_workflow_plan" in plan and plan["multicluster_workflow"].endswith(f" {number}"), sorted(plan)
 
 
 def test_a_sliced_job_that_nobody_gave_a_plan_changes_nothing(awx):
@@ -106,20 +125,26 @@ def test_a_sliced_job_that_nobody_gave_a_plan_changes_nothing(awx):
     for part in parts:
         awx.wait("jobs", part)
         assert "slices_plan runs first" in awx.said(part), awx.said(part)[-3000:]
-        assert not [event for event in awx.events(part) if (event["event_data"].get("task_action") or "").endswith("node_dataplane")]
+        assert not [
+            event
+            for event in awx.events(part)
+            if (event["event_data"].get("task_action") or "").endswith("node_dataplane")
+        ]
 
 
 def test_a_change_that_is_denied_is_not_made(awx):
     kind, number = awx.launch("workflow_job_templates", "Multicluster / Change with approval")
     waiting, deadline = None, time.monotonic() + awx.patience
     while waiting is None:
-        over = awx.call("workflow_jobs/{0}/".format(number))["status"] in OVER or time.monotonic() > deadline
+        over = awx.call(f"workflow_jobs/{number}/")["status"] in OVER or time.monotonic() > deadline
         nodes = awx.nodes(number)
         found = nodes["approve"]["summary_fields"].get("job")
         waiting = found["id"] if found else None
-        assert waiting or not over, {name: awx.said(nodes[name]["job"])[-2000:] for name in ("validate", "check") if nodes[name]["job"]}
+        assert waiting or not over, {
+            name: awx.said(nodes[name]["job"])[-2000:] for name in ("validate", "check") if nodes[name]["job"]
+        }
         time.sleep(1)
-    awx.call("workflow_approvals/{0}/deny/".format(waiting), {})
+    awx.call(f"workflow_approvals/{waiting}/deny/", {})
     assert awx.wait(kind, number)["status"] == "failed"
     nodes = awx.nodes(number)
     assert [nodes[name]["job"] for name in ("converge", "verify")] == [None, None]

@@ -19,9 +19,9 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "api"))
 
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import in_flight  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.objects import WRITES  # noqa: E402
-from api_server import TOKEN, ApiServer  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import in_flight
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.objects import WRITES
+from api_server import TOKEN, ApiServer
 
 #: A flow in a fresh interpreter, as a module runs in one. Python and its imports have started when the clock does:
 #: Ansible pays for them whatever a module does, and they are shown by themselves.
@@ -92,7 +92,9 @@ def api_server(users=()):
 def python(text, ask):
     """The answer of a small program, with the wall clock of its whole process."""
     started = time.perf_counter()
-    done = subprocess.run([sys.executable, "-B", "-c", text], input=json.dumps(ask), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", text], input=json.dumps(ask), capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise SystemExit(done.stderr.strip()[-3000:])
     return dict(json.loads(done.stdout), process=time.perf_counter() - started)
@@ -102,7 +104,7 @@ def run_flow(name, request, **more):
     """One run of a flow, which must not have failed. ``more``: what its module tells it besides the options."""
     answer = python(DRIVER, {"flow": name, "request": request, "more": more})
     if answer["result"]["failures"]:
-        raise SystemExit("the run failed: {0}".format(answer["result"]["failures"][:3]))
+        raise SystemExit(f"the run failed: {answer['result']['failures'][:3]}")
     return answer
 
 
@@ -135,12 +137,26 @@ def play(tasks, folder, variables=None):
     book, extra = folder / "play.json", folder / "vars.json"
     book.write_text(json.dumps([{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}]))
     extra.write_text(json.dumps(variables or {}))
-    environment = dict(os.environ, ANSIBLE_STDOUT_CALLBACK="minimal", ANSIBLE_DISPLAY_OK_HOSTS="no", ANSIBLE_LOCALHOST_WARNING="0")
+    environment = dict(
+        os.environ, ANSIBLE_STDOUT_CALLBACK="minimal", ANSIBLE_DISPLAY_OK_HOSTS="no", ANSIBLE_LOCALHOST_WARNING="0"
+    )
     started = time.perf_counter()
     done = subprocess.run(
-        ["ansible-playbook", "-i", "localhost,", str(book), "-e", "@" + str(extra), "-e", "ansible_python_interpreter=" + sys.executable],
-        capture_output=True, text=True, check=False, env=environment,
-    )  # fmt: skip
+        [
+            "ansible-playbook",
+            "-i",
+            "localhost,",
+            str(book),
+            "-e",
+            "@" + str(extra),
+            "-e",
+            "ansible_python_interpreter=" + sys.executable,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
     if done.returncode:
         raise SystemExit((done.stdout + done.stderr).strip()[-3000:])
     return time.perf_counter() - started

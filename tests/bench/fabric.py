@@ -28,8 +28,8 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lab"))
 
-from mcnlab import cgroups, generate  # noqa: E402
-from mcnlab.lab import Lab  # noqa: E402
+from mcnlab import cgroups, generate
+from mcnlab.lab import Lab
 
 RUNS = ("mesh", "mesh_floor", "site_first", "site", "floor", "added", "rotated", "away")
 #: Ratios that a run must not exceed, see the issue of large fabrics: slope and whole of an unchanged site, first mesh, one node added.
@@ -38,24 +38,43 @@ FIXED_SECONDS, LINES, MEMORY_MIB = 8.0, 60, 1024
 COREFILE = ".:53 {\n    errors\n    forward . /etc/resolv.conf\n    reload\n}\n"
 VARIABLES = {
     "multicluster_capabilities": ["service_mirror", "coredns_rewrite", "network_sets", "load_balancers"],
-    "service_mirror_create_namespace": True, "service_mirror_as": "endpoints", "coredns_rewrite_version": "1.12.2", "network_sets_target": "calico",
+    "service_mirror_create_namespace": True,
+    "service_mirror_as": "endpoints",
+    "coredns_rewrite_version": "1.12.2",
+    "network_sets_target": "calico",
     # A range for each of up to 16 clusters, by its number.
     "load_balancers_settings": """{{ {'load_balancer': 'empty://', 'provider': 'static', 'pool': ['198.18.' ~ inventory_hostname[1:] ~ '.0/24']}
       | combine({'announced_by': 'other'} if bgp_speaker_neighbors is not defined else {}) }}""",
     "verify_allow_unproven": True,  # no daemon of a speaker runs on a light node
     "mesh_verify_wait_seconds": 20,  # WireGuard notices after 15 s that the other side has lost a session, and handshakes of 600 share two processors
     "node_dataplane_rollback_seconds": 1800,  # the machine may be another's as well: what is measured is work, and a change made twice is twice the work
-    "bgp_speaker_asn": 65000, "bgp_speaker_install": False, "bgp_speaker_neighbors": [{"address": "172.31.255.1", "asn": 65001, "source_ip": "172.16.0.1"}],
-}  # fmt: skip
+    "bgp_speaker_asn": 65000,
+    "bgp_speaker_install": False,
+    "bgp_speaker_neighbors": [{"address": "172.31.255.1", "asn": 65001, "source_ip": "172.16.0.1"}],
+}
 SET_CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "globalnetworksets.crd.projectcalico.org"},
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "globalnetworksets.crd.projectcalico.org"},
     "spec": {
-        "group": "crd.projectcalico.org", "scope": "Cluster",
-        "names": {"plural": "globalnetworksets", "singular": "globalnetworkset", "kind": "GlobalNetworkSet", "listKind": "GlobalNetworkSetList"},
-        "versions": [{"name": "v1", "served": True, "storage": True,
-                      "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}],
+        "group": "crd.projectcalico.org",
+        "scope": "Cluster",
+        "names": {
+            "plural": "globalnetworksets",
+            "singular": "globalnetworkset",
+            "kind": "GlobalNetworkSet",
+            "listKind": "GlobalNetworkSetList",
+        },
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
     },
-}  # fmt: skip
+}
 
 
 def spent(group):
@@ -68,7 +87,7 @@ def userspace(group):
     ticks = 0
     for pid in (group / "cgroup.procs").read_text().split():
         with contextlib.suppress(OSError):
-            name, fields = pathlib.Path("/proc/{0}/stat".format(pid)).read_text().rsplit(")", 1)
+            name, fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)
             ticks += sum(map(int, fields.split()[11:13])) if name.endswith("(wireguard-go") else 0
     return ticks / os.sysconf("SC_CLK_TCK")
 
@@ -77,7 +96,9 @@ class Controller:
     """A control group of the controller's processes, and the most memory that they had at a time."""
 
     def __init__(self):
-        self.group = cgroups.unified() / "mcn.bench-{0}".format(secrets.token_hex(4))  # every benchmark is number 1 in its own namespace
+        self.group = (
+            cgroups.unified() / f"mcn.bench-{secrets.token_hex(4)}"
+        )  # every benchmark is number 1 in its own namespace
         self.most = 0.0
 
     def enter(self):
@@ -87,7 +108,7 @@ class Controller:
         total = 0
         for pid in (self.group / "cgroup.procs").read_text().split():
             with contextlib.suppress(OSError, StopIteration, ValueError):
-                lines = pathlib.Path("/proc/{0}/smaps_rollup".format(pid)).read_text().splitlines()
+                lines = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
                 total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
         self.most = max(self.most, total / 1024)
 
@@ -120,10 +141,12 @@ class Fabric:
 
     def __init__(self, nodes, asked, controller, folder):
         self.nodes, self.asked, self.controller = nodes, asked, controller
-        self.lab = Lab("fabric{0}".format(nodes))
+        self.lab = Lab(f"fabric{nodes}")
         self.folder = pathlib.Path(folder)
         self.variables = self.folder / "variables.json"
-        self.variables.write_text(json.dumps(VARIABLES if asked.speaker else {k: v for k, v in VARIABLES.items() if not k.startswith("bgp_")}))
+        self.variables.write_text(
+            json.dumps(VARIABLES if asked.speaker else {k: v for k, v in VARIABLES.items() if not k.startswith("bgp_")})
+        )
         self.rows = {}
 
     def up(self):
@@ -135,35 +158,68 @@ class Fabric:
             api, cluster = plane.api, plane.cluster
             api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", SET_CRD)
             api.post("/api/v1/namespaces", {"metadata": {"name": "shop"}})
-            api.post("/api/v1/namespaces/kube-system/configmaps", {"metadata": {"name": "coredns"}, "data": {"Corefile": COREFILE}})
+            api.post(
+                "/api/v1/namespaces/kube-system/configmaps",
+                {"metadata": {"name": "coredns"}, "data": {"Corefile": COREFILE}},
+            )
             for number, node in enumerate(cluster.nodes[:10]):
                 pod = node.pods[0]
                 ports = [{"name": "http", "port": 80}]
                 labels = {"mirror.semaphore.uw.io/mirror-service": "true"}
-                api.post("/api/v1/namespaces/shop/services", {"metadata": {"name": "s{0}".format(number), "labels": labels}, "spec": {"ports": ports}})
-                api.post("/api/v1/namespaces/shop/endpoints", {
-                    "metadata": {"name": "s{0}".format(number), "labels": labels}, "subsets": [{"addresses": [{"ip": pod.addresses[0]}], "ports": ports}],
-                })  # fmt: skip
-                api.post("/api/v1/namespaces/shop/services", {"metadata": {"name": "l{0}".format(number)}, "spec": {"type": "LoadBalancer", "ports": ports}})
-                api.post("/api/v1/namespaces/shop/pods", {
-                    "metadata": {"name": pod.name, "labels": {"policy.semaphore.uw.io/name": "web"}},
-                    "spec": {"nodeName": node.name, "automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]},
-                })  # fmt: skip
-                api.merge("/api/v1/namespaces/shop/pods/{0}/status".format(pod.name), {
-                    "status": {"phase": "Running", "podIP": pod.addresses[0], "podIPs": [{"ip": pod.addresses[0]}]},
-                })  # fmt: skip
+                api.post(
+                    "/api/v1/namespaces/shop/services",
+                    {"metadata": {"name": f"s{number}", "labels": labels}, "spec": {"ports": ports}},
+                )
+                api.post(
+                    "/api/v1/namespaces/shop/endpoints",
+                    {
+                        "metadata": {"name": f"s{number}", "labels": labels},
+                        "subsets": [{"addresses": [{"ip": pod.addresses[0]}], "ports": ports}],
+                    },
+                )
+                api.post(
+                    "/api/v1/namespaces/shop/services",
+                    {"metadata": {"name": f"l{number}"}, "spec": {"type": "LoadBalancer", "ports": ports}},
+                )
+                api.post(
+                    "/api/v1/namespaces/shop/pods",
+                    {
+                        "metadata": {"name": pod.name, "labels": {"policy.semaphore.uw.io/name": "web"}},
+                        "spec": {
+                            "nodeName": node.name,
+                            "automountServiceAccountToken": False,
+                            "containers": [{"name": "c", "image": "i"}],
+                        },
+                    },
+                )
+                api.merge(
+                    f"/api/v1/namespaces/shop/pods/{pod.name}/status",
+                    {
+                        "status": {"phase": "Running", "podIP": pod.addresses[0], "podIPs": [{"ip": pod.addresses[0]}]},
+                    },
+                )
 
     def inventory(self, without=()):
         """The lab's inventory as a file, without some of its hosts."""
         lines = self.lab.inventory.read_text().splitlines()
-        file = self.folder / "inventory-{0}.yml".format(len(without))
-        file.write_text("".join(line + "\n" for line in lines if not line.strip().startswith(tuple(name + ":" for name in without) or ("\0",))))
+        file = self.folder / f"inventory-{len(without)}.yml"
+        file.write_text(
+            "".join(
+                line + "\n"
+                for line in lines
+                if not line.strip().startswith(tuple(name + ":" for name in without) or ("\0",))
+            )
+        )
         return file
 
     def empty(self, tasks):
         """A play of so many tasks that do nothing, on the nodes."""
         file = self.folder / "empty.json"
-        file.write_text(json.dumps([{"hosts": "all:!clusters", "gather_facts": False, "tasks": [{"ansible.builtin.ping": {}}] * tasks}]))
+        file.write_text(
+            json.dumps(
+                [{"hosts": "all:!clusters", "gather_facts": False, "tasks": [{"ansible.builtin.ping": {}}] * tasks}]
+            )
+        )
         return str(file)
 
     def _requests(self):
@@ -173,35 +229,67 @@ class Fabric:
         """Run a playbook and keep what it cost."""
         groups = [machine.cgroup for machine in self.lab.machines]
         counts = self.folder / "counts.json"
-        words = ["ansible-playbook", "-f", str(self.asked.forks), "-i", str(inventory), "-e", "@" + str(self.variables), book]
+        words = [
+            "ansible-playbook",
+            "-f",
+            str(self.asked.forks),
+            "-i",
+            str(inventory),
+            "-e",
+            "@" + str(self.variables),
+            book,
+        ]
         environment = dict(
-            os.environ, ANSIBLE_STDOUT_CALLBACK="multicluster.network.digest", ANSIBLE_NOCOLOR="1", FABRIC_COUNT=str(counts),
-            ANSIBLE_CALLBACK_PLUGINS=str(HERE / "callback_plugins"), ANSIBLE_CALLBACKS_ENABLED="fabric_count",
-        )  # fmt: skip
+            os.environ,
+            ANSIBLE_STDOUT_CALLBACK="multicluster.network.digest",
+            ANSIBLE_NOCOLOR="1",
+            FABRIC_COUNT=str(counts),
+            ANSIBLE_CALLBACK_PLUGINS=str(HERE / "callback_plugins"),
+            ANSIBLE_CALLBACKS_ENABLED="fabric_count",
+        )
         packets, nodes, ours = sum(map(userspace, groups)), sum(map(spent, groups)), spent(self.controller.group)
         requests, started = self._requests(), time.monotonic()
         with self.controller.watched():
             done = subprocess.run(
-                words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, stdin=subprocess.DEVNULL, env=environment,
+                words,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                env=environment,
                 preexec_fn=self.controller.enter,
-            )  # fmt: skip
+            )
         if bool(done.returncode) != fails:
-            raise SystemExit("{0} of {1} nodes ended with {2}:\n{3}".format(name, self.nodes, done.returncode, done.stdout[-6000:]))
+            raise SystemExit(f"{name} of {self.nodes} nodes ended with {done.returncode}:\n{done.stdout[-6000:]}")
         packets = sum(map(userspace, groups)) - packets
         counted, hosts = json.loads(counts.read_text()), [machine.node.name for machine in self.lab.machines]
         self.rows[name] = row = {
-            "wall": time.monotonic() - started, "controller": spent(self.controller.group) - ours,
-            "nodes": sum(map(spent, groups)) - nodes - packets, "wireguard": packets, "mib": self.controller.most, "requests": self._requests() - requests,
+            "wall": time.monotonic() - started,
+            "controller": spent(self.controller.group) - ours,
+            "nodes": sum(map(spent, groups)) - nodes - packets,
+            "wireguard": packets,
+            "mib": self.controller.most,
+            "requests": self._requests() - requests,
             "lines": len(done.stdout.splitlines()),
             "modules": sum(counted["modules"].get(host, 0) for host in hosts) / len(hosts),
             "results": sum(counted["results"].get(host, 0) for host in hosts) / len(hosts),
-        }  # fmt: skip
-        cells = [name, self.nodes, *("{0:.1f}".format(row[key]) for key in ("wall", "controller", "nodes", "wireguard")), "{0:.0f}".format(row["mib"])]
-        cells += [row["requests"], row["lines"], "{0:.1f}".format(row["modules"]), "{0:.1f}".format(row["results"])]
+        }
+        cells = [
+            name,
+            self.nodes,
+            *(f"{row[key]:.1f}" for key in ("wall", "controller", "nodes", "wireguard")),
+            f"{row['mib']:.0f}",
+        ]
+        cells += [row["requests"], row["lines"], f"{row['modules']:.1f}", f"{row['results']:.1f}"]
         print("| " + " | ".join(map(str, cells)) + " |", flush=True)
         if self.asked.tasks:
-            for play, task, seconds, own, others, count in sorted(counted["tasks"], key=lambda entry: -entry[3] - entry[4])[: self.asked.tasks]:
-                sys.stderr.write("    {0:7.2f} s, processor {1:6.2f} + {2:6.2f} s {3:5d} results  {4}: {5}\n".format(seconds, own, others, count, play, task))
+            for play, task, seconds, own, others, count in sorted(
+                counted["tasks"], key=lambda entry: -entry[3] - entry[4]
+            )[: self.asked.tasks]:
+                sys.stderr.write(
+                    f"    {seconds:7.2f} s, processor {own:6.2f} + {others:6.2f} s {count:5d} results  {play}: {task}\n"
+                )
         return row
 
     def measure(self):
@@ -249,22 +337,34 @@ def judge(sizes):
             bars.append(("unchanged site, slope per node beside two empty tasks", slopes[0] / slopes[1], SLOPE))
             fixed = small["site"]["controller"] - least * slope_of(small, large, least, most)
             bars.append(("unchanged site, fixed part of the controller, s", fixed, FIXED_SECONDS))
-        bars.append(("unchanged site of {0} beside two empty tasks".format(most), both(large["site"]) / both(large["floor"]), WHOLE))
-        bars.append(("lines of an unchanged site of {0}".format(most), large["site"]["lines"], LINES))
+        bars.append(
+            (f"unchanged site of {most} beside two empty tasks", both(large["site"]) / both(large["floor"]), WHOLE)
+        )
+        bars.append((f"lines of an unchanged site of {most}", large["site"]["lines"], LINES))
     if "mesh_floor" in large:
-        bars.append(("first mesh of {0} beside as many empty tasks".format(most), both(large["mesh"]) / both(large["mesh_floor"]), FIRST))
+        bars.append(
+            (f"first mesh of {most} beside as many empty tasks", both(large["mesh"]) / both(large["mesh_floor"]), FIRST)
+        )
     bars.append(("memory of the controller, MiB", max(row["mib"] for row in large.values()), MEMORY_MIB))
     if most > least:
-        below = min((nodes for nodes in sizes if nodes >= 50), default=least)  # what a small fabric pays once hides how many nodes grow
+        below = min(
+            (nodes for nodes in sizes if nodes >= 50), default=least
+        )  # what a small fabric pays once hides how many nodes grow
         if below == most:
             below = least
         growth = both(large["mesh"]) / both(sizes[below]["mesh"]) * below / most
-        bars.append(("first mesh, growth from {0} to {1} nodes beside linear".format(below, most), growth, GROWTH))
+        bars.append((f"first mesh, growth from {below} to {most} nodes beside linear", growth, GROWTH))
     if "added" in large and "site" in large:
-        bars.append(("one node added to {0} beside an unchanged site".format(most - 1), both(large["added"]) / both(large["site"]), ADDED))
+        bars.append(
+            (
+                f"one node added to {most - 1} beside an unchanged site",
+                both(large["added"]) / both(large["site"]),
+                ADDED,
+            )
+        )
     print("\n| what | found | bar |\n|---|---|---|")
     for text, found, bound in bars:
-        print("| {0} | {1:.2f} | {2} |".format(text, found, bound))
+        print(f"| {text} | {found:.2f} | {bound} |")
     return [text for text, found, bound in bars if found > bound]
 
 
@@ -278,13 +378,23 @@ def main():
     parser.add_argument("--nodes", type=int, nargs="+", default=[8, 20])
     parser.add_argument("--clusters", type=int, default=4)
     parser.add_argument("--forks", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=1, help="of the unchanged site and its floor; the last one counts")
-    parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS), help="beside the first mesh and the first site")
-    parser.add_argument("--speaker", action="store_true", help="with a BGP speaker on each node (FRR installed; no daemon runs on a light node)")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="of the unchanged site and its floor; the last one counts"
+    )
+    parser.add_argument(
+        "--runs", nargs="+", choices=RUNS, default=list(RUNS), help="beside the first mesh and the first site"
+    )
+    parser.add_argument(
+        "--speaker",
+        action="store_true",
+        help="with a BGP speaker on each node (FRR installed; no daemon runs on a light node)",
+    )
     parser.add_argument("--tasks", type=int, default=0, help="show so many of the longest tasks of each run")
     parser.add_argument("--keep", action="store_true", help="leave the labs running")
     asked = parser.parse_args()
-    print("| run | nodes | wall s | controller s | nodes s | wireguard-go s | controller MiB | requests | lines | modules a node | results a node |")
+    print(
+        "| run | nodes | wall s | controller s | nodes s | wireguard-go s | controller MiB | requests | lines | modules a node | results a node |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     sizes = {}
     with Controller() as controller, tempfile.TemporaryDirectory() as folder:

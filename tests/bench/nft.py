@@ -35,14 +35,16 @@ def elements(count, changed, changes=CHANGES):
     return [(0x0A000000 + index * 4, 0x0A000000 + index * 4 + (0 if index in shorter else 1)) for index in range(count)]
 
 
-DRIVER = inspect.getsource(elements).replace("=CHANGES", "") + """
+DRIVER = (
+    inspect.getsource(elements).replace("=CHANGES", "")
+    + f"""
 import importlib, json, sys, time
 ask = json.load(sys.stdin)
-flow = importlib.import_module({0!r} + "_flows.node.nft_table")
-spans = elements(ask["count"], ask["changed"], {2})
+flow = importlib.import_module({PACKAGE!r} + "_flows.node.nft_table")
+spans = elements(ask["count"], ask["changed"], {CHANGES})
 chain = {{"name": "out", "type": "filter", "hook": "output", "priority": 0, "policy": "accept", "rules": [
-    [{{"match": "daddr", "family": 4, "set": {1!r}}}, {{"verdict": "accept"}}]]}}
-members = {{"name": {1!r}, "type": "ipv4_addr", "flags": ["interval"], "elements": spans}}
+    [{{"match": "daddr", "family": 4, "set": {SET!r}}}, {{"verdict": "accept"}}]]}}
+members = {{"name": {SET!r}, "type": "ipv4_addr", "flags": ["interval"], "elements": spans}}
 wanted = {{"owner": "multicluster.network", "state": ask["state"], "table": {{
     "family": "inet", "name": ask["table"], "sets": [members], "chains": [chain]}}}}
 clock = time.perf_counter
@@ -55,13 +57,14 @@ stats = flow.apply(wanted, actual, todo) if todo.changed else {{}}
 written = clock()
 print(json.dumps({{"read": read - started, "plan": planned - read, "write": written - planned, "whole": written - started,
     "messages": stats.get("netlink_writes", 0)}}))
-""".format(PACKAGE, SET, CHANGES)
+"""
+)
 
 
 def command(*words, stdin=None):
     done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit("{0}: {1}".format(" ".join(words[:4]), done.stderr.strip()[-2000:]))
+        raise SystemExit(f"{' '.join(words[:4])}: {done.stderr.strip()[-2000:]}")
     return done.stdout
 
 
@@ -99,27 +102,33 @@ class Theirs:
 
     def load(self, spans, flush=False):
         """The whole table; flush: onto one that is there."""
-        head = ["flush set inet {0} {1}".format(THEIRS, SET), "flush chain inet {0} out".format(THEIRS)] if flush else []
-        return self._apply(head + [
-            "table inet {0} {{".format(THEIRS),
-            "set {0} {{ type ipv4_addr; flags interval; elements = {1} }}".format(SET, listed(spans)),
-            "chain out {{ type filter hook output priority filter; policy accept; ip daddr @{0} accept; }}".format(SET), "}",
-        ])  # fmt: skip
+        head = [f"flush set inet {THEIRS} {SET}", f"flush chain inet {THEIRS} out"] if flush else []
+        return self._apply(
+            head
+            + [
+                f"table inet {THEIRS} {{",
+                f"set {SET} {{ type ipv4_addr; flags interval; elements = {listed(spans)} }}",
+                f"chain out {{ type filter hook output priority filter; policy accept; ip daddr @{SET} accept; }}",
+                "}",
+            ]
+        )
 
     def change(self, before, after):
         """What differs, in one transaction."""
-        where = "element inet {0} {1} ".format(THEIRS, SET)
+        where = f"element inet {THEIRS} {SET} "
         gone, new = sorted(set(before) - set(after)), sorted(set(after) - set(before))
         return self._apply(["delete " + where + listed(gone), "add " + where + listed(new)])
 
     def remove(self):
-        command("nft", "add table inet {0}; delete table inet {0}".format(THEIRS))
+        command("nft", f"add table inet {THEIRS}; delete table inet {THEIRS}")
 
 
 def check(count):
-    shown = [command("nft", "list", "set", "inet", table, SET).split("elements", maxsplit=1)[1] for table in (OURS, THEIRS)]
+    shown = [
+        command("nft", "list", "set", "inet", table, SET).split("elements", maxsplit=1)[1] for table in (OURS, THEIRS)
+    ]
     if shown[0] != shown[1] or shown[0].count(",") != count - 1:
-        raise SystemExit("the two sets do not show the same {0} elements: no time counts".format(count))
+        raise SystemExit(f"the two sets do not show the same {count} elements: no time counts")
 
 
 def both(number, mine, other, count):
@@ -142,7 +151,14 @@ def rows(count, rounds, theirs):
     for number in range(rounds):
         changed = (number + 1) * CHANGES
         after = elements(count, changed)
-        ten.append(both(number, lambda skip=changed: ours(count, skip), lambda old=before, new=after: theirs.change(old, new), count))
+        ten.append(
+            both(
+                number,
+                lambda skip=changed: ours(count, skip),
+                lambda old=before, new=after: theirs.change(old, new),
+                count,
+            )
+        )
         before = after
     for number in range(rounds):
         none.append(both(number, lambda: ours(count, rounds * CHANGES), lambda: theirs.load(before, flush=True), count))
@@ -150,8 +166,8 @@ def rows(count, rounds, theirs):
             raise SystemExit("nothing differed, and yet something was written")
     yield "cold, apply of a known delta", "the whole table", cold, "write"
     yield "cold, whole reconcile", "the whole table", cold, "whole"
-    yield "{0} changed, apply of a known delta".format(CHANGES), "the {0} elements".format(CHANGES), ten, "write"
-    yield "{0} changed, whole reconcile".format(CHANGES), "the {0} elements".format(CHANGES), ten, "whole"
+    yield f"{CHANGES} changed, apply of a known delta", f"the {CHANGES} elements", ten, "write"
+    yield f"{CHANGES} changed, whole reconcile", f"the {CHANGES} elements", ten, "whole"
     yield "none changed, whole reconcile", "flush and add", none, "whole"
 
 
@@ -164,9 +180,11 @@ def main():
     parser.add_argument("--elements", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--rounds", type=int, default=3)
     asked = parser.parse_args()
-    print("elements of an interval set, Linux {0}, {1}; medians of {2} interleaved runs, ms".format(
-        os.uname().release, command("nft", "--version").split(" (")[0], asked.rounds
-    ))
+    print(
+        "elements of an interval set, Linux {0}, {1}; medians of {2} interleaved runs, ms".format(
+            os.uname().release, command("nft", "--version").split(" (")[0], asked.rounds
+        )
+    )
     print("ours: read, plan and write of the flow behind nft_table; theirs: `nft -f FILE`\n")
     print("| elements | change | theirs: nft -f of | ours | read + plan + write | theirs | ratio ours/theirs |")
     print("|---|---|---|---|---|---|---|")
@@ -175,7 +193,7 @@ def main():
         for count in asked.elements:
             for what, file, rounds, key in rows(count, asked.rounds, theirs):
                 mine, other = median(rounds, OURS, key), median(rounds, THEIRS, "whole")
-                parts = " + ".join("{0:.1f}".format(median(rounds, OURS, part)) for part in ("read", "plan", "write"))
+                parts = " + ".join(f"{median(rounds, OURS, part):.1f}" for part in ("read", "plan", "write"))
                 shown = parts if key == "whole" else "-"
                 row = "| {0} | {1} | {2} | {3:.1f} | {4} | {5:.1f} | {6:.3f} |"
                 print(row.format(count, what, file, mine, shown, other, mine / other), flush=True)
@@ -183,7 +201,10 @@ def main():
             command("nft", "list", "set", "inet", OURS, SET)
             floor = (time.perf_counter() - started) * 1000
             extra = median(rounds, OURS, "process") - median(rounds, OURS, "whole")
-            print("| {0} | for comparison | `nft list set` alone {1:.1f} | start of Python and imports {2:.1f} | | | |".format(count, floor, extra), flush=True)
+            print(
+                f"| {count} | for comparison | `nft list set` alone {floor:.1f} | start of Python and imports {extra:.1f} | | | |",
+                flush=True,
+            )
             ours(count, 0, "absent")
             theirs.remove()
 

@@ -40,12 +40,14 @@ def topology(nodes):
     clusters = {}
     for number, name in enumerate(("aws", "gcp")):
         clusters[name] = {
-            "pod_cidrs": ["10.{0}.0.0/16".format(2 + 2 * number)], "service_cidrs": ["10.{0}.0.0/16".format(3 + 2 * number)],
-            "node_cidrs": ["10.{0}.0.0/24".format(66 + number)], "variables": {"wireguard_port": 51821},
+            "pod_cidrs": [f"10.{2 + 2 * number}.0.0/16"],
+            "service_cidrs": [f"10.{3 + 2 * number}.0.0/16"],
+            "node_cidrs": [f"10.{66 + number}.0.0/24"],
+            "variables": {"wireguard_port": 51821},
             "nodes": {
-                "{0}-node-{1}".format(name, index + 1): {
-                    "address": "10.{0}.0.{1}".format(66 + number, 31 + index),
-                    "pod_cidrs": ["10.{0}.{1}.0/24".format(2 + 2 * number, index + 1)],
+                f"{name}-node-{index + 1}": {
+                    "address": f"10.{66 + number}.0.{31 + index}",
+                    "pod_cidrs": [f"10.{2 + 2 * number}.{index + 1}.0/24"],
                 }
                 for index in range(nodes // 2)
             },
@@ -56,7 +58,7 @@ def topology(nodes):
 def run(words, **options):
     done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **options)
     if done.returncode:
-        raise SystemExit("{0}: {1}".format(" ".join(map(str, words[:6])), (done.stdout + done.stderr)[-4000:]))
+        raise SystemExit(f"{' '.join(map(str, words[:6]))}: {(done.stdout + done.stderr)[-4000:]}")
     return done.stdout
 
 
@@ -65,7 +67,8 @@ def play(book, forks, *arguments):
     started = time.perf_counter()
     output = run(
         ["ansible-playbook", "-f", str(forks), "-i", str(STATE / NAME / "inventory" / "hosts.yml"), *arguments, book],
-        cwd=str(REPO), env=dict(os.environ, ANSIBLE_FORCE_COLOR="0", ANSIBLE_NOCOLOR="1"),
+        cwd=str(REPO),
+        env=dict(os.environ, ANSIBLE_FORCE_COLOR="0", ANSIBLE_NOCOLOR="1"),
     )
     took = time.perf_counter() - started
     recap = [int(number) for number in re.findall(r"^\S+\s+: ok=\d+\s+changed=(\d+)", output, re.MULTILINE)]
@@ -88,23 +91,25 @@ def main():
         books = {"ping": ping, "mesh": "multicluster.network.mesh"}
         try:
             run([*LAB, "up", "--name", NAME, "--topology", shape])
-            sys.stderr.write("the lab runs; joining {0} nodes\n".format(asked.nodes))
+            sys.stderr.write(f"the lab runs; joining {asked.nodes} nodes\n")
             play("multicluster.network.site", asked.forks)
             for number in range(asked.rounds):
-                for side in (("ping", "mesh") if number % 2 else ("mesh", "ping")):
+                for side in ("ping", "mesh") if number % 2 else ("mesh", "ping"):
                     took, hosts, changed = play(books[side], asked.forks)
                     if changed or hosts < asked.nodes:
-                        raise SystemExit("{0}: {1} hosts, {2} changes: no time counts".format(side, hosts, changed))
+                        raise SystemExit(f"{side}: {hosts} hosts, {changed} changes: no time counts")
                     times[side].append(took)
         finally:
             if not asked.keep:
                 run([*LAB, "down", "--name", NAME])
     mesh, other = statistics.median(times["mesh"]), statistics.median(times["ping"])
-    print("A play with nothing to do over {0} nodes, {1} forks; medians of {2} interleaved runs, s".format(asked.nodes, asked.forks, asked.rounds))
+    print(
+        f"A play with nothing to do over {asked.nodes} nodes, {asked.forks} forks; medians of {asked.rounds} interleaved runs, s"
+    )
     print("ours: `ansible-playbook multicluster.network.mesh`; theirs: a play of one `ping` task\n")
     print("| nodes | ours | theirs | ratio ours/theirs |")
     print("|---|---|---|---|")
-    print("| {0} | {1:.2f} | {2:.2f} | {3:.2f} |".format(asked.nodes, mesh, other, mesh / other))
+    print(f"| {asked.nodes} | {mesh:.2f} | {other:.2f} | {mesh / other:.2f} |")
 
 
 if __name__ == "__main__":

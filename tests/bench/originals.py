@@ -38,10 +38,17 @@ class Original:
         self.path, self.folder, self.servers = path, folder, {"aws": aws, "gcp": gcp}
         remote = {"name": "aws", "servicePrefix": "aws", "kubeConfigPath": self._kubeconfig("aws")}
         told = {
-            "global": {"mirrorSvcLabelSelector": SELECTOR, "globalSvcLabelSelector": "no=one", "globalSvcRoutingStrategyLabel": "no=one",
-                       "mirrorNamespace": namespace, "serviceSync": True, "endpointSliceSync": False},
-            "localCluster": {"name": "gcp"}, "remoteClusters": [remote],
-        }  # fmt: skip
+            "global": {
+                "mirrorSvcLabelSelector": SELECTOR,
+                "globalSvcLabelSelector": "no=one",
+                "globalSvcRoutingStrategyLabel": "no=one",
+                "mirrorNamespace": namespace,
+                "serviceSync": True,
+                "endpointSliceSync": False,
+            },
+            "localCluster": {"name": "gcp"},
+            "remoteClusters": [remote],
+        }
         self.told = folder / "config.json"
         self.told.write_text(json.dumps(told))
 
@@ -87,8 +94,16 @@ def writes(asked):
 
 def sources(aws, numbers):
     client = aws.client()
-    client.apply("/api/v1/namespaces/shop", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "bench")
-    together([lambda obj=obj: client.apply(FORM.path(obj), obj, "bench", force=True) for number in numbers for obj in FORM.source(number)])
+    client.apply(
+        "/api/v1/namespaces/shop", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "bench"
+    )
+    together(
+        [
+            lambda obj=obj: client.apply(FORM.path(obj), obj, "bench", force=True)
+            for number in numbers
+            for obj in FORM.source(number)
+        ]
+    )
 
 
 def mirrors(gcp, namespace):
@@ -98,15 +113,24 @@ def mirrors(gcp, namespace):
 
 def complete(gcp, namespace, count):
     client = gcp.client()
-    names = [len(client.list("/api/v1/namespaces/{0}/{1}".format(namespace, plural)).items) for plural in ("services", "endpoints")]
+    names = [len(client.list(f"/api/v1/namespaces/{namespace}/{plural}").items) for plural in ("services", "endpoints")]
     return names == [count, count]
 
 
 def ours(aws, gcp, namespace):
     """(seconds of the flow, of its whole process, requests)"""
     marks = aws.mark(), gcp.mark()
-    request = {"fabric": "bench", "clusters": [aws.access("aws"), gcp.access("gcp")], "definition": DEFINITION, "sources": ["aws"], "destinations": ["gcp"],
-               "mirror_namespace": namespace, "mirror_selector": SELECTOR, "mirror_as": "endpoints", "endpoint_fields": "all"}  # fmt: skip
+    request = {
+        "fabric": "bench",
+        "clusters": [aws.access("aws"), gcp.access("gcp")],
+        "definition": DEFINITION,
+        "sources": ["aws"],
+        "destinations": ["gcp"],
+        "mirror_namespace": namespace,
+        "mirror_selector": SELECTOR,
+        "mirror_as": "endpoints",
+        "endpoint_fields": "all",
+    }
     answer = run_flow("services.mirror", request, diff=False)
     return answer["seconds"], aws.audit(marks[0]) + gcp.audit(marks[1])
 
@@ -120,41 +144,55 @@ def measure(count, programs, more_than_once):
             namespace = "theirs-" + side.split()[-1]
             place = pathlib.Path(folder) / namespace
             place.mkdir()
-            client.apply("/api/v1/namespaces/" + namespace, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}, "bench")
+            client.apply(
+                "/api/v1/namespaces/" + namespace,
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+                "bench",
+            )
             original = Original(path, place, aws, gcp, namespace)
             found[side, "cold"] = original.run(lambda namespace=namespace: complete(gcp, namespace, count))
             if more_than_once:
                 mark = gcp.mark()  # it writes every mirror again at each of its starts, and has not begun before that
                 found[side, "again"] = original.run(lambda mark=mark: writes(gcp.audit(mark, USER)) >= 2 * count)
-        client.apply("/api/v1/namespaces/" + OURS, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OURS}}, "bench")
+        client.apply(
+            "/api/v1/namespaces/" + OURS, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OURS}}, "bench"
+        )
         found[OURS, "cold"] = ours(aws, gcp, OURS)
         found[OURS, "again"] = ours(aws, gcp, OURS)
         states = [mirrors(gcp, "theirs-" + side.split()[-1]) for side in programs] + [mirrors(gcp, OURS)]
         if any(state != states[0] for state in states) or len(states[0]) != 2 * count:
-            raise SystemExit("they do not leave the same {0} mirrors: no time counts".format(count))
+            raise SystemExit(f"they do not leave the same {count} mirrors: no time counts")
     return found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--counts", type=int, nargs="+", default=[100, 1000])
-    parser.add_argument("--once", action="store_true", help="leave out what the original does at its next start, which takes as long as the first")
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="leave out what the original does at its next start, which takes as long as the first",
+    )
     options = parser.parse_args()
     folder = os.environ.get("ORIGINALS", "")
     programs = {side: pathlib.Path(folder) / name for side, name in NAMES.items()}
     for side, path in list(programs.items()):
         if not folder or not os.access(path, os.X_OK):
-            print("!!! NOT MEASURED: {0}; there is no {1} in ORIGINALS={2}".format(side, path.name, folder or "(not given)"), flush=True)
+            print(
+                f"!!! NOT MEASURED: {side}; there is no {path.name} in ORIGINALS={folder or '(not given)'}", flush=True
+            )
             del programs[side]
     if not programs:
-        raise SystemExit("originals needs the folder of the programs, built elsewhere: ORIGINALS=DIR tests/run bench originals")
+        raise SystemExit(
+            "originals needs the folder of the programs, built elsewhere: ORIGINALS=DIR tests/run bench originals"
+        )
     head("Services", "run", "who", "seconds", "requests", "writes", "seconds / ours", "requests / ours")
     for count in options.counts:
         found = measure(count, programs, not options.once)
         for (side, run), (seconds, asked) in sorted(found.items(), key=lambda item: (item[0][1] != "cold", item[0][0])):
             base, least = found[OURS, run]
-            ratios = ("{0:.1f}".format(seconds / base), "{0:.1f}".format(len(asked) / len(least)))
-            row(count, run, side, "{0:.2f}".format(seconds), len(asked), writes(asked), *ratios)
+            ratios = (f"{seconds / base:.1f}", f"{len(asked) / len(least):.1f}")
+            row(count, run, side, f"{seconds:.2f}", len(asked), writes(asked), *ratios)
 
 
 if __name__ == "__main__":

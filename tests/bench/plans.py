@@ -21,9 +21,9 @@ LIMITS, MEMORY, GROWTH = {1000: 5.0, 5000: 60.0}, 2048, 1.2
 #: Parts that a node or a slice computes, at 1,000 nodes.
 SMALL = {"node": 0.1, "kubespan node": 0.1}
 UTILS = "ansible_collections.multicluster.network.plugins.module_utils."
-COMMON = """
+COMMON = f"""
 import base64, hashlib, importlib, json, resource, sys, time
-load = lambda name: importlib.import_module({0!r} + name)
+load = lambda name: importlib.import_module({UTILS!r} + name)
 count, clusters, mesh_id = int(sys.argv[1]), 10, "a mesh"
 each = count // clusters
 names = ["c%d" % number for number in range(clusters)]
@@ -157,7 +157,7 @@ def good(result, least):
     assert not result["failures"], result["failures"][:2]
     changes = sum(result["plan"][word] for word in ("create", "update", "delete"))
     assert changes >= least, (changes, least, result["refused"][:3])
-""".format(UTILS)
+"""
 #: Each ends with what was measured last in ``spent``.
 PARTS = {
     "mesh": """
@@ -232,9 +232,14 @@ print(json.dumps({"seconds": spent[-1], "mib": resource.getrusage(resource.RUSAG
 
 
 def measure(part, count):
-    done = subprocess.run([sys.executable, "-B", "-c", COMMON + PARTS[part] + END, str(count)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", COMMON + PARTS[part] + END, str(count)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
-        raise SystemExit("{0}, {1} nodes: {2}".format(part, count, done.stderr[-2000:]))
+        raise SystemExit(f"{part}, {count} nodes: {done.stderr[-2000:]}")
     return json.loads(done.stdout)
 
 
@@ -252,16 +257,20 @@ def main():
             seconds, memory = min(row["seconds"] for row in rounds), max(row["mib"] for row in rounds)
             limit = SMALL.get(part, LIMITS.get(count)) if part not in SMALL or count <= 1000 else None
             seen[count] = seconds
-            print("plan of {0} nodes in 10 clusters, {1}: {2:.3f} s of CPU{3}, {4:.0f} MiB with the answers".format(
-                count, part, seconds, " (limit {0:g} s)".format(limit) if limit else "", memory), flush=True)  # fmt: skip
+            print(
+                "plan of {0} nodes in 10 clusters, {1}: {2:.3f} s of CPU{3}, {4:.0f} MiB with the answers".format(
+                    count, part, seconds, f" (limit {limit:g} s)" if limit else "", memory
+                ),
+                flush=True,
+            )
             if limit is not None and seconds > limit:
-                wrong.append("{0} at {1} nodes".format(part, count))
+                wrong.append(f"{part} at {count} nodes")
             if memory > MEMORY:
-                wrong.append("memory of {0} at {1} nodes".format(part, count))
+                wrong.append(f"memory of {part} at {count} nodes")
         few, many = min(seen), max(seen)
         if few < many and seen[few] > 0.05:  # less is noise
             growth = seen[many] / seen[few] / (many / few)
-            print("growth of {0} from {1} to {2} nodes: {3:.2f} x linear (limit {4} x)".format(part, few, many, growth, GROWTH), flush=True)
+            print(f"growth of {part} from {few} to {many} nodes: {growth:.2f} x linear (limit {GROWTH} x)", flush=True)
             if growth > GROWTH:
                 wrong.append("growth of " + part)
     if wrong:

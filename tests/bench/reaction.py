@@ -44,11 +44,13 @@ class Arrivals:
         threading.Thread(target=self._follow, daemon=True).start()
 
     def _follow(self):
-        with contextlib.suppress(KubeError):  # the server ends first; before that, whoever waits says what did not arrive
+        with contextlib.suppress(
+            KubeError
+        ):  # the server ends first; before that, whoever waits says what did not arrive
             self._listen()
 
     def _listen(self):
-        path = "{0}/namespaces/sys-semaphore/{1}".format(self._form.base, self._form.plural)
+        path = f"{self._form.base}/namespaces/sys-semaphore/{self._form.plural}"
         while True:
             version = self._client.list(path).resource_version
             for event in rows(self._client, path, "", version, 3600):
@@ -65,7 +67,7 @@ class Arrivals:
     def wait(self, address, seconds=60.0):
         with self._changed:
             if not self._changed.wait_for(lambda: address in self._seen, seconds):
-                raise SystemExit("{0} did not arrive within {1} s".format(address, seconds))
+                raise SystemExit(f"{address} did not arrive within {seconds} s")
             return self._seen[address]
 
 
@@ -77,14 +79,16 @@ class Bench:
         self.changed = 0
 
     def fill(self):
-        self.client.apply("/api/v1/namespaces/shop", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "bench")
+        self.client.apply(
+            "/api/v1/namespaces/shop", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "bench"
+        )
         todo = [obj for number in range(self.count) for obj in self.form.source(number)]
         together([lambda obj=obj: self.client.apply(self.form.path(obj), obj, "bench") for obj in todo])
 
     def change(self, number):
         """Another pod behind a Service; returns (its address, when)."""
         self.changed += 1
-        address = "10.2.{0}.{1}".format(250 + self.changed // 250, 1 + self.changed % 250)
+        address = f"10.2.{250 + self.changed // 250}.{1 + self.changed % 250}"
         obj = self.form.source(number % self.count)[1]
         if self.form.slices:
             obj["endpoints"] = obj["endpoints"][:-1] + [{"addresses": [address], "conditions": {"ready": True}}]
@@ -112,11 +116,16 @@ class Bench:
 
     def compare(self):
         """What a run from scratch would still write: nothing."""
-        request = {"fabric": "t", "clusters": [self.aws.access("aws"), self.gcp.access("gcp")], "definition": DEFINITION,
-                   "mirror_namespace": "sys-semaphore", "mirror_selector": next("{0}={1}".format(*one) for one in LABELS.items())}  # fmt: skip
+        request = {
+            "fabric": "t",
+            "clusters": [self.aws.access("aws"), self.gcp.access("gcp")],
+            "definition": DEFINITION,
+            "mirror_namespace": "sys-semaphore",
+            "mirror_selector": next("{0}={1}".format(*one) for one in LABELS.items()),
+        }
         result = mirror.run(request, check=True)
         if result["failures"] or result["plan"]["changes"]:
-            raise SystemExit("a run from scratch would write: {0}".format((result["failures"] or result["plan"]["changes"])[:3]))
+            raise SystemExit(f"a run from scratch would write: {(result['failures'] or result['plan']['changes'])[:3]}")
         return len(self.gcp.client().list("/api/v1/namespaces/sys-semaphore/services").items)
 
 
@@ -126,9 +135,9 @@ def percentile(values, part):
 
 def used(pid):
     """Processor seconds and MiB of a process."""
-    with open("/proc/{0}/stat".format(pid), encoding="ascii") as source:
+    with open(f"/proc/{pid}/stat", encoding="ascii") as source:
         fields = source.read().rpartition(")")[2].split()
-    with open("/proc/{0}/status".format(pid), encoding="ascii") as source:
+    with open(f"/proc/{pid}/status", encoding="ascii") as source:
         memory = next(int(line.split()[1]) for line in source if line.startswith("VmRSS"))
     return (int(fields[11]) + int(fields[12])) / TICKS, memory / 1024
 
@@ -138,13 +147,27 @@ class Plays:
 
     def __init__(self, folder):
         self._stop, self._book = threading.Event(), folder / "beside.yml"
-        self._book.write_text("[{hosts: localhost, gather_facts: true, tasks: [{ping: }, {ping: }, {ping: }, {ping: }]}]")
+        self._book.write_text(
+            "[{hosts: localhost, gather_facts: true, tasks: [{ping: }, {ping: }, {ping: }, {ping: }]}]"
+        )
         self._thread = threading.Thread(target=self._work)
 
     def _work(self):
         while not self._stop.is_set():
-            subprocess.run(["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", "ansible_python_interpreter=" + sys.executable, str(self._book)],
-                           capture_output=True, check=True)  # fmt: skip
+            subprocess.run(
+                [
+                    "ansible-playbook",
+                    "-i",
+                    "localhost,",
+                    "-c",
+                    "local",
+                    "-e",
+                    "ansible_python_interpreter=" + sys.executable,
+                    str(self._book),
+                ],
+                capture_output=True,
+                check=True,
+            )
 
     def __enter__(self):
         self._thread.start()
@@ -181,18 +204,23 @@ def measure(bench, folder, times):
     first = start(service)
     arrivals = Arrivals(bench.gcp, bench.form)
     time.sleep(1)
-    head("{0} Services with {1} endpoints".format(bench.count, ENDPOINTS), "median", "99 of 100", "longest")
+    head(f"{bench.count} Services with {ENDPOINTS} endpoints", "median", "99 of 100", "longest")
     quiet = bench.reactions(arrivals, times)
-    row("one change after the other", *("{0:.0f} ms".format(1000 * value) for value in (median(quiet), percentile(quiet, 0.99), max(quiet))))
+    row(
+        "one change after the other",
+        *(f"{1000 * value:.0f} ms" for value in (median(quiet), percentile(quiet, 0.99), max(quiet))),
+    )
     with Plays(folder):
         busy = bench.reactions(arrivals, times)
-    row("while plays run", *("{0:.0f} ms".format(1000 * value) for value in (median(busy), percentile(busy, 0.99), max(busy))))
+    row("while plays run", *(f"{1000 * value:.0f} ms" for value in (median(busy), percentile(busy, 0.99), max(busy))))
     sent, all_of_them = bench.burst(arrivals, 100)
     print()
     head("100 changes at once", "until the last arrived")
-    row("the reconciler (they took {0:.1f} s to make)".format(sent), "{0:.1f} s".format(all_of_them))
-    row("model: the original's client, {0:.0f} requests a second after {1}".format(ORIGINAL_RATE, ORIGINAL_BURST),
-        "{0:.1f} s".format((100 - ORIGINAL_BURST) / ORIGINAL_RATE))  # fmt: skip
+    row(f"the reconciler (they took {sent:.1f} s to make)", f"{all_of_them:.1f} s")
+    row(
+        f"model: the original's client, {ORIGINAL_RATE:.0f} requests a second after {ORIGINAL_BURST}",
+        f"{(100 - ORIGINAL_BURST) / ORIGINAL_RATE:.1f} s",
+    )
     time.sleep(2)
     mark = {name: server.mark() for name, server in service.servers.items()}
     before, unused = used(service.process.pid)
@@ -214,11 +242,18 @@ def measure(bench, folder, times):
     service.end()
     print()
     head("what it costs", "")
-    row("first plan of everything, from ready on ({0} mirrors written)".format(there), "{0:.1f} s".format(first))
-    row("the same after a restart, nothing changed", "{0:.1f} s, {1} writes".format(
-        again, sum(entry[0] not in ("get", "list") for entries in lists.values() for entry in entries)))  # fmt: skip
+    row(f"first plan of everything, from ready on ({there} mirrors written)", f"{first:.1f} s")
+    row(
+        "the same after a restart, nothing changed",
+        "{0:.1f} s, {1} writes".format(
+            again, sum(entry[0] not in ("get", "list") for entries in lists.values() for entry in entries)
+        ),
+    )
     row("one change: requests of the destination", ", ".join(written))
-    row("30 idle seconds: processor, memory, requests besides watches and Leases", "{0:.1f} %, {1:.0f} MiB, {2}".format(100 * idle, memory, asked))
+    row(
+        "30 idle seconds: processor, memory, requests besides watches and Leases",
+        f"{100 * idle:.1f} %, {memory:.0f} MiB, {asked}",
+    )
     print("\nBoth clusters hold what a run from scratch writes.")
 
 

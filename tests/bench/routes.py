@@ -22,10 +22,10 @@ import time
 
 TABLES = {"ours": 1001, "theirs": 1002}
 FLOW = "ansible_collections.multicluster.network.plugins.module_utils._flows.node.ip_routes"
-DRIVER = """
+DRIVER = f"""
 import importlib, json, sys, time
 ask = json.load(sys.stdin)
-flow = importlib.import_module({flow!r})
+flow = importlib.import_module({FLOW!r})
 clock = time.perf_counter
 started = clock()
 ask = flow.parse_routes(ask)
@@ -36,19 +36,19 @@ planned = clock()
 stats = flow.apply(ask, todo)
 written = clock()
 print(json.dumps({{"read": read - started, "plan": planned - read, "write": written - planned, "whole": written - started, "stats": stats}}))
-""".format(flow=FLOW)
+"""
 
 
 def command(*words, stdin=None):
     done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit("{0}: {1}".format(" ".join(words[:4]), done.stderr.strip()[-2000:]))
+        raise SystemExit(f"{' '.join(words[:4])}: {done.stderr.strip()[-2000:]}")
     return done.stdout
 
 
 def prefixes(count, moved=0):
     """The first ``moved`` are others than before."""
-    return ["10.{0}.{1}.0/24".format((120 if number < moved else 0) + number // 256, number % 256) for number in range(count)]
+    return [f"10.{(120 if number < moved else 0) + number // 256}.{number % 256}.0/24" for number in range(count)]
 
 
 def ours(wanted):
@@ -60,9 +60,11 @@ def ours(wanted):
 
 
 def theirs(folder, before, wanted):
-    lines = ["route replace {0} dev bench0 proto 109 table {1}".format(dst, TABLES["theirs"]) for dst in wanted if dst not in set(before)]
+    lines = [
+        f"route replace {dst} dev bench0 proto 109 table {TABLES['theirs']}" for dst in wanted if dst not in set(before)
+    ]
     gone = set(before) - set(wanted)
-    lines += ["route del {0} dev bench0 table {1}".format(dst, TABLES["theirs"]) for dst in before if dst in gone]
+    lines += [f"route del {dst} dev bench0 table {TABLES['theirs']}" for dst in before if dst in gone]
     path = os.path.join(folder, "batch")
     with open(path, "w", encoding="ascii") as file:
         file.write("\n".join(lines) + "\n")
@@ -98,7 +100,7 @@ def rounds_of(asked, folder, count, churn):
         times = {side: sides[side]() for side in (("ours", "theirs") if number % 2 else ("theirs", "ours"))}
         shown = state("ours")
         if shown != state("theirs") or len(shown) != count:
-            raise SystemExit("the two tables do not show the same {0} routes: no time counts".format(count))
+            raise SystemExit(f"the two tables do not show the same {count} routes: no time counts")
         before = wanted if churn else []
         yield times
 
@@ -115,8 +117,10 @@ def main():
     command("ip", "link", "add", "bench0", "type", "veth", "peer", "name", "bench1")
     command("ip", "link", "set", "bench0", "up")
     command("ip", "link", "set", "bench1", "up")
-    print("Routes of a table, Linux {0}; medians of {1} interleaved runs, ms".format(os.uname().release, asked.rounds))
-    print("ours: read, plan and write of the flow behind ip_routes; theirs: `ip -batch FILE`, the file holding the difference\n")
+    print(f"Routes of a table, Linux {os.uname().release}; medians of {asked.rounds} interleaved runs, ms")
+    print(
+        "ours: read, plan and write of the flow behind ip_routes; theirs: `ip -batch FILE`, the file holding the difference\n"
+    )
     print("| routes | change | ours | read + plan + write | theirs | ratio ours/theirs |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
@@ -126,11 +130,14 @@ def main():
                 other = median(rounds, "theirs", "whole")
                 for what, key in (("apply of a known delta", "write"), ("whole reconcile", "whole")):
                     mine = median(rounds, "ours", key)
-                    parts = " + ".join("{0:.1f}".format(median(rounds, "ours", part)) for part in ("read", "plan", "write"))
+                    parts = " + ".join(f"{median(rounds, 'ours', part):.1f}" for part in ("read", "plan", "write"))
                     row = "| {0} | {1}, {2} | {3:.1f} | {4} | {5:.1f} | {6:.2f} |"
-                    print(row.format(count, name, what, mine, parts if key == "whole" else "-", other, mine / other), flush=True)
+                    print(
+                        row.format(count, name, what, mine, parts if key == "whole" else "-", other, mine / other),
+                        flush=True,
+                    )
             extra = median(rounds, "ours", "process") - median(rounds, "ours", "whole")
-            print("| {0} | for comparison | start of Python and imports {1:.1f} | | | |".format(count, extra), flush=True)
+            print(f"| {count} | for comparison | start of Python and imports {extra:.1f} | | | |", flush=True)
     command("ip", "link", "del", "bench0")
 
 

@@ -33,15 +33,17 @@ ENDPOINTS = 10
 LOOPS, MEASURED, EVERY_ROUND = (50, 100), 1000, 100
 #: So many times the rounds for what takes a quarter of a second, in which a median of a few is mostly the machine.
 MORE = 5
-DEFINITION = {"clusters": {
-    "aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.66.23.0/24"]},
-    "gcp": {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "node_cidrs": ["10.22.22.0/24"]},
-}}  # fmt: skip
+DEFINITION = {
+    "clusters": {
+        "aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.66.23.0/24"]},
+        "gcp": {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "node_cidrs": ["10.22.22.0/24"]},
+    }
+}
 
 
 def addresses(number, first=0):
     """The pods of a Service; some have the same, which nothing minds."""
-    return ["10.2.{0}.{1}".format(number % 250, 1 + (first + index) % 250) for index in range(ENDPOINTS)]
+    return [f"10.2.{number % 250}.{1 + (first + index) % 250}" for index in range(ENDPOINTS)]
 
 
 def target(ip):
@@ -57,27 +59,40 @@ class Form:
 
     def source(self, number):
         """(Service, its endpoints) of the source cluster, without the fields that a mirror does not have."""
-        name = "s{0}".format(number)
+        name = f"s{number}"
         meta = {"name": name, "namespace": "shop", "labels": LABELS}
-        return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": PORTS}}, self.endpoints(name, "shop", LABELS, number)
+        return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": PORTS}}, self.endpoints(
+            name, "shop", LABELS, number
+        )
 
     def endpoints(self, name, namespace, labels, number, first=0, suffix="", more=None):
         ips = addresses(number, first)
         port = {key: PORTS[0][key] for key in ("name", "protocol")}
         if not self.slices:
             meta = {"name": name, "namespace": namespace, "labels": labels}
-            subset = {"addresses": [{"ip": ip, "targetRef": target(ip)} for ip in sorted(ips)], "ports": [dict(port, port=8080)]}
+            subset = {
+                "addresses": [{"ip": ip, "targetRef": target(ip)} for ip in sorted(ips)],
+                "ports": [dict(port, port=8080)],
+            }
             return {"apiVersion": "v1", "kind": "Endpoints", "metadata": meta, "subsets": [subset]}
         labels = dict(labels, **{"kubernetes.io/service-name": name}, **(more or {}))
         meta = {"name": name + suffix, "namespace": namespace, "labels": labels}
-        return {"apiVersion": DISCOVERY, "kind": "EndpointSlice", "metadata": meta, "addressType": "IPv4", "ports": [dict(port, port=8080)],
-                "endpoints": [{"addresses": [ip], "conditions": {"ready": True}, "targetRef": target(ip)} for ip in sorted(ips)]}  # fmt: skip
+        return {
+            "apiVersion": DISCOVERY,
+            "kind": "EndpointSlice",
+            "metadata": meta,
+            "addressType": "IPv4",
+            "ports": [dict(port, port=8080)],
+            "endpoints": [
+                {"addresses": [ip], "conditions": {"ready": True}, "targetRef": target(ip)} for ip in sorted(ips)
+            ],
+        }
 
     def mirrors(self, count, namespace):
         """(Services, endpoints) as they must stand in the other cluster, written down apart from the code under test."""
         services, ends = [], []
         for number in range(count):
-            name = "aws-shop-73736d-s{0}".format(number)
+            name = f"aws-shop-73736d-s{number}"
             meta = {"name": name, "namespace": namespace, "labels": MIRROR_LABELS}
             services.append({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": PORTS}})
             ours = {"endpointslice.kubernetes.io/managed-by": "multicluster.network"}
@@ -86,12 +101,20 @@ class Form:
 
     def path(self, obj):
         plural, base = ("services", "/api/v1") if obj["kind"] == "Service" else (self.plural, self.base)
-        return "{0}/namespaces/{1}/{2}/{3}".format(base, obj["metadata"]["namespace"], plural, obj["metadata"]["name"])
+        return f"{base}/namespaces/{obj['metadata']['namespace']}/{plural}/{obj['metadata']['name']}"
 
     def batches(self, count, namespace):
         """The writes of a cold run, as the bare client takes them."""
         return [
-            [("PATCH", self.path(obj) + "?fieldManager=multicluster.network%2Fbench&force=false&fieldValidation=Ignore", obj, APPLY) for obj in objects]
+            [
+                (
+                    "PATCH",
+                    self.path(obj) + "?fieldManager=multicluster.network%2Fbench&force=false&fieldValidation=Ignore",
+                    obj,
+                    APPLY,
+                )
+                for obj in objects
+            ]
             for objects in self.mirrors(count, namespace)
         ]
 
@@ -99,11 +122,15 @@ class Form:
         """What stands in a namespace, without what the server fills in."""
         client, found = server.client(), {}
         for base, plural in (("/api/v1", "services"), (self.base, self.plural)):
-            for obj in client.list("{0}/namespaces/{1}/{2}".format(base, namespace, plural)).items:
+            for obj in client.list(f"{base}/namespaces/{namespace}/{plural}").items:
                 meta = obj["metadata"]
-                body = {key: value for key, value in obj.items() if key not in ("metadata", "status", "apiVersion", "kind")}
+                body = {
+                    key: value for key, value in obj.items() if key not in ("metadata", "status", "apiVersion", "kind")
+                }
                 if plural == "services":
-                    body["spec"] = {key: value for key, value in obj["spec"].items() if key not in ("clusterIP", "clusterIPs")}
+                    body["spec"] = {
+                        key: value for key, value in obj["spec"].items() if key not in ("clusterIP", "clusterIPs")
+                    }
                 found[plural, meta["name"]] = (meta.get("labels"), body)
         return found
 
@@ -117,14 +144,23 @@ class Bench:
     def sources(self):
         """Fill the source cluster up to ``count`` Services."""
         client = self.aws.client()
-        client.apply("/api/v1/namespaces/shop", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "bench")
+        client.apply(
+            "/api/v1/namespaces/shop", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "bench"
+        )
         there = {obj["metadata"]["name"] for obj in client.list("/api/v1/namespaces/shop/services").items}
-        todo = [obj for number in range(self.count) if "s{0}".format(number) not in there for obj in self.form.source(number)]
+        todo = [obj for number in range(self.count) if f"s{number}" not in there for obj in self.form.source(number)]
         together([lambda obj=obj: client.apply(self.form.path(obj), obj, "bench") for obj in todo])
 
     def request(self, gcp, namespace):
-        return {"fabric": "bench", "clusters": [self.aws.access("aws"), gcp.access("gcp")], "definition": DEFINITION, "sources": ["aws"],
-                "destinations": ["gcp"], "mirror_namespace": namespace, "mirror_selector": next("{0}={1}".format(*one) for one in LABELS.items())}  # fmt: skip
+        return {
+            "fabric": "bench",
+            "clusters": [self.aws.access("aws"), gcp.access("gcp")],
+            "definition": DEFINITION,
+            "sources": ["aws"],
+            "destinations": ["gcp"],
+            "mirror_namespace": namespace,
+            "mirror_selector": next("{0}={1}".format(*one) for one in LABELS.items()),
+        }
 
     def ours(self, gcp, namespace):
         return run_flow("services.mirror", self.request(gcp, namespace), diff=False)  # as without --diff
@@ -136,12 +172,18 @@ class Bench:
         """One round; its times once all sides have left the same."""
         client = gcp.client()
         for side in (FLOW, BARE, TASK):
-            client.apply("/api/v1/namespaces/" + side, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": side}}, "bench")
+            client.apply(
+                "/api/v1/namespaces/" + side,
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": side}},
+                "bench",
+            )
         batches, answers = self.form.batches(self.count, BARE), {}
         sides = {
-            FLOW: lambda: self.ours(gcp, FLOW), BARE: lambda: bare(gcp, batches),
-            PLAY: lambda: {"seconds": self.task(gcp, TASK)}, EMPTY: lambda: {"seconds": empty_play(self.folder)},
-        }  # fmt: skip
+            FLOW: lambda: self.ours(gcp, FLOW),
+            BARE: lambda: bare(gcp, batches),
+            PLAY: lambda: {"seconds": self.task(gcp, TASK)},
+            EMPTY: lambda: {"seconds": empty_play(self.folder)},
+        }
         if self.core:
             sides[LIST] = lambda: {"seconds": self.core.play(gcp, LIST, self.count, False)}
         order = list(sides)
@@ -149,7 +191,7 @@ class Bench:
             answers[side] = sides[side]()
         states = {side: self.form.state(gcp, side) for side in (FLOW, BARE, TASK)}
         if not all(state == states[BARE] and len(state) == 2 * self.count for state in states.values()):
-            raise SystemExit("the namespaces do not hold the same {0} mirrors: no time counts".format(self.count))
+            raise SystemExit(f"the namespaces do not hold the same {self.count} mirrors: no time counts")
         for side in order:
             self.times[side].append(answers[side]["seconds"])
         self.times["process"].append(answers[FLOW]["process"] - answers[FLOW]["seconds"])
@@ -167,20 +209,23 @@ class Bench:
     def lists(self, gcp):
         """The lists of an unchanged run."""
         plurals = [("/api/v1", "services"), (self.form.base, self.form.plural)]
-        aws = [("{0}/{1}".format(base, plural), None) for base, plural in plurals]
-        there = [("{0}/namespaces/{1}/{2}".format(base, FLOW, plural), None) for base, plural in plurals]
+        aws = [(f"{base}/{plural}", None) for base, plural in plurals]
+        there = [(f"{base}/namespaces/{FLOW}/{plural}", None) for base, plural in plurals]
         if self.form.slices:
-            there.append(("/api/v1/namespaces/{0}/endpoints".format(FLOW), "mirrored-svc=true"))
+            there.append((f"/api/v1/namespaces/{FLOW}/endpoints", "mirrored-svc=true"))
         else:
             # of what an older server has besides, only ours are of interest
-            there.append(("/apis/{0}beta1/namespaces/{1}/endpointslices".format(DISCOVERY, FLOW), None))
+            there.append((f"/apis/{DISCOVERY}beta1/namespaces/{FLOW}/endpointslices", None))
         return {"aws": aws, "gcp": there}
 
     def reads(self, gcp, function):
         """(the answer, which lists the servers saw)"""
         marks = {server: server.mark() for server in (self.aws, gcp)}
         answer = function()
-        asked = {server.port: sorted(entry[:2] for entry in server.audit(mark) if entry[2] < 300) for server, mark in marks.items()}
+        asked = {
+            server.port: sorted(entry[:2] for entry in server.audit(mark) if entry[2] < 300)
+            for server, mark in marks.items()
+        }
         return answer, asked
 
     def unchanged(self, gcp, rounds):
@@ -192,7 +237,7 @@ class Bench:
             for index in (0, 1) if number % 2 else (1, 0):
                 answers[index] = self.reads(gcp, sides[index])
             if answers[0][1] != answers[1][1]:
-                raise SystemExit("not the same requests: {0}".format(answers))
+                raise SystemExit(f"not the same requests: {answers}")
             times.append((answers[0][0], answers[1][0]))
         return tuple(median(column) for column in zip(*times))
 
@@ -227,12 +272,21 @@ class Core:
 
     def play(self, gcp, namespace, count, loop):
         """Wall clock of a play with the task."""
-        gcp.client().apply("/api/v1/namespaces/" + namespace, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}, "bench")
+        gcp.client().apply(
+            "/api/v1/namespaces/" + namespace,
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+            "bench",
+        )
         objects = [obj for pair in zip(*self.form.mirrors(count, namespace)) for obj in pair]
         ca = self.folder / "ca.pem"
         ca.write_text(gcp.ca)
         access = gcp.access()
-        module = {"host": gcp.url, "api_key": access["token"], "ca_cert": str(ca), "definition": "{{ item }}" if loop else "{{ objects }}"}
+        module = {
+            "host": gcp.url,
+            "api_key": access["token"],
+            "ca_cert": str(ca),
+            "definition": "{{ item }}" if loop else "{{ objects }}",
+        }
         task = {"kubernetes.core.k8s": module}
         if loop:
             task.update(loop="{{ objects }}", loop_control={"label": "{{ item.metadata.name }}"})
@@ -245,9 +299,13 @@ class Core:
 def measured_loop(core):
     """Seconds an object of the slow loop takes, the better of two measurements."""
     with api_server() as gcp:
-        loops = [core.run(gcp, "loop-{0}".format(objects), objects // 2, True) for objects in LOOPS]
+        loops = [core.run(gcp, f"loop-{objects}", objects // 2, True) for objects in LOOPS]
     per_object = min(seconds / objects for seconds, objects in zip(loops, LOOPS))
-    print("loop of kubernetes.core.k8s: {0} objects {2:.1f} s, {1} objects {3:.1f} s, so {4:.2f} s an object\n".format(*LOOPS, *loops, per_object))
+    print(
+        "loop of kubernetes.core.k8s: {0} objects {2:.1f} s, {1} objects {3:.1f} s, so {4:.2f} s an object\n".format(
+            *LOOPS, *loops, per_object
+        )
+    )
     return per_object
 
 
@@ -267,8 +325,14 @@ def rows(asked, folder, form, aws, loop):
             changed = bench.changed(gcp, MORE * asked.rounds)
         if loop:
             slow = 2 * count * loop
-            row(count, "cold", "loop of kubernetes.core.k8s", "{0:.0f} (extrapolated)".format(slow), "task {0:.2f}".format(times[TASK]),
-                "{0:.0f} x faster".format(slow / times[TASK]))  # fmt: skip
+            row(
+                count,
+                "cold",
+                "loop of kubernetes.core.k8s",
+                f"{slow:.0f} (extrapolated)",
+                f"task {times[TASK]:.2f}",
+                f"{slow / times[TASK]:.0f} x faster",
+            )
             if LIST in times:
                 each, how = times[LIST] / count, "median"
             elif count <= MEASURED:
@@ -277,31 +341,61 @@ def rows(asked, folder, form, aws, loop):
             else:
                 how = "extrapolated"
             slow = each * count
-            row(count, "cold", "one task of kubernetes.core.k8s with the list", "{0:.1f} ({1})".format(slow, how), "task {0:.2f}".format(times[TASK]),
-                "{0:.1f} x faster".format(slow / times[TASK]))  # fmt: skip
-        row(count, "cold", "bare client, same writes", "{0:.3f}".format(times[BARE]), "flow {0:.3f}".format(times[FLOW]),
-            "{0:.2f} x its time".format(times[FLOW] / times[BARE]))  # fmt: skip
-        row(count, "unchanged", "the same lists read and decoded", "{0:.3f}".format(lists), "flow {0:.3f}".format(unchanged),
-            "{0:.2f} x its time".format(unchanged / lists))  # fmt: skip
-        row(count, "one changed, one write", "the same lists read and decoded", "{0:.3f}".format(lists), "flow {0:.3f}".format(changed),
-            "{0:.2f} x its time".format(changed / lists))  # fmt: skip
-        row(count, "for comparison", "start of Python and imports", "{0:.2f}".format(times["process"]), "", "")
+            row(
+                count,
+                "cold",
+                "one task of kubernetes.core.k8s with the list",
+                f"{slow:.1f} ({how})",
+                f"task {times[TASK]:.2f}",
+                f"{slow / times[TASK]:.1f} x faster",
+            )
+        row(
+            count,
+            "cold",
+            "bare client, same writes",
+            f"{times[BARE]:.3f}",
+            f"flow {times[FLOW]:.3f}",
+            f"{times[FLOW] / times[BARE]:.2f} x its time",
+        )
+        row(
+            count,
+            "unchanged",
+            "the same lists read and decoded",
+            f"{lists:.3f}",
+            f"flow {unchanged:.3f}",
+            f"{unchanged / lists:.2f} x its time",
+        )
+        row(
+            count,
+            "one changed, one write",
+            "the same lists read and decoded",
+            f"{lists:.3f}",
+            f"flow {changed:.3f}",
+            f"{changed / lists:.2f} x its time",
+        )
+        row(count, "for comparison", "start of Python and imports", f"{times['process']:.2f}", "", "")
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--services", type=int, nargs="+", default=[100, 1000, 5000])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--no-core", action="store_true", help="leave out kubernetes.core, which takes most of the time")
+    parser.add_argument(
+        "--no-core", action="store_true", help="leave out kubernetes.core, which takes most of the time"
+    )
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, api_server() as aws:
         folder = pathlib.Path(name)
         version = aws.client().get("/version")["gitVersion"]
         form = Form(aws.client().serves(DISCOVERY, "EndpointSlice"))
-        print("Mirrors of Services with {0} endpoints each, API server {1}, as {2}; Linux {3}".format(ENDPOINTS, version, form.plural, os.uname().release))
-        few = "medians of {0} interleaved runs, {1} where little or nothing changed".format(asked.rounds, MORE * asked.rounds)
-        print("seconds; {0}; kubernetes.core above {1} Services: one run each".format(few, EVERY_ROUND))
-        print("flow: everything behind the module, in a fresh interpreter; task: the same as a task of ansible-playbook, less an empty play\n")
+        print(
+            f"Mirrors of Services with {ENDPOINTS} endpoints each, API server {version}, as {form.plural}; Linux {os.uname().release}"
+        )
+        few = f"medians of {asked.rounds} interleaved runs, {MORE * asked.rounds} where little or nothing changed"
+        print(f"seconds; {few}; kubernetes.core above {EVERY_ROUND} Services: one run each")
+        print(
+            "flow: everything behind the module, in a fresh interpreter; task: the same as a task of ansible-playbook, less an empty play\n"
+        )
         loop = None if asked.no_core else measured_loop(Core(form, folder))
         head("Services", "change", "instead", "s", "service_mirror, s", "ratio")
         rows(asked, folder, form, aws, loop)

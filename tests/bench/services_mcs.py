@@ -20,34 +20,58 @@ from _clusters import api_server, head, lists_alone, median, row, run_flow, toge
 NAMES = ("aws", "gcp", "merit")
 ENDPOINTS, NAMESPACE, DISCOVERY, API = 10, "shop", "discovery.k8s.io/v1", "multicluster.x-k8s.io/v1beta1"
 PORT = {"name": "http", "protocol": "TCP", "port": 80}
-DEFINITION = {"clusters": {
-    name: {"pod_cidrs": ["10.{0}.0.0/16".format(20 + index)], "service_cidrs": ["10.{0}.0.0/16".format(30 + index)]} for index, name in enumerate(NAMES)
-}}  # fmt: skip
+DEFINITION = {
+    "clusters": {
+        name: {"pod_cidrs": [f"10.{20 + index}.0.0/16"], "service_cidrs": [f"10.{30 + index}.0.0/16"]}
+        for index, name in enumerate(NAMES)
+    }
+}
 
 
 def source(cluster, number):
     """(path, object) of a Service, its endpoints and its export."""
-    name = "s{0}".format(number)
+    name = f"s{number}"
     meta = {"name": name, "namespace": NAMESPACE}
     place = "/{0}/namespaces/" + NAMESPACE + "/{1}/" + name
-    yield place.format("api/v1", "services"), {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [PORT]}}
-    ips = ["10.{0}.{1}.{2}".format(20 + NAMES.index(cluster), number % 250, 1 + index) for index in range(ENDPOINTS)]
-    ends = [{"addresses": [ip], "conditions": {"ready": True, "serving": True, "terminating": False}, "zone": "eu-1",
-             "targetRef": {"kind": "Pod", "name": "p-" + ip, "namespace": NAMESPACE}} for ip in ips]  # fmt: skip
-    made = {"apiVersion": DISCOVERY, "kind": "EndpointSlice", "metadata": dict(meta, labels={"kubernetes.io/service-name": name}),
-            "addressType": "IPv4", "ports": [dict(PORT, port=8080)], "endpoints": ends}  # fmt: skip
+    yield (
+        place.format("api/v1", "services"),
+        {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [PORT]}},
+    )
+    ips = [f"10.{20 + NAMES.index(cluster)}.{number % 250}.{1 + index}" for index in range(ENDPOINTS)]
+    ends = [
+        {
+            "addresses": [ip],
+            "conditions": {"ready": True, "serving": True, "terminating": False},
+            "zone": "eu-1",
+            "targetRef": {"kind": "Pod", "name": "p-" + ip, "namespace": NAMESPACE},
+        }
+        for ip in ips
+    ]
+    made = {
+        "apiVersion": DISCOVERY,
+        "kind": "EndpointSlice",
+        "metadata": dict(meta, labels={"kubernetes.io/service-name": name}),
+        "addressType": "IPv4",
+        "ports": [dict(PORT, port=8080)],
+        "endpoints": ends,
+    }
     yield place.format("apis/" + DISCOVERY, "endpointslices"), made
     yield place.format("apis/" + API, "serviceexports"), {"apiVersion": API, "kind": "ServiceExport", "metadata": meta}
 
 
 def request(servers):
-    return {"fabric": "bench", "clusters": [server.access(name) for name, server in servers.items()], "definition": DEFINITION, "install_crds": True}
+    return {
+        "fabric": "bench",
+        "clusters": [server.access(name) for name, server in servers.items()],
+        "definition": DEFINITION,
+        "install_crds": True,
+    }
 
 
 def lists():
     """What an unchanged run lists of each cluster."""
-    paths = ["/api/v1/services", "/api/v1/namespaces", "/apis/{0}/endpointslices".format(DISCOVERY)]
-    paths += ["/apis/{0}/{1}".format(API, plural) for plural in ("serviceexports", "serviceimports")]
+    paths = ["/api/v1/services", "/api/v1/namespaces", f"/apis/{DISCOVERY}/endpointslices"]
+    paths += [f"/apis/{API}/{plural}" for plural in ("serviceexports", "serviceimports")]
     return {name: [(path, None) for path in paths] for name in NAMES}
 
 
@@ -58,18 +82,25 @@ def rows(count, rounds):
         run_flow("services.service_imports", request(servers), diff=False)
         for name, server in servers.items():
             client = server.client()
-            client.apply("/api/v1/namespaces/" + NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, "bench")
+            client.apply(
+                "/api/v1/namespaces/" + NAMESPACE,
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+                "bench",
+            )
             todo = [one for number in range(count) for one in source(name, number)]
             together([lambda path=path, obj=obj, client=client: client.apply(path, obj, "bench") for path, obj in todo])
         cold = run_flow("services.service_imports", request(servers), diff=False)
         # for each cluster the Services, imports and slices of every source, and the status of imports and exports
         if cold["plan"]["create"] != 3 * count * 5 or cold["plan"]["update"] != 3 * count * 2:
-            raise SystemExit("not what was to be written: {0}".format(cold["plan"]))
-        row(count, "cold", "{0} writes".format(3 * count * 7), "", "flow {0:.1f}".format(cold["seconds"]), "")
+            raise SystemExit(f"not what was to be written: {cold['plan']}")
+        row(count, "cold", f"{3 * count * 7} writes", "", f"flow {cold['seconds']:.1f}", "")
         times = []
         access = request(servers)["clusters"]
         for number in range(rounds):
-            sides = [lambda: run_flow("services.service_imports", request(servers), diff=False), lambda: lists_alone(access, lists())]
+            sides = [
+                lambda: run_flow("services.service_imports", request(servers), diff=False),
+                lambda: lists_alone(access, lists()),
+            ]
             answers = {}
             for index in (0, 1) if number % 2 else (1, 0):
                 answers[index] = sides[index]()
@@ -77,8 +108,14 @@ def rows(count, rounds):
                 raise SystemExit("an unchanged run changed something")
             times.append((answers[0]["seconds"], answers[1]))
         ours, alone = (median(column) for column in zip(*times))
-        row(count, "unchanged", "the same lists read and decoded", "{0:.3f}".format(alone), "flow {0:.3f}".format(ours),
-            "{0:.2f} x its time".format(ours / alone))  # fmt: skip
+        row(
+            count,
+            "unchanged",
+            "the same lists read and decoded",
+            f"{alone:.3f}",
+            f"flow {ours:.3f}",
+            f"{ours / alone:.2f} x its time",
+        )
 
 
 def main():
@@ -91,7 +128,9 @@ def main():
 
 def measure(count, rounds):
     """Print the table."""
-    print("Imports of Services that {0} clusters export with {1} endpoints each; Linux {2}".format(len(NAMES), ENDPOINTS, os.uname().release))
+    print(
+        f"Imports of Services that {len(NAMES)} clusters export with {ENDPOINTS} endpoints each; Linux {os.uname().release}"
+    )
     head("Services", "change", "instead", "s", "service_imports, s", "ratio")
     rows(count, rounds)
 

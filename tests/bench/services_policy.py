@@ -30,12 +30,12 @@ def make_pods(client, first, last):
     base = "/api/v1/namespaces/web/pods"
 
     def one(number):
-        name, address = "p{0}".format(number), "10.4.{0}.{1}".format(number // 250, 1 + number % 250)
+        name, address = f"p{number}", f"10.4.{number // 250}.{1 + number % 250}"
         meta = {"name": name, "labels": {LABEL: "forwarder"}}
         spec = {"containers": [{"name": "c", "image": "none"}], "nodeName": "node-1"}
         client.create(base, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}, "bench")
         status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
-        client.merge_patch("{0}/{1}/status".format(base, name), {"status": status}, "bench")
+        client.merge_patch(f"{base}/{name}/status", {"status": status}, "bench")
 
     together([lambda number=number: one(number) for number in range(first, last)])
 
@@ -43,7 +43,13 @@ def make_pods(client, first, last):
 class Bench:
     def __init__(self, aws, gcp, count):
         self.aws, self.gcp, self.count = aws, gcp, count
-        self.request = {"fabric": "bench", "clusters": [aws.access("aws"), gcp.access("gcp")], "grants": GRANTS, "sources": ["gcp"], "targets": ["aws"]}
+        self.request = {
+            "fabric": "bench",
+            "clusters": [aws.access("aws"), gcp.access("gcp")],
+            "grants": GRANTS,
+            "sources": ["gcp"],
+            "targets": ["aws"],
+        }
 
     def nets(self):
         return self.aws.client().get(path_of("calico", SET))["spec"][KIND["field"]]
@@ -57,11 +63,13 @@ class Bench:
         answer = run_flow("services.network_sets", self.request)
         made = self.aws.writes(mark)
         if len(made) != writes or len(self.nets()) != size:
-            raise SystemExit("{0} writes, {1} networks: no time counts".format(len(made), len(self.nets())))
+            raise SystemExit(f"{len(made)} writes, {len(self.nets())} networks: no time counts")
         return answer["seconds"]
 
     def lists(self):
-        return lists_alone(self.request["clusters"], {"aws": [(path_of("calico"), None)], "gcp": [("/api/v1/pods", LABEL)]})
+        return lists_alone(
+            self.request["clusters"], {"aws": [(path_of("calico"), None)], "gcp": [("/api/v1/pods", LABEL)]}
+        )
 
     def pod_by_pod(self):
         """The original's way, from a set of one to a set of all: a GET and a PUT of the whole set for each pod."""
@@ -105,8 +113,8 @@ def main():
         serve(aws.client(), "calico")
         namespace(gcp.client(), "web")
         version = aws.client().get("/version")["gitVersion"]
-        print("Pods of one network set, API server {0}; Linux {1}".format(version, os.uname().release))
-        print("seconds; medians of {0} interleaved runs, but for pod by pod: one run\n".format(asked.rounds))
+        print(f"Pods of one network set, API server {version}; Linux {os.uname().release}")
+        print(f"seconds; medians of {asked.rounds} interleaved runs, but for pod by pod: one run\n")
         head("pods", "change", "writes", "instead", "s", "network_sets, s", "ratio")
         made = 0
         for count in sorted(asked.pods):
@@ -116,11 +124,29 @@ def main():
             cold, unchanged, changed, lists = bench.rounds(asked.rounds)
             if count <= MEASURED:
                 slow = bench.pod_by_pod()
-                row(count, "all enter", 1, "pod by pod, GET and PUT of the set", "{0:.2f}".format(slow), "{0:.3f}".format(cold),
-                    "{0:.0f} x faster".format(slow / cold))  # fmt: skip
-            for what, writes, seconds in (("all enter", 1, cold), ("unchanged", 0, unchanged), ("one leaves", 1, changed)):
-                row(count, what, writes, "the same lists read and decoded", "{0:.3f}".format(lists), "{0:.3f}".format(seconds),
-                    "{0:.2f} x its time".format(seconds / lists))  # fmt: skip
+                row(
+                    count,
+                    "all enter",
+                    1,
+                    "pod by pod, GET and PUT of the set",
+                    f"{slow:.2f}",
+                    f"{cold:.3f}",
+                    f"{slow / cold:.0f} x faster",
+                )
+            for what, writes, seconds in (
+                ("all enter", 1, cold),
+                ("unchanged", 0, unchanged),
+                ("one leaves", 1, changed),
+            ):
+                row(
+                    count,
+                    what,
+                    writes,
+                    "the same lists read and decoded",
+                    f"{lists:.3f}",
+                    f"{seconds:.3f}",
+                    f"{seconds / lists:.2f} x its time",
+                )
             bench.drop()
 
 

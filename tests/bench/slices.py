@@ -35,7 +35,10 @@ class Group:
 
     def __init__(self, name, processors, shares):
         old = pathlib.Path("/sys/fs/cgroup/cpu")
-        self.old, self.folder = old.is_dir(), (old if old.is_dir() else pathlib.Path("/sys/fs/cgroup")) / ("mcn-bench-" + name)
+        self.old, self.folder = (
+            old.is_dir(),
+            (old if old.is_dir() else pathlib.Path("/sys/fs/cgroup")) / ("mcn-bench-" + name),
+        )
         self.folder.mkdir(exist_ok=True)
         if self.old:
             (self.folder / "cpu.cfs_period_us").write_text("100000")
@@ -43,7 +46,7 @@ class Group:
             (self.folder / "cpu.shares").write_text(str(1024 * shares))
         else:
             (self.folder.parent / "cgroup.subtree_control").write_text("+cpu")
-            (self.folder / "cpu.max").write_text("{0} 100000".format(int(100000 * processors)))
+            (self.folder / "cpu.max").write_text(f"{int(100000 * processors)} 100000")
             (self.folder / "cpu.weight").write_text(str(min(10000, 100 * shares)))
 
     def held_back(self):
@@ -55,7 +58,7 @@ class Group:
         try:
             self.folder.rmdir()
         except OSError:
-            sys.stderr.write("left behind: {0}\n".format(self.folder))
+            sys.stderr.write(f"left behind: {self.folder}\n")
 
 
 def private_data(folder, forks):
@@ -66,7 +69,7 @@ def private_data(folder, forks):
     (data / "inventory" / "hosts.yml").write_text((STATE / NAME / "inventory" / "hosts.yml").read_text())
     given = {name: os.environ[name] for name in ("ANSIBLE_COLLECTIONS_PATH", "PYTHONPATH") if name in os.environ}
     (data / "env" / "envvars").write_text(json.dumps(dict(given, ANSIBLE_NOCOLOR="1")))
-    (data / "env" / "cmdline").write_text("--forks {0}".format(forks))
+    (data / "env" / "cmdline").write_text(f"--forks {forks}")
     (data / "env" / "extravars").write_text(json.dumps({"verify_traces": 0}))
     return data
 
@@ -74,17 +77,33 @@ def private_data(folder, forks):
 def workflow(data, rsh, hosts, venv):
     """Seconds until the second round has ended."""
     program = REPO / "extensions" / "runner" / "slices.py"
-    tree = pathlib.Path(os.environ["ANSIBLE_COLLECTIONS_PATH"].split(":")[0]) / "ansible_collections" / "multicluster" / "network"
+    tree = (
+        pathlib.Path(os.environ["ANSIBLE_COLLECTIONS_PATH"].split(":")[0])
+        / "ansible_collections"
+        / "multicluster"
+        / "network"
+    )
     output = run(
         [sys.executable, str(tree / program.relative_to(REPO)), str(data), *hosts, "--rsh", str(rsh)],
-        cwd=str(data.parent), env=dict(os.environ, PATH="{0}/bin:{1}".format(venv, os.environ["PATH"])),
+        cwd=str(data.parent),
+        env=dict(os.environ, PATH=f"{venv}/bin:{os.environ['PATH']}"),
     )
-    sys.stderr.write("".join("    {0}\n".format(line) for line in output.splitlines() if re.match(r"\[ *[\d.]+ s\]", line)))
+    sys.stderr.write("".join(f"    {line}\n" for line in output.splitlines() if re.match(r"\[ *[\d.]+ s\]", line)))
     return max(float(seconds) for seconds, unused in ENDS.findall(output))
 
 
 def take_away():
-    run(["ansible-playbook", "-f", "20", "-i", str(STATE / NAME / "inventory" / "hosts.yml"), "multicluster.network.teardown"], cwd=str(REPO))
+    run(
+        [
+            "ansible-playbook",
+            "-f",
+            "20",
+            "-i",
+            str(STATE / NAME / "inventory" / "hosts.yml"),
+            "multicluster.network.teardown",
+        ],
+        cwd=str(REPO),
+    )
 
 
 def main():
@@ -93,7 +112,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--forks", type=int, default=5, help="of each job")
     parser.add_argument("--processors", type=float, default=0.5, help="of each execution node")
-    parser.add_argument("--shares", type=int, default=8, help="weight of an execution node against what else runs on the machine")
+    parser.add_argument(
+        "--shares", type=int, default=8, help="weight of an execution node against what else runs on the machine"
+    )
     parser.add_argument("--keep", action="store_true", help="leave the lab running")
     asked = parser.parse_args()
     venv = pathlib.Path(os.environ["MCN_RUNNER"])
@@ -106,7 +127,9 @@ def main():
         try:
             run([*LAB, "up", "--name", NAME, "--topology", str(folder / "topology.json")])
             rsh = folder / "rsh"
-            rsh.write_text('#!/bin/sh\necho 0 > {0}/mcn-bench-$1/cgroup.procs || exit\nshift\nexec sh -c "$*"\n'.format(groups["exec-1"].folder.parent))
+            rsh.write_text(
+                f'#!/bin/sh\necho 0 > {groups["exec-1"].folder.parent}/mcn-bench-$1/cgroup.procs || exit\nshift\nexec sh -c "$*"\n'
+            )
             rsh.chmod(0o755)
             data = private_data(folder, asked.forks)
             for unused in range(asked.rounds):
@@ -115,7 +138,7 @@ def main():
                     times[count].append(workflow(data, rsh, HOSTS[:count], venv))
                     for name in HOSTS[:count]:
                         periods, throttled = (now - then for now, then in zip(groups[name].held_back(), before[name]))
-                        held[count, name] = "{0:.0%}".format(throttled / max(1, periods))
+                        held[count, name] = f"{throttled / max(1, periods):.0%}"
                     take_away()
         finally:
             if not asked.keep:
@@ -123,11 +146,16 @@ def main():
             for group in groups.values():
                 group.remove()
     one, two = (statistics.median(times[count]) for count in (1, 2))
-    print("first mesh of {0} nodes, {1} forks and {2:g} processors an execution node:".format(asked.nodes, asked.forks, asked.processors))
+    print(
+        f"first mesh of {asked.nodes} nodes, {asked.forks} forks and {asked.processors:g} processors an execution node:"
+    )
     for count, seconds in ((1, one), (2, two)):
-        print("  {0} execution node{1}  {2:7.1f} s  held back by the bound in {3} of the time".format(
-            count, "s" if count > 1 else " ", seconds, " and ".join(held[count, name] for name in HOSTS[:count])))  # fmt: skip
-    print("  ratio              {0:7.2f}    bound {1} from {2} nodes on".format(one / two, BOUND, FROM_NODES))
+        print(
+            "  {0} execution node{1}  {2:7.1f} s  held back by the bound in {3} of the time".format(
+                count, "s" if count > 1 else " ", seconds, " and ".join(held[count, name] for name in HOSTS[:count])
+            )
+        )
+    print(f"  ratio              {one / two:7.2f}    bound {BOUND} from {FROM_NODES} nodes on")
     return 0 if one / two >= BOUND or asked.nodes < FROM_NODES else 1
 
 

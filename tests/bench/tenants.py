@@ -49,18 +49,29 @@ class Tenant:
         self.networks, self.interfaces = networks, interfaces
         make_namespace(server, self.name)
         make_namespace(server, self.twins)
-        together([lambda number=number: lab.create(SOURCE, source("Network", "net-{0}".format(number), {}, self.name)) for number in range(networks)])
+        together(
+            [
+                lambda number=number: lab.create(SOURCE, source("Network", f"net-{number}", {}, self.name))
+                for number in range(networks)
+            ]
+        )
         self.uids = {obj["metadata"]["name"]: obj["metadata"]["uid"] for obj in self.list(SOURCE, "Network")}
         together([lambda number=number: self.attach(number) for number in range(interfaces)])
 
     def attach(self, number):
-        network, address = "net-{0}".format(number % self.networks), "10.{0}.{1}.{2}".format(number >> 16, (number >> 8) & 255, number & 255)
+        network, address = f"net-{number % self.networks}", f"10.{number >> 16}.{(number >> 8) & 255}.{number & 255}"
         spec = {"nodeRef": {"name": "node-a"}, "networkRef": {"name": self.uids[network]}, "ips": [address]}
-        meta = {"namespace": self.twins, "name": "twin-{0}".format(number)}
-        twin = {"apiVersion": self.lab.profile.apinet, "kind": "NetworkInterface", "metadata": meta, "spec": spec, "status": {"state": "Ready"}}
+        meta = {"namespace": self.twins, "name": f"twin-{number}"}
+        twin = {
+            "apiVersion": self.lab.profile.apinet,
+            "kind": "NetworkInterface",
+            "metadata": meta,
+            "spec": spec,
+            "status": {"state": "Ready"},
+        }
         made = self.lab.create(APINET, twin)
-        nic = interface("nic-{0}".format(number), address, namespace=self.name, network=network)
-        nic["spec"]["providerID"] = "onmetal-api-net://{0}/{1}/node-a/{2}".format(self.twins, meta["name"], made["metadata"]["uid"])
+        nic = interface(f"nic-{number}", address, namespace=self.name, network=network)
+        nic["spec"]["providerID"] = f"onmetal-api-net://{self.twins}/{meta['name']}/node-a/{made['metadata']['uid']}"
         self.lab.create(SOURCE, nic)
 
     def list(self, side, kind):
@@ -68,12 +79,23 @@ class Tenant:
 
     def request(self):
         clusters = [dict(self.server.access("both"))]
-        return {"fabric": "bench", "clusters": clusters, "source": "both", "apinet": "both", "apinet_namespace": self.twins,
-                "watch_namespace": self.name, "lock_wait": 10, "timeout": 300}  # fmt: skip
+        return {
+            "fabric": "bench",
+            "clusters": clusters,
+            "source": "both",
+            "apinet": "both",
+            "apinet_namespace": self.twins,
+            "watch_namespace": self.name,
+            "lock_wait": 10,
+            "timeout": 300,
+        }
 
     def batches(self):
         """The writes of a first run as the bare client takes them: finalizers, twins, claims, states."""
-        prefix, found = "apinetlet.api.onmetal.de/", {kind: self.list(SOURCE, kind) for kind in ("Network", "NetworkInterface")}
+        prefix, found = (
+            "apinetlet.api.onmetal.de/",
+            {kind: self.list(SOURCE, kind) for kind in ("Network", "NetworkInterface")},
+        )
         twins = {obj["metadata"]["uid"]: obj["metadata"]["name"] for obj in self.list(APINET, "NetworkInterface")}
         finalizers, applied, claims, states = [], [], [], []
         for kind, objects in found.items():
@@ -81,19 +103,45 @@ class Tenant:
                 meta, word = obj["metadata"], kind.lower()
                 path = self.lab.path(SOURCE, kind, self.name, meta["name"]) + "{0}?fieldManager=" + MANAGER
                 guard = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-                finalizers.append(("PATCH", path.format(""), {"metadata": dict(guard, finalizers=["apinet.api.onmetal.de/" + word])}, MERGE))
-                labels = {prefix + word + "-name": meta["name"], prefix + word + "-namespace": self.name, prefix + word + "-uid": meta["uid"]}
+                finalizers.append(
+                    (
+                        "PATCH",
+                        path.format(""),
+                        {"metadata": dict(guard, finalizers=["apinet.api.onmetal.de/" + word])},
+                        MERGE,
+                    )
+                )
+                labels = {
+                    prefix + word + "-name": meta["name"],
+                    prefix + word + "-namespace": self.name,
+                    prefix + word + "-uid": meta["uid"],
+                }
                 status = {"state": "Pending"}
                 if kind == "Network":
                     body = {"apiVersion": self.lab.profile.apinet, "kind": kind}
                     body["metadata"] = {"namespace": self.twins, "name": meta["uid"], "labels": labels}
-                    applied.append(("PATCH", self.lab.path(APINET, kind, self.twins, meta["uid"]) + "?force=true&fieldManager=" + MANAGER, body, APPLY))
+                    applied.append(
+                        (
+                            "PATCH",
+                            self.lab.path(APINET, kind, self.twins, meta["uid"])
+                            + "?force=true&fieldManager="
+                            + MANAGER,
+                            body,
+                            APPLY,
+                        )
+                    )
                 else:
                     twin = obj["spec"]["providerID"].rpartition("/")[2]
                     path_of_twin = self.lab.path(APINET, kind, self.twins, twins[twin]) + "?fieldManager=" + MANAGER
                     claims.append(("PATCH", path_of_twin, {"metadata": {"labels": labels, "uid": twin}}, MERGE))
-                    status = {"state": "Available", "ips": [obj["spec"]["ips"][0]["value"]], "lastStateTransitionTime": "2026-01-01T00:00:00Z"}
-                states.append(("PATCH", path.format("/status"), {"metadata": {"uid": meta["uid"]}, "status": status}, MERGE))
+                    status = {
+                        "state": "Available",
+                        "ips": [obj["spec"]["ips"][0]["value"]],
+                        "lastStateTransitionTime": "2026-01-01T00:00:00Z",
+                    }
+                states.append(
+                    ("PATCH", path.format("/status"), {"metadata": {"uid": meta["uid"]}, "status": status}, MERGE)
+                )
         return [batch for batch in (finalizers, applied, claims, states) if batch]
 
     def state(self):
@@ -102,9 +150,15 @@ class Tenant:
         for side, kinds in ((SOURCE, ("Network", "NetworkInterface")), (APINET, ("Network", "NetworkInterface"))):
             for kind in kinds:
                 for obj in self.list(side, kind):
-                    status = {key: value for key, value in (obj.get("status") or {}).items() if key != "lastStateTransitionTime"}
+                    status = {
+                        key: value
+                        for key, value in (obj.get("status") or {}).items()
+                        if key != "lastStateTransitionTime"
+                    }
                     labels = obj["metadata"].get("labels") or {}
-                    called = next((value for key, value in labels.items() if key.endswith("-name")), obj["metadata"]["name"])
+                    called = next(
+                        (value for key, value in labels.items() if key.endswith("-name")), obj["metadata"]["name"]
+                    )
                     found[side, kind, called] = (obj["metadata"].get("finalizers"), sorted(labels), status)
         return found
 
@@ -123,10 +177,15 @@ def main():
             lab = Lab(server, server)
             # the first write of each kind on a fresh server is slow, whoever sends it
             run_flow("tenants.converge", Tenant(server, lab, "warm", 1, 2).request())
-            ours, theirs = (Tenant(server, lab, "{0}-{1}".format(name, number), given.networks, given.interfaces) for name in ("ours", "theirs"))
+            ours, theirs = (
+                Tenant(server, lab, f"{name}-{number}", given.networks, given.interfaces) for name in ("ours", "theirs")
+            )
             planned = python(PLAN, ours.request())
             batches = theirs.batches()
-            turns = [lambda tenant=ours: run_flow("tenants.converge", tenant.request()), lambda sent=batches: bare(server, sent)]
+            turns = [
+                lambda tenant=ours: run_flow("tenants.converge", tenant.request()),
+                lambda sent=batches: bare(server, sent),
+            ]
             answers = [turns[index]() for index in ((0, 1) if number % 2 == 0 else (1, 0))]
             flow, rival = answers if number % 2 == 0 else reversed(answers)
             if ours.state() != theirs.state():
@@ -135,18 +194,26 @@ def main():
             if again["result"]["changed"]:
                 raise SystemExit("the second run changed something")
             requests = flow["result"]["stats"]["requests"]["both"]
-            for key, value in (("flow", flow["seconds"]), ("bare", rival["seconds"]), ("again", again["seconds"]),
-                               ("plan", planned["seconds"]), ("read", planned["read"])):  # fmt: skip
+            for key, value in (
+                ("flow", flow["seconds"]),
+                ("bare", rival["seconds"]),
+                ("again", again["seconds"]),
+                ("plan", planned["seconds"]),
+                ("read", planned["read"]),
+            ):
                 times[key].append(value)
     writes = sum(len(batch) for batch in batches)
-    head("{0} networks, {1} interfaces".format(given.networks, given.interfaces), "seconds", "ratio")
-    row("bare client, {0} writes".format(writes), "{0:.2f}".format(median(times["bare"])), "1.00")
+    head(f"{given.networks} networks, {given.interfaces} interfaces", "seconds", "ratio")
+    row(f"bare client, {writes} writes", f"{median(times['bare']):.2f}", "1.00")
     ratio = median([one / other for one, other in zip(times["flow"], times["bare"])])
-    row("apinet_sync, the whole first run ({0})".format(", ".join("{1} {0}".format(*one) for one in sorted(requests.items()))),
-        "{0:.2f}".format(median(times["flow"])), "{0:.2f}".format(ratio))  # fmt: skip
-    row("of which reading both sides", "{0:.2f}".format(median(times["read"])), "")
-    row("of which the first plan, {0} writes".format(planned["writes"]), "{0:.2f}".format(median(times["plan"])), "")
-    row("apinet_sync, unchanged", "{0:.2f}".format(median(times["again"])), "")
+    row(
+        f"apinet_sync, the whole first run ({', '.join('{1} {0}'.format(*one) for one in sorted(requests.items()))})",
+        f"{median(times['flow']):.2f}",
+        f"{ratio:.2f}",
+    )
+    row("of which reading both sides", f"{median(times['read']):.2f}", "")
+    row(f"of which the first plan, {planned['writes']} writes", f"{median(times['plan']):.2f}", "")
+    row("apinet_sync, unchanged", f"{median(times['again']):.2f}", "")
 
 
 if __name__ == "__main__":

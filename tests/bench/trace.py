@@ -18,9 +18,9 @@ import sys
 
 LIMITS = {"seconds": 30.0, "mebibytes": 1024.0}
 PREFIX = "ansible_collections.multicluster.network.plugins.module_utils."
-COMMON = """
+COMMON = f"""
 import base64, hashlib, importlib, json, resource, sys, time
-load = lambda name: importlib.import_module({0!r} + name)
+load = lambda name: importlib.import_module({PREFIX!r} + name)
 count, mode, names = int(sys.argv[1]), sys.argv[2], ["aws", "gcp", "merit", "azure"]
 clusters = {{
     name: {{"pod_cidrs": ["10.%d.0.0/16" % (10 + index)], "service_cidrs": ["10.%d.0.0/16" % (40 + index)], "node_cidrs": ["10.%d.0.0/16" % (70 + index)],
@@ -71,11 +71,13 @@ assert not mesh["refused"], mesh["refused"][:3]
 assert found["pairs"] == found["reachable"] == reached == count * (count - 1), (found["pairs"], found["reachable"], reached, found["cut"][:2])
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 print(json.dumps({{"seconds": spent, "mebibytes": peak, "classes": len(pairs.classes()), "pairs": reached}}))
-""".format(PREFIX)
+"""
 
 
 def measure(mode, count):
-    done = subprocess.run([sys.executable, "-B", "-c", COMMON, str(count), mode], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", COMMON, str(count), mode], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise SystemExit(done.stderr[-2000:])
     return json.loads(done.stdout)
@@ -90,9 +92,18 @@ def main():
     for mode in ("semaphore", "kubespan"):
         rows = [measure(mode, options.nodes) for dummy in range(options.rounds)]
         best = min(rows, key=lambda row: row["seconds"])
-        print("{0}: {1:,} pairs of {2:,} nodes in {3:.2f} s with {4:.0f} MiB, {5} classes (limits {6:.0f} s, {7:.0f} MiB)".format(
-            mode, best["pairs"], options.nodes, best["seconds"], best["mebibytes"], best["classes"], LIMITS["seconds"], LIMITS["mebibytes"]
-        ))  # fmt: skip
+        print(
+            "{0}: {1:,} pairs of {2:,} nodes in {3:.2f} s with {4:.0f} MiB, {5} classes (limits {6:.0f} s, {7:.0f} MiB)".format(
+                mode,
+                best["pairs"],
+                options.nodes,
+                best["seconds"],
+                best["mebibytes"],
+                best["classes"],
+                LIMITS["seconds"],
+                LIMITS["mebibytes"],
+            )
+        )
         slow += [mode for name, limit in LIMITS.items() if best[name] > limit]
     return 1 if slow else 0
 

@@ -24,8 +24,8 @@ import time
 REPO = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tests" / "scenario"))
 
-import trace_lab  # noqa: E402
-from harness import Fabric  # noqa: E402
+import trace_lab
+from harness import Fabric
 
 #: Seconds that a pair may cost beyond the play.
 LIMIT = 3.0
@@ -38,7 +38,10 @@ def ping_book():
     """Plays that do nothing, in the shape of the trace."""
     plays = []
     for hosts, tasks, once in PLAYS:
-        task = dict({"name": "Ping", "ansible.builtin.ping": {}}, **({"run_once": True, "delegate_to": "localhost"} if once else {}))
+        task = dict(
+            {"name": "Ping", "ansible.builtin.ping": {}},
+            **({"run_once": True, "delegate_to": "localhost"} if once else {}),
+        )
         plays.append({"name": "Ping", "hosts": hosts, "gather_facts": False, "tasks": [task] * tasks})
     return json.dumps(plays)
 
@@ -70,14 +73,19 @@ def main():
                     dummy, document = trace_lab.trace(fabric, **ends)
                     assert document["verdict"] == "arrives", trace_lab.told(document)
                 else:
-                    subprocess.run(["ansible-playbook", "-i", str(fabric.inventory), str(ping)], capture_output=True, check=True, stdin=subprocess.DEVNULL)
+                    subprocess.run(
+                        ["ansible-playbook", "-i", str(fabric.inventory), str(ping)],
+                        capture_output=True,
+                        check=True,
+                        stdin=subprocess.DEVNULL,
+                    )
                 times[side].append(time.perf_counter() - started)
     ours, other = (statistics.median(times[side]) for side in ("trace", "ping"))
-    print("A trace of one pair; medians of {0} interleaved runs, s".format(asked.rounds))
+    print(f"A trace of one pair; medians of {asked.rounds} interleaved runs, s")
     print("ours: `ansible-playbook multicluster.network.trace`; theirs: plays of `ping` tasks in its shape\n")
     print("| ours | theirs | ratio ours/theirs | beyond the play |")
     print("|---|---|---|---|")
-    print("| {0:.2f} | {1:.2f} | {2:.2f} | {3:.2f} (limit {4:.0f}) |".format(ours, other, ours / other, ours - other, LIMIT))
+    print(f"| {ours:.2f} | {other:.2f} | {ours / other:.2f} | {ours - other:.2f} (limit {LIMIT:.0f}) |")
     return 1 if ours - other > LIMIT else 0
 
 

@@ -26,10 +26,10 @@ OURS, THEIRS = "wgours", "wgtheirs"
 PORTS = {OURS: 51821, THEIRS: 51822}
 FLOW = "ansible_collections.multicluster.network.plugins.module_utils._flows.node.wireguard_device"
 
-DRIVER = """
+DRIVER = f"""
 import importlib, json, sys, time
 ask = json.load(sys.stdin)
-flow = importlib.import_module({flow!r})
+flow = importlib.import_module({FLOW!r})
 clock = time.perf_counter
 started = clock()
 ask = flow.parse_device(ask)
@@ -40,13 +40,13 @@ planned = clock()
 stats = flow.apply(ask, actual, todo) if todo.changed else {{}}
 written = clock()
 print(json.dumps({{"read": read - started, "plan": planned - read, "write": written - planned, "whole": written - started, "stats": stats}}))
-""".format(flow=FLOW)
+"""
 
 
 def command(*words, stdin=None):
     done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit("{0}: {1}".format(" ".join(words[:4]), done.stderr.strip()[-2000:]))
+        raise SystemExit(f"{' '.join(words[:4])}: {done.stderr.strip()[-2000:]}")
     return done.stdout
 
 
@@ -55,8 +55,10 @@ def peers_of(count, changed=0):
     return [
         {
             "public_key": base64.b64encode(b"bench" * 6 + number.to_bytes(2, "little")).decode(),
-            "endpoint": "198.51.{0}.{1}:51820".format(100 + number // 250, number % 250 + 1),
-            "allowed_ips": [("172.16.{1}.0/24" if number < changed else "10.{0}.{1}.0/24").format(number // 256, number % 256)],
+            "endpoint": f"198.51.{100 + number // 250}.{number % 250 + 1}:51820",
+            "allowed_ips": [
+                ("172.16.{1}.0/24" if number < changed else "10.{0}.{1}.0/24").format(number // 256, number % 256)
+            ],
             "persistent_keepalive": 25,
         }
         for number in range(count)
@@ -72,7 +74,11 @@ class Bench:
         path = os.path.join(self.folder, name + ".key")
         return dict(
             {
-                "name": name, "private_key_file": path, "generate_key": True, "listen_port": PORTS[name], "peers": peers,
+                "name": name,
+                "private_key_file": path,
+                "generate_key": True,
+                "listen_port": PORTS[name],
+                "peers": peers,
                 "implementation": self.implementation,
             },
             **change,
@@ -88,7 +94,7 @@ class Bench:
     def configuration(self, peers):
         """The same for wireguard-tools, as a file."""
         with open(os.path.join(self.folder, THEIRS + ".key"), encoding="ascii") as file:
-            lines = ["[Interface]", "PrivateKey = " + file.read().strip(), "ListenPort = {0}".format(PORTS[THEIRS])]
+            lines = ["[Interface]", "PrivateKey = " + file.read().strip(), f"ListenPort = {PORTS[THEIRS]}"]
         for peer in peers:
             lines += ["[Peer]", "PublicKey = " + peer["public_key"], "Endpoint = " + peer["endpoint"]]
             lines += ["AllowedIPs = " + ", ".join(peer["allowed_ips"]), "PersistentKeepalive = 25"]
@@ -114,7 +120,7 @@ class Bench:
         times = {name: sides[name]() for name in order}
         ours = self.state(OURS)
         if ours != self.state(THEIRS) or len(ours) != len(peers):
-            raise SystemExit("the two devices do not show the same {0} peers: no time counts".format(len(peers)))
+            raise SystemExit(f"the two devices do not show the same {len(peers)} peers: no time counts")
         return times
 
     def fresh(self):
@@ -159,14 +165,18 @@ def main():
         bench.fresh()
         kind = json.loads(command("ip", "-j", "-d", "link", "show", "dev", OURS))[0]["linkinfo"]["info_kind"]
         words = {"wireguard": "the kernel's WireGuard", "tun": "wireguard-go"}
-        print("WireGuard peers on {0}, Linux {1}; medians of {2} interleaved runs, ms".format(words[kind], os.uname().release, asked.rounds))
-        print("ours: read, plan and write of the flow behind wireguard_device; theirs: `wg setconf|syncconf DEVICE FILE`\n")
+        print(
+            f"WireGuard peers on {words[kind]}, Linux {os.uname().release}; medians of {asked.rounds} interleaved runs, ms"
+        )
+        print(
+            "ours: read, plan and write of the flow behind wireguard_device; theirs: `wg setconf|syncconf DEVICE FILE`\n"
+        )
         print("| peers | change | theirs | ours | read + plan + write | theirs | ratio ours/theirs |")
         print("|---|---|---|---|---|---|---|")
         for count in asked.peers:
             for what, verb, rounds, key in bench.rows(count, asked.rounds):
                 ours, theirs = median(rounds, OURS, key), median(rounds, THEIRS, "whole")
-                parts = " + ".join("{0:.1f}".format(median(rounds, OURS, part)) for part in ("read", "plan", "write"))
+                parts = " + ".join(f"{median(rounds, OURS, part):.1f}" for part in ("read", "plan", "write"))
                 shown = parts if key == "whole" else "-"
                 row = "| {0} | {1} | `wg {2}` | {3:.1f} | {4} | {5:.1f} | {6:.2f} |"
                 print(row.format(count, what, verb, ours, shown, theirs, ours / theirs), flush=True)

@@ -32,10 +32,19 @@ class Chromium:
             os.close(handle)
         words = [
             program or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome"),
-            "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-            "--disable-background-networking", "--disable-component-update", "--no-first-run", "--user-data-dir=" + self.folder, "about:blank",
-        ]  # fmt: skip
-        script = 'exec "$@" 3<&{0} 4>&{1}'.format(to_read, to_write)
+            "--headless",
+            "--remote-debugging-pipe",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--no-first-run",
+            "--user-data-dir=" + self.folder,
+            "about:blank",
+        ]
+        script = f'exec "$@" 3<&{to_read} 4>&{to_write}'
         self._log = open(os.path.join(self.folder, "log"), "wb")
         self.process = subprocess.Popen(
             ["bash", "-c", script, "bash", *words],
@@ -108,8 +117,19 @@ class Chromium:
         self.events.clear()
         for domain in ("Page", "Network", "Log", "Runtime"):
             self.ask(domain + ".enable", session)
-        self.ask("Emulation.setDeviceMetricsOverride", session, width=width, height=height, deviceScaleFactor=1, mobile=width < 700)
-        self.ask("Emulation.setEmulatedMedia", session, features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.ask(
+            "Emulation.setDeviceMetricsOverride",
+            session,
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 700,
+        )
+        self.ask(
+            "Emulation.setEmulatedMedia",
+            session,
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        )
         if not script:
             self.ask("Emulation.setScriptExecutionDisabled", session, value=True)
         self.ask("Page.navigate", session, url=url)
@@ -134,7 +154,9 @@ class Page:
 
     def numbers(self):
         """Every number that says which one it is: {key: [value]}; one that is nothing has None."""
-        rows = json.loads(self.value('JSON.stringify([...document.querySelectorAll("[data-k]")].map(e=>[e.dataset.k,e.dataset.v]))'))
+        rows = json.loads(
+            self.value('JSON.stringify([...document.querySelectorAll("[data-k]")].map(e=>[e.dataset.k,e.dataset.v]))')
+        )
         found = {}
         for key, value in rows:
             found.setdefault(key, []).append(json.loads(value) if value else None)
@@ -143,7 +165,11 @@ class Page:
     def requests(self):
         """What the page asked for."""
         self.value("1")
-        wanted = [event["params"]["request"]["url"] for event in self._browser.events if event.get("method") == "Network.requestWillBeSent"]
+        wanted = [
+            event["params"]["request"]["url"]
+            for event in self._browser.events
+            if event.get("method") == "Network.requestWillBeSent"
+        ]
         return [url for url in wanted if not url.startswith(("data:", "about:"))]
 
     def complaints(self):

@@ -19,18 +19,37 @@ def key(text):
 
 def hosts_of(sizes):
     """{cluster: [host]}."""
-    return {name: ["{0}-node-{1}".format(name, index + 1) for index in range(size)] for name, size in sizes.items()}
+    return {name: [f"{name}-node-{index + 1}" for index in range(size)] for name, size in sizes.items()}
 
 
 def device(host, name, peers):
     """One device of node_info."""
     rows = [
-        {"public_key": public, "endpoint": endpoint, "allowed_ips": [allowed], "keepalive": 25, "handshake": 0 if age is None else NOW - age,
-         "rx": rx, "tx": tx, "preshared": False}
+        {
+            "public_key": public,
+            "endpoint": endpoint,
+            "allowed_ips": [allowed],
+            "keepalive": 25,
+            "handshake": 0 if age is None else NOW - age,
+            "rx": rx,
+            "tx": tx,
+            "preshared": False,
+        }
         for public, endpoint, allowed, age, rx, tx in peers
-    ]  # fmt: skip
-    return {"name": name, "kind": "wireguard", "alias": "multicluster.network/default", "ours": True, "up": True, "mtu": 1420, "addresses": [],
-            "public_key": key(host + name), "listen_port": PORT, "fwmark": 0, "peers": rows}  # fmt: skip
+    ]
+    return {
+        "name": name,
+        "kind": "wireguard",
+        "alias": "multicluster.network/default",
+        "ours": True,
+        "up": True,
+        "mtu": 1420,
+        "addresses": [],
+        "public_key": key(host + name),
+        "listen_port": PORT,
+        "fwmark": 0,
+        "peers": rows,
+    }
 
 
 def node(host, device_peers):
@@ -38,33 +57,66 @@ def node(host, device_peers):
     return {
         "now": NOW + 0.25,
         "errors": [],
-        "host": {"hostname": host, "operating_system": "Debian GNU/Linux 12 (bookworm)", "kernel": "6.1.0-28-amd64", "machine": "x86_64",
-                 "parts": {"wireguard": "loaded", "nf_tables": "loaded", "tun": "builtin"}, "addresses": []},
+        "host": {
+            "hostname": host,
+            "operating_system": "Debian GNU/Linux 12 (bookworm)",
+            "kernel": "6.1.0-28-amd64",
+            "machine": "x86_64",
+            "parts": {"wireguard": "loaded", "nf_tables": "loaded", "tun": "builtin"},
+            "addresses": [],
+        },
         "devices": [device(host, name, peers) for name, peers in device_peers],
         "routes": [
-            {"table": 254, "dst": "10.{0}.0.0/16".format(index), "type": "unicast", "dev": name, "protocol": 109}
+            {"table": 254, "dst": f"10.{index}.0.0/16", "type": "unicast", "dev": name, "protocol": 109}
             for index, (name, dummy) in enumerate(device_peers)
         ],
-        "rules": [], "tables": [], "bgp": None, "pending": None,
-        "units": [{"name": "multicluster-network-default.service", "load": "loaded", "active": "inactive", "sub": "dead", "result": "success",
-                   "enabled": "enabled"}],
-    }  # fmt: skip
+        "rules": [],
+        "tables": [],
+        "bgp": None,
+        "pending": None,
+        "units": [
+            {
+                "name": "multicluster-network-default.service",
+                "load": "loaded",
+                "active": "inactive",
+                "sub": "dead",
+                "result": "success",
+                "enabled": "enabled",
+            }
+        ],
+    }
 
 
 def peers_of(told):
     """As node_probe tells the same peers."""
     return [
-        {"device": one["name"], "public_key": peer["public_key"], "endpoint": peer["endpoint"], "allowed_ips": peer["allowed_ips"],
-         "handshake_age": NOW - peer["handshake"] if peer["handshake"] else None, "listen_port": one["listen_port"], "source": "10.100.0.1"}
-        for one in told["devices"] for peer in one["peers"]
-    ]  # fmt: skip
+        {
+            "device": one["name"],
+            "public_key": peer["public_key"],
+            "endpoint": peer["endpoint"],
+            "allowed_ips": peer["allowed_ips"],
+            "handshake_age": NOW - peer["handshake"] if peer["handshake"] else None,
+            "listen_port": one["listen_port"],
+            "source": "10.100.0.1",
+        }
+        for one in told["devices"]
+        for peer in one["peers"]
+    ]
 
 
 def facts(sizes, silent=(), services=3, sets=2):
     """Facts of model.build for a Semaphore mesh of clusters with so many nodes each. silent: hosts that did not answer."""
     hosts = hosts_of(sizes)
     place = {host: (number, index) for number, name in enumerate(hosts) for index, host in enumerate(hosts[name])}
-    mesh = {"mode": None, "fabric": "default", "nodes": {}, "clusters": {}, "refused": [], "failures": [], "annotation_patterns": []}
+    mesh = {
+        "mode": None,
+        "fabric": "default",
+        "nodes": {},
+        "clusters": {},
+        "refused": [],
+        "failures": [],
+        "annotation_patterns": [],
+    }
     nodes = {}
     for cluster, members in hosts.items():
         mesh["clusters"][cluster] = {"remotes": {}}
@@ -80,9 +132,17 @@ def facts(sizes, silent=(), services=3, sets=2):
                     dice = (place[host][1] * 31 + index * 17 + number) % 997
                     poor = place[host][1] % 9 == 4
                     age = None if poor and dice == 3 else 200 + dice if poor and dice % 211 == 7 else dice % 120
-                    address = "10.{0}.{1}.{2}".format(100 + number, index // 250, index % 250 + 1)
-                    peers.append((key(other + "wireguard." + cluster), "{0}:{1}".format(address, PORT), "10.{0}.{1}.0/24".format(2 + number, index % 256),
-                                  age, 148 * dice + index, 92 * dice + 31 * index))  # fmt: skip
+                    address = f"10.{100 + number}.{index // 250}.{index % 250 + 1}"
+                    peers.append(
+                        (
+                            key(other + "wireguard." + cluster),
+                            f"{address}:{PORT}",
+                            f"10.{2 + number}.{index % 256}.0/24",
+                            age,
+                            148 * dice + index,
+                            92 * dice + 31 * index,
+                        )
+                    )
                     published.append({"node": other, "public_key": key(other + "wireguard." + cluster)})
                 mesh["clusters"][cluster]["remotes"][remote] = {"device": "wireguard." + remote, "peers": published}
                 devices.append(("wireguard." + remote, peers))
@@ -92,31 +152,70 @@ def facts(sizes, silent=(), services=3, sets=2):
     for number, name in enumerate(names):
         others = [other for other in names if other != name]
         clusters[name] = {
-            "version": "1.31", "nodes": sizes[name], "kilo_peers": [],
+            "version": "1.31",
+            "nodes": sizes[name],
+            "kilo_peers": [],
             "services": [
-                {"namespace": "sys-semaphore", "name": "{0}-shop-73736d-service-{1}".format(others[i % len(others)], i), "kind": "mirror",
-                 "source": others[i % len(others)],
-                 "cluster_ip": "10.3.{0}.{1}".format(i // 250, i % 250 + 1), "ports": ["80/TCP", "443/TCP"], "endpoints": 2 + i % 7, "ready": 2 + i % 6}
+                {
+                    "namespace": "sys-semaphore",
+                    "name": f"{others[i % len(others)]}-shop-73736d-service-{i}",
+                    "kind": "mirror",
+                    "source": others[i % len(others)],
+                    "cluster_ip": f"10.3.{i // 250}.{i % 250 + 1}",
+                    "ports": ["80/TCP", "443/TCP"],
+                    "endpoints": 2 + i % 7,
+                    "ready": 2 + i % 6,
+                }
                 for i in range(services if others else 0)
             ],
             "sets": [
-                {"name": "{0}-shop-web-{1}".format(others[i % len(others)], i), "source": others[i % len(others)], "label": "web", "networks": 3 + i,
-                 "shown": ["10.{0}.{1}.{2}/32".format(2 + number, i, j) for j in range(5)]}
+                {
+                    "name": f"{others[i % len(others)]}-shop-web-{i}",
+                    "source": others[i % len(others)],
+                    "label": "web",
+                    "networks": 3 + i,
+                    "shown": [f"10.{2 + number}.{i}.{j}/32" for j in range(5)],
+                }
                 for i in range(sets if others else 0)
             ],
-            "addresses": [{"address": "203.0.113.{0}".format(10 + number), "service": "shop/front", "holder": "shop/front"}],
-        }  # fmt: skip
+            "addresses": [{"address": f"203.0.113.{10 + number}", "service": "shop/front", "holder": "shop/front"}],
+        }
     probes, plans = {}, {}
     for host, told in nodes.items():
         if told is not None:
             pings = [
-                {"source": "10.1.0.1", "target": "10.1.0.2", "node": other, "ok": True, "milliseconds": 0.4 + place[other][1] % 7 / 10}
+                {
+                    "source": "10.1.0.1",
+                    "target": "10.1.0.2",
+                    "node": other,
+                    "ok": True,
+                    "milliseconds": 0.4 + place[other][1] % 7 / 10,
+                }
                 for other in list(mesh["nodes"])[:: max(1, len(mesh["nodes"]) // 20)]
                 if mesh["nodes"][other]["cluster"] != mesh["nodes"][host]["cluster"] and other not in silent
             ]
-            probes[host] = {"pods": [{"addresses": ["10.1.0.1"]}], "pings": pings, "errors": [], "paths": {"asked": 1, "elsewhere": [], "more": 0},
-                            "units": [], "strays": [], "peers": peers_of(told)}  # fmt: skip
+            probes[host] = {
+                "pods": [{"addresses": ["10.1.0.1"]}],
+                "pings": pings,
+                "errors": [],
+                "paths": {"asked": 1, "elsewhere": [], "more": 0},
+                "units": [],
+                "strays": [],
+                "peers": peers_of(told),
+            }
             plans[host] = {"plan": {"changes": []}, "refused": []}
-    return {"fabric": "default", "now": NOW, "mesh": mesh, "nodes": nodes, "probes": probes, "node_plans": plans,
-            "silent": dict.fromkeys(silent, "unreachable: no route to host"), "clusters": clusters, "drift": [], "refused": [], "failures": [],
-            "tenants": None, "previous": None}  # fmt: skip
+    return {
+        "fabric": "default",
+        "now": NOW,
+        "mesh": mesh,
+        "nodes": nodes,
+        "probes": probes,
+        "node_plans": plans,
+        "silent": dict.fromkeys(silent, "unreachable: no route to host"),
+        "clusters": clusters,
+        "drift": [],
+        "refused": [],
+        "failures": [],
+        "tenants": None,
+        "previous": None,
+    }

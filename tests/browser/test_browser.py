@@ -14,7 +14,9 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._status import model, page, prometheus
 from chromium import Chromium
 
-HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "hostile" / "status_page.json").read_text("utf-8"))
+HOSTILE = json.loads(
+    (pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "hostile" / "status_page.json").read_text("utf-8")
+)
 SIZES = {"two": {"aws": 2, "gcp": 2}, "five-hundred": {"aws": 200, "gcp": 150, "azure": 100, "metal": 50}}
 WINDOWS = {"desktop": (1280, 900), "phone": (390, 844)}
 
@@ -30,14 +32,37 @@ def browser():
 def fabric(request, tmp_path_factory):
     """(name, document, path of the page)."""
     large = request.param != "two"
-    facts = fabrics.facts(SIZES[request.param], silent=("aws-node-7", "metal-node-3") if large else (), services=40 if large else 3, sets=25 if large else 2)
+    facts = fabrics.facts(
+        SIZES[request.param],
+        silent=("aws-node-7", "metal-node-3") if large else (),
+        services=40 if large else 3,
+        sets=25 if large else 2,
+    )
     facts["drift"] = [
-        {"where": "aws-node-1", "kind": "route", "name": "10.4.0.0/16 dev wireguard.gcp table main", "action": "create", "difference": "missing",
-         "owner": "nobody", "since": None, "note": "it is gone; nobody has it"},
-        {"where": "gcp", "kind": "Service", "name": "sys-semaphore/" + HOSTILE[0], "action": "update", "difference": "differs: spec",
-         "owner": "kubectl-edit", "since": "2026-11-22T01:02:03Z", "note": "by Update"},
-    ]  # fmt: skip
-    facts["refused"] = [{"where": "mesh", "object": word, "reason": "outside_grant", "message": word} for word in HOSTILE]
+        {
+            "where": "aws-node-1",
+            "kind": "route",
+            "name": "10.4.0.0/16 dev wireguard.gcp table main",
+            "action": "create",
+            "difference": "missing",
+            "owner": "nobody",
+            "since": None,
+            "note": "it is gone; nobody has it",
+        },
+        {
+            "where": "gcp",
+            "kind": "Service",
+            "name": "sys-semaphore/" + HOSTILE[0],
+            "action": "update",
+            "difference": "differs: spec",
+            "owner": "kubectl-edit",
+            "since": "2026-11-22T01:02:03Z",
+            "note": "by Update",
+        },
+    ]
+    facts["refused"] = [
+        {"where": "mesh", "object": word, "reason": "outside_grant", "message": word} for word in HOSTILE
+    ]
     document = model.build(facts)
     path = tmp_path_factory.mktemp("page") / (request.param + ".html")
     path.write_text(page.render(document), "utf-8")
@@ -49,16 +74,26 @@ def expected(document):
     found = {"summary." + name: value for name, value in document["summary"].items()}
     for row in document["links"]:
         names = ("up", "tunnels", "stale", "unknown", "oldest", "latency", "rx", "tx")
-        found.update(("link.{0}.{1}.{2}".format(row["a"], row["b"], name), row[name]) for name in names)
-        found["link.{0}.{1}.never".format(row["a"], row["b"])] = row["never"] + row["missing"]
+        found.update((f"link.{row['a']}.{row['b']}.{name}", row[name]) for name in names)
+        found[f"link.{row['a']}.{row['b']}.never"] = row["never"] + row["missing"]
     for row in document["nodes"]:
-        found.update(("node.{0}.{1}".format(row["host"], name), row[name]) for name in ("up", "peers", "unknown", "oldest", "rx", "tx", "routes"))
+        found.update(
+            (f"node.{row['host']}.{name}", row[name])
+            for name in ("up", "peers", "unknown", "oldest", "rx", "tx", "routes")
+        )
     for row in document["tunnels"]:
-        found.update(("tunnel.{0}.{1}.{2}".format(row["host"], row["public_key"], name), row[name]) for name in ("age", "latency", "rx", "tx"))
+        found.update(
+            (f"tunnel.{row['host']}.{row['public_key']}.{name}", row[name]) for name in ("age", "latency", "rx", "tx")
+        )
     for row in document["services"]:
-        found.update(("service.{0}.{1}.{2}.{3}".format(row["cluster"], row["namespace"], row["name"], name), row[name]) for name in ("ready", "endpoints"))
+        found.update(
+            (f"service.{row['cluster']}.{row['namespace']}.{row['name']}.{name}", row[name])
+            for name in ("ready", "endpoints")
+        )
     found.update(("set.{cluster}.{name}".format(**row), row["networks"]) for row in document["sets"])
-    found.update(("address.{cluster}.{address}".format(**row), len(row["announced_by"])) for row in document["addresses"])
+    found.update(
+        ("address.{cluster}.{address}".format(**row), len(row["announced_by"])) for row in document["addresses"]
+    )
     parts = ("drift", "refused", "failures", "links", "nodes", "tunnels", "services", "sets", "addresses", "history")
     found.update(("count." + name, len(document[name])) for name in parts)
     found["count.why"] = sum(document["verdict"]["counts"].values())
@@ -80,13 +115,18 @@ def test_it_opens_without_a_complaint_or_a_request(browser, fabric, window, dark
         wanted = expected(document)
         assert {key: values for key, values in shown.items() if values != [wanted.get(key, "nothing")]} == {}
         assert {"summary.tunnels_up", "summary.nodes", "count.tunnels"} <= set(shown)
-        assert opened.value("[...document.querySelectorAll('.map svg')].filter(e=>e.getBoundingClientRect().width>0).length") == 1
+        assert (
+            opened.value(
+                "[...document.querySelectorAll('.map svg')].filter(e=>e.getBoundingClientRect().width>0).length"
+            )
+            == 1
+        )
         assert opened.value("document.querySelectorAll('svg.wide .dot').length") == len(document["nodes"])
         assert opened.value("window.hacked===undefined&&document.querySelectorAll('script').length") == 1
         folder = os.environ.get("MCN_PICTURES")
         if folder:
             pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-            opened.picture("{0}/{1}-{2}-{3}.png".format(folder, name, window, "dark" if dark else "light"))
+            opened.picture(f"{folder}/{name}-{window}-{'dark' if dark else 'light'}.png")
 
 
 def test_no_word_of_a_heading_is_broken(browser, fabric):
@@ -109,11 +149,15 @@ def test_a_line_leads_to_its_pairs(browser, fabric):
     with browser.page(path.as_uri(), 1280, 900) as opened:
         opened.value("document.querySelector('#links td a').click()")
         assert opened.value("document.getElementById('tunnels').open") is True
-        place = opened.value("(()=>{const a=document.querySelector('#links td a');const e=document.getElementById(a.getAttribute('href').slice(1));"
-                             "const box=e.getBoundingClientRect();return [Math.round(box.top),box.height>0,location.hash]})()")  # fmt: skip
+        place = opened.value(
+            "(()=>{const a=document.querySelector('#links td a');const e=document.getElementById(a.getAttribute('href').slice(1));"
+            "const box=e.getBoundingClientRect();return [Math.round(box.top),box.height>0,location.hash]})()"
+        )
         assert -1 <= place[0] < 900 and place[1] and place[2].startswith("#pair-"), place
         row = document["links"][0]
-        shown = opened.value("[...document.querySelectorAll('#tunnels tbody tr')].filter(r=>!r.hidden).map(r=>r.textContent)")
+        shown = opened.value(
+            "[...document.querySelectorAll('#tunnels tbody tr')].filter(r=>!r.hidden).map(r=>r.textContent)"
+        )
         assert shown and all(row["a"] in text and row["b"] in text for text in shown)
         assert opened.complaints() == []
 
@@ -123,11 +167,17 @@ def test_filters_and_sorting_work(browser, fabric):
     with browser.page(path.as_uri()) as opened:
         shown = "[...document.querySelectorAll('#services tbody tr')].filter(row=>!row.hidden)"
         assert opened.value(shown + ".length") == len(document["services"])
-        opened.value("(()=>{const i=document.querySelector('#services input');i.value='aws gcp service-0';i.dispatchEvent(new Event('input'))})()")
-        some = [row for row in document["services"] if all(word in json.dumps(row) for word in ("aws", "gcp", "service-0"))]
+        opened.value(
+            "(()=>{const i=document.querySelector('#services input');i.value='aws gcp service-0';i.dispatchEvent(new Event('input'))})()"
+        )
+        some = [
+            row for row in document["services"] if all(word in json.dumps(row) for word in ("aws", "gcp", "service-0"))
+        ]
         assert opened.value(shown + ".length") == len(some) > 0
         opened.value("document.querySelector('#services th:last-child').click()")
-        numbers = opened.value("[...document.querySelectorAll('#services tbody tr td:last-child [data-v]')].map(e=>Number(e.dataset.v))")
+        numbers = opened.value(
+            "[...document.querySelectorAll('#services tbody tr td:last-child [data-v]')].map(e=>Number(e.dataset.v))"
+        )
         assert numbers == sorted(numbers) and len(numbers) == len(document["services"])
         assert opened.complaints() == []
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-EMPTY: t.Tuple[t.Any, ...] = (None, "", [], {})
+EMPTY: tuple[t.Any, ...] = (None, "", [], {})
 #: Lists in preferred answers whose order and additional text are free (semaphore).
 FREE_LISTS = ("skipped", "conflicts", "invalid", "warnings")
 
@@ -25,61 +25,61 @@ def is_empty(value: t.Any) -> bool:
 
 def covers(
     expected: t.Any, actual: t.Any, unordered: t.Container[str] = (), free: t.Container[str] = (), name: str = ""
-) -> t.Optional[str]:
+) -> str | None:
     """None when ``actual`` has everything that ``expected`` names, else where they differ. More fields are fine."""
     if is_empty(expected) and is_empty(actual):
         return None
     if isinstance(expected, dict):
         if not isinstance(actual, dict):
-            return "{0}: expected {1}, got {2}".format(name, show(expected), show(actual))
+            return f"{name}: expected {show(expected)}, got {show(actual)}"
         for key, value in expected.items():
             if key == "spec_absent":
                 found = [field for field in value if not is_empty((actual.get("spec") or {}).get(field))]
-                difference = "{0}: {1} must be absent".format(name, found) if found else None
+                difference = f"{name}: {found} must be absent" if found else None
             elif key == "annotations_empty":
-                difference = "{0}: has annotations".format(name) if actual.get("annotations") else None
+                difference = f"{name}: has annotations" if actual.get("annotations") else None
             else:
-                difference = covers(value, actual.get(key), unordered, free, "{0}.{1}".format(name, key))
+                difference = covers(value, actual.get(key), unordered, free, f"{name}.{key}")
             if difference:
                 return difference
         return None
     if isinstance(expected, list):
         if not isinstance(actual, (list, tuple)):
-            return "{0}: expected {1}, got {2}".format(name, show(expected), show(actual))
+            return f"{name}: expected {show(expected)}, got {show(actual)}"
         field = name.rsplit(".", 1)[-1]
         if field in free:
             return _each_found(expected, list(actual), unordered, free, name, exact_length=False)
         if field in unordered:
             return _each_found(expected, list(actual), unordered, free, name, exact_length=True)
         if len(expected) != len(actual):
-            return "{0}: expected {1}, got {2}".format(name, show(expected), show(actual))
+            return f"{name}: expected {show(expected)}, got {show(actual)}"
         for index, (one, other) in enumerate(zip(expected, actual)):
-            difference = covers(one, other, unordered, free, "{0}[{1}]".format(name, index))
+            difference = covers(one, other, unordered, free, f"{name}[{index}]")
             if difference:
                 return difference
         return None
     if same_number(expected, actual):
         return None
-    return "{0}: expected {1}, got {2}".format(name or "answer", show(expected), show(actual))
+    return f"{name or 'answer'}: expected {show(expected)}, got {show(actual)}"
 
 
 def _each_found(
-    expected: t.List[t.Any],
-    actual: t.List[t.Any],
+    expected: list[t.Any],
+    actual: list[t.Any],
     unordered: t.Container[str],
     free: t.Container[str],
     name: str,
     exact_length: bool,
-) -> t.Optional[str]:
+) -> str | None:
     rest = list(actual)
     for item in expected:
         index = next(
             (i for i, other in enumerate(rest) if not _differs(item, other, unordered, free, not exact_length)), None
         )
         if index is None:
-            return "{0}: {1} is missing in {2}".format(name, show(item), show(actual))
+            return f"{name}: {show(item)} is missing in {show(actual)}"
         del rest[index]
-    return "{0}: too much: {1}".format(name, show(rest)) if exact_length and rest else None
+    return f"{name}: too much: {show(rest)}" if exact_length and rest else None
 
 
 def _differs(
@@ -117,15 +117,14 @@ def canonical(value: t.Any, unordered: t.Container[str] = (), name: str = "") ->
     return value
 
 
-def equal(expected: t.Any, actual: t.Any, unordered: t.Container[str] = (), name: str = "answer") -> t.Optional[str]:
+def equal(expected: t.Any, actual: t.Any, unordered: t.Container[str] = (), name: str = "answer") -> str | None:
     """None when both are the same after dropping empty fields and sorting the unordered lists."""
     first, second = (canonical(without_empty(side), unordered, name) for side in (expected, actual))
     if is_empty(first) and is_empty(second):
         return None
-    if type(first) is type(second) or not (isinstance(first, bool) or isinstance(second, bool)):
-        if first == second:
-            return None
-    return "{0}: expected {1}, got {2}".format(name, show(first), show(second))
+    if (type(first) is type(second) or not (isinstance(first, bool) or isinstance(second, bool))) and first == second:
+        return None
+    return f"{name}: expected {show(first)}, got {show(second)}"
 
 
 def show(value: t.Any) -> str:
@@ -134,9 +133,9 @@ def show(value: t.Any) -> str:
     return text if len(text) <= 300 else text[:297] + "..."
 
 
-def merge_patch(before: t.Any, after: t.Any) -> t.Dict[str, t.Any]:
+def merge_patch(before: t.Any, after: t.Any) -> dict[str, t.Any]:
     """The RFC 7386 patch from one object to another."""
-    patch: t.Dict[str, t.Any] = {}
+    patch: dict[str, t.Any] = {}
     for key in list(before) + [key for key in after if key not in before]:
         if key not in after:
             patch[key] = None

@@ -31,7 +31,7 @@ def plain(group: str, vector: Vector, answer: t.Any) -> Verdict:
     return _graded(vector, difference)
 
 
-def _graded(vector: Vector, difference: t.Optional[str]) -> Verdict:
+def _graded(vector: Vector, difference: str | None) -> Verdict:
     quirk = bool(vector.get("quirk"))
     if not difference:
         return Verdict("upstream" if quirk else "passed")
@@ -56,10 +56,10 @@ def semaphore(group: str, vector: Vector, answer: t.Any) -> Verdict:
         return Verdict("preferred")
     if not difference:
         return Verdict("upstream")
-    return Verdict("failed", "neither preferred ({0}) nor upstream ({1})".format(better, difference))
+    return Verdict("failed", f"neither preferred ({better}) nor upstream ({difference})")
 
 
-def _semaphore_differs(vector: Vector, expected: t.Any, answer: t.Any) -> t.Optional[str]:
+def _semaphore_differs(vector: Vector, expected: t.Any, answer: t.Any) -> str | None:
     if isinstance(expected, dict):
         expected = {key: value for key, value in expected.items() if key not in _DAEMONS_OWN}
         actions = vector.get("accept_actions") or expected.pop("accept_actions", None)
@@ -70,7 +70,7 @@ def _semaphore_differs(vector: Vector, expected: t.Any, answer: t.Any) -> t.Opti
                 choices = expected.pop(key)
                 got = answer.get("error") if key == "error_any_of" and isinstance(answer, dict) else answer
                 if all(covers(choice, got, vector.get("unordered") or ()) for choice in choices):
-                    return "none of {0}: {1}".format(show(choices), show(got))
+                    return f"none of {show(choices)}: {show(got)}"
     answer = _whether_wrong(expected, answer)
     return covers(expected, answer, vector.get("unordered") or (), FREE_LISTS)
 
@@ -78,7 +78,9 @@ def _semaphore_differs(vector: Vector, expected: t.Any, answer: t.Any) -> t.Opti
 def _whether_wrong(expected: t.Any, answer: t.Any) -> t.Any:
     """Where ``error`` is true or false, it asks whether there is one; an answer that gives the word says it too."""
     if isinstance(expected, dict) and isinstance(answer, dict):
-        made = {key: _whether_wrong(expected[key], value) if key in expected else value for key, value in answer.items()}
+        made = {
+            key: _whether_wrong(expected[key], value) if key in expected else value for key, value in answer.items()
+        }
         if isinstance(expected.get("error"), bool):
             made["error"] = bool(answer.get("error"))
         return made
@@ -100,11 +102,11 @@ def ccm(group: str, vector: Vector, answer: t.Any) -> Verdict:
     for unwanted in vector.get("not_expected") or ():
         actions = answer.get("actions") if isinstance(answer, dict) else answer
         if any(covers(unwanted, action) is None for action in actions or ()):
-            difference = "{0} must not happen".format(show(unwanted))
+            difference = f"{show(unwanted)} must not happen"
     return _graded(vector, difference or _ccm_beside_differs(vector, beside, answer))
 
 
-def _ccm_beside(answer: t.Any) -> t.Tuple[t.Dict[str, t.Any], t.Any]:
+def _ccm_beside(answer: t.Any) -> tuple[dict[str, t.Any], t.Any]:
     """An adapter's keys ``_name`` answer the vector's ``expected_name`` and are no part of the answer itself."""
     if not isinstance(answer, dict):
         return {}, answer
@@ -112,22 +114,22 @@ def _ccm_beside(answer: t.Any) -> t.Tuple[t.Dict[str, t.Any], t.Any]:
     return beside, {key: value for key, value in answer.items() if not key.startswith("_")}
 
 
-def _ccm_beside_differs(vector: Vector, beside: t.Mapping[str, t.Any], answer: t.Any) -> t.Optional[str]:
+def _ccm_beside_differs(vector: Vector, beside: t.Mapping[str, t.Any], answer: t.Any) -> str | None:
     wanted = {key[len("expected_") :]: value for key, value in vector.items() if key.startswith("expected_")}
     if "state" in vector and "state" in beside:
         wanted["state"] = vector["state"]
     for name, value in wanted.items():
         got = beside.get(name)
-        if vector.get("compare_{0}".format(name)) == "first":
+        if vector.get(f"compare_{name}") == "first":
             value, got = list(value)[:1], list(got or ())[:1]
         difference = covers(value, got, (), (), name)
         if difference:
             return difference
     found = [key for key in vector.get("forbidden") or () if isinstance(answer, dict) and key in answer]
-    return "must not be there: {0}".format(show(found)) if found else None
+    return f"must not be there: {show(found)}" if found else None
 
 
-def _ccm_differs(group: str, vector: Vector, expected: t.Any, answer: t.Any) -> t.Optional[str]:
+def _ccm_differs(group: str, vector: Vector, expected: t.Any, answer: t.Any) -> str | None:
     how = vector.get("compare")
     if isinstance(answer, dict) and isinstance(expected, list):
         # an alternative that gives the graded part alone
@@ -141,7 +143,7 @@ def _ccm_differs(group: str, vector: Vector, expected: t.Any, answer: t.Any) -> 
     if how == "absent":
         keys = expected if isinstance(expected, (list, dict)) else [expected]
         found = [key for key in keys if isinstance(answer, dict) and key in answer]
-        return "still there: {0}".format(show(found)) if found else None
+        return f"still there: {show(found)}" if found else None
     if group.startswith("metallb"):
         return equal(_ccm_plain(expected), _ccm_plain(answer), _CCM_UNORDERED)
     if isinstance(expected, dict) and "actions" in expected:
@@ -151,12 +153,16 @@ def _ccm_differs(group: str, vector: Vector, expected: t.Any, answer: t.Any) -> 
 
 
 def _ccm_fitted(
-    vector: Vector, expected: t.Dict[str, t.Any], answer: t.Mapping[str, t.Any]
-) -> t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any], t.Optional[str]]:
+    vector: Vector, expected: dict[str, t.Any], answer: t.Mapping[str, t.Any]
+) -> tuple[dict[str, t.Any], dict[str, t.Any], str | None]:
     """Both sides without what the file's rules leave free."""
-    missing = [part for part in expected.pop("message_contains_all", None) or () if part not in str(answer.get("message") or "")]
+    missing = [
+        part
+        for part in expected.pop("message_contains_all", None) or ()
+        if part not in str(answer.get("message") or "")
+    ]
     if missing:
-        return expected, dict(answer), "message: {0} is missing in {1}".format(show(missing), show(answer.get("message")))
+        return expected, dict(answer), f"message: {show(missing)} is missing in {show(answer.get('message'))}"
     if "error" in expected or "skipped" in expected:
         answer = {key: answer.get(key) for key in expected}  # what stays as it was need not be told
     fitted = {key: None if expected.get(key, 0) is None and value == "" else value for key, value in answer.items()}
@@ -164,7 +170,9 @@ def _ccm_fitted(
     if mapped and isinstance(expected.get("actions"), list):
         # to map what is mapped may be told or not
         for side in (expected, fitted):
-            side["actions"] = [row for row in side.get("actions") or () if row.get("action") != "map" or row.get("cidr") not in mapped]
+            side["actions"] = [
+                row for row in side.get("actions") or () if row.get("action") != "map" or row.get("cidr") not in mapped
+            ]
     return expected, fitted, None
 
 
@@ -187,7 +195,7 @@ def kilo(group: str, vector: Vector, answer: t.Any) -> Verdict:
         parts = expected.get("message_contains") or ()
         missing = [part for part in parts if part not in answer["message"]]
         if missing:
-            return _graded(vector, "message: {0} is missing in {1}".format(show(missing), show(answer["message"])))
+            return _graded(vector, f"message: {show(missing)} is missing in {show(answer['message'])}")
         expected = {key: value for key, value in expected.items() if key != "message_contains"}
         if "message" not in expected:
             answer = {key: value for key, value in answer.items() if key != "message"}
@@ -210,16 +218,21 @@ def kubespan(group: str, vector: Vector, answer: t.Any) -> Verdict:
     if not isinstance(answer, dict) or not answer:
         return Verdict("failed", "the adapter answers no fields")
     if vector.get("error") and not answer.get("error"):
-        return _graded(vector, "error: expected {0}, got {1}".format(show(vector["error"]), show(answer)))
+        return _graded(vector, f"error: expected {show(vector['error'])}, got {show(answer)}")
     if group == "wireguard_diff" and "operations" in answer and "operations" in vector:
         return _graded(vector, wireguard_model.differs(vector, answer["operations"]))
     asked = [key for key in answer if key in vector or key == "error" or group not in _KUBESPAN_SELECTED]
     if not asked:
         if any(key == "today_rules" or key.startswith("v1_4_") for key in vector):
             return Verdict("internal", "only the rules of another form are asked for")
-        return Verdict("failed", "of what the adapter answers nothing is asked for: {0}".format(show(answer)))
+        return Verdict("failed", f"of what the adapter answers nothing is asked for: {show(answer)}")
     for key in asked:
-        if key == "error" and vector.get(key) and answer[key] and not {vector[key], answer[key]} & set(_KUBESPAN_ERRORS):
+        if (
+            key == "error"
+            and vector.get(key)
+            and answer[key]
+            and not {vector[key], answer[key]} & set(_KUBESPAN_ERRORS)
+        ):
             continue
         compare = covers if key in _KUBESPAN_PARTS else equal
         difference = compare(vector.get(key), _as_asked(group, vector.get(key), answer[key]), (), name=key)
@@ -258,13 +271,13 @@ def apinet(group: str, vector: Vector, answer: t.Any) -> Verdict:
     return _graded(vector, difference)
 
 
-def _apinet_object(item: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def _apinet_object(item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     plain_item = _now(without_empty(item))
     metadata = {key: value for key, value in plain_item.get("metadata", {}).items() if key not in _APINET_IGNORED}
     return dict(canonical(dict(plain_item, metadata=metadata), _APINET_UNORDERED))
 
 
-def _like(item: t.Dict[str, t.Any], wanted: t.Sequence[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Any]:
+def _like(item: dict[str, t.Any], wanted: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
     """Drop the uid where the expected object of that kind and name gives none."""
     for other in wanted:
         same = all(other["metadata"].get(key) == item["metadata"].get(key) for key in ("namespace", "name"))
@@ -274,7 +287,7 @@ def _like(item: t.Dict[str, t.Any], wanted: t.Sequence[t.Mapping[str, t.Any]]) -
     return item
 
 
-def _named(item: t.Mapping[str, t.Any], labels: bool) -> t.Dict[str, t.Any]:
+def _named(item: t.Mapping[str, t.Any], labels: bool) -> dict[str, t.Any]:
     """That an object is there, and its labels where they are asked for."""
     fields = ("namespace", "name", "labels") if labels else ("namespace", "name")
     return {"kind": item.get("kind"), "metadata": {key: item["metadata"].get(key) for key in fields}}
@@ -291,7 +304,7 @@ def _is_time(key: str, item: t.Any) -> bool:
     return isinstance(item, str) and key.lower().endswith(("timestamp", "time"))
 
 
-_JUDGES: t.Dict[str, t.Callable[[str, Vector, t.Any], Verdict]] = {
+_JUDGES: dict[str, t.Callable[[str, Vector, t.Any], Verdict]] = {
     "semaphore": semaphore,
     "ccm": ccm,
     "kilo-clustermesh": kilo,

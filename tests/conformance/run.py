@@ -34,10 +34,10 @@ from .outcome import WORDS, Internal, Ruled, Unhandled, Verdict
 HERE = pathlib.Path(__file__).resolve().parent
 #: Keys of a file that are no groups.
 NO_GROUPS = ("meta", "conventions")
-Report = t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]]
+Report = dict[str, dict[str, dict[str, t.Any]]]
 
 
-def main(arguments: t.Optional[t.Sequence[str]] = None) -> int:
+def main(arguments: t.Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(description="run the conformance vectors")
     parser.add_argument("--vectors", type=pathlib.Path, default=HERE / "vectors", help="folder of JSON files")
@@ -49,11 +49,11 @@ def main(arguments: t.Optional[t.Sequence[str]] = None) -> int:
         print(line)
     unmet = check_required(report, json.loads(options.require.read_text("utf-8"))) if options.require else []
     for line in unmet:
-        print("required: {0}".format(line))
+        print(f"required: {line}")
     if options.report:
         options.report.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n", "utf-8")
     if not report:
-        print("no vectors in {0}".format(options.vectors))
+        print(f"no vectors in {options.vectors}")
     failed = any(counts["failed"] for groups in report.values() for counts in groups.values())
     return 1 if failed or unmet or not report else 0
 
@@ -63,14 +63,14 @@ def run(folder: pathlib.Path) -> Report:
     return {path.stem: run_file(path) for path in sorted(folder.glob("*.json"))}
 
 
-def run_file(path: pathlib.Path) -> t.Dict[str, t.Dict[str, t.Any]]:
+def run_file(path: pathlib.Path) -> dict[str, dict[str, t.Any]]:
     """One file. A file that is no collection of vectors is one failure in the group ``(file)``."""
     try:
         content = json.loads(path.read_text("utf-8"))
         if not isinstance(content, dict):
             raise ValueError("it holds no groups of vectors")
     except (OSError, ValueError, RecursionError) as error:
-        return {"(file)": _count([("(file)", {}, Verdict("failed", "{0}: {1}".format(path.name, error)))])}
+        return {"(file)": _count([("(file)", {}, Verdict("failed", f"{path.name}: {error}"))])}
     handlers = load_handlers(path.stem, content)
     report = {}
     for group, vectors in groups_of(content):
@@ -78,13 +78,13 @@ def run_file(path: pathlib.Path) -> t.Dict[str, t.Dict[str, t.Any]]:
         for index, vector in enumerate(vectors):
             known = isinstance(vector, dict)
             ident = vector.get("id") if known else None
-            name = "{0}[{1}]".format(group, index) if ident in (None, "") else str(ident)
+            name = f"{group}[{index}]" if ident in (None, "") else str(ident)
             rows.append((name, vector if known else {}, run_vector(path.stem, group, vector, handlers)))
         report[group] = _count(rows)
     return report
 
 
-def groups_of(content: t.Mapping[str, t.Any]) -> t.Iterator[t.Tuple[str, t.List[t.Any]]]:
+def groups_of(content: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, list[t.Any]]]:
     """(group, vectors) of a file; nested groups are ``parent.child``."""
     for name, value in content.items():
         if name.startswith("_") or name in NO_GROUPS:
@@ -93,27 +93,27 @@ def groups_of(content: t.Mapping[str, t.Any]) -> t.Iterator[t.Tuple[str, t.List[
             yield name, value
         elif isinstance(value, dict):
             for child, vectors in groups_of(value):
-                yield "{0}.{1}".format(name, child), vectors
+                yield f"{name}.{child}", vectors
 
 
-def load_handlers(system: str, content: t.Optional[t.Mapping[str, t.Any]] = None) -> t.Mapping[str, t.Any]:
+def load_handlers(system: str, content: t.Mapping[str, t.Any] | None = None) -> t.Mapping[str, t.Any]:
     """An adapter's table; a system without adapter has an empty one, a broken adapter answers with its error.
 
     An adapter with a function ``prepare`` gets the file's content first: some files have tables beside their groups.
     """
     name = system.replace("-", "_")
-    if not (HERE / "adapters" / "{0}.py".format(name)).exists():
+    if not (HERE / "adapters" / f"{name}.py").exists():
         return {}
     try:
-        module = importlib.import_module(".adapters.{0}".format(name), __package__)
+        module = importlib.import_module(f".adapters.{name}", __package__)
         if content is not None and hasattr(module, "prepare"):
             module.prepare(content)
     except Exception as error:  # pylint: disable=broad-except
-        return _Broken("the adapter cannot be loaded: {0!r}".format(error))
+        return _Broken(f"the adapter cannot be loaded: {error!r}")
     return t.cast(t.Mapping[str, t.Any], module.HANDLERS)
 
 
-class _Broken(t.Dict[str, t.Any]):
+class _Broken(dict[str, t.Any]):
     """Stands in for the table of an adapter that cannot be loaded, so that this shows in every result."""
 
     def __init__(self, message: str) -> None:
@@ -130,7 +130,7 @@ class _Broken(t.Dict[str, t.Any]):
 def run_vector(system: str, group: str, vector: t.Any, handlers: t.Mapping[str, t.Any]) -> Verdict:
     """One vector's verdict. Whatever goes wrong in an adapter fails this vector only."""
     if not isinstance(vector, dict):
-        return Verdict("failed", "not a vector: {0!r:.100}".format(vector))
+        return Verdict("failed", f"not a vector: {vector!r:.100}")
     handler = handlers.get(group)
     if isinstance(handler, t.Mapping):
         handler = handler.get(vector.get("op"))
@@ -147,19 +147,19 @@ def run_vector(system: str, group: str, vector: t.Any, handlers: t.Mapping[str, 
         return Verdict("ruled", str(error))
     except Exception as error:  # pylint: disable=broad-except
         optional = bool(vector.get("optional")) or vector.get("level") == "optional"
-        return Verdict("optional_failed" if optional else "failed", "{0}: {1}".format(type(error).__name__, error))
+        return Verdict("optional_failed" if optional else "failed", f"{type(error).__name__}: {error}")
 
 
-Row = t.Tuple[str, t.Mapping[str, t.Any], Verdict]
+Row = tuple[str, t.Mapping[str, t.Any], Verdict]
 
 
-def _count(rows: t.Sequence[Row]) -> t.Dict[str, t.Any]:
-    counts: t.Dict[str, t.Any] = _words(rows)
+def _count(rows: t.Sequence[Row]) -> dict[str, t.Any]:
+    counts: dict[str, t.Any] = _words(rows)
     counts["failing"] = _ids(rows, "failed")
     for word in ("unhandled", "ruled", "internal", "deviates", "optional_failed"):
-        counts["{0}_ids".format(word)] = _ids(rows, word)
+        counts[f"{word}_ids"] = _ids(rows, word)
     counts["messages"] = {ident: verdict.message for ident, _vector, verdict in rows if verdict.message}
-    parts: t.Dict[str, t.List[Row]] = {}
+    parts: dict[str, list[Row]] = {}
     for row in rows:
         component = (row[1].get("input") or {}).get("component") if isinstance(row[1].get("input"), dict) else None
         if component:
@@ -169,15 +169,15 @@ def _count(rows: t.Sequence[Row]) -> t.Dict[str, t.Any]:
     return counts
 
 
-def _words(rows: t.Sequence[Row]) -> t.Dict[str, t.Any]:
-    words: t.Dict[str, t.Any] = dict.fromkeys(WORDS, 0)
+def _words(rows: t.Sequence[Row]) -> dict[str, t.Any]:
+    words: dict[str, t.Any] = dict.fromkeys(WORDS, 0)
     for _ident, _vector, verdict in rows:
         words[verdict.word] += 1
     words["total"] = len(rows)
     return words
 
 
-def _ids(rows: t.Sequence[Row], word: str) -> t.List[str]:
+def _ids(rows: t.Sequence[Row], word: str) -> list[str]:
     return [ident for ident, _vector, verdict in rows if verdict.word == word]
 
 
@@ -185,16 +185,16 @@ def table(report: Report) -> t.Iterator[str]:
     """The printed counts: one line a group, failures with their reason below."""
     for system, groups in report.items():
         for group, counts in groups.items():
-            shown = ", ".join("{0} {1}".format(counts[word], word) for word in WORDS if counts[word])
-            yield "{0} {1}: {2}".format(system, group, shown or "nothing")
+            shown = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts[word])
+            yield f"{system} {group}: {shown or 'nothing'}"
             for name, part in counts.get("components", {}).items():
-                inner = ", ".join("{0} {1}".format(part[word], word) for word in WORDS if part[word])
-                yield "    component {0}: {1}".format(name, inner)
+                inner = ", ".join(f"{part[word]} {word}" for word in WORDS if part[word])
+                yield f"    component {name}: {inner}"
             for ident in counts["failing"]:
-                yield "    failed {0}: {1}".format(ident, counts["messages"].get(ident, ""))
+                yield f"    failed {ident}: {counts['messages'].get(ident, '')}"
 
 
-def check_required(report: Report, required: t.Mapping[str, t.Sequence[str]]) -> t.List[str]:
+def check_required(report: Report, required: t.Mapping[str, t.Sequence[str]]) -> list[str]:
     """Requirements that are not met: {system: [group or ``group#component=name``]}."""
     unmet = []
     for system, selections in required.items():
@@ -204,7 +204,7 @@ def check_required(report: Report, required: t.Mapping[str, t.Sequence[str]]) ->
             if counts is not None and part:
                 counts = counts.get("components", {}).get(part)
             if counts is None:
-                unmet.append("{0} {1} has no vectors".format(system, selection))
+                unmet.append(f"{system} {selection} has no vectors")
             elif counts["failed"] or counts["unhandled"]:
                 text = "{0} {1}: {2} failed, {3} unhandled"
                 unmet.append(text.format(system, selection, counts["failed"], counts["unhandled"]))

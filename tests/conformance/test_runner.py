@@ -28,7 +28,7 @@ def write(folder: pathlib.Path, name: str, content: t.Any) -> pathlib.Path:
     return folder
 
 
-def counts(folder: pathlib.Path, system: str = "semaphore", group: str = "wg_device_name") -> t.Dict[str, t.Any]:
+def counts(folder: pathlib.Path, system: str = "semaphore", group: str = "wg_device_name") -> dict[str, t.Any]:
     return run.run(folder)[system][group]
 
 
@@ -128,7 +128,7 @@ def test_optional_vectors_never_fail() -> None:
 
 
 def test_ccm_rules() -> None:
-    vector: t.Dict[str, t.Any] = {"expected": {"actions": [{"action": "a"}, {"action": "b"}]}}
+    vector: dict[str, t.Any] = {"expected": {"actions": [{"action": "a"}, {"action": "b"}]}}
     swapped = {"actions": [{"action": "b", "description": "free"}, {"action": "a"}]}
     assert judge("ccm", "service_reconcile", vector, swapped).word == "failed"
     assert judge("ccm", "service_reconcile", dict(vector, order_matters=False), swapped).word == "passed"
@@ -201,15 +201,19 @@ def test_covers() -> None:
 
 def test_requirements(tmp_path: pathlib.Path) -> None:
     vectors = [
-        {"id": "a", "op": "interface_name", "input": {"component": "wireguard", "name": ""}, "expect": {"error": "device_name_too_long"}}
+        {
+            "id": "a",
+            "op": "interface_name",
+            "input": {"component": "wireguard", "name": ""},
+            "expect": {"error": "device_name_too_long"},
+        }
     ]
     vectors.append({"id": "b", "op": "nobody", "input": {"component": "other"}, "expect": {}})
     report = run.run(write(tmp_path, "semaphore.json", {"wg_device_name": vectors}))
     select = "wg_device_name#component="
     assert run.check_required(report, {"semaphore": [select + "wireguard"]}) == []
     assert (
-        len(run.check_required(report, {"semaphore": [select + "other", "wg_device_name", "none", select + "no"]}))
-        == 4
+        len(run.check_required(report, {"semaphore": [select + "other", "wg_device_name", "none", select + "no"]})) == 4
     )
 
 
@@ -226,7 +230,10 @@ def test_an_empty_folder_is_no_success(tmp_path: pathlib.Path) -> None:
     assert run.main(["--vectors", str(tmp_path)]) == 1
 
 
-@pytest.mark.parametrize("asked, answered, fits", [(True, "name_invalid", True), (True, None, False), (False, None, True), (False, "x", False)])
+@pytest.mark.parametrize(
+    "asked, answered, fits",
+    [(True, "name_invalid", True), (True, None, False), (False, None, True), (False, "x", False)],
+)
 def test_whether_there_is_an_error_is_answered_by_its_word(asked: bool, answered: t.Any, fits: bool) -> None:
     vector = {"mode": "exact", "expect": {"after": [{"error": asked}]}}
     assert (judge("semaphore", "global_service", vector, {"after": [{"error": answered}]}).word == "passed") == fits
@@ -240,11 +247,17 @@ def test_tables_beside_the_groups_reach_the_adapter(tmp_path: pathlib.Path) -> N
     assert counts(tmp_path, group="coredns_rewrite")["passed"] == 1
 
 
-def peer(key: str, *ranges: str) -> t.Dict[str, t.Any]:
-    return {"public_key": key, "endpoint": None, "preshared_key": "S", "persistent_keepalive": 25, "allowed_ips": list(ranges)}
+def peer(key: str, *ranges: str) -> dict[str, t.Any]:
+    return {
+        "public_key": key,
+        "endpoint": None,
+        "preshared_key": "S",
+        "persistent_keepalive": 25,
+        "allowed_ips": list(ranges),
+    }
 
 
-def to_peer(key: str, *ranges: str, replace: bool = True, **more: t.Any) -> t.Dict[str, t.Any]:
+def to_peer(key: str, *ranges: str, replace: bool = True, **more: t.Any) -> dict[str, t.Any]:
     return {**peer(key, *ranges), "op": "set_peer", "preshared_key": True, "replace_allowed_ips": replace, **more}
 
 
@@ -259,7 +272,10 @@ MOVED = {
     "operations, word",
     [
         (MOVED["operations"], "passed"),
-        ([to_peer("two", "b", replace=False)], "passed"),  # a range has one owner: to give it to one takes it from the other
+        (
+            [to_peer("two", "b", replace=False)],
+            "passed",
+        ),  # a range has one owner: to give it to one takes it from the other
         ([{"op": "set_peer", "public_key": "two", "replace_allowed_ips": False, "allowed_ips": ["b"]}], "passed"),
         ([to_peer("one", "a"), to_peer("two", "b")], "failed"),  # nobody has b in between
         ([to_peer("one", "a", replace=False)], "failed"),

@@ -18,16 +18,42 @@ HERE = pathlib.Path(__file__).resolve().parent
 FILES = sorted((HERE / "vectors").rglob("*.json"))
 #: What every vector of a file may have: what it is about, and how it is judged.
 COMMON = frozenset(
-    "id op why name note source origin basis profile mode level quirk optional compare unordered order_matters expect expected preferred "
-    "upstream accept_also accept_actions not_expected forbidden state no_requests".split()
+    [
+        "id",
+        "op",
+        "why",
+        "name",
+        "note",
+        "source",
+        "origin",
+        "basis",
+        "profile",
+        "mode",
+        "level",
+        "quirk",
+        "optional",
+        "compare",
+        "unordered",
+        "order_matters",
+        "expect",
+        "expected",
+        "preferred",
+        "upstream",
+        "accept_also",
+        "accept_actions",
+        "not_expected",
+        "forbidden",
+        "state",
+        "no_requests",
+    ]
 )
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def schemas() -> t.Dict[str, t.Dict[str, t.Set[str]]]:
+def schemas() -> dict[str, dict[str, set[str]]]:
     """system -> operation or group -> every word of its row that stands in backticks."""
-    found: t.Dict[str, t.Dict[str, t.Set[str]]] = {}
-    system, general = "", t.cast(t.Set[str], set())
+    found: dict[str, dict[str, set[str]]] = {}
+    system, general = "", t.cast(set[str], set())
     for line in (HERE / "README.md").read_text("utf-8").splitlines():
         if line.startswith("### "):
             system, general = _WORD.findall(line)[0] if "kilo" not in line else "kilo-clustermesh", set()
@@ -42,11 +68,11 @@ def schemas() -> t.Dict[str, t.Dict[str, t.Set[str]]]:
     return found
 
 
-def _quoted(line: str) -> t.Set[str]:
+def _quoted(line: str) -> set[str]:
     return {word for text in re.findall(r"`([^`]*)`", line) for word in _WORD.findall(text)}
 
 
-def vectors(path: pathlib.Path) -> t.Iterator[t.Tuple[str, t.Dict[str, t.Any]]]:
+def vectors(path: pathlib.Path) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
     """(operation or group, vector)."""
     for group, rows in run.groups_of(json.loads(path.read_text("utf-8"))):
         for vector in rows:
@@ -62,8 +88,13 @@ def test_vectors_keep_to_the_fields_that_are_written_down(path: pathlib.Path) ->
         if row is None:
             continue  # answered by nobody: the next test asks for that
         given = vector["input"] if path.stem == "semaphore" else vector
-        foreign |= {(name, field) for field in given if field not in row and (path.stem == "semaphore" or field not in COMMON)
-                    and not field.startswith(("expected_", "compare_"))}  # fmt: skip
+        foreign |= {
+            (name, field)
+            for field in given
+            if field not in row
+            and (path.stem == "semaphore" or field not in COMMON)
+            and not field.startswith(("expected_", "compare_"))
+        }
     assert not foreign
 
 
@@ -72,5 +103,5 @@ def test_what_is_answered_is_written_down(system: str) -> None:
     handlers = run.load_handlers(system)
     names = {op for group in handlers.values() for op in group} if system == "semaphore" else set(handlers)
     text = (HERE / "README.md").read_text("utf-8")
-    missing = {name for name in names if name not in schemas()[system] and "`{0}`".format(name) not in text}
+    missing = {name for name in names if name not in schemas()[system] and f"`{name}`" not in text}
     assert not missing or "*" in schemas()[system]

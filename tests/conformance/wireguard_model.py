@@ -15,16 +15,16 @@ import typing as t
 
 from .compare import equal, show
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 Vector = t.Mapping[str, t.Any]
 NO_KEY = "A" * 43 + "="
 
 
-def differs(vector: Vector, operations: t.Sequence[Data]) -> t.Optional[str]:
+def differs(vector: Vector, operations: t.Sequence[Data]) -> str | None:
     """How our messages differ from a vector's ``operations``, None for not at all."""
     expected = vector["operations"]
     if bool(expected) != bool(operations):
-        return "operations: expected {0}, got {1}".format(show(expected), show(operations))
+        return f"operations: expected {show(expected)}, got {show(operations)}"
     start = _device(vector.get("existing"))
     goal = [start, *_sent(vector, start, expected)][-1]
     states = _sent(vector, start, operations)
@@ -32,14 +32,14 @@ def differs(vector: Vector, operations: t.Sequence[Data]) -> t.Optional[str]:
     for state, operation in zip(states, operations):
         lost = sorted(stays - set(_owners(state)))
         if lost:
-            return "nobody has {0} after {1}".format(show(lost), show(operation))
+            return f"nobody has {show(lost)} after {show(operation)}"
     touched = {row.get("public_key") for row in operations if row["op"] == "remove_peer"} & set(goal["peers"])
     if touched:
-        return "removed although they stay: {0}".format(show(sorted(touched)))
+        return f"removed although they stay: {show(sorted(touched))}"
     return equal(goal, states[-1] if states else start, (), "device")
 
 
-def _device(given: t.Optional[t.Mapping[str, t.Any]]) -> Data:
+def _device(given: t.Mapping[str, t.Any] | None) -> Data:
     given = given or {}
     peers = {
         peer["public_key"]: {
@@ -57,11 +57,11 @@ def _number(value: t.Any) -> t.Any:
     return int(value, 16) if isinstance(value, str) and value.startswith("0x") else value
 
 
-def _owners(device: Data) -> t.Dict[str, str]:
+def _owners(device: Data) -> dict[str, str]:
     return {text: key for key, peer in device["peers"].items() for text in peer["allowed_ips"]}
 
 
-def _sent(vector: Vector, start: Data, operations: t.Sequence[Data]) -> t.List[Data]:
+def _sent(vector: Vector, start: Data, operations: t.Sequence[Data]) -> list[Data]:
     """The device after each message."""
     secrets = {peer["public_key"]: peer.get("preshared_key") for peer in (vector["desired"] or {}).get("peers") or ()}
     states, device = [], start
@@ -78,7 +78,9 @@ def _sent(vector: Vector, start: Data, operations: t.Sequence[Data]) -> t.List[D
 
 
 def _set_peer(peers: Data, row: Data, secrets: t.Mapping[str, t.Any]) -> None:
-    peer = peers.setdefault(row["public_key"], {"endpoint": None, "preshared_key": None, "persistent_keepalive": 0, "allowed_ips": []})
+    peer = peers.setdefault(
+        row["public_key"], {"endpoint": None, "preshared_key": None, "persistent_keepalive": 0, "allowed_ips": []}
+    )
     for name in ("endpoint", "persistent_keepalive"):
         if row.get(name) is not None:
             peer[name] = row[name]

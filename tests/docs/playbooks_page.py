@@ -35,7 +35,7 @@ nothing. The variables here are read by playbooks; options of roles have the rol
 """
 
 
-def playbooks() -> t.List[str]:
+def playbooks() -> list[str]:
     """Names, those that AWX runs last."""
     names = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
     return sorted(names, key=lambda name: (name.startswith("awx_"), name))
@@ -49,14 +49,18 @@ def about(name: str) -> str:
             break
         lines.append(line.lstrip("# ").rstrip())
     paragraph = " ".join("\n".join(lines).split("\n\n", maxsplit=1)[0].split())
-    return re.sub(r"(-e [a-z_]+=[\w.]+|--[a-z]+(?: --[a-z]+)*|(?<![\w/.])[a-z]+(?:_[a-z]+)+\b|extensions/[\w/.]+)", r"``\1``", paragraph)
+    return re.sub(
+        r"(-e [a-z_]+=[\w.]+|--[a-z]+(?: --[a-z]+)*|(?<![\w/.])[a-z]+(?:_[a-z]+)+\b|extensions/[\w/.]+)",
+        r"``\1``",
+        paragraph,
+    )
 
 
-def parts(name: str) -> t.Tuple[t.List[str], t.List[str]]:
+def parts(name: str) -> tuple[list[str], list[str]]:
     """(playbooks that it imports, roles with their entry points)."""
     text = (ROOT / "playbooks" / (name + ".yml")).read_text("utf-8")
     imported = re.findall(r"import_playbook: (?:multicluster\.network\.)?([\w/]+)", text)
-    roles: t.List[str] = []
+    roles: list[str] = []
 
     def walk(value: t.Any) -> None:
         for key, inner in value.items() if isinstance(value, dict) else ():
@@ -70,7 +74,7 @@ def parts(name: str) -> t.Tuple[t.List[str], t.List[str]]:
     return imported, sorted(set(roles))
 
 
-def whole(name: str) -> t.Tuple[t.List[str], t.List[str]]:
+def whole(name: str) -> tuple[list[str], list[str]]:
     """The same, with files of plays, which are no playbooks of their own, as a part of it."""
     imported, roles = parts(name)
     for other in [other for other in imported if "/" in other]:
@@ -80,12 +84,16 @@ def whole(name: str) -> t.Tuple[t.List[str], t.List[str]]:
     return imported, roles
 
 
-def variables(name: str) -> t.Set[str]:
+def variables(name: str) -> set[str]:
     """Rows of the table that a playbook reads, with all that it imports and the roles that it runs."""
     imported, roles = parts(name)
     texts = [(ROOT / "playbooks" / (name + ".yml")).read_text("utf-8")]
     for role in roles:
-        texts += [path.read_text("utf-8") for folder in ("defaults", "vars", "tasks") for path in sorted((ROOT / "roles" / role / folder).glob("*.yml"))]
+        texts += [
+            path.read_text("utf-8")
+            for folder in ("defaults", "vars", "tasks")
+            for path in sorted((ROOT / "roles" / role / folder).glob("*.yml"))
+        ]
     words = {word for text in texts for word in re.findall(r"(?<![\w./])[a-z_]+", text)}
     found = {row for row in ROWS if row in words}
     for other in imported:
@@ -105,28 +113,36 @@ def default(row: t.Mapping[str, t.Any]) -> str:
     value = row["default"]
     if isinstance(value, str) and "C(" in value:
         return markup(value)
-    return "``{0}``".format(value if isinstance(value, str) and value else json.dumps(value))
+    return f"``{value if isinstance(value, str) and value else json.dumps(value)}``"
 
 
-def table(names: t.Iterable[str]) -> t.List[str]:
+def table(names: t.Iterable[str]) -> list[str]:
     """Variables as a list-table."""
-    lines = [".. list-table::", "   :header-rows: 1", "   :widths: 30 20 50", "", "   * - variable", "     - default", "     - meaning"]
+    lines = [
+        ".. list-table::",
+        "   :header-rows: 1",
+        "   :widths: 30 20 50",
+        "",
+        "   * - variable",
+        "     - default",
+        "     - meaning",
+    ]
     for name in names:
         row = ROWS[name]
         text = markup(row["description"])
         if row.get("choices"):
-            text += " One of " + ", ".join("``{0}``".format(choice) for choice in row["choices"]) + "."
+            text += " One of " + ", ".join(f"``{choice}``" for choice in row["choices"]) + "."
         if row.get("command_line"):
             text += " On the command line (``-e``) only."
         if row.get("of") in ("node", "cluster"):
-            text += " A variable of a {0}'s host.".format(row["of"])
-        lines += ["   * - ``{0}``".format(name), "     - {0}".format(default(row)).rstrip(), "     - {0}".format(text)]
+            text += f" A variable of a {row['of']}'s host."
+        lines += [f"   * - ``{name}``", f"     - {default(row)}".rstrip(), f"     - {text}"]
     return [*lines, ""]
 
 
 def page() -> str:
     """The whole page."""
-    lines: t.List[str] = []
+    lines: list[str] = []
     for title, chosen in (("Playbooks", False), ("Playbooks that AWX runs", True)):
         lines += [title, "-" * len(title), ""]
         for name in playbooks():
@@ -135,12 +151,17 @@ def page() -> str:
             imported, roles = whole(name)
             lines += [name, "~" * len(name), "", about(name), ""]
             if imported:
-                lines += ["Runs " + ", ".join("``{0}``".format(other) for other in imported) + ".", ""]
+                lines += ["Runs " + ", ".join(f"``{other}``" for other in imported) + ".", ""]
             if roles:
-                lines += ["Roles: " + ", ".join(":ansplugin:`multicluster.network.{0}#role`".format(role) for role in roles) + ".", ""]
-            read = sorted(row for row in variables(name) if not row.startswith("awx_") or name in ("awx_load", "awx_survey"))
+                lines += [
+                    "Roles: " + ", ".join(f":ansplugin:`multicluster.network.{role}#role`" for role in roles) + ".",
+                    "",
+                ]
+            read = sorted(
+                row for row in variables(name) if not row.startswith("awx_") or name in ("awx_load", "awx_survey")
+            )
             if read:
-                lines += ["Reads " + ", ".join("``{0}``".format(row) for row in read) + ".", ""]
+                lines += ["Reads " + ", ".join(f"``{row}``" for row in read) + ".", ""]
     for title, chosen in (("Variables", False), ("Variables of AWX", True)):
         lines += [title, "-" * len(title), ""]
         lines += table(name for name in sorted(ROWS) if name.startswith("awx_") is chosen)

@@ -21,14 +21,14 @@ LONGEST = 200
 END = "<!-- End of variables -->"
 
 
-def roles() -> t.List[pathlib.Path]:
+def roles() -> list[pathlib.Path]:
     """Folders of the roles."""
     return sorted(path for path in (ROOT / "roles").iterdir() if (path / "meta" / "argument_specs.yml").is_file())
 
 
-def options(role: pathlib.Path) -> t.Dict[str, t.Dict[str, t.Any]]:
+def options(role: pathlib.Path) -> dict[str, dict[str, t.Any]]:
     """Every option of every entry point, by name; what the first entry point that has it says of it, required where one requires it."""
-    found: t.Dict[str, t.Dict[str, t.Any]] = {}
+    found: dict[str, dict[str, t.Any]] = {}
     specs = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text("utf-8"))["argument_specs"]
     for entry in specs.values():
         for name, option in (entry.get("options") or {}).items():
@@ -49,7 +49,7 @@ def meaning(option: t.Mapping[str, t.Any]) -> str:
     first = " ".join((about if isinstance(about, str) else about[0]).split())
     first = re.split(r"(?<=[a-z0-9)`])\. (?=[A-Z`])", markup(first), maxsplit=1)[0].rstrip(".") + "."
     if option.get("choices"):
-        first += " One of " + ", ".join("`{0}`".format(choice) for choice in option["choices"]) + "."
+        first += " One of " + ", ".join(f"`{choice}`" for choice in option["choices"]) + "."
     return first
 
 
@@ -61,7 +61,7 @@ def default(name: str, option: t.Mapping[str, t.Any], defaults: t.Mapping[str, t
         return ""
     value = defaults[name] if name in defaults else option["default"]
     text = " ".join(value.split()) if isinstance(value, str) and value else json.dumps(value)
-    return "`{0}`".format(text) if len(text) <= LONGEST else "an expression: see [defaults](defaults/main.yml)"
+    return f"`{text}`" if len(text) <= LONGEST else "an expression: see [defaults](defaults/main.yml)"
 
 
 def section(role: pathlib.Path) -> str:
@@ -71,7 +71,7 @@ def section(role: pathlib.Path) -> str:
     lines = [BEGIN, "", "## Variables", ""]
     for name, option in options(role).items():
         said = default(name, option, defaults)
-        row = "* `{0}`{1}: {2}".format(name, " ({0})".format(said) if said else "", meaning(option))
+        row = f"* `{name}`{(f' ({said})' if said else '')}: {meaning(option)}"
         lines += textwrap.wrap(row, 140, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     return "\n".join([*lines, "", END])
 

@@ -16,16 +16,19 @@ import sys
 TITLE = "Kubernetes clusters as one network"
 #: Headings of antsibull-docs as people would say them.
 _NAMES = {
-    "Role Index": "Roles", "Callback Plugins": "Callbacks", "Connection Plugins": "Connections", "Filter Plugins": "Filters",
+    "Role Index": "Roles",
+    "Callback Plugins": "Callbacks",
+    "Connection Plugins": "Connections",
+    "Filter Plugins": "Filters",
     "Inventory Plugins": "Inventory",
-}  # fmt: skip
+}
 #: In the page itself the headings say the same.
 _STYLE = "\n.. raw:: html\n\n    <style>.toctree-wrapper > p.caption { display: none }</style>\n"
 
 
 def with_sections(text: str) -> str:
     """The index with its own title, a caption for each list of pages, and the changelog last."""
-    text = re.sub(r"(?m)^Multicluster\.Network\n=+$", "{0}\n{1}".format(TITLE, "=" * len(TITLE)), text, count=1)
+    text = re.sub(r"(?m)^Multicluster\.Network\n=+$", f"{TITLE}\n{'=' * len(TITLE)}", text, count=1)
     text = re.sub(r"(?m)^\.\. toctree::\n {4}:maxdepth: 1\n\n(?=\S|\Z)", "", text)  # one that lists nothing
     changelog = re.search(r"(?ms)^\.\. _changelog_section_for.*?^Changelog\n-+\n.*?(?=^\S[^\n]*\n-{3,}$)", text)
     if changelog:
@@ -35,7 +38,7 @@ def with_sections(text: str) -> str:
         if match.group("name"):
             heading = match.group("name")
             continue
-        parts += [text[last : match.end()], "    :caption: {0}\n".format(_NAMES.get(heading, heading))]
+        parts += [text[last : match.end()], f"    :caption: {_NAMES.get(heading, heading)}\n"]
         last = match.end()
     return "".join(parts) + text[last:] + _STYLE
 

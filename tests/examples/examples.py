@@ -36,7 +36,11 @@ def documented(path):
     """The assigned texts of a plugin (DOCUMENTATION, EXAMPLES, RETURN), without importing it."""
     found = {}
     for node in ast.parse(path.read_text("utf-8")).body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.targets[0], ast.Name):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.targets[0], ast.Name)
+        ):
             found[node.targets[0].id] = node.value.value
     return found
 
@@ -67,14 +71,17 @@ def context_of(name):
     context = yaml.safe_load(path.read_text("utf-8")) or {}
     unknown = set(context) - KEYS
     if unknown:
-        raise ValueError("{0}: unknown {1}".format(path.name, sorted(unknown)))
+        raise ValueError(f"{path.name}: unknown {sorted(unknown)}")
     return context
 
 
 def kubeconfigs():
     """Every name below ~/.kube that an example uses."""
-    text = "".join(documented(path).get("EXAMPLES") or "" for kind in ("modules", "filter", "inventory")
-                   for path in (REPOSITORY / "plugins" / kind).glob("[a-z]*.py"))  # fmt: skip
+    text = "".join(
+        documented(path).get("EXAMPLES") or ""
+        for kind in ("modules", "filter", "inventory")
+        for path in (REPOSITORY / "plugins" / kind).glob("[a-z]*.py")
+    )
     return sorted(set(re.findall(r"~/\.kube/([a-z0-9-]+)", text)))
 
 
@@ -90,7 +97,12 @@ def play_of(name, tasks, context, check):
         "hosts": context.get("host", "aws-node-1" if context.get("node") else "controller"),
         "gather_facts": False,
         "vars": context.get("variables", {}),
-        "tasks": [{"block": prepare + body + finish, "rescue": [{"name": "The next play goes on", "ansible.builtin.meta": "noop"}]}],
+        "tasks": [
+            {
+                "block": prepare + body + finish,
+                "rescue": [{"name": "The next play goes on", "ansible.builtin.meta": "noop"}],
+            }
+        ],
     }
 
 
@@ -103,6 +115,10 @@ def playbooks(names, check):
     for name in order:
         sides[bool(ready[name][1].get("node"))].append(play_of(name, *ready[name], check))
     # one play, last: some take the plan that the example of mesh_plan has registered
-    tasks = [dict(task, name="{0}: {1}".format(name, task["name"]), ignore_errors=True) for name, found in examples_of("filter").items() for task in found]
+    tasks = [
+        dict(task, name=f"{name}: {task['name']}", ignore_errors=True)
+        for name, found in examples_of("filter").items()
+        for task in found
+    ]
     sides[False].append(play_of(FILTERS, tasks, context_of(FILTERS), check))
     return sides[False], sides[True]

@@ -4,7 +4,7 @@
 
 """Take connections at one address and hand their bytes to another; with a certificate, TLS ends here.
 
-    front.py ADDRESS PORT TO_ADDRESS TO_PORT [CERTIFICATE KEY]
+front.py ADDRESS PORT TO_ADDRESS TO_PORT [CERTIFICATE KEY]
 """
 
 from __future__ import annotations

@@ -39,18 +39,39 @@ class Double(t.NamedTuple):
     address: str
     folder: str
     arguments: t.Sequence[str]
-    has: t.Sequence[t.Tuple[str, t.Mapping[str, t.Any]]]
+    has: t.Sequence[tuple[str, t.Mapping[str, t.Any]]]
 
 
 DOUBLES = (
-    Double("metal.example.net", "127.0.0.2", "equinix_metal", (), [
-        ("/devices", {"hostname": "aws-node-1", "number": 1}), ("/devices", {"hostname": "aws-node-2", "number": 2}),
-    ]),
-    Double("awx.example.com", "127.0.0.3", "awx", (TOKEN,), [("", {"add": {
-        "projects": [{"name": "Multicluster", "organization": 1}], "inventories": [{"name": "Multicluster", "organization": 1}],
-        "credentials": [{"name": "Multicluster clusters"}],
-    }})]),
-)  # fmt: skip
+    Double(
+        "metal.example.net",
+        "127.0.0.2",
+        "equinix_metal",
+        (),
+        [
+            ("/devices", {"hostname": "aws-node-1", "number": 1}),
+            ("/devices", {"hostname": "aws-node-2", "number": 2}),
+        ],
+    ),
+    Double(
+        "awx.example.com",
+        "127.0.0.3",
+        "awx",
+        (TOKEN,),
+        [
+            (
+                "",
+                {
+                    "add": {
+                        "projects": [{"name": "Multicluster", "organization": 1}],
+                        "inventories": [{"name": "Multicluster", "organization": 1}],
+                        "credentials": [{"name": "Multicluster clusters"}],
+                    }
+                },
+            )
+        ],
+    ),
+)
 #: Names of kubeconfigs that are not the first cluster's.
 SECOND = ("gcp", "gcp-admin", "us", "fabric")
 GATEWAY = "10.66.23.1"
@@ -86,8 +107,13 @@ class Place:
     # --- the lab ------------------------------------------------------------------------------------------------
 
     def lab(self, command, *arguments):
-        done = subprocess.run(["/usr/bin/python3", str(LAB), command, "--name", self.name, *arguments], capture_output=True, text=True,
-                              check=False, stdin=subprocess.DEVNULL)  # fmt: skip
+        done = subprocess.run(
+            ["/usr/bin/python3", str(LAB), command, "--name", self.name, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done.stdout
 
@@ -127,7 +153,9 @@ class Place:
             try:
                 for item in client.list(path).items:
                     if (item.get("status") or {}).get("state") != "Ready":
-                        client.merge_patch("{0}/{1}/status".format(path, item["metadata"]["name"]), {"status": {"state": "Ready"}}, "agent")
+                        client.merge_patch(
+                            f"{path}/{item['metadata']['name']}/status", {"status": {"state": "Ready"}}, "agent"
+                        )
             except KubeError:
                 continue  # not served yet, or gone meanwhile
 
@@ -139,13 +167,21 @@ class Place:
         self._kubeconfigs()
         scratch = self.folder / "scratch"
         (scratch / "memory").mkdir(parents=True)
-        script = SCRIPT.format(scratch=scratch, home=self.home, hosts="".join("{0} {1}\\n".format(one.address, one.name) for one in DOUBLES))
-        namespace = "/run/netns/{0}underlay".format(json.loads(self.lab("status"))["namespaces"])
-        self._leader = self._start(["nsenter", "--net=" + namespace, "unshare", "--mount", "--propagation", "private", "sh", "-euc", script], "ready\n")
+        script = SCRIPT.format(
+            scratch=scratch, home=self.home, hosts="".join(f"{one.address} {one.name}\\n" for one in DOUBLES)
+        )
+        namespace = f"/run/netns/{json.loads(self.lab('status'))['namespaces']}underlay"
+        self._leader = self._start(
+            ["nsenter", "--net=" + namespace, "unshare", "--mount", "--propagation", "private", "sh", "-euc", script],
+            "ready\n",
+        )
         self._doubles()
         port = self._server("aws").rpartition(":")[2]
         for number in (1, 2, 100):
-            self._start(self.command(sys.executable, str(HERE / "front.py"), "10.0.0.%d" % number, port, GATEWAY, port), "listens\n")
+            self._start(
+                self.command(sys.executable, str(HERE / "front.py"), "10.0.0.%d" % number, port, GATEWAY, port),
+                "listens\n",
+            )
         self._inventory()
 
     def _start(self, command, word):
@@ -169,7 +205,7 @@ class Place:
             cluster = "gcp" if name in SECOND else "aws"
             config = yaml.safe_load((self.state / cluster / "kubeconfig").read_text())
             gateway = topology[cluster]["node_cidrs"][0].rpartition(".")[0] + ".1"
-            config["clusters"][0]["cluster"]["server"] = "https://{0}:{1}".format(gateway, self._server(cluster).rpartition(":")[2])
+            config["clusters"][0]["cluster"]["server"] = f"https://{gateway}:{self._server(cluster).rpartition(':')[2]}"
             (self.home / ".kube" / name).write_text(yaml.safe_dump(config))
             (self.home / ".kube" / name).chmod(0o600)
 
@@ -177,13 +213,36 @@ class Place:
         """Other people's APIs, behind TLS under the names that examples use."""
         pair = [str(self.folder / "doubles.crt"), str(self.folder / "doubles.key")]
         names = ",".join("DNS:" + double.name for double in DOUBLES)
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-                        "-subj", "/CN=doubles", "-addext", "subjectAltName=" + names, "-out", pair[0], "-keyout", pair[1]],
-                       check=True, capture_output=True)  # fmt: skip
+        subprocess.run(
+            [
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                "/CN=doubles",
+                "-addext",
+                "subjectAltName=" + names,
+                "-out",
+                pair[0],
+                "-keyout",
+                pair[1],
+            ],
+            check=True,
+            capture_output=True,
+        )
         for double in DOUBLES:
             port = self.folder / (double.name + ".port")
             program = examples.REPOSITORY / "tests" / "doubles" / double.folder / "server.py"
-            process = subprocess.Popen(self.command(sys.executable, str(program), str(port), *double.arguments), stdin=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                self.command(sys.executable, str(program), str(port), *double.arguments), stdin=subprocess.DEVNULL
+            )
             self._processes.append(process)
             deadline = time.monotonic() + 60
             while not (port.exists() and port.read_text()):
@@ -192,7 +251,7 @@ class Place:
             front = [str(HERE / "front.py"), double.address, "443", "127.0.0.1", port.read_text(), *pair]
             self._start(self.command(sys.executable, *front), "listens\n")
             for path, body in double.has:
-                url = "http://127.0.0.1:{0}/_double{1}".format(port.read_text(), path)
+                url = f"http://127.0.0.1:{port.read_text()}/_double{path}"
                 subprocess.run(self.command(sys.executable, "-c", POST, url, json.dumps(body)), check=True, timeout=60)
 
     def _inventory(self):
@@ -206,10 +265,24 @@ class Place:
     # --- running ------------------------------------------------------------------------------------------------
 
     def environment(self, record):
-        inherited = {name: os.environ[name] for name in ("PATH", "LANG", "ANSIBLE_COLLECTIONS_PATH", "PYTHONPATH") if name in os.environ}
-        return dict(inherited, HOME=str(self.home), ANSIBLE_HOME=str(self.folder / "ansible"), ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0",
-                    ANSIBLE_CALLBACK_PLUGINS=str(HERE / "callback_plugins"), ANSIBLE_CALLBACKS_ENABLED="mcn_record", MCN_RECORD=str(record),
-                    ANSIBLE_NOCOLOR="1", SSL_CERT_FILE=str(self.folder / "doubles.crt"), CONTROLLER_OAUTH_TOKEN=TOKEN)  # fmt: skip
+        inherited = {
+            name: os.environ[name]
+            for name in ("PATH", "LANG", "ANSIBLE_COLLECTIONS_PATH", "PYTHONPATH")
+            if name in os.environ
+        }
+        return dict(
+            inherited,
+            HOME=str(self.home),
+            ANSIBLE_HOME=str(self.folder / "ansible"),
+            ANSIBLE_NOCOWS="1",
+            ANSIBLE_LOCALHOST_WARNING="0",
+            ANSIBLE_CALLBACK_PLUGINS=str(HERE / "callback_plugins"),
+            ANSIBLE_CALLBACKS_ENABLED="mcn_record",
+            MCN_RECORD=str(record),
+            ANSIBLE_NOCOLOR="1",
+            SSL_CERT_FILE=str(self.folder / "doubles.crt"),
+            CONTROLLER_OAUTH_TOKEN=TOKEN,
+        )
 
     def run(self, label, plays, *arguments):
         """Run plays on the controller; (records of their tasks, what was printed)."""
@@ -217,8 +290,17 @@ class Place:
         book.write_text(yaml.safe_dump(plays, sort_keys=False, width=1000))
         record.touch()
         words = self.command("ansible-playbook", "-i", str(self.folder / "hosts.yml"), *arguments, str(book))
-        done = subprocess.run(words, env=self.environment(record), cwd=str(self.folder), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=1500, check=False)  # fmt: skip
+        done = subprocess.run(
+            words,
+            env=self.environment(record),
+            cwd=str(self.folder),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=1500,
+            check=False,
+        )
         return [json.loads(line) for line in record.read_text().splitlines()], done.stdout
 
     def inventory_of(self, files):
@@ -228,8 +310,16 @@ class Place:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         words = self.command("ansible-inventory", "-i", str(path.parent), "--list")
-        done = subprocess.run(words, env=self.environment(self.folder / "unused"), cwd=str(self.folder), capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, timeout=300, check=False)  # fmt: skip
+        done = subprocess.run(
+            words,
+            env=self.environment(self.folder / "unused"),
+            cwd=str(self.folder),
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         return json.loads(done.stdout)
 

@@ -14,7 +14,11 @@ import pytest
 from place import Place
 
 #: MCN_EXAMPLES names some of the modules, for whoever works on them.
-MODULES = {name: tasks for name, tasks in examples.examples_of("modules").items() if name in (os.environ.get("MCN_EXAMPLES") or name).split(",")}
+MODULES = {
+    name: tasks
+    for name, tasks in examples.examples_of("modules").items()
+    if name in (os.environ.get("MCN_EXAMPLES") or name).split(",")
+}
 FILTERS = examples.examples_of("filter")
 
 
@@ -40,12 +44,17 @@ def run_all(place, check):
     printed, results = [], {}
 
     def play(side, plays):
-        rows, text = place.run(("check-" if check else "real-") + side, plays, "--diff", *(["--check"] if check else []))
+        rows, text = place.run(
+            ("check-" if check else "real-") + side, plays, "--diff", *(["--check"] if check else [])
+        )
         printed.append(text)
         for row in rows:
             results.setdefault((row["play"], row["task"]), []).append(row)
 
-    threads = [threading.Thread(target=play, args=pair) for pair in zip(("controller", "nodes"), examples.playbooks(MODULES, check))]
+    threads = [
+        threading.Thread(target=play, args=pair)
+        for pair in zip(("controller", "nodes"), examples.playbooks(MODULES, check))
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -61,10 +70,14 @@ def runs(place):
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_there_is_something_to_run(name):
-    assert MODULES[name], "the module {0} has no examples".format(name)
-    assert examples.context_of(name) is not None, "tests/examples/contexts/{0}.yml has to say what the examples of {0} take for granted".format(name)
+    assert MODULES[name], f"the module {name} has no examples"
+    assert examples.context_of(name) is not None, (
+        f"tests/examples/contexts/{name}.yml has to say what the examples of {name} take for granted"
+    )
     given, names = examples.context_of(name), [task["name"] for task in MODULES[name]]
-    assert set(given.get("prove", {})) | set(given.get("changes", [])) | set(given.get("refused", {})) <= set(names), names
+    assert set(given.get("prove", {})) | set(given.get("changes", [])) | set(given.get("refused", {})) <= set(names), (
+        names
+    )
 
 
 @pytest.mark.parametrize("run", ("check", "real"))
@@ -72,14 +85,19 @@ def test_there_is_something_to_run(name):
 def test_module(runs, name, run):
     results, printed = runs[run]
     context = examples.context_of(name) or {}
-    wrong = ["{task}: {status} {result}".format(**row) for (play, unused), rows in results.items() if play == name
-             for row in rows if row["status"] in ("failed", "unreachable")]  # fmt: skip
+    wrong = [
+        "{task}: {status} {result}".format(**row)
+        for (play, unused), rows in results.items()
+        if play == name
+        for row in rows
+        if row["status"] in ("failed", "unreachable")
+    ]
     assert not wrong, "\n".join(wrong) + printed[-2000:]
     for task in MODULES[name]:
         if "ansible.builtin.meta" in task:
             continue
         rows = results.get((name, task["name"]))
-        assert rows, "{0}: did not run\n{1}".format(task["name"], printed[-4000:])
+        assert rows, f"{task['name']}: did not run\n{printed[-4000:]}"
         for row in rows:
             if row["status"] == "skipped":
                 assert run == "check" or "when" not in task, task["name"]
@@ -88,21 +106,25 @@ def test_module(runs, name, run):
             allowed = set(context.get("refused", {}).get(task["name"], []))
             assert {entry["reason"] for entry in result.get("refused") or []} <= allowed, result["refused"]
             assert not result.get("failures"), result["failures"]
-            assert run == "check" or task["name"] not in context.get("changes", []) or result["changed"], "{0}: changed nothing".format(task["name"])
+            assert run == "check" or task["name"] not in context.get("changes", []) or result["changed"], (
+                f"{task['name']}: changed nothing"
+            )
 
 
 @pytest.mark.parametrize("name", sorted(FILTERS))
 def test_filter(runs, name):
-    assert FILTERS[name], "the filter {0} has no examples".format(name)
+    assert FILTERS[name], f"the filter {name} has no examples"
     for run, (results, printed) in runs.items():
         for task in FILTERS[name]:
-            rows = results.get((examples.FILTERS, "{0}: {1}".format(name, task["name"])))
+            rows = results.get((examples.FILTERS, f"{name}: {task['name']}"))
             assert rows and all(row["status"] == "ok" for row in rows), (run, rows or printed[-3000:])
 
 
 def test_inventory(place):
     """The files of the example, side by side as it says."""
-    files = examples.files_of(examples.documented(examples.REPOSITORY / "plugins" / "inventory" / "cluster_nodes.py")["EXAMPLES"])
+    files = examples.files_of(
+        examples.documented(examples.REPOSITORY / "plugins" / "inventory" / "cluster_nodes.py")["EXAMPLES"]
+    )
     assert len(files) == 2
     hosts = place.inventory_of(files)
     # the other cluster's node has addresses of a provider by now

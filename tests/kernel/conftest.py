@@ -21,10 +21,10 @@ import pytest
 MODULE_UTILS = "ansible_collections.multicluster.network.plugins.module_utils."
 
 #: Runs one flow in a node.
-DRIVER = """
+DRIVER = f"""
 import importlib, json, sys, time
 ask = json.load(sys.stdin)
-sys.path.append({0!r})
+sys.path.append({str(pathlib.Path(__file__).parent)!r})
 from zygote import run
 flow = importlib.import_module(ask["flow"])
 started = time.monotonic()
@@ -35,7 +35,7 @@ except Exception as error:
     answer["fields"] = getattr(error, "fields", dict)()
 answer["seconds"] = time.monotonic() - started
 print(json.dumps(answer))
-""".format(str(pathlib.Path(__file__).parent))
+"""
 
 
 #: How many times slower than a normal machine this one is; set in the emulated one, where flows run in a warm process.
@@ -45,9 +45,13 @@ TIMEOUT = 180 * SLOW  # a bound for what hangs; two other parts of the tests may
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "kernel_wireguard: needs a kernel that has WireGuard")
-    config.addinivalue_line("markers", "takes_long: runs with the scenarios that it belongs to, not in `tests/run kernel`")
+    config.addinivalue_line(
+        "markers", "takes_long: runs with the scenarios that it belongs to, not in `tests/run kernel`"
+    )
     config.addinivalue_line("markers", "other_kernel: runs in the virtual machine too, on the kernel of a distribution")
-    config.addinivalue_line("markers", "this_machine(why): not in the virtual machine, which lacks what it says; `tests/run kernel` has it")
+    config.addinivalue_line(
+        "markers", "this_machine(why): not in the virtual machine, which lacks what it says; `tests/run kernel` has it"
+    )
 
 
 class Answer(dict):
@@ -75,9 +79,16 @@ def flow_environment():
 def warm_answer(question):
     """Ask the warm process, one for the whole session; it ends with its standard input."""
     if not _WARM:
-        words = [sys.executable, "-B", str(pathlib.Path(__file__).with_name("zygote.py")), MODULE_UTILS + "_flows.node."]
+        words = [
+            sys.executable,
+            "-B",
+            str(pathlib.Path(__file__).with_name("zygote.py")),
+            MODULE_UTILS + "_flows.node.",
+        ]
         _WARM.append(
-            subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=flow_environment())
+            subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=flow_environment()
+            )
         )
     _WARM[0].stdin.write(json.dumps(question) + "\n")
     return json.loads(_WARM[0].stdout.readline())
@@ -91,11 +102,24 @@ class Node:
 
     def __init__(self, user_namespace=False):
         # a node of Kubernetes forwards
-        forwards = " && ".join("echo 1 >/proc/sys/net/" + name for name in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"))
-        script = "mount -t tmpfs tmpfs /run && mkdir /run/wireguard && ip link set lo up && {0} && echo ready && exec sleep 3600".format(forwards)
+        forwards = " && ".join(
+            "echo 1 >/proc/sys/net/" + name for name in ("ipv4/ip_forward", "ipv6/conf/all/forwarding")
+        )
+        script = f"mount -t tmpfs tmpfs /run && mkdir /run/wireguard && ip link set lo up && {forwards} && echo ready && exec sleep 3600"
         self._sleeper = subprocess.Popen(
-            ["unshare", *(["-r"] if user_namespace else []), "-n", "-m", "--propagation", "private", "sh", "-c", script],
-            stdout=subprocess.PIPE, text=True,
+            [
+                "unshare",
+                *(["-r"] if user_namespace else []),
+                "-n",
+                "-m",
+                "--propagation",
+                "private",
+                "sh",
+                "-c",
+                script,
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         self._entered = ["-U", "-n", "-m"] if user_namespace else ["-n", "-m"]
         assert self._sleeper.stdout.readline() == "ready\n"
@@ -115,7 +139,10 @@ class Node:
 
     def flow(self, name, *arguments):
         """Run a flow (of nodes, or "room.name") in a process of its own. Output goes through pipes: a daemon that kept them would hang us here."""
-        question = {"flow": MODULE_UTILS + ("_flows." if "." in name else "_flows.node.") + name, "arguments": arguments}
+        question = {
+            "flow": MODULE_UTILS + ("_flows." if "." in name else "_flows.node.") + name,
+            "arguments": arguments,
+        }
         answer = warm_answer(dict(question, pid=self.pid)) if SLOW > 1 else self._fresh_answer(question)
         if "error" in answer:
             raise FlowFailed(answer)
@@ -126,17 +153,22 @@ class Node:
     def _fresh_answer(self, question):
         done = subprocess.run(
             self.command(sys.executable, "-B", "-c", DRIVER),
-            input=json.dumps(question), capture_output=True, text=True, check=False, timeout=TIMEOUT, env=flow_environment(),
+            input=json.dumps(question),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT,
+            env=flow_environment(),
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
     def end_processes(self):
         """End whatever else runs in our network namespace, by its process id."""
-        namespace = os.readlink("/proc/{0}/ns/net".format(self.pid))
+        namespace = os.readlink(f"/proc/{self.pid}/ns/net")
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                if os.readlink("/proc/{0}/ns/net".format(pid)) == namespace and int(pid) != self.pid:
+                if os.readlink(f"/proc/{pid}/ns/net") == namespace and int(pid) != self.pid:
                     os.kill(int(pid), signal.SIGKILL)
             except OSError:
                 continue
@@ -172,9 +204,13 @@ def node_fixture(new_node):
 
 
 def kernel_wireguard_or_skip(node):
-    made = subprocess.run(node.command("ip", "link", "add", "wgprobe", "type", "wireguard"), capture_output=True, check=False)
+    made = subprocess.run(
+        node.command("ip", "link", "add", "wgprobe", "type", "wireguard"), capture_output=True, check=False
+    )
     if made.returncode:
-        reason = "THIS KERNEL HAS NO WIREGUARD: its back end is NOT tested here, only its messages are; see make kernel-vm"
+        reason = (
+            "THIS KERNEL HAS NO WIREGUARD: its back end is NOT tested here, only its messages are; see make kernel-vm"
+        )
         warnings.warn(reason, stacklevel=2)
         pytest.skip(reason)
     node.run("ip", "link", "del", "wgprobe")
@@ -185,9 +221,7 @@ def need_kernel_wireguard_fixture():
     return kernel_wireguard_or_skip
 
 
-@pytest.fixture(
-    name="implementation", params=["userspace", pytest.param("kernel", marks=pytest.mark.kernel_wireguard)]
-)
+@pytest.fixture(name="implementation", params=["userspace", pytest.param("kernel", marks=pytest.mark.kernel_wireguard)])
 def implementation_fixture(request, node):
     """Both back ends, where this machine has them; the contract is one."""
     if request.param == "kernel":

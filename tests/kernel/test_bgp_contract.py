@@ -104,16 +104,35 @@ class Cable:
 
     def __init__(self, folder):
         self.folder = folder
-        self.names = ["mcn-bgp-{0}-{1}".format(os.getpid(), end) for end in ("node", "router")]
+        self.names = [f"mcn-bgp-{os.getpid()}-{end}" for end in ("node", "router")]
         self.processes = {}
 
     def __enter__(self):
         for name in self.names:
             self.run("ip", "netns", "add", name)
-        self.run("ip", "link", "add", "up0", "netns", self.names[0], "type", "veth", "peer", "name", "up0", "netns", self.names[1])
+        self.run(
+            "ip",
+            "link",
+            "add",
+            "up0",
+            "netns",
+            self.names[0],
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "up0",
+            "netns",
+            self.names[1],
+        )
         for name, address in zip(self.names, (NODE, ROUTER)):
             six = ["address", "add", SIX + address.rpartition(".")[2] + "/64", "dev", "up0", "nodad"]
-            for words in (["address", "add", address + "/24", "dev", "up0"], six, ["link", "set", "up0", "up"], ["link", "set", "lo", "up"]):
+            for words in (
+                ["address", "add", address + "/24", "dev", "up0"],
+                six,
+                ["link", "set", "up0", "up"],
+                ["link", "set", "lo", "up"],
+            ):
                 self.run("ip", "-n", name, *words)
         return self
 
@@ -130,8 +149,13 @@ class Cable:
 
     def start(self, name, end, words):
         # ip becomes the program, so that its number is the program's
-        process = subprocess.Popen(["ip", "netns", "exec", self.names[end], *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", self.names[end], *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         self.processes[name] = process
 
     def end(self, name, by=signal.SIGTERM):
@@ -150,11 +174,17 @@ class Cable:
         (folder / "bgpd.conf").write_text(text.format(asn=asn, more=more, node=node))
         for path in (folder, folder / "bgpd.conf"):
             shutil.chown(path, "frr", "frr")
-        zebra = bfd or text is ONE_SESSION  # BIRD sends its link-local address along, which a router without interfaces takes for an error
+        zebra = (
+            bfd or text is ONE_SESSION
+        )  # BIRD sends its link-local address along, which a router without interfaces takes for an error
         for name in ("zebra", "bfdd", "bgpd") if zebra else ("bgpd",):
             own = ["-f", str(folder / "bgpd.conf") if name == "bgpd" else "/dev/null", "-z", str(folder / "zserv")]
             own += ["--no_zebra", "--no_kernel"] if not zebra else []
-            self.start(name, 1, [program(name), "-i", str(folder / (name + ".pid")), "--vty_socket", str(folder), "-P", "0", *own])
+            self.start(
+                name,
+                1,
+                [program(name), "-i", str(folder / (name + ".pid")), "--vty_socket", str(folder), "-P", "0", *own],
+            )
             self.until(lambda name=name: (folder / (name + ".vty")).exists())
 
     @staticmethod
@@ -165,7 +195,9 @@ class Cable:
             time.sleep(0.05)
 
     def ask(self, *words):
-        return json.loads(self.run("vtysh", "--vty_socket", str(self.folder / "router"), "-c", " ".join(["show bgp", *words, "json"])))
+        return json.loads(
+            self.run("vtysh", "--vty_socket", str(self.folder / "router"), "-c", " ".join(["show bgp", *words, "json"]))
+        )
 
     def routes(self):
         """What the router has been told, each with its attributes."""
@@ -196,8 +228,17 @@ class Node:
     def __init__(self, cable):
         self.cable = cable
         self.daemon = speaker_follow.DAEMONS[cable.daemon]
-        self.given = {"version": speaker_follow.VERSION, "daemon": cable.daemon, "asn": 65000, "source_ip": NODE,
-                      "neighbors": [{"address": ROUTER, "asn": 65530}], "keepalive_time": 1, "hold_time": 3, "node_port": 0, "routes": []}  # fmt: skip
+        self.given = {
+            "version": speaker_follow.VERSION,
+            "daemon": cable.daemon,
+            "asn": 65000,
+            "source_ip": NODE,
+            "neighbors": [{"address": ROUTER, "asn": 65530}],
+            "keepalive_time": 1,
+            "hold_time": 3,
+            "node_port": 0,
+            "routes": [],
+        }
         self.follower = speaker_follow.Follower()
 
     def want(self, *routes, **more):
@@ -209,13 +250,19 @@ class Node:
 
     def start(self, bfd=False):
         assert speaker_follow.start() == 0
-        if self.cable.daemon == "bird":
-            words = bird.words()
-        else:
-            words = frr.words(bfd)
+        words = bird.words() if self.cable.daemon == "bird" else frr.words(bfd)
         if bfd and self.cable.daemon == "frr":
             # as its unit has it: frr's user in a user namespace, with capabilities that hold in there alone
-            apart = ["setpriv", "--reuid=frr", "--regid=frr", "--clear-groups", "unshare", "--user", "--map-current-user", "--keep-caps"]
+            apart = [
+                "setpriv",
+                "--reuid=frr",
+                "--regid=frr",
+                "--clear-groups",
+                "unshare",
+                "--user",
+                "--map-current-user",
+                "--keep-caps",
+            ]
             self.cable.start("node-zebra", 0, [*apart, *frr.zebra_words()])
             self.cable.until(lambda: os.path.exists(frr.RUN + "/zserv.api"))
             self.cable.start("node-bfdd", 0, frr.bfdd_words())
@@ -230,7 +277,7 @@ class Node:
 @pytest.fixture(params=["frr", "bird"])
 def place(monkeypatch, request):
     """Every path of the speaker in a folder of its own, which FRR can enter."""
-    folder = pathlib.Path("/run/mcn-bgp-{0}".format(os.getpid()))
+    folder = pathlib.Path(f"/run/mcn-bgp-{os.getpid()}")
     shutil.rmtree(folder, ignore_errors=True)
     for name in ("", "node", "own"):
         (folder / name).mkdir()
@@ -305,14 +352,32 @@ def test_changes_leave_sessions_and_other_routes(place):
     node.want((ONE, []), (TWO, []))
     node.start()
     place.settle(ONE, TWO)
-    node.want((ONE, []), (THREE, []), communities=["65000:7"], large_communities=["65000:1:2"], med=50, local_preference=300,
-              pools=[{"network": "203.0.113.3/32", "med": 10}])  # fmt: skip
+    node.want(
+        (ONE, []),
+        (THREE, []),
+        communities=["65000:7"],
+        large_communities=["65000:1:2"],
+        med=50,
+        local_preference=300,
+        pools=[{"network": "203.0.113.3/32", "med": 10}],
+    )
     assert not node.round()["error"]
     place.settle(ONE, THREE)
     one = place.detail(ONE)
-    assert one["community"]["list"] == ["65000:7"] and one["largeCommunity"]["list"] == ["65000:1:2"] and one["metric"] == 50
+    assert (
+        one["community"]["list"] == ["65000:7"]
+        and one["largeCommunity"]["list"] == ["65000:1:2"]
+        and one["metric"] == 50
+    )
     assert place.detail(THREE)["metric"] == 10
-    node.want((ONE, []), communities=[], large_communities=[], med=None, local_preference=None, pools=[{"network": "203.0.113.0/24", "announce": "aggregate"}])
+    node.want(
+        (ONE, []),
+        communities=[],
+        large_communities=[],
+        med=None,
+        local_preference=None,
+        pools=[{"network": "203.0.113.0/24", "announce": "aggregate"}],
+    )
     assert not node.round()["error"]
     place.settle("203.0.113.0/24")
     assert "community" not in place.detail("203.0.113.0/24") and place.sessions() == 1
@@ -374,7 +439,15 @@ def test_both_families_over_one_session_of_ipv4(place):
     assert speaker_follow.announced(node.daemon) == ([ONE], [SIX_NETWORK])
     node.want(neighbors=[dict(four, both_families=True, next_hop=SIX + "31")])
     assert not node.round()["error"]
-    place.until(lambda: place.ask("ipv6 unicast").get("routes", {}).get(SIX_NETWORK, [{"nexthops": [{}]}])[0]["nexthops"][0].get("ip") == SIX + "31")
+    place.until(
+        lambda: (
+            place.ask("ipv6 unicast")
+            .get("routes", {})
+            .get(SIX_NETWORK, [{"nexthops": [{}]}])[0]["nexthops"][0]
+            .get("ip")
+            == SIX + "31"
+        )
+    )
     place.settle(ONE)
     place.until(lambda: speaker_follow.announced(node.daemon) == (BOTH, []))
 
@@ -456,7 +529,9 @@ def test_a_password_that_changes_ends_no_other_session(place):
     place.settle(ONE)
     assert "first" not in json.dumps(speaker_follow.read_status())
     place.router(more=" neighbor 10.66.23.31 password second\n")
-    node.want(neighbors=[{"address": ROUTER, "asn": 65530, "password": "second"}, {"address": "10.66.23.2", "asn": 65530}])
+    node.want(
+        neighbors=[{"address": ROUTER, "asn": 65530, "password": "second"}, {"address": "10.66.23.2", "asn": 65530}]
+    )
     assert not node.round()["error"]
     place.settle(ONE)
 
@@ -496,7 +571,14 @@ def test_bfd_notices_silence_and_the_nodes_own_routes_stay(place):
     place.settle(ONE)
     assert place.ask("neighbors", NODE)[NODE]["bgpTimerHoldTimeMsecs"] == 180000  # that long it takes without BFD
     place.until(lambda: (place.ask("neighbors", NODE)[NODE].get("peerBfdInfo") or {}).get("status") == "Up")
-    place.run("ip", "netns", "exec", place.names[0], "nft", "table ip cut { chain out { type filter hook output priority 0; drop; }; }")
+    place.run(
+        "ip",
+        "netns",
+        "exec",
+        place.names[0],
+        "nft",
+        "table ip cut { chain out { type filter hook output priority 0; drop; }; }",
+    )
     place.settle(within=60.0)
     place.run("ip", "netns", "exec", place.names[0], "nft", "delete", "table", "ip", "cut")
     place.settle(ONE)

@@ -47,7 +47,8 @@ def test_whole_life(routed):
     assert made["plan"]["create"] == 3 and not made["warnings"] and len(made["routes"]) == 3
     assert made["stats"]["netlink_writes"] == 3
     assert routes(routed, "route") == [
-        "10.4.0.0/16 dev wg0 proto 109 scope 253", "10.6.0.0/16 via 10.0.0.9 dev wg0 proto 109 src 10.0.0.1 metric 50",
+        "10.4.0.0/16 dev wg0 proto 109 scope 253",
+        "10.6.0.0/16 via 10.0.0.9 dev wg0 proto 109 src 10.0.0.1 metric 50",
     ]
     assert "fd44::/48 dev wg0 proto 109 metric 1024 pref medium" in routes(routed, "-6", "route")
 
@@ -84,7 +85,8 @@ def test_foreign_routes_are_refused_adopted_on_request_and_never_purged(routed):
     adopted = run(routed, routes=wanted, adopt=True)
     assert adopted["plan"]["update"] == 3 and not adopted["warnings"]
     assert routes(routed, "route") == [
-        "10.4.0.0/16 dev wg0 proto 109 scope 253", "10.5.0.0/16 dev wg0 proto 109 scope 253",
+        "10.4.0.0/16 dev wg0 proto 109 scope 253",
+        "10.5.0.0/16 dev wg0 proto 109 scope 253",
         "10.7.0.0/16 dev wg1 proto 109 scope 253",
     ]
     assert not run(routed, routes=wanted)["changed"]
@@ -92,10 +94,12 @@ def test_foreign_routes_are_refused_adopted_on_request_and_never_purged(routed):
 
 def test_a_table_of_ones_own_fails_closed(routed):
     wanted = [
-        {"dst": "0.0.0.0/0", "dev": "wg0"}, {"dst": "::/0", "dev": "wg0"},
+        {"dst": "0.0.0.0/0", "dev": "wg0"},
+        {"dst": "::/0", "dev": "wg0"},
         {"dst": "0.0.0.0/0", "type": "unreachable", "metric": 4278198272},
         {"dst": "::/0", "type": "unreachable", "metric": 4278198272},
-        {"dst": "10.66.0.0/16", "type": "blackhole"}, {"dst": "10.67.0.0/16", "type": "throw"},
+        {"dst": "10.66.0.0/16", "type": "blackhole"},
+        {"dst": "10.67.0.0/16", "type": "throw"},
         {"dst": "10.68.0.0/16", "type": "prohibit"},
     ]
     made = run(routed, table="180", devices=None, routes=wanted)
@@ -108,34 +112,60 @@ def test_a_table_of_ones_own_fails_closed(routed):
 
 def test_routes_have_mtus_and_several_forms_are_read(routed):
     wanted = [
-        {"dst": "0.0.0.0/0", "dev": "wg0", "mtu": 1420, "scope": "global", "metric": 1}, {"dst": "::/0", "dev": "wg0", "mtu": 1420},
+        {"dst": "0.0.0.0/0", "dev": "wg0", "mtu": 1420, "scope": "global", "metric": 1},
+        {"dst": "::/0", "dev": "wg0", "mtu": 1420},
         {"dst": "10.9.0.0/16", "dev": "wg0", "mtu": 1300, "mtu_locked": True},
-    ]  # fmt: skip
+    ]
     assert run(routed, table="180", devices=None, routes=wanted)["plan"]["create"] == 3
     assert not run(routed, table="180", devices=None, routes=wanted)["changed"]
     shown = routes(routed, "route", "show", "table", "180")
-    assert shown == ["default dev wg0 proto 109 metric 1 mtu 1420", "10.9.0.0/16 dev wg0 proto 109 scope 253 mtu lock 1300"]
+    assert shown == [
+        "default dev wg0 proto 109 metric 1 mtu 1420",
+        "10.9.0.0/16 dev wg0 proto 109 scope 253 mtu lock 1300",
+    ]
     wanted[2].pop("mtu_locked")
     wanted[1]["mtu"] = 1400
     changed = run(routed, table="180", devices=None, routes=wanted)
     assert changed["plan"]["update"] == 2 and not changed["warnings"]
-    routed.run("ip", "route", "change", "table", "180", "10.9.0.0/16", "dev", "wg0", "proto", "109", "scope", "link", "mtu", "1200")
+    routed.run(
+        "ip",
+        "route",
+        "change",
+        "table",
+        "180",
+        "10.9.0.0/16",
+        "dev",
+        "wg0",
+        "proto",
+        "109",
+        "scope",
+        "link",
+        "mtu",
+        "1200",
+    )
     assert run(routed, table="180", devices=None, routes=wanted)["plan"]["update"] == 1
     bad = [
-        {"dst": "::/0", "dev": "wg0", "mtu": 1279}, {"dst": "10.0.0.0/8", "dev": "wg0", "mtu_locked": True},
+        {"dst": "::/0", "dev": "wg0", "mtu": 1279},
+        {"dst": "10.0.0.0/8", "dev": "wg0", "mtu_locked": True},
         {"dst": "10.0.0.0/8", "type": "throw", "mtu": 1400},
-    ]  # fmt: skip
+    ]
     refused = run(routed, table="181", devices=None, routes=bad)
     assert [entry["reason"] for entry in refused["refused"]] == ["bad_route"] * 3
     # what others make in a table of ours is read, whatever its form
-    routed.run("ip", "route", "add", "10.10.0.0/16", "table", "180", "nexthop", "via", "10.0.0.8", "nexthop", "via", "10.0.0.9")
+    routed.run(
+        "ip", "route", "add", "10.10.0.0/16", "table", "180", "nexthop", "via", "10.0.0.8", "nexthop", "via", "10.0.0.9"
+    )
     routed.run("ip", "route", "add", "10.11.0.0/16", "table", "180", "via", "inet6", "fe80::9", "dev", "wg0")
     routed.run("ip", "route", "add", "10.9.0.0/16", "table", "180", "dev", "wg0", "tos", "4")
     assert not run(routed, table="180", devices=None, routes=wanted)["changed"]
 
 
 def test_one_route_that_the_kernel_refuses_does_not_stop_the_others(routed, flow_failed):
-    wanted = [{"dst": "10.6.0.0/16", "dev": "wg0", "via": "203.0.113.1"}, SET[0], {"dst": "10.9.0.0/16", "dev": "gone0"}]
+    wanted = [
+        {"dst": "10.6.0.0/16", "dev": "wg0", "via": "203.0.113.1"},
+        SET[0],
+        {"dst": "10.9.0.0/16", "dev": "gone0"},
+    ]
     with pytest.raises(flow_failed, match="failed to set route 10.6.0.0/16: Network is unreachable"):
         run(routed, devices=["wg0", "gone0"], routes=wanted)
     assert routes(routed, "route") == ["10.4.0.0/16 dev wg0 proto 109 scope 253"]
@@ -149,7 +179,7 @@ def test_a_device_that_is_down(routed, flow_failed):
 
 
 def test_thousands_of_routes(routed):
-    wanted = [{"dst": "10.{0}.{1}.0/24".format(100 + i // 256, i % 256), "dev": "wg0"} for i in range(2000)]
+    wanted = [{"dst": f"10.{100 + i // 256}.{i % 256}.0/24", "dev": "wg0"} for i in range(2000)]
     assert not run(routed, routes=wanted)["warnings"]
     again = run(routed, routes=wanted)
     assert not again["changed"] and again["stats"]["reads"] == 2
@@ -157,7 +187,7 @@ def test_thousands_of_routes(routed):
 
 
 def test_many_routes_go_in_batches_and_a_refused_one_stops_no_other(routed, flow_failed):
-    many = [{"dst": "10.{0}.{1}.0/24".format(100 + number // 256, number % 256), "dev": "wg0"} for number in range(350)]
+    many = [{"dst": f"10.{100 + number // 256}.{number % 256}.0/24", "dev": "wg0"} for number in range(350)]
     bad = {"dst": "10.99.0.0/16", "dev": "wg0", "via": "192.0.2.1"}
     with pytest.raises(flow_failed, match="set route 10.99.0.0/16: Network is unreachable"):
         run(routed, routes=many[:170] + [bad] + many[170:])

@@ -42,11 +42,15 @@ class Watch:
 
     def __enter__(self):
         self.process = subprocess.Popen(self.node.command("ip", "monitor", "rule"), stdout=subprocess.PIPE, text=True)
-        namespace = "/proc/{0}/net/netlink".format(self.process.pid)
+        namespace = f"/proc/{self.process.pid}/net/netlink"
 
         def listening():
             with open(namespace, encoding="ascii") as file:
-                return any(int(line.split()[3], 16) for line in file.readlines()[1:] if line.split()[2] == str(self.process.pid))
+                return any(
+                    int(line.split()[3], 16)
+                    for line in file.readlines()[1:]
+                    if line.split()[2] == str(self.process.pid)
+                )
 
         assert self.wait_for(listening)
         return self
@@ -97,13 +101,13 @@ def test_a_rule_changes_without_a_gap(node, wait_for):
     assert changed["plan"]["update"] == 2 and not changed["warnings"]
     mark = "from all fwmark 0x40/0x60 lookup"
     once = [
-        "32501: {0} 181 proto 109".format(mark),
-        "Deleted 32500: {0} 180 proto 109".format(mark),
-        "32500: {0} 181 proto 109".format(mark),
-        "Deleted 32501: {0} 181 proto 109".format(mark),
+        f"32501: {mark} 181 proto 109",
+        f"Deleted 32500: {mark} 180 proto 109",
+        f"32500: {mark} 181 proto 109",
+        f"Deleted 32501: {mark} 181 proto 109",
     ]
     assert watch.lines == once + once
-    assert shown(node) == ["32500: {0} 181 proto 109".format(mark)] * 2
+    assert shown(node) == [f"32500: {mark} 181 proto 109"] * 2
 
 
 def test_nobody_is_pushed_aside_by_a_stand_in(node):
@@ -112,7 +116,9 @@ def test_nobody_is_pushed_aside_by_a_stand_in(node):
     changed = run(node, rules=[dict(MARK, table="181"), *neighbours])
     assert changed["plan"]["update"] == 2 and not changed["warnings"] and len(shown(node)) == 6
     kept = run(node, rules=[dict(MARK, table="182")], purge=False)
-    assert kept["plan"]["update"] == 2 and kept["plan"]["delete"] == 0 and not kept["warnings"] and len(shown(node)) == 6
+    assert (
+        kept["plan"]["update"] == 2 and kept["plan"]["delete"] == 0 and not kept["warnings"] and len(shown(node)) == 6
+    )
 
 
 def test_foreign_rules_stay_are_refused_or_adopted(node):
@@ -123,7 +129,7 @@ def test_foreign_rules_stay_are_refused_or_adopted(node):
         "priority 201 table 9 proto 109",
     ):
         node.run("ip", "rule", "add", *words.split())
-    node.run("ip", "-6", "rule", "add", *"priority 32500 fwmark 0x40/0x60 table 999".split())
+    node.run("ip", "-6", "rule", "add", *["priority", "32500", "fwmark", "0x40/0x60", "table", "999"])
     before = shown(node)
     wanted = [MARK, {"priority": 200, "src": "10.1.0.0/16", "table": "80"}]
     refused = run(node, rules=wanted, priority_min=202)
@@ -147,8 +153,8 @@ def test_foreign_rules_stay_are_refused_or_adopted(node):
 
 def test_an_inverted_rule_is_not_adopted_where_its_opposite_would_be_deleted(node):
     """The kernel does not compare the inversion when it looks for the rule to delete, and takes the first that has the rest."""
-    node.run("ip", "rule", "add", *"priority 101 fwmark 0xca6c iif lo table 51820".split())
-    node.run("ip", "rule", "add", *"priority 101 not fwmark 0xca6c table 51820".split())
+    node.run("ip", "rule", "add", *["priority", "101", "fwmark", "0xca6c", "iif", "lo", "table", "51820"])
+    node.run("ip", "rule", "add", *["priority", "101", "not", "fwmark", "0xca6c", "table", "51820"])
     before = shown(node)
     wanted = [{"priority": 101, "invert": True, "fwmark": "0xca6c", "table": "51820", "family": "ipv4"}]
     refused = run(node, rules=wanted, adopt=True)
@@ -167,7 +173,7 @@ def test_a_rule_that_says_more_is_no_duplicate(node):
 
 def test_what_a_killed_run_leaves_goes_with_the_next(node):
     run(node, rules=[MARK])
-    node.run("ip", "rule", "add", *"priority 32501 fwmark 0x40/0x60 table 181 proto 109".split())
+    node.run("ip", "rule", "add", *["priority", "32501", "fwmark", "0x40/0x60", "table", "181", "proto", "109"])
     node.run("ip", "rule", "del", "priority", "32500")
     healed = run(node, rules=[MARK])
     assert (healed["plan"]["create"], healed["plan"]["delete"]) == (1, 1)
@@ -176,13 +182,20 @@ def test_what_a_killed_run_leaves_goes_with_the_next(node):
 
 def test_bad_rules_are_refused_by_index_and_the_rest_goes_on(node):
     bad = [
-        {"priority": 0, "table": "180"}, {"priority": 32766, "table": "180"}, {"priority": 5, "table": "0"},
-        {"priority": 5, "table": "180", "fwmark": "0x41/0x40"}, {"priority": 5, "table": "180", "fwmark": "64/x"},
-        {"priority": 5, "table": "180", "src": "10.0.0.0/8", "dst": "fd00::/8"}, {"priority": 5, "table": "7", "src": "10/8"},
-        {"priority": 5, "table": "180", "iif": "a/b"}, {"priority": 5, "table": "180", "suppress_prefixlength": 129},
-        {"priority": 5, "action": "blackhole", "table": "180"}, {"priority": 5, "table": "180", "src": "10.0.0.0/8", "family": "both"},
-        MARK, dict(MARK, table="181"),
-    ]  # fmt: skip
+        {"priority": 0, "table": "180"},
+        {"priority": 32766, "table": "180"},
+        {"priority": 5, "table": "0"},
+        {"priority": 5, "table": "180", "fwmark": "0x41/0x40"},
+        {"priority": 5, "table": "180", "fwmark": "64/x"},
+        {"priority": 5, "table": "180", "src": "10.0.0.0/8", "dst": "fd00::/8"},
+        {"priority": 5, "table": "7", "src": "10/8"},
+        {"priority": 5, "table": "180", "iif": "a/b"},
+        {"priority": 5, "table": "180", "suppress_prefixlength": 129},
+        {"priority": 5, "action": "blackhole", "table": "180"},
+        {"priority": 5, "table": "180", "src": "10.0.0.0/8", "family": "both"},
+        MARK,
+        dict(MARK, table="181"),
+    ]
     result = run(node, rules=bad)
     assert len(result["refused"]) == len(bad) - 2 + 2 and len(shown(node)) == 2
     assert {entry["reason"] for entry in result["refused"]} >= {"bad_rule", "bad_table", "bad_mark", "claimed_twice"}

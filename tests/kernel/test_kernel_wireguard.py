@@ -41,14 +41,21 @@ def test_a_kernel_device_stays_one(kernel_node):
 
 def test_a_control_socket_of_the_same_name_does_not_hide_a_kernel_device(kernel_node):
     kernel_node.flow("wireguard_device", WANTED, False)
-    kernel_node.run("/usr/bin/python3", "-c", "import socket; socket.socket(socket.AF_UNIX).bind('/run/wireguard/wg0.sock')")
+    kernel_node.run(
+        "/usr/bin/python3", "-c", "import socket; socket.socket(socket.AF_UNIX).bind('/run/wireguard/wg0.sock')"
+    )
     again = kernel_node.flow("wireguard_device", WANTED, False)
     assert not again["changed"] and again["device"]["implementation"] == "kernel"
 
 
 def test_a_peer_without_anything_and_the_widest_one(kernel_node):
     peers = [
-        {"public_key": KEY, "endpoint": "[2001:db8::1]:65535", "allowed_ips": ["0.0.0.0/0", "::/0"], "persistent_keepalive": 65535},
+        {
+            "public_key": KEY,
+            "endpoint": "[2001:db8::1]:65535",
+            "allowed_ips": ["0.0.0.0/0", "::/0"],
+            "persistent_keepalive": 65535,
+        },
         {"public_key": base64.b64encode(b"l" * 32).decode(), "allowed_ips": ["192.0.2.1/32", "2001:db8::/128"]},
     ]
     wanted = dict(WANTED, peers=peers, fwmark=0xFFFFFFFF)

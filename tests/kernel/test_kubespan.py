@@ -17,7 +17,10 @@ OTHER = {"a": "b", "b": "a"}
 UNDERLAY = {"a": "192.0.2.11", "b": "192.0.2.12"}
 PODS = {"a": "10.244.1", "b": "10.244.2"}
 PODS6 = {"a": "fd00:1::", "b": "fd00:2::"}
-MESH = {"mesh_id": "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=", "mesh_secret": "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="}
+MESH = {
+    "mesh_id": "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=",
+    "mesh_secret": "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=",
+}
 MAC = {"a": "52:54:00:aa:00:01", "b": "52:54:00:aa:00:02"}
 ULA = {"a": "fd7a:6197:edb7:2302:5054:ff:feaa:1", "b": "fd7a:6197:edb7:2302:5054:ff:feaa:2"}
 
@@ -28,25 +31,38 @@ class Site:
     def __init__(self, new_node, implementation):
         self.nodes = {"a": new_node(), "b": new_node()}
         self.wants = {}
-        self.nodes["a"].run("ip", "link", "add", "under", "type", "veth", "peer", "name", "under", "netns", str(self.nodes["b"].pid))
+        self.nodes["a"].run(
+            "ip", "link", "add", "under", "type", "veth", "peer", "name", "under", "netns", str(self.nodes["b"].pid)
+        )
         for name, node in self.nodes.items():
             for folder in ("/var/lib", "/usr/local/lib", "/etc/systemd/system"):
                 node.run("mount", "-t", "tmpfs", "tmpfs", folder)
             node.run("ip", "address", "add", UNDERLAY[name] + "/24", "dev", "under")
             node.run("ip", "link", "set", "under", "addrgenmode", "none", "up")
             for pods, length in ((PODS[name] + ".9", 32), (PODS6[name] + "9", 128)):
-                node.run("ip", "address", "add", "{0}/{1}".format(pods, length), "dev", "lo")
+                node.run("ip", "address", "add", f"{pods}/{length}", "dev", "lo")
             # what is not marked goes out on the underlay
             node.run("ip", "route", "add", "default", "via", UNDERLAY[OTHER[name]])
             node.run("ip", "-6", "route", "add", "default", "dev", "under")
             kubespan = dict(
-                MESH, cluster="c", node_name=name, mac=MAC[name], affiliates=[], complete=True,
+                MESH,
+                cluster="c",
+                node_name=name,
+                mac=MAC[name],
+                affiliates=[],
+                complete=True,
                 cluster_networks=["10.244.0.0/16", "fd00:1::/64", "fd00:2::/64"],
-                pod_cidrs=[PODS[name] + ".0/24", PODS6[name] + "/64"], config={"advertiseKubernetesNetworks": True}, implementation=implementation,
+                pod_cidrs=[PODS[name] + ".0/24", PODS6[name] + "/64"],
+                config={"advertiseKubernetesNetworks": True},
+                implementation=implementation,
                 watcher=False,
             )
             self.wants[name] = {
-                "fabric": "mesh", "persist": True, "max_deletes": None, "devices": [], "kubespan": kubespan,
+                "fabric": "mesh",
+                "persist": True,
+                "max_deletes": None,
+                "devices": [],
+                "kubespan": kubespan,
             }
 
     def run(self, name, check=False, **change):
@@ -66,17 +82,28 @@ class Site:
     def seen(self, name):
         node = self.nodes[name]
         wg = sorted(line.split("\t")[:5] for line in node.run("wg", "show", "all", "dump").splitlines())
-        parts = (["nft", "list", "ruleset"], ["ip", "rule"], ["ip", "-6", "rule"], ["ip", "-d", "link"], ["ip", "address"])
+        parts = (
+            ["nft", "list", "ruleset"],
+            ["ip", "rule"],
+            ["ip", "-6", "rule"],
+            ["ip", "-d", "link"],
+            ["ip", "address"],
+        )
         tables = (["ip", option, "route", "show", "table", "all"] for option in ("-4", "-6"))
         # a link that was made anew has another number and another link-local address
-        texts = (re.sub(r"(?m)^\d+: |^.*fe80:.*\n(?: +valid_lft.*\n)?", "", node.run(*words)) for words in (*parts, *tables))
+        texts = (
+            re.sub(r"(?m)^\d+: |^.*fe80:.*\n(?: +valid_lft.*\n)?", "", node.run(*words)) for words in (*parts, *tables)
+        )
         return [wg, *texts]
 
 
 @pytest.fixture(name="site")
 def site_fixture(new_node, implementation, wait_for):
     site = Site(new_node, implementation)
-    assert all(wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 60 * SLOW) for node in site.nodes.values())
+    assert all(
+        wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 60 * SLOW)
+        for node in site.nodes.values()
+    )
     return site
 
 
@@ -97,7 +124,8 @@ def test_from_nothing_to_nothing(site, implementation):
     for option in ("-4", "-6"):
         assert "32500:\tfrom all fwmark 0x40/0x60 lookup 180 proto static" in node.run("ip", option, "rule")
     assert [line.rstrip() for line in node.run("ip", "route", "show", "table", "180").splitlines()] == [
-        "default dev kubespan proto static metric 1 mtu 1420", "unreachable default proto static metric 4278198272",
+        "default dev kubespan proto static metric 1 mtu 1420",
+        "unreachable default proto static metric 4278198272",
     ]
     assert [line.rstrip() for line in node.run("ip", "-6", "route", "show", "table", "180").splitlines()] == [
         "default dev kubespan proto static metric 1 mtu 1420 pref medium",
@@ -110,17 +138,30 @@ def test_from_nothing_to_nothing(site, implementation):
     assert "fwmark: 0x20" in wg and "preshared key: (hidden)" in wg and "every 25 seconds" in wg
     keys = node.run("sh", "-c", "sha256sum /var/lib/multicluster-network/mesh/*.key")
     # every packet went through the tunnel: by the uplink's own address the other side saw none
-    for mark, way in (("0x40", "kubespan"), ("0xf40", "kubespan"), ("0x10040", "kubespan"), ("0x20", "under"), ("0x60", "under"), ("0", "under")):
+    for mark, way in (
+        ("0x40", "kubespan"),
+        ("0xf40", "kubespan"),
+        ("0x10040", "kubespan"),
+        ("0x20", "under"),
+        ("0x60", "under"),
+        ("0", "under"),
+    ):
         assert "dev " + way in node.run("ip", "route", "get", PODS["b"] + ".9", "mark", mark), mark
     for name in "ab":
         before = site.seen(name)
         again = site.run(name)
         assert not again["changed"] and not again["warnings"], again["diff"]
-        assert again["stats"]["wireguard_writes"] == again["stats"]["netlink_writes"] == again["stats"]["file_writes"] == 0
+        assert (
+            again["stats"]["wireguard_writes"] == again["stats"]["netlink_writes"] == again["stats"]["file_writes"] == 0
+        )
         assert site.seen(name) == before
     assert node.run("sh", "-c", "sha256sum /var/lib/multicluster-network/mesh/*.key") == keys
     # a reboot
-    node.run("sh", "-c", "ip link del kubespan; nft delete table inet talos_kubespan; ip rule del pref 32500; ip -6 rule del pref 32500")
+    node.run(
+        "sh",
+        "-c",
+        "ip link del kubespan; nft delete table inet talos_kubespan; ip rule del pref 32500; ip -6 rule del pref 32500",
+    )
     node.run("ip", "route", "flush", "table", "180")
     (code,) = node.run("sh", "-c", "ls /usr/local/lib/multicluster-network/mesh/*.pyz").split()
     node.run(sys.executable, "-B", code, "/var/lib/multicluster-network/mesh/dataplane.json")
@@ -146,7 +187,7 @@ def test_rolled_back_it_is_as_before(site, wait_for):
     site.run("a", rollback_seconds=1)
     node = site.nodes["a"]
     journal = "/var/lib/multicluster-network/mesh/transaction.json"
-    over = ["sh", "-c", "test -e {0} || echo over".format(journal)]
+    over = ["sh", "-c", f"test -e {journal} || echo over"]
     assert wait_for(lambda: node.run(*over), 60 * SLOW)
     assert site.seen("a") == clean
     site.join()
@@ -221,16 +262,25 @@ def test_the_second_endpoint_is_tried_and_stays(site, wait_for):
 
 
 def test_a_roaming_peer_is_left_alone_and_lost_memory_does_no_harm(site, wait_for):
-    site.wants["a"]["kubespan"].update(watcher=True, config={"advertiseKubernetesNetworks": True, "harvestExtraEndpoints": True})
+    site.wants["a"]["kubespan"].update(
+        watcher=True, config={"advertiseKubernetesNetworks": True, "harvestExtraEndpoints": True}
+    )
     site.join()
     node = site.nodes["a"]
     assert wait_for(lambda: site.ping(ULA["b"], ULA["a"]), 60 * SLOW)
     now = float(node.run("date", "+%s.%N"))
     rows, dummy = watch(site, "a", now)
-    assert rows["b"]["last_used_endpoint"] == UNDERLAY["b"] + ":51820" and rows["b"]["state"] == "up"  # adopted, not tried anew
+    assert (
+        rows["b"]["last_used_endpoint"] == UNDERLAY["b"] + ":51820" and rows["b"]["state"] == "up"
+    )  # adopted, not tried anew
     site.nodes["b"].run("wg", "set", "kubespan", "listen-port", "51999")
-    assert wait_for(lambda: ":51999" in site.nodes["a"].run("wg", "show", "kubespan", "endpoints") or not site.nodes["b"].run(
-        "ping", "-c", "1", "-W", "1", "-I", ULA["b"], ULA["a"], check=False), 60 * SLOW)
+    assert wait_for(
+        lambda: (
+            ":51999" in site.nodes["a"].run("wg", "show", "kubespan", "endpoints")
+            or not site.nodes["b"].run("ping", "-c", "1", "-W", "1", "-I", ULA["b"], ULA["a"], check=False)
+        ),
+        60 * SLOW,
+    )
     assert ":51999" in node.run("wg", "show", "kubespan", "endpoints")
     for seconds in (1, 31):
         watch(site, "a", now + seconds)
@@ -245,10 +295,19 @@ def test_a_roaming_peer_is_left_alone_and_lost_memory_does_no_harm(site, wait_fo
 
 
 HARMS = (
-    "ip link set kubespan down", "ip link set kubespan down && ip link set kubespan up", "ip link del kubespan", "nft flush ruleset",
-    "nft delete element inet talos_kubespan kubespan_targets_ipv4 '{ 10.244.2.0/24 }'", "ip rule del pref 32500", "ip -6 rule del pref 32500",
-    "ip route del default dev kubespan table 180", "ip -6 route flush table 180", "ip address flush dev kubespan",
-    "wg set kubespan peer $(wg show kubespan peers) remove", "wg set kubespan fwmark 0", "ip link set kubespan mtu 1300",
+    "ip link set kubespan down",
+    "ip link set kubespan down && ip link set kubespan up",
+    "ip link del kubespan",
+    "nft flush ruleset",
+    "nft delete element inet talos_kubespan kubespan_targets_ipv4 '{ 10.244.2.0/24 }'",
+    "ip rule del pref 32500",
+    "ip -6 rule del pref 32500",
+    "ip route del default dev kubespan table 180",
+    "ip -6 route flush table 180",
+    "ip address flush dev kubespan",
+    "wg set kubespan peer $(wg show kubespan peers) remove",
+    "wg set kubespan fwmark 0",
+    "ip link set kubespan mtu 1300",
 )
 
 
@@ -290,7 +349,14 @@ def test_others_in_our_place_are_named_before_anything_is_written(site):
     assert not site.run("a")["refused"] and site.run("a")["changed"] is False
 
 
-@pytest.mark.parametrize("value, word", [({"mtu": 1279}, "bad_mtu"), ({"mtu": 0}, "bad_mtu"), ({"filters": {"endpoints": [" 10.0.0.0/8"]}}, "invalid_filter")])
+@pytest.mark.parametrize(
+    "value, word",
+    [
+        ({"mtu": 1279}, "bad_mtu"),
+        ({"mtu": 0}, "bad_mtu"),
+        ({"filters": {"endpoints": [" 10.0.0.0/8"]}}, "invalid_filter"),
+    ],
+)
 def test_bad_settings_are_refused(site, flow_failed, value, word):
     before = site.seen("a")
     with pytest.raises(flow_failed):

@@ -61,7 +61,9 @@ class Traffic:
         node.run("nft", "-f", "-", stdin=COUNTERS)
         self.pings = [
             subprocess.Popen(
-                node.command("ping", "-q", "-i", str(0.0025 * SLOW), "-W", "1", "-I", source, target), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                node.command("ping", "-q", "-i", str(0.0025 * SLOW), "-W", "1", "-I", source, target),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
             )
             for source, target in ((PODS["a"] + ".9", PODS["b"] + ".9"), (PODS6["a"] + "9", PODS6["b"] + "9"))
         ]
@@ -79,7 +81,10 @@ class Traffic:
 @pytest.fixture(name="busy")
 def busy_fixture(new_node, implementation, wait_for):
     site = Site(new_node, implementation)
-    assert all(wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 60 * SLOW) for node in site.nodes.values())
+    assert all(
+        wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 60 * SLOW)
+        for node in site.nodes.values()
+    )
     site.join()
     assert wait_for(lambda: site.ping(PODS["b"] + ".9", PODS["a"] + ".9"), 60 * SLOW)
     site.traffic = Traffic(site.nodes["a"])
@@ -97,7 +102,11 @@ def repeat(site, wishes, repeats=REPEATS):
     done = subprocess.run(
         site.nodes["a"].command(sys.executable, "-B", "-c", LOOP),
         input=json.dumps({"flow": MODULE_UTILS + "_flows.node.dataplane", "wishes": wishes, "repeats": repeats}),
-        capture_output=True, text=True, check=False, env=flow_environment(), timeout=(60 + 5 * repeats) * SLOW,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=flow_environment(),
+        timeout=(60 + 5 * repeats) * SLOW,
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == repeats
@@ -108,7 +117,9 @@ def other(site, **change):
     """A third node that is only announced."""
     key = "83/SBv4fNR1O0TsSG4Wzo3dXmLAQbYOc13H8cHlSnxs="
     record = dict(site.wants["a"]["kubespan"]["affiliates"][1], node_id="zzz", node="c", nodename="c", public_key=key)
-    record.update(kubespan_address="fd7a:6197:edb7:2302:5054:ff:feaa:3", addresses=["192.0.2.13"], endpoints=["192.0.2.13:51820"])
+    record.update(
+        kubespan_address="fd7a:6197:edb7:2302:5054:ff:feaa:3", addresses=["192.0.2.13"], endpoints=["192.0.2.13:51820"]
+    )
     return dict(record, additional_addresses=["10.244.3.0/24"], **change)
 
 
@@ -134,9 +145,14 @@ def test_sessions_stay_when_nodes_come_and_go(busy):
             now, after = sessions(busy.nodes["a"])
             if all(now[key] == handshakes[key] for key in handshakes if key in now):
                 break
-            busy.run("a", kubespan=dict(busy.wants["a"]["kubespan"], affiliates=both if affiliates is not both else [*both, other(busy)]))
+            busy.run(
+                "a",
+                kubespan=dict(
+                    busy.wants["a"]["kubespan"], affiliates=both if affiliates is not both else [*both, other(busy)]
+                ),
+            )
         else:
-            raise AssertionError("sessions were made anew: {0} became {1}".format(handshakes, now))
+            raise AssertionError(f"sessions were made anew: {handshakes} became {now}")
         assert all(after[key] >= received[key] for key in received if key in after)
     assert busy.traffic.count("sent") > 0 and busy.traffic.count("leaked") == 0
 
@@ -155,7 +171,9 @@ def test_a_stopped_peer_is_still_steered_to_and_nothing_leaves(busy, wait_for):
     rows, unused = watch(busy, "a", handshake + 275 + 30)
     assert rows["b"]["state"] == "down"
     sent = busy.traffic.count("sent")
-    assert wait_for(lambda: busy.traffic.count("sent") > sent + 100, 60 * SLOW), "packets still go into the tunnel, which keeps them"
+    assert wait_for(lambda: busy.traffic.count("sent") > sent + 100, 60 * SLOW), (
+        "packets still go into the tunnel, which keeps them"
+    )
     assert "10.244.2.0/24" in targets_of(node) and not busy.ping(PODS["b"] + ".9", PODS["a"] + ".9")
     assert not busy.run("a")["changed"]
     assert busy.traffic.count("leaked") == 0
@@ -169,18 +187,29 @@ def test_a_stopped_peer_is_still_steered_to_and_nothing_leaves(busy, wait_for):
 def test_a_prefix_moves_between_peers(busy):
     own, peer = busy.wants["a"]["kubespan"]["affiliates"]
     less = dict(peer, additional_addresses=[text for text in peer["additional_addresses"] if ":" in text])
-    wishes = [wish(busy, affiliates=[own, less, dict(other(busy), additional_addresses=[PODS["b"] + ".0/24"])]), wish(busy)]
+    wishes = [
+        wish(busy, affiliates=[own, less, dict(other(busy), additional_addresses=[PODS["b"] + ".0/24"])]),
+        wish(busy),
+    ]
     repeat(busy, wishes)
     assert busy.traffic.count("leaked") == 0
 
 
 def test_the_mtu_goes_up_and_down(busy):
-    assert repeat(busy, [wish(busy, config={"advertiseKubernetesNetworks": True, "mtu": mtu}) for mtu in (1380, 1420)]) > 0
+    assert (
+        repeat(busy, [wish(busy, config={"advertiseKubernetesNetworks": True, "mtu": mtu}) for mtu in (1380, 1420)]) > 0
+    )
     assert busy.traffic.count("leaked") == 0
 
 
 def test_the_secret_changes(busy):
-    repeat(busy, [wish(busy, mesh_secret=text) for text in ("AgIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=", busy.wants["a"]["kubespan"]["mesh_secret"])])
+    repeat(
+        busy,
+        [
+            wish(busy, mesh_secret=text)
+            for text in ("AgIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=", busy.wants["a"]["kubespan"]["mesh_secret"])
+        ],
+    )
     assert busy.traffic.count("leaked") == 0
 
 
@@ -200,7 +229,11 @@ def test_the_rules_are_those_of_another_generation(busy):
 def test_a_rule_is_replaced(busy):
     done = subprocess.run(
         busy.nodes["a"].command(sys.executable, "-B", "-c", RULES, MODULE_UTILS, str(REPEATS)),
-        capture_output=True, text=True, check=False, env=flow_environment(), timeout=60 * SLOW,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=flow_environment(),
+        timeout=60 * SLOW,
     )
     assert done.returncode == 0, done.stderr
     assert busy.traffic.count("leaked") == 0

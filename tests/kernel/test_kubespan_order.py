@@ -19,9 +19,9 @@ from test_kubespan import MESH, PODS, site_fixture  # noqa: F401 pylint: disable
 from test_kubespan_leaks import other
 
 OTHER_SECRET = "AgIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA="
-DRIVER = """
+DRIVER = f"""
 import importlib, json, sys
-load = lambda name: importlib.import_module({0!r} + name)
+load = lambda name: importlib.import_module({MODULE_UTILS!r} + name)
 ask = json.load(sys.stdin)
 flow, device_flow, links = load("_flows.node.dataplane"), load("_flows.node.wireguard_device"), load("_linux.host.links")
 kubespan, nft, rules = load("_flows.node.kubespan"), load("_linux.nftables.table"), load("_linux.netlink.rules")
@@ -77,7 +77,7 @@ wrap(nft, "apply_steps", lambda family, name, steps, generation=None: dict(what=
 result = flow.run(ask, False)
 note("end")
 print(json.dumps({{"seen": seen, "refused": result["refused"]}}))
-""".format(MODULE_UTILS)
+"""
 
 
 def order(site, **change):
@@ -85,7 +85,12 @@ def order(site, **change):
     wish = dict(site.wants["a"], kubespan=None if change.get("gone") else dict(site.wants["a"]["kubespan"], **change))
     done = subprocess.run(
         site.nodes["a"].command(sys.executable, "-B", "-c", DRIVER),
-        input=json.dumps(wish), capture_output=True, text=True, check=False, env=flow_environment(), timeout=60 * SLOW,
+        input=json.dumps(wish),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=flow_environment(),
+        timeout=60 * SLOW,
     )
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -106,14 +111,26 @@ def holds(targets, prefix):
 
 def test_enable_and_disable(site):
     names, unused = order(site)
-    for earlier, later in (("create link", "settings"), ("settings", "link up"), ("peers", "link up"), ("link up", "address"), ("address", "routes"),
-                           ("routes", "rules"), ("rules", "nft")):
+    for earlier, later in (
+        ("create link", "settings"),
+        ("settings", "link up"),
+        ("peers", "link up"),
+        ("link up", "address"),
+        ("address", "routes"),
+        ("routes", "rules"),
+        ("rules", "nft"),
+    ):
         if earlier in names:
             assert names.index(earlier) < names.index(later), names
     assert names[-1] == "nft" and names[0] == "create link"  # the mark is the switch: on last
     assert order(site)[0] == []
     names, unused = order(site, gone=True)
-    assert [name for index, name in enumerate(names) if name not in names[:index]] == ["nft", "rules", "routes", "delete link"]
+    assert [name for index, name in enumerate(names) if name not in names[:index]] == [
+        "nft",
+        "rules",
+        "routes",
+        "delete link",
+    ]
 
 
 def test_peers_come_and_go(site):
@@ -135,7 +152,9 @@ def test_peers_come_and_go(site):
     assert key in before["peers"] and holds(before["targets"], "10.244.3")
     assert "10.244.3.0/24" in between["peers"][key] and not holds(between["targets"], "10.244.3")
     assert key not in after["peers"]
-    assert not any(step[1] != key for write in seen if write["what"] == "peers" for step in write["steps"]), "nobody else is touched"
+    assert not any(step[1] != key for write in seen if write["what"] == "peers" for step in write["steps"]), (
+        "nobody else is touched"
+    )
 
 
 def test_a_prefix_moves(site):
@@ -145,10 +164,16 @@ def test_a_prefix_moves(site):
     third = other(site)
     order(site, affiliates=[own, peer, third])
     less = dict(peer, additional_addresses=[text for text in peer["additional_addresses"] if ":" in text])
-    names, seen = order(site, affiliates=[own, less, dict(third, additional_addresses=["10.244.3.0/24", PODS["b"] + ".0/24"])])
+    names, seen = order(
+        site, affiliates=[own, less, dict(third, additional_addresses=["10.244.3.0/24", PODS["b"] + ".0/24"])]
+    )
     assert set(names) == {"peers"}, names
     for write in seen:
-        owners = [key for key, allowed in write["peers"].items() if PODS["b"] + ".0/24" in allowed or "10.244.2.0/23" in allowed]
+        owners = [
+            key
+            for key, allowed in write["peers"].items()
+            if PODS["b"] + ".0/24" in allowed or "10.244.2.0/23" in allowed
+        ]
         # as long as both have it, the longer prefix decides, and the union stays the same
         assert owners and holds(write["targets"], PODS["b"]), write
     assert owners == [third["public_key"]]
@@ -161,11 +186,11 @@ def test_mtu(site, mtu):
     names, unused = order(site, config={"advertiseKubernetesNetworks": True, "mtu": mtu})
     assert names == ["mtu", "routes", "nft"]
     node = site.nodes["a"]
-    assert "mtu {0} ".format(mtu) in node.run("ip", "link", "show", "kubespan")
+    assert f"mtu {mtu} " in node.run("ip", "link", "show", "kubespan")
     for option in ("-4", "-6"):
-        assert "metric 1 mtu {0}".format(mtu) in node.run("ip", option, "route", "show", "table", "180")
+        assert f"metric 1 mtu {mtu}" in node.run("ip", option, "route", "show", "table", "180")
     chain = node.run("nft", "list", "chain", "inet", "talos_kubespan", "kubespan_outgoing")
-    assert "maxseg size set {0}".format(mtu - 52) in chain and "maxseg size set {0}".format(mtu - 72) in chain
+    assert f"maxseg size set {mtu - 52}" in chain and f"maxseg size set {mtu - 72}" in chain
 
 
 def test_secret_and_rules_in_place(site):

@@ -26,15 +26,15 @@ MANY = 100_000 if SLOW <= 1 else 1_000
 PAUSE = 0 if SLOW <= 1 else 0.002
 TARGETS = {4: "10.244.3.9", 6: "fd00:244:3::9"}
 
-DRIVER = """
+DRIVER = f"""
 import importlib, ipaddress, json, os, signal, socket, subprocess, sys, time
 ask = json.load(sys.stdin)
-load = lambda name: importlib.import_module({0!r} + name)
+load = lambda name: importlib.import_module({MODULE_UTILS!r} + name)
 nft_table, ip_rules, nft = (load(name) for name in ("_flows.node.nft_table", "_flows.node.ip_rules", "_linux.nftables.table"))
 rules, routes = load("_linux.netlink.rules"), load("_linux.netlink.routes")
 generations, kubespan_nft, routing = (load("_mesh.kubespan." + name) for name in ("generations", "nft", "routing"))
 ranges = load("_values.prefix_sets")
-targets = {1!r}
+targets = {TARGETS!r}
 
 
 def run(*words):
@@ -220,7 +220,7 @@ finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 print(json.dumps(answer))
-""".format(MODULE_UTILS, TARGETS)
+"""
 
 
 @pytest.fixture(name="host")
@@ -238,9 +238,14 @@ def host_fixture(node):
 
 def watch(node, rounds, *operations):
     done = subprocess.run(
-        node.command(sys.executable, "-B", "-c", DRIVER), input=json.dumps({"rounds": rounds, "operations": operations, "many": MANY, "pause": PAUSE}),
-        capture_output=True, text=True, check=False, env=flow_environment(), timeout=600 * SLOW,
-    )  # fmt: skip
+        node.command(sys.executable, "-B", "-c", DRIVER),
+        input=json.dumps({"rounds": rounds, "operations": operations, "many": MANY, "pause": PAUSE}),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=flow_environment(),
+        timeout=600 * SLOW,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -252,7 +257,10 @@ def test_no_update_lets_a_packet_leave_by_the_uplink(host):
     print({name: found["seconds"] for name, found in seen.items()})
     assert list(seen) == names
     for name, found in seen.items():
-        assert found["leaked"] == 0 and found["changed"] >= min(ROUNDS, 50 if "link" in name else ROUNDS) - 1, (name, found)
+        assert found["leaked"] == 0 and found["changed"] >= min(ROUNDS, 50 if "link" in name else ROUNDS) - 1, (
+            name,
+            found,
+        )
     assert sum(found["tunnelled"] for found in seen.values()) > 100
 
 

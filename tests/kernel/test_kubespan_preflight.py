@@ -27,7 +27,12 @@ def test_an_empty_host_has_none(node):
     [
         (["ip rule add priority 32500 table 7"], "error", "priority_taken", "IPv4 rule 32500 to table 7"),
         (["ip -6 rule add priority 32501 table 7"], "error", "priority_taken", "IPv6 rule 32501"),
-        (["ip rule add priority 100 fwmark 0x20/0x20 table 7"], "error", "mark_taken", "IPv4 rule 100 uses mark bits 0x20"),
+        (
+            ["ip rule add priority 100 fwmark 0x20/0x20 table 7"],
+            "error",
+            "mark_taken",
+            "IPv4 rule 100 uses mark bits 0x20",
+        ),
         (["ip rule add priority 100 table 180 from 10.0.0.0/8"], "warning", "table_shared", "rule 100"),
         (["ip rule add priority 100 table 7"], "warning", "rule_before", "rule 100"),
         (["ip route add unreachable default table 180"], "error", "table_taken", "table 180"),
@@ -36,21 +41,39 @@ def test_an_empty_host_has_none(node):
         (["nft add table inet talos_kubespan"], "error", "adoptable", "inet talos_kubespan"),
         (
             ["nft add table ip f; add chain ip f c; add rule ip f c meta mark & 0xff == 0x40 accept"],
-            "error", "mark_taken", "nftables chain ip f c uses mark bits 0xff",
+            "error",
+            "mark_taken",
+            "nftables chain ip f c uses mark bits 0xff",
         ),
-        (["nft add table ip f; add chain ip f c; add rule ip f c meta mark set 0xca6c"], "warning", "mark_taken", "0xffffffff"),
-        (["nft add table ip f; add chain ip f c; add rule ip f c meta mark set meta mark or 0x20"], "error", "mark_taken", "bits 0x20"),
+        (
+            ["nft add table ip f; add chain ip f c; add rule ip f c meta mark set 0xca6c"],
+            "warning",
+            "mark_taken",
+            "0xffffffff",
+        ),
+        (
+            ["nft add table ip f; add chain ip f c; add rule ip f c meta mark set meta mark or 0x20"],
+            "error",
+            "mark_taken",
+            "bits 0x20",
+        ),
     ],
-)  # fmt: skip
+)
 def test_each_is_named(node, commands, level, word, part):
     for command in commands:
-        node.run(*command.split(" ", maxsplit=1)[:1], *(command.split(" ", maxsplit=1)[1:] if command.startswith("nft") else command.split()[1:]))
+        node.run(
+            *command.split(" ", maxsplit=1)[:1],
+            *(command.split(" ", maxsplit=1)[1:] if command.startswith("nft") else command.split()[1:]),
+        )
     mine = [entry for entry in found(node) if entry[1] == word]
     assert any(entry[0] == level and part in entry[2] for entry in mine), found(node)
 
 
 def test_bits_of_others_that_are_no_conflict(node):
-    node.run("nft", "add table ip f; add chain ip f c; add rule ip f c meta mark & 0x4000 == 0x4000 accept; add rule ip f c meta mark set meta mark or 0x8000")
+    node.run(
+        "nft",
+        "add table ip f; add chain ip f c; add rule ip f c meta mark & 0x4000 == 0x4000 accept; add rule ip f c meta mark set meta mark or 0x8000",
+    )
     node.run("nft", "add rule ip f c ip saddr 10.0.0.1 ct mark set 0x40; add rule ip f c tcp dport 64 accept")
     node.run("ip", "rule", "add", "priority", "100", "fwmark", "0x80000/0xff0000", "table", "7")
     node.run("ip", "route", "add", "blackhole", "10.9.0.0/16", "table", "181")

@@ -26,37 +26,79 @@ POD = "ip link add eth0 type veth peer name other; ip address add 198.18.3.10/32
 @pytest.fixture(name="leader")
 def leader_fixture():
     """The first process of a node: own network, mounts and processes."""
-    with subprocess.Popen(["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", "echo ready; while :; do sleep 1; done"],
-                          stdout=subprocess.PIPE, text=True) as outer:  # fmt: skip
+    with subprocess.Popen(
+        [
+            "unshare",
+            "--net",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "sh",
+            "-c",
+            "echo ready; while :; do sleep 1; done",
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as outer:
         assert outer.stdout.readline() == "ready\n"
-        children = pathlib.Path("/proc/{0}/task/{0}/children".format(outer.pid)).read_text(encoding="ascii").split()
+        children = pathlib.Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text(encoding="ascii").split()
         yield int(children[0])
         os.kill(int(children[0]), signal.SIGKILL)
 
 
 def found(leader):
     command = ["nsenter", "--target", str(leader), "--net", "--mount", "--pid", sys.executable, "-B", "-c", FIND]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path))))
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path))),
+    )
     return json.loads(done.stdout)["pods"]
 
 
 def test_a_runtime_with_mounts_of_its_own_hides_no_pod(leader, tmp_path):
     """As the lab starts containerd and kubelet: their namespace of processes lies in the node's, and ends with it."""
     assert found(leader) == []
-    programs = {"containerd": ["/bin/sh", "-c", "touch /run/containerd/containerd.sock; exec sleep infinity"], "import": ["/bin/true"],
-                "kubelet": ["unshare", "--net", "/bin/sh", "-c", POD]}  # fmt: skip
-    (tmp_path / "settings.json").write_text(json.dumps({
-        "name": "aws-node-1", "folder": str(tmp_path), "netns": "/proc/{0}/ns/net".format(leader), "leader": leader, "mark": ["MCN_LAB_OWNER", str(tmp_path)],
-        "path": os.environ["PATH"], "programs": {}, "images": "none", "cgroup": "mcn-test-{0}".format(leader), "hierarchies": [], "commands": programs,
-    }), encoding="utf-8")  # fmt: skip
-    subprocess.run(["/usr/bin/python3", "-B", str(LAB / "mcnlab" / "pod_init.py"), str(tmp_path / "settings.json")], check=True, timeout=60)
+    programs = {
+        "containerd": ["/bin/sh", "-c", "touch /run/containerd/containerd.sock; exec sleep infinity"],
+        "import": ["/bin/true"],
+        "kubelet": ["unshare", "--net", "/bin/sh", "-c", POD],
+    }
+    (tmp_path / "settings.json").write_text(
+        json.dumps(
+            {
+                "name": "aws-node-1",
+                "folder": str(tmp_path),
+                "netns": f"/proc/{leader}/ns/net",
+                "leader": leader,
+                "mark": ["MCN_LAB_OWNER", str(tmp_path)],
+                "path": os.environ["PATH"],
+                "programs": {},
+                "images": "none",
+                "cgroup": f"mcn-test-{leader}",
+                "hierarchies": [],
+                "commands": programs,
+            }
+        ),
+        encoding="utf-8",
+    )
+    subprocess.run(
+        ["/usr/bin/python3", "-B", str(LAB / "mcnlab" / "pod_init.py"), str(tmp_path / "settings.json")],
+        check=True,
+        timeout=60,
+    )
     init = int((tmp_path / "init.pid").read_text(encoding="ascii"))
     try:
         deadline = time.monotonic() + 60
         while not found(leader) and time.monotonic() < deadline:
             time.sleep(0.2)
         (pod,) = found(leader)
-        assert pod["addresses"] == ["198.18.3.10"] and pod["netns"].startswith("/proc/"), (tmp_path / "init.log").read_text(encoding="utf-8")
+        assert pod["addresses"] == ["198.18.3.10"] and pod["netns"].startswith("/proc/"), (
+            tmp_path / "init.log"
+        ).read_text(encoding="utf-8")
     finally:
         os.kill(init, signal.SIGKILL)
     deadline = time.monotonic() + 60

@@ -20,7 +20,10 @@ import time
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._io import keepalived
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.layer2 import keepalived_config
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.layer2.segment import order, parse_segment
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.layer2.segment import (
+    order,
+    parse_segment,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from conftest import MODULE_UTILS, flow_environment
 
@@ -42,12 +45,12 @@ class Lan:
 
     def __init__(self, folder, version=4, names=NAMES):
         self.folder, self.version, self.names = folder, version, names
-        self.prefix = "mcn-l2-{0}".format(os.getpid())
+        self.prefix = f"mcn-l2-{os.getpid()}"
         self.routes = [{"network": FOUR + "/32", "group": GROUP}, {"network": SIX + "/128", "group": GROUP}]
         self.running = {}
 
     def space(self, name):
-        return "{0}-{1}".format(self.prefix, name)
+        return f"{self.prefix}-{name}"
 
     def __enter__(self):
         switch = self.space("lan")
@@ -57,7 +60,21 @@ class Lan:
         self._address(switch, "br0", 1)
         for number, name in enumerate(self.names, 11):
             sh("ip", "netns", "add", self.space(name))
-            sh("ip", "link", "add", "up0", "netns", self.space(name), "type", "veth", "peer", "name", name, "netns", switch)
+            sh(
+                "ip",
+                "link",
+                "add",
+                "up0",
+                "netns",
+                self.space(name),
+                "type",
+                "veth",
+                "peer",
+                "name",
+                name,
+                "netns",
+                switch,
+            )
             sh("ip", "-n", switch, "link", "set", name, "master", "br0", "up")
             sh("ip", "-n", self.space(name), "link", "set", "lo", "up")
             self._address(self.space(name), "up0", number)
@@ -65,8 +82,8 @@ class Lan:
 
     @staticmethod
     def _address(space, link, number):
-        sh("ip", "-n", space, "address", "add", "10.9.0.{0}/24".format(number), "dev", link)
-        sh("ip", "-n", space, "address", "add", "fd09::{0}/64".format(number), "dev", link, "nodad")
+        sh("ip", "-n", space, "address", "add", f"10.9.0.{number}/24", "dev", link)
+        sh("ip", "-n", space, "address", "add", f"fd09::{number}/64", "dev", link, "nodad")
         sh("ip", "-n", space, "link", "set", link, "up")
 
     def __exit__(self, *unused):
@@ -87,18 +104,39 @@ class Lan:
             path.write_text(path.read_text() if path.exists() else "0\n")
         text = keepalived_config.render(segment, "up0", str(home / "groups"))
         (home / "keepalived.conf").write_text(text)
-        sh("ip", "netns", "exec", self.space(name), keepalived.program(), "--config-test", "--use-file={0}/keepalived.conf".format(home))
+        sh(
+            "ip",
+            "netns",
+            "exec",
+            self.space(name),
+            keepalived.program(),
+            "--config-test",
+            f"--use-file={home}/keepalived.conf",
+        )
 
     def command(self, space, home):
         """keepalived in a namespace, with a folder of its own."""
-        return ["ip", "netns", "exec", self.space(space), keepalived.program(), "--dont-fork", "--vrrp", "--log-console",
-                "--use-file={0}/keepalived.conf".format(home), "--pid={0}/pid".format(home), "--vrrp_pid={0}/vrrp.pid".format(home)]  # fmt: skip
+        return [
+            "ip",
+            "netns",
+            "exec",
+            self.space(space),
+            keepalived.program(),
+            "--dont-fork",
+            "--vrrp",
+            "--log-console",
+            f"--use-file={home}/keepalived.conf",
+            f"--pid={home}/pid",
+            f"--vrrp_pid={home}/vrrp.pid",
+        ]
 
     def start(self, name):
         self.configure(name)
         home = self.folder / name
         with open(home / "log", "w", encoding="utf-8") as log:
-            self.running[name] = subprocess.Popen(self.command(name, home), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.running[name] = subprocess.Popen(
+                self.command(name, home), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
 
     def reload(self, name):
         self.configure(name)
@@ -135,7 +173,11 @@ class Lan:
     def settle(self, *names, address=FOUR, within=None):
         deadline = time.monotonic() + SOON
         while self.holders(address, within) != set(names):
-            assert time.monotonic() < deadline, (self.holders(address, within), names, [path.read_text()[-800:] for path in self.folder.glob("*/log")])
+            assert time.monotonic() < deadline, (
+                self.holders(address, within),
+                names,
+                [path.read_text()[-800:] for path in self.folder.glob("*/log")],
+            )
             time.sleep(0.05)
 
     def answers(self, address=FOUR):
@@ -145,7 +187,10 @@ class Lan:
     def neighbour(self, address=FOUR):
         """The node whose hardware the neighbour believes to have an address."""
         rows = json.loads(sh("ip", "-n", self.space("lan"), "-j", "neighbour", "show", address))
-        own = {json.loads(sh("ip", "-n", self.space(name), "-j", "link", "show", "up0"))[0]["address"]: name for name in self.names}
+        own = {
+            json.loads(sh("ip", "-n", self.space(name), "-j", "link", "show", "up0"))[0]["address"]: name
+            for name in self.names
+        }
         return own.get(rows[0].get("lladdr")) if rows else None
 
 
@@ -159,7 +204,17 @@ def folder_fixture(tmp_path):
 def request(**more):
     nodes = [{"name": "n1", "addresses": ["10.9.0.11"]}, {"name": "n2", "addresses": ["10.9.0.12"]}]
     routes = [{"network": FOUR + "/32", "group": GROUP}, {"network": SIX + "/128", "group": GROUP}]
-    return dict({"state": "present", "node": "n1", "nodes": nodes, "routes": routes, "node_health_port": 0, "verify_seconds": 0}, **more)
+    return dict(
+        {
+            "state": "present",
+            "node": "n1",
+            "nodes": nodes,
+            "routes": routes,
+            "node_health_port": 0,
+            "verify_seconds": 0,
+        },
+        **more,
+    )
 
 
 @pytest.fixture(name="place")
@@ -169,7 +224,7 @@ def place_fixture(node, folder):
     for name in ("/etc", "/usr/local/lib"):
         above, work = [folder / (kind + name.replace("/", "-")) for kind in ("upper", "work")]
         node.run("mkdir", str(above), str(work))
-        node.run("mount", "-t", "overlay", "overlay", "-o", "lowerdir={0},upperdir={1},workdir={2}".format(name, above, work), name)
+        node.run("mount", "-t", "overlay", "overlay", "-o", f"lowerdir={name},upperdir={above},workdir={work}", name)
     node.run("ip", "link", "add", "up0", "type", "bridge")
     node.run("ip", "address", "add", "10.9.0.11/24", "dev", "up0")
     node.run("ip", "address", "add", "fd09::11/64", "dev", "up0", "nodad")
@@ -181,7 +236,7 @@ def files_of(node):
     """Names, modes and contents of whatever is ours."""
     names = "find /etc /usr/local/lib -path '*multicluster*' -exec ls -ld --time-style=+ {} +"
     contents = "cat /etc/multicluster-network/layer2/* /etc/systemd/system/multicluster-layer2* 2>/dev/null | sha256sum"
-    return node.run("sh", "-c", "{0}; {1}".format(names, contents), check=False)
+    return node.run("sh", "-c", f"{names}; {contents}", check=False)
 
 
 def test_the_module_writes_what_it_planned_and_takes_it_back(place, flow_failed):
@@ -197,11 +252,15 @@ def test_the_module_writes_what_it_planned_and_takes_it_back(place, flow_failed)
     assert not again["changed"] and files_of(place) == stands
     off = place.flow("layer2.speaker", request(routes=[{"network": "203.0.113.9/32", "group": 3}]), True)
     assert off["refused"][0]["reason"] == "outside_grant" and "layer2_speaker_networks" in off["refused"][0]["message"]
-    assert not place.flow("layer2.speaker", request(routes=[{"network": "203.0.113.9/32", "group": 3}], networks=["203.0.113.0/24"]), True)["refused"]
+    assert not place.flow(
+        "layer2.speaker", request(routes=[{"network": "203.0.113.9/32", "group": 3}], networks=["203.0.113.0/24"]), True
+    )["refused"]
     for wrong, word in (
-        ({"interface": "none0"}, "no interface none0"), ({"node": "n2"}, "layer2_speaker_address"), ({"node": "n9"}, "not among the nodes"),
+        ({"interface": "none0"}, "no interface none0"),
+        ({"node": "n2"}, "layer2_speaker_address"),
+        ({"node": "n9"}, "not among the nodes"),
         ({"nodes": []}, "one of them is missing"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(flow_failed, match=word):
             place.flow("layer2.speaker", request(**wrong), False)
     place.run("ip", "link", "add", "other0", "type", "bridge")
@@ -212,7 +271,11 @@ def test_the_module_writes_what_it_planned_and_takes_it_back(place, flow_failed)
     # what a keepalived that was killed left behind goes too
     place.run("ip", "address", "add", FOUR + "/32", "dev", "up0")
     assert place.flow("layer2.speaker", request(), False)["holds"] == [FOUR]
-    assert place.flow("status", {"fabric": "demo"})["node"]["layer2"] == {"interface": "up0", "holds": [FOUR + "/32"], "withheld": []}
+    assert place.flow("status", {"fabric": "demo"})["node"]["layer2"] == {
+        "interface": "up0",
+        "holds": [FOUR + "/32"],
+        "withheld": [],
+    }
     gone = place.flow("layer2.speaker", {"state": "absent"}, False)
     assert gone["plan"]["delete"] == 5 and files_of(place) == nothing and FOUR not in place.run("ip", "address")
     assert not place.flow("layer2.speaker", {"state": "absent"}, False)["changed"]
@@ -297,7 +360,9 @@ def test_nodes_that_do_not_hear_each_other_both_hold_it_until_they_do(folder):
         lan.settle(first)
         for name in (second, third):  # these hear each other, and not the first
             number = 11 + NAMES.index(first)
-            rule = "table ip cut {{ chain in {{ type filter hook input priority 0; ip saddr 10.9.0.{0} drop; }}; }}".format(number)
+            rule = (
+                f"table ip cut {{ chain in {{ type filter hook input priority 0; ip saddr 10.9.0.{number} drop; }}; }}"
+            )
             sh("ip", "netns", "exec", lan.space(name), "nft", rule)
         lan.settle(first, second)
         assert lan.answers()
@@ -324,31 +389,36 @@ def test_what_was_killed_comes_back_without_what_it_had(folder):
         lan.settle(first)
 
 
-ANNOUNCED = """
+ANNOUNCED = f"""
 import json
-from {0}_linux.host.facts import read_host
-from {0}_mesh.kubespan.endpoints import node_addresses
+from {MODULE_UTILS}_linux.host.facts import read_host
+from {MODULE_UTILS}_mesh.kubespan.endpoints import node_addresses
 rows = [dict(row, protocol=0) for row in read_host()["configured"]]
 print(json.dumps([node_addresses(read_host()["configured"]), node_addresses(rows), [row["protocol"] for row in read_host()["configured"]]]))
-""".format(MODULE_UTILS)
+"""
 
 
 #: An address with keepalived's number, as its newer releases write it; iproute2 of many distributions cannot.
-AS_KEEPALIVED = """
+AS_KEEPALIVED = f"""
 import socket, struct
-from {0}_linux.netlink.links import link_index
-from {0}_linux.netlink.messages import NLM_F_CREATE, RouteSocket, attribute
+from {MODULE_UTILS}_linux.netlink.links import link_index
+from {MODULE_UTILS}_linux.netlink.messages import NLM_F_CREATE, RouteSocket, attribute
 packed = socket.inet_aton("10.9.0.200")
 with RouteSocket("links") as netlink:
     head = struct.pack("=BBBBi", socket.AF_INET, 24, 0, 0, link_index("up0"))
     netlink.order(20, NLM_F_CREATE, head + attribute(1, packed) + attribute(2, packed) + attribute(11, bytes([18])))
-""".format(MODULE_UTILS)
+"""
 
 
 def announced(lan, name):
     """What a node would announce in a KubeSpan mesh: as it reads itself, and without who put its addresses there."""
-    done = subprocess.run(["ip", "netns", "exec", lan.space(name), sys.executable, "-c", ANNOUNCED], capture_output=True, text=True, check=False,
-                          env=flow_environment())  # fmt: skip
+    done = subprocess.run(
+        ["ip", "netns", "exec", lan.space(name), sys.executable, "-c", ANNOUNCED],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=flow_environment(),
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -362,7 +432,7 @@ def test_the_holder_announces_no_address_of_a_service(folder):
         lan.settle(holder)
         lan.settle(holder, address=SIX)
         for number, name in enumerate(lan.names, 11):
-            own = ["10.9.0.{0}".format(number), "fd09::{0}".format(number)]
+            own = [f"10.9.0.{number}", f"fd09::{number}"]
             assert announced(lan, name)[:2] == [own, own]
 
 
@@ -370,7 +440,13 @@ def test_who_put_an_address_there_counts_where_the_kernel_keeps_it(node, folder)
     node.run("ip", "link", "add", "up0", "type", "bridge")
     node.run("ip", "link", "set", "up0", "up")
     node.run("ip", "address", "add", "10.9.0.11/24", "dev", "up0")
-    done = subprocess.run(node.command(sys.executable, "-c", AS_KEEPALIVED + ANNOUNCED), capture_output=True, text=True, check=False, env=flow_environment())
+    done = subprocess.run(
+        node.command(sys.executable, "-c", AS_KEEPALIVED + ANNOUNCED),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=flow_environment(),
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found[0] == ["10.9.0.11"] and found[1] == ["10.9.0.11", "10.9.0.200"] and 18 in found[2]
@@ -394,9 +470,12 @@ def test_a_packet_from_elsewhere_takes_nothing_away(folder):
         home = folder / "rival"
         home.mkdir()
         (home / str(GROUP)).write_text("0\n")
-        nodes = [{"name": "rival", "addresses": ["10.9.0.1"]}, {"name": first, "addresses": ["10.9.0.{0}".format(11 + NAMES.index(first))]}]
+        nodes = [
+            {"name": "rival", "addresses": ["10.9.0.1"]},
+            {"name": first, "addresses": [f"10.9.0.{11 + NAMES.index(first)}"]},
+        ]
         rival = parse_segment({"node": "rival", "nodes": nodes, "routes": lan.routes})
-        own = "    priority {0}\n".format(rival.priority(GROUP))
+        own = f"    priority {rival.priority(GROUP)}\n"
         text = keepalived_config.render(rival, "br0", str(home))
         assert own in text
         (home / "keepalived.conf").write_text(text.replace(own, "    priority 255\n"))

@@ -13,7 +13,7 @@ import sys
 import pytest
 from conftest import MODULE_UTILS, flow_environment
 
-LINKS = "import json; from {0}_linux.netlink import links, messages\n".format(MODULE_UTILS)
+LINKS = f"import json; from {MODULE_UTILS}_linux.netlink import links, messages\n"
 WITNESS = """
 import json
 from ipaddress import ip_interface
@@ -36,7 +36,13 @@ def ours_fixture(node):
     """Runs lines of Python beside our module in the node, gives what they print as data."""
 
     def ours(lines):
-        done = subprocess.run(node.command(sys.executable, "-c", LINKS + lines), capture_output=True, text=True, check=False, env=flow_environment())
+        done = subprocess.run(
+            node.command(sys.executable, "-c", LINKS + lines),
+            capture_output=True,
+            text=True,
+            check=False,
+            env=flow_environment(),
+        )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout) if done.stdout else None
 
@@ -63,8 +69,14 @@ def test_what_is_read_is_what_is_there(node, ours):
 
 
 def test_thousands_of_links_and_addresses(node, ours):
-    batch = [line for number in range(600) for line in ("link add v{0} type veth peer name w{0}".format(number), "address add 10.9.{0}.{1}/32 dev v{2}".format(
-        number // 250, number % 250, number))]  # fmt: skip
+    batch = [
+        line
+        for number in range(600)
+        for line in (
+            f"link add v{number} type veth peer name w{number}",
+            f"address add 10.9.{number // 250}.{number % 250}/32 dev v{number}",
+        )
+    ]
     node.run("ip", "-batch", "-", stdin="\n".join(batch))
     assert ours(SHOW.format("links.read_links()")) == witness(node)
 
@@ -73,7 +85,7 @@ def test_each_change_of_a_link(node, ours):
     ours("links.add_link('br0', 'bridge')")
     made = witness(node)["br0"]
     assert made["kind"] == "bridge" and not made["up"]
-    at = "links.change_link({0}, ".format(made["index"])
+    at = f"links.change_link({made['index']}, "
     ours(at + "mtu=1380, txqueuelen=500, alias='multicluster.network/f', up=True)")
     changed = {"mtu": 1380, "txqueuelen": 500, "alias": "multicluster.network/f", "up": True}
     assert {name: witness(node)["br0"][name] for name in changed} == changed
@@ -81,7 +93,7 @@ def test_each_change_of_a_link(node, ours):
     assert {name: witness(node)["br0"][name] for name in changed} == dict(changed, up=False)
     ours(at + "alias='')")
     assert witness(node)["br0"]["alias"] is None
-    ours("links.remove_link({0})".format(made["index"]))
+    ours(f"links.remove_link({made['index']})")
     assert "br0" not in witness(node)
 
 
@@ -109,22 +121,35 @@ except messages.NetlinkRefused as error:
 """
 
 
-@pytest.mark.parametrize("call, number", [
-    ("links.add_link('lo', 'bridge')", 17), ("links.add_link('x0', 'nosuchkind')", 95), ("links.change_link(4711, mtu=1400)", 19),
-    ("links.remove_link(4711)", 19), ("links.write_address(4711, '10.0.0.1/24', True)", 19), ("links.change_link(1, mtu=-0 + 2**31)", 22),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call, number",
+    [
+        ("links.add_link('lo', 'bridge')", 17),
+        ("links.add_link('x0', 'nosuchkind')", 95),
+        ("links.change_link(4711, mtu=1400)", 19),
+        ("links.remove_link(4711)", 19),
+        ("links.write_address(4711, '10.0.0.1/24', True)", 19),
+        ("links.change_link(1, mtu=-0 + 2**31)", 22),
+    ],
+)
 def test_what_the_kernel_refuses_is_told_by_its_number(ours, call, number):
     assert ours(REFUSED.format(call))[0] == number
 
 
 def test_who_is_not_root_is_told_the_variable(node):
     code = LINKS + "import os; os.setuid(65534)\n" + REFUSED.format("links.add_link('x0', 'bridge')")
-    said = subprocess.run(node.command(sys.executable, "-c", code), capture_output=True, text=True, check=True, env=flow_environment()).stdout
+    said = subprocess.run(
+        node.command(sys.executable, "-c", code), capture_output=True, text=True, check=True, env=flow_environment()
+    ).stdout
     assert json.loads(said)[0] == 1 and "ansible_become: true" in said
 
 
 def test_links_of_another_namespace_and_never_those_of_the_wrong_one(node, ours):
-    node.run("sh", "-c", "mkdir -p /run/netns; ip netns add pod && ip -n pod link add br0 type bridge && ip -n pod address add 10.9.0.1/32 dev br0")
+    node.run(
+        "sh",
+        "-c",
+        "mkdir -p /run/netns; ip netns add pod && ip -n pod link add br0 type bridge && ip -n pod address add 10.9.0.1/32 dev br0",
+    )
     node.run("ip", "link", "add", "here", "type", "bridge")
     theirs = ours(SHOW.format("links.read_links('/run/netns/pod')"))
     assert theirs["br0"]["addresses"] == ["10.9.0.1/32"] and "here" not in theirs

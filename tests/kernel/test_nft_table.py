@@ -21,15 +21,18 @@ from conftest import MODULE_UTILS, flow_environment
 PRINTED = pathlib.Path(__file__).with_name("talos_kubespan.nft").read_text("utf-8")
 SEED_PRINTED = "".join(
     line for line in PRINTED.splitlines(keepends=True) if 'oifname "lo"' not in line and "tcp option" not in line
-).replace("{ 2001:db8:9::13 }", "{ 2001:db8:9::13,\n\t\t\t     fd7a:6197:edb7:2302:42:acff:fe14:d,\n\t\t\t     fd7a:6197:edb7:2302:5054:ff:feaa:2 }")
+).replace(
+    "{ 2001:db8:9::13 }",
+    "{ 2001:db8:9::13,\n\t\t\t     fd7a:6197:edb7:2302:42:acff:fe14:d,\n\t\t\t     fd7a:6197:edb7:2302:5054:ff:feaa:2 }",
+)
 ELEMENTS = ["10.20.0.13", "10.244.2.0/23", "192.0.2.12", "2001:db8:9::13"]
 ULAS = ["fd7a:6197:edb7:2302:42:acff:fe14:d", "fd7a:6197:edb7:2302:5054:ff:feaa:2"]
 
 #: KubeSpan's table through the flow, as statements: changes to it are given as Python that is run before.
-STRUCTURED = """
+STRUCTURED = f"""
 import importlib, json, sys
 ask = json.load(sys.stdin)
-load = lambda name: importlib.import_module({0!r} + name)
+load = lambda name: importlib.import_module({MODULE_UTILS!r} + name)
 flow, nft = load("_flows.node.nft_table"), load("_linux.nftables.table")
 kubespan_nft, generations = load("_mesh.kubespan.nft"), load("_mesh.kubespan.generations")
 ranges, addresses = load("_values.prefix_sets"), load("_values.addresses")
@@ -49,15 +52,19 @@ try:
 except Exception as error:
     answer["error"] = "{{0}}: {{1}}".format(type(error).__name__, error)
 print(json.dumps(answer))
-""".format(MODULE_UTILS)
+"""
 
 
 def structured(node, killed=False, **ask):
     ask.setdefault("elements", ELEMENTS)
     done = subprocess.run(
         node.command(sys.executable, "-B", "-c", STRUCTURED),
-        input=json.dumps(ask), capture_output=True, text=True, check=False, env=flow_environment(),
-    )  # fmt: skip
+        input=json.dumps(ask),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=flow_environment(),
+    )
     assert done.returncode == 0, done.stderr
     return None if killed else json.loads(done.stdout)
 
@@ -68,7 +75,10 @@ def ruleset(node):
 
 def same(listing, wanted):
     """Newer releases of nft print the TCP flags in another way, and sets with more on a line."""
-    return [" ".join(text.replace("tcp flags & (syn | rst) == syn", "tcp flags syn / syn,rst").split()) for text in (listing, wanted)]
+    return [
+        " ".join(text.replace("tcp flags & (syn | rst) == syn", "tcp flags syn / syn,rst").split())
+        for text in (listing, wanted)
+    ]
 
 
 class Monitor:
@@ -78,7 +88,9 @@ class Monitor:
         self.node = node
 
     def __enter__(self):
-        self.process = subprocess.Popen(self.node.command("stdbuf", "-oL", "nft", "monitor"), stdout=subprocess.PIPE, bufsize=0)
+        self.process = subprocess.Popen(
+            self.node.command("stdbuf", "-oL", "nft", "monitor"), stdout=subprocess.PIPE, bufsize=0
+        )
         while True:  # it listens when it reports something
             self.node.run("nft", "add table ip witness; delete table ip witness")
             if self._until("delete table ip witness"):
@@ -87,10 +99,16 @@ class Monitor:
     def _until(self, last):
         lines = []
         while select.select([self.process.stdout], [], [], 0.5 if last.startswith("delete") else 20)[0]:
-            lines.append(self.process.stdout.readline().decode().strip())  # unbuffered: what select does not see is not there
+            lines.append(
+                self.process.stdout.readline().decode().strip()
+            )  # unbuffered: what select does not see is not there
             if lines[-1] == last:
                 break
-        self.lines = [line for line in lines if line and not line.startswith(("#", "add table ip witness", "delete table ip witness"))]
+        self.lines = [
+            line
+            for line in lines
+            if line and not line.startswith(("#", "add table ip witness", "delete table ip witness"))
+        ]
         return bool(lines)
 
     def __exit__(self, *_error):
@@ -121,7 +139,10 @@ def test_the_old_generation_prints_to_the_letter(node):
     assert left == right
 
 
-@pytest.mark.skipif("1.0.6" not in subprocess.run(["nft", "--version"], capture_output=True, text=True, check=False).stdout, reason="its spelling")
+@pytest.mark.skipif(
+    "1.0.6" not in subprocess.run(["nft", "--version"], capture_output=True, text=True, check=False).stdout,
+    reason="its spelling",
+)
 def test_every_blank_and_line_of_it(node):
     structured(node)
     assert ruleset(node) == PRINTED
@@ -135,7 +156,9 @@ def test_what_nft_wrote_is_understood(node):
     refused = structured(node)
     assert not refused["changed"] and [entry["reason"] for entry in refused["refused"]] == ["adoptable"]
     adopted = structured(node, desired={"adopt": True})
-    assert [line for line in adopted["steps"] if "table" in line or "set" in line] == []  # nothing but its chains is made anew
+    assert [
+        line for line in adopted["steps"] if "table" in line or "set" in line
+    ] == []  # nothing but its chains is made anew
     assert adopted["plan"]["update"] == 2 and same(ruleset(node), PRINTED)[0] == same(ruleset(node), PRINTED)[1]
     assert not structured(node)["changed"]
     assert structured(node, desired={"state": "absent"})["plan"]["delete"] == 1 and ruleset(node) == ""
@@ -151,7 +174,9 @@ def test_a_foreign_table_stays(node):
     node.run("nft", "delete table inet talos_kubespan")
     structured(node, desired={"owner": "multicluster.network/other"})
     refused = structured(node, desired={"adopt": True})
-    assert [entry["reason"] for entry in refused["refused"]] == ["not_ours"] and "multicluster.network/other" in refused["refused"][0]["message"]
+    assert [entry["reason"] for entry in refused["refused"]] == [
+        "not_ours"
+    ] and "multicluster.network/other" in refused["refused"][0]["message"]
 
 
 @pytest.mark.other_kernel
@@ -179,16 +204,38 @@ def test_ranges_that_move_are_guarded_and_a_guard_that_was_left_over_goes(node):
     wider = ELEMENTS[:1] + ["10.244.0.0/14"] + ELEMENTS[2:]
     with Monitor(node) as monitor:
         moved = structured(node, elements=wider)
-    assert moved["error"] is None and moved["plan"]["update"] == 1 and "_kept" not in ruleset(node) and "10.244.0.0/14" in ruleset(node)
+    assert (
+        moved["error"] is None
+        and moved["plan"]["update"] == 1
+        and "_kept" not in ruleset(node)
+        and "10.244.0.0/14" in ruleset(node)
+    )
     kept = monitor.lines.index("add element inet talos_kubespan kubespan_targets_ipv4_kept { 10.244.2.0/23 }")
-    marked = [index for index, line in enumerate(monitor.lines) if "@kubespan_targets_ipv4_kept" in line and "meta mark set" in line]
-    assert len(marked) == 2 and kept < min(marked) and monitor.lines[-1] == "delete set inet talos_kubespan kubespan_targets_ipv4_kept"
+    marked = [
+        index
+        for index, line in enumerate(monitor.lines)
+        if "@kubespan_targets_ipv4_kept" in line and "meta mark set" in line
+    ]
+    assert (
+        len(marked) == 2
+        and kept < min(marked)
+        and monitor.lines[-1] == "delete set inet talos_kubespan kubespan_targets_ipv4_kept"
+    )
     # killed after the first of three transactions, at which nothing but the guard was made
-    killed = structured(node, meanwhile="nft.apply_steps('inet', 'talos_kubespan', planned.before); sys.exit(0)", killed=True)
+    killed = structured(
+        node, meanwhile="nft.apply_steps('inet', 'talos_kubespan', planned.before); sys.exit(0)", killed=True
+    )
     assert killed is None and "kubespan_targets_ipv4_kept" in ruleset(node) and "10.244.0.0/14" in ruleset(node)
     # the next wish moves other ranges, with a guard of its own
-    assert structured(node, elements=wider[:-3] + ["10.244.0.0/13"] + wider[-2:])["error"] is None and "_kept" not in ruleset(node)
-    assert structured(node, meanwhile="nft.apply_steps('inet', 'talos_kubespan', planned.before); sys.exit(0)", killed=True) is None
+    assert structured(node, elements=wider[:-3] + ["10.244.0.0/13"] + wider[-2:])[
+        "error"
+    ] is None and "_kept" not in ruleset(node)
+    assert (
+        structured(
+            node, meanwhile="nft.apply_steps('inet', 'talos_kubespan', planned.before); sys.exit(0)", killed=True
+        )
+        is None
+    )
     healed = structured(node)
     assert healed["error"] is None and ruleset(node) == before and not structured(node)["changed"]
 
@@ -199,10 +246,17 @@ def test_a_chain_that_moves_has_a_stand_in_and_one_that_was_left_over_goes(node)
     structured(node)
     before = ruleset(node)
     earlier = structured(node, change=moving.format(-5))
-    assert earlier["error"] is None and earlier["plan"]["update"] == 2 and "_stays" not in ruleset(node) and "priority filter - 5" in ruleset(node)
+    assert (
+        earlier["error"] is None
+        and earlier["plan"]["update"] == 2
+        and "_stays" not in ruleset(node)
+        and "priority filter - 5" in ruleset(node)
+    )
     for transactions in ("[planned.before]", "[planned.before, planned.steps]"):
-        killing = "[nft.apply_steps('inet', 'talos_kubespan', steps) for steps in {0}]; sys.exit(0)".format(transactions)
-        assert structured(node, meanwhile=killing, killed=True) is None and "chain kubespan_outgoing_stays" in ruleset(node)
+        killing = f"[nft.apply_steps('inet', 'talos_kubespan', steps) for steps in {transactions}]; sys.exit(0)"
+        assert structured(node, meanwhile=killing, killed=True) is None and "chain kubespan_outgoing_stays" in ruleset(
+            node
+        )
     healed = structured(node)
     assert healed["error"] is None and ruleset(node) == before and not structured(node)["changed"]
 
@@ -211,24 +265,33 @@ def test_repairs(node):
     structured(node)
     table = "inet talos_kubespan"
     for words in (
-        "flush chain {0} kubespan_outgoing", "flush set {0} kubespan_targets_ipv4", "add chain {0} more {{ counter; }}",
-        "add element {0} kubespan_targets_ipv4 {{ 10.99.0.0/16 }}", "add rule {0} kubespan_prerouting counter", "add chain {0} a; add rule {0} a jump b",
-        "insert rule {0} kubespan_prerouting tcp dport {{ 1, 2 }} drop", "delete table {0}", "add set {0} more {{ type ipv4_addr; }}",
-        "add chain {0} kubespan_prerouting {{ policy drop; }}", "add map {0} m {{ type ipv4_addr : verdict; }}",
+        "flush chain {0} kubespan_outgoing",
+        "flush set {0} kubespan_targets_ipv4",
+        "add chain {0} more {{ counter; }}",
+        "add element {0} kubespan_targets_ipv4 {{ 10.99.0.0/16 }}",
+        "add rule {0} kubespan_prerouting counter",
+        "add chain {0} a; add rule {0} a jump b",
+        "insert rule {0} kubespan_prerouting tcp dport {{ 1, 2 }} drop",
+        "delete table {0}",
+        "add set {0} more {{ type ipv4_addr; }}",
+        "add chain {0} kubespan_prerouting {{ policy drop; }}",
+        "add map {0} m {{ type ipv4_addr : verdict; }}",
         "flush chain {0} kubespan_prerouting; delete chain {0} kubespan_prerouting; "
         "add chain {0} kubespan_prerouting {{ type filter hook prerouting priority 5; }}",
         "flush table {0}; delete set {0} kubespan_targets_ipv4; add set {0} kubespan_targets_ipv4 {{ type ipv4_addr; flags interval, timeout; }}",
-    ):  # fmt: skip
+    ):
         words = words.format(table)
         if "jump b" in words:
             words = words.replace("; add rule", "; add chain inet talos_kubespan b; add rule")
         if "more { counter; }" in words:
-            words = "add chain {0} more; add rule {0} more counter".format(table)
+            words = f"add chain {table} more; add rule {table} more counter"
         node.run("nft", words)
         healed = structured(node)
         assert healed["changed"] and healed["error"] is None, words
         left, right = same(ruleset(node), PRINTED)
-        assert sorted(left.split()) == sorted(right.split()), words  # a chain that was made anew stands at another place
+        assert sorted(left.split()) == sorted(right.split()), (
+            words
+        )  # a chain that was made anew stands at another place
         assert not structured(node)["changed"], words
 
 
@@ -261,7 +324,9 @@ def test_somebody_was_faster(node):
 def test_a_batch_is_taken_whole_or_not_at_all_and_the_error_names_the_object(node):
     structured(node)
     before = ruleset(node)
-    bad = "table['chains'][1]['rules'].append([{'match': 'daddr', 'family': 4, 'set': 'nowhere'}, {'verdict': 'accept'}])"
+    bad = (
+        "table['chains'][1]['rules'].append([{'match': 'daddr', 'family': 4, 'set': 'nowhere'}, {'verdict': 'accept'}])"
+    )
     failed = structured(node, elements=[], change=bad)
     assert failed["error"] == (
         "LinuxError: failed to set rule in chain kubespan_outgoing of nftables table inet talos_kubespan: No such file or directory"
@@ -295,16 +360,20 @@ GUARD = {
     ],
     "chains": [
         {
-            "name": "guard_in", "hook": "input", "priority": "filter - 5",
+            "name": "guard_in",
+            "hook": "input",
+            "priority": "filter - 5",
             "rules": [
-                "ct state established,related accept", "ip saddr @admins tcp dport @ports accept",
-                'tcp dport { 22, 80, 8000-9000 } limit rate 10/second log prefix "x; y" jump sub', "ip6 saddr @six counter",
+                "ct state established,related accept",
+                "ip saddr @admins tcp dport @ports accept",
+                'tcp dport { 22, 80, 8000-9000 } limit rate 10/second log prefix "x; y" jump sub',
+                "ip6 saddr @six counter",
                 'iifname { "a*", "lo" } tcp dport vmap { 22 : accept, 23 : drop } comment "as it is # said"',
             ],
         },
         {"name": "sub", "rules": ["iifname lo return", "ip6 saddr fe80::/10 reject"]},
     ],
-}  # fmt: skip
+}
 
 
 def guard(node, check=False, **change):
@@ -315,7 +384,11 @@ def test_rules_as_text_whole_life(node):
     assert guard(node, check=True)["plan"]["create"] == 6 and ruleset(node) == ""
     made = guard(node)
     assert made["plan"]["create"] == 6 and not made["warnings"] and not made["refused"]
-    assert [(item["name"], item["elements"]) for item in made["table"]["sets"]] == [("admins", 2), ("ports", 2), ("six", None)]
+    assert [(item["name"], item["elements"]) for item in made["table"]["sets"]] == [
+        ("admins", 2),
+        ("ports", 2),
+        ("six", None),
+    ]
     with Monitor(node) as monitor:
         again = guard(node)
     assert monitor.lines == [] and not again["changed"] and again["stats"]["netlink_writes"] == 0
@@ -328,7 +401,12 @@ def test_rules_as_text_whole_life(node):
     other[0]["policy"] = "drop"
     other[0]["rules"] = other[0]["rules"][:2]
     changed = guard(node, chains=other, sets=GUARD["sets"][:2] + [dict(GUARD["sets"][2], name="new")])
-    assert changed["plan"]["update"] == 1 and changed["plan"]["create"] == 1 and changed["plan"]["delete"] == 1 and not changed["warnings"]
+    assert (
+        changed["plan"]["update"] == 1
+        and changed["plan"]["create"] == 1
+        and changed["plan"]["delete"] == 1
+        and not changed["warnings"]
+    )
     assert "policy drop" in ruleset(node) and "set six" not in ruleset(node)
     assert guard(node, state="absent")["plan"]["delete"] == 1 and ruleset(node) == ""
     assert not guard(node, state="absent")["changed"]
@@ -356,11 +434,21 @@ def test_a_rule_changed_by_hand_is_found(node):
 def test_a_rule_that_nft_does_not_take_is_named_before_anything_is_written(node, flow_failed):
     for check in (True, False):
         with pytest.raises(flow_failed, match=r"failed to check chains\[0\].rules\[1\] of chain c: "):
-            node.flow("nft_table", {"name": "t", "chains": [{"name": "c", "hook": "input", "rules": ["accept", "no such thing"]}]}, check)
+            node.flow(
+                "nft_table",
+                {"name": "t", "chains": [{"name": "c", "hook": "input", "rules": ["accept", "no such thing"]}]},
+                check,
+            )
     assert ruleset(node) == ""
 
 
 def test_elements_that_are_none_are_refused_and_the_rest_goes_on(node):
-    sets = [{"name": "s", "type": "ipv4_addr", "elements": ["10.0.0.1", "010.0.0.2", "fd00::1", "10.0.0.9-10.0.0.3", "x", "10.0.0.0/33"]}]
+    sets = [
+        {
+            "name": "s",
+            "type": "ipv4_addr",
+            "elements": ["10.0.0.1", "010.0.0.2", "fd00::1", "10.0.0.9-10.0.0.3", "x", "10.0.0.0/33"],
+        }
+    ]
     result = node.flow("nft_table", {"name": "t", "sets": sets}, False)
     assert [entry["reason"] for entry in result["refused"]] == ["bad_element"] * 5 and "10.0.0.1 }" in ruleset(node)

@@ -31,7 +31,9 @@ class Site:
     def __init__(self, new_node, tmp_path):
         self.nodes = {"a": new_node(), "b": new_node()}
         self.wants = {}
-        self.nodes["a"].run("ip", "link", "add", "under", "type", "veth", "peer", "name", "under", "netns", str(self.nodes["b"].pid))
+        self.nodes["a"].run(
+            "ip", "link", "add", "under", "type", "veth", "peer", "name", "under", "netns", str(self.nodes["b"].pid)
+        )
         for name, node in self.nodes.items():
             for folder in ("/var/lib", "/usr/local/lib", "/etc/systemd/system"):
                 node.run("mount", "-t", "tmpfs", "tmpfs", folder)
@@ -39,12 +41,23 @@ class Site:
             node.run("ip", "link", "set", "under", "addrgenmode", "none", "up")
             node.run("ip", "address", "add", PODS[name] + ".1/32", "dev", "lo")
             self.wants[name] = {
-                "fabric": "mesh", "persist": True, "max_deletes": None,
-                "devices": [{
-                    "name": DEVICE[name], "remote": OTHER[name], "node": name, "mtu": 1420, "txqueuelen": 1000, "listen_port": 51821,
-                    "private_key_file": str(tmp_path / name / "key"), "implementation": "auto",
-                    "routes": [PODS[OTHER[name]] + ".0/24"], "peers": [],
-                }],
+                "fabric": "mesh",
+                "persist": True,
+                "max_deletes": None,
+                "devices": [
+                    {
+                        "name": DEVICE[name],
+                        "remote": OTHER[name],
+                        "node": name,
+                        "mtu": 1420,
+                        "txqueuelen": 1000,
+                        "listen_port": 51821,
+                        "private_key_file": str(tmp_path / name / "key"),
+                        "implementation": "auto",
+                        "routes": [PODS[OTHER[name]] + ".0/24"],
+                        "peers": [],
+                    }
+                ],
             }
 
     def run(self, name, check=False, **change):
@@ -59,7 +72,12 @@ class Site:
         """What the node's own tools say of its dataplane, without counters."""
         node = self.nodes[name]
         wg = sorted(line.split("\t")[:5] for line in node.run("wg", "show", "all", "dump").splitlines())
-        return wg, node.run("ip", "-d", "link"), node.run("ip", "address"), node.run("ip", "route", "show", "table", "all")
+        return (
+            wg,
+            node.run("ip", "-d", "link"),
+            node.run("ip", "address"),
+            node.run("ip", "route", "show", "table", "all"),
+        )
 
 
 @pytest.fixture(name="site")
@@ -69,14 +87,19 @@ def site_fixture(new_node, implementation, node, tmp_path, wait_for):
         if made:
             pytest.skip("auto takes the kernel here, that is the other run of this test")
     site = Site(new_node, tmp_path)
-    assert all(wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 60 * SLOW) for node in site.nodes.values())
+    assert all(
+        wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 60 * SLOW)
+        for node in site.nodes.values()
+    )
     return site
 
 
 def assert_nothing_is_written(site, name):
     """A run that says it wrote nothing, with netlink's own word for it."""
     before = site.seen(name)
-    monitor = subprocess.Popen(site.nodes[name].command("ip", "monitor", "link", "address", "route"), stdout=subprocess.PIPE, text=True)
+    monitor = subprocess.Popen(
+        site.nodes[name].command("ip", "monitor", "link", "address", "route"), stdout=subprocess.PIPE, text=True
+    )
     time.sleep(0.2 * SLOW)
     again = site.run(name)
     time.sleep(0.1 * SLOW)
@@ -94,10 +117,15 @@ def test_from_nothing_to_nothing(site, implementation):
 
     keys = {name: site.run(name)["public_keys"][OTHER[name]] for name in "ab"}
     for name in "ab":
-        site.wants[name]["devices"][0]["peers"] = [{
-            "public_key": keys[OTHER[name]], "endpoint": UNDERLAY[OTHER[name]] + ":51821", "persistent_keepalive": 0,
-            "allowed_ips": [PODS[OTHER[name]] + ".0/24"], "preshared_key": None,
-        }]
+        site.wants[name]["devices"][0]["peers"] = [
+            {
+                "public_key": keys[OTHER[name]],
+                "endpoint": UNDERLAY[OTHER[name]] + ":51821",
+                "persistent_keepalive": 0,
+                "allowed_ips": [PODS[OTHER[name]] + ".0/24"],
+                "preshared_key": None,
+            }
+        ]
         made = site.run(name)
         assert made["plan"]["create"] == 1 and made["stats"]["wireguard_writes"] == 1 and not made["refused"], made
         shown = json.loads(site.nodes[name].run("ip", "-j", "-d", "link", "show", "dev", DEVICE[name]))[0]
@@ -112,7 +140,9 @@ def test_from_nothing_to_nothing(site, implementation):
     site.wants["a"]["devices"][0]["peers"][0]["allowed_ips"].append("10.6.0.0/24")
     site.wants["a"]["devices"][0]["routes"].append("10.6.0.0/24")
     changed = site.run("a")
-    assert (changed["plan"]["update"], changed["plan"]["create"], changed["stats"]["wireguard_writes"]) == (2, 1, 1), changed["diff"]
+    assert (changed["plan"]["update"], changed["plan"]["create"], changed["stats"]["wireguard_writes"]) == (2, 1, 1), (
+        changed["diff"]
+    )
     assert site.ping("10.6.0.1") and site.ping("10.5.0.1")
     good = site.seen("a")
 
@@ -137,7 +167,12 @@ def test_from_nothing_to_nothing(site, implementation):
         assert gone["changed"] and not gone["refused"]
         assert not site.run(name, devices=[], remove_keys=True)["changed"]
         assert not os.path.exists(site.wants[name]["devices"][0]["private_key_file"])
-        assert site.nodes[name].run("sh", "-c", "find /var/lib /usr/local/lib /etc/systemd/system -mindepth 1 -not -type d") == ""
+        assert (
+            site.nodes[name].run(
+                "sh", "-c", "find /var/lib /usr/local/lib /etc/systemd/system -mindepth 1 -not -type d"
+            )
+            == ""
+        )
     site.nodes["b"].run("ip", "address", "del", "10.6.0.1/32", "dev", "lo")
     assert {name: site.seen(name) for name in "ab"} == clean
 
@@ -148,12 +183,21 @@ def test_who_announces_the_key_of_a_node_of_another_cluster_does_not_get_its_pla
     peers = {}
     for name in "ab":
         peers[name] = {
-            "public_key": keys[OTHER[name]], "endpoint": UNDERLAY[OTHER[name]] + ":51821", "persistent_keepalive": 0,
-            "allowed_ips": [PODS[OTHER[name]] + ".0/24"], "preshared_key": None, "node": "zzz",
+            "public_key": keys[OTHER[name]],
+            "endpoint": UNDERLAY[OTHER[name]] + ":51821",
+            "persistent_keepalive": 0,
+            "allowed_ips": [PODS[OTHER[name]] + ".0/24"],
+            "preshared_key": None,
+            "node": "zzz",
         }
         site.wants[name]["devices"][0]["peers"] = [peers[name]]
     third = dict(
-        site.wants["a"]["devices"][0], name="wireguard.m", remote="m", listen_port=51822, routes=["10.6.0.0/24"], peers=[],
+        site.wants["a"]["devices"][0],
+        name="wireguard.m",
+        remote="m",
+        listen_port=51822,
+        routes=["10.6.0.0/24"],
+        peers=[],
         private_key_file=site.wants["a"]["devices"][0]["private_key_file"] + ".m",
     )
     site.wants["a"]["devices"].append(third)
@@ -163,16 +207,34 @@ def test_who_announces_the_key_of_a_node_of_another_cluster_does_not_get_its_pla
 
     said = {"declared": True, "reported": False, "greedy": False}
     robbed = dict(peers["a"], host="zzz", key_file="/z.key", **said)
-    thief = dict(peers["a"], node="aaa", endpoint="192.0.2.66:51822", allowed_ips=["10.6.0.0/24"], host="host-of-aaa", key_file="/m.key", **said)
-    site.wants["a"]["devices"] = [dict(site.wants["a"]["devices"][0], peers=[], contested=[robbed]), dict(third, contested=[thief])]
+    thief = dict(
+        peers["a"],
+        node="aaa",
+        endpoint="192.0.2.66:51822",
+        allowed_ips=["10.6.0.0/24"],
+        host="host-of-aaa",
+        key_file="/m.key",
+        **said,
+    )
+    site.wants["a"]["devices"] = [
+        dict(site.wants["a"]["devices"][0], peers=[], contested=[robbed]),
+        dict(third, contested=[thief]),
+    ]
     before = site.seen("a")
     found = site.run("a")
     (refusal,) = found["refused"]
-    assert (refusal["object"], refusal["reason"]) == ("m/aaa", "claimed_twice") and "is held by b/zzz, which keeps it" in refusal["message"]
+    assert (refusal["object"], refusal["reason"]) == (
+        "m/aaa",
+        "claimed_twice",
+    ) and "is held by b/zzz, which keeps it" in refusal["message"]
     assert refusal["message"].endswith("delete /m.key on host-of-aaa and run again")
     assert not found["changed"] and site.seen("a") == before and site.ping("10.5.0.1")
     # a node that has lost its state goes by the peers in its kernel
     site.nodes["a"].run("sh", "-c", "rm -r /var/lib/multicluster-network/*")
     found = site.run("a")
-    assert [refusal["object"] for refusal in found["refused"]] == ["m/aaa"] and site.seen("a") == before and site.ping("10.5.0.1")
+    assert (
+        [refusal["object"] for refusal in found["refused"]] == ["m/aaa"]
+        and site.seen("a") == before
+        and site.ping("10.5.0.1")
+    )
     assert_nothing_is_written(site, "a")

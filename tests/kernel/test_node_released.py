@@ -32,13 +32,27 @@ def both_nodes_of_another_program(site, wait_for):
     for name in "ab":
         other = OTHER[name]
         site.nodes[name].run(
-            "wg", "set", DEVICE[name], "peer", keys[other], "endpoint", UNDERLAY[other] + ":51821", "persistent-keepalive", "25",
-            "allowed-ips", PODS[other] + ".0/24",
-        )  # fmt: skip
-        site.wants[name]["devices"][0]["peers"] = [{
-            "public_key": keys[other], "endpoint": UNDERLAY[other] + ":51821", "persistent_keepalive": 25,
-            "allowed_ips": [PODS[other] + ".0/24"], "preshared_key": None,
-        }]
+            "wg",
+            "set",
+            DEVICE[name],
+            "peer",
+            keys[other],
+            "endpoint",
+            UNDERLAY[other] + ":51821",
+            "persistent-keepalive",
+            "25",
+            "allowed-ips",
+            PODS[other] + ".0/24",
+        )
+        site.wants[name]["devices"][0]["peers"] = [
+            {
+                "public_key": keys[other],
+                "endpoint": UNDERLAY[other] + ":51821",
+                "persistent_keepalive": 25,
+                "allowed_ips": [PODS[other] + ".0/24"],
+                "preshared_key": None,
+            }
+        ]
     # the first handshake may be the one that its receiver does not know yet: WireGuard tries again after five seconds
     assert wait_for(lambda: site.ping("10.5.0.1"), 60 * SLOW)
     return site
@@ -54,16 +68,23 @@ def test_taken_over_and_left_as_it_was(taken):
     files = {name: files_of(site.nodes[name]) for name in "ab"}
     refused = site.run("a")
     assert {row["reason"] for row in refused["refused"]} == {"adoptable"} and site.seen("a") == before["a"]
-    assert not refused["changed"] and files_of(site.nodes["a"]) == files["a"], "a state of ours on a node of another program"
+    assert not refused["changed"] and files_of(site.nodes["a"]) == files["a"], (
+        "a state of ours on a node of another program"
+    )
     for name in "ab":
         adopted = site.run(name, devices=[dict(site.wants[name]["devices"][0])], adopt=True)
         assert adopted["changed"] and not adopted["refused"], adopted["refused"]
-        assert adopted["plan"]["delete"] == 0 and not [one for one in adopted["plan"]["changes"] if one["kind"] == "peer"]
+        assert adopted["plan"]["delete"] == 0 and not [
+            one for one in adopted["plan"]["changes"] if one["kind"] == "peer"
+        ]
         assert_nothing_is_written(site, name)
     assert "multicluster.network/mesh" in site.nodes["a"].run("ip", "-d", "link") and site.ping("10.5.0.1")
 
     planned = site.run("a", check=True, devices=[], released=True)
-    assert {(one["action"], one["kind"]) for one in planned["plan"]["changes"] if one["kind"] != "file"} == {("update", "route"), ("update", "link")}
+    assert {(one["action"], one["kind"]) for one in planned["plan"]["changes"] if one["kind"] != "file"} == {
+        ("update", "route"),
+        ("update", "link"),
+    }
     for name in "ab":
         left = site.run(name, devices=[], released=True)
         assert left["changed"] and not left["refused"]

@@ -62,18 +62,22 @@ class Router:
             node.run("ip", "netns", "add", name)
             # addresses are there at once
             for words in ((), ("ip", "netns", "exec", name)):
-                node.run(*words, "sysctl", "-qw", "net.ipv6.conf.default.accept_dad=0", "net.ipv6.conf.all.accept_dad=0")
+                node.run(
+                    *words, "sysctl", "-qw", "net.ipv6.conf.default.accept_dad=0", "net.ipv6.conf.all.accept_dad=0"
+                )
             node.run("ip", "link", "add", "veth-" + name, "type", "veth", "peer", "name", "eth0", "netns", name)
             node.run("ip", "link", "set", "veth-" + name, "up")
             node.run("ip", "-n", name, "link", "set", "lo", "up")
             node.run("ip", "-n", name, "link", "set", "eth0", "up")
             for version, address in addresses.items():
-                length, gateway = ((24, "198.18.{0}.1".format(index)) if version == 4 else (64, "fd00:{0}::1".format(index)))
-                node.run("ip", "-n", name, "address", "add", "{0}/{1}".format(address, length), "dev", "eth0")
-                node.run("ip", "address", "add", "{0}/{1}".format(gateway, length), "dev", "veth-" + name)
+                length, gateway = (24, f"198.18.{index}.1") if version == 4 else (64, f"fd00:{index}::1")
+                node.run("ip", "-n", name, "address", "add", f"{address}/{length}", "dev", "eth0")
+                node.run("ip", "address", "add", f"{gateway}/{length}", "dev", "veth-" + name)
                 node.run("ip", "-n", name, "route", "add", "default", "via", gateway)
         self._server = subprocess.Popen(
-            node.command("ip", "netns", "exec", "server", sys.executable, "-c", LISTENERS), stdout=subprocess.PIPE, text=True
+            node.command("ip", "netns", "exec", "server", sys.executable, "-c", LISTENERS),
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self._server.stdout.readline() == "ready\n"
 
@@ -91,11 +95,11 @@ class Router:
     def remains(self):
         """What a trace must not leave: tables, abstract sockets, processes of the node's namespace."""
         sockets = [line for line in self.node.run("cat", "/proc/net/unix").splitlines() if "multicluster" in line]
-        namespace = os.readlink("/proc/{0}/ns/net".format(self.node.pid))
+        namespace = os.readlink(f"/proc/{self.node.pid}/ns/net")
         processes = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                if os.readlink("/proc/{0}/ns/net".format(pid)) == namespace and int(pid) != self.node.pid:
+                if os.readlink(f"/proc/{pid}/ns/net") == namespace and int(pid) != self.node.pid:
                     processes.append(pid)
             except OSError:
                 continue
@@ -111,16 +115,40 @@ def router_fixture(node):
 
 def flow(protocol="tcp", version=4, port=8080, number=NUMBER, target=None, backends=(), name="0"):
     return {
-        "id": name, "number": number, "protocol": protocol, "version": version,
-        "source": {"kind": "pod", "name": "one/default/client", "cluster": "one", "host": "router", "address": CLIENT[version]},
-        "target": {"kind": "pod", "name": "two/default/server", "cluster": "two", "address": target or SERVER[version],
-                   "port": 0 if protocol == "icmp" else port, "backends": list(backends)},
-    }  # fmt: skip
+        "id": name,
+        "number": number,
+        "protocol": protocol,
+        "version": version,
+        "source": {
+            "kind": "pod",
+            "name": "one/default/client",
+            "cluster": "one",
+            "host": "router",
+            "address": CLIENT[version],
+        },
+        "target": {
+            "kind": "pod",
+            "name": "two/default/server",
+            "cluster": "two",
+            "address": target or SERVER[version],
+            "port": 0 if protocol == "icmp" else port,
+            "backends": list(backends),
+        },
+    }
 
 
 def ask(router, state, flows=(), trace="t1", **more):
-    request = {"state": state, "fabric": "demo", "id": trace, "flows": list(flows), "questions": [], "lifetime": 30, "events": 400, "sizes": [],
-               "wait_seconds": 1}  # fmt: skip
+    request = {
+        "state": state,
+        "fabric": "demo",
+        "id": trace,
+        "flows": list(flows),
+        "questions": [],
+        "lifetime": 30,
+        "events": 400,
+        "sizes": [],
+        "wait_seconds": 1,
+    }
     return router.node.flow("trace", dict(request, **more))
 
 
@@ -131,18 +159,31 @@ def traced(router, *flows, **more):
     assert armed["armed"], armed["reason"]
     sent = ask(router, "sent", flows, **more)["sent"]
     collected = ask(router, "collected")
-    assert collected["collected"] and not collected["lost"] and not collected["unreadable"] and not collected["errors"], collected
+    assert (
+        collected["collected"] and not collected["lost"] and not collected["unreadable"] and not collected["errors"]
+    ), collected
     assert router.ruleset() == before and router.remains() == {"sockets": [], "processes": []}
     return armed, sent, collected
 
 
 def places(collected, direction="forward", name="0"):
     """Where packets of a flow were seen by the trace's own chains, in order, each once."""
-    found = [row["chain"] for row in collected["events"] if row["ours"] and row["direction"] == direction and row["flow"] == name]
+    found = [
+        row["chain"]
+        for row in collected["events"]
+        if row["ours"] and row["direction"] == direction and row["flow"] == name
+    ]
     return list(dict.fromkeys(found))
 
 
-PASSES = ["prerouting_first", "prerouting_last", "forward_first", "forward_last", "postrouting_first", "postrouting_last"]
+PASSES = [
+    "prerouting_first",
+    "prerouting_last",
+    "forward_first",
+    "forward_last",
+    "postrouting_first",
+    "postrouting_last",
+]
 
 
 @pytest.mark.parametrize("version", (4, 6))
@@ -152,7 +193,12 @@ def test_packets_are_seen_both_ways(router, protocol, port, version):
     assert [(row["outcome"], row["size"]) for row in sent] == [("answered", 0)], sent
     assert places(collected) == PASSES and places(collected, "back") == PASSES
     first = collected["events"][0]
-    assert (first["src"], first["dst"], first["iif"], first["verdict"]) == (CLIENT[version], SERVER[version], "veth-client", "accept")
+    assert (first["src"], first["dst"], first["iif"], first["verdict"]) == (
+        CLIENT[version],
+        SERVER[version],
+        "veth-client",
+        "accept",
+    )
     assert collected["counts"]["0"] == len(collected["events"]) and collected["others"] == 0
     assert armed["facts"]["errors"] == []
 
@@ -163,7 +209,9 @@ def ends(collected, direction="forward", name="0"):
     for row in collected["events"]:
         if row["flow"] == name and row["direction"] == direction:
             last[row["packet"]] = row
-    return {(row["family"], row["table"], row["chain"], row["type"], row["verdict"], row["rule"]) for row in last.values()}
+    return {
+        (row["family"], row["table"], row["chain"], row["type"], row["verdict"], row["rule"]) for row in last.values()
+    }
 
 
 FORWARD = """
@@ -174,16 +222,23 @@ add chain inet foreign forward {{ type filter hook forward priority {0}; policy 
 
 @pytest.mark.parametrize("priority", (-450, -150, 0, 300))
 def test_a_foreign_rule_that_drops_is_named(router, priority):
-    router.nft(FORWARD.format(priority, "accept") + """
+    router.nft(
+        FORWARD.format(priority, "accept")
+        + """
 add chain inet foreign guard
 add rule inet foreign guard ip daddr 198.18.2.10 tcp dport 8080 counter drop comment "closed for now"
 add rule inet foreign forward jump guard
-""")  # fmt: skip
+"""
+    )
     _armed, sent, collected = traced(router, flow())
     assert [row["outcome"] for row in sent] == ["silent"]
     rule = 'ip daddr 198.18.2.10 tcp dport 8080 counter drop comment "closed for now"'
     assert ends(collected) == {("inet", "foreign", "guard", "rule", "drop", rule)}
-    assert places(collected)[:2] == PASSES[:2] and "postrouting_first" not in places(collected) and places(collected, "back") == []
+    assert (
+        places(collected)[:2] == PASSES[:2]
+        and "postrouting_first" not in places(collected)
+        and places(collected, "back") == []
+    )
 
 
 @pytest.mark.parametrize("version", (4, 6))
@@ -200,12 +255,17 @@ def test_iptables_of_today_are_named_too(router):
     """Docker's way: a policy of iptables' own chain, and a rule with a translation of nft's."""
     router.node.run("iptables-nft", "-A", "FORWARD", "-p", "tcp", "--dport", "8080", "-j", "DROP")
     _armed, _sent, collected = traced(router, flow())
-    (_family, table, chain, kind, verdict, rule), = ends(collected)
+    ((_family, table, chain, kind, verdict, rule),) = ends(collected)
     assert (table, chain, kind, verdict) == ("filter", "FORWARD", "rule", "drop") and "8080" in rule and "drop" in rule
 
 
 def test_legacy_iptables_tell_nothing_but_the_place_is_known(router):
-    done = subprocess.run(router.node.command("iptables-legacy", "-I", "FORWARD", "-j", "DROP"), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        router.node.command("iptables-legacy", "-I", "FORWARD", "-j", "DROP"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         pytest.skip("this kernel has no legacy iptables")
     armed, sent, collected = traced(router, flow())
@@ -214,16 +274,27 @@ def test_legacy_iptables_tell_nothing_but_the_place_is_known(router):
 
 
 @pytest.mark.parametrize("version", (4, 6))
-@pytest.mark.parametrize("protocol,how,outcome", (
-    ("tcp", "reject with icmpx type admin-prohibited", "icmp_error"), ("udp", "reject with icmpx type port-unreachable", "icmp_error"),
-    ("icmp", "reject with icmpx type host-unreachable", "icmp_error"), ("tcp", "reject with tcp reset", "refused"),
-))  # fmt: skip
+@pytest.mark.parametrize(
+    "protocol,how,outcome",
+    (
+        ("tcp", "reject with icmpx type admin-prohibited", "icmp_error"),
+        ("udp", "reject with icmpx type port-unreachable", "icmp_error"),
+        ("icmp", "reject with icmpx type host-unreachable", "icmp_error"),
+        ("tcp", "reject with tcp reset", "refused"),
+    ),
+)
 def test_who_rejects_is_named_and_its_word_is_seen(router, protocol, how, outcome, version):
-    match = "tcp dport 8080 " if protocol == "tcp" else "udp dport 8081 " if protocol == "udp" else "meta l4proto { icmp, icmpv6 } "
+    match = (
+        "tcp dport 8080 "
+        if protocol == "tcp"
+        else "udp dport 8081 "
+        if protocol == "udp"
+        else "meta l4proto { icmp, icmpv6 } "
+    )
     router.nft(FORWARD.format(0, "accept") + "add rule inet foreign forward iifname veth-client " + match + how)
     _armed, sent, collected = traced(router, flow(protocol, version, 8081 if protocol == "udp" else 8080))
     assert [row["outcome"] for row in sent] == [outcome], sent
-    (_family, table, chain, kind, verdict, rule), = ends(collected)
+    ((_family, table, chain, kind, verdict, rule),) = ends(collected)
     assert (table, chain, kind, verdict) == ("foreign", "forward", "rule", "drop") and "reject" in rule
     assert places(collected, "back")[0] == "output_first", "the router's own answer"
     back = next(row for row in collected["events"] if row["direction"] == "back")
@@ -231,20 +302,24 @@ def test_who_rejects_is_named_and_its_word_is_seen(router, protocol, how, outcom
         assert "rst" in back["flags"]
     else:
         router_address = {4: "198.18.1.1", 6: "fd00:1::1"}[version]
-        assert back["error"] == sent[0]["error"] and sent[0]["sender"] == back["src"] == router_address and back["dst"] == CLIENT[version]
+        assert (
+            back["error"] == sent[0]["error"]
+            and sent[0]["sender"] == back["src"] == router_address
+            and back["dst"] == CLIENT[version]
+        )
 
 
 @pytest.mark.parametrize("version", (4, 6))
 @pytest.mark.parametrize("protocol,port", (("tcp", 8080), ("udp", 8081)))
 def test_a_service_changes_the_destination(router, protocol, port, version):
     family, to = ("ip", "{0}:{1}") if version == 4 else ("ip6", "[{0}]:{1}")
-    router.nft("""
-add table {0} nat
-add chain {0} nat services
-add rule {0} nat services {0} daddr {1} {2} dport 80 dnat to {3} comment "default/web"
-add chain {0} nat prerouting {{ type nat hook prerouting priority -100; }}
-add rule {0} nat prerouting jump services
-""".format(family, SERVICE[version], protocol, to.format(SERVER[version], port)))  # fmt: skip
+    router.nft(f"""
+add table {family} nat
+add chain {family} nat services
+add rule {family} nat services {family} daddr {SERVICE[version]} {protocol} dport 80 dnat to {to.format(SERVER[version], port)} comment "default/web"
+add chain {family} nat prerouting {{ type nat hook prerouting priority -100; }}
+add rule {family} nat prerouting jump services
+""")
     backend = {"address": SERVER[version], "port": port, "cluster": "two", "host": "router"}
     for number, backends in ((61001, (backend,)), (61002, ())):  # who does not know the endpoints follows the packet
         _armed, sent, collected = traced(router, flow(protocol, version, 80, number, SERVICE[version], backends))
@@ -253,7 +328,11 @@ add rule {0} nat prerouting jump services
         seen = list(dict.fromkeys((row["dst"], row["dport"]) for row in forward))
         assert seen == [(SERVICE[version], 80), (SERVER[version], port)]
         turned = [row for row in forward if row["chain"] == "services"]
-        assert turned[0]["verdict"] == "accept" and "dnat to" in turned[0]["rule"] and 'comment "default/web"' in turned[0]["rule"]
+        assert (
+            turned[0]["verdict"] == "accept"
+            and "dnat to" in turned[0]["rule"]
+            and 'comment "default/web"' in turned[0]["rule"]
+        )
         assert {row["hook"] for row in turned} == {"prerouting"}, "a chain that is jumped to has the hook of its packet"
         back = [row for row in collected["events"] if row["direction"] == "back" and row["chain"] == "postrouting_last"]
         assert {(row["src"], row["sport"]) for row in back} == {(SERVICE[version], 80)}
@@ -267,9 +346,15 @@ add rule ip nat postrouting oifname veth-server masquerade
 """)
     _armed, sent, collected = traced(router, flow())
     assert [row["outcome"] for row in sent] == ["answered"]
-    left = {row["src"] for row in collected["events"] if row["chain"] == "postrouting_last" and row["direction"] == "forward"}
+    left = {
+        row["src"]
+        for row in collected["events"]
+        if row["chain"] == "postrouting_last" and row["direction"] == "forward"
+    }
     assert left == {"198.18.2.1"}
-    came = {row["dst"] for row in collected["events"] if row["chain"] == "prerouting_first" and row["direction"] == "back"}
+    came = {
+        row["dst"] for row in collected["events"] if row["chain"] == "prerouting_first" and row["direction"] == "back"
+    }
     assert came == {"198.18.2.1"}
 
 
@@ -281,12 +366,20 @@ def test_a_closed_port_refuses(router, protocol, version):
     back = [row for row in collected["events"] if row["direction"] == "back"]
     assert places(collected) == PASSES and places(collected, "back") == PASSES
     assert {row["src"] for row in back} == {SERVER[version]}
-    assert all("rst" in row["flags"] for row in back) if protocol == "tcp" else {row["error"] for row in back} == {"port_unreachable"}
+    assert (
+        all("rst" in row["flags"] for row in back)
+        if protocol == "tcp"
+        else {row["error"] for row in back} == {"port_unreachable"}
+    )
 
 
 def test_a_port_that_is_silent(router):
     _armed, sent, collected = traced(router, flow("udp", 4, 8082))
-    assert [row["outcome"] for row in sent] == ["silent"] and places(collected) == PASSES and places(collected, "back") == []
+    assert (
+        [row["outcome"] for row in sent] == ["silent"]
+        and places(collected) == PASSES
+        and places(collected, "back") == []
+    )
 
 
 @pytest.mark.parametrize("version", (4, 6))
@@ -296,10 +389,14 @@ def test_a_large_packet_is_told_what_fits(router, protocol, port, version):
         router.node.run("ip", *words, "mtu", "1400")
     _armed, sent, collected = traced(router, flow(protocol, version, port), sizes=[9000])
     assert [(row["size"], row["outcome"], row["mtu"]) for row in sent] == [
-        (0, "answered", None), (1500, "icmp_error", 1400), (1400, "answered", None),
-    ], sent  # fmt: skip
+        (0, "answered", None),
+        (1500, "icmp_error", 1400),
+        (1400, "answered", None),
+    ], sent
     errors = [row for row in collected["events"] if row["error"] == "too_big"]
-    assert errors and {(row["direction"], row["mtu"], row["chain"]) for row in errors if row["ours"]} >= {("back", 1400, "output_first")}
+    assert errors and {(row["direction"], row["mtu"], row["chain"]) for row in errors if row["ours"]} >= {
+        ("back", 1400, "output_first")
+    }
     assert {1500, 1400} <= {row["length"] for row in collected["events"] if row["direction"] == "forward"}
 
 
@@ -324,13 +421,18 @@ def test_without_forwarding_it_ends_before_the_hook(router, version):
     armed, sent, collected = traced(router, flow(version=version))
     assert sent[0]["outcome"] in ("silent", "icmp_error")
     assert armed["facts"]["settings"]["forwarding"][str(version)] == 0
-    assert places(collected) in (["prerouting_first", "prerouting_last"], ["prerouting_first", "prerouting_last", "input_first", "input_last"])
+    assert places(collected) in (
+        ["prerouting_first", "prerouting_last"],
+        ["prerouting_first", "prerouting_last", "input_first", "input_last"],
+    )
 
 
 def test_the_reverse_path_filter_counts(router):
     # neighbours are known: the filter is for their questions, too
     mac = json.loads(router.node.run("ip", "-j", "link", "show", "veth-client"))[0]["address"]
-    router.node.run("ip", "-n", "client", "neigh", "replace", "198.18.1.1", "lladdr", mac, "dev", "eth0", "nud", "permanent")
+    router.node.run(
+        "ip", "-n", "client", "neigh", "replace", "198.18.1.1", "lladdr", mac, "dev", "eth0", "nud", "permanent"
+    )
     router.node.run("ip", "route", "add", CLIENT[4] + "/32", "dev", "veth-server")
     router.node.run("sysctl", "-qw", "net.ipv4.conf.veth-client.rp_filter=1")
     armed, sent, collected = traced(router, flow())
@@ -343,17 +445,27 @@ def test_the_reverse_path_filter_counts(router):
 def test_a_pod_without_a_way_says_so(router):
     router.node.run("ip", "-n", "client", "route", "del", "default")
     _armed, sent, collected = traced(router, flow())
-    assert [(row["outcome"], row["detail"]) for row in sent] == [("unreachable", "Network is unreachable")] and collected["events"] == []
+    assert [(row["outcome"], row["detail"]) for row in sent] == [
+        ("unreachable", "Network is unreachable")
+    ] and collected["events"] == []
     _armed, sent, _collected = traced(router, dict(flow(), source={"address": "198.18.77.7"}))
     assert sent[0]["outcome"] == "failed" and "198.18.77.7" in sent[0]["detail"]
 
 
 def test_a_port_in_use_is_named(router):
     holder = subprocess.Popen(
-        router.node.command("ip", "netns", "exec", "client", sys.executable, "-c",
-                            "import socket; s = socket.create_server(('198.18.1.10', 61234)); print('x', flush=True); s.accept()"),
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        router.node.command(
+            "ip",
+            "netns",
+            "exec",
+            "client",
+            sys.executable,
+            "-c",
+            "import socket; s = socket.create_server(('198.18.1.10', 61234)); print('x', flush=True); s.accept()",
+        ),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert holder.stdout.readline()
         ask(router, "armed", [flow()])
@@ -379,37 +491,77 @@ def test_what_the_node_says_of_itself(router):
     facts, answers = armed["facts"], armed["answers"]
     assert facts["errors"] == []
     link = next(row for row in facts["links"] if row["name"] == "veth-client")
-    assert link["kind"] == "veth" and link["up"] and link["mtu"] == 1500 and "198.18.1.1/24" in link["addresses"] and not link["ours"]
+    assert (
+        link["kind"] == "veth"
+        and link["up"]
+        and link["mtu"] == 1500
+        and "198.18.1.1/24" in link["addresses"]
+        and not link["ours"]
+    )
     assert {"dst": "198.18.2.0/24", "dev": "veth-server", "table": 254}.items() <= next(
-        row for row in facts["routes"] if row["dst"] == "198.18.2.0/24" and row["table"] == 254).items()  # fmt: skip
+        row for row in facts["routes"] if row["dst"] == "198.18.2.0/24" and row["table"] == 254
+    ).items()
     assert {row["priority"] for row in facts["rules"] if row["version"] == 4} >= {0, 32766, 32767}
     assert sorted(pod["addresses"] for pod in facts["pods"]) == [[CLIENT[4]], [SERVER[4]]]
     assert {(row["address"], row["protocol"], row["port"]) for row in facts["listeners"]} == {
-        (SERVER[4], None, None), (SERVER[4], "tcp", 8080), (SERVER[4], "udp", 8081), (SERVER[4], "udp", 8082),
-    }, "8090 is for the pod itself alone, 8091 for IPv6"  # fmt: skip
-    assert {pod["addresses"][0]: pod["device"] for pod in facts["pods"]} == {CLIENT[4]: "veth-client", SERVER[4]: "veth-server"}
-    assert facts["kube_proxy"] == {"running": False, "how": "no process kube-proxy runs"} and facts["legacy_iptables"] is False
-    assert [table["name"] for table in facts["tables"]] == ["multicluster_trace_t1"] and len(facts["tables"][0]["chains"]) == 10
+        (SERVER[4], None, None),
+        (SERVER[4], "tcp", 8080),
+        (SERVER[4], "udp", 8081),
+        (SERVER[4], "udp", 8082),
+    }, "8090 is for the pod itself alone, 8091 for IPv6"
+    assert {pod["addresses"][0]: pod["device"] for pod in facts["pods"]} == {
+        CLIENT[4]: "veth-client",
+        SERVER[4]: "veth-server",
+    }
+    assert (
+        facts["kube_proxy"] == {"running": False, "how": "no process kube-proxy runs"}
+        and facts["legacy_iptables"] is False
+    )
+    assert [table["name"] for table in facts["tables"]] == ["multicluster_trace_t1"] and len(
+        facts["tables"][0]["chains"]
+    ) == 10
     assert answers[0]["hop"] == "uplink" and answers[0]["answer"]["error"] == "Network is unreachable"
     ways = {row["way"]: (row["iif"], row["answer"]["dev"]) for row in answers if "way" in row}
-    assert ways == {"out": ("veth-client", "veth-server"), "in": (None, "veth-server"), "back": ("veth-server", "veth-client")}
+    assert ways == {
+        "out": ("veth-client", "veth-server"),
+        "in": (None, "veth-server"),
+        "back": ("veth-server", "veth-client"),
+    }
     ask(router, "collected")
 
 
 def test_questions_that_make_no_sense_get_their_answer(router):
-    questions = [{"dst": SERVER[4], "number": 0}, {"dst": "x"}, {"dst": SERVER[4], "src": "::1"}, {"dst": SERVER[4], "iif": "gone0"}, {"src": "1.2.3.4"},
-                 {"dst": SERVER[4], "mark": "a"}, {"dst": SERVER[6], "answer": "x"}]  # fmt: skip
+    questions = [
+        {"dst": SERVER[4], "number": 0},
+        {"dst": "x"},
+        {"dst": SERVER[4], "src": "::1"},
+        {"dst": SERVER[4], "iif": "gone0"},
+        {"src": "1.2.3.4"},
+        {"dst": SERVER[4], "mark": "a"},
+        {"dst": SERVER[6], "answer": "x"},
+    ]
     armed = ask(router, "armed", questions=questions)
     said = [row["answer"] for row in armed["answers"]]
     assert said[0]["dev"] == said[6]["dev"] == "veth-server" and said[0]["error"] is said[6]["error"] is None
-    for answer, words in zip(said[1:6], ("'x'", "not of one family", "no device 'gone0'", "address", "invalid literal")):
+    for answer, words in zip(
+        said[1:6], ("'x'", "not of one family", "no device 'gone0'", "address", "invalid literal")
+    ):
         assert words in answer["error"]
     assert not armed["armed"] and armed["reason"] == "no flow is to be traced" and armed["facts"]["errors"] == []
 
 
 def test_check_mode_records_and_sends_nothing(router):
     before = router.ruleset()
-    request = {"fabric": "demo", "id": "t1", "flows": [flow()], "lifetime": 30, "events": 400, "sizes": [], "wait_seconds": 1, "questions": []}
+    request = {
+        "fabric": "demo",
+        "id": "t1",
+        "flows": [flow()],
+        "lifetime": 30,
+        "events": 400,
+        "sizes": [],
+        "wait_seconds": 1,
+        "questions": [],
+    }
     armed = router.node.flow("trace", dict(request, state="armed"), True)
     assert armed["armed"] is False and "check mode" in armed["reason"] and armed["facts"]["links"]
     assert router.node.flow("trace", dict(request, state="sent"), True)["sent"] == []
@@ -446,21 +598,33 @@ def test_a_flush_by_others_does_not_end_it(router):
 
 
 def test_flows_may_share_a_number(router):
-    flows = [flow(name="tcp"), flow("udp", port=8081, name="udp"), flow("icmp", name="icmp"), flow(version=6, name="six"),
-             flow("udp", port=9, name="closed", version=6)]  # fmt: skip
+    flows = [
+        flow(name="tcp"),
+        flow("udp", port=8081, name="udp"),
+        flow("icmp", name="icmp"),
+        flow(version=6, name="six"),
+        flow("udp", port=9, name="closed", version=6),
+    ]
     _armed, sent, collected = traced(router, *flows)
     assert [row["outcome"] for row in sent] == ["answered"] * 4 + ["refused"]
     assert set(collected["counts"]) == {"tcp", "udp", "icmp", "six", "closed"}
     for name in collected["counts"]:
         assert places(collected, name=name) == PASSES and places(collected, "back", name) == PASSES
-    assert {row["error"] for row in collected["events"] if row["flow"] == "closed" and row["direction"] == "back"} == {"port_unreachable"}
+    assert {row["error"] for row in collected["events"] if row["flow"] == "closed" and row["direction"] == "back"} == {
+        "port_unreachable"
+    }
 
 
 def test_others_who_use_our_number_are_left_out(router):
     router.node.run("ip", "-n", "client", "address", "add", "198.18.1.77/24", "dev", "eth0")
     ask(router, "armed", [flow()])
     script = "import socket; s = socket.socket(); s.bind(('198.18.1.77', 61234)); s.connect(('198.18.2.1', 9))"
-    subprocess.run(router.node.command("ip", "netns", "exec", "client", sys.executable, "-c", script), capture_output=True, check=False, timeout=10)
+    subprocess.run(
+        router.node.command("ip", "netns", "exec", "client", sys.executable, "-c", script),
+        capture_output=True,
+        check=False,
+        timeout=10,
+    )
     collected = ask(router, "collected")
     assert collected["events"] == [] and collected["counts"] == {} and collected["others"] >= 2
 
@@ -471,13 +635,23 @@ def test_many_events_are_counted_and_few_are_kept(router):
         ask(router, "sent", [flow("icmp")])
     collected = ask(router, "collected")
     assert len(collected["events"]) == 20 and collected["counts"]["0"] == 5 * 2 * len(PASSES)
-    assert collected["events"][0]["chain"] == "prerouting_first" and collected["events"][-1]["chain"] == "postrouting_last"
+    assert (
+        collected["events"][0]["chain"] == "prerouting_first" and collected["events"][-1]["chain"] == "postrouting_last"
+    )
 
 
 def test_a_thousand_flows_at_once(router):
     kinds = (("tcp", 8080), ("udp", 8081), ("icmp", 0))
-    flows = [flow(*kinds[number % 3][:1], version=4 + 2 * (number % 2), port=kinds[number % 3][1], number=20000 + number, name=str(number))
-             for number in range(1000)]  # fmt: skip
+    flows = [
+        flow(
+            *kinds[number % 3][:1],
+            version=4 + 2 * (number % 2),
+            port=kinds[number % 3][1],
+            number=20000 + number,
+            name=str(number),
+        )
+        for number in range(1000)
+    ]
     _armed, sent, collected = traced(router, *flows)
     assert {row["outcome"] for row in sent} == {"answered"} and len(sent) == 1000
     assert set(collected["counts"]) == {str(number) for number in range(1000)}
@@ -486,7 +660,15 @@ def test_a_thousand_flows_at_once(router):
     assert len(collected["events"]) <= 20000
 
 
-HOSTILE = ("x; flush ruleset", "a\nb", "$(touch /tmp/owned)", "{{ lookup('env','HOME') }}", "\x1b[31mred", "<script>", "-f")
+HOSTILE = (
+    "x; flush ruleset",
+    "a\nb",
+    "$(touch /tmp/owned)",
+    "{{ lookup('env','HOME') }}",
+    "\x1b[31mred",
+    "<script>",
+    "-f",
+)
 
 #: Makes a table with chains of any name; nft itself cannot.
 MAKE_HOSTILE = """
@@ -504,7 +686,13 @@ with netlink.NetfilterSocket() as opened:
 
 
 def test_names_of_others_are_only_shown(router):
-    subprocess.run(router.node.command(sys.executable, "-c", MAKE_HOSTILE), input=json.dumps(HOSTILE), text=True, check=True, env=flow_environment())
+    subprocess.run(
+        router.node.command(sys.executable, "-c", MAKE_HOSTILE),
+        input=json.dumps(HOSTILE),
+        text=True,
+        check=True,
+        env=flow_environment(),
+    )
     _armed, _sent, collected = traced(router, flow())
     met = list(dict.fromkeys(row["chain"] for row in collected["events"] if not row["ours"]))
     assert met == [name.replace("\n", "?").replace("\x1b", "?") for name in HOSTILE]
@@ -554,7 +742,12 @@ def test_another_user_is_not_believed(router):
 
 def test_without_a_recorder_it_says_so(router):
     collected = ask(router, "collected", [flow()])
-    assert not collected["collected"] and "no recorder" in collected["reason"] and collected["events"] == [] and collected["counters"]["links"]
+    assert (
+        not collected["collected"]
+        and "no recorder" in collected["reason"]
+        and collected["events"] == []
+        and collected["counters"]["links"]
+    )
 
 
 def test_it_ends_by_itself(router, wait_for):
@@ -575,10 +768,13 @@ def test_killed_at_any_moment_it_leaves_nothing(router, wait_for):
     for number in range(10):
         assert ask(router, "armed", [flow()])["armed"]
         busy = subprocess.Popen(
-            router.node.command("ip", "netns", "exec", "client", "ping", "-q", "-f", "-c", "2000", SERVER[4]), stdout=subprocess.DEVNULL
+            router.node.command("ip", "netns", "exec", "client", "ping", "-q", "-f", "-c", "2000", SERVER[4]),
+            stdout=subprocess.DEVNULL,
         )
         time.sleep(0.01 * number)
-        victims = [pid for pid in recorders(router) if pid != busy.pid and b"trace" in open("/proc/{0}/comm".format(pid), "rb").read()]
+        victims = [
+            pid for pid in recorders(router) if pid != busy.pid and b"trace" in open(f"/proc/{pid}/comm", "rb").read()
+        ]
         assert victims
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
@@ -591,11 +787,24 @@ def test_killed_at_any_moment_it_leaves_nothing(router, wait_for):
 
 def test_a_module_killed_at_any_moment_leaves_nothing(router, wait_for):
     before = router.ruleset()
-    request = {"state": "armed", "fabric": "demo", "id": "t1", "flows": [flow()], "questions": [], "lifetime": 1, "events": 400, "sizes": [], "wait_seconds": 1}
+    request = {
+        "state": "armed",
+        "fabric": "demo",
+        "id": "t1",
+        "flows": [flow()],
+        "questions": [],
+        "lifetime": 1,
+        "events": 400,
+        "sizes": [],
+        "wait_seconds": 1,
+    }
     started = 0
     for number in range(12):
         module = subprocess.Popen(
-            router.node.command(sys.executable, "-B", "-c", DRIVER), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=flow_environment()
+            router.node.command(sys.executable, "-B", "-c", DRIVER),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env=flow_environment(),
         )
         module.stdin.write(json.dumps({"flow": MODULE_UTILS + "_flows.node.trace", "arguments": [request]}).encode())
         module.stdin.close()
@@ -605,7 +814,7 @@ def test_a_module_killed_at_any_moment_leaves_nothing(router, wait_for):
         started += router.ruleset() != before
         assert wait_for(lambda: router.remains() == {"sockets": [], "processes": []}, 20)
         assert router.ruleset() == before
-    print("the recorder stood when the module was killed: {0} times".format(started))
+    print(f"the recorder stood when the module was killed: {started} times")
 
 
 def test_a_kernel_without_the_owner_flag_is_named(router):
@@ -618,20 +827,40 @@ codec.OWNED = 0x4000
 print(json.dumps(trace.run(json.load(sys.stdin))))
 """
     before = router.ruleset()
-    request = {"state": "armed", "fabric": "demo", "id": "t1", "flows": [flow()], "questions": [], "lifetime": 30, "events": 400}
+    request = {
+        "state": "armed",
+        "fabric": "demo",
+        "id": "t1",
+        "flows": [flow()],
+        "questions": [],
+        "lifetime": 30,
+        "events": 400,
+    }
     done = subprocess.run(
-        router.node.command(sys.executable, "-c", script), input=json.dumps(request), capture_output=True, text=True, check=True, env=flow_environment()
+        router.node.command(sys.executable, "-c", script),
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        check=True,
+        env=flow_environment(),
     )
     armed = json.loads(done.stdout)
     assert not armed["armed"] and "Linux 5.12" in armed["reason"] and armed["answers"] and armed["facts"]["links"]
     assert router.ruleset() == before and router.remains()["sockets"] == []
 
 
-@pytest.mark.parametrize("change,words", (
-    ({"number": 0}, "number"), ({"protocol": "sctp"}, "protocol"), ({"version": 5}, "version"), ({"source": {"address": "fd00::1"}}, "no address of IPv4"),
-    ({"source": None}, "makes no sense"), ({"target": {"address": "198.18.2.10", "port": 70000}}, "port"),
-    ({"target": {"address": "198.18.2.10; reboot", "port": 1}}, "reboot"),
-))  # fmt: skip
+@pytest.mark.parametrize(
+    "change,words",
+    (
+        ({"number": 0}, "number"),
+        ({"protocol": "sctp"}, "protocol"),
+        ({"version": 5}, "version"),
+        ({"source": {"address": "fd00::1"}}, "no address of IPv4"),
+        ({"source": None}, "makes no sense"),
+        ({"target": {"address": "198.18.2.10", "port": 70000}}, "port"),
+        ({"target": {"address": "198.18.2.10; reboot", "port": 1}}, "reboot"),
+    ),
+)
 def test_flows_that_make_no_sense_are_refused_and_the_others_go_on(router, change, words):
     armed = ask(router, "armed", [dict(flow(name="bad"), **change), flow()])
     (row,) = armed["refused"]
@@ -648,16 +877,37 @@ def test_a_name_that_is_none_is_refused(router, flow_failed):
 @pytest.mark.this_machine("Ansible")
 def test_as_ansible_runs_it(router, tmp_path):
     """Ansible packs the module, runs it and takes it away again; the recorder goes on without it, and nobody waits for its end."""
-    root = next(path for path in sys.path if path and (pathlib.Path(path) / "ansible_collections" / "multicluster").exists())
+    root = next(
+        path for path in sys.path if path and (pathlib.Path(path) / "ansible_collections" / "multicluster").exists()
+    )
     program = shutil.which("ansible") or pytest.fail("ansible is not there")
-    environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=root, ANSIBLE_REMOTE_TMP=str(tmp_path), ANSIBLE_LOCAL_TEMP=str(tmp_path / "local"),
-                       HOME=str(tmp_path))  # fmt: skip
+    environment = dict(
+        os.environ,
+        ANSIBLE_COLLECTIONS_PATH=root,
+        ANSIBLE_REMOTE_TMP=str(tmp_path),
+        ANSIBLE_LOCAL_TEMP=str(tmp_path / "local"),
+        HOME=str(tmp_path),
+    )
 
     def run(state, **more):
         arguments = json.dumps(dict(more, state=state, id="t1", flows=[flow()], lifetime=60))
-        words = [program, "-i", "localhost,", "-c", "local", "-e", "ansible_python_interpreter=" + sys.executable, "localhost",
-                 "-m", "multicluster.network.trace_node", "-a", arguments]  # fmt: skip
-        done = subprocess.run(router.node.command(*words), capture_output=True, text=True, check=False, timeout=50, env=environment)
+        words = [
+            program,
+            "-i",
+            "localhost,",
+            "-c",
+            "local",
+            "-e",
+            "ansible_python_interpreter=" + sys.executable,
+            "localhost",
+            "-m",
+            "multicluster.network.trace_node",
+            "-a",
+            arguments,
+        ]
+        done = subprocess.run(
+            router.node.command(*words), capture_output=True, text=True, check=False, timeout=50, env=environment
+        )
         assert done.returncode == 0, (done.stdout, done.stderr)
         return json.loads(done.stdout[done.stdout.index("{") :])
 
@@ -692,23 +942,48 @@ def shape(value):
     """Names and kinds, without the values."""
     if isinstance(value, dict):
         return {name: shape(inner) for name, inner in value.items() if not name.startswith(("veth", "wireguard"))}
-    return sorted({json.dumps(shape(inner), sort_keys=True) for inner in value}) if isinstance(value, list) else type(value).__name__
+    return (
+        sorted({json.dumps(shape(inner), sort_keys=True) for inner in value})
+        if isinstance(value, list)
+        else type(value).__name__
+    )
 
 
 @pytest.mark.this_machine("/dev/net/tun, by which wireguard-go makes its device")
 def test_the_samples_have_todays_shape(router, tmp_path):
     """What the other side of a trace is tested with. MCN_TRACE_SAMPLES=1 writes them anew."""
-    router.node.flow("wireguard_device", {
-        "name": "wireguard.gcp", "implementation": "userspace", "listen_port": 51821, "private_key_file": str(tmp_path / "key"), "generate_key": True,
-        "peers": [{"public_key": base64.b64encode(bytes([7]) * 32).decode(), "endpoint": "198.18.7.27:51821", "allowed_ips": ["10.4.7.0/24"],
-                   "persistent_keepalive": 0, "preshared_key": None}],
-    }, False)  # fmt: skip
+    router.node.flow(
+        "wireguard_device",
+        {
+            "name": "wireguard.gcp",
+            "implementation": "userspace",
+            "listen_port": 51821,
+            "private_key_file": str(tmp_path / "key"),
+            "generate_key": True,
+            "peers": [
+                {
+                    "public_key": base64.b64encode(bytes([7]) * 32).decode(),
+                    "endpoint": "198.18.7.27:51821",
+                    "allowed_ips": ["10.4.7.0/24"],
+                    "persistent_keepalive": 0,
+                    "preshared_key": None,
+                }
+            ],
+        },
+        False,
+    )
     router.node.run("ip", "link", "set", "wireguard.gcp", "up")
     router.nft(SAMPLE_RULES)
     flows = [
-        flow(port=80, target=SERVICE[4], backends=[{"address": SERVER[4], "port": 8080, "cluster": "two", "host": "router"}]),
-        flow(port=8083, number=61235, name="1"), flow("icmp", number=61236, name="2"), flow(port=9999, number=61237, name="3"),
-    ]  # fmt: skip
+        flow(
+            port=80,
+            target=SERVICE[4],
+            backends=[{"address": SERVER[4], "port": 8080, "cluster": "two", "host": "router"}],
+        ),
+        flow(port=8083, number=61235, name="1"),
+        flow("icmp", number=61236, name="2"),
+        flow(port=9999, number=61237, name="3"),
+    ]
     for state, more in (("armed", {}), ("sent", {"sizes": [1500]}), ("collected", {})):
         result, path = ask(router, state, flows, **more), SAMPLES / (state + ".json")
         if os.environ.get("MCN_TRACE_SAMPLES"):
@@ -719,7 +994,9 @@ def test_the_samples_have_todays_shape(router, tmp_path):
 
 def test_a_chain_at_the_way_out_of_a_device_is_in_the_hook_of_that_name(router):
     for hook, name in (("ingress", "in"), ("egress", "out")):
-        router.nft("add table netdev guard; add chain netdev guard {1} {{ type filter hook {0} device lo priority 0; }}".format(hook, name))
+        router.nft(
+            f"add table netdev guard; add chain netdev guard {name} {{ type filter hook {hook} device lo priority 0; }}"
+        )
     try:
         tables = ask(router, "armed", [flow()])["facts"]["tables"]
     finally:
@@ -734,7 +1011,9 @@ def test_what_was_recorded_comes_as_one_text_where_that_is_asked(router):
     ask(router, "sent", [flow()])
     collected = ask(router, "collected", packed=True)
     events = unpack(collected["packed"])
-    assert collected["events"] == [] and len(events) == collected["counts"]["0"] and places({"events": events}) == PASSES
+    assert (
+        collected["events"] == [] and len(events) == collected["counts"]["0"] and places({"events": events}) == PASSES
+    )
 
 
 #: Answers every question for an address of IPv4, in the network namespace where it runs and nowhere else.
@@ -756,7 +1035,9 @@ def test_a_name_is_asked_for_where_the_source_is(router):
     inside, outside = dict(flow("icmp"), ask=names), dict(flow("icmp", name="1", number=NUMBER + 1), ask=names)
     outside["source"] = dict(outside["source"], kind="node", address="198.18.1.1")
     server = subprocess.Popen(
-        router.node.command("ip", "netns", "exec", "client", sys.executable, "-c", NAME_SERVER), stdout=subprocess.PIPE, text=True
+        router.node.command("ip", "netns", "exec", "client", sys.executable, "-c", NAME_SERVER),
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert server.stdout.readline() == "ready\n"
@@ -765,5 +1046,8 @@ def test_a_name_is_asked_for_where_the_source_is(router):
         server.kill()
         server.wait()
         server.stdout.close()
-    assert [(row["flow"], row["outcome"], row["addresses"]) for row in asked] == [("0", "answered", ["10.5.0.9"]), ("1", "failed", [])]
+    assert [(row["flow"], row["outcome"], row["addresses"]) for row in asked] == [
+        ("0", "answered", ["10.5.0.9"]),
+        ("1", "failed", []),
+    ]
     assert "refused" in asked[1]["detail"] and asked[0]["name"] == names["names"][0]

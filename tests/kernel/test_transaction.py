@@ -34,15 +34,27 @@ PATIENCE = 60 * SLOW
 def wish(port=51821, routes=("10.5.0.0/24",), peers=None, mtu=1420, **change):
     peer = {"public_key": KEY, "endpoint": "192.0.2.2:51821", "persistent_keepalive": 0, "allowed_ips": ["10.5.0.0/24"]}
     device = {
-        "name": "wireguard.b", "remote": "b", "node": "a", "mtu": mtu, "txqueuelen": 1000, "listen_port": port,
-        "private_key_file": "/var/lib/wg/key", "implementation": "auto", "routes": list(routes), "peers": [peer] if peers is None else peers,
+        "name": "wireguard.b",
+        "remote": "b",
+        "node": "a",
+        "mtu": mtu,
+        "txqueuelen": 1000,
+        "listen_port": port,
+        "private_key_file": "/var/lib/wg/key",
+        "implementation": "auto",
+        "routes": list(routes),
+        "peers": [peer] if peers is None else peers,
     }
-    return dict({"fabric": "mesh", "persist": True, "max_deletes": -1, "rollback_seconds": 0, "devices": [device]}, **change)
+    return dict(
+        {"fabric": "mesh", "persist": True, "max_deletes": -1, "rollback_seconds": 0, "devices": [device]}, **change
+    )
 
 
 #: Everything about the link, its routes and its peers is different.
 CHANGED = {
-    "port": 51999, "mtu": 1300, "routes": ["10.5.0.0/24", "10.7.0.0/24"],
+    "port": 51999,
+    "mtu": 1300,
+    "routes": ["10.5.0.0/24", "10.7.0.0/24"],
     "peers": [
         {"public_key": KEY, "endpoint": "192.0.2.9:1", "persistent_keepalive": 25, "allowed_ips": ["10.7.0.0/24"]},
         {"public_key": OTHER_KEY, "endpoint": "192.0.2.8:1", "persistent_keepalive": 0, "allowed_ips": ["10.5.0.0/24"]},
@@ -69,8 +81,15 @@ class Host:
             link.pop("stats64", None)
             # the kernel gives a new link a new link-local address
             link["addr_info"] = [address for address in link["addr_info"] if not address["local"].startswith("fe80:")]
-        wg = sorted(line.split("\t")[:5] + line.split("\t")[8:9] for line in self.node.run("wg", "show", "all", "dump").splitlines())
-        files = self.node.run("sh", "-c", "cd / && find var/lib usr/local/lib etc/systemd/system -type f -o -type l | sort | xargs -r sha256sum")
+        wg = sorted(
+            line.split("\t")[:5] + line.split("\t")[8:9]
+            for line in self.node.run("wg", "show", "all", "dump").splitlines()
+        )
+        files = self.node.run(
+            "sh",
+            "-c",
+            "cd / && find var/lib usr/local/lib etc/systemd/system -type f -o -type l | sort | xargs -r sha256sum",
+        )
         routes = [
             line
             for option in ("-4", "-6")
@@ -81,7 +100,7 @@ class Host:
         return links, wg, sorted(routes), steering, files
 
     def pending(self):
-        return self.node.run("sh", "-c", "cat {0}/transaction.json 2>/dev/null || true".format(STATE)) != ""
+        return self.node.run("sh", "-c", f"cat {STATE}/transaction.json 2>/dev/null || true") != ""
 
     def outcome(self):
         return json.loads(self.node.run("cat", "/run/multicluster-network/mesh.json"))["outcome"]
@@ -89,7 +108,10 @@ class Host:
     def reboot(self):
         """Everything that runs ends, the kernel's objects and /run go, files stay; then the boot unit, where there is one."""
         self.node.end_processes()
-        self.node.run("sh", "-c", """
+        self.node.run(
+            "sh",
+            "-c",
+            """
             for link in $(ls /sys/class/net); do [ $link = lo ] || ip link del $link || true; done
             nft flush ruleset
             for option in -4 -6; do
@@ -97,8 +119,12 @@ class Host:
                 ip $option route flush table 180 2>/dev/null || true
             done
             rm -rf /run/multicluster-network
-        """, check=False)
-        for unit in self.node.run("sh", "-c", "grep -h ExecStart= /etc/systemd/system/*.service | grep -v ' watch ' || true").splitlines():
+        """,
+            check=False,
+        )
+        for unit in self.node.run(
+            "sh", "-c", "grep -h ExecStart= /etc/systemd/system/*.service | grep -v ' watch ' || true"
+        ).splitlines():
             self.node.run(sys.executable, "-B", *unit.split("=", 1)[1].split()[1:])
 
     def settled(self):
@@ -106,12 +132,16 @@ class Host:
 
     def decide(self, ident, how="confirm"):
         """What the module does for state confirmed or reverted."""
-        driver = DRIVER.replace("run(flow, ", "flow.{0}(".format(how))
+        driver = DRIVER.replace("run(flow, ", f"flow.{how}(")
         assert driver != DRIVER
         done = subprocess.run(
             self.node.command(sys.executable, "-B", "-c", driver),
             input=json.dumps({"flow": MODULE_UTILS + "_flows.node.dataplane", "arguments": ["mesh", ident]}),
-            capture_output=True, text=True, check=False, env=flow_environment(), timeout=PATIENCE,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=flow_environment(),
+            timeout=PATIENCE,
         )
         answer = json.loads(done.stdout)
         if "error" in answer:
@@ -138,7 +168,9 @@ def test_a_first_mesh_that_nobody_confirms_leaves_nothing(host):
 
 def test_confirmed_once_or_twice_it_stays(host):
     made = host.run(wish(rollback_seconds=600))
-    assert not host.node.run("sh", "-c", "ls {0}/dataplane.json 2>/dev/null || true".format(STATE)), "the confirmed state is not changed before"
+    assert not host.node.run("sh", "-c", f"ls {STATE}/dataplane.json 2>/dev/null || true"), (
+        "the confirmed state is not changed before"
+    )
     for dummy in range(2):
         assert host.decide(made["transaction"]["id"])["outcome"] == "confirmed"
     good = host.seen()
@@ -185,7 +217,9 @@ def test_what_an_earlier_change_left_in_run_goes_with_the_node(host):
 
 def test_an_adopted_device_is_handed_back(host):
     made = host.run(wish())
-    host.node.run("sh", "-c", "ip link set wireguard.b alias '' && ip link set wireguard.b down && ip link set wireguard.b up")
+    host.node.run(
+        "sh", "-c", "ip link set wireguard.b alias '' && ip link set wireguard.b down && ip link set wireguard.b up"
+    )
     host.node.run("ip", "route", "add", "10.5.0.0/24", "dev", "wireguard.b", "proto", "boot")
     before = host.seen()
     host.run(wish(rollback_seconds=2, adopt=True))
@@ -215,7 +249,9 @@ def test_what_fails_half_way_is_put_back_at_once(host):
     taker = subprocess.Popen(host.node.command(sys.executable, "-c", script), stdout=subprocess.PIPE, text=True)
     try:
         assert taker.stdout.readline()
-        with pytest.raises(FlowFailed, match="taken by another program.*set wireguard_port of the cluster.*everything was put back"):
+        with pytest.raises(
+            FlowFailed, match="taken by another program.*set wireguard_port of the cluster.*everything was put back"
+        ):
             host.run(wish(rollback_seconds=600, **CHANGED))
     finally:
         taker.kill()
@@ -223,10 +259,14 @@ def test_what_fails_half_way_is_put_back_at_once(host):
     assert not host.pending() and host.seen() == before
 
 
-SQUATTER = "import os, socket, sys, time; os.setuid(int(sys.argv[2])); s = socket.socket(socket.AF_UNIX); s.bind('\\0' + sys.argv[1]); " \
-           "print('held', flush=True); time.sleep(600)"
-HOLDER = "import time; from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock import HostLock; " \
-         "HostLock('multicluster.network/mesh', 60).__enter__(); print('held', flush=True); time.sleep(600)"
+SQUATTER = (
+    "import os, socket, sys, time; os.setuid(int(sys.argv[2])); s = socket.socket(socket.AF_UNIX); s.bind('\\0' + sys.argv[1]); "
+    "print('held', flush=True); time.sleep(600)"
+)
+HOLDER = (
+    "import time; from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock import HostLock; "
+    "HostLock('multicluster.network/mesh', 60).__enter__(); print('held', flush=True); time.sleep(600)"
+)
 
 
 @contextlib.contextmanager
@@ -262,13 +302,17 @@ def test_who_holds_the_lock_for_ever_does_not_keep_the_host_from_taking_a_change
         host.settled()
         assert host.seen() == before and host.outcome() == "rolled_back"
         told = host.node.run("cat", "/run/multicluster-network/mesh.json")
-        assert "was not waited for any longer" in told and "process {0} ".format(holder.pid) in told
+        assert "was not waited for any longer" in told and f"process {holder.pid} " in told
         assert holder.poll() is None
 
 
-WRITER = HOLDER.replace("print(", "import json, os, sys; from ansible_collections.multicluster.network.plugins.module_utils._linux.host import deadman; "
-                        "path = sys.argv[1]; journal = json.load(open(path)); journal['id'] = 'ab' * 8; "
-                        "journal['writer'] = [os.getpid(), deadman.process_started(os.getpid())]; json.dump(journal, open(path, 'w')); print(", 1)  # fmt: skip
+WRITER = HOLDER.replace(
+    "print(",
+    "import json, os, sys; from ansible_collections.multicluster.network.plugins.module_utils._linux.host import deadman; "
+    "path = sys.argv[1]; journal = json.load(open(path)); journal['id'] = 'ab' * 8; "
+    "journal['writer'] = [os.getpid(), deadman.process_started(os.getpid())]; json.dump(journal, open(path, 'w')); print(",
+    1,
+)
 
 
 def test_the_dead_man_of_an_earlier_change_leaves_the_run_of_a_later_one_alone(host):
@@ -295,7 +339,9 @@ def test_a_run_that_writes_its_journal_long_after_arming_is_neither_ended_nor_ta
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as dead_man:
             try:
                 time.sleep(7)
-                host.node.run("sh", "-c", "cat > {0}/transaction.json && chmod 600 {0}/transaction.json".format(STATE), stdin=written)
+                host.node.run(
+                    "sh", "-c", f"cat > {STATE}/transaction.json && chmod 600 {STATE}/transaction.json", stdin=written
+                )
                 time.sleep(4)
                 assert writer.poll() is None, "the run that writes the change was ended"
                 writer.kill()
@@ -312,7 +358,9 @@ def test_a_change_that_is_kept_but_not_tidied_up_after_says_so(host):
     made = host.run(dict(wish(rollback_seconds=600), devices=[]))
     host.node.run("mount", "-o", "remount,ro", "/etc/systemd/system")
     for dummy in range(2):
-        with pytest.raises(FlowFailed, match="the change is kept.*[Rr]ead-only.*/etc/systemd/system.*the next run") as error:
+        with pytest.raises(
+            FlowFailed, match="the change is kept.*[Rr]ead-only.*/etc/systemd/system.*the next run"
+        ) as error:
             host.decide(made["transaction"]["id"])
         assert error.value.fields == {"outcome": "confirmed", "rolled_back": False}
     assert host.pending() and "wireguard.b" not in host.node.run("ip", "link")
@@ -336,16 +384,23 @@ def test_a_journal_that_cannot_be_read_is_kept_beside_and_the_node_goes_on(host,
     text = row["text"].encode("utf-8", "surrogatepass")
 
     def put(content=text):
-        host.node.run("sh", "-c", "cat > {0}/transaction.json && chmod 600 {0}/transaction.json".format(STATE), stdin=content.decode())
+        host.node.run(
+            "sh", "-c", f"cat > {STATE}/transaction.json && chmod 600 {STATE}/transaction.json", stdin=content.decode()
+        )
 
     put()
     checked = host.run(wish(), check=True)
-    assert any("journal_invalid" in text and row["says"] in text or "not JSON" in text for text in checked["warnings"]), checked["warnings"]
+    assert any(
+        "journal_invalid" in text and row["says"] in text or "not JSON" in text for text in checked["warnings"]
+    ), checked["warnings"]
     with pytest.raises(FlowFailed, match="journal_invalid"):
         host.decide(made["transaction"]["id"])
     again = host.run(wish())
     assert any("transaction.invalid.json" in text for text in again["warnings"]), again["warnings"]
-    assert not host.pending() and host.node.run("stat", "-c", "%a %U", STATE + "/transaction.invalid.json").split() == ["600", "root"]
+    assert not host.pending() and host.node.run("stat", "-c", "%a %U", STATE + "/transaction.invalid.json").split() == [
+        "600",
+        "root",
+    ]
     host.node.run("rm", STATE + "/transaction.invalid.json")
     assert host.seen() == before
     (unit,) = host.node.run("sh", "-c", "grep ExecStart= /etc/systemd/system/*.service").split("=", 1)[1:]
@@ -356,7 +411,9 @@ def test_a_journal_that_cannot_be_read_is_kept_beside_and_the_node_goes_on(host,
         if "rollback" in words:
             words = [*words[:3], made["transaction"]["id"]]
         host.node.run(sys.executable, "-B", *words)
-        assert not host.pending() and "transaction.invalid.json" in host.node.run("cat", "/run/multicluster-network/mesh.json")
+        assert not host.pending() and "transaction.invalid.json" in host.node.run(
+            "cat", "/run/multicluster-network/mesh.json"
+        )
         host.node.run("rm", STATE + "/transaction.invalid.json")
         assert host.seen() == before
     host.run(wish(rollback_seconds=600, **CHANGED))
@@ -364,7 +421,7 @@ def test_a_journal_that_cannot_be_read_is_kept_beside_and_the_node_goes_on(host,
     assert host.decide(None, "revert")["outcome"] == "rolled_back" and not host.pending()
     host.run(wish(devices=[], remove_keys=True))
     places = "/var/lib /usr/local/lib /etc/systemd/system /run/multicluster-network"
-    assert host.node.run("sh", "-c", "find {0} -mindepth 1 -not -type d 2>/dev/null || true".format(places)) == ""
+    assert host.node.run("sh", "-c", f"find {places} -mindepth 1 -not -type d 2>/dev/null || true") == ""
 
 
 def test_a_journal_that_another_user_wrote_is_not_believed(host):
@@ -383,40 +440,73 @@ def test_what_stands_around_the_mesh_is_drift_and_what_is_ours_is_repaired(host)
     """Folders that others may write into and our device's settings are repaired; a drop-in and the host's settings are refused by name."""
     host.run(wish())
     assert not host.run(wish(), check=True)["changed"]
-    host.node.run("sh", "-c", """
-        chmod 777 {0} /var/lib/multicluster-network /usr/local/lib/multicluster-network /usr/local/lib/multicluster-network/mesh /var/lib/wg
-        mkdir -p /etc/systemd/system/{1}.d && printf '[Service]\nExecStart=\n' > /etc/systemd/system/{1}.d/10-off.conf
+    host.node.run(
+        "sh",
+        "-c",
+        f"""
+        chmod 777 {STATE} /var/lib/multicluster-network /usr/local/lib/multicluster-network /usr/local/lib/multicluster-network/mesh /var/lib/wg
+        mkdir -p /etc/systemd/system/{UNIT}.d && printf '[Service]\nExecStart=\n' > /etc/systemd/system/{UNIT}.d/10-off.conf
         echo 1 > /proc/sys/net/ipv4/conf/wireguard.b/rp_filter
         echo 0 > /proc/sys/net/ipv4/conf/wireguard.b/forwarding
-    """.format(STATE, UNIT))
+    """,
+    )
     found = host.run(wish(), check=True)
     changes = {(change["kind"], change["id"]) for change in found["plan"]["changes"]}
     assert changes == {
-        ("folder", STATE), ("folder", "/var/lib/multicluster-network"), ("folder", "/usr/local/lib/multicluster-network"),
-        ("folder", "/usr/local/lib/multicluster-network/mesh"), ("folder", "/var/lib/wg"),
-        ("setting", "net/ipv4/conf/wireguard.b/rp_filter"), ("setting", "net/ipv4/conf/wireguard.b/forwarding"),
-    }  # fmt: skip
-    drop_in = "/etc/systemd/system/{0}.d/10-off.conf".format(UNIT)
-    assert [(row["object"], row["reason"]) for row in found["refused"]] == [(drop_in, "not_ours")] and "belongs to root" in found["refused"][0]["message"]
+        ("folder", STATE),
+        ("folder", "/var/lib/multicluster-network"),
+        ("folder", "/usr/local/lib/multicluster-network"),
+        ("folder", "/usr/local/lib/multicluster-network/mesh"),
+        ("folder", "/var/lib/wg"),
+        ("setting", "net/ipv4/conf/wireguard.b/rp_filter"),
+        ("setting", "net/ipv4/conf/wireguard.b/forwarding"),
+    }
+    drop_in = f"/etc/systemd/system/{UNIT}.d/10-off.conf"
+    assert [(row["object"], row["reason"]) for row in found["refused"]] == [
+        (drop_in, "not_ours")
+    ] and "belongs to root" in found["refused"][0]["message"]
     made = host.run(wish(rollback_seconds=600))
     assert host.decide(made["transaction"]["id"])["outcome"] == "confirmed"
-    modes = host.node.run("stat", "-c", "%a", STATE, "/var/lib/multicluster-network", "/usr/local/lib/multicluster-network/mesh", "/var/lib/wg")
+    modes = host.node.run(
+        "stat",
+        "-c",
+        "%a",
+        STATE,
+        "/var/lib/multicluster-network",
+        "/usr/local/lib/multicluster-network/mesh",
+        "/var/lib/wg",
+    )
     assert modes.split() == ["700", "755", "755", "755"]
-    assert host.node.run("sh", "-c", "cd /proc/sys/net/ipv4/conf/wireguard.b; cat rp_filter forwarding").split() == ["2", "1"]
+    assert host.node.run("sh", "-c", "cd /proc/sys/net/ipv4/conf/wireguard.b; cat rp_filter forwarding").split() == [
+        "2",
+        "1",
+    ]
     again = host.run(wish())
     assert not again["changed"] and again["refused"]
     assert not host.run(wish(accepted=[drop_in]))["refused"]
     host.node.run("rm", drop_in)
     host.node.run("sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_forward")
     (refusal,) = host.run(wish())["refused"]
-    assert (refusal["object"], refusal["reason"]) == ("net.ipv4.ip_forward", "forwarding_off") and "no file of the host sets it" in refusal["message"]
-    host.node.run("sh", "-c", "mkdir -p /run/sysctl.d && echo 'net.ipv4.ip_forward = 0' > /run/sysctl.d/99-hardened.conf")
+    assert (refusal["object"], refusal["reason"]) == (
+        "net.ipv4.ip_forward",
+        "forwarding_off",
+    ) and "no file of the host sets it" in refusal["message"]
+    host.node.run(
+        "sh", "-c", "mkdir -p /run/sysctl.d && echo 'net.ipv4.ip_forward = 0' > /run/sysctl.d/99-hardened.conf"
+    )
     assert "/run/sysctl.d/99-hardened.conf sets 0" in host.run(wish())["refused"][0]["message"]
     assert not host.run(wish(accepted=["net.ipv4.ip_forward"]))["refused"]
-    assert host.node.run("cat", "/proc/sys/net/ipv4/ip_forward") == "0\n", "what is somebody else's is reported, not fought over"
+    assert host.node.run("cat", "/proc/sys/net/ipv4/ip_forward") == "0\n", (
+        "what is somebody else's is reported, not fought over"
+    )
 
 
-SIX = {"public_key": KEY, "endpoint": "192.0.2.2:51821", "persistent_keepalive": 0, "allowed_ips": ["10.5.0.0/24", "fd00:5::/64"]}
+SIX = {
+    "public_key": KEY,
+    "endpoint": "192.0.2.2:51821",
+    "persistent_keepalive": 0,
+    "allowed_ips": ["10.5.0.0/24", "fd00:5::/64"],
+}
 
 
 def test_a_host_without_ipv6_keeps_its_mesh_of_ipv4(host):
@@ -429,11 +519,24 @@ def test_a_host_without_ipv6_keeps_its_mesh_of_ipv4(host):
         (refusal,) = result["refused"]
         assert (refusal["object"], refusal["reason"]) == ("net.ipv6.conf.all.disable_ipv6", "family_off")
         assert "fd00:5::/64" in refusal["message"] and "no file of the host sets it" in refusal["message"]
-    assert made["changed"] and "10.5.0.0/24 dev wireguard.b" in host.node.run("ip", "route") and "fd00:5" not in host.node.run("ip", "-6", "route")
-    assert not host.run(wish(**both))["changed"] and not host.run(wish(accepted=["net.ipv6.conf.all.disable_ipv6"], **both))["refused"]
-    host.node.run("sh", "-c", "mkdir -p /run/sysctl.d && echo 'net.ipv6.conf.all.disable_ipv6 = 1' > /run/sysctl.d/99-hardened.conf")
+    assert (
+        made["changed"]
+        and "10.5.0.0/24 dev wireguard.b" in host.node.run("ip", "route")
+        and "fd00:5" not in host.node.run("ip", "-6", "route")
+    )
+    assert (
+        not host.run(wish(**both))["changed"]
+        and not host.run(wish(accepted=["net.ipv6.conf.all.disable_ipv6"], **both))["refused"]
+    )
+    host.node.run(
+        "sh",
+        "-c",
+        "mkdir -p /run/sysctl.d && echo 'net.ipv6.conf.all.disable_ipv6 = 1' > /run/sysctl.d/99-hardened.conf",
+    )
     assert "/run/sysctl.d/99-hardened.conf sets 1" in host.run(wish(**both))["refused"][0]["message"]
-    host.node.run("sh", "-c", "echo 0 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
+    host.node.run(
+        "sh", "-c", "echo 0 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding"
+    )
     assert not host.run(wish(**both))["refused"] and "fd00:5::/64 dev wireguard.b" in host.node.run("ip", "-6", "route")
     # switched off on a node that stands: what the kernel has taken away is not put back, and the rest goes on
     host.node.run("sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6")
@@ -444,12 +547,16 @@ def test_a_host_without_ipv6_keeps_its_mesh_of_ipv4(host):
 
 def test_programs_that_take_links_in_hand_are_kept_away_from_ours(host):
     """Where they run, and as files of the node's plan: they come with the change and go with the mesh."""
-    host.node.run("sh", "-c", """
+    host.node.run(
+        "sh",
+        "-c",
+        """
         mkdir /run/over && mount -t tmpfs tmpfs /run/over && mkdir /run/over/upper /run/over/work
         mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/over/upper,workdir=/run/over/work /etc
         mkdir -p /run/systemd/netif /run/NetworkManager
         touch /run/systemd/netif/state
-    """)
+    """,
+    )
     find = "find /etc -name '*multicluster-network-mesh*' -path '*etwork*' -not -name '*.service' | sort"
     assert host.node.run("sh", "-c", find) == ""
     planned = host.run(wish(), check=True)
@@ -457,11 +564,18 @@ def test_programs_that_take_links_in_hand_are_kept_away_from_ours(host):
     paths = host.node.run("sh", "-c", find).split()
     assert not paths and host.decide(made["transaction"]["id"])["outcome"] == "confirmed"
     paths = host.node.run("sh", "-c", find).split()
-    assert paths == ["/etc/NetworkManager/conf.d/50-multicluster-network-mesh.conf", "/etc/systemd/network/00-multicluster-network-mesh.network",
-                     "/etc/systemd/networkd.conf.d/50-multicluster-network-mesh.conf"]  # fmt: skip
+    assert paths == [
+        "/etc/NetworkManager/conf.d/50-multicluster-network-mesh.conf",
+        "/etc/systemd/network/00-multicluster-network-mesh.network",
+        "/etc/systemd/networkd.conf.d/50-multicluster-network-mesh.conf",
+    ]
     assert set(paths) <= {change["id"] for change in planned["plan"]["changes"]}
     manager, link, settings = (host.node.run("cat", path) for path in paths)
-    assert "unmanaged-devices+=interface-name:wireguard.b\n" in manager and "Name=wireguard.b\n" in link and "Unmanaged=yes" in link
+    assert (
+        "unmanaged-devices+=interface-name:wireguard.b\n" in manager
+        and "Name=wireguard.b\n" in link
+        and "Unmanaged=yes" in link
+    )
     assert "ManageForeignRoutes=no" in settings and not host.run(wish())["changed"]
     host.node.run("rm", paths[1])
     assert [change["id"] for change in host.run(wish(), check=True)["plan"]["changes"]] == [paths[1]]
@@ -482,12 +596,17 @@ def test_a_device_of_another_name_takes_the_port_of_the_former_one(host, name):
     new = renamed(rollback_seconds=600, routes=["10.7.0.0/24", "10.5.0.0/24"])
     new["devices"][0]["name"] = name
     opened = host.run(new)["transaction"]["id"]
-    assert "wireguard.b" not in host.node.run("ip", "link") and "10.5.0.0/24 dev " + name in host.node.run("ip", "route")
+    assert "wireguard.b" not in host.node.run("ip", "link") and "10.5.0.0/24 dev " + name in host.node.run(
+        "ip", "route"
+    )
     assert host.decide(opened, "revert")["outcome"] == "rolled_back"
     assert host.seen() == before
     made = host.run(new)
     assert host.decide(made["transaction"]["id"])["outcome"] == "confirmed"
-    assert host.node.run("wg", "show", name, "listen-port") == "51821\n" and not host.run(dict(new, rollback_seconds=0))["changed"]
+    assert (
+        host.node.run("wg", "show", name, "listen-port") == "51821\n"
+        and not host.run(dict(new, rollback_seconds=0))["changed"]
+    )
     # and back, without a route that the other one needs
     assert host.run(wish(routes=["10.5.0.0/24"]))["changed"] and not host.run(wish())["changed"]
 
@@ -508,7 +627,9 @@ def test_a_machine_under_two_names_of_the_inventory_is_not_written_to(host):
     other = host.run(wish(node="b", mtu=1300, **names))
     assert not other["changed"] and other["plan"]["changes"] == [] and other["public_keys"] == {}
     (refusal,) = other["refused"]
-    assert (refusal["object"], refusal["reason"]) == ("b", "claimed_twice") and "host a of the inventory" in refusal["message"]
+    assert (refusal["object"], refusal["reason"]) == ("b", "claimed_twice") and "host a of the inventory" in refusal[
+        "message"
+    ]
     assert host.pending() and host.decide(made["transaction"]["id"])["outcome"] == "confirmed"
     before = host.seen()
     assert host.run(wish(node="b", mtu=1300, **names))["refused"] and host.seen() == before
@@ -521,7 +642,9 @@ def test_a_late_confirmation_says_how_late_it_was(host):
     host.run(wish())
     made = host.run(wish(rollback_seconds=2, **CHANGED))
     host.settled()
-    with pytest.raises(FlowFailed, match="it waited 2 s .node_dataplane_rollback_seconds., and the confirmation arrived [0-9]+ s after"):
+    with pytest.raises(
+        FlowFailed, match="it waited 2 s .node_dataplane_rollback_seconds., and the confirmation arrived [0-9]+ s after"
+    ):
         host.decide(made["transaction"]["id"])
     made = host.run(wish(rollback_seconds=600, **CHANGED))
     assert host.decide(made["transaction"]["id"])["waited_seconds"] >= 0
@@ -540,10 +663,16 @@ def test_a_reboot_in_between_boots_the_confirmed_state(host):
 def kill_after(host, desired, seconds):
     """Run the flow and end it with SIGKILL; True when it was still running."""
     process = subprocess.Popen(
-        host.node.command(sys.executable, "-B", "-c", DRIVER), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, env=flow_environment(), start_new_session=True,
+        host.node.command(sys.executable, "-B", "-c", DRIVER),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=flow_environment(),
+        start_new_session=True,
     )
-    process.stdin.write(json.dumps({"flow": MODULE_UTILS + "_flows.node.dataplane", "arguments": [desired, False]}).encode())
+    process.stdin.write(
+        json.dumps({"flow": MODULE_UTILS + "_flows.node.dataplane", "arguments": [desired, False]}).encode()
+    )
     process.stdin.close()
     time.sleep(seconds)
     running = process.poll() is None
@@ -556,17 +685,36 @@ def kill_after(host, desired, seconds):
 def mesh_wish(**change):
     """One node of a KubeSpan mesh; its peers are only announced."""
     given = dict(
-        MESH, cluster="c", node_name="alpha", mac="52:54:00:aa:00:01", affiliates=AFFILIATES, complete=True, cluster_networks=["10.244.0.0/16"],
-        pod_cidrs=["10.244.1.0/24"], config={"advertiseKubernetesNetworks": True}, implementation="auto", watcher=False,
+        MESH,
+        cluster="c",
+        node_name="alpha",
+        mac="52:54:00:aa:00:01",
+        affiliates=AFFILIATES,
+        complete=True,
+        cluster_networks=["10.244.0.0/16"],
+        pod_cidrs=["10.244.1.0/24"],
+        config={"advertiseKubernetesNetworks": True},
+        implementation="auto",
+        watcher=False,
     )
-    wanted = {"fabric": "mesh", "persist": True, "max_deletes": -1, "rollback_seconds": change.pop("rollback_seconds", 0), "devices": []}
+    wanted = {
+        "fabric": "mesh",
+        "persist": True,
+        "max_deletes": -1,
+        "rollback_seconds": change.pop("rollback_seconds", 0),
+        "devices": [],
+    }
     return dict(wanted, tables=change.pop("tables", []), kubespan=dict(given, **change))
 
 
 def other_mesh(rollback_seconds):
     return mesh_wish(
-        rollback_seconds=rollback_seconds, affiliates=AFFILIATES[:1], generation="v1.3", config={"advertiseKubernetesNetworks": True, "mtu": 1300},
-        mesh_secret="AgIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=", tables=guard("tcp dport 22 drop"),
+        rollback_seconds=rollback_seconds,
+        affiliates=AFFILIATES[:1],
+        generation="v1.3",
+        config={"advertiseKubernetesNetworks": True, "mtu": 1300},
+        mesh_secret="AgIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=",
+        tables=guard("tcp dport 22 drop"),
     )
 
 
@@ -598,7 +746,9 @@ def test_killed_at_any_moment_it_is_in_the_old_state(host, name):
             host.reboot()
             assert not host.pending()
         host.settled()
-        print("{0} {1}: settled {2:.1f} s after {3}".format(name, number, time.monotonic() - killed, "a reboot" if number % 3 == 2 else "the kill"))
+        print(
+            f"{name} {number}: settled {time.monotonic() - killed:.1f} s after {'a reboot' if number % 3 == 2 else 'the kill'}"
+        )
         left = host.run(good())  # spare files of a dead writer are all that may be left
         assert host.seen() == before, (number, running)
         assert {change["kind"] for change in left["plan"]["changes"]} <= {"file"}, left["diff"]
@@ -647,7 +797,12 @@ def test_a_drop_rule_is_put_back_and_goes_with_the_node(host):
 
 def test_tables_that_are_none_are_refused_before_anything_is_written(host):
     before = host.seen()
-    for tables in (guard("drop ; add table x"), [{"name": "talos_kubespan"}], guard() + guard(), [{"name": "x", "owner": "y"}]):
+    for tables in (
+        guard("drop ; add table x"),
+        [{"name": "talos_kubespan"}],
+        guard() + guard(),
+        [{"name": "x", "owner": "y"}],
+    ):
         with pytest.raises(FlowFailed):
             host.run(wish(tables=tables))
     host.node.run("nft", "add table inet guard")

@@ -19,12 +19,12 @@ pytestmark = pytest.mark.skipif(not shutil.which("wireguard-go"), reason="wiregu
 
 def daemons(node):
     """Process ids of wireguard-go in this node's network namespace."""
-    namespace = os.readlink("/proc/{0}/ns/net".format(node.pid))
+    namespace = os.readlink(f"/proc/{node.pid}/ns/net")
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if os.readlink("/proc/{0}/ns/net".format(pid)) == namespace:
-                with open("/proc/{0}/comm".format(pid), encoding="ascii") as file:
+            if os.readlink(f"/proc/{pid}/ns/net") == namespace:
+                with open(f"/proc/{pid}/comm", encoding="ascii") as file:
                     found += [int(pid)] if file.read().startswith("wireguard-go") else []
         except OSError:
             continue
@@ -34,10 +34,10 @@ def daemons(node):
 def test_one_process_that_holds_nothing_of_ours_and_ends_with_its_link(node, wait_for):
     node.flow("wireguard_device", WANTED, False)
     (pid,) = daemons(node)
-    targets = [os.readlink("/proc/{0}/fd/{1}".format(pid, fd)) for fd in ("0", "1", "2")]
+    targets = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in ("0", "1", "2")]
     assert targets == ["/dev/null"] * 3
     assert os.getsid(pid) != os.getsid(0)
-    assert os.readlink("/proc/{0}/cwd".format(pid)) == "/"
+    assert os.readlink(f"/proc/{pid}/cwd") == "/"
     node.flow("wireguard_device", WANTED, False)
     assert daemons(node) == [pid]
     node.flow("wireguard_device", dict(WANTED, state="absent"), False)

@@ -37,7 +37,10 @@ def wanted_fixture(implementation, tmp_path):
 
 def peer(key, endpoint, allowed_ips, keepalive=0, psk=None):
     return {
-        "public_key": key, "endpoint": endpoint, "allowed_ips": allowed_ips, "persistent_keepalive": keepalive,
+        "public_key": key,
+        "endpoint": endpoint,
+        "allowed_ips": allowed_ips,
+        "persistent_keepalive": keepalive,
         "preshared_key": {"file": psk} if psk else None,
     }
 
@@ -217,8 +220,12 @@ def test_foreign_links_are_refused_and_adopted_on_request_only(node, wanted, imp
 def test_many_peers_come_in_several_messages(node, wanted):
     count = 1500
     wanted["peers"] = [
-        peer(base64.b64encode(b"k" * 30 + number.to_bytes(2, "little")).decode(), "192.0.2.1:51820",
-             ["10.{0}.{1}.0/24".format(number // 256, number % 256)], 25)
+        peer(
+            base64.b64encode(b"k" * 30 + number.to_bytes(2, "little")).decode(),
+            "192.0.2.1:51820",
+            [f"10.{number // 256}.{number % 256}.0/24"],
+            25,
+        )
         for number in range(10, 10 + count)
     ]
     made = run(node, wanted)
@@ -231,7 +238,7 @@ def test_many_peers_come_in_several_messages(node, wanted):
 
 
 def test_a_peer_with_thousands_of_ranges(node, wanted):
-    ranges = ["10.{0}.{1}.{2}/32".format(i >> 16, i >> 8 & 255, i & 255) for i in range(5000)]
+    ranges = [f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}/32" for i in range(5000)]
     wanted["peers"] = [peer(KEYS[0], None, ranges)]
     run(node, wanted)
     assert_quiet(node, wanted)
@@ -266,7 +273,8 @@ class Pair:
     def ping(self, count=1, interval=0.2):
         return subprocess.Popen(
             self.a.command("ping", "-q", "-c", str(count), "-i", str(interval), "-W", "3", "10.99.0.1"),
-            stdout=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
 
@@ -310,7 +318,12 @@ def test_allowed_ips_are_split_and_merged_without_losing_a_packet(pair):
     ping = pair.ping(count=1500, interval=0.002)
     time.sleep(0.3)
     moves = 0
-    for ranges in (["10.99.0.0/25", "10.99.0.128/25"], ["10.99.0.0/24"], ["10.99.0.1/32", "10.99.0.0/30"], ["10.99.0.0/16"]):
+    for ranges in (
+        ["10.99.0.0/25", "10.99.0.128/25"],
+        ["10.99.0.0/24"],
+        ["10.99.0.1/32", "10.99.0.0/30"],
+        ["10.99.0.0/16"],
+    ):
         pair.wants["a"]["peers"][0]["allowed_ips"] = ranges
         assert run(pair.a, pair.wants["a"])["changed"]
         moves += 1

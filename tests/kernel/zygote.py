@@ -17,13 +17,22 @@ import sys
 import time
 import traceback
 
-FLOWS = ("wireguard_device", "wireguard_key", "ip_routes", "ip_rules", "nft_table", "status", "kubespan_watch", "dataplane")
+FLOWS = (
+    "wireguard_device",
+    "wireguard_key",
+    "ip_routes",
+    "ip_rules",
+    "nft_table",
+    "status",
+    "kubespan_watch",
+    "dataplane",
+)
 
 
 def enter(pid):
     """Join the network and mount namespaces of a process (os.setns came with Python 3.12)."""
     libc = ctypes.CDLL(None, use_errno=True)
-    opened = [os.open("/proc/{0}/ns/{1}".format(pid, kind), os.O_RDONLY | os.O_CLOEXEC) for kind in ("net", "mnt")]
+    opened = [os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in ("net", "mnt")]
     for file in opened:
         if libc.setns(file, 0):
             raise OSError(ctypes.get_errno(), "setns")
@@ -66,7 +75,10 @@ def main(prefix):
             os._exit(0)
         _pid, status = os.waitpid(child, 0)
         if status:
-            print(json.dumps({"error": "the process ended with status {0}".format(status), "kind": "Died", "package": None}), flush=True)
+            print(
+                json.dumps({"error": f"the process ended with status {status}", "kind": "Died", "package": None}),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -63,13 +63,34 @@ class KiloFabric(Fabric):
         text = (self.state / cluster / "kubeconfig").read_text().replace("127.0.0.1", gateway)
         self.write(node, "/run/kilo.kubeconfig", text)
         # what a kubelet always writes; Kilo counts on there being some annotation
-        self.kubectl(cluster, "annotate", "--overwrite", "node", node, "volumes.kubernetes.io/controller-managed-attach-detach=true")
+        self.kubectl(
+            cluster,
+            "annotate",
+            "--overwrite",
+            "node",
+            node,
+            "volumes.kubernetes.io/controller-managed-attach-detach=true",
+        )
         self.sh(node, "sh", "-c", "ip link show kilo0 >/dev/null 2>&1 || wireguard-go kilo0 >/dev/null 2>&1")
         self.sh(
-            node, "systemd-run", "--quiet", "--unit=kilo", "--collect", "--setenv=HOME=/root", str(self.kg), "--kubeconfig=/run/kilo.kubeconfig",
-            "--hostname=" + node, "--cni=false", "--create-interface=false", "--interface=kilo0", "--mesh-granularity=" + self.granularity,
-            "--encapsulate=never", "--subnet=" + SUBNETS[cluster], "--resync-period=2s", "--mtu=1420",
-        )  # fmt: skip
+            node,
+            "systemd-run",
+            "--quiet",
+            "--unit=kilo",
+            "--collect",
+            "--setenv=HOME=/root",
+            str(self.kg),
+            "--kubeconfig=/run/kilo.kubeconfig",
+            "--hostname=" + node,
+            "--cni=false",
+            "--create-interface=false",
+            "--interface=kilo0",
+            "--mesh-granularity=" + self.granularity,
+            "--encapsulate=never",
+            "--subnet=" + SUBNETS[cluster],
+            "--resync-period=2s",
+            "--mtu=1420",
+        )
         self.ran("agent of " + node)
 
     def stop_agent(self, node):
@@ -79,21 +100,37 @@ class KiloFabric(Fabric):
 
     def write(self, node, path, text):
         subprocess.run(
-            ["/usr/bin/python3", str(LAB), "exec", "--name", self.name, node, "--", "sh", "-c", "umask 077; cat > " + path],
-            input=text, text=True, check=True, capture_output=True,
+            [
+                "/usr/bin/python3",
+                str(LAB),
+                "exec",
+                "--name",
+                self.name,
+                node,
+                "--",
+                "sh",
+                "-c",
+                "umask 077; cat > " + path,
+            ],
+            input=text,
+            text=True,
+            check=True,
+            capture_output=True,
         )
 
     def keep_logs(self):
         for node in self.nodes:
-            log = self.lab("exec", node, "--", "journalctl", "-u", "kilo", "--no-pager", "-o", "cat", check=False).stdout
+            log = self.lab(
+                "exec", node, "--", "journalctl", "-u", "kilo", "--no-pager", "-o", "cat", check=False
+            ).stdout
             if "panic" in log:
-                sys.stderr.write("\n{0}: {1}".format(node, log[-3000:]))
+                sys.stderr.write(f"\n{node}: {log[-3000:]}")
         if self.copied is not None:
             self.copied.unlink()
 
     def notes(self, node):
         found = self.annotations(self.cluster_of(node), node)
-        return {key[len(G):]: value for key, value in found.items() if key.startswith(G)}
+        return {key[len(G) :]: value for key, value in found.items() if key.startswith(G)}
 
     def until(self, what, function, *arguments):
         """Wait for something that agents do by themselves; ten minutes mean that they do not."""
@@ -108,14 +145,19 @@ class KiloFabric(Fabric):
 
     def settled(self, without=""):
         """Every agent has announced itself, and WireGuard addresses are those of Kilo's rule: by the order of names."""
+
         def as_expected():
             for cluster, subnet in SUBNETS.items():
-                notes = {node: self.notes(node) for node in self.nodes if self.cluster_of(node) == cluster and node != without}
+                notes = {
+                    node: self.notes(node)
+                    for node in self.nodes
+                    if self.cluster_of(node) == cluster and node != without
+                }
                 if not all(one.get("key") and one.get("endpoint") for one in notes.values()):
                     return False
                 leaders = sorted(notes) if self.granularity == "full" else sorted(notes)[:1]
                 for number, node in enumerate(sorted(notes), 1):
-                    wanted = "{0}/24".format(ipaddress.ip_network(subnet)[number]) if node in leaders else ""
+                    wanted = f"{ipaddress.ip_network(subnet)[number]}/24" if node in leaders else ""
                     if notes[node].get("wireguard-ip", "") != wanted:
                         return False
             return True
@@ -125,14 +167,21 @@ class KiloFabric(Fabric):
     # --- what they do -------------------------------------------------------------------------------------------
 
     def peers(self, cluster):
-        return {item["metadata"]["name"]: item for item in json.loads(self.kubectl(cluster, "get", "peers", "-o", "json"))["items"]}
+        return {
+            item["metadata"]["name"]: item
+            for item in json.loads(self.kubectl(cluster, "get", "peers", "-o", "json"))["items"]
+        }
 
     def keys_in(self, node):
         return set(self.wireguard(node).get("kilo0", {"peers": {}})["peers"])
 
     def rows(self, cross, without=LATE):
         """(all answers, none answers) among pods of different or equal clusters; those of the late node only when it runs."""
-        rows = [row for row in self.reaches() if row["cross"] == cross and (not without or without + "-" not in row["source"] + row["target"])]
+        rows = [
+            row
+            for row in self.reaches()
+            if row["cross"] == cross and (not without or without + "-" not in row["source"] + row["target"])
+        ]
         assert rows
         return all(row["ok"] for row in rows), not any(row["ok"] for row in rows)
 
@@ -149,7 +198,11 @@ class KiloFabric(Fabric):
         for cluster, offset in since.items():
             with open(self._audit(cluster), encoding="utf-8") as log:
                 log.seek(offset)
-                found += [entry["requestURI"] for entry in map(json.loads, log) if entry["verb"] == "delete" and "/peers/" in entry["requestURI"]]
+                found += [
+                    entry["requestURI"]
+                    for entry in map(json.loads, log)
+                    if entry["verb"] == "delete" and "/peers/" in entry["requestURI"]
+                ]
         return found
 
     def now(self):
@@ -160,9 +213,15 @@ class KiloFabric(Fabric):
         """Echoes from pod to pod while something happens; yields a list that then has (sent, answered, runs of lost ones)."""
         running, results = [], []
         for source, target in pairs:
-            address = next((row["address"] for row in self.reaches() if row["source"] == source and row["target"] == target), "")
+            address = next(
+                (row["address"] for row in self.reaches() if row["source"] == source and row["target"] == target), ""
+            )
             command = ["ip", "netns", "exec", self.namespace(source), "ping", "-n", "-i", "0.2", address]
-            running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True))
+            running.append(
+                subprocess.Popen(
+                    command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
+                )
+            )
         try:
             yield results
             time.sleep(1)
@@ -174,4 +233,4 @@ class KiloFabric(Fabric):
                 sent = int(re.search(r"(\d+) packets transmitted", out).group(1))
                 # the last one may still be on its way when the program ends
                 results.append((sent, len(set(seen)), max([0] + [b - a - 1 for a, b in zip(seen, seen[1:] + [sent])])))
-            self.ran("pings: {0}".format(results))
+            self.ran(f"pings: {results}")

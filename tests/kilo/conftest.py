@@ -20,8 +20,10 @@ from agents import KiloFabric
 def programs():
     """(kg, kgctl or None). Without the agent there is nothing to run, and nothing that looks like a pass."""
     given = os.environ.get("KG", "")
-    assert given and os.access(given, os.X_OK), "KG must name the program kg of Kilo, built elsewhere; it is {0!r}".format(given)
-    return pathlib.Path(given).resolve(), pathlib.Path(os.environ["KGCTL"]).resolve() if os.environ.get("KGCTL") else None
+    assert given and os.access(given, os.X_OK), f"KG must name the program kg of Kilo, built elsewhere; it is {given!r}"
+    return pathlib.Path(given).resolve(), pathlib.Path(os.environ["KGCTL"]).resolve() if os.environ.get(
+        "KGCTL"
+    ) else None
 
 
 @pytest.fixture(scope="module", params=["full", "location"])

@@ -38,7 +38,9 @@ def test_joining_while_pods_ping(fabric):
         fabric.joined()
     assert all(answered for dummy, answered, gap in results), results
     leaders = ["eu-1", "eu-2", "us-1", "us-2"] if fabric.granularity == "full" else ["eu-1", "us-1"]
-    assert {name for cluster in ("eu", "us") for name in fabric.peers(cluster)} == {"t--{0}--{1}".format(n.partition("-")[0], n) for n in leaders}
+    assert {name for cluster in ("eu", "us") for name in fabric.peers(cluster)} == {
+        f"t--{n.partition('-')[0]}--{n}" for n in leaders
+    }
 
 
 def test_no_endpoint_lies_in_what_the_agents_route_into_the_tunnel(fabric):
@@ -49,14 +51,24 @@ def test_no_endpoint_lies_in_what_the_agents_route_into_the_tunnel(fabric):
         for peer in own.values():
             address = ipaddress.ip_address(peer["endpoint"].rpartition(":")[0])
             foreign = [r for r in routes if address in r]
-            assert not foreign or address in ipaddress.ip_network("10.66.23.0/24" if node.startswith("eu") else "10.22.22.0/24"), (node, address)
+            assert not foreign or address in ipaddress.ip_network(
+                "10.66.23.0/24" if node.startswith("eu") else "10.22.22.0/24"
+            ), (node, address)
 
 
 def test_a_second_run_changes_nothing_and_loses_no_packet(fabric):
-    before = {name: peer["metadata"]["resourceVersion"] for cluster in ("eu", "us") for name, peer in fabric.peers(cluster).items()}
+    before = {
+        name: peer["metadata"]["resourceVersion"]
+        for cluster in ("eu", "us")
+        for name, peer in fabric.peers(cluster).items()
+    }
     with fabric.pings(*ACROSS) as results:
         assert not join(fabric).ok().changed
-    assert before == {name: peer["metadata"]["resourceVersion"] for cluster in ("eu", "us") for name, peer in fabric.peers(cluster).items()}
+    assert before == {
+        name: peer["metadata"]["resourceVersion"]
+        for cluster in ("eu", "us")
+        for name, peer in fabric.peers(cluster).items()
+    }
     assert all(sent - answered <= 1 and not gap for sent, answered, gap in results), results
 
 
@@ -66,7 +78,9 @@ def test_the_configuration_that_kgctl_shows_is_what_the_node_has(fabric):
     kubeconfig = str(fabric.state / "us" / "kubeconfig")
     shown = subprocess.run(
         [str(fabric.kgctl), "showconf", "node", "us-1", "--kubeconfig", kubeconfig],
-        capture_output=True, text=True, check=False,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert shown.returncode == 0, shown.stderr
     peers = {}
@@ -81,12 +95,21 @@ def test_keepalive_comes_from_the_nodes_own_annotation(fabric):
     run = fabric.play("clustermesh", "-e", "clustermesh_keepalive=20", variables=dict(REACHED, **entry)).ok()
     assert "persistent-keepalive=20" in re.sub(r"\s+", " ", run.out)
     assert {peer["keepalive"] for peer in fabric.wireguard("us-1")["kilo0"]["peers"].values()} == {"off"}
-    fabric.play("clustermesh", "-e", "clustermesh_keepalive=20", variables=dict(REACHED, clustermesh_node_keepalive=True, **entry)).ok()
+    fabric.play(
+        "clustermesh",
+        "-e",
+        "clustermesh_keepalive=20",
+        variables=dict(REACHED, clustermesh_node_keepalive=True, **entry),
+    ).ok()
     fabric.until(
-        "the agents send keepalives", lambda: {peer["keepalive"] for peer in fabric.wireguard("us-1")["kilo0"]["peers"].values()} == {"20"}
+        "the agents send keepalives",
+        lambda: {peer["keepalive"] for peer in fabric.wireguard("us-1")["kilo0"]["peers"].values()} == {"20"},
     )
     join(fabric).ok()
-    fabric.until("and none any more", lambda: {peer["keepalive"] for peer in fabric.wireguard("us-1")["kilo0"]["peers"].values()} == {"off"})
+    fabric.until(
+        "and none any more",
+        lambda: {peer["keepalive"] for peer in fabric.wireguard("us-1")["kilo0"]["peers"].values()} == {"off"},
+    )
     fabric.joined()
 
 
@@ -97,7 +120,9 @@ def test_what_kilo_would_refuse_or_stop_at_is_not_written_and_the_tunnels_stay(f
         with fabric.pings(*ACROSS) as results:
             join(fabric).ok()
         if value != "10.4.7.9:51820":
-            assert not fabric.deleted_peers(before) and all(sent - answered <= 1 and not gap for sent, answered, gap in results), (value, results)
+            assert not fabric.deleted_peers(before) and all(
+                sent - answered <= 1 and not gap for sent, answered, gap in results
+            ), (value, results)
     fabric.kubectl("eu", "annotate", "node", "eu-1", G + "clustermesh-endpoint-")
     join(fabric).ok()
     fabric.joined()
@@ -145,7 +170,9 @@ def test_a_nodes_own_traffic_reaches_remote_pods_with_force_internal_ip(fabric):
     assert "force-internal-ip=-" in re.sub(r"\s+", " ", run.out)
     assert fabric.lab("exec", "eu-1", "--", *ping, check=False).returncode != 0
     join(fabric, clustermesh_force_internal_ip=True).ok()
-    fabric.until("the node's own echo is answered", lambda: fabric.lab("exec", "eu-1", "--", *ping, check=False).returncode == 0)
+    fabric.until(
+        "the node's own echo is answered", lambda: fabric.lab("exec", "eu-1", "--", *ping, check=False).returncode == 0
+    )
     assert not join(fabric, clustermesh_force_internal_ip=True).ok().changed
     fabric.joined(without="")
 
@@ -163,7 +190,9 @@ def test_peers_of_somebody_else_are_taken_over_while_pods_ping(fabric):
 
 
 def owners(fabric, cluster):
-    items = json.loads(fabric.kubectl(cluster, "get", "peers", "-o", "json", "--show-managed-fields", check=False) or "{}").get("items")
+    items = json.loads(
+        fabric.kubectl(cluster, "get", "peers", "-o", "json", "--show-managed-fields", check=False) or "{}"
+    ).get("items")
     if items is None:
         items = fabric.peers(cluster).values()
     return {entry["manager"] for item in items for entry in item["metadata"].get("managedFields", ())}
@@ -173,4 +202,9 @@ def test_leaving(fabric):
     fabric.play("clustermesh_teardown", variables=REACHED).ok()
     assert fabric.peers("eu") == fabric.peers("us") == {}
     fabric.apart()
-    assert not [key for node in fabric.nodes for key in fabric.notes(node) if key in ("persistent-keepalive", "force-internal-ip")]
+    assert not [
+        key
+        for node in fabric.nodes
+        for key in fabric.notes(node)
+        if key in ("persistent-keepalive", "force-internal-ip")
+    ]

@@ -62,9 +62,15 @@ def lacking(fabric, gone):
         fabric.until("the agents follow", known)
 
 
-@pytest.mark.parametrize("question,gone,cause", [
-    (THERE, False, "allowed_ips_lack_source"), (BACK, False, "allowed_ips_lack_target"), (THERE, True, "peer_missing"),
-], ids=["source", "target", "peer"])  # fmt: skip
+@pytest.mark.parametrize(
+    "question,gone,cause",
+    [
+        (THERE, False, "allowed_ips_lack_source"),
+        (BACK, False, "allowed_ips_lack_target"),
+        (THERE, True, "peer_missing"),
+    ],
+    ids=["source", "target", "peer"],
+)
 def test_a_peer_that_lacks_something_is_named_and_its_mend_works(fabric, question, gone, cause):
     with lacking(fabric, gone):
         dummy, document = trace(fabric, **question)

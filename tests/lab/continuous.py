@@ -28,28 +28,45 @@ NAMESPACE, MIRROR = "sys-semaphore", "aws-shop-73736d-web"
 SERVICES, ENDPOINTS = "/api/v1/namespaces/{0}/services", "/api/v1/namespaces/{0}/endpoints"
 #: Pods of the lab's topology.
 PODS = ("10.2.1.10", "10.2.2.10")
-SETTINGS = {"multicluster_capabilities": ["service_mirror"], "service_mirror_as": "endpoints", "service_mirror_create_namespace": True}
+SETTINGS = {
+    "multicluster_capabilities": ["service_mirror"],
+    "service_mirror_as": "endpoints",
+    "service_mirror_create_namespace": True,
+}
 
 
 def clients(inventory):
     hosts = yaml.safe_load(inventory.read_text("utf-8"))["all"]["children"]["clusters"]["hosts"]
-    return {name: Client(parse_access({"name": name, "kubeconfig": host["kubeconfig"]})) for name, host in hosts.items()}
+    return {
+        name: Client(parse_access({"name": name, "kubeconfig": host["kubeconfig"]})) for name, host in hosts.items()
+    }
 
 
 def service(shared, name="web"):
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "shop", "labels": {LABEL: "true"} if shared else {}},
-            "spec": {"ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080}]}}  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "shop", "labels": {LABEL: "true"} if shared else {}},
+        "spec": {"ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080}]},
+    }
 
 
 def endpoints(*ips):
     subset = {"addresses": [{"ip": ip} for ip in ips], "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}]}
-    return {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "web", "namespace": "shop", "labels": {LABEL: "true"}}, "subsets": [subset]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": "web", "namespace": "shop", "labels": {LABEL: "true"}},
+        "subsets": [subset],
+    }
 
 
 def arrived(gcp, wanted):
     """Whether the mirror has these addresses; None: there is none."""
     found = [obj for obj in gcp.list(ENDPOINTS.format(NAMESPACE)).items if obj["metadata"]["name"] == MIRROR]
-    ips = sorted(row["ip"] for obj in found for subset in obj.get("subsets") or () for row in subset.get("addresses") or ())
+    ips = sorted(
+        row["ip"] for obj in found for subset in obj.get("subsets") or () for row in subset.get("addresses") or ()
+    )
     return not found if wanted is None else bool(found) and ips == sorted(wanted)
 
 
@@ -60,7 +77,7 @@ def show(what, change, gcp, wanted):
         if time.monotonic() - begun > 60:
             raise SystemExit("it did not arrive within a minute: " + what)
         time.sleep(0.02)
-    print("   {0:<58} {1:6.2f} s".format(what, time.monotonic() - begun), flush=True)
+    print(f"   {what:<58} {time.monotonic() - begun:6.2f} s", flush=True)
 
 
 def main(folder):
@@ -70,16 +87,39 @@ def main(folder):
     log = pathlib.Path(folder, "reconciler.log")
     with tempfile.TemporaryDirectory() as place, open(log, "wb") as output:
         config = pathlib.Path(place, "config.json")
-        command = [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-i", str(inventory), "-e", json.dumps(SETTINGS)]
-        config.write_text(json.dumps({"fabric": "default", "inventory": str(inventory), "capabilities": ["service_mirror"], "clusters": [],
-                                      "watch": [{"resource": "nodes", "playbooks": ["mesh"]}], "command": command}), "utf-8")  # fmt: skip
-        process = subprocess.Popen([sys.executable, "-m", MODULE, str(config)], stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+        command = [
+            os.path.join(os.path.dirname(sys.executable), "ansible-playbook"),
+            "-i",
+            str(inventory),
+            "-e",
+            json.dumps(SETTINGS),
+        ]
+        config.write_text(
+            json.dumps(
+                {
+                    "fabric": "default",
+                    "inventory": str(inventory),
+                    "capabilities": ["service_mirror"],
+                    "clusters": [],
+                    "watch": [{"resource": "nodes", "playbooks": ["mesh"]}],
+                    "command": command,
+                }
+            ),
+            "utf-8",
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-m", MODULE, str(config)], stdout=output, stderr=output, stdin=subprocess.DEVNULL
+        )
         try:
             while b"part=service_mirror" not in log.read_bytes() and b"event=leads" not in log.read_bytes():
                 if process.poll() is not None:
                     raise SystemExit("the reconciler ended:\n" + log.read_text("utf-8", "replace"))
                 time.sleep(0.1)
-            aws.apply("/api/v1/namespaces/shop", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "demo")
+            aws.apply(
+                "/api/v1/namespaces/shop",
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}},
+                "demo",
+            )
             # a source that has nothing any more is not believed at once, so there is another Service
             aws.apply(SERVICES.format("shop") + "/other", service(True, "other"), "demo", force=True)
             one = SERVICES.format("shop") + "/web", ENDPOINTS.format("shop") + "/web"
@@ -88,13 +128,18 @@ def main(folder):
                 aws.apply(one[0], service(True), "demo", force=True)
                 aws.apply(one[1], endpoints(PODS[0]), "demo", force=True)
 
-            print("   in aws, until it stands in gcp as {0}/{1}:".format(NAMESPACE, MIRROR))
+            print(f"   in aws, until it stands in gcp as {NAMESPACE}/{MIRROR}:")
             show("a new Service with the label, one pod behind it", make, gcp, PODS[:1])
             show("scaled to two pods", lambda: aws.apply(one[1], endpoints(*PODS), "demo", force=True), gcp, PODS)
             show("scaled to one pod", lambda: aws.apply(one[1], endpoints(PODS[1]), "demo", force=True), gcp, PODS[1:])
             show("the label taken away", lambda: aws.apply(one[0], service(False), "demo", force=True), gcp, None)
             show("the label again", lambda: aws.apply(one[0], service(True), "demo", force=True), gcp, PODS[1:])
-            show("the mirror deleted by somebody in gcp", lambda: gcp.delete(ENDPOINTS.format(NAMESPACE) + "/" + MIRROR), gcp, PODS[1:])
+            show(
+                "the mirror deleted by somebody in gcp",
+                lambda: gcp.delete(ENDPOINTS.format(NAMESPACE) + "/" + MIRROR),
+                gcp,
+                PODS[1:],
+            )
             show("the Service deleted", lambda: aws.delete(one[0]), gcp, None)
             aws.delete(SERVICES.format("shop") + "/other")
             aws.delete(one[1])

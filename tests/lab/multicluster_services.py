@@ -20,7 +20,7 @@ import time
 LAB = str(pathlib.Path(__file__).with_name("lab.py"))
 CLUSTERS = ("aws", "gcp")
 SPACE, NAME = "sys-log", "fluentd"
-HOST = "{0}.{1}.svc.clusterset.local".format(NAME, SPACE)
+HOST = f"{NAME}.{SPACE}.svc.clusterset.local"
 #: So often the pod asks; that one of two clusters never answers would be a chance of one in a million.
 TIMES = 20
 #: Until CoreDNS has the changed Corefile and the client its answer, on a slow machine.
@@ -33,31 +33,57 @@ def kubectl(folder, cluster, *arguments, given=None, check=True):
     environment = dict(os.environ, MCN_LAB_STATE=str(folder.parent), MCN_LAB=folder.name)
     done = subprocess.run(command, env=environment, input=given, capture_output=True, text=True, check=False)
     if check and done.returncode:
-        raise SystemExit("kubectl {0} in {1}:\n{2}".format(" ".join(arguments), cluster, done.stdout + done.stderr))
+        raise SystemExit(f"kubectl {' '.join(arguments)} in {cluster}:\n{done.stdout + done.stderr}")
     return done.stdout
 
 
 def apply(folder, cluster, *items):
-    kubectl(folder, cluster, "apply", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)}))
+    kubectl(
+        folder,
+        cluster,
+        "apply",
+        "-f",
+        "-",
+        given=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)}),
+    )
 
 
 def pods(cluster):
     """A pod on each node that tells who it is; one more to ask from."""
-    answer = 'echo "$POD, a pod of cluster {0}" > /tmp/index.html; exec httpd -f -p 8888 -h /tmp'.format(cluster)
+    answer = f'echo "$POD, a pod of cluster {cluster}" > /tmp/index.html; exec httpd -f -p 8888 -h /tmp'
     who = {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
-    container = {"name": NAME, "image": "busybox:1.36", "command": ["sh", "-c", answer], "env": [who],
-                 "readinessProbe": {"httpGet": {"path": "/", "port": 8888}, "periodSeconds": 1}}  # fmt: skip
+    container = {
+        "name": NAME,
+        "image": "busybox:1.36",
+        "command": ["sh", "-c", answer],
+        "env": [who],
+        "readinessProbe": {"httpGet": {"path": "/", "port": 8888}, "periodSeconds": 1},
+    }
     spec = {"terminationGracePeriodSeconds": 1, "containers": [container]}
     template = {"metadata": {"labels": {"app": NAME}}, "spec": spec}
-    client = {"terminationGracePeriodSeconds": 1, "containers": [{"name": "client", "image": "nicolaka/netshoot:v0.15", "command": ["sleep", "1000000"]}]}
+    client = {
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "client", "image": "nicolaka/netshoot:v0.15", "command": ["sleep", "1000000"]}],
+    }
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}},
-        {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": NAME, "namespace": SPACE},
-         "spec": {"selector": {"matchLabels": {"app": NAME}}, "template": template}},
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME, "namespace": SPACE},
-         "spec": {"selector": {"app": NAME}, "ports": [{"name": "http", "port": 80, "targetPort": 8888, "protocol": "TCP"}]}},
+        {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": NAME, "namespace": SPACE},
+            "spec": {"selector": {"matchLabels": {"app": NAME}}, "template": template},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": NAME, "namespace": SPACE},
+            "spec": {
+                "selector": {"app": NAME},
+                "ports": [{"name": "http", "port": 80, "targetPort": 8888, "protocol": "TCP"}],
+            },
+        },
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "client", "namespace": SPACE}, "spec": client},
-    ]  # fmt: skip
+    ]
 
 
 def deploy(folder):
@@ -69,7 +95,11 @@ def deploy(folder):
 
 
 def export(folder):
-    made = {"apiVersion": "multicluster.x-k8s.io/v1beta1", "kind": "ServiceExport", "metadata": {"name": NAME, "namespace": SPACE}}
+    made = {
+        "apiVersion": "multicluster.x-k8s.io/v1beta1",
+        "kind": "ServiceExport",
+        "metadata": {"name": NAME, "namespace": SPACE},
+    }
     for cluster in CLUSTERS:
         apply(folder, cluster, made)
 
@@ -77,18 +107,22 @@ def export(folder):
 def ask(folder):
     """From each cluster, until pods of both answered."""
     for cluster in CLUSTERS:
-        address = ",".join(json.loads(kubectl(folder, cluster, "-n", SPACE, "get", "serviceimport", NAME, "-o", "json"))["spec"]["ips"])
+        address = ",".join(
+            json.loads(kubectl(folder, cluster, "-n", SPACE, "get", "serviceimport", NAME, "-o", "json"))["spec"]["ips"]
+        )
         begun, found = time.monotonic(), {}
         while not all(any(line.endswith(" " + name) for line in found) for name in CLUSTERS):
             if time.monotonic() - begun > PATIENCE:
-                raise SystemExit("{0} was not answered by pods of both clusters: {1}".format(HOST, found))
-            script = "for i in $(seq {0}); do curl -s -m 5 http://{1}/; done".format(TIMES, HOST)
+                raise SystemExit(f"{HOST} was not answered by pods of both clusters: {found}")
+            script = f"for i in $(seq {TIMES}); do curl -s -m 5 http://{HOST}/; done"
             found = {}
-            for line in kubectl(folder, cluster, "-n", SPACE, "exec", "client", "--", "sh", "-c", script, check=False).splitlines():
+            for line in kubectl(
+                folder, cluster, "-n", SPACE, "exec", "client", "--", "sh", "-c", script, check=False
+            ).splitlines():
                 found[line] = found.get(line, 0) + 1
-        print("   a pod of {0} asks {1} = {2} {3} times; answered by".format(cluster, HOST, address, TIMES))
+        print(f"   a pod of {cluster} asks {HOST} = {address} {TIMES} times; answered by")
         for line, times in sorted(found.items()):
-            print("   {0:>6} x {1}".format(times, line))
+            print(f"   {times:>6} x {line}")
 
 
 if __name__ == "__main__":

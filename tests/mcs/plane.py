@@ -40,9 +40,21 @@ class Plane(Fabric):
 
     def follow(self):
         """Start the reconciler and wait until it leads."""
-        command = [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-i", str(self.inventory), "-e", json.dumps(SETTINGS)]
-        config = {"fabric": "default", "inventory": str(self.inventory), "capabilities": ["mcs"], "clusters": [],
-                  "watch": [{"resource": "nodes", "playbooks": ["mesh"]}], "command": command}  # fmt: skip
+        command = [
+            os.path.join(os.path.dirname(sys.executable), "ansible-playbook"),
+            "-i",
+            str(self.inventory),
+            "-e",
+            json.dumps(SETTINGS),
+        ]
+        config = {
+            "fabric": "default",
+            "inventory": str(self.inventory),
+            "capabilities": ["mcs"],
+            "clusters": [],
+            "watch": [{"resource": "nodes", "playbooks": ["mesh"]}],
+            "command": command,
+        }
         (self.state / "reconciler.json").write_text(json.dumps(config), "utf-8")
         with open(self.log, "wb") as output:
             words = [sys.executable, "-m", MODULE, str(self.state / "reconciler.json")]
@@ -68,8 +80,10 @@ class Plane(Fabric):
             if found:
                 return found
             if self.process is not None:
-                assert self.process.poll() is None, "the reconciler ended:\n" + self.log.read_text("utf-8", "replace")[-4000:]
-            assert time.monotonic() < end, "{0} within {1} s\n{2}".format(what, within, self.log.read_text("utf-8", "replace")[-4000:])
+                assert self.process.poll() is None, (
+                    "the reconciler ended:\n" + self.log.read_text("utf-8", "replace")[-4000:]
+                )
+            assert time.monotonic() < end, f"{what} within {within} s\n{self.log.read_text('utf-8', 'replace')[-4000:]}"
             time.sleep(0.2)
 
     # --- objects
@@ -82,7 +96,9 @@ class Plane(Fabric):
     def found(self, cluster, kind, name="", namespace="shop", **labels):
         """One object, or a list of those with the labels; None where there is no such object."""
         chosen = ["-l", ",".join("{0}={1}".format(*pair) for pair in labels.items())] if labels else []
-        text = self.kubectl(cluster, "get", kind, *([name] if name else []), *chosen, "-n", namespace, "-o", "json", check=False)
+        text = self.kubectl(
+            cluster, "get", kind, *([name] if name else []), *chosen, "-n", namespace, "-o", "json", check=False
+        )
         tree = json.loads(text) if text.strip() else None
         return tree if name or tree is None else tree["items"]
 
@@ -102,24 +118,35 @@ def shell(name="shell", space="shop"):
 
 
 def service(name="web", space="shop", port=80, **spec):
-    body = dict({"selector": {"app": name}, "ports": [{"name": "http", "port": port, "targetPort": 8080, "protocol": "TCP"}]}, **spec)
+    body = dict(
+        {"selector": {"app": name}, "ports": [{"name": "http", "port": port, "targetPort": 8080, "protocol": "TCP"}]},
+        **spec,
+    )
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": space}, "spec": body}
 
 
 def export(name="web", space="shop", **spec):
     metadata = {"name": name, "namespace": space}
-    return dict({"apiVersion": "multicluster.x-k8s.io/v1beta1", "kind": "ServiceExport", "metadata": metadata}, **({"spec": spec} if spec else {}))
+    return dict(
+        {"apiVersion": "multicluster.x-k8s.io/v1beta1", "kind": "ServiceExport", "metadata": metadata},
+        **({"spec": spec} if spec else {}),
+    )
 
 
 def workload(words, name="web", space="shop", kind="Deployment", replicas=1):
     """Pods that answer HTTP with their name and some words."""
     field = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     container = {
-        "name": "web", "image": "busybox:1.36", "env": [{"name": "POD", **field}],
-        "command": ["sh", "-c", "echo \"$POD of {0}\" > /tmp/index.html; exec httpd -f -p 8080 -h /tmp".format(words)],
+        "name": "web",
+        "image": "busybox:1.36",
+        "env": [{"name": "POD", **field}],
+        "command": ["sh", "-c", f'echo "$POD of {words}" > /tmp/index.html; exec httpd -f -p 8080 -h /tmp'],
         "readinessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1},
-    }  # fmt: skip
-    template = {"metadata": {"labels": {"app": name}}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}
+    }
+    template = {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]},
+    }
     spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
     if kind != "DaemonSet":
         spec["replicas"] = replicas

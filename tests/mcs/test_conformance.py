@@ -21,7 +21,9 @@ RUNS = int(os.environ.get("MCN_MCS_RUNS", "3"))
 def suite():
     """Without the program there is nothing to run, and nothing that looks like a pass."""
     given = os.environ.get("SUITE", "")
-    assert given and os.access(given, os.X_OK), "SUITE must name the suite of kubernetes-sigs/mcs-api, built elsewhere; it is {0!r}".format(given)
+    assert given and os.access(given, os.X_OK), (
+        f"SUITE must name the suite of kubernetes-sigs/mcs-api, built elsewhere; it is {given!r}"
+    )
     return pathlib.Path(given).resolve()
 
 
@@ -38,26 +40,49 @@ def counted(report):
 @pytest.mark.parametrize("number", range(1, RUNS + 1))
 def test_every_spec_of_the_suite_passes(plane, suite, number):
     """All of them, required and optional, none skipped, none tried again."""
-    folder = plane.state / "conformance-{0}".format(number)
+    folder = plane.state / f"conformance-{number}"
     folder.mkdir(exist_ok=True)
     galaxy = yaml.safe_load((REPO / "galaxy.yml").read_text("utf-8"))
     words = [
-        "-kubeconfig", str(plane.state / "kubeconfig"), "-contexts", ",".join(plane.clusters), "-test.timeout", "0",
-        "-organization", galaxy["namespace"] + "." + galaxy["name"], "-project", "Ansible collection multicluster.network",
-        "-version", galaxy["version"], "-url", galaxy["repository"], "-ginkgo.no-color", "-ginkgo.json-report", "ginkgo.json",
+        "-kubeconfig",
+        str(plane.state / "kubeconfig"),
+        "-contexts",
+        ",".join(plane.clusters),
+        "-test.timeout",
+        "0",
+        "-organization",
+        galaxy["namespace"] + "." + galaxy["name"],
+        "-project",
+        "Ansible collection multicluster.network",
+        "-version",
+        galaxy["version"],
+        "-url",
+        galaxy["repository"],
+        "-ginkgo.no-color",
+        "-ginkgo.json-report",
+        "ginkgo.json",
         *(["-ginkgo.focus", os.environ["FOCUS"]] if os.environ.get("FOCUS") else []),
-    ]  # fmt: skip
+    ]
     with open(folder / "log", "wb") as log:
-        done = subprocess.run([str(suite), *words], cwd=folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=False)
+        done = subprocess.run(
+            [str(suite), *words], cwd=folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=False
+        )
     text = (folder / "log").read_text("utf-8", "replace")
     assert (folder / "ginkgo.json").exists(), text[-4000:]
     found = counted(folder / "ginkgo.json")
-    plane.ran("run {0}: {1}".format(number, {state: len(names) for state, names in found.items()}))
+    plane.ran(f"run {number}: { ({state: len(names) for state, names in found.items()}) }")
     if os.environ.get("REPORT"):
         kept = pathlib.Path(os.environ["REPORT"])
         kept.mkdir(parents=True, exist_ok=True)
         for name in ("report.yaml", "report.html", "ginkgo.json", "log"):
             if (folder / name).exists():
-                (kept / "{0}-{1}".format(number, name)).write_bytes((folder / name).read_bytes())
-    wrong = {state: names for state, names in found.items() if state != "passed" and not (state == "skipped" and os.environ.get("FOCUS"))}
-    assert done.returncode == 0 and not wrong and len(found["passed"]) >= (1 if os.environ.get("FOCUS") else 20), (wrong, text[-6000:])
+                (kept / f"{number}-{name}").write_bytes((folder / name).read_bytes())
+    wrong = {
+        state: names
+        for state, names in found.items()
+        if state != "passed" and not (state == "skipped" and os.environ.get("FOCUS"))
+    }
+    assert done.returncode == 0 and not wrong and len(found["passed"]) >= (1 if os.environ.get("FOCUS") else 20), (
+        wrong,
+        text[-6000:],
+    )

@@ -32,7 +32,7 @@ def shells(plane):
 
 def answers(plane, cluster, name=NAME, times=20):
     """The clusters whose pods answered HTTP under a name."""
-    command = "for n in $(seq {0}); do curl -s -m 2 http://{1}/ || true; done".format(times, name)
+    command = f"for n in $(seq {times}); do curl -s -m 2 http://{name}/ || true; done"
     return set(re.findall(r"of (\w+)$", plane.run(cluster, command), re.MULTILINE))
 
 
@@ -43,8 +43,14 @@ def conditions(plane, cluster, name="web"):
 
 def addresses(plane, cluster, source, name="web"):
     """Those that slices in one cluster have of another."""
-    slices = plane.found(cluster, "endpointslices", **{"multicluster.kubernetes.io/service-name": name, "multicluster.kubernetes.io/source-cluster": source})
-    return sorted(address for item in slices or () for endpoint in item["endpoints"] or () for address in endpoint["addresses"])
+    slices = plane.found(
+        cluster,
+        "endpointslices",
+        **{"multicluster.kubernetes.io/service-name": name, "multicluster.kubernetes.io/source-cluster": source},
+    )
+    return sorted(
+        address for item in slices or () for endpoint in item["endpoints"] or () for address in endpoint["addresses"]
+    )
 
 
 def pods(plane, cluster, name="web"):
@@ -55,7 +61,7 @@ def pods(plane, cluster, name="web"):
 def both(plane, ask, what, within=120.0):
     """Until it is so in both clusters."""
     for cluster in BOTH:
-        plane.eventually(functools.partial(ask, cluster), "{0} in {1}".format(what, cluster), within)
+        plane.eventually(functools.partial(ask, cluster), f"{what} in {cluster}", within)
 
 
 def imported(plane, cluster, name="web"):
@@ -64,7 +70,7 @@ def imported(plane, cluster, name="web"):
 
 def answered_by(plane, *wanted):
     """Until pods of exactly these clusters answer, asked from both."""
-    both(plane, lambda cluster: answers(plane, cluster) == set(wanted), "it is not {0} who answers".format(" and ".join(wanted)))
+    both(plane, lambda cluster: answers(plane, cluster) == set(wanted), f"it is not {' and '.join(wanted)} who answers")
 
 
 def test_one_name_is_answered_by_pods_of_both_clusters(plane):
@@ -72,13 +78,20 @@ def test_one_name_is_answered_by_pods_of_both_clusters(plane):
         plane.apply(cluster, workload(cluster), service(), export())
     answered_by(plane, *BOTH)
     for cluster in BOTH:
-        assert conditions(plane, cluster) == {"Valid": ("True", "Valid"), "Ready": ("True", "Exported"), "Conflict": ("False", "NoConflicts")}
+        assert conditions(plane, cluster) == {
+            "Valid": ("True", "Valid"),
+            "Ready": ("True", "Exported"),
+            "Conflict": ("False", "NoConflicts"),
+        }
     assert answers(plane, "aws", "web.shop.svc.cluster.local") == {"aws"}, "the cluster's own name stays its own"
 
 
 def test_a_deployment_is_scaled_and_rolled(plane):
     plane.kubectl("gcp", "scale", "-n", "shop", "deployment/web", "--replicas=3")
-    plane.eventually(lambda: len(pods(plane, "gcp")) == 3 and addresses(plane, "aws", "gcp") == pods(plane, "gcp"), "three pods are not known in aws")
+    plane.eventually(
+        lambda: len(pods(plane, "gcp")) == 3 and addresses(plane, "aws", "gcp") == pods(plane, "gcp"),
+        "three pods are not known in aws",
+    )
     before = set(pods(plane, "gcp"))
     plane.kubectl("gcp", "rollout", "restart", "-n", "shop", "deployment/web")
     plane.kubectl("gcp", "rollout", "status", "-n", "shop", "deployment/web", "--timeout=180s")
@@ -93,27 +106,50 @@ def test_a_deployment_is_scaled_and_rolled(plane):
 
 def test_pods_of_a_headless_service_have_names_with_their_cluster(plane):
     for cluster in BOTH:
-        plane.apply(cluster, workload(cluster, "db", kind="StatefulSet", replicas=2), service("db", clusterIP="None"), export("db"))
+        plane.apply(
+            cluster,
+            workload(cluster, "db", kind="StatefulSet", replicas=2),
+            service("db", clusterIP="None"),
+            export("db"),
+        )
     for source in BOTH:
-        both(plane, lambda cluster, source=source: len(addresses(plane, cluster, source, "db")) == 2, "not known: the pods of " + source)
+        both(
+            plane,
+            lambda cluster, source=source: len(addresses(plane, cluster, source, "db")) == 2,
+            "not known: the pods of " + source,
+        )
         for number in (0, 1):
-            ask = "curl -s -m 2 http://db-{0}.{1}.db.shop.svc.clusterset.local:8080/".format(number, source)
-            wanted = "db-{0} of {1}".format(number, source)
-            both(plane, lambda cluster, ask=ask, wanted=wanted: wanted in plane.run(cluster, ask), wanted + " does not answer")
+            ask = f"curl -s -m 2 http://db-{number}.{source}.db.shop.svc.clusterset.local:8080/"
+            wanted = f"db-{number} of {source}"
+            both(
+                plane,
+                lambda cluster, ask=ask, wanted=wanted: wanted in plane.run(cluster, ask),
+                wanted + " does not answer",
+            )
     every = sorted(pods(plane, "aws", "db") + pods(plane, "gcp", "db"))
-    both(plane, lambda cluster: sorted(plane.run(cluster, "dig +short db.shop.svc.clusterset.local").split()) == every, "the name does not stand for all pods")
+    both(
+        plane,
+        lambda cluster: sorted(plane.run(cluster, "dig +short db.shop.svc.clusterset.local").split()) == every,
+        "the name does not stand for all pods",
+    )
     for cluster in BOTH:
         assert not imported(plane, cluster, "db")["spec"].get("ips")
 
 
 def test_what_the_older_export_says_of_ports_holds_and_both_are_told(plane):
     plane.apply("gcp", service(port=8081))
-    both(plane, lambda cluster: conditions(plane, cluster)["Conflict"] == ("True", "PortConflict"), "the conflict is not told")
+    both(
+        plane,
+        lambda cluster: conditions(plane, cluster)["Conflict"] == ("True", "PortConflict"),
+        "the conflict is not told",
+    )
     answered_by(plane, "aws")
     for cluster in BOTH:
         assert [row["port"] for row in imported(plane, cluster)["spec"]["ports"]] == [80]
     plane.apply("gcp", service())
-    both(plane, lambda cluster: conditions(plane, cluster)["Conflict"] == ("False", "NoConflicts"), "the conflict stays")
+    both(
+        plane, lambda cluster: conditions(plane, cluster)["Conflict"] == ("False", "NoConflicts"), "the conflict stays"
+    )
     answered_by(plane, *BOTH)
 
 
@@ -124,7 +160,7 @@ def test_an_import_stands_as_long_as_one_export_does(plane):
     assert imported(plane, "gcp")["spec"]["ips"] == ips
     plane.kubectl("gcp", "delete", "-n", "shop", "serviceexport.multicluster.x-k8s.io/web")
     both(plane, lambda cluster: imported(plane, cluster) is None, "the import stays")
-    both(plane, lambda cluster: "NXDOMAIN" in plane.run(cluster, "nslookup {0}. || true".format(NAME)), "the name stays")
+    both(plane, lambda cluster: "NXDOMAIN" in plane.run(cluster, f"nslookup {NAME}. || true"), "the name stays")
     for cluster in BOTH:
         left = plane.found(cluster, "services,endpointslices", **{"multicluster.kubernetes.io/service-name": "web"})
         assert not left, [item["metadata"]["name"] for item in left]
@@ -144,4 +180,8 @@ def test_a_cluster_that_is_away_for_a_while_keeps_its_endpoints(plane):
         assert addresses(plane, "aws", "gcp") == before and answers(plane, "aws") == set(BOTH)
         time.sleep(2)
     plane.lab("api-start", "gcp")
-    plane.eventually(lambda: addresses(plane, "gcp", "aws") == pods(plane, "aws"), "what happened meanwhile did not arrive", within=240)
+    plane.eventually(
+        lambda: addresses(plane, "gcp", "aws") == pods(plane, "aws"),
+        "what happened meanwhile did not arrive",
+        within=240,
+    )

@@ -28,47 +28,84 @@ class Aggregator(ApiServer):
         self.front = folder / "front.crt"
         key = folder / "front.key"
         subject = ["-subj", "/CN=front-proxy-client", "-days", "30", "-keyout", str(key), "-out", str(self.front)]
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject], check=True, capture_output=True)
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject], check=True, capture_output=True
+        )
         given = {
-            "proxy-client-cert-file": self.front, "proxy-client-key-file": key, "requestheader-client-ca-file": self.front,
-            "requestheader-username-headers": "X-Remote-User", "requestheader-group-headers": "X-Remote-Group",
+            "proxy-client-cert-file": self.front,
+            "proxy-client-key-file": key,
+            "requestheader-client-ca-file": self.front,
+            "requestheader-username-headers": "X-Remote-User",
+            "requestheader-group-headers": "X-Remote-Group",
             "requestheader-extra-headers-prefix": "X-Remote-Extra-",
-        }  # fmt: skip
+        }
         super().__init__(folder, more=["--{0}={1}".format(*one) for one in given.items()], users=[*users, ACCOUNT])
 
     def add(self, program: pathlib.Path, name: str, versions: t.Sequence[str], *arguments: str) -> None:
         """Start an API server of others, over the same etcd, and name it as the one of these GROUP/VERSIONs; returns when it answers."""
-        kubeconfig, port = self.folder / "{0}.kubeconfig".format(name), free_port()
+        kubeconfig, port = self.folder / f"{name}.kubeconfig", free_port()
         kubeconfig.write_text(yaml.safe_dump(self.kubeconfig(ACCOUNT)))
         certificate = self.folder / (name + ".crt")
-        subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=DNS:localhost,DNS:{0}.default.svc,IP:127.0.0.1".format(name), "-days", "30"]
+        subject = [
+            "-subj",
+            "/CN=127.0.0.1",
+            "-addext",
+            f"subjectAltName=DNS:localhost,DNS:{name}.default.svc,IP:127.0.0.1",
+            "-days",
+            "30",
+        ]
         made = ["-keyout", str(certificate.with_suffix(".key")), "-out", str(certificate)]
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject, *made], check=True, capture_output=True)
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject, *made],
+            check=True,
+            capture_output=True,
+        )
         self.run(
-            [str(program), "--etcd-servers=" + self.etcd_url, "--secure-port={0}".format(port), "--bind-address=127.0.0.1",
-             "--tls-cert-file={0}".format(certificate), "--tls-private-key-file={0}".format(certificate.with_suffix(".key")),
-             *("--{0}={1}".format(flag, kubeconfig) for flag in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")),
-             "--feature-gates=APIPriorityAndFairness=false", *arguments], name,
-        )  # fmt: skip
+            [
+                str(program),
+                "--etcd-servers=" + self.etcd_url,
+                f"--secure-port={port}",
+                "--bind-address=127.0.0.1",
+                f"--tls-cert-file={certificate}",
+                f"--tls-private-key-file={certificate.with_suffix('.key')}",
+                *(
+                    f"--{flag}={kubeconfig}"
+                    for flag in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
+                ),
+                "--feature-gates=APIPriorityAndFairness=false",
+                *arguments,
+            ],
+            name,
+        )
         client = self.client()
         spec = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
-        client.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}, "test")
+        client.create(
+            SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}, "test"
+        )
         for version in versions:
             group, dummy, number = version.partition("/")
             spec = {
-                "group": group, "version": number, "groupPriorityMinimum": 2000, "versionPriority": 100,
-                "service": {"namespace": "default", "name": name, "port": port}, "caBundle": base64.b64encode(certificate.read_bytes()).decode(),
-            }  # fmt: skip
-            meta = {"name": "{0}.{1}".format(number, group)}
-            client.create(APISERVICES, {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": meta, "spec": spec}, "test")
+                "group": group,
+                "version": number,
+                "groupPriorityMinimum": 2000,
+                "versionPriority": 100,
+                "service": {"namespace": "default", "name": name, "port": port},
+                "caBundle": base64.b64encode(certificate.read_bytes()).decode(),
+            }
+            meta = {"name": f"{number}.{group}"}
+            client.create(
+                APISERVICES,
+                {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": meta, "spec": spec},
+                "test",
+            )
         end = time.monotonic() + 300
         while not all(self._available(client, version) for version in versions):
             self.check_alive()
-            assert time.monotonic() < end, "{0} is not available; see {1}".format(name, self.folder)
+            assert time.monotonic() < end, f"{name} is not available; see {self.folder}"
             time.sleep(0.2)
 
     @staticmethod
     def _available(client: t.Any, version: str) -> bool:
         group, dummy, number = version.partition("/")
-        conditions = client.get("{0}/{1}.{2}".format(APISERVICES, number, group)).get("status", {}).get("conditions") or []
+        conditions = client.get(f"{APISERVICES}/{number}.{group}").get("status", {}).get("conditions") or []
         return any(one["type"] == "Available" and one["status"] == "True" for one in conditions)

@@ -31,14 +31,16 @@ def pytest_configure(config):
 def original():
     """find(NAME) -> the path of a program; where it is not there the test is counted as not run."""
     given = os.environ.get("ORIGINALS", "")
-    assert given and os.path.isdir(given), "ORIGINALS must name the folder of the programs, built elsewhere; it is {0!r}".format(given)
+    assert given and os.path.isdir(given), (
+        f"ORIGINALS must name the folder of the programs, built elsewhere; it is {given!r}"
+    )
 
     def find(name):
         path = pathlib.Path(given).resolve() / name
         if not os.access(path, os.X_OK):
             test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
             MISSING.setdefault(name, set()).add(test)
-            pytest.skip("NOT RUN: the program {0} is not in {1}".format(name, given))
+            pytest.skip(f"NOT RUN: the program {name} is not in {given}")
         return path
 
     return find
@@ -52,7 +54,7 @@ def pytest_sessionfinish(session, exitstatus):
 
 def pytest_terminal_summary(terminalreporter):
     for name, tests in sorted(MISSING.items()):
-        terminalreporter.write_line("!!! NOT RUN: {0} is missing; {1} tests of it were not run".format(name, len(tests)), red=True)
+        terminalreporter.write_line(f"!!! NOT RUN: {name} is missing; {len(tests)} tests of it were not run", red=True)
 
 
 @pytest.fixture(scope="session")

@@ -29,15 +29,20 @@ class Program:
     """One program of DIR. ``servers``: {name: ApiServer} that it may reach. ``addresses``: further ones at which the first of these answers in its network."""
 
     def __init__(
-        self, path: pathlib.Path, folder: pathlib.Path, servers: t.Mapping[str, t.Any], user: str = USER, addresses: t.Sequence[str] = ()
+        self,
+        path: pathlib.Path,
+        folder: pathlib.Path,
+        servers: t.Mapping[str, t.Any],
+        user: str = USER,
+        addresses: t.Sequence[str] = (),
     ) -> None:
         self.path, self.folder, self.servers, self.user, self.addresses = path, folder, dict(servers), user, addresses
         self.folder.mkdir(parents=True, exist_ok=True)
         self.log = self.folder / (path.name + ".log")
-        self.netns = "mcn-original-{0}-{1}".format(os.getpid(), next(_numbers))
-        self.running: t.Optional[subprocess.Popen] = None
-        self.relays: t.List[subprocess.Popen] = []
-        self.asked: t.List[int] = []
+        self.netns = f"mcn-original-{os.getpid()}-{next(_numbers)}"
+        self.running: subprocess.Popen | None = None
+        self.relays: list[subprocess.Popen] = []
+        self.asked: list[int] = []
 
     def kubeconfig(self, name: str) -> str:
         """The path of a kubeconfig for one of the servers."""
@@ -54,7 +59,7 @@ class Program:
     def start(self, *arguments: str, **environment: str) -> None:
         """Start it; its output goes to a file in its folder."""
         namespaces.create(self.netns)
-        namespaces.batch(self.netns, ["address add {0}/32 dev lo".format(address) for address in self.addresses])
+        namespaces.batch(self.netns, [f"address add {address}/32 dev lo" for address in self.addresses])
         places = [("127.0.0.1", server.port) for server in self.servers.values()]
         places += [(address, places[0][1]) for address in self.addresses]
         for address, port in places:
@@ -63,9 +68,13 @@ class Program:
         self.asked = self._asked()
         with open(self.log, "ab") as log:
             self.running = subprocess.Popen(
-                ["nsenter", "--net={0}".format(namespaces.path(self.netns)), str(self.path), *arguments],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=str(self.folder), env=dict(os.environ, **environment),
-            )  # fmt: skip
+                ["nsenter", f"--net={namespaces.path(self.netns)}", str(self.path), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=str(self.folder),
+                env=dict(os.environ, **environment),
+            )
 
     def stop(self) -> None:
         """End it and what stands between it and the servers."""
@@ -83,8 +92,8 @@ class Program:
         """Wait for something that the program does by itself, and then until it asks and writes nothing more for two seconds."""
         end = time.monotonic() + patience
         while not holds():
-            assert self.running and self.running.poll() is None, "{0} has ended:\n{1}".format(self.path.name, self.tail())
-            assert time.monotonic() < end, "not in {0:.0f} s: {1}\n{2}".format(patience, what, self.tail())
+            assert self.running and self.running.poll() is None, f"{self.path.name} has ended:\n{self.tail()}"
+            assert time.monotonic() < end, f"not in {patience:.0f} s: {what}\n{self.tail()}"
             time.sleep(0.2)
         self.quiet(end)
 
@@ -96,9 +105,9 @@ class Program:
             now = self._asked()
             if now != before:
                 before, since = now, time.monotonic()
-            assert time.monotonic() < end, "it does not come to rest:\n{0}".format(self.tail())
+            assert time.monotonic() < end, f"it does not come to rest:\n{self.tail()}"
 
-    def _asked(self) -> t.List[int]:
+    def _asked(self) -> list[int]:
         return [len(server.audit(0, self.user)) for server in self.servers.values()]
 
     def tail(self) -> str:

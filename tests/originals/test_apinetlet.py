@@ -28,7 +28,13 @@ def sides(original, tmp_path_factory):
             servers[side] = Aggregator(tmp_path_factory.mktemp(side), users=[USER, CONTROLLERS])
             servers[side].start()
             servers[side].add(programs["onmetal-apiserver"], "onmetal", [ONMETAL.source, ONMETAL.ipam])
-        servers[APINET].add(programs["apinet-apiserver"], "apinet", [ONMETAL.apinet], "--public-prefix=198.18.0.0/16", "--watch-cache=false")
+        servers[APINET].add(
+            programs["apinet-apiserver"],
+            "apinet",
+            [ONMETAL.apinet],
+            "--public-prefix=198.18.0.0/16",
+            "--watch-cache=false",
+        )
         make_namespace(servers[SOURCE], TEAM)
         make_namespace(servers[APINET], NAMESPACE)
         yield Lab(servers[SOURCE], servers[APINET])
@@ -46,9 +52,12 @@ class Running:
     def _run(self, *steps):
         """``steps``: what is waited for, one after the other, and what is done then."""
         self.program.start(
-            "--kubeconfig=" + self.program.kubeconfig(SOURCE), "--api-net-kubeconfig=" + self.program.kubeconfig(APINET),
-            "--api-net-namespace=" + NAMESPACE, "--metrics-bind-address=0", "--health-probe-bind-address=0",
-        )  # fmt: skip
+            "--kubeconfig=" + self.program.kubeconfig(SOURCE),
+            "--api-net-kubeconfig=" + self.program.kubeconfig(APINET),
+            "--api-net-namespace=" + NAMESPACE,
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=0",
+        )
         try:
             for holds, do in steps:
                 self.program.until(holds.__name__, holds)
@@ -57,7 +66,11 @@ class Running:
             self.program.stop()
 
     def begin(self):
-        self.controllers.start("--kubeconfig=" + self.controllers.kubeconfig(APINET), "--metrics-bind-address=0", "--health-probe-bind-address=0")
+        self.controllers.start(
+            "--kubeconfig=" + self.controllers.kubeconfig(APINET),
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=0",
+        )
 
         def started():
             return self.program.running
@@ -90,27 +103,43 @@ class Running:
 
     def again(self):
         """Until it has applied every twin anew."""
-        twins = {self.lab.path(APINET, kind, NAMESPACE, obj["metadata"]["name"]) for kind in TWINS for obj in self.lab.list(APINET, kind) if applied(obj)}
+        twins = {
+            self.lab.path(APINET, kind, NAMESPACE, obj["metadata"]["name"])
+            for kind in TWINS
+            for obj in self.lab.list(APINET, kind)
+            if applied(obj)
+        }
         server = self.lab.servers[APINET]
         mark = server.mark()
         assert len(twins) >= 5
 
         def done():
-            return self._served("nat-2") and twins <= {path for verb, path, dummy in server.audit(mark, USER) if verb == "patch"}
+            return self._served("nat-2") and twins <= {
+                path for verb, path, dummy in server.audit(mark, USER) if verb == "patch"
+            }
 
         self._run((done, self.network))
 
 
 def applied(obj):
-    return any((entry["manager"], entry["operation"]) == (ONMETAL.field_manager, "Apply") for entry in obj["metadata"]["managedFields"])
+    return any(
+        (entry["manager"], entry["operation"]) == (ONMETAL.field_manager, "Apply")
+        for entry in obj["metadata"]["managedFields"]
+    )
 
 
 def test_taken_over_and_handed_back(original, sides, tmp_path, recording):
     apinetlet = Program(original(NAME), tmp_path / "apinetlet", sides.servers)
-    controllers = Program(original("apinet-controller-manager"), tmp_path / "controllers", {APINET: sides.servers[APINET]}, CONTROLLERS)
+    controllers = Program(
+        original("apinet-controller-manager"), tmp_path / "controllers", {APINET: sides.servers[APINET]}, CONTROLLERS
+    )
     stages = {}
     try:
-        live(sides, Running(sides, apinetlet, controllers), lambda stage: stages.update({stage: in_words(objects(sides))}))
+        live(
+            sides,
+            Running(sides, apinetlet, controllers),
+            lambda stage: stages.update({stage: in_words(objects(sides))}),
+        )
     finally:
         controllers.stop()
         if recording and len(stages) == 2:

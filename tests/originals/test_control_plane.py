@@ -43,8 +43,16 @@ class Running:
         nodes = self.plane.client.list(NODES).items
         shown = [node for node in nodes if EIP in [row["address"] for row in node["status"].get("addresses") or ()]]
         # what it does about BGP is in a task of its own, which its end may come before
-        known = all("metal.equinix.com/bgp-peers-0-peer-ip" in (node["metadata"].get("annotations") or {}) for node in nodes)
-        return known and SYSTEM + "/status" in written and COPY in written and all(node["spec"].get("providerID") for node in nodes) and len(shown) == 1
+        known = all(
+            "metal.equinix.com/bgp-peers-0-peer-ip" in (node["metadata"].get("annotations") or {}) for node in nodes
+        )
+        return (
+            known
+            and SYSTEM + "/status" in written
+            and COPY in written
+            and all(node["spec"].get("providerID") for node in nodes)
+            and len(shown) == 1
+        )
 
     def begin(self):
         self._run("begun")

@@ -31,12 +31,24 @@ def start(program, balanced, *flags, **environment):
     """The cloud controller over one cluster and the double."""
     kubeconfig = program.kubeconfig("aws")
     program.start(
-        "--cloud-provider=equinixmetal", "--leader-elect=false", "--allow-untagged-cloud=true", "--authentication-skip-lookup=true",
-        "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-        "--cert-dir=" + str(program.folder / "certs"), "--v=2", *flags, METAL_API_KEY=TOKEN, METAL_PROJECT_ID=PROJECT, METAL_METRO_NAME="da",
-        METAL_LOAD_BALANCER=MODES[balanced.mode], METAL_TEST_URL=balanced.double.root + "/metal/v1",
-        KUBECONFIG=kubeconfig, **environment,
-    )  # fmt: skip
+        "--cloud-provider=equinixmetal",
+        "--leader-elect=false",
+        "--allow-untagged-cloud=true",
+        "--authentication-skip-lookup=true",
+        "--kubeconfig=" + kubeconfig,
+        "--authentication-kubeconfig=" + kubeconfig,
+        "--authorization-kubeconfig=" + kubeconfig,
+        "--cert-dir=" + str(program.folder / "certs"),
+        "--v=2",
+        *flags,
+        METAL_API_KEY=TOKEN,
+        METAL_PROJECT_ID=PROJECT,
+        METAL_METRO_NAME="da",
+        METAL_LOAD_BALANCER=MODES[balanced.mode],
+        METAL_TEST_URL=balanced.double.root + "/metal/v1",
+        KUBECONFIG=kubeconfig,
+        **environment,
+    )
 
 
 class Running:
@@ -57,8 +69,12 @@ class Running:
     def _there(self):
         client = self.balanced.client
         nodes, services = client.list(NODES).items, client.list(SERVICES).items
-        known = all("metal.equinix.com/bgp-peers-0-peer-ip" in (node["metadata"].get("annotations") or {}) for node in nodes)
-        return known and all(item["spec"].get("loadBalancerIP") and item["status"]["loadBalancer"].get("ingress") for item in services)
+        known = all(
+            "metal.equinix.com/bgp-peers-0-peer-ip" in (node["metadata"].get("annotations") or {}) for node in nodes
+        )
+        return known and all(
+            item["spec"].get("loadBalancerIP") and item["status"]["loadBalancer"].get("ingress") for item in services
+        )
 
     def begin(self):
         self._run("begun")
@@ -77,5 +93,5 @@ def test_taken_over_and_handed_back(original, server, double, tmp_path, recordin
         live(balanced, one)
     finally:
         if recording and len(one.stages) == 2:
-            keep("{0}-{1}".format(NAME, mode), one.stages)
+            keep(f"{NAME}-{mode}", one.stages)
         balanced.clear()

@@ -18,7 +18,11 @@ from service_lab import make_fluentd, pods_serve, until
 from test_service_mirror import NAME, configuration
 
 MIRROR, NAMESPACE = "aws-sys-log-73736d-fluentd", "sys-semaphore"
-THEIRS = {"service_mirror_as": "endpoints", "service_mirror_endpoint_fields": "all", "service_mirror_destinations": ["gcp"]}
+THEIRS = {
+    "service_mirror_as": "endpoints",
+    "service_mirror_endpoint_fields": "all",
+    "service_mirror_destinations": ["gcp"],
+}
 #: Asks until it is told to stop; prints how many answers came and how many did not.
 CLIENT = """
 import signal, sys, urllib.request
@@ -69,8 +73,22 @@ def fabric(original):
 @contextlib.contextmanager
 def asking(fabric, address):
     """A client in a pod of gcp meanwhile; yields a list that then has (answers, failures)."""
-    words = ["/usr/bin/python3", str(LAB), "pod-exec", "--name", fabric.name, "gcp-node-1-pod-1", "--", "/usr/bin/python3", "-c", CLIENT, address]
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    words = [
+        "/usr/bin/python3",
+        str(LAB),
+        "pod-exec",
+        "--name",
+        fabric.name,
+        "gcp-node-1-pod-1",
+        "--",
+        "/usr/bin/python3",
+        "-c",
+        CLIENT,
+        address,
+    ]
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     found = []
     try:
         yield found
@@ -97,8 +115,15 @@ def test_none_fails(fabric, original, tmp_path):
         start()
         until(lambda: there("service") and there("endpoints"))
         program.stop()
-        address = "http://{0}:8888/".format(json.loads(fabric.kubectl("gcp", "-n", NAMESPACE, "get", "service", MIRROR, "-o", "json"))["spec"]["clusterIP"])
-        until(lambda: "fluentd" in fabric.lab("pod-exec", "gcp-node-1-pod-1", "--", "curl", "-s", "-m", "5", address, check=False).stdout)
+        address = f"http://{json.loads(fabric.kubectl('gcp', '-n', NAMESPACE, 'get', 'service', MIRROR, '-o', 'json'))['spec']['clusterIP']}:8888/"
+        until(
+            lambda: (
+                "fluentd"
+                in fabric.lab(
+                    "pod-exec", "gcp-node-1-pod-1", "--", "curl", "-s", "-m", "5", address, check=False
+                ).stdout
+            )
+        )
         with asking(fabric, address) as found:
             fabric.play("service_mirror", variables=dict(THEIRS, service_mirror_adopt=True)).ok()
             assert not fabric.play("service_mirror", variables=THEIRS).ok().changed

@@ -40,20 +40,31 @@ class MixedFabric(KiloFabric):
 
     def write_inventory(self):
         """That of the lab, with the account that only reads for us."""
-        rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]},
-                 {"apiGroups": ["kilo.squat.ai"], "resources": ["peers"], "verbs": ["get", "list"]}]  # fmt: skip
+        rules = [
+            {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]},
+            {"apiGroups": ["kilo.squat.ai"], "resources": ["peers"], "verbs": ["get", "list"]},
+        ]
         subject = {"kind": "ServiceAccount", "name": READER, "namespace": "default"}
         rbac = "rbac.authorization.k8s.io"
         objects = [
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": READER, "namespace": "default"}},
             {"apiVersion": rbac + "/v1", "kind": "ClusterRole", "metadata": {"name": READER}, "rules": rules},
-            {"apiVersion": rbac + "/v1", "kind": "ClusterRoleBinding", "metadata": {"name": READER}, "subjects": [subject],
-             "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": READER}},
-        ]  # fmt: skip
+            {
+                "apiVersion": rbac + "/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": READER},
+                "subjects": [subject],
+                "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": READER},
+            },
+        ]
         self.apply("us", *objects)
         request = self.state / "token.json"
-        request.write_text(json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400}}))
-        asked = "/api/v1/namespaces/default/serviceaccounts/{0}/token".format(READER)
+        request.write_text(
+            json.dumps(
+                {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400}}
+            )
+        )
+        asked = f"/api/v1/namespaces/default/serviceaccounts/{READER}/token"
         token = json.loads(self.kubectl("us", "create", "--raw", asked, "-f", str(request)))["status"]["token"]
         access = yaml.safe_load((self.state / "us" / "kubeconfig").read_text())
         access["users"] = [{"name": access["users"][0]["name"], "user": {"token": token}}]
@@ -83,8 +94,17 @@ class MixedFabric(KiloFabric):
             ranges = json.loads(self.kubectl("eu", "get", "node", node, "-o", "json"))["spec"]["podCIDRs"]
             address, dummy, port = notes["endpoint"].rpartition(":")
             allowed = [*ranges, notes["wireguard-ip"].partition("/")[0] + "/32"]
-            spec = {"allowedIPs": allowed, "publicKey": notes["key"], "endpoint": {"dnsOrIP": {"ip": address}, "port": int(port)}}
-            wanted["by-hand-" + node] = {"apiVersion": "kilo.squat.ai/v1alpha1", "kind": "Peer", "metadata": {"name": "by-hand-" + node}, "spec": spec}
+            spec = {
+                "allowedIPs": allowed,
+                "publicKey": notes["key"],
+                "endpoint": {"dnsOrIP": {"ip": address}, "port": int(port)},
+            }
+            wanted["by-hand-" + node] = {
+                "apiVersion": "kilo.squat.ai/v1alpha1",
+                "kind": "Peer",
+                "metadata": {"name": "by-hand-" + node},
+                "spec": spec,
+            }
         self.apply("us", *wanted.values())
 
     def asked_of_the_neighbour(self):
@@ -94,7 +114,9 @@ class MixedFabric(KiloFabric):
             log.seek(self.mark)
             for entry in map(json.loads, log):
                 if entry["user"]["username"] == "system:serviceaccount:default:" + READER:
-                    found.append((entry["verb"], entry["requestURI"].partition("?")[0], entry["responseStatus"]["code"]))
+                    found.append(
+                        (entry["verb"], entry["requestURI"].partition("?")[0], entry["responseStatus"]["code"])
+                    )
         return found
 
     def key_of(self, node):
@@ -110,6 +132,7 @@ class MixedFabric(KiloFabric):
 
     def known(self, without=LATE):
         """Every agent has the keys of all nodes of the other cluster, and of none that is gone."""
+
         def there():
             keys = {node: self.notes(node).get("key") for node in self.nodes if node != without}
             return all(self.keys_in(node) == set(keys.values()) - {keys[node]} for node in keys)
@@ -137,7 +160,10 @@ def test_join(fabric):
     fabric.theirs()
     fabric.ours().ok()
     fabric.known()
-    assert set(fabric.peers("eu")) == {"t--us--us-1", "t--us--us-2"} and set(fabric.peers("us")) == {"by-hand-eu-1", "by-hand-eu-2"}
+    assert set(fabric.peers("eu")) == {"t--us--us-1", "t--us--us-2"} and set(fabric.peers("us")) == {
+        "by-hand-eu-1",
+        "by-hand-eu-2",
+    }
     assert not fabric.ours().ok().changed
 
 
@@ -187,7 +213,11 @@ def test_their_api_server_is_away(fabric):
     fabric.lab("api-stop", "us")
     try:
         run = fabric.ours()
-        assert run.rc != 0 and "us" in run.out and {name: peer["spec"] for name, peer in fabric.peers("eu").items()} == before
+        assert (
+            run.rc != 0
+            and "us" in run.out
+            and {name: peer["spec"] for name, peer in fabric.peers("eu").items()} == before
+        )
         assert fabric.rows(True, "")[0]
     finally:
         fabric.lab("api-start", "us")
@@ -199,9 +229,17 @@ def test_nothing_of_theirs_was_written(fabric):
     asked = fabric.asked_of_the_neighbour()
     assert asked and {verb for verb, dummy, dummy in asked} <= {"get", "list"}, asked
     for peer in fabric.peers("us").values():
-        assert not [row["manager"] for row in peer["metadata"].get("managedFields") or () if row["manager"].startswith("multicluster.network/")]
+        assert not [
+            row["manager"]
+            for row in peer["metadata"].get("managedFields") or ()
+            if row["manager"].startswith("multicluster.network/")
+        ]
     for node in ("us-1", "us-2"):
-        assert not [key for key in fabric.annotations("us", node) if key in (G + "persistent-keepalive", G + "force-internal-ip")]
+        assert not [
+            key
+            for key in fabric.annotations("us", node)
+            if key in (G + "persistent-keepalive", G + "force-internal-ip")
+        ]
 
 
 def test_leave(fabric):

@@ -28,15 +28,29 @@ class Mixed(Two):
         admin = self.servers["gcp"].access("gcp")
         made = {"fabric": "t", "clusters": [admin], "objects": access_manifests(["service_mirror_read"])}
         assert not cluster_objects.run(made)["failures"]
-        request = {"fabric": "t", "clusters": [admin], "service_account": "multicluster-service-mirror-read", "namespace": "kube-system",
-                   "path": str(folder / "gcp-read"), "expires": 3600, "renew_before": 60, "state": "present"}  # fmt: skip
+        request = {
+            "fabric": "t",
+            "clusters": [admin],
+            "service_account": "multicluster-service-mirror-read",
+            "namespace": "kube-system",
+            "path": str(folder / "gcp-read"),
+            "expires": 3600,
+            "renew_before": 60,
+            "state": "present",
+        }
         assert not cluster_token.run(request)["failures"]
         self.entries = [self.servers["aws"].access("aws"), {"name": "gcp", "kubeconfig": str(folder / "gcp-read")}]
 
     def ours(self, **more):
         """A run of ours; nothing that stands in gcp may have another version afterwards."""
         before = self.versions()
-        options = {"clusters": self.entries, "sources": ["gcp"], "destinations": ["aws"], "mirror_as": "endpoints", "max_deletes": -1}
+        options = {
+            "clusters": self.entries,
+            "sources": ["gcp"],
+            "destinations": ["aws"],
+            "mirror_as": "endpoints",
+            "max_deletes": -1,
+        }
         if self.shared:
             options["global_selector"] = "mirror.semaphore.uw.io/global-service=true"
         result = service_mirror.run(self.request(**dict(options, **more)))
@@ -46,9 +60,16 @@ class Mixed(Two):
     def versions(self):
         found = {}
         client = self.clients["gcp"]
-        for version, kind in (("v1", "Service"), ("v1", "Endpoints"), ("v1", "Namespace"), (slices_version(), "EndpointSlice")):
+        for version, kind in (
+            ("v1", "Service"),
+            ("v1", "Endpoints"),
+            ("v1", "Namespace"),
+            (slices_version(), "EndpointSlice"),
+        ):
             for obj in client.list(client.resource(version, kind).path()).items:
-                found[kind, obj["metadata"].get("namespace"), obj["metadata"]["name"]] = obj["metadata"]["resourceVersion"]
+                found[kind, obj["metadata"].get("namespace"), obj["metadata"]["name"]] = obj["metadata"][
+                    "resourceVersion"
+                ]
         return found
 
     def ports(self, cluster, name):
@@ -86,7 +107,9 @@ def beside(two, program, shared):
         two.put("aws", service("shop", "cart", labels=SHARED), piece("shop", "cart", "-aws01", "10.2.5.1"))
         two.put("gcp", service("shop", "cart", labels=SHARED), piece("shop", "cart", "-gcp01", "10.4.5.1"))
     # join: each side has the other's; theirs first, since what it writes meanwhile would look like ours
-    program.until("its mirror", lambda: MIRROR in two.names("gcp", "Service") and MIRROR in two.names("gcp", "Endpoints"))
+    program.until(
+        "its mirror", lambda: MIRROR in two.names("gcp", "Service") and MIRROR in two.names("gcp", "Endpoints")
+    )
     if shared:
         program.until("its slices", lambda: {"gl-cart-aws01", "gl-cart-gcp01"} <= slices(two, "gcp"))
     result = two.ours()
@@ -95,21 +118,35 @@ def beside(two, program, shared):
     assert not two.ours()["changed"]
     if shared:
         for cluster in ("aws", "gcp"):
-            program.until("slices in " + cluster, lambda cluster=cluster: {"gl-cart-aws01", "gl-cart-gcp01"} <= slices(two, cluster))
+            program.until(
+                "slices in " + cluster,
+                lambda cluster=cluster: {"gl-cart-aws01", "gl-cart-gcp01"} <= slices(two, cluster),
+            )
             assert two.get(cluster, "Service", GLOBAL)["metadata"]["annotations"]["global-svc-clusters"].count(",") == 1
     # a port and a pod more, and less again, on either side
     for ports, pods in ((PORTS + [MORE], ("10.4.3.4", "10.4.3.5")), (PORTS[:1], ("10.4.3.5",))):
         two.put("gcp", service("shop", "web", ports=ports), endpoints("shop", "web", *pods))
         assert two.ours()["changed"] and not two.ours()["changed"]
-        assert two.ports("aws", THEIRS) == [port["name"] for port in ports] and two.addresses("aws", THEIRS) == list(pods)
+        assert two.ports("aws", THEIRS) == [port["name"] for port in ports] and two.addresses("aws", THEIRS) == list(
+            pods
+        )
         theirs = [address.replace("10.4", "10.2") for address in pods]
         two.put("aws", service("sys-log", "fluentd", ports=ports), endpoints("sys-log", "fluentd", *theirs))
         wanted = [port["name"] for port in ports]
-        program.until("the change in gcp", lambda wanted=wanted, theirs=theirs: (two.ports("gcp", MIRROR), two.addresses("gcp", MIRROR)) == (wanted, theirs))
+        program.until(
+            "the change in gcp",
+            lambda wanted=wanted, theirs=theirs: (
+                (two.ports("gcp", MIRROR), two.addresses("gcp", MIRROR)) == (wanted, theirs)
+            ),
+        )
     # its API server is away: what there is stays
     away = [two.entries[0], dict(two.entries[1], kubeconfig=None, api_url="https://127.0.0.1:1", token="x" * 20)]
     result = two.ours(clusters=away)
-    assert [row["cluster"] for row in result["failures"]] == ["gcp"] and not result["changed"] and two.addresses("aws", THEIRS) == ["10.4.3.5"]
+    assert (
+        [row["cluster"] for row in result["failures"]] == ["gcp"]
+        and not result["changed"]
+        and two.addresses("aws", THEIRS) == ["10.4.3.5"]
+    )
     # a Service goes on either side
     two.drop("gcp", "Service", "shop", "web")
     two.drop("gcp", "Endpoints", "shop", "web")

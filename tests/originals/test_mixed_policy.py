@@ -24,15 +24,30 @@ class Mixed:
         admin = gcp.access("gcp")
         made = {"fabric": "t", "clusters": [admin], "objects": access_manifests(["network_sets_read"])}
         assert not cluster_objects.run(made)["failures"]
-        request = {"fabric": "t", "clusters": [admin], "service_account": "multicluster-network-sets-read", "namespace": "kube-system",
-                   "path": str(folder / "gcp-read"), "expires": 3600, "renew_before": 60, "state": "present"}  # fmt: skip
+        request = {
+            "fabric": "t",
+            "clusters": [admin],
+            "service_account": "multicluster-network-sets-read",
+            "namespace": "kube-system",
+            "path": str(folder / "gcp-read"),
+            "expires": 3600,
+            "renew_before": 60,
+            "state": "present",
+        }
         assert not cluster_token.run(request)["failures"]
         self.entries = [aws.access("aws"), {"name": "gcp", "kubeconfig": str(folder / "gcp-read")}]
 
     def ours(self, **more):
         """A run of ours; nothing that stands in gcp may have another version afterwards."""
         before = self.versions()
-        request = {"fabric": "t", "clusters": self.entries, "grants": GRANTS, "sources": ["gcp"], "targets": ["aws"], "timeout": 20}
+        request = {
+            "fabric": "t",
+            "clusters": self.entries,
+            "grants": GRANTS,
+            "sources": ["gcp"],
+            "targets": ["aws"],
+            "timeout": 20,
+        }
         result = network_sets.run(dict(request, **more))
         assert self.versions() == before, "our run wrote in the neighbour"
         return result
@@ -46,7 +61,10 @@ class Mixed:
     def versions(self):
         client = self.gcp.client()
         found = [*sets(self.gcp), *client.list("/api/v1/pods").items, *client.list("/api/v1/namespaces").items]
-        return {(obj["metadata"].get("namespace"), obj["metadata"]["name"]): obj["metadata"]["resourceVersion"] for obj in found}
+        return {
+            (obj["metadata"].get("namespace"), obj["metadata"]["name"]): obj["metadata"]["resourceVersion"]
+            for obj in found
+        }
 
 
 def test_beside_each_other(original, server, second, tmp_path):
@@ -54,7 +72,14 @@ def test_beside_each_other(original, server, second, tmp_path):
     for one in (server, second):
         serve(one.client(), KIND)
         namespace(one.client(), "sys-log")
-    arguments = ["-local-kube-config", program.kubeconfig("gcp"), "-target-kube-config", program.kubeconfig("aws"), "-target-cluster-name", "aws"]
+    arguments = [
+        "-local-kube-config",
+        program.kubeconfig("gcp"),
+        "-target-kube-config",
+        program.kubeconfig("aws"),
+        "-target-cluster-name",
+        "aws",
+    ]
     program.start(*arguments)
     try:
         beside(Mixed(server, second, tmp_path), program)
@@ -70,15 +95,19 @@ def beside(two, program):
     aws, gcp = two.aws.client(), two.gcp.client()
 
     def theirs(*addresses):
-        wanted = ["{0}/32".format(address) for address in addresses]
-        program.until("its set {0}".format(wanted), lambda: THEIRS in said(sets(two.gcp)) and nets(two.gcp, THEIRS) == wanted)
+        wanted = [f"{address}/32" for address in addresses]
+        program.until(f"its set {wanted}", lambda: THEIRS in said(sets(two.gcp)) and nets(two.gcp, THEIRS) == wanted)
 
     # join: each side has the other's
     pod(aws, "sys-log", "collector-1", "collector", "10.2.1.3")
     pod(gcp, "sys-log", "forwarder-1", "forwarder", "10.4.1.3")
     theirs("10.2.1.3")
     two.follow()
-    assert set(said(sets(two.aws))) == {OURS} and nets(two.aws, OURS) == ["10.4.1.3/32"] and set(said(sets(two.gcp))) == {THEIRS}
+    assert (
+        set(said(sets(two.aws))) == {OURS}
+        and nets(two.aws, OURS) == ["10.4.1.3/32"]
+        and set(said(sets(two.gcp))) == {THEIRS}
+    )
     # one more
     pod(aws, "sys-log", "collector-2", "collector", "10.2.4.2")
     pod(gcp, "sys-log", "forwarder-2", "forwarder", "10.4.4.2")
@@ -88,14 +117,18 @@ def beside(two, program):
     # another address
     for client, name, address in ((aws, "collector-2", "10.2.4.9"), (gcp, "forwarder-2", "10.4.4.9")):
         status = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
-        client.merge_patch("/api/v1/namespaces/sys-log/pods/{0}/status".format(name), status, "kubelet")
+        client.merge_patch(f"/api/v1/namespaces/sys-log/pods/{name}/status", status, "kubelet")
     theirs("10.2.1.3", "10.2.4.9")
     two.follow()
     assert nets(two.aws, OURS) == ["10.4.1.3/32", "10.4.4.9/32"]
     # its API server is away: what there is stays
     away = [two.entries[0], dict(two.entries[1], kubeconfig=None, api_url="https://127.0.0.1:1", token="x" * 20)]
     result = two.ours(clusters=away)
-    assert [row["cluster"] for row in result["failures"]] == ["gcp"] and not result["changed"] and nets(two.aws, OURS) == ["10.4.1.3/32", "10.4.4.9/32"]
+    assert (
+        [row["cluster"] for row in result["failures"]] == ["gcp"]
+        and not result["changed"]
+        and nets(two.aws, OURS) == ["10.4.1.3/32", "10.4.4.9/32"]
+    )
     # one less
     remove(aws, "sys-log", "collector-1")
     remove(gcp, "sys-log", "forwarder-1")

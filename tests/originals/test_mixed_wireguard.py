@@ -20,9 +20,11 @@ from wireguard_lab import KEYS, NAME, WireguardFabric, without_leases
 ACCOUNT = "system:serviceaccount:kube-system:multicluster-mesh-read"
 #: As the guide has it.
 ACCESS = {
-    "name": "An account that only reads", "hosts": "gcp", "gather_facts": False,
+    "name": "An account that only reads",
+    "hosts": "gcp",
+    "gather_facts": False,
     "roles": [{"role": "multicluster.network.cluster_access", "vars": {"cluster_access_capability": "mesh_read"}}],
-}  # fmt: skip
+}
 
 
 class MixedFabric(WireguardFabric):
@@ -38,7 +40,14 @@ class MixedFabric(WireguardFabric):
         whole = yaml.safe_load(super().inventory.read_text())
         book, account = self.state / "access.yml", self.state / "{cluster}-mesh_read.kubeconfig"
         book.write_text(yaml.safe_dump([ACCESS]))
-        words = ["ansible-playbook", "-i", str(super().inventory), str(book), "-e", json.dumps({"cluster_access_path": str(account)})]
+        words = [
+            "ansible-playbook",
+            "-i",
+            str(super().inventory),
+            str(book),
+            "-e",
+            json.dumps({"cluster_access_path": str(account)}),
+        ]
         done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         assert done.returncode == 0, done.stdout + done.stderr
         del whole["all"]["children"]["gcp_nodes"]
@@ -56,7 +65,9 @@ class MixedFabric(WireguardFabric):
             log.seek(self.mark)
             for entry in map(json.loads, log):
                 if entry["user"]["username"] == ACCOUNT:
-                    found.append((entry["verb"], entry["requestURI"].partition("?")[0], entry["responseStatus"]["code"]))
+                    found.append(
+                        (entry["verb"], entry["requestURI"].partition("?")[0], entry["responseStatus"]["code"])
+                    )
         return found
 
     def both_follow(self):
@@ -125,7 +136,7 @@ def test_a_node_goes_and_comes_on_either_side(fabric, node):
     if cluster == "gcp":
         fabric.ours().ok()
     for other in fabric.nodes_of(remote):
-        fabric.until("{0} has left {1}".format(node, other), lambda other=other: key not in fabric.peers(other))
+        fabric.until(f"{node} has left {other}", lambda other=other: key not in fabric.peers(other))
     fabric.lab("up", "--topology", fabric.topology)  # the Node again, as its kubelet would say
     if cluster == "gcp":
         fabric.restart_original(node)

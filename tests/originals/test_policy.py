@@ -25,14 +25,24 @@ class Running:
         found = {}
         for obj in self.gcp.client().list("/api/v1/pods", label_selector=LABEL).items:
             meta = obj["metadata"]
-            found.setdefault("gcp-{0}-{1}".format(meta["namespace"], meta["labels"][LABEL]), []).append(obj["status"]["podIP"] + "/32")
+            found.setdefault(f"gcp-{meta['namespace']}-{meta['labels'][LABEL]}", []).append(
+                obj["status"]["podIP"] + "/32"
+            )
         return {name: sorted(addresses) for name, addresses in found.items()}
 
     def _run(self, stage):
-        arguments = ["-local-kube-config", self.program.kubeconfig("aws"), "-target-kube-config", self.program.kubeconfig("gcp")]
+        arguments = [
+            "-local-kube-config",
+            self.program.kubeconfig("aws"),
+            "-target-kube-config",
+            self.program.kubeconfig("gcp"),
+        ]
         self.program.start(*arguments, "-target-cluster-name", "gcp")
         try:
-            self.program.until("sets of all pods", lambda: {name: nets(self.aws, name) for name in said(sets(self.aws))} == self.wanted())
+            self.program.until(
+                "sets of all pods",
+                lambda: {name: nets(self.aws, name) for name in said(sets(self.aws))} == self.wanted(),
+            )
         finally:
             self.program.stop()
         self.stages[stage] = {"aws": sets(self.aws)}

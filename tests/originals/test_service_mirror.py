@@ -49,15 +49,20 @@ class Running:
 
     def _labelled(self, kind):
         client = self.two.clients["aws"]
-        found = client.list(client.resource("v1", kind).path(), label_selector="mirror.semaphore.uw.io/mirror-service=true").items
+        found = client.list(
+            client.resource("v1", kind).path(), label_selector="mirror.semaphore.uw.io/mirror-service=true"
+        ).items
         return [(obj["metadata"]["namespace"], obj["metadata"]["name"]) for obj in found]
 
     def _run(self, stage):
         self.start()
         try:
+
             def there():
                 found = said(mirrored(self.two, self.shared))
-                return self.wanted() <= set(found) and (not self.shared or (("Service", GLOBAL) in found and ("EndpointSlice", "gl-cart-gcp01") in found))
+                return self.wanted() <= set(found) and (
+                    not self.shared or (("Service", GLOBAL) in found and ("EndpointSlice", "gl-cart-gcp01") in found)
+                )
 
             self.program.until("mirrors of everything", there)
         finally:

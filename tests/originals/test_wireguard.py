@@ -42,11 +42,17 @@ def test_without_being_asked_nothing_is_written(fabric):
     for node in fabric.nodes:
         fabric.stop_original(node)
     before = fabric.wire()
-    files = {node: fabric.sh(node, "sh", "-c", "find /var/lib/multicluster-network -type f 2>/dev/null | sort") for node in fabric.nodes}
+    files = {
+        node: fabric.sh(node, "sh", "-c", "find /var/lib/multicluster-network -type f 2>/dev/null | sort")
+        for node in fabric.nodes
+    }
     with fabric.witness() as writes:
         fabric.play("mesh")
     assert without_leases(writes) == [] and fabric.wire() == before
-    after = {node: fabric.sh(node, "sh", "-c", "find /var/lib/multicluster-network -type f 2>/dev/null | sort") for node in fabric.nodes}
+    after = {
+        node: fabric.sh(node, "sh", "-c", "find /var/lib/multicluster-network -type f 2>/dev/null | sort")
+        for node in fabric.nodes
+    }
     assert after == files, "a node of another program got a state of ours"
 
 
@@ -87,8 +93,12 @@ def test_a_node_that_goes_and_comes_with_another_range_arrives(fabric):
     fabric.play("mesh")  # that its host has no Node is told as a failure
     for node in fabric.nodes_of("aws"):
         assert key not in fabric.peers(node) and len(fabric.peers(node)) == 1
-    anew = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gcp-node-2", "labels": body["metadata"].get("labels", {})},
-            "spec": {"podCIDR": "10.4.9.0/24", "podCIDRs": ["10.4.9.0/24"]}}  # fmt: skip
+    anew = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "gcp-node-2", "labels": body["metadata"].get("labels", {})},
+        "spec": {"podCIDR": "10.4.9.0/24", "podCIDRs": ["10.4.9.0/24"]},
+    }
     manifest = fabric.state / "node.json"
     manifest.write_text(json.dumps(anew))
     fabric.kubectl("gcp", "create", "-f", str(manifest))

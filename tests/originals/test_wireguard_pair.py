@@ -33,18 +33,27 @@ def test_taken_over_changed_and_handed_back(pair, recording, capsys):
     # without being asked: nothing
     marks = {name: server.mark() for name, server in pair.servers.items()}
     found = pair.converge()
-    assert all({row["reason"] for row in found[name]["refused"]} == {"adoptable"} and not found[name]["changed"] for name in pair.nodes), found
-    assert {name: pair.wire(name) for name in pair.nodes} == before and {name: pair.files(name) for name in pair.nodes} == files
+    assert all(
+        {row["reason"] for row in found[name]["refused"]} == {"adoptable"} and not found[name]["changed"]
+        for name in pair.nodes
+    ), found
+    assert {name: pair.wire(name) for name in pair.nodes} == before and {
+        name: pair.files(name) for name in pair.nodes
+    } == files
     assert all(server.writes(marks[name]) == [] for name, server in pair.servers.items())
 
     # taken: the wire is what it was, the marks and the annotations are ours alone
     with pair.echoes() as echoes:
         found = pair.converge(adopt=True)
     assert all(found[name]["refused"] == [] for name in pair.nodes), found
-    told = ["taking over: {0} echoes sent, {1} lost".format(echoes.sent, echoes.lost)]
+    told = [f"taking over: {echoes.sent} echoes sent, {echoes.lost} lost"]
     assert echoes.sent > 300 and echoes.lost == 0
-    assert {name: pair.wire(name, marks=False) for name in pair.nodes} == {name: one[:4] + one[5:] for name, one in before.items()}
-    assert {name: pair.notes(name) for name in pair.nodes} == notes and all(pair.on_record(name) == {US} for name in pair.nodes)
+    assert {name: pair.wire(name, marks=False) for name in pair.nodes} == {
+        name: one[:4] + one[5:] for name, one in before.items()
+    }
+    assert {name: pair.notes(name) for name in pair.nodes} == notes and all(
+        pair.on_record(name) == {US} for name in pair.nodes
+    )
     unchanged(pair)
 
     changes(pair)
@@ -53,7 +62,7 @@ def test_taken_over_changed_and_handed_back(pair, recording, capsys):
     notes = {name: pair.notes(name) for name in pair.nodes}
     with pair.echoes() as echoes:
         pair.release()
-    told.append("releasing: {0} echoes sent, {1} lost".format(echoes.sent, echoes.lost))
+    told.append(f"releasing: {echoes.sent} echoes sent, {echoes.lost} lost")
     assert echoes.lost == 0
     after = {name: pair.wire(name) for name in pair.nodes}
     for name, one in after.items():
@@ -63,10 +72,17 @@ def test_taken_over_changed_and_handed_back(pair, recording, capsys):
     with pair.echoes() as echoes:
         for name in pair.nodes:
             pair.start(name)
-        pair.until("the originals are back", lambda: all("starting node watcher" in (pair.folder / name / "log").read_text() for name in pair.nodes))
+        pair.until(
+            "the originals are back",
+            lambda: all("starting node watcher" in (pair.folder / name / "log").read_text() for name in pair.nodes),
+        )
         pair.until("they have joined", pair.joined)
-    told.append("the original again: {0} echoes sent, {1} lost".format(echoes.sent, echoes.lost))
-    assert {name: pair.wire(name) for name in pair.nodes} == after and {name: pair.notes(name) for name in pair.nodes} == notes and echoes.lost == 0
+    told.append(f"the original again: {echoes.sent} echoes sent, {echoes.lost} lost")
+    assert (
+        {name: pair.wire(name) for name in pair.nodes} == after
+        and {name: pair.notes(name) for name in pair.nodes} == notes
+        and echoes.lost == 0
+    )
     with capsys.disabled():
         print("\n" + "; ".join(told))
     returned = {name: [dict(pair.node_object(name), apiVersion="v1", kind="Node")] for name in pair.nodes}
@@ -132,7 +148,10 @@ def test_beside_the_original(pair):
     old = pair.key("gcp")
     pair.nodes["gcp"].run("rm", KEYS + "/wireguard.aws.key")
     pair.restart("gcp")
-    pair.until("it has announced a new key", lambda: old not in pair.notes("gcp").values() and pair.key("gcp") in pair.notes("gcp").values())
+    pair.until(
+        "it has announced a new key",
+        lambda: old not in pair.notes("gcp").values() and pair.key("gcp") in pair.notes("gcp").values(),
+    )
     pair.converge()
     pair.until("both have joined again", pair.joined)
     # our Node goes and comes: theirs follow

@@ -42,8 +42,22 @@ class WireguardFabric(Fabric):
 
     def write(self, node, path, text):
         subprocess.run(
-            ["/usr/bin/python3", str(LAB), "exec", "--name", self.name, node, "--", "sh", "-c", "umask 077; cat > " + path],
-            input=text, text=True, check=True, capture_output=True,
+            [
+                "/usr/bin/python3",
+                str(LAB),
+                "exec",
+                "--name",
+                self.name,
+                node,
+                "--",
+                "sh",
+                "-c",
+                "umask 077; cat > " + path,
+            ],
+            input=text,
+            text=True,
+            check=True,
+            capture_output=True,
         )
 
     def kubeconfig_for_nodes(self, cluster):
@@ -58,19 +72,33 @@ class WireguardFabric(Fabric):
         cluster = self.cluster_of(node)
         remote = self.remote_of(cluster)
         for name in (cluster, remote):
-            self.write(node, "/run/swg-{0}.kubeconfig".format(name), self.kubeconfig_for_nodes(name))
+            self.write(node, f"/run/swg-{name}.kubeconfig", self.kubeconfig_for_nodes(name))
         self.write(node, "/run/swg-token", "unused")  # it wants the file although the kubeconfig is what counts
-        entry = {"name": remote, "kubeConfigPath": "/run/swg-{0}.kubeconfig".format(remote), "remoteSATokenPath": "/run/swg-token",
-                 "podSubnet": self.tree["clusters"]["hosts"][remote]["pod_cidrs"][0], "wgListenPort": PORT}  # fmt: skip
-        local = {"name": cluster, "kubeConfigPath": "/run/swg-{0}.kubeconfig".format(cluster)}
+        entry = {
+            "name": remote,
+            "kubeConfigPath": f"/run/swg-{remote}.kubeconfig",
+            "remoteSATokenPath": "/run/swg-token",
+            "podSubnet": self.tree["clusters"]["hosts"][remote]["pod_cidrs"][0],
+            "wgListenPort": PORT,
+        }
+        local = {"name": cluster, "kubeConfigPath": f"/run/swg-{cluster}.kubeconfig"}
         self.write(node, "/run/swg.json", json.dumps({"local": local, "remotes": [entry]}))
         device = self.device_of(node)
-        make = "ip link show {0} >/dev/null 2>&1 || ip link add {0} type wireguard 2>/dev/null || wireguard-go {0} >/dev/null 2>&1".format(device)
+        make = f"ip link show {device} >/dev/null 2>&1 || ip link add {device} type wireguard 2>/dev/null || wireguard-go {device} >/dev/null 2>&1"
         self.sh(node, "sh", "-c", make)
         self.sh(
-            node, "systemd-run", "--quiet", "--unit=swg", "--collect", "--setenv=HOME=/root", str(self.program), "-node-name=" + node,
-            "-clusters-config=/run/swg.json", "-wg-key-path=" + KEYS, "-log-level=debug",
-        )  # fmt: skip
+            node,
+            "systemd-run",
+            "--quiet",
+            "--unit=swg",
+            "--collect",
+            "--setenv=HOME=/root",
+            str(self.program),
+            "-node-name=" + node,
+            "-clusters-config=/run/swg.json",
+            "-wg-key-path=" + KEYS,
+            "-log-level=debug",
+        )
 
     def stop_original(self, node):
         self.sh(node, "systemctl", "stop", "swg", check=False)
@@ -80,14 +108,18 @@ class WireguardFabric(Fabric):
 
     def healthy(self, node):
         """Whether the agent says that device, annotations and route are set up."""
-        script = "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:7773/healthz', timeout=5).status)"
+        script = (
+            "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:7773/healthz', timeout=5).status)"
+        )
         return self.sh(node, "/usr/bin/python3", "-c", script, check=False).strip() == "200"
 
     def until(self, what, holds, patience=300.0):
         """Wait for what programs do by themselves."""
         end = time.monotonic() + patience
         while not holds():
-            assert time.monotonic() < end, "not in {0:.0f} s: {1}\n{2}".format(patience, what, {node: self.log_of(node)[-600:] for node in self.nodes})
+            assert time.monotonic() < end, (
+                f"not in {patience:.0f} s: {what}\n{ ({node: self.log_of(node)[-600:] for node in self.nodes}) }"
+            )
             time.sleep(0.5)
         self.ran(what)
 
@@ -98,7 +130,9 @@ class WireguardFabric(Fabric):
         found = {}
         for cluster in self.clusters:
             words = ["get", "nodes", "-o", "json", "--show-managed-fields"]
-            text = self.kubectl(cluster, *words, check=False) or self.kubectl(cluster, *words[:-1])  # kubectl before 1.21 always shows them
+            text = self.kubectl(cluster, *words, check=False) or self.kubectl(
+                cluster, *words[:-1]
+            )  # kubectl before 1.21 always shows them
             found[cluster] = json.loads(text)["items"]
         return found
 
@@ -108,7 +142,9 @@ class WireguardFabric(Fabric):
         for items in self.node_objects().values():
             for obj in items:
                 notes = obj["metadata"].get("annotations") or {}
-                found[obj["metadata"]["name"]] = {key: value for key, value in notes.items() if ".wireguard.semaphore.uw.io/" in key}
+                found[obj["metadata"]["name"]] = {
+                    key: value for key, value in notes.items() if ".wireguard.semaphore.uw.io/" in key
+                }
         return found
 
     def on_record(self):
@@ -118,7 +154,9 @@ class WireguardFabric(Fabric):
             for obj in items:
                 entries = obj["metadata"].get("managedFields") or []
                 found[obj["metadata"]["name"]] = {
-                    entry["manager"] for entry in entries if "wireguard.semaphore" in json.dumps(entry.get("fieldsV1", {}))
+                    entry["manager"]
+                    for entry in entries
+                    if "wireguard.semaphore" in json.dumps(entry.get("fieldsV1", {}))
                 }
         return found
 
@@ -156,8 +194,28 @@ class WireguardFabric(Fabric):
         for row in rows:
             if pairs is not None and (row["source"], row["target"]) not in pairs:
                 continue
-            command = ["ip", "netns", "exec", self.namespace(row["source"]), "ping", "-n", "-q", "-i", "0.01", "-W", "5", row["address"]]
-            running.append((row, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)))
+            command = [
+                "ip",
+                "netns",
+                "exec",
+                self.namespace(row["source"]),
+                "ping",
+                "-n",
+                "-q",
+                "-i",
+                "0.01",
+                "-W",
+                "5",
+                row["address"],
+            ]
+            running.append(
+                (
+                    row,
+                    subprocess.Popen(
+                        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
+                    ),
+                )
+            )
         time.sleep(1)
         try:
             yield results
@@ -170,13 +228,13 @@ class WireguardFabric(Fabric):
                 sent, received = map(int, re.search(r"(\d+) packets transmitted, (\d+) received", out).groups())
                 # the last one may still be under way when the program ends
                 results.append(("{source} -> {target}".format(**row), sent, max(0, sent - received - 1)))
-            self.ran("echoes: {0} sent, {1} lost".format(sum(one[1] for one in results), sum(one[2] for one in results)))
+            self.ran(f"echoes: {sum(one[1] for one in results)} sent, {sum(one[2] for one in results)} lost")
 
     def end(self):
         for node in self.nodes:
             log = self.log_of(node)
             if "panic" in log:
-                sys.stderr.write("\n{0}: {1}".format(node, log[-3000:]))
+                sys.stderr.write(f"\n{node}: {log[-3000:]}")
 
 
 def without_leases(writes):

@@ -29,8 +29,18 @@ UNDERLAY = {"aws": "10.66.23.31", "gcp": "10.22.22.27"}
 PODS = {"aws": "10.2.3", "gcp": "10.4.7"}
 OTHER = {"aws": "gcp", "gcp": "aws"}
 CLUSTERS = {
-    "aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.66.23.0/24"], "wireguard_port": PORT},
-    "gcp": {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "node_cidrs": ["10.22.22.0/24"], "wireguard_port": PORT},
+    "aws": {
+        "pod_cidrs": ["10.2.0.0/16"],
+        "service_cidrs": ["10.3.0.0/16"],
+        "node_cidrs": ["10.66.23.0/24"],
+        "wireguard_port": PORT,
+    },
+    "gcp": {
+        "pod_cidrs": ["10.4.0.0/16"],
+        "service_cidrs": ["10.5.0.0/16"],
+        "node_cidrs": ["10.22.22.0/24"],
+        "wireguard_port": PORT,
+    },
 }
 US = "multicluster.network/t"
 
@@ -43,7 +53,9 @@ class Pair:
         self.nodes = {name: KERNEL.Node() for name in servers}
         self.clients = {name: server.client() for name, server in servers.items()}
         self.running, self.relays = {}, []
-        self.nodes["aws"].run("ip", "link", "add", "under", "type", "veth", "peer", "name", "under", "netns", str(self.nodes["gcp"].pid))
+        self.nodes["aws"].run(
+            "ip", "link", "add", "under", "type", "veth", "peer", "name", "under", "netns", str(self.nodes["gcp"].pid)
+        )
         for name, node in self.nodes.items():
             for place in ("/var/lib", "/usr/local/lib", "/etc/systemd/system"):
                 node.run("mount", "-t", "tmpfs", "tmpfs", place)
@@ -52,7 +64,14 @@ class Pair:
             node.run("ip", "route", "add", UNDERLAY[OTHER[name]], "dev", "under")
             node.run("ip", "address", "add", PODS[name] + ".1/32", "dev", "lo")
             for server in servers.values():
-                words = ["/usr/bin/python3", "-B", str(RELAY), "/proc/{0}/ns/net".format(node.pid), "127.0.0.1", str(server.port)]
+                words = [
+                    "/usr/bin/python3",
+                    "-B",
+                    str(RELAY),
+                    f"/proc/{node.pid}/ns/net",
+                    "127.0.0.1",
+                    str(server.port),
+                ]
                 self.relays.append(subprocess.Popen(words, stdin=subprocess.DEVNULL))
             self.register(name)
 
@@ -70,12 +89,17 @@ class Pair:
 
     @staticmethod
     def path(name):
-        return "/api/v1/nodes/{0}-node-1".format(name)
+        return f"/api/v1/nodes/{name}-node-1"
 
     def register(self, name, cidr=None):
         """The Node, as its kubelet would write it."""
         cidr = cidr or PODS[name] + ".0/24"
-        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name + "-node-1"}, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name + "-node-1"},
+            "spec": {"podCIDR": cidr, "podCIDRs": [cidr]},
+        }
         self.clients[name].create("/api/v1/nodes", body, "kubelet")
         status = {"addresses": [{"type": "InternalIP", "address": UNDERLAY[name]}]}
         self.clients[name].merge_patch(self.path(name) + "/status", {"status": status}, "kubelet")
@@ -105,14 +129,32 @@ class Pair:
             paths[cluster] = str(place / (cluster + ".kubeconfig"))
             pathlib.Path(paths[cluster]).write_text(json.dumps(server.kubeconfig("original")))
         (place / "token").write_text("unused")  # it wants the file although the kubeconfig is what counts
-        remote = {"name": OTHER[name], "kubeConfigPath": paths[OTHER[name]], "remoteSATokenPath": str(place / "token"),
-                  "podSubnet": CLUSTERS[OTHER[name]]["pod_cidrs"][0], "wgListenPort": PORT}  # fmt: skip
-        (place / "config.json").write_text(json.dumps({"local": {"name": name, "kubeConfigPath": paths[name]}, "remotes": [remote]}))
-        make = "ip link show {0} >/dev/null 2>&1 || ip link add {0} type wireguard 2>/dev/null || wireguard-go {0}".format("wireguard." + OTHER[name])
+        remote = {
+            "name": OTHER[name],
+            "kubeConfigPath": paths[OTHER[name]],
+            "remoteSATokenPath": str(place / "token"),
+            "podSubnet": CLUSTERS[OTHER[name]]["pod_cidrs"][0],
+            "wgListenPort": PORT,
+        }
+        (place / "config.json").write_text(
+            json.dumps({"local": {"name": name, "kubeConfigPath": paths[name]}, "remotes": [remote]})
+        )
+        make = (
+            "ip link show {0} >/dev/null 2>&1 || ip link add {0} type wireguard 2>/dev/null || wireguard-go {0}".format(
+                "wireguard." + OTHER[name]
+            )
+        )
         self.nodes[name].run("sh", "-c", make)
-        words = [str(self.program), "-node-name={0}-node-1".format(name), "-clusters-config=" + str(place / "config.json"), "-wg-key-path=" + KEYS]
+        words = [
+            str(self.program),
+            f"-node-name={name}-node-1",
+            "-clusters-config=" + str(place / "config.json"),
+            "-wg-key-path=" + KEYS,
+        ]
         with open(place / "log", "ab") as log:
-            self.running[name] = subprocess.Popen(self.nodes[name].command(*words), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ))
+            self.running[name] = subprocess.Popen(
+                self.nodes[name].command(*words), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ)
+            )
 
     def stop(self, name):
         process = self.running.pop(name)
@@ -126,8 +168,12 @@ class Pair:
     def until(self, what, holds, patience=120.0):
         end = time.monotonic() + patience
         while not holds():
-            logs = {name: (self.folder / name / "log").read_text()[-800:] for name in self.nodes if (self.folder / name / "log").exists()}
-            assert time.monotonic() < end, "not in {0:.0f} s: {1}\n{2}".format(patience, what, logs)
+            logs = {
+                name: (self.folder / name / "log").read_text()[-800:]
+                for name in self.nodes
+                if (self.folder / name / "log").exists()
+            }
+            assert time.monotonic() < end, f"not in {patience:.0f} s: {what}\n{logs}"
             time.sleep(0.2)
 
     # --- ours ---------------------------------------------------------------------------------------------------
@@ -135,10 +181,18 @@ class Pair:
     def plan(self):
         access = [server.access(name) for name, server in self.servers.items()]
         nodes = {name + "-node-1": {"multicluster_cluster": name} for name in self.managed}
-        return mesh_plan.run({"fabric": "t", "clusters": access, "definition": {"clusters": CLUSTERS, "nodes": nodes}, "timeout": 20})
+        return mesh_plan.run(
+            {"fabric": "t", "clusters": access, "definition": {"clusters": CLUSTERS, "nodes": nodes}, "timeout": 20}
+        )
 
     def flow(self, name, **options):
-        asked = {"fabric": "t", "node": name + "-node-1", "persist": True, "max_deletes": None, "hosts": [one + "-node-1" for one in self.managed]}
+        asked = {
+            "fabric": "t",
+            "node": name + "-node-1",
+            "persist": True,
+            "max_deletes": None,
+            "hosts": [one + "-node-1" for one in self.managed],
+        }
         return self.nodes[name].flow("dataplane", dict(asked, **options), False)
 
     def converge(self, adopt=False, **more):
@@ -155,7 +209,14 @@ class Pair:
                 break
             access = [server.access(name) for name, server in self.servers.items() if name in wanted]
             found["published"] = node_annotations.run(
-                {"fabric": "t", "clusters": access, "annotations": wanted, "prefixes": mesh["annotation_patterns"], "adopt": adopt, "timeout": 20}
+                {
+                    "fabric": "t",
+                    "clusters": access,
+                    "annotations": wanted,
+                    "prefixes": mesh["annotation_patterns"],
+                    "adopt": adopt,
+                    "timeout": 20,
+                }
             )
             if not found["published"]["changed"]:
                 break
@@ -167,14 +228,27 @@ class Pair:
             assert self.flow(name, devices=[], released=True)["changed"]
         access = [server.access(name) for name, server in self.servers.items() if name in self.managed]
         nodes = {name: [name + "-node-1"] for name in self.managed}
-        request = {"fabric": "t", "clusters": access, "annotations": nodes, "state": "released", "prefixes": mesh["annotation_patterns"], "timeout": 20}
+        request = {
+            "fabric": "t",
+            "clusters": access,
+            "annotations": nodes,
+            "state": "released",
+            "prefixes": mesh["annotation_patterns"],
+            "timeout": 20,
+        }
         assert node_annotations.run(request)["changed"]
 
     def leave(self, name):
         mesh = self.plan()["mesh"]
         self.flow(name, devices=[])
-        request = {"fabric": "t", "clusters": [self.servers[name].access(name)], "annotations": {name: [name + "-node-1"]}, "state": "absent",
-                   "prefixes": mesh["annotation_patterns"], "timeout": 20}  # fmt: skip
+        request = {
+            "fabric": "t",
+            "clusters": [self.servers[name].access(name)],
+            "annotations": {name: [name + "-node-1"]},
+            "state": "absent",
+            "prefixes": mesh["annotation_patterns"],
+            "timeout": 20,
+        }
         assert node_annotations.run(request)["changed"]
 
     # --- what is there ------------------------------------------------------------------------------------------
@@ -194,11 +268,16 @@ class Pair:
 
     def peers(self, name):
         """{public key: allowed IPs}"""
-        rows = [line.split("\t") for line in self.nodes[name].run("wg", "show", "wireguard." + OTHER[name], "allowed-ips").splitlines()]
+        rows = [
+            line.split("\t")
+            for line in self.nodes[name].run("wg", "show", "wireguard." + OTHER[name], "allowed-ips").splitlines()
+        ]
         return {row[0]: row[1].split() for row in rows}
 
     def files(self, name):
-        return self.nodes[name].run("sh", "-c", "find /var/lib /usr/local/lib /etc/systemd/system -mindepth 1 -not -type d | sort")
+        return self.nodes[name].run(
+            "sh", "-c", "find /var/lib /usr/local/lib /etc/systemd/system -mindepth 1 -not -type d | sort"
+        )
 
     def answers(self):
         words = ["ping", "-q", "-c", "2", "-i", "0.2", "-W", "2", "-I", PODS["aws"] + ".1", PODS["gcp"] + ".1"]
@@ -206,7 +285,11 @@ class Pair:
 
     def joined(self):
         """Each knows the other's key, and pods answer."""
-        return self.peers("aws").keys() == {self.key("gcp")} and self.peers("gcp").keys() == {self.key("aws")} and self.answers()
+        return (
+            self.peers("aws").keys() == {self.key("gcp")}
+            and self.peers("gcp").keys() == {self.key("aws")}
+            and self.answers()
+        )
 
     def echoes(self):
         return Echoes(self)
@@ -220,8 +303,14 @@ class Echoes:
 
     def __enter__(self):
         for name, node in self.pair.nodes.items():
-            words = node.command("ping", "-n", "-q", "-i", "0.01", "-W", "5", "-I", PODS[name] + ".1", PODS[OTHER[name]] + ".1")
-            self.processes.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True))
+            words = node.command(
+                "ping", "-n", "-q", "-i", "0.01", "-W", "5", "-I", PODS[name] + ".1", PODS[OTHER[name]] + ".1"
+            )
+            self.processes.append(
+                subprocess.Popen(
+                    words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
+                )
+            )
         time.sleep(1)
         return self
 

@@ -41,7 +41,7 @@ class Router:
 
     def __init__(self, fabric, more="", programs=(), namespace=None, address=ROUTER):
         self.namespace, self.address = namespace or fabric.namespace("underlay"), address
-        self.folder = pathlib.Path("/run/mcn-router-{0}-{1}".format(fabric.name, address))
+        self.folder = pathlib.Path(f"/run/mcn-router-{fabric.name}-{address}")
         self.config = ROUTER_CONFIG.format(address, more)
         self.programs = programs
         self.pids = []
@@ -54,23 +54,45 @@ class Router:
             shutil.chown(path, "frr", "frr")
         # flows are spread by their ports, as routers do
         self.sh("sysctl", "-q", "-w", "net.ipv4.fib_multipath_hash_policy=1")
-        rows = [("zebra", ["-f", "/dev/null"]), *((name, ["-f", "/dev/null"]) for name in self.programs), ("bgpd", ["-f", str(self.folder / "bgpd.conf")])]
+        rows = [
+            ("zebra", ["-f", "/dev/null"]),
+            *((name, ["-f", "/dev/null"]) for name in self.programs),
+            ("bgpd", ["-f", str(self.folder / "bgpd.conf")]),
+        ]
         for name, more in rows:
             pid = self.folder / (name + ".pid")
-            program = next(path for path in ("/usr/lib/frr/" + name, "/usr/libexec/frr/" + name) if os.path.exists(path))
-            self.sh(program, "-d", "-i", str(pid), "-z", str(self.folder / "zserv"), "--vty_socket", str(self.folder), "-P", "0", *more)
+            program = next(
+                path for path in ("/usr/lib/frr/" + name, "/usr/libexec/frr/" + name) if os.path.exists(path)
+            )
+            self.sh(
+                program,
+                "-d",
+                "-i",
+                str(pid),
+                "-z",
+                str(self.folder / "zserv"),
+                "--vty_socket",
+                str(self.folder),
+                "-P",
+                "0",
+                *more,
+            )
             self.pids.insert(0, int(pid.read_text()))
 
     def stop(self):
         for pid in self.pids:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-            except ProcessLookupError:
-                pass
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def sh(self, *words):
-        done = subprocess.run(["ip", "netns", "exec", self.namespace, *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            ["ip", "netns", "exec", self.namespace, *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -81,7 +103,9 @@ class Router:
 
     def bgp(self, *words):
         """What the router's daemon says."""
-        return json.loads(self.sh("vtysh", "--vty_socket", str(self.folder), "-c", " ".join(["show bgp", *words, "json"])))
+        return json.loads(
+            self.sh("vtysh", "--vty_socket", str(self.folder), "-c", " ".join(["show bgp", *words, "json"]))
+        )
 
     def via(self, address):
         """The nodes to which the router's kernel sends an address."""
@@ -92,7 +116,7 @@ class Router:
         """Seconds until the router sends an address to exactly these nodes."""
         began = time.monotonic()
         while self.via(address) != set(nodes):
-            assert time.monotonic() - began < within, "{0} goes to {1}, not to {2}".format(address, self.via(address), nodes)
+            assert time.monotonic() - began < within, f"{address} goes to {self.via(address)}, not to {nodes}"
             time.sleep(0.05)
         return time.monotonic() - began
 
@@ -140,10 +164,27 @@ def client_behind(fabric, routers, network):
     It and they take part in no redirects: a client that learns which node has an address asks no router any more.
     """
     with on_the_nodes_network(fabric, "client", CLIENT) as own:
-        sysctl(own, "net.ipv4.fib_multipath_hash_policy=1", "net.ipv4.conf.all.accept_redirects=0", "net.ipv4.conf.up0.accept_redirects=0")
+        sysctl(
+            own,
+            "net.ipv4.fib_multipath_hash_policy=1",
+            "net.ipv4.conf.all.accept_redirects=0",
+            "net.ipv4.conf.up0.accept_redirects=0",
+        )
         for router, device in zip(routers, ("br0", "up0")):
-            sysctl(router.namespace, "net.ipv4.ip_forward=1", "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.{0}.send_redirects=0".format(device))
-        ip("-n", own, "route", "add", network, *(word for router in routers for word in ("nexthop", "via", router.address)))
+            sysctl(
+                router.namespace,
+                "net.ipv4.ip_forward=1",
+                "net.ipv4.conf.all.send_redirects=0",
+                f"net.ipv4.conf.{device}.send_redirects=0",
+            )
+        ip(
+            "-n",
+            own,
+            "route",
+            "add",
+            network,
+            *(word for router in routers for word in ("nexthop", "via", router.address)),
+        )
         yield own
 
 
@@ -159,17 +200,35 @@ def api(fabric):
 def make_service(fabric, name, **spec):
     """A Service of type LoadBalancer without a selector; its endpoints are written by hand."""
     ports = [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]
-    api(fabric).create("/api/v1/namespaces/default/services", {
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": dict({"type": "LoadBalancer", "ports": ports}, **spec),
-    }, "test")  # fmt: skip
+    api(fabric).create(
+        "/api/v1/namespaces/default/services",
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name},
+            "spec": dict({"type": "LoadBalancer", "ports": ports}, **spec),
+        },
+        "test",
+    )
 
 
 def put_endpoints(fabric, name, rows):
     """The Service's endpoints as its controller would write them: rows of (node, address, state), state ready or ending."""
     client, path = api(fabric), "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-    endpoints = [{"addresses": [address], "nodeName": node,
-                  "conditions": {"ready": state == "ready", "serving": True, "terminating": state == "ending"}} for node, address, state in rows]  # fmt: skip
-    body = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-            "metadata": {"name": name + "-hand", "labels": {"kubernetes.io/service-name": name}},
-            "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}], "endpoints": endpoints}  # fmt: skip
+    endpoints = [
+        {
+            "addresses": [address],
+            "nodeName": node,
+            "conditions": {"ready": state == "ready", "serving": True, "terminating": state == "ending"},
+        }
+        for node, address, state in rows
+    ]
+    body = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "addressType": "IPv4",
+        "metadata": {"name": name + "-hand", "labels": {"kubernetes.io/service-name": name}},
+        "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
+        "endpoints": endpoints,
+    }
     client.apply(path + "/" + name + "-hand", body, "test")

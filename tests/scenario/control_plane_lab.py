@@ -25,7 +25,7 @@ from mcnlab import certificates  # pylint: disable=wrong-import-position
 
 TURN = pathlib.Path("/run/multicluster-network-lab/control-plane.lock")
 PREFIX = os.environ.get("MCN_LAB_PREFIX", "sc-") + "cp"
-NET, PORT, TOKEN = "10.251.{0}".format(os.getpid() % 200 + 20), 6443, "token-of-the-scenario"
+NET, PORT, TOKEN = f"10.251.{os.getpid() % 200 + 20}", 6443, "token-of-the-scenario"
 EIP, GATEWAY = NET + ".100", NET + ".254"
 SERVERS = {"cp-%d" % number: "%s.%d" % (NET, number) for number in (1, 2, 3)}
 MOVE = """
@@ -38,11 +38,13 @@ subprocess.run(["ip", "neigh", "flush", "to", address], check=False)  # a router
 """
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def programs():
     """The folder of the Kubernetes that KUBERNETES chooses."""
     build = pathlib.Path(__file__).resolve().parents[1] / "lab" / "build-kubernetes"
-    return pathlib.Path(subprocess.run([str(build), "--cached"], capture_output=True, text=True, check=True).stdout.split()[-1])
+    return pathlib.Path(
+        subprocess.run([str(build), "--cached"], capture_output=True, text=True, check=True).stdout.split()[-1]
+    )
 
 
 def program(name):
@@ -71,19 +73,35 @@ class Plane:
         ip("address", "add", GATEWAY + "/24", "dev", self.bridge)
         ip("link", "set", self.bridge, "up")
         for number, (name, address) in enumerate(SERVERS.items()):
-            space, port = PREFIX + name, "{0}{1}".format(PREFIX[:12], number)
+            space, port = PREFIX + name, f"{PREFIX[:12]}{number}"
             ip("netns", "add", space)
             ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", space)
             ip("link", "set", port, "master", self.bridge, "up")
             ip("-n", space, "link", "set", "lo", "up")
             ip("-n", space, "address", "add", address + "/24", "dev", "eth0")
             ip("-n", space, "link", "set", "eth0", "up")
-        etcd, peer = "http://{0}:12379".format(GATEWAY), "http://{0}:12380".format(GATEWAY)
-        self.spawn("etcd", [program("etcd"), "--data-dir", str(self.folder / "etcd"), "--listen-client-urls", etcd, "--advertise-client-urls", etcd,
-                            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,
-                            "--unsafe-no-fsync"])  # fmt: skip
+        etcd, peer = f"http://{GATEWAY}:12379", f"http://{GATEWAY}:12380"
+        self.spawn(
+            "etcd",
+            [
+                program("etcd"),
+                "--data-dir",
+                str(self.folder / "etcd"),
+                "--listen-client-urls",
+                etcd,
+                "--advertise-client-urls",
+                etcd,
+                "--listen-peer-urls",
+                peer,
+                "--initial-advertise-peer-urls",
+                peer,
+                "--initial-cluster",
+                "default=" + peer,
+                "--unsafe-no-fsync",
+            ],
+        )
         certificates.ensure(self.folder / "pki", "cp", ["kubernetes"], [EIP, "10.3.0.1", *SERVERS.values()])
-        (self.folder / "tokens.csv").write_text('{0},tester,1,"system:masters"\n'.format(TOKEN))
+        (self.folder / "tokens.csv").write_text(f'{TOKEN},tester,1,"system:masters"\n')
         for name in SERVERS:
             self.start_server(name)
         for address in SERVERS.values():
@@ -91,18 +109,48 @@ class Plane:
 
     def start_server(self, name):
         pki = self.folder / "pki"
-        self.spawn(name, [
-            "ip", "netns", "exec", PREFIX + name, program("kube-apiserver"), "--etcd-servers", "http://{0}:12379".format(GATEWAY),
-            "--secure-port", str(PORT), "--bind-address", "0.0.0.0", "--advertise-address", SERVERS[name],
-            "--tls-cert-file", str(pki / "server.crt"), "--tls-private-key-file", str(pki / "server.key"),
-            "--service-cluster-ip-range", "10.3.0.0/16", "--service-account-issuer", "https://" + EIP,
-            "--service-account-key-file", str(pki / "sa.pub"), "--service-account-signing-key-file", str(pki / "sa.key"),
-            "--token-auth-file", str(self.folder / "tokens.csv"), "--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount",
-        ])  # fmt: skip
+        self.spawn(
+            name,
+            [
+                "ip",
+                "netns",
+                "exec",
+                PREFIX + name,
+                program("kube-apiserver"),
+                "--etcd-servers",
+                f"http://{GATEWAY}:12379",
+                "--secure-port",
+                str(PORT),
+                "--bind-address",
+                "0.0.0.0",
+                "--advertise-address",
+                SERVERS[name],
+                "--tls-cert-file",
+                str(pki / "server.crt"),
+                "--tls-private-key-file",
+                str(pki / "server.key"),
+                "--service-cluster-ip-range",
+                "10.3.0.0/16",
+                "--service-account-issuer",
+                "https://" + EIP,
+                "--service-account-key-file",
+                str(pki / "sa.pub"),
+                "--service-account-signing-key-file",
+                str(pki / "sa.key"),
+                "--token-auth-file",
+                str(self.folder / "tokens.csv"),
+                "--authorization-mode",
+                "RBAC",
+                "--disable-admission-plugins",
+                "ServiceAccount",
+            ],
+        )
 
     def spawn(self, name, words):
         log = open(self.folder / (name + ".log"), "ab")
-        self.running[name] = subprocess.Popen(words, stdout=log, stderr=log, cwd=str(self.folder), stdin=subprocess.DEVNULL)
+        self.running[name] = subprocess.Popen(
+            words, stdout=log, stderr=log, cwd=str(self.folder), stdin=subprocess.DEVNULL
+        )
 
     def kill(self, name, how=signal.SIGKILL):
         os.kill(self.running[name].pid, how)  # ip netns exec replaces itself, so this is the server
@@ -115,7 +163,7 @@ class Plane:
     def healthy(self, address):
         pool = urllib3.PoolManager(ca_certs=str(self.folder / "pki" / "ca.crt"), retries=False, timeout=2)
         try:
-            return pool.request("GET", "https://{0}:{1}/healthz".format(address, PORT)).status == 200
+            return pool.request("GET", f"https://{address}:{PORT}/healthz").status == 200
         except urllib3.exceptions.HTTPError:
             return False
 
@@ -126,10 +174,16 @@ class Plane:
             time.sleep(0.2)
 
     def holder(self):
-        return [name for name in SERVERS if EIP in ip("-n", PREFIX + name, "-4", "-o", "address", "show", "dev", "eth0").stdout]
+        return [
+            name
+            for name in SERVERS
+            if EIP in ip("-n", PREFIX + name, "-4", "-o", "address", "show", "dev", "eth0").stdout
+        ]
 
     def client(self, address=EIP):
-        return Client(parse_access({"name": "cp", "api_url": "https://{0}:{1}".format(address, PORT), "token": TOKEN, "ca_data": self.ca()}))
+        return Client(
+            parse_access({"name": "cp", "api_url": f"https://{address}:{PORT}", "token": TOKEN, "ca_data": self.ca()})
+        )
 
     def make_nodes(self):
         """The Nodes of the three servers, as their kubelets would report them."""
@@ -138,7 +192,7 @@ class Plane:
             meta = {"name": name, "labels": {"node-role.kubernetes.io/control-plane": ""}}
             client.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": meta}, "kubelet")
             rows = [{"type": "Hostname", "address": name}, {"type": "InternalIP", "address": address}]
-            client.merge_patch("/api/v1/nodes/{0}/status".format(name), {"status": {"addresses": rows}}, "kubelet")
+            client.merge_patch(f"/api/v1/nodes/{name}/status", {"status": {"addresses": rows}}, "kubelet")
 
     def stop(self):
         for process in self.running.values():
@@ -154,7 +208,7 @@ class Plane:
         self.turn.close()
 
     def clean(self):
-        links = [self.bridge, *("{0}{1}".format(PREFIX[:12], number) for number in range(len(SERVERS)))]
+        links = [self.bridge, *(f"{PREFIX[:12]}{number}" for number in range(len(SERVERS)))]
         for name in SERVERS:
             ip("netns", "del", PREFIX + name, check=False)
         for link in links:

@@ -26,7 +26,7 @@ def terms(selector):
     for part in selector.split("&&"):
         match = _TERM.match(part.strip())
         if match is None:
-            raise ValueError("the double knows no selector like {0!r}".format(part))
+            raise ValueError(f"the double knows no selector like {part!r}")
         found[match.group(1)] = match.group(2)
     return found
 
@@ -49,29 +49,57 @@ def ruleset(policy, sets, pods):
     spec = policy["spec"]
     if set(spec) - {"selector", "types", "ingress", "order"} or spec["types"] != ["Ingress"]:
         raise ValueError("the double knows only Ingress")
-    lines = ["table inet {0}".format(TABLE), "delete table inet {0}".format(TABLE), "table inet {0} {{".format(TABLE),
-             "  chain cali-tw {", "    ct state established,related accept"]  # fmt: skip
+    lines = [
+        f"table inet {TABLE}",
+        f"delete table inet {TABLE}",
+        f"table inet {TABLE} {{",
+        "  chain cali-tw {",
+        "    ct state established,related accept",
+    ]
     for address in sorted(address for address, labels in pods if selects(spec["selector"], labels)):
         for rule in spec["ingress"]:
-            if (rule["action"], rule["protocol"], set(rule) - {"action", "protocol", "source", "destination"}) != ("Allow", "TCP", set()):
+            if (rule["action"], rule["protocol"], set(rule) - {"action", "protocol", "source", "destination"}) != (
+                "Allow",
+                "TCP",
+                set(),
+            ):
                 raise ValueError("the double knows only Allow of TCP")
             sources, ports = ", ".join(nets(rule, sets)), ", ".join(str(port) for port in rule["destination"]["ports"])
             if sources:
-                lines.append("    ip daddr {0} ip saddr {{ {1} }} tcp dport {{ {2} }} counter accept".format(address, sources, ports))
-        lines.append("    ip daddr {0} counter drop".format(address))
-    lines += ["  }", "  chain forward {", "    type filter hook forward priority 10; policy accept;", "    jump cali-tw", "  }", "}", ""]
+                lines.append(f"    ip daddr {address} ip saddr {{ {sources} }} tcp dport {{ {ports} }} counter accept")
+        lines.append(f"    ip daddr {address} counter drop")
+    lines += [
+        "  }",
+        "  chain forward {",
+        "    type filter hook forward priority 10; policy accept;",
+        "    jump cali-tw",
+        "  }",
+        "}",
+        "",
+    ]
     return "\n".join(lines)
 
 
 def define(api, plural, kind, scope):
     """One of Calico's kinds, with any content."""
     body = {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": plural + ".crd.projectcalico.org"},
-        "spec": {"group": "crd.projectcalico.org", "scope": scope,
-                 "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": kind + "List"},
-                 "versions": [{"name": "v1", "served": True, "storage": True,
-                               "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]},
-    }  # fmt: skip
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": plural + ".crd.projectcalico.org"},
+        "spec": {
+            "group": "crd.projectcalico.org",
+            "scope": scope,
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": kind + "List"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                }
+            ],
+        },
+    }
     api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body, "calico")
     until(lambda: api.resource("crd.projectcalico.org/v1", kind, refresh=True) is not None)
 
@@ -79,8 +107,11 @@ def define(api, plural, kind, scope):
 def enforce(fabric, api, node, namespace):
     """What Felix would do: read, and write the rules of the node."""
     group = "/apis/crd.projectcalico.org/v1"
-    (policy,) = api.list("{0}/namespaces/{1}/networkpolicies".format(group, namespace)).items
-    pods = [(pod["status"]["podIP"], pod["metadata"]["labels"]) for pod in api.list("/api/v1/namespaces/{0}/pods".format(namespace)).items]
+    (policy,) = api.list(f"{group}/namespaces/{namespace}/networkpolicies").items
+    pods = [
+        (pod["status"]["podIP"], pod["metadata"]["labels"])
+        for pod in api.list(f"/api/v1/namespaces/{namespace}/pods").items
+    ]
     text = ruleset(policy, api.list(group + "/globalnetworksets").items, pods)
     fabric.sh(node, "sh", "-c", 'printf %s "$0" | nft -f -', text)
 

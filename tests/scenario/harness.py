@@ -29,7 +29,8 @@ class Run:
     def __init__(self, done):
         self.rc, self.out = done.returncode, done.stdout
         self.recap = {
-            row[0]: dict(zip(("ok", "changed", "unreachable", "failed"), map(int, row[1:]))) for row in _RECAP.findall(done.stdout)
+            row[0]: dict(zip(("ok", "changed", "unreachable", "failed"), map(int, row[1:])))
+            for row in _RECAP.findall(done.stdout)
         }
 
     @property
@@ -49,7 +50,7 @@ class Echoes:
     text = ""
 
     def __repr__(self):
-        return "{0} sent, {1} lost: {2}".format(self.sent, self.lost, self.text)
+        return f"{self.sent} sent, {self.lost} lost: {self.text}"
 
 
 class Fabric:
@@ -62,17 +63,20 @@ class Fabric:
 
     def ran(self, what):
         """Progress for people who watch."""
-        sys.stderr.write("\n[{0:6.1f} s] {1}".format(time.monotonic() - self._started, what))
+        sys.stderr.write(f"\n[{time.monotonic() - self._started:6.1f} s] {what}")
 
     # --- the lab ------------------------------------------------------------------------------------------------
 
     def lab(self, command, *arguments, check=True, text=True):
         done = subprocess.run(
             ["/usr/bin/python3", str(LAB), command, "--name", self.name, *map(str, arguments)],
-            capture_output=True, text=text, check=False, stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=text,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
         if check:
-            assert done.returncode == 0, "lab {0} {1}: {2}{3}".format(command, arguments, done.stdout[-3000:], done.stderr[-3000:])
+            assert done.returncode == 0, f"lab {command} {arguments}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
         return done
 
     def namespace(self, thing):
@@ -134,8 +138,31 @@ class Fabric:
         ``inside``: ``pod-exec`` where the source is a pod.
         """
         echoes = Echoes()
-        command = ["/usr/bin/python3", str(LAB), inside, "--name", self.name, source, "--", "ping", "-n", "-q", "-i", "0.2", "-W", "5", address]
-        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL, start_new_session=True)
+        command = [
+            "/usr/bin/python3",
+            str(LAB),
+            inside,
+            "--name",
+            self.name,
+            source,
+            "--",
+            "ping",
+            "-n",
+            "-q",
+            "-i",
+            "0.2",
+            "-W",
+            "5",
+            address,
+        ]
+        running = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         try:
             yield echoes
         finally:
@@ -152,12 +179,23 @@ class Fabric:
     def play(self, book, *arguments, inventory=None, variables=None):
         extra = ["-e", json.dumps(variables)] if variables else []
         done = subprocess.run(
-            ["ansible-playbook", "-i", str(inventory or self.inventory), "multicluster.network." + book, *arguments, *extra],
-            capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=str(REPO),
+            [
+                "ansible-playbook",
+                "-i",
+                str(inventory or self.inventory),
+                "multicluster.network." + book,
+                *arguments,
+                *extra,
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            cwd=str(REPO),
             env=dict(os.environ, ANSIBLE_FORCE_COLOR="0", ANSIBLE_NOCOLOR="1"),
         )
         done.stdout += done.stderr
-        self.ran("{0} {1} -> {2}".format(book, " ".join(arguments), done.returncode))
+        self.ran(f"{book} {' '.join(arguments)} -> {done.returncode}")
         return Run(done)
 
     # --- the clusters -------------------------------------------------------------------------------------------
@@ -165,10 +203,17 @@ class Fabric:
     def kubectl(self, cluster, *arguments, check=True):
         program = pathlib.Path((self.state / "kubernetes").read_text().strip()) / "kubectl"
         # what a server serves is remembered by its port, which may have been that of another lab's Kubernetes before
-        own = ["--kubeconfig", str(self.state / cluster / "kubeconfig"), "--cache-dir", str(self.state / "kubectl-cache")]
+        own = [
+            "--kubeconfig",
+            str(self.state / cluster / "kubeconfig"),
+            "--cache-dir",
+            str(self.state / "kubectl-cache"),
+        ]
         done = subprocess.run(
             [str(program), *own, *arguments],
-            capture_output=True, text=True, check=False,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if check:
             assert done.returncode == 0, done.stderr
@@ -178,7 +223,7 @@ class Fabric:
         return json.loads(self.kubectl(cluster, "get", "node", node, "-o", "json"))["metadata"].get("annotations", {})
 
     def annotate(self, cluster, node, **values):
-        pairs = ["{0}={1}".format(key.replace("__", "/"), value) for key, value in values.items()]
+        pairs = [f"{key.replace('__', '/')}={value}" for key, value in values.items()]
         self.kubectl(cluster, "annotate", "--overwrite", "node", node, *pairs)
 
     # --- witnesses ----------------------------------------------------------------------------------------------
@@ -192,8 +237,12 @@ class Fabric:
                 devices[cells[0]] = {"public_key": cells[2], "port": cells[3], "peers": {}}
             else:
                 devices[cells[0]]["peers"][cells[1]] = {
-                    "endpoint": cells[3], "allowed_ips": sorted(cells[4].split(",")),
-                    "handshake": int(cells[5]), "rx": int(cells[6]), "tx": int(cells[7]), "keepalive": cells[8],
+                    "endpoint": cells[3],
+                    "allowed_ips": sorted(cells[4].split(",")),
+                    "handshake": int(cells[5]),
+                    "rx": int(cells[6]),
+                    "tx": int(cells[7]),
+                    "keepalive": cells[8],
                 }
         return devices
 
@@ -203,18 +252,24 @@ class Fabric:
         writes = []
         watchers = []
         for node in self.nodes:
-            for name, command in (("ip", ["ip", "-ts", "monitor", "link", "address", "route", "rule"]), ("nft", ["nft", "monitor"])):
-                file = open(self.state / "witness-{0}-{1}".format(node, name), "w+b")
+            for name, command in (
+                ("ip", ["ip", "-ts", "monitor", "link", "address", "route", "rule"]),
+                ("nft", ["nft", "monitor"]),
+            ):
+                file = open(self.state / f"witness-{node}-{name}", "w+b")
                 process = subprocess.Popen(
                     ["/usr/bin/python3", str(LAB), "exec", "--name", self.name, node, "--", *command],
-                    stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
                 )
                 watchers.append((node, name, file, process))
         offsets = {cluster: self._audit(cluster).stat().st_size for cluster in self.clusters}
         before = {node: self.wireguard(node) for node in self.nodes}
         time.sleep(1)
         for node, name, unused, process in watchers:
-            assert process.poll() is None, "the witness {0} on {1} did not start".format(name, node)
+            assert process.poll() is None, f"the witness {name} on {node} did not start"
         try:
             yield writes
         finally:
@@ -223,16 +278,18 @@ class Fabric:
                 os.killpg(process.pid, signal.SIGTERM)
                 process.wait(timeout=10)
                 file.seek(0)
-                writes.extend("{0} {1}: {2}".format(node, name, line) for line in _events(file.read().decode("utf-8", "replace")))
+                writes.extend(f"{node} {name}: {line}" for line in _events(file.read().decode("utf-8", "replace")))
                 file.close()
         for cluster, offset in offsets.items():
             with open(self._audit(cluster), encoding="utf-8") as log:
                 log.seek(offset)
                 for entry in map(json.loads, log):
                     if entry["verb"] not in ("get", "list", "watch"):
-                        writes.append("{0} api: {1} {2} by {3}".format(cluster, entry["verb"], entry["requestURI"], entry["user"]["username"]))
+                        writes.append(
+                            f"{cluster} api: {entry['verb']} {entry['requestURI']} by {entry['user']['username']}"
+                        )
         for node in self.nodes:
-            writes.extend("{0} wg: {1}".format(node, text) for text in _wireguard_writes(before[node], self.wireguard(node)))
+            writes.extend(f"{node} wg: {text}" for text in _wireguard_writes(before[node], self.wireguard(node)))
 
     def _audit(self, cluster):
         return self.state / cluster / "log" / "audit.log"
@@ -248,18 +305,22 @@ def _events(text):
 def _wireguard_writes(before, after):
     """Differences that only a write can make: settings, a handshake or a counter that goes back."""
     if set(before) != set(after):
-        yield "devices {0} became {1}".format(sorted(before), sorted(after))
+        yield f"devices {sorted(before)} became {sorted(after)}"
         return
     for name, device in before.items():
         now = after[name]
-        if (device["public_key"], device["port"], set(device["peers"])) != (now["public_key"], now["port"], set(now["peers"])):
-            yield "{0} has other settings or peers".format(name)
+        if (device["public_key"], device["port"], set(device["peers"])) != (
+            now["public_key"],
+            now["port"],
+            set(now["peers"]),
+        ):
+            yield f"{name} has other settings or peers"
             continue
         for key, peer in device["peers"].items():
             other = now["peers"][key]
             for field in ("endpoint", "allowed_ips", "keepalive"):
                 if peer[field] != other[field]:
-                    yield "{0} {1}: {2} {3} became {4}".format(name, key, field, peer[field], other[field])
+                    yield f"{name} {key}: {field} {peer[field]} became {other[field]}"
             for field in ("handshake", "rx", "tx"):
                 if other[field] < peer[field]:
-                    yield "{0} {1}: {2} went back".format(name, key, field)
+                    yield f"{name} {key}: {field} went back"

@@ -34,18 +34,29 @@ def client(fabric, cluster):
 
 
 def pod_address(fabric, pod):
-    return re.search(r"inet ([0-9.]+)", fabric.lab("pod-exec", pod, "--", "ip", "-4", "-o", "address", "show", "eth0").stdout).group(1)
+    return re.search(
+        r"inet ([0-9.]+)", fabric.lab("pod-exec", pod, "--", "ip", "-4", "-o", "address", "show", "eth0").stdout
+    ).group(1)
 
 
 def make_pod(fabric, name, labels=None):
     """A Pod object for a pod of the lab, as a kubelet would report it."""
     node, pod = PODS[name]
     api, base = client(fabric, "aws"), "/api/v1/namespaces/sys-log/pods"
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "sys-log", "labels": labels or {"app": "fluentd"}},
-            "spec": {"nodeName": node, "automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]}}  # fmt: skip
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "sys-log", "labels": labels or {"app": "fluentd"}},
+        "spec": {"nodeName": node, "automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]},
+    }
     api.create(base, body, "test")
     address = pod_address(fabric, pod)
-    status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": [{"type": "Ready", "status": "True"}]}
+    status = {
+        "phase": "Running",
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
     api.merge_patch(base + "/" + name + "/status", {"status": status}, "test")
     return address
 
@@ -58,7 +69,7 @@ def until(condition, seconds=60.0):
     """Wait for something that another program does in its own time."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not come about within {0} s".format(seconds)
+        assert time.monotonic() < deadline, f"it did not come about within {seconds} s"
         time.sleep(0.2)
 
 
@@ -66,8 +77,13 @@ def source_has(fabric, *addresses):
     """Wait for the endpoints controller of aws."""
 
     def there():
-        found = json.loads(fabric.kubectl("aws", "-n", "sys-log", "get", "endpoints", "fluentd", "--ignore-not-found", "-o", "json") or "{}")
-        return sorted(a["ip"] for s in found.get("subsets") or () for a in s.get("addresses") or ()) == sorted(addresses)
+        found = json.loads(
+            fabric.kubectl("aws", "-n", "sys-log", "get", "endpoints", "fluentd", "--ignore-not-found", "-o", "json")
+            or "{}"
+        )
+        return sorted(a["ip"] for s in found.get("subsets") or () for a in s.get("addresses") or ()) == sorted(
+            addresses
+        )
 
     until(there)
 
@@ -75,9 +91,16 @@ def source_has(fabric, *addresses):
 def make_fluentd(fabric):
     """The seed's Service in aws, with its pods; returns their addresses once the endpoints controller knows them."""
     fabric.kubectl("aws", "create", "namespace", "sys-log")
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "fluentd", "namespace": "sys-log", "labels": {LABEL: "true"}},
-               "spec": {"clusterIP": "10.3.88.18", "selector": {"app": "fluentd"},
-                        "ports": [{"name": "http", "port": 8888}, {"name": "forward", "port": 8889}]}}  # fmt: skip
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "fluentd", "namespace": "sys-log", "labels": {LABEL: "true"}},
+        "spec": {
+            "clusterIP": "10.3.88.18",
+            "selector": {"app": "fluentd"},
+            "ports": [{"name": "http", "port": 8888}, {"name": "forward", "port": 8889}],
+        },
+    }
     client(fabric, "aws").create("/api/v1/namespaces/sys-log/services", service, "test")
     pods = [make_pod(fabric, name) for name in PODS]
     source_has(fabric, *pods)
@@ -110,7 +133,17 @@ def in_pod(fabric, script, resolver=None):
     """What a shell script prints in a pod of gcp. ``resolver``: a resolv.conf such as a kubelet would give to the pod."""
     words = ["sh", "-c", script]
     if resolver:
-        words = ["unshare", "--mount", "--propagation", "private", "sh", "-c", 'mount --bind "$0" /etc/resolv.conf && exec "$@"', str(resolver), *words]
+        words = [
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            'mount --bind "$0" /etc/resolv.conf && exec "$@"',
+            str(resolver),
+            *words,
+        ]
     return fabric.lab("pod-exec", "gcp-node-1-pod-1", "--", *words, check=False).stdout
 
 
@@ -121,7 +154,7 @@ def only(fabric, url, wanted, resolver=None, rounds=20, requests=8):
     """
     seen = set()
     for dummy in range(rounds):
-        script = "for i in $(seq {0}); do curl -s -m 5 {1}; echo; done".format(requests, url)
+        script = f"for i in $(seq {requests}); do curl -s -m 5 {url}; echo; done"
         seen = set(in_pod(fabric, script, resolver).split("\n")[:requests])
         if seen == wanted:
             break

@@ -30,7 +30,9 @@ PROGRAMS = ("ansible-runner", "ansible", "ansible-playbook", "ansible-inventory"
 
 def guide_line(containing):
     """The one line of the guide's consoles with this word, as it is written."""
-    found = [line for line in re.findall(r"^    \$ (.*)$", GUIDE.read_text("utf-8"), re.MULTILINE) if containing in line]
+    found = [
+        line for line in re.findall(r"^    \$ (.*)$", GUIDE.read_text("utf-8"), re.MULTILINE) if containing in line
+    ]
     assert len(found) == 1, found
     return found[0]
 
@@ -60,17 +62,23 @@ class Controller:
         proxy = re.search(r"ProxyCommand=([^']*)'", words).group(1)
         bin_folder = self.folder / "bin"
         bin_folder.mkdir()
-        lines = ["Host *", "  ProxyCommand {0}".format(proxy), "  UserKnownHostsFile {0}".format(self.fabric.state / "ssh" / "known_hosts"),
-                 "  StrictHostKeyChecking yes", "  IdentityFile {0}".format(self.fabric.state / "ssh" / "id_ed25519"), "  User root"]  # fmt: skip
+        lines = [
+            "Host *",
+            f"  ProxyCommand {proxy}",
+            f"  UserKnownHostsFile {self.fabric.state / 'ssh' / 'known_hosts'}",
+            "  StrictHostKeyChecking yes",
+            f"  IdentityFile {self.fabric.state / 'ssh' / 'id_ed25519'}",
+            "  User root",
+        ]
         for host in self.hosts:
-            lines += ["Host {0}".format(host), "  HostName {0}".format(given[RUNNERS + "_nodes"]["hosts"][host]["ansible_host"])]
+            lines += [f"Host {host}", f"  HostName {given[RUNNERS + '_nodes']['hosts'][host]['ansible_host']}"]
         (self.folder / "ssh_config").write_text("\n".join(lines) + "\n")
-        self.program("ssh", 'exec /usr/bin/ssh -F {0} "$@"'.format(self.folder / "ssh_config"))
+        self.program("ssh", f'exec /usr/bin/ssh -F {self.folder / "ssh_config"} "$@"')
 
     def program(self, name, text):
         """A program of this name before all others."""
         file = self.folder / "bin" / name
-        file.write_text("#!/bin/bash\n{0}\n".format(text))
+        file.write_text(f"#!/bin/bash\n{text}\n")
         file.chmod(0o755)
         return file
 
@@ -87,19 +95,31 @@ class Controller:
             own = self.fabric.tree["clusters"]["hosts"][name]
             kept = {key: value for key, value in own.items() if key != "kubeconfig"}
             clusters[name] = dict(kept, kubeconfig=HOME + "/project/kubeconfig", context=name)
-            groups[name + "_nodes"] = {"hosts": self.ssh_tree[name + "_nodes"]["hosts"],
-                                       "vars": {"multicluster_cluster": name, "ansible_python_interpreter": "/usr/bin/python3"}}  # fmt: skip
-        args = "-o UserKnownHostsFile={0}/project/known_hosts -o StrictHostKeyChecking=yes".format(HOME)
-        tree = {"all": {"vars": {"multicluster_fabric": "slices", "multicluster_fabric_clusters": clusters, "ansible_user": "root",
-                                 "ansible_ssh_common_args": args},
-                        "children": dict(groups, clusters={"hosts": {}})}}  # fmt: skip
+            groups[name + "_nodes"] = {
+                "hosts": self.ssh_tree[name + "_nodes"]["hosts"],
+                "vars": {"multicluster_cluster": name, "ansible_python_interpreter": "/usr/bin/python3"},
+            }
+        args = f"-o UserKnownHostsFile={HOME}/project/known_hosts -o StrictHostKeyChecking=yes"
+        tree = {
+            "all": {
+                "vars": {
+                    "multicluster_fabric": "slices",
+                    "multicluster_fabric_clusters": clusters,
+                    "ansible_user": "root",
+                    "ansible_ssh_common_args": args,
+                },
+                "children": dict(groups, clusters={"hosts": {}}),
+            }
+        }
         for name in ("inventory", "project", "env"):
             (self.data / name).mkdir(parents=True)
         (self.data / "inventory" / "hosts.yml").write_text(json.dumps(tree, indent=1))
         (self.data / "project" / "known_hosts").write_text((lab / "ssh" / "known_hosts").read_text())
         (self.data / "project" / "kubeconfig").write_text(self._kubeconfig())
         (self.data / "env" / "ssh_key").write_text((lab / "ssh" / "id_ed25519").read_text())
-        (self.data / "env" / "envvars").write_text(json.dumps({"ANSIBLE_COLLECTIONS_PATH": str(self.collections), "ANSIBLE_NOCOLOR": "1"}))
+        (self.data / "env" / "envvars").write_text(
+            json.dumps({"ANSIBLE_COLLECTIONS_PATH": str(self.collections), "ANSIBLE_NOCOLOR": "1"})
+        )
         for name in ("project/kubeconfig", "env/ssh_key"):
             (self.data / name).chmod(0o600)
 
@@ -117,20 +137,27 @@ class Controller:
 
     @property
     def environment(self):
-        path = "{0}:{1}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".format(self.folder / "bin", self.venv)
+        path = f"{self.folder / 'bin'}:{self.venv}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
         return {"PATH": path, "HOME": str(self.folder / "home"), "LANG": "C.UTF-8"}
 
     def start(self, line, log):
         """The line in a shell of its own, in the folder that has "fabric"."""
         with open(self.folder / log, "w", encoding="utf-8") as out:
-            return subprocess.Popen(["bash", "-c", "exec " + line if "|" not in line else line], cwd=self.folder, env=self.environment, stdout=out,
-                                    stderr=out, stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+            return subprocess.Popen(
+                ["bash", "-c", "exec " + line if "|" not in line else line],
+                cwd=self.folder,
+                env=self.environment,
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
 
     def run(self, line, good=True, log="log"):
         """What the line printed, after its end."""
         code = self.start(line, log).wait(1800)
         text = (self.folder / log).read_text()
-        self.fabric.ran("{0} -> {1}".format(line.rsplit("/", 1)[-1][:100], code))
+        self.fabric.ran(f"{line.rsplit('/', 1)[-1][:100]} -> {code}")
         if good is not None:
             assert (code == 0) == good, text[-6000:]
         return text
@@ -144,21 +171,29 @@ class Controller:
 
     def events(self, label):
         """Events of the last job of this label, in their order."""
-        folders = sorted(self.data.glob("artifacts/*.{0}/job_events".format(label)), key=lambda folder: folder.stat().st_mtime)
+        folders = sorted(self.data.glob(f"artifacts/*.{label}/job_events"), key=lambda folder: folder.stat().st_mtime)
         rows = [json.loads(file.read_text()) for file in folders[-1].glob("*.json")] if folders else []
         return sorted(rows, key=lambda row: row["counter"])
 
     def visited(self, label):
         """Hosts on which a job ran the module that converges a node."""
-        return sorted({row["event_data"]["host"] for row in self.events(label)
-                       if row["event"].startswith("runner_on_") and row["event_data"].get("task_action", "").endswith("node_dataplane")
-                       and row["event"] in ("runner_on_ok", "runner_on_failed", "runner_on_unreachable")})  # fmt: skip
+        return sorted(
+            {
+                row["event_data"]["host"]
+                for row in self.events(label)
+                if row["event"].startswith("runner_on_")
+                and row["event_data"].get("task_action", "").endswith("node_dataplane")
+                and row["event"] in ("runner_on_ok", "runner_on_failed", "runner_on_unreachable")
+            }
+        )
 
     def leases(self):
         """Whoever holds the fabric, by cluster."""
         found = {}
         for name in self.clusters:
-            for row in json.loads(self.fabric.kubectl(name, "-n", "kube-system", "get", "leases", "-o", "json"))["items"]:
+            for row in json.loads(self.fabric.kubectl(name, "-n", "kube-system", "get", "leases", "-o", "json"))[
+                "items"
+            ]:
                 if row["metadata"]["name"] == "multicluster-run-slices":
                     found[name] = row["spec"]
         return found
@@ -169,9 +204,16 @@ class Controller:
         for node in self.nodes:
             shown[node].pop("units")
             # names, keys, allowed addresses, keepalives, endpoints: what wg itself shows, without what traffic changes
-            shown[node]["wireguard"] = {device: dict(row, peers={key: {name: peer[name] for name in ("endpoint", "allowed_ips", "keepalive")}
-                                                                 for key, peer in row["peers"].items()})
-                                        for device, row in self.fabric.wireguard(node).items()}  # fmt: skip
+            shown[node]["wireguard"] = {
+                device: dict(
+                    row,
+                    peers={
+                        key: {name: peer[name] for name in ("endpoint", "allowed_ips", "keepalive")}
+                        for key, peer in row["peers"].items()
+                    },
+                )
+                for device, row in self.fabric.wireguard(node).items()
+            }
         return shown
 
 
@@ -189,9 +231,19 @@ class DoubleOfAwx:
         words = ["nsenter", underlay]
         environment = dict(os.environ, HOME=str(folder / "home"), ANSIBLE_COLLECTIONS_PATH=str(controller.collections))
         self.process = subprocess.Popen(
-            [sys.executable, "-B", str(double), str(folder / "port"), self.TOKEN, str(folder / "work"), str(controller.venv / "bin"), *words],
-            env=environment, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-B",
+                str(double),
+                str(folder / "port"),
+                self.TOKEN,
+                str(folder / "work"),
+                str(controller.venv / "bin"),
+                *words,
+            ],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+        )
         deadline = time.monotonic() + 120
         while not (folder / "port").exists():
             assert time.monotonic() < deadline and self.process.poll() is None
@@ -208,23 +260,42 @@ class DoubleOfAwx:
         for cluster in tree["vars"]["multicluster_fabric_clusters"].values():
             cluster["kubeconfig"] = env("MULTICLUSTER_KUBECONFIG")
         tree["vars"].update(
-            ansible_user=env("MULTICLUSTER_NODE_USER"), ansible_ssh_private_key_file=env("MULTICLUSTER_NODE_KEY"),
+            ansible_user=env("MULTICLUSTER_NODE_USER"),
+            ansible_ssh_private_key_file=env("MULTICLUSTER_NODE_KEY"),
             ansible_ssh_common_args="-o UserKnownHostsFile=" + env("MULTICLUSTER_NODE_KNOWN_HOSTS"),
-        )  # fmt: skip
-        tree["children"]["clusters"] = {"hosts": {name: {} for name in self.controller.clusters}}  # they count where AWX cuts hosts
+        )
+        tree["children"]["clusters"] = {
+            "hosts": {name: {} for name in self.controller.clusters}
+        }  # they count where AWX cuts hosts
         (place / "inventory" / "hosts.yml").write_text(json.dumps({"all": tree}, indent=1))
         git = ["git", "-C", str(place), "-c", "user.name=t", "-c", "user.email=t@example.com"]
-        for words in (["init", "--quiet", "--initial-branch", "main"], ["add", "."], ["commit", "--quiet", "-m", "Fabric"]):
+        for words in (
+            ["init", "--quiet", "--initial-branch", "main"],
+            ["add", "."],
+            ["commit", "--quiet", "-m", "Fabric"],
+        ):
             subprocess.run([*git, *words], check=True, stdin=subprocess.DEVNULL)
-        return "file://{0}".format(place)
+        return f"file://{place}"
 
     def check(self):
         """``tests/run awx`` as somebody with a running AWX types it."""
         project, lab = self.controller.data / "project", self.controller.fabric.state
-        given = {"URL": self.url, "TOKEN": self.TOKEN, "SCM": self.repository, "KUBECONFIG": project / "kubeconfig", "KEY": lab / "ssh" / "id_ed25519",
-                 "KNOWN_HOSTS": project / "known_hosts"}  # fmt: skip
-        words = ["{0}={1}".format(name, value) for name, value in given.items()]
-        done = subprocess.run([str(REPO / "tests" / "run"), "awx", *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        given = {
+            "URL": self.url,
+            "TOKEN": self.TOKEN,
+            "SCM": self.repository,
+            "KUBECONFIG": project / "kubeconfig",
+            "KEY": lab / "ssh" / "id_ed25519",
+            "KNOWN_HOSTS": project / "known_hosts",
+        }
+        words = [f"{name}={value}" for name, value in given.items()]
+        done = subprocess.run(
+            [str(REPO / "tests" / "run"), "awx", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
         return done.returncode, done.stdout + done.stderr
 
     def stop(self):

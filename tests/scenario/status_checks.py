@@ -32,7 +32,9 @@ def check_tunnels(document, before, after):
         for mine, theirs in (("rx", "rx"), ("tx", "tx"), ("handshake", "handshake")):
             assert before[key][theirs] <= row[mine] <= after[key][theirs], (key, mine)
         assert row["endpoint"] in (before[key]["endpoint"], after[key]["endpoint"])
-        assert sorted(map(ipaddress.ip_network, row["allowed_ips"]), key=str) == sorted(map(ipaddress.ip_network, before[key]["allowed_ips"]), key=str)
+        assert sorted(map(ipaddress.ip_network, row["allowed_ips"]), key=str) == sorted(
+            map(ipaddress.ip_network, before[key]["allowed_ips"]), key=str
+        )
         assert row["device"] == before[key]["device"]
         assert row["state"] == ("never" if not row["handshake"] else "up" if row["age"] <= 180 else "stale")
 
@@ -45,15 +47,22 @@ def check_services(fabric, document):
         for item in listed(fabric, cluster, "endpoints", "-l", "mirrored-svc=true"):
             key = (item["metadata"]["namespace"], item["metadata"]["name"])
             behind.setdefault(key, set()).update(
-                a["ip"] for s in item.get("subsets") or () for a in (s.get("addresses") or []) + (s.get("notReadyAddresses") or [])
+                a["ip"]
+                for s in item.get("subsets") or ()
+                for a in (s.get("addresses") or []) + (s.get("notReadyAddresses") or [])
             )
-        for item in listed(fabric, cluster, "endpointslices", "-l", "endpointslice.kubernetes.io/managed-by=multicluster.network"):
+        for item in listed(
+            fabric, cluster, "endpointslices", "-l", "endpointslice.kubernetes.io/managed-by=multicluster.network"
+        ):
             key = (item["metadata"]["namespace"], item["metadata"]["labels"]["kubernetes.io/service-name"])
             behind.setdefault(key, set()).update(a for e in item["endpoints"] or () for a in e["addresses"])
         for item in listed(fabric, cluster, "services", "-l", "mirrored-svc=true"):
             key = (item["metadata"]["namespace"], item["metadata"]["name"])
             wanted[(cluster, *key)] = (item["spec"]["clusterIP"], len(behind.get(key, ())))
-    shown = {(row["cluster"], row["namespace"], row["name"]): (row["cluster_ip"], row["endpoints"]) for row in document["services"]}
+    shown = {
+        (row["cluster"], row["namespace"], row["name"]): (row["cluster_ip"], row["endpoints"])
+        for row in document["services"]
+    }
     assert shown == wanted
     return wanted
 
@@ -65,7 +74,9 @@ def check_sums(document):
     assert s["tunnels_up"] == sum(1 for row in document["tunnels"] if row["state"] == "up")
     assert s["rx"] == sum(row["rx"] for row in document["tunnels"]) == sum(row["rx"] for row in document["nodes"])
     assert s["endpoints"] == sum(row["endpoints"] for row in document["services"])
-    assert (s["drift"], s["refused"], s["failures"]) == tuple(len(document[name]) for name in ("drift", "refused", "failures"))
+    assert (s["drift"], s["refused"], s["failures"]) == tuple(
+        len(document[name]) for name in ("drift", "refused", "failures")
+    )
 
 
 def check_metrics(document, text):
@@ -78,4 +89,8 @@ def check_metrics(document, text):
             pairs = dict(pair.split("=", 1) for pair in labels.split(","))
             found[name, pairs["node"].strip('"'), pairs["public_key"].strip('"')] = int(value)
     names = {"receive_bytes_total": "rx", "transmit_bytes_total": "tx", "last_handshake_seconds": "handshake"}
-    assert found == {("semaphore_wg_peer_" + name, row["host"], row["public_key"]): row[field] for name, field in names.items() for row in document["tunnels"]}
+    assert found == {
+        ("semaphore_wg_peer_" + name, row["host"], row["public_key"]): row[field]
+        for name, field in names.items()
+        for row in document["tunnels"]
+    }

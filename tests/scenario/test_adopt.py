@@ -27,28 +27,53 @@ class JoinedFabric(WireguardFabric):
 
     def join(self):
         objects = {obj["metadata"]["name"]: obj for items in self.node_objects().values() for obj in items}
-        addresses = {name: next(row["address"] for row in obj["status"]["addresses"] if row["type"] == "InternalIP") for name, obj in objects.items()}
+        addresses = {
+            name: next(row["address"] for row in obj["status"]["addresses"] if row["type"] == "InternalIP")
+            for name, obj in objects.items()
+        }
         keys = {node: self._device(node) for node in self.nodes}
         for node in self.nodes:
             remote = self.remote_of(self.cluster_of(node))
             for other in self.nodes_of(remote):
-                self.sh(node, "wg", "set", self.device_of(node), "peer", keys[other], "endpoint", "{0}:{1}".format(addresses[other], PORT),
-                        "persistent-keepalive", "25", "allowed-ips", objects[other]["spec"]["podCIDR"])  # fmt: skip
-            notes = {"pubKey": keys[node], "endpoint": "{0}:{1}".format(addresses[node], PORT)}
-            words = ["{0}{1}{2}={3}".format(remote, DOMAIN, name, value) for name, value in notes.items()]
+                self.sh(
+                    node,
+                    "wg",
+                    "set",
+                    self.device_of(node),
+                    "peer",
+                    keys[other],
+                    "endpoint",
+                    f"{addresses[other]}:{PORT}",
+                    "persistent-keepalive",
+                    "25",
+                    "allowed-ips",
+                    objects[other]["spec"]["podCIDR"],
+                )
+            notes = {"pubKey": keys[node], "endpoint": f"{addresses[node]}:{PORT}"}
+            words = [f"{remote}{DOMAIN}{name}={value}" for name, value in notes.items()]
             self.kubectl(self.cluster_of(node), "annotate", "node", node, "--field-manager=" + NAME, *words)
 
     def _device(self, node):
         """Device, key, port and route of a node; its public key."""
         remote = self.remote_of(self.cluster_of(node))
-        device, file = self.device_of(node), "{0}/{1}.key".format(KEYS, self.device_of(node))
+        device, file = self.device_of(node), f"{KEYS}/{self.device_of(node)}.key"
         subnet = self.tree["clusters"]["hosts"][remote]["pod_cidrs"][0]
-        self.sh(node, "sh", "-c", " && ".join((
-            "mkdir -p " + KEYS, "(umask 077; wg genkey > {0})".format(file),
-            "(ip link add {0} type wireguard 2>/dev/null || wireguard-go {0} >/dev/null 2>&1)".format(device),
-            "ip link set {0} mtu 1420 txqueuelen 1000".format(device), "wg set {0} private-key {1} listen-port {2}".format(device, file, PORT),
-            "ip link set {0} up".format(device), "ip route replace {0} dev {1} scope link".format(subnet, device),
-        )))  # fmt: skip
+        self.sh(
+            node,
+            "sh",
+            "-c",
+            " && ".join(
+                (
+                    "mkdir -p " + KEYS,
+                    f"(umask 077; wg genkey > {file})",
+                    f"(ip link add {device} type wireguard 2>/dev/null || wireguard-go {device} >/dev/null 2>&1)",
+                    f"ip link set {device} mtu 1420 txqueuelen 1000",
+                    f"wg set {device} private-key {file} listen-port {PORT}",
+                    f"ip link set {device} up",
+                    f"ip route replace {subnet} dev {device} scope link",
+                )
+            ),
+        )
         return self.sh(node, "wg", "show", device, "public-key").strip()
 
 
@@ -74,7 +99,13 @@ def same_wire(before, after):
     """All that a peer can notice; not our mark, and routes but for who made them."""
     for node, (devices, mtu, queue, dummy, up, routes) in before.items():
         now = after[node]
-        assert (now[0], now[1], now[2], now[4], now[5].replace(" proto 109", "")) == (devices, mtu, queue, up, routes.replace(" proto 109", "")), node
+        assert (now[0], now[1], now[2], now[4], now[5].replace(" proto 109", "")) == (
+            devices,
+            mtu,
+            queue,
+            up,
+            routes.replace(" proto 109", ""),
+        ), node
 
 
 def test_looking_and_planning_write_nothing(fabric):
@@ -86,7 +117,9 @@ def test_looking_and_planning_write_nothing(fabric):
     assert "2 Node of " + NAME in looked.out
     assert refused.rc != 0 and "runs in check mode only" in " ".join(refused.out.split())
     assert without_leases(writes) == [] and fabric.wire() == before and fabric.announced() == announced
-    assert "wireguard.gcp" in planned.out and "+peer" not in planned.out and "-peer" not in planned.out and planned.changed
+    assert (
+        "wireguard.gcp" in planned.out and "+peer" not in planned.out and "-peer" not in planned.out and planned.changed
+    )
     assert all(names == {NAME} for names in fabric.on_record().values())
 
 

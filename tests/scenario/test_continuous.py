@@ -26,7 +26,11 @@ from service_lab import make_fluentd, make_pod, remove_pod, until
 KEEPER = "aws-node-1"
 MIRROR, NAMESPACE = "aws-sys-log-73736d-fluentd", "sys-semaphore"
 PUBKEY, ENDPOINT = "{0}.wireguard.semaphore.uw.io/pubKey", "{0}.wireguard.semaphore.uw.io/endpoint"
-FABRIC = {"multicluster_capabilities": ["service_mirror"], "service_mirror_create_namespace": True, "service_mirror_as": "endpoints"}
+FABRIC = {
+    "multicluster_capabilities": ["service_mirror"],
+    "service_mirror_create_namespace": True,
+    "service_mirror_as": "endpoints",
+}
 HOME = "/opt/multicluster"
 STATE = {}
 
@@ -37,15 +41,32 @@ def put(fabric, path, content, mode="0600"):
     folder.mkdir(exist_ok=True)
     (folder / "file").write_bytes(content if isinstance(content, bytes) else content.encode())
     done = subprocess.run(
-        ["ansible", "-i", str(fabric.inventory), KEEPER, "-m", "ansible.builtin.copy", "-a", "src={0} dest={1} mode={2}".format(folder / "file", path, mode)],
-        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        [
+            "ansible",
+            "-i",
+            str(fabric.inventory),
+            KEEPER,
+            "-m",
+            "ansible.builtin.copy",
+            "-a",
+            f"src={folder / 'file'} dest={path} mode={mode}",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def collection():
     """What a released collection has in it, without tests."""
-    names = subprocess.run(["git", "ls-files", "-z", "plugins", "roles", "playbooks", "meta", "galaxy.yml"], cwd=REPO, capture_output=True, check=True)
+    names = subprocess.run(
+        ["git", "ls-files", "-z", "plugins", "roles", "playbooks", "meta", "galaxy.yml"],
+        cwd=REPO,
+        capture_output=True,
+        check=True,
+    )
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as target:
         for name in filter(None, names.stdout.decode().split("\0")):
@@ -67,13 +88,15 @@ def inventory(fabric):
                 config = yaml.safe_load(pathlib.Path(host["kubeconfig"]).read_text())
                 port = config["clusters"][0]["cluster"]["server"].rpartition(":")[2]
                 gateway = re.sub(r"\.0/24$", ".1", host["node_cidrs"][0])
-                config["clusters"][0]["cluster"]["server"] = "https://{0}:{1}".format(gateway, port)
-                put(fabric, "{0}/{1}.kubeconfig".format(HOME, cluster), yaml.safe_dump(config))
-                host["kubeconfig"] = "{0}/{1}.kubeconfig".format(HOME, cluster)
+                config["clusters"][0]["cluster"]["server"] = f"https://{gateway}:{port}"
+                put(fabric, f"{HOME}/{cluster}.kubeconfig", yaml.safe_dump(config))
+                host["kubeconfig"] = f"{HOME}/{cluster}.kubeconfig"
             continue
         group["vars"]["ansible_ssh_private_key_file"] = HOME + "/id"
         # the node is on the underlay itself and needs no way into it
-        group["vars"]["ansible_ssh_common_args"] = "-o UserKnownHostsFile={0}/known_hosts -o StrictHostKeyChecking=yes".format(HOME)
+        group["vars"]["ansible_ssh_common_args"] = (
+            f"-o UserKnownHostsFile={HOME}/known_hosts -o StrictHostKeyChecking=yes"
+        )
         group["vars"]["ansible_control_path_dir"] = HOME + "/cp"
     tree["all"]["vars"] = FABRIC
     put(fabric, HOME + "/hosts.yml", yaml.safe_dump(tree))
@@ -91,10 +114,14 @@ def ready(fabric):
 
 def role(fabric, *arguments, **variables):
     own = {
-        "multicluster_reconcilers": KEEPER, "reconciler_inventory": HOME + "/hosts.yml", "reconciler_python": sys.executable,
-        "reconciler_collections_path": HOME, "reconciler_capabilities": ["service_mirror"], "reconciler_period": "1h",
-        "reconciler_clusters": [{"name": name, "kubeconfig": "{0}/{1}.kubeconfig".format(HOME, name)} for name in fabric.clusters],
-    }  # fmt: skip
+        "multicluster_reconcilers": KEEPER,
+        "reconciler_inventory": HOME + "/hosts.yml",
+        "reconciler_python": sys.executable,
+        "reconciler_collections_path": HOME,
+        "reconciler_capabilities": ["service_mirror"],
+        "reconciler_period": "1h",
+        "reconciler_clusters": [{"name": name, "kubeconfig": f"{HOME}/{name}.kubeconfig"} for name in fabric.clusters],
+    }
     return fabric.play("reconciler", *arguments, variables=dict(own, **variables))
 
 
@@ -104,28 +131,48 @@ def measured(fabric, what, condition, seconds=180.0):
     try:
         until(condition, seconds)
     except AssertionError:
-        raise AssertionError("{0}: not within {1} s\n{2}".format(what, seconds, journal(fabric))) from None
+        raise AssertionError(f"{what}: not within {seconds} s\n{journal(fabric)}") from None
     took = time.monotonic() - begun
-    fabric.ran("{0}: {1:.1f} s".format(what, took))
+    fabric.ran(f"{what}: {took:.1f} s")
     with open(fabric.state / "measured.txt", "a", encoding="utf-8") as log:
-        log.write("{0}: {1:.1f} s\n".format(what, took))
+        log.write(f"{what}: {took:.1f} s\n")
 
 
 def journal(fabric):
-    words = ["journalctl", "--no-pager", "-n", "150", "-u", "multicluster-reconciler-default", "-u", "multicluster-site"]
+    words = [
+        "journalctl",
+        "--no-pager",
+        "-n",
+        "150",
+        "-u",
+        "multicluster-reconciler-default",
+        "-u",
+        "multicluster-site",
+    ]
     return fabric.sh(KEEPER, *words, check=False)
 
 
 def said(fabric, text):
     """How often the service that follows the clusters said that, in its own lines and those of its runs."""
-    words = "journalctl --no-pager -o cat -u multicluster-reconciler-default | grep -cF -- '{0}' || true".format(text)
+    words = f"journalctl --no-pager -o cat -u multicluster-reconciler-default | grep -cF -- '{text}' || true"
     return int(fabric.sh(KEEPER, "sh", "-c", words).strip() or 0)
 
 
 def idle(fabric):
     """Wait until no run is under way."""
-    until(lambda: fabric.sh(KEEPER, "systemctl", "is-active", "multicluster-site.service", check=False).strip() in ("inactive", "failed"), 180)
-    until(lambda: not fabric.sh(KEEPER, "sh", "-c", "pgrep -f '[a]nsible-playbook.*multicluster.network' || true").strip(), 180)
+    until(
+        lambda: (
+            fabric.sh(KEEPER, "systemctl", "is-active", "multicluster-site.service", check=False).strip()
+            in ("inactive", "failed")
+        ),
+        180,
+    )
+    until(
+        lambda: (
+            not fabric.sh(KEEPER, "sh", "-c", "pgrep -f '[a]nsible-playbook.*multicluster.network' || true").strip()
+        ),
+        180,
+    )
 
 
 def peers(fabric, node, device):
@@ -133,7 +180,9 @@ def peers(fabric, node, device):
 
 
 def mirrored(fabric):
-    found = json.loads(fabric.kubectl("gcp", "-n", NAMESPACE, "get", "endpoints", MIRROR, "--ignore-not-found", "-o", "json") or "{}")
+    found = json.loads(
+        fabric.kubectl("gcp", "-n", NAMESPACE, "get", "endpoints", MIRROR, "--ignore-not-found", "-o", "json") or "{}"
+    )
     return sorted(a["ip"] for s in found.get("subsets") or () for a in s.get("addresses") or ())
 
 
@@ -143,14 +192,22 @@ def foreign_key(number):
 
 def test_check_mode_installs_nothing(fabric):
     role(fabric, "--check").ok()
-    assert fabric.sh(KEEPER, "sh", "-c", "ls /etc/systemd/system /etc/multicluster 2>/dev/null; true") == STATE["before"]
+    assert (
+        fabric.sh(KEEPER, "sh", "-c", "ls /etc/systemd/system /etc/multicluster 2>/dev/null; true") == STATE["before"]
+    )
 
 
 def test_the_first_run_comes_by_itself_and_the_second_changes_nothing(fabric):
     role(fabric).ok()
-    measured(fabric, "a fabric from nothing, by the timer", lambda: all(
-        len(peers(fabric, node, device)) == 2 for node, device in (("aws-node-2", "wireguard.gcp"), ("gcp-node-1", "wireguard.aws"))
-    ), 300)  # fmt: skip
+    measured(
+        fabric,
+        "a fabric from nothing, by the timer",
+        lambda: all(
+            len(peers(fabric, node, device)) == 2
+            for node, device in (("aws-node-2", "wireguard.gcp"), ("gcp-node-1", "wireguard.aws"))
+        ),
+        300,
+    )
     idle(fabric)
     assert not role(fabric).ok().changed
     assert said(fabric, "event=started") == 1
@@ -159,7 +216,7 @@ def test_the_first_run_comes_by_itself_and_the_second_changes_nothing(fabric):
 def test_a_service_of_former_names_is_replaced_by_one_run_of_the_role(fabric):
     """As a host has it whose role ran before capabilities got their present names."""
     config = "/etc/multicluster/reconciler-default.json"
-    fabric.sh(KEEPER, "sed", "-i", "s/\"service_mirror\"/\"services\"/", config)
+    fabric.sh(KEEPER, "sed", "-i", 's/"service_mirror"/"services"/', config)
     fabric.sh(KEEPER, "systemctl", "restart", "multicluster-reconciler-default.service")
     until(lambda: said(fabric, "event=started") == 2, 60)
     assert role(fabric).ok().changed
@@ -184,17 +241,28 @@ def test_a_new_node_and_its_new_key(fabric):
     measured(fabric, "a new node, by an event", lambda: foreign_key(7) in peers(fabric, "aws-node-2", "wireguard.gcp"))
     idle(fabric)
     fabric.kubectl("gcp", "annotate", "--overwrite", "node", "foreign-1", PUBKEY.format("aws") + "=" + foreign_key(9))
-    measured(fabric, "a rotated key, by an event", lambda: foreign_key(9) in peers(fabric, "aws-node-2", "wireguard.gcp"))
+    measured(
+        fabric, "a rotated key, by an event", lambda: foreign_key(9) in peers(fabric, "aws-node-2", "wireguard.gcp")
+    )
     assert foreign_key(7) not in peers(fabric, "aws-node-2", "wireguard.gcp")
     idle(fabric)
 
 
 def write_node(fabric, key):
     path = fabric.state / "foreign.json"
-    path.write_text(json.dumps({
-        "apiVersion": "v1", "kind": "Node", "spec": {"podCIDR": "10.4.99.0/24", "podCIDRs": ["10.4.99.0/24"]},
-        "metadata": {"name": "foreign-1", "annotations": {PUBKEY.format("aws"): key, ENDPOINT.format("aws"): "10.22.22.77:51821"}},
-    }))  # fmt: skip
+    path.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "spec": {"podCIDR": "10.4.99.0/24", "podCIDRs": ["10.4.99.0/24"]},
+                "metadata": {
+                    "name": "foreign-1",
+                    "annotations": {PUBKEY.format("aws"): key, ENDPOINT.format("aws"): "10.22.22.77:51821"},
+                },
+            }
+        )
+    )
     return str(path)
 
 
@@ -207,18 +275,27 @@ def test_an_api_server_that_was_killed_costs_only_delay(fabric):
     measured(fabric, "a change while the other API server was away", lambda: address in mirrored(fabric))
     idle(fabric)
     fabric.kubectl("gcp", "delete", "node", "foreign-1")
-    measured(fabric, "a node that left, after it", lambda: foreign_key(9) not in peers(fabric, "aws-node-2", "wireguard.gcp"))
+    measured(
+        fabric, "a node that left, after it", lambda: foreign_key(9) not in peers(fabric, "aws-node-2", "wireguard.gcp")
+    )
     idle(fabric)
 
 
 def test_two_runs_at_once_from_two_machines(fabric):
     """The node runs everything; a person at another machine is told by whom and since when."""
     fabric.sh(KEEPER, "systemctl", "start", "--no-block", "multicluster-site.service")
-    until(lambda: "multicluster-run-default" in fabric.kubectl("aws", "-n", "kube-system", "get", "leases", "-o", "name"), 120)
+    until(
+        lambda: "multicluster-run-default" in fabric.kubectl("aws", "-n", "kube-system", "get", "leases", "-o", "name"),
+        120,
+    )
     run = fabric.play("service_mirror", variables=dict(FABRIC, multicluster_lock="fabric", multicluster_lock_wait=0))
-    assert run.rc != 0 and "another run is at work" in run.out and "@" + KEEPER in run.out and " since " in run.out, run.out
+    assert run.rc != 0 and "another run is at work" in run.out and "@" + KEEPER in run.out and " since " in run.out, (
+        run.out
+    )
     assert not run.changed
-    waited = fabric.play("service_mirror", variables=dict(FABRIC, multicluster_lock="fabric", multicluster_lock_wait=300)).ok()
+    waited = fabric.play(
+        "service_mirror", variables=dict(FABRIC, multicluster_lock="fabric", multicluster_lock_wait=300)
+    ).ok()
     assert not waited.changed
     idle(fabric)
 
@@ -237,4 +314,6 @@ def test_absent_leaves_nothing(fabric):
     assert "reconciler" not in left and "multicluster-site" not in left
     units = fabric.sh(KEEPER, "systemctl", "list-units", "--all", "--plain")
     assert "multicluster-reconciler" not in units and "multicluster-site.timer" not in units
-    until(lambda: "multicluster-run" not in fabric.kubectl("aws", "-n", "kube-system", "get", "leases", "-o", "name"), 120)
+    until(
+        lambda: "multicluster-run" not in fabric.kubectl("aws", "-n", "kube-system", "get", "leases", "-o", "name"), 120
+    )

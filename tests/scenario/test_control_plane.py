@@ -30,12 +30,27 @@ def plane(tmp_path_factory):
 
 def run(plane, check=False, **more):
     request = {
-        "fabric": "t", "settings": [{"cluster": "cp", "eip_tag": "control-plane"}], "address": EIP, "timeout": 60, "rest_seconds": 0,
-        "clusters": [{"name": "cp", "api_url": "https://{0}:{1}".format(EIP, PORT), "token": TOKEN, "ca_data": plane.ca()}],
-        "assign_command": [sys.executable, str(plane.folder / "move.py"), "{address}", "{node}", PREFIX, ",".join(SERVERS)],
-        "api_urls": ["https://{0}:{1}".format(address, PORT) for address in SERVERS.values()],
-        "probe_timeout": 2, "probe_interval": 0.2, "probe_failures": 3, "probe_server_name": "kubernetes", "lock_wait": 30,
-    }  # fmt: skip
+        "fabric": "t",
+        "settings": [{"cluster": "cp", "eip_tag": "control-plane"}],
+        "address": EIP,
+        "timeout": 60,
+        "rest_seconds": 0,
+        "clusters": [{"name": "cp", "api_url": f"https://{EIP}:{PORT}", "token": TOKEN, "ca_data": plane.ca()}],
+        "assign_command": [
+            sys.executable,
+            str(plane.folder / "move.py"),
+            "{address}",
+            "{node}",
+            PREFIX,
+            ",".join(SERVERS),
+        ],
+        "api_urls": [f"https://{address}:{PORT}" for address in SERVERS.values()],
+        "probe_timeout": 2,
+        "probe_interval": 0.2,
+        "probe_failures": 3,
+        "probe_server_name": "kubernetes",
+        "lock_wait": 30,
+    }
     return control_plane_address.run(dict(request, **more), check=check)
 
 
@@ -78,7 +93,11 @@ def test_nodes_accept_the_address(plane):
     client = plane.client()
     base, name = "/api/v1/namespaces/kube-system/", "metal-ccm-kubernetes-external"
     service = client.get(base + "services/" + name)
-    assert service["spec"]["loadBalancerIP"] == EIP and "selector" not in service["spec"] and service["spec"]["ports"][0]["port"] == PORT
+    assert (
+        service["spec"]["loadBalancerIP"] == EIP
+        and "selector" not in service["spec"]
+        and service["spec"]["ports"][0]["port"] == PORT
+    )
     assert [row["ip"] for row in service["status"]["loadBalancer"]["ingress"]] == [EIP]
     deadline = time.monotonic() + 120  # the servers tell of each other in their own time
     while accepted(client, base, name) != set(SERVERS.values()):

@@ -21,20 +21,40 @@ from test_kubespan import MESH
 TOPOLOGY = "dual"
 STATE = {}
 KINDS = ("service_mirror", "network_sets", "coredns_rewrite")
-VARIABLES = dict(MESH, multicluster_capabilities=list(KINDS), service_mirror_create_namespace=True, service_mirror_as="slices", network_sets_target="calico")
+VARIABLES = dict(
+    MESH,
+    multicluster_capabilities=list(KINDS),
+    service_mirror_create_namespace=True,
+    service_mirror_as="slices",
+    network_sets_target="calico",
+)
 COREFILE = ".:53 {\n    errors\n    forward . /etc/resolv.conf\n    reload\n}\n"
 WATCHER = "multicluster-network-default-watch.service"
 STRANGER = "intruder"
 NOBODYS_KEY = "ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA="
 SET_CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "globalnetworksets.crd.projectcalico.org"},
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "globalnetworksets.crd.projectcalico.org"},
     "spec": {
-        "group": "crd.projectcalico.org", "scope": "Cluster",
-        "names": {"plural": "globalnetworksets", "singular": "globalnetworkset", "kind": "GlobalNetworkSet", "listKind": "GlobalNetworkSetList"},
-        "versions": [{"name": "v1", "served": True, "storage": True,
-                      "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}],
+        "group": "crd.projectcalico.org",
+        "scope": "Cluster",
+        "names": {
+            "plural": "globalnetworksets",
+            "singular": "globalnetworkset",
+            "kind": "GlobalNetworkSet",
+            "listKind": "GlobalNetworkSetList",
+        },
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
     },
-}  # fmt: skip
+}
 
 
 def site(fabric):
@@ -45,7 +65,7 @@ def status(fabric):
     """(document, text of the page, text of the metrics) of a run of the playbook."""
     folder = fabric.state / "status"
     fabric.play("status", variables=dict(VARIABLES, status_folder=str(folder))).ok()
-    return tuple(((folder / ("fabric-status." + kind)).read_text() for kind in ("json", "html", "prom")))
+    return tuple((folder / ("fabric-status." + kind)).read_text() for kind in ("json", "html", "prom"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -83,7 +103,9 @@ def test_a_fabric_at_rest_has_no_drift_and_every_number_is_right(fabric):
         (i["metadata"]["name"], len(i["spec"]["nets"])) for i in sets
     ]
     numbers = dict(re.findall(r'data-k="([^"]+)" data-v="([^"]*)"', page))
-    assert numbers["summary.tunnels"] == str(len(after)) and numbers["summary.services"] == str(len(document["services"]))
+    assert numbers["summary.tunnels"] == str(len(after)) and numbers["summary.services"] == str(
+        len(document["services"])
+    )
 
 
 def the_set(fabric):
@@ -99,10 +121,14 @@ def tampering(fabric):
     name = slices["items"][0]["metadata"]["name"]
     device = fabric.wireguard("gcp-node-1")["kubespan"]["peers"]
     stolen = sorted(device)[0]
-    address = re.search(r"inet6 (fd\S+) ", fabric.sh("gcp-node-2", "ip", "-6", "address", "show", "dev", "kubespan")).group(1)
+    address = re.search(
+        r"inet6 (fd\S+) ", fabric.sh("gcp-node-2", "ip", "-6", "address", "show", "dev", "kubespan")
+    ).group(1)
 
     # Kubernetes 1.20 keeps no record of who wrote to a Node
-    recorded = "managedFields" in json.loads(fabric.kubectl("gcp", "get", "--raw", "/api/v1/nodes/gcp-node-2"))["metadata"]
+    recorded = (
+        "managedFields" in json.loads(fabric.kubectl("gcp", "get", "--raw", "/api/v1/nodes/gcp-node-2"))["metadata"]
+    )
 
     def run(node, *command):
         return lambda: fabric.sh(node, *command)
@@ -111,30 +137,78 @@ def tampering(fabric):
         return lambda: api.merge_patch(path, body, STRANGER)
 
     return {
-        "a deleted rule": (("aws-node-1", "rule", "32500", "create", "nobody"), run("aws-node-1", "ip", "rule", "del", "pref", "32500")),
-        "an added peer": (("aws-node-2", "peer", NOBODYS_KEY, "delete", "a key that nobody in the fabric has"),
-                          run("aws-node-2", "wg", "set", "kubespan", "peer", NOBODYS_KEY, "allowed-ips", "10.250.0.0/24")),
-        "changed allowed IPs": (("gcp-node-1", "peer", stolen, "update", "the key of "),
-                                run("gcp-node-1", "wg", "set", "kubespan", "peer", stolen, "allowed-ips", "10.251.0.0/24")),
-        "a changed route": (("aws-node-2", "route", "0.0.0.0/0", "create", "protocol 4"),
-                            run("aws-node-2", *"ip route replace default dev kubespan table 180 metric 1 proto static mtu 1300".split())),
-        "a flushed chain": (("aws-node-1", "nftables chain", "talos_kubespan", "update", "multicluster.network/default"),
-                            run("aws-node-1", "nft", "flush", "chain", "inet", "talos_kubespan", "kubespan_prerouting")),
-        "a deleted table": (("gcp-node-1", "nftables table", "talos_kubespan", "create", "nobody"),
-                            run("gcp-node-1", "nft", "delete", "table", "inet", "talos_kubespan")),
-        "a removed address": (("gcp-node-2", "link", "kubespan", "update", "multicluster.network/default"),
-                              run("gcp-node-2", "ip", "-6", "address", "del", address, "dev", "kubespan")),
-        "a foreign edit of a mirror": (("gcp", "Service", "aws-sys-log-73736d-fluentd", "update", STRANGER),
-                                       patch(mirror, {"spec": {"ports": [{"name": "http", "port": 9999, "protocol": "TCP"}]}})),
-        "a deleted EndpointSlice": (("gcp", "EndpointSlice", name, "create", "nobody"),
-                                    lambda: fabric.kubectl("gcp", "-n", "sys-semaphore", "delete", "endpointslice", name)),
-        "a changed network set": (("gcp", "GlobalNetworkSet", the_set(fabric), "update", STRANGER),
-                                  patch("/apis/crd.projectcalico.org/v1/globalnetworksets/" + the_set(fabric), {"spec": {"nets": ["0.0.0.0/0"]}})),
-        "a changed annotation": (("gcp", "node", "gcp-node-2", "update", STRANGER if recorded else "nobody"),
-                                 patch("/api/v1/nodes/gcp-node-2", {"metadata": {"annotations": {"networking.talos.dev/self-ips": "203.0.113.9"}}})),
-        "a deleted section of CoreDNS": (("gcp", "ConfigMap", "kube-system/coredns", "update", STRANGER),
-                                         patch("/api/v1/namespaces/kube-system/configmaps/coredns", {"data": {"Corefile": COREFILE}})),
-    }  # fmt: skip
+        "a deleted rule": (
+            ("aws-node-1", "rule", "32500", "create", "nobody"),
+            run("aws-node-1", "ip", "rule", "del", "pref", "32500"),
+        ),
+        "an added peer": (
+            ("aws-node-2", "peer", NOBODYS_KEY, "delete", "a key that nobody in the fabric has"),
+            run("aws-node-2", "wg", "set", "kubespan", "peer", NOBODYS_KEY, "allowed-ips", "10.250.0.0/24"),
+        ),
+        "changed allowed IPs": (
+            ("gcp-node-1", "peer", stolen, "update", "the key of "),
+            run("gcp-node-1", "wg", "set", "kubespan", "peer", stolen, "allowed-ips", "10.251.0.0/24"),
+        ),
+        "a changed route": (
+            ("aws-node-2", "route", "0.0.0.0/0", "create", "protocol 4"),
+            run(
+                "aws-node-2",
+                *[
+                    "ip",
+                    "route",
+                    "replace",
+                    "default",
+                    "dev",
+                    "kubespan",
+                    "table",
+                    "180",
+                    "metric",
+                    "1",
+                    "proto",
+                    "static",
+                    "mtu",
+                    "1300",
+                ],
+            ),
+        ),
+        "a flushed chain": (
+            ("aws-node-1", "nftables chain", "talos_kubespan", "update", "multicluster.network/default"),
+            run("aws-node-1", "nft", "flush", "chain", "inet", "talos_kubespan", "kubespan_prerouting"),
+        ),
+        "a deleted table": (
+            ("gcp-node-1", "nftables table", "talos_kubespan", "create", "nobody"),
+            run("gcp-node-1", "nft", "delete", "table", "inet", "talos_kubespan"),
+        ),
+        "a removed address": (
+            ("gcp-node-2", "link", "kubespan", "update", "multicluster.network/default"),
+            run("gcp-node-2", "ip", "-6", "address", "del", address, "dev", "kubespan"),
+        ),
+        "a foreign edit of a mirror": (
+            ("gcp", "Service", "aws-sys-log-73736d-fluentd", "update", STRANGER),
+            patch(mirror, {"spec": {"ports": [{"name": "http", "port": 9999, "protocol": "TCP"}]}}),
+        ),
+        "a deleted EndpointSlice": (
+            ("gcp", "EndpointSlice", name, "create", "nobody"),
+            lambda: fabric.kubectl("gcp", "-n", "sys-semaphore", "delete", "endpointslice", name),
+        ),
+        "a changed network set": (
+            ("gcp", "GlobalNetworkSet", the_set(fabric), "update", STRANGER),
+            patch(
+                "/apis/crd.projectcalico.org/v1/globalnetworksets/" + the_set(fabric), {"spec": {"nets": ["0.0.0.0/0"]}}
+            ),
+        ),
+        "a changed annotation": (
+            ("gcp", "node", "gcp-node-2", "update", STRANGER if recorded else "nobody"),
+            patch(
+                "/api/v1/nodes/gcp-node-2",
+                {"metadata": {"annotations": {"networking.talos.dev/self-ips": "203.0.113.9"}}},
+            ),
+        ),
+        "a deleted section of CoreDNS": (
+            ("gcp", "ConfigMap", "kube-system/coredns", "update", STRANGER),
+            patch("/api/v1/namespaces/kube-system/configmaps/coredns", {"data": {"Corefile": COREFILE}}),
+        ),
+    }
 
 
 def test_each_kind_of_tampering_is_shown_with_its_owner(fabric):
@@ -147,15 +221,22 @@ def test_each_kind_of_tampering_is_shown_with_its_owner(fabric):
     pathlib.Path(fabric.state / "drift.json").write_text(json.dumps(document["drift"], indent=1))
     missing = []
     for what, ((where, kind, name, action, owner), dummy) in deeds.items():
-        rows = [row for row in document["drift"] if row["where"] == where and row["kind"] == kind and name in row["name"]]
+        rows = [
+            row for row in document["drift"] if row["where"] == where and row["kind"] == kind and name in row["name"]
+        ]
         if not [row for row in rows if row["action"] == action and row["owner"].startswith(owner)]:
             missing.append((what, rows))
         if owner == STRANGER:
             assert all(re.match(r"20\d\d-\d\d-\d\dT", row["since"]) for row in rows), what
     assert not missing, "\n".join(map(str, missing + document["drift"]))
-    assert all(row["first_seen"] == document["generated"] and row["last_good"] == document["since_last_run"]["previous"] for row in document["drift"])
+    assert all(
+        row["first_seen"] == document["generated"] and row["last_good"] == document["since_last_run"]["previous"]
+        for row in document["drift"]
+    )
     STATE["drift"] = document["drift"]
-    assert [row["where"] for row in document["drift"] if row["kind"] == "unit"] == fabric.nodes, "the watchers that were stopped above"
+    assert [row["where"] for row in document["drift"] if row["kind"] == "unit"] == fabric.nodes, (
+        "the watchers that were stopped above"
+    )
 
 
 def test_it_stays_shown_with_the_time_of_the_first_run_that_saw_it(fabric):
@@ -180,18 +261,28 @@ def test_a_silent_cluster_and_a_silent_node_are_named(fabric):
     fabric.lab("api-stop", "aws")
     fabric.lab("node-stop", "gcp-node-2")
     try:
-        run = fabric.play("status", variables=dict(VARIABLES, status_folder=str(fabric.state / "status"), status_timeout=5, mesh_timeout=5))
+        run = fabric.play(
+            "status",
+            variables=dict(VARIABLES, status_folder=str(fabric.state / "status"), status_timeout=5, mesh_timeout=5),
+        )
         document = json.loads((fabric.state / "status" / "fabric-status.json").read_text())
     finally:
         fabric.lab("api-start", "aws")
         fabric.lab("node-rebuild", "gcp-node-2")
     run.ok()
-    assert {row["host"]: row["answered"] for row in document["nodes"]} == {node: node != "gcp-node-2" for node in fabric.nodes}
+    assert {row["host"]: row["answered"] for row in document["nodes"]} == {
+        node: node != "gcp-node-2" for node in fabric.nodes
+    }
     assert {row["name"]: row["reachable"] for row in document["clusters"]} == {"aws": False, "gcp": True}
     assert "aws" in {row["cluster"] for row in document["failures"]}
     told = [row for row in document["tunnels"] if row["state"] in ("up", "stale", "never")]
-    assert len(told) == 9 and document["summary"]["tunnels_unknown"] >= 1, "what the silent node would tell is unknown, and not left out"
-    assert document["verdict"]["value"] == "broken" and next(row for row in document["nodes"] if row["host"] == "gcp-node-2")["why"]
+    assert len(told) == 9 and document["summary"]["tunnels_unknown"] >= 1, (
+        "what the silent node would tell is unknown, and not left out"
+    )
+    assert (
+        document["verdict"]["value"] == "broken"
+        and next(row for row in document["nodes"] if row["host"] == "gcp-node-2")["why"]
+    )
 
 
 def test_nothing_of_the_mesh_is_secret_in_what_was_written(fabric):

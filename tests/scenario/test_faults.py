@@ -20,7 +20,11 @@ from service_lab import LABEL, client, until
 MAPS = "/api/v1/namespaces/kube-system/configmaps"
 COREFILE = ".:53 {\n    errors\n    kubernetes cluster.local in-addr.arpa ip6.arpa\n    forward . /etc/resolv.conf\n}\n"
 NAMESPACE = "drills"
-ON = {"multicluster_capabilities": ["service_mirror", "coredns_rewrite"], "service_mirror_namespace": NAMESPACE, "service_mirror_create_namespace": True}
+ON = {
+    "multicluster_capabilities": ["service_mirror", "coredns_rewrite"],
+    "service_mirror_namespace": NAMESPACE,
+    "service_mirror_create_namespace": True,
+}
 CLUSTERS = ("aws", "gcp")
 NODES = ("aws-node-1", "aws-node-2", "gcp-node-1", "gcp-node-2")
 
@@ -31,7 +35,11 @@ def other(cluster):
 
 def table(run):
     """cluster -> capability -> cell, from the table that a run shows at its end."""
-    lines = [json.loads(line.strip().rstrip(",")) for line in run.out.splitlines() if re.match(r'\s+"(CLUSTER|aws|gcp) .*",?$', line)]
+    lines = [
+        json.loads(line.strip().rstrip(","))
+        for line in run.out.splitlines()
+        if re.match(r'\s+"(CLUSTER|aws|gcp) .*",?$', line)
+    ]
     start = max(number for number, line in enumerate(lines) if line.startswith("CLUSTER  ") and "NODE" not in line)
     header, *rows = [re.split(r"\s{2,}", line) for line in lines[start:]]
     return {row[0]: dict(zip((name.lower() for name in header[1:]), row[1:])) for row in rows}
@@ -56,10 +64,10 @@ def spoil(fabric, clusters=CLUSTERS, nodes=NODES):
 
 def assert_right(fabric, clusters=CLUSTERS, nodes=NODES):
     for cluster in clusters:
-        assert names(fabric, cluster) != COREFILE, "the names of {0} were not put right".format(cluster)
+        assert names(fabric, cluster) != COREFILE, f"the names of {cluster} were not put right"
     for node in nodes:
         for device, state in fabric.wireguard(node).items():
-            assert len(state["peers"]) == 2, "{0} of {1} was not put right".format(device, node)
+            assert len(state["peers"]) == 2, f"{device} of {node} was not put right"
 
 
 def assert_heals(fabric):
@@ -71,10 +79,20 @@ def assert_heals(fabric):
 @pytest.fixture(scope="module", autouse=True)
 def ready(fabric):
     for cluster in CLUSTERS:
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns"}, "data": {"Corefile": COREFILE}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "coredns"},
+            "data": {"Corefile": COREFILE},
+        }
         client(fabric, cluster).create(MAPS, body, "drill")
         labels = {LABEL: "true"}
-        service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "labels": labels}, "spec": {"ports": [{"port": 80}]}}
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "web", "labels": labels},
+            "spec": {"ports": [{"port": 80}]},
+        }
         client(fabric, cluster).create("/api/v1/namespaces/default/services", service, "drill")
     assert_heals(fabric)
 
@@ -87,7 +105,10 @@ def test_an_api_server_that_is_down(fabric, cluster):
         run = site(fabric)
         assert run.rc == 2, run.out[-3000:]
         found = table(run)
-        assert all(found[cluster][name].startswith("failed") for name in ("mesh", "service_mirror", "coredns_rewrite", "verify")), found
+        assert all(
+            found[cluster][name].startswith("failed")
+            for name in ("mesh", "service_mirror", "coredns_rewrite", "verify")
+        ), found
         assert all(found[other(cluster)][name] == "ok" for name in ("mesh", "service_mirror", "coredns_rewrite")), found
         assert_right(fabric, [other(cluster)], [])
     finally:
@@ -100,7 +121,9 @@ def test_a_wrong_ca(fabric):
     spoil(fabric)
     tree = yaml.safe_load(fabric.inventory.read_text())
     config = yaml.safe_load((fabric.state / "gcp" / "kubeconfig").read_text())
-    wrong = yaml.safe_load((fabric.state / "aws" / "kubeconfig").read_text())["clusters"][0]["cluster"]["certificate-authority-data"]
+    wrong = yaml.safe_load((fabric.state / "aws" / "kubeconfig").read_text())["clusters"][0]["cluster"][
+        "certificate-authority-data"
+    ]
     config["clusters"][0]["cluster"]["certificate-authority-data"] = wrong
     (fabric.state / "wrong-ca").write_text(yaml.safe_dump(config))
     tree["all"]["children"]["clusters"]["hosts"]["gcp"]["kubeconfig"] = str(fabric.state / "wrong-ca")
@@ -125,7 +148,11 @@ def test_a_node_that_is_down(fabric, node):
     try:
         run = site(fabric)
         assert run.rc != 0 and table(run)[cluster]["mesh"] == "failed: node " + node, run.out[-3000:]
-        assert all(table(run)[name][capability] == "ok" for name in CLUSTERS for capability in ("service_mirror", "coredns_rewrite"))
+        assert all(
+            table(run)[name][capability] == "ok"
+            for name in CLUSTERS
+            for capability in ("service_mirror", "coredns_rewrite")
+        )
         assert table(run)[other(cluster)]["mesh"] == "ok"
         assert_right(fabric, nodes=rest)
     finally:
@@ -133,12 +160,18 @@ def test_a_node_that_is_down(fabric, node):
     assert_heals(fabric)
 
 
-@pytest.mark.parametrize("capability, variables", [
-    ("service_mirror", {"service_mirror_namespace": "nowhere", "service_mirror_create_namespace": False}),  # a namespace that is missing
-    ("service_mirror", {"service_mirror_selector": "=="}),
-    ("service_mirror", {"service_mirror_prefixes": "no dictionary"}),  # the role's own check of arguments
-    ("coredns_rewrite", {"coredns_rewrite_version": "nonsense"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "capability, variables",
+    [
+        (
+            "service_mirror",
+            {"service_mirror_namespace": "nowhere", "service_mirror_create_namespace": False},
+        ),  # a namespace that is missing
+        ("service_mirror", {"service_mirror_selector": "=="}),
+        ("service_mirror", {"service_mirror_prefixes": "no dictionary"}),  # the role's own check of arguments
+        ("coredns_rewrite", {"coredns_rewrite_version": "nonsense"}),
+    ],
+)
 def test_a_capability_that_fails_stops_no_other(fabric, capability, variables):
     spoil(fabric)
     run = site(fabric, **variables)
@@ -154,14 +187,19 @@ def test_a_capability_that_fails_stops_no_other(fabric, capability, variables):
 
 #: What is wrong with each: two options of the wrong kind, and clusters that do not serve the kinds of tenants.
 LATER = {
-    "network_sets": {"network_sets_timeout": "soon"}, "load_balancers": {"load_balancers_lock_wait": "soon"},
+    "network_sets": {"network_sets_timeout": "soon"},
+    "load_balancers": {"load_balancers_lock_wait": "soon"},
     "tenants": {"tenants_source": "aws", "tenants_apinet": "gcp"},
-}  # fmt: skip
+}
 
 
 def test_three_capabilities_that_fail_at_once_stop_no_other(fabric):
     spoil(fabric)
-    run = site(fabric, multicluster_capabilities=[*ON["multicluster_capabilities"], *LATER], **{k: v for one in LATER.values() for k, v in one.items()})
+    run = site(
+        fabric,
+        multicluster_capabilities=[*ON["multicluster_capabilities"], *LATER],
+        **{k: v for one in LATER.values() for k, v in one.items()},
+    )
     assert run.rc == 2, run.out[-3000:]
     for row in table(run).values():
         assert {row[name] for name in ("mesh", "service_mirror", "coredns_rewrite")} == {"ok"}, row
@@ -174,8 +212,13 @@ def test_a_node_that_cannot_announce_stops_no_other(fabric):
     """The speaker of one node fails: nodes and capabilities after it have their turn."""
     spoil(fabric)
     tree = yaml.safe_load(fabric.inventory.read_text())
-    tree["all"]["children"]["clusters"]["hosts"]["aws"]["load_balancers_settings"] = {"load_balancer": "empty://", "pool": ["203.0.113.0/29"]}
-    tree["all"]["children"]["aws_nodes"]["hosts"]["aws-node-2"].update(bgp_speaker_asn="many", bgp_speaker_neighbors=[{"address": "10.66.23.1", "asn": 65530}])
+    tree["all"]["children"]["clusters"]["hosts"]["aws"]["load_balancers_settings"] = {
+        "load_balancer": "empty://",
+        "pool": ["203.0.113.0/29"],
+    }
+    tree["all"]["children"]["aws_nodes"]["hosts"]["aws-node-2"].update(
+        bgp_speaker_asn="many", bgp_speaker_neighbors=[{"address": "10.66.23.1", "asn": 65530}]
+    )
     inventory = fabric.state / "inventory" / "announcing.yml"
     inventory.write_text(yaml.safe_dump(tree))
     asked = dict(ON, multicluster_capabilities=[*ON["multicluster_capabilities"], "load_balancers"])
@@ -184,7 +227,9 @@ def test_a_node_that_cannot_announce_stops_no_other(fabric):
     finally:
         inventory.unlink()
     assert run.rc == 2 and table(run)["aws"]["load_balancers"] == "failed: node aws-node-2", run.out[-3000:]
-    assert {row[name] for row in table(run).values() for name in ("mesh", "service_mirror", "coredns_rewrite")} == {"ok"}
+    assert {row[name] for row in table(run).values() for name in ("mesh", "service_mirror", "coredns_rewrite")} == {
+        "ok"
+    }
     assert table(run)["gcp"]["load_balancers"] == "ok"
     assert_right(fabric)
     assert_heals(fabric)
@@ -195,9 +240,16 @@ def test_a_lock_that_is_taken_away_ends_the_run_by_its_name(fabric):
     fabric.kubectl("gcp", "-n", "kube-system", "delete", "lease", "multicluster-run-default", "--ignore-not-found")
 
     def steal():
-        until(lambda: "multicluster-run-default" in fabric.kubectl("gcp", "-n", "kube-system", "get", "leases", "-o", "name"), 300)
+        until(
+            lambda: (
+                "multicluster-run-default" in fabric.kubectl("gcp", "-n", "kube-system", "get", "leases", "-o", "name")
+            ),
+            300,
+        )
         body = {"spec": {"holderIdentity": "a thief", "leaseDurationSeconds": 600}}
-        client(fabric, "gcp").merge_patch("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/multicluster-run-default", body, "drill")
+        client(fabric, "gcp").merge_patch(
+            "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/multicluster-run-default", body, "drill"
+        )
 
     spoil(fabric)
     thief = threading.Thread(target=steal)
@@ -226,7 +278,9 @@ def test_all_nodes_lost(fabric):
     found = table(runs[0])
     assert runs[0].rc != 0 and all(row["mesh"].startswith("failed: node ") for row in found.values()), found
     assert all(row["service_mirror"] == row["coredns_rewrite"] == "ok" for row in found.values()), found
-    assert runs[1].rc != 0 and all(row["verify"].startswith("failed") for row in table(runs[1]).values()), runs[1].out[-3000:]
+    assert runs[1].rc != 0 and all(row["verify"].startswith("failed") for row in table(runs[1]).values()), runs[1].out[
+        -3000:
+    ]
     assert_right(fabric, nodes=())
     assert_heals(fabric)
 
@@ -250,7 +304,10 @@ def test_limit_and_check_mode_tell_of_what_they_did(fabric):
     assert table(run)["aws"]["mesh"] == "ok" and "service_mirror" not in table(run)["aws"], run.out[-3000:]
     spoil(fabric, nodes=())
     run = fabric.play("site", "--check", variables=ON).ok()
-    assert table(run)["gcp"] == {"mesh": "ok", "service_mirror": "ok", "coredns_rewrite": "ok"} and names(fabric, "gcp") == COREFILE
+    assert (
+        table(run)["gcp"] == {"mesh": "ok", "service_mirror": "ok", "coredns_rewrite": "ok"}
+        and names(fabric, "gcp") == COREFILE
+    )
     assert_heals(fabric)
 
 
@@ -258,7 +315,11 @@ def test_nothing_is_shown_for_what_is_off(fabric):
     """With Ansible's own callback, over an unchanged fabric: how many tasks touch every node, and what is skipped."""
     out = site(fabric).ok().out
     result = r"^(ok|changed|skipping): \[{0}\]"
-    tasks = [part for part in out.split("\nTASK [")[1:] if all(re.search(result.format(node), part, re.MULTILINE) for node in NODES)]
+    tasks = [
+        part
+        for part in out.split("\nTASK [")[1:]
+        if all(re.search(result.format(node), part, re.MULTILINE) for node in NODES)
+    ]
     assert len(tasks) <= 5, [part.splitlines()[0] for part in tasks]
     for name in ("load_balancers", "network_sets", "tenants", "bgp_speaker", "clustermesh"):
         assert "multicluster.network." + name not in out
@@ -269,7 +330,11 @@ def test_teardown_with_an_api_server_down(fabric):
     fabric.lab("api-stop", "gcp")
     try:
         run = site(fabric, "teardown")
-        assert run.rc == 2 and table(run)["gcp"]["service_mirror"].startswith("failed") and table(run)["aws"]["service_mirror"] == "ok", run.out[-3000:]
+        assert (
+            run.rc == 2
+            and table(run)["gcp"]["service_mirror"].startswith("failed")
+            and table(run)["aws"]["service_mirror"] == "ok"
+        ), run.out[-3000:]
         assert names(fabric, "aws") == COREFILE and not any(fabric.wireguard(node) for node in NODES)
     finally:
         fabric.lab("api-start", "gcp")

@@ -37,12 +37,15 @@ def modules_of(fabric):
     spaces = set()
     for node in fabric.nodes:
         leader = (fabric.state / "nodes" / node / "leader").read_text().split()[0]
-        spaces.add(os.readlink("/proc/{0}/ns/mnt".format(leader)))
+        spaces.add(os.readlink(f"/proc/{leader}/ns/mnt"))
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if b"AnsiballZ_node_" in (entry / "cmdline").read_bytes() and os.readlink(entry / "ns" / "mnt") in spaces:
+                if (
+                    b"AnsiballZ_node_" in (entry / "cmdline").read_bytes()
+                    and os.readlink(entry / "ns" / "mnt") in spaces
+                ):
                     found.append(int(entry.name))
             except OSError:
                 continue
@@ -59,7 +62,7 @@ def locks():
 def while_locking(process, generator):
     """Wait for a moment of taking the lock: the worker that asks for it starts, its file stands, or a little later."""
     moment, deadline = generator.randrange(3), time.monotonic() + 60
-    children = pathlib.Path("/proc/{0}/task/{0}/children".format(process.pid))
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
     while process.poll() is None and time.monotonic() < deadline:
         if moment == 0 and children.exists() and children.read_text().split():
             break
@@ -73,7 +76,10 @@ def play_and_kill(fabric, book, victim, delay, generator, inventory=None):
     """Start a playbook, end something with SIGKILL after a delay, wait for what is left; returns what was killed."""
     process = subprocess.Popen(
         ["ansible-playbook", "-i", str(inventory or fabric.inventory), "multicluster.network." + book],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
     )
     killed = 0
     if victim == "lock":
@@ -145,7 +151,7 @@ def test_after_a_kill_a_normal_run_converges(fabric, number):
     fabric.all_reach()
     after = fabric.everything()
     for name, state in STATE["mesh"].items():
-        assert after[name] == state, "{0} after kill {1} of {2}".format(name, number, victim)
+        assert after[name] == state, f"{name} after kill {number} of {victim}"
     if number % 5 == 4 or number == KILLS - 1:
         assert not fabric.play("site").ok().changed
     deadline = time.monotonic() + 60  # a keeper gives its lock back a moment after its run
@@ -160,5 +166,14 @@ def test_after_a_killed_teardown_a_normal_one_leaves_nothing(fabric):
     fabric.play("teardown", variables={"node_dataplane_remove_keys": True}).ok()
     for node in fabric.nodes:
         assert not fabric.wireguard(node)
-        left = fabric.sh(node, "find", "/etc/systemd/system", "/usr/local/lib", "/var/lib/semaphore-wireguard", "-name", "*multicluster-network*", check=False)
+        left = fabric.sh(
+            node,
+            "find",
+            "/etc/systemd/system",
+            "/usr/local/lib",
+            "/var/lib/semaphore-wireguard",
+            "-name",
+            "*multicluster-network*",
+            check=False,
+        )
         assert not left.strip(), left

@@ -17,7 +17,8 @@ ELEMENTS = re.compile(r"\s*elements = \{[^}]*\}")
 TOPOLOGY = "dual"
 STATE = {}
 MESH = {
-    "multicluster_mesh": "kubespan", "mesh_id": "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=",
+    "multicluster_mesh": "kubespan",
+    "mesh_id": "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=",
     "mesh_secret": "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=",
 }
 KEY, PREFIXES, SELF, ADDRESS = (
@@ -46,7 +47,7 @@ def shown_as_the_example(fabric, node):
         lo = " dev lo" if ending else ""
         assert routes == [
             "default dev kubespan proto static metric 1 mtu 1420" + ending,
-            "unreachable default{0} proto static metric 4278198272{1}".format(lo, ending),
+            f"unreachable default{lo} proto static metric 4278198272{ending}",
         ]
 
 
@@ -100,12 +101,12 @@ def test_what_another_cluster_takes_of_a_nodes_identity_costs_that_node_nothing(
     robbed, thief, other = "aws-node-1", "gcp-node-1", "aws-node-2"
     notes, own = fabric.annotations("aws", robbed), fabric.annotations("gcp", thief)
     before = {node: fabric.wireguard(node)["kubespan"]["peers"] for node in (robbed, other)}
-    stolen = ["{0}={1}".format(name, notes[name]) for name in (NODE_ID, KEY, ADDRESS)]
+    stolen = [f"{name}={notes[name]}" for name in (NODE_ID, KEY, ADDRESS)]
     fabric.kubectl("gcp", "annotate", "--overwrite", "node", thief, *stolen)
     with fabric.pinging(other, notes[ADDRESS]) as answers:
         run = play(fabric, "mesh", "--limit", other, node_dataplane_max_deletes=-1).ok()
-        said = run.out[run.out.rindex("Clusters and capabilities"):]
-        assert "refused: gcp/{0}: key".format(thief) in said and "is held by aws/{0}, which keeps it".format(robbed) in said, said
+        said = run.out[run.out.rindex("Clusters and capabilities") :]
+        assert f"refused: gcp/{thief}: key" in said and f"is held by aws/{robbed}, which keeps it" in said, said
         peers = fabric.wireguard(other)["kubespan"]["peers"]
         assert set(peers) == set(before[other]) - {own[KEY]}
         assert peers[notes[KEY]]["allowed_ips"] == before[other][notes[KEY]]["allowed_ips"]
@@ -113,8 +114,8 @@ def test_what_another_cluster_takes_of_a_nodes_identity_costs_that_node_nothing(
         assert not play(fabric, "mesh", "--limit", other, node_dataplane_max_deletes=-1).ok().changed
         # all of them: the hosts' own word puts the liar's node right, and the run says so
         run = play(fabric, "site").ok()
-        said = run.out[run.out.rindex("Clusters and capabilities"):]
-        assert "mended in this run: refused: gcp/{0}: key".format(thief) in said and "all green" in run.out
+        said = run.out[run.out.rindex("Clusters and capabilities") :]
+        assert f"mended in this run: refused: gcp/{thief}: key" in said and "all green" in run.out
     assert answers.sent > 20 and answers.lost == 0, answers
     for node in (robbed, other):
         assert {key: peer["allowed_ips"] for key, peer in fabric.wireguard(node)["kubespan"]["peers"].items()} == {
@@ -134,12 +135,16 @@ def test_a_mesh_that_takes_the_controllers_address_is_taken_back(fabric):
     fabric.sh(other, "sysctl", "-w", forwarding(0))
     before = state(fabric, node)[node]
     own = fabric.annotations("aws", other)[SELF]
-    fabric.kubectl("aws", "annotate", "--overwrite", "node", other, "{0}={1},{2}".format(SELF, own, CONTROLLER))
-    assert_taken_back(fabric, "the controller is steered into the tunnel", node, lambda: ssh_play(
-        fabric, "mesh", "--limit", node, node_dataplane_rollback_seconds=TIMER, **MESH))
+    fabric.kubectl("aws", "annotate", "--overwrite", "node", other, f"{SELF}={own},{CONTROLLER}")
+    assert_taken_back(
+        fabric,
+        "the controller is steered into the tunnel",
+        node,
+        lambda: ssh_play(fabric, "mesh", "--limit", node, node_dataplane_rollback_seconds=TIMER, **MESH),
+    )
     assert state(fabric, node)[node] == before
     fabric.sh(other, "sysctl", "-w", forwarding(1))
-    fabric.kubectl("aws", "annotate", "--overwrite", "node", other, "{0}={1}".format(SELF, own))
+    fabric.kubectl("aws", "annotate", "--overwrite", "node", other, f"{SELF}={own}")
     assert not play(fabric, "site").ok().changed
 
 
@@ -155,7 +160,16 @@ def test_teardown_leaves_nothing(fabric):
     for name in fabric.nodes:
         for part in ("links", "routes", "rules", "nft"):
             assert after[name].get(part) == STATE["before"][name].get(part), (name, part)
-        left = fabric.sh(name, "find", "/etc/systemd/system", "/usr/local/lib", "/var/lib/multicluster-network", "-name", "*multicluster*", check=False)
+        left = fabric.sh(
+            name,
+            "find",
+            "/etc/systemd/system",
+            "/usr/local/lib",
+            "/var/lib/multicluster-network",
+            "-name",
+            "*multicluster*",
+            check=False,
+        )
         left += fabric.sh(name, "find", "/run/multicluster-network", "/var/lib/multicluster-network", check=False)
         assert not left.strip(), left
     for cluster in fabric.clusters:

@@ -9,6 +9,7 @@ says who that is. The tests build on each other, in order; no playbook runs whil
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -74,17 +75,27 @@ def until(condition, within=SOON, what=""):
 def serve(fabric, node):
     """The pod of a node, and its kube-proxy: what a kubelet would start after a boot."""
     fabric.lab("kube-proxy-start", node)
-    words = ["/usr/bin/python3", str(LAB), "pod-exec", "--name", fabric.name, node + "-pod-1", "--", "/usr/bin/python3", "-c", SERVER, node]
+    words = [
+        "/usr/bin/python3",
+        str(LAB),
+        "pod-exec",
+        "--name",
+        fabric.name,
+        node + "-pod-1",
+        "--",
+        "/usr/bin/python3",
+        "-c",
+        SERVER,
+        node,
+    ]
     STATE["servers"][node] = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
 def unserve(node):
     process = STATE["servers"].pop(node, None)
     if process is not None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         process.wait(timeout=30)
 
 
@@ -121,10 +132,23 @@ def surroundings(fabric, tmp_path_factory):
     folder = tmp_path_factory.mktemp("inventory")
     (folder / "hosts.yml").symlink_to(fabric.inventory)
     nodes = {name: {"layer2_speaker_address": [address]} for name, address in NODES.items()}
-    more = {"all": {"children": {
-        "clusters": {"hosts": {"aws": {"load_balancers_settings": {"load_balancer": "empty://", "pool": [LOCAL + "-10.66.23.210"]}}}},
-        "aws_nodes": {"hosts": nodes, "vars": {"layer2_speaker_segment": "rack1", "layer2_speaker_install": False}},
-    }}}  # fmt: skip
+    more = {
+        "all": {
+            "children": {
+                "clusters": {
+                    "hosts": {
+                        "aws": {
+                            "load_balancers_settings": {"load_balancer": "empty://", "pool": [LOCAL + "-10.66.23.210"]}
+                        }
+                    }
+                },
+                "aws_nodes": {
+                    "hosts": nodes,
+                    "vars": {"layer2_speaker_segment": "rack1", "layer2_speaker_install": False},
+                },
+            }
+        }
+    }
     (folder / "more.yml").write_text(yaml.safe_dump(more))
     STATE["inventory"] = folder
     for node in NODES:
@@ -141,7 +165,10 @@ def surroundings(fabric, tmp_path_factory):
 def put_pods(fabric, name, nodes):
     """The Service's endpoints: a ready pod on each of these nodes. The lab's controllers make slices of them."""
     if "pods" not in STATE:
-        shown = {node: fabric.lab("pod-exec", node + "-pod-1", "--", "ip", "-j", "-4", "address", "show", "eth0").stdout for node in NODES}
+        shown = {
+            node: fabric.lab("pod-exec", node + "-pod-1", "--", "ip", "-j", "-4", "address", "show", "eth0").stdout
+            for node in NODES
+        }
         STATE["pods"] = {node: json.loads(text)[0]["addr_info"][0]["local"] for node, text in shown.items()}
     addresses = [{"ip": STATE["pods"][node], "nodeName": node} for node in nodes]
     subsets = [{"addresses": addresses, "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}]}]
@@ -190,7 +217,7 @@ def test_a_node_without_a_pod_hands_over(fabric):
     first = client.last()
     put_pods(fabric, "app", [node for node in NODES if node != first])
     seconds = until(lambda: client.last() not in ("", first))
-    fabric.ran("handed over within {0:.1f} s of the last pod's end".format(seconds))
+    fabric.ran(f"handed over within {seconds:.1f} s of the last pod's end")
     put_pods(fabric, "app", NODES)
     until(lambda: client.last() == first)
 
@@ -206,15 +233,18 @@ def test_power_cuts(fabric):
         until(lambda holder=holder: client.last() not in ("", holder))
         time.sleep(1.0)
         took.append(client.longest(began - 0.5))
-        fabric.ran("power cut {0}: {1} was silent for {2:.2f} s; {3} has it".format(number + 1, holder, took[-1], client.last()))
+        fabric.ran(f"power cut {number + 1}: {holder} was silent for {took[-1]:.2f} s; {client.last()} has it")
         fabric.lab("node-rebuild", holder)
         serve(fabric, holder)
         # it gets its addresses again, and nobody waits for that: the former holder serves until then
         returned = time.time()
         until(lambda holder=holder: client.last() == holder)
-        fabric.ran("back after {0:.1f} s, with {1:.2f} s without an answer".format(time.time() - returned, client.longest(returned)))
-    fabric.ran("{0} power cuts: {1:.2f} s at most, {2:.2f} s in the middle; the bound is {3:g} s each".format(
-        CUTS, max(took), sorted(took)[CUTS // 2], BOUND))  # fmt: skip
+        fabric.ran(
+            f"back after {time.time() - returned:.1f} s, with {client.longest(returned):.2f} s without an answer"
+        )
+    fabric.ran(
+        f"{CUTS} power cuts: {max(took):.2f} s at most, {sorted(took)[CUTS // 2]:.2f} s in the middle; the bound is {BOUND:g} s each"
+    )
     assert max(took) <= 3 * BOUND  # a slow machine is late, but a route or a play that had to come would show
     STATE["took"] = took
 
@@ -234,7 +264,7 @@ def test_a_keepalived_that_is_killed(fabric):
     time.sleep(3)
     assert holders(fabric) == {holder}
     took = client.longest(began)
-    fabric.ran("killed: {0:.2f} s without an answer".format(took))
+    fabric.ran(f"killed: {took:.2f} s without an answer")
     assert took <= 3 * BOUND
 
 
@@ -248,15 +278,20 @@ def test_nodes_that_cannot_see_each_other(fabric):
     until(lambda: len(holders(fabric)) == 2)
     began = time.time()
     time.sleep(3)
-    fabric.ran("split: {0} hold it, the client is answered by {1}, {2:.2f} s without an answer".format(
-        " and ".join(sorted(holders(fabric))), " and ".join(sorted({node for unused, node in client.answers(began)})), client.longest(began)))  # fmt: skip
+    fabric.ran(
+        "split: {0} hold it, the client is answered by {1}, {2:.2f} s without an answer".format(
+            " and ".join(sorted(holders(fabric))),
+            " and ".join(sorted({node for unused, node in client.answers(began)})),
+            client.longest(began),
+        )
+    )
     assert client.answers(began)
     for node in NODES:
         fabric.sh(node, "nft", "delete", "table", "ip", "cut")
     healed = time.time()
     until(lambda: holders(fabric) == {first})
     until(lambda: client.last() == first)
-    fabric.ran("healed within {0:.1f} s".format(time.time() - healed))
+    fabric.ran(f"healed within {time.time() - healed:.1f} s")
 
 
 def test_a_play_that_was_killed_before_keepalived_heard_of_it(fabric):
@@ -271,10 +306,18 @@ def test_a_play_that_was_killed_before_keepalived_heard_of_it(fabric):
 def test_a_node_that_is_excluded_holds_nothing(fabric):
     client = STATE["client"]
     first = client.last()
-    api(fabric).merge_patch("/api/v1/nodes/" + first, {"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": ""}}}, "test")
+    api(fabric).merge_patch(
+        "/api/v1/nodes/" + first,
+        {"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": ""}}},
+        "test",
+    )
     play(fabric).ok()
     until(lambda: client.last() not in ("", first))
-    api(fabric).merge_patch("/api/v1/nodes/" + first, {"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": None}}}, "test")
+    api(fabric).merge_patch(
+        "/api/v1/nodes/" + first,
+        {"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": None}}},
+        "test",
+    )
     play(fabric).ok()
     until(lambda: client.last() == first)
 
@@ -292,4 +335,6 @@ def test_nothing_is_left(fabric):
     after = fabric.snapshot(*NODES)
     for node in NODES:  # but for kube-proxy's rules, which are those of the Services by now
         before = STATE["before"][node]
-        assert {part: row for part, row in after[node].items() if part != "nft"} == {part: row for part, row in before.items() if part != "nft"}
+        assert {part: row for part, row in after[node].items() if part != "nft"} == {
+            part: row for part, row in before.items() if part != "nft"
+        }

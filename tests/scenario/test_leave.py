@@ -19,14 +19,20 @@ def held(fabric, node):
     """Devices, routes and files of a node that are ours."""
     routes = fabric.sh(node, "sh", "-c", "ip -4 route show table all; ip -6 route show table all")
     places = "/etc/systemd/system /etc/systemd/network /etc/multicluster-network /var/lib/multicluster-network"
-    files = fabric.sh(node, "sh", "-c", "find {0} -type f ! -name 'lab-*' ! -name '*.key' 2>/dev/null; true".format(places))
-    return sorted(fabric.wireguard(node)), [line for line in routes.splitlines() if "wireguard" in line], sorted(files.split())
+    files = fabric.sh(node, "sh", "-c", f"find {places} -type f ! -name 'lab-*' ! -name '*.key' 2>/dev/null; true")
+    return (
+        sorted(fabric.wireguard(node)),
+        [line for line in routes.splitlines() if "wireguard" in line],
+        sorted(files.split()),
+    )
 
 
 def notes(fabric, node):
     """Annotations of ours on a Node."""
     one = json.loads(fabric.kubectl(node.partition("-")[0], "get", "node", node, "-o", "json"))
-    return sorted(name for name in one["metadata"].get("annotations") or {} if "semaphore" in name or "multicluster" in name)
+    return sorted(
+        name for name in one["metadata"].get("annotations") or {} if "semaphore" in name or "multicluster" in name
+    )
 
 
 def test_three_are_joined(fabric):
@@ -50,7 +56,9 @@ def test_one_leaves_and_the_others_notice_nothing(fabric):
     assert echoes.lost == 0 and echoes.sent, echoes
     assert held(fabric, LEAVES) == ([], [], []) and notes(fabric, LEAVES) == []
     for node in STAY:
-        assert held(fabric, node)[0] == ["wireguard." + ("gcp" if "aws" in node else "aws")] and not [line for line in held(fabric, node)[1] if "abc" in line]
+        assert held(fabric, node)[0] == ["wireguard." + ("gcp" if "aws" in node else "aws")] and not [
+            line for line in held(fabric, node)[1] if "abc" in line
+        ]
     assert "take abc and its nodes out of the inventory" in " ".join(shown.out.split())
     assert fabric.play("leave", "-e", "cluster=abc").ok().changed == {}
 
@@ -85,7 +93,11 @@ def test_one_that_was_taken_out_of_the_inventory_is_named(fabric):
     without = fabric.inventory.parent.parent / "without.yml"
     without.write_text(yaml.safe_dump(inventory))
     shown = " ".join(fabric.play("site", "--check", inventory=without).out.split())
-    assert "cluster abc was in this fabric, as Nodes of aws, gcp say" in shown and "leave with -e cluster=abc" in shown, shown[-4000:]
+    assert (
+        "cluster abc was in this fabric, as Nodes of aws, gcp say" in shown and "leave with -e cluster=abc" in shown
+    ), shown[-4000:]
     fabric.play("site", inventory=without).ok()
-    assert held(fabric, "aws-node-1")[0] == ["wireguard.gcp"] and held(fabric, LEAVES)[0], "what is in it stays, as it was said"
+    assert held(fabric, "aws-node-1")[0] == ["wireguard.gcp"] and held(fabric, LEAVES)[0], (
+        "what is in it stays, as it was said"
+    )
     assert "cluster_left" not in fabric.play("site", inventory=without).ok().out

@@ -38,8 +38,11 @@ def make_service(fabric, name):
     """A Service of the two pods, as hand-made Endpoints."""
     bgp_lab.make_service(fabric, name)
     subsets = [{"addresses": [{"ip": ip} for ip in STATE["pods"]], "ports": [{"name": "http", "port": 8080}]}]
-    api(fabric).create("/api/v1/namespaces/default/endpoints", {
-        "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name}, "subsets": subsets}, "test")  # fmt: skip
+    api(fabric).create(
+        "/api/v1/namespaces/default/endpoints",
+        {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name}, "subsets": subsets},
+        "test",
+    )
 
 
 def address_of(fabric, name):
@@ -56,10 +59,10 @@ def answers(fabric, address, tries=20, within=60.0):
     """Who answers behind an address, asked from the other cluster's node, which is beyond the router."""
     seen, began = [], time.monotonic()
     while len(seen) < tries:
-        done = fabric.lab("exec", "gcp-node-1", "--", "curl", "-s", "-m", "5", "http://{0}/".format(address), check=False)
+        done = fabric.lab("exec", "gcp-node-1", "--", "curl", "-s", "-m", "5", f"http://{address}/", check=False)
         if done.stdout:
             seen.append(done.stdout)
-        assert time.monotonic() - began < within, "{0} answered {1} times".format(address, len(seen))
+        assert time.monotonic() - began < within, f"{address} answered {len(seen)} times"
     return set(seen)
 
 
@@ -77,7 +80,12 @@ def carried(fabric, address, within=120.0):
             seen = {}
             for node in NODES:
                 rows = json.loads(fabric.sh(node, "nft", "-j", "list", "chain", "ip", "mcn_test", "seen"))["nftables"]
-                seen[node] = next(part["counter"]["packets"] for row in rows for part in row.get("rule", {}).get("expr", ()) if "counter" in part)
+                seen[node] = next(
+                    part["counter"]["packets"]
+                    for row in rows
+                    for part in row.get("rule", {}).get("expr", ())
+                    if "counter" in part
+                )
             if all(seen.values()):
                 return seen
             assert time.monotonic() < deadline, seen
@@ -95,11 +103,26 @@ def surroundings(fabric, tmp_path_factory):
     """The router, kube-proxy on both nodes, a small HTTP server in each pod, and what the inventory says of all that."""
     folder = tmp_path_factory.mktemp("inventory")
     (folder / "hosts.yml").symlink_to(fabric.inventory)
-    more = {"all": {"children": {
-        "clusters": {"hosts": {"aws": {"load_balancers_settings": {"load_balancer": "empty://", "pool": ["203.0.113.0/29"]}}}},
-        "aws_nodes": {"vars": {"bgp_speaker_asn": 65000, "bgp_speaker_install": False, "bgp_speaker_verify_seconds": 20,
-                               "bgp_speaker_hold_time": HOLD, "bgp_speaker_neighbors": [{"address": ROUTER, "asn": 65530}]}},
-    }}}  # fmt: skip
+    more = {
+        "all": {
+            "children": {
+                "clusters": {
+                    "hosts": {
+                        "aws": {"load_balancers_settings": {"load_balancer": "empty://", "pool": ["203.0.113.0/29"]}}
+                    }
+                },
+                "aws_nodes": {
+                    "vars": {
+                        "bgp_speaker_asn": 65000,
+                        "bgp_speaker_install": False,
+                        "bgp_speaker_verify_seconds": 20,
+                        "bgp_speaker_hold_time": HOLD,
+                        "bgp_speaker_neighbors": [{"address": ROUTER, "asn": 65530}],
+                    }
+                },
+            }
+        }
+    }
     (folder / "more.yml").write_text(yaml.safe_dump(more))
     STATE["inventory"] = folder
     router, started = Router(fabric), []
@@ -110,9 +133,24 @@ def surroundings(fabric, tmp_path_factory):
             fabric.lab("kube-proxy-start", node)
         for node in NODES:
             pod = node + "-pod-1"
-            words = ["/usr/bin/python3", str(LAB), "pod-exec", "--name", fabric.name, pod, "--", "/usr/bin/python3", "-c", SERVER, pod]
+            words = [
+                "/usr/bin/python3",
+                str(LAB),
+                "pod-exec",
+                "--name",
+                fabric.name,
+                pod,
+                "--",
+                "/usr/bin/python3",
+                "-c",
+                SERVER,
+                pod,
+            ]
             started.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True))
-        shown = [fabric.lab("pod-exec", node + "-pod-1", "--", "ip", "-j", "-4", "address", "show", "eth0").stdout for node in NODES]
+        shown = [
+            fabric.lab("pod-exec", node + "-pod-1", "--", "ip", "-j", "-4", "address", "show", "eth0").stdout
+            for node in NODES
+        ]
         STATE["pods"] = [json.loads(text)[0]["addr_info"][0]["local"] for text in shown]
         STATE["before"] = fabric.snapshot("aws-node-1")
         yield
@@ -134,7 +172,7 @@ def test_a_service_is_reached_over_both_nodes(fabric):
     assert answers(fabric, WEB) <= {node + "-pod-1" for node in NODES}
     assert len(STATE["router"].hops(WEB)) == 2  # one route with two next hops, in the router's kernel
     seen = carried(fabric, WEB)
-    fabric.ran("new connections at each node: {0}".format(seen))
+    fabric.ran(f"new connections at each node: {seen}")
     assert set(seen) == set(NODES) and all(seen.values())
 
 
@@ -179,7 +217,7 @@ def test_the_route_of_a_silent_node_goes_within_the_hold_time(fabric):
     try:
         router.wait(WEB, ["aws-node-1"])
         seconds = time.monotonic() - began
-        fabric.ran("withdrawn after {0:.1f} s, the hold time is {1} s".format(seconds, HOLD))
+        fabric.ran(f"withdrawn after {seconds:.1f} s, the hold time is {HOLD} s")
         assert seconds < HOLD * 3  # a slow machine's timers are late, but a default of minutes would show
         assert answers(fabric, WEB, 4)
     finally:
@@ -210,7 +248,9 @@ def test_deletion_withdraws_and_releases(fabric):
     STATE["router"].wait(WEB, [])
     assert ledger(fabric) == [OTHER] and STATE["router"].via(OTHER) == set(NODES)
     # the address was free for others only when nobody announced it any more
-    assert [task for task in RELEASING if task in run.out] == RELEASING and run.out.index(RELEASING[0]) < run.out.index(RELEASING[1])
+    assert [task for task in RELEASING if task in run.out] == RELEASING and run.out.index(RELEASING[0]) < run.out.index(
+        RELEASING[1]
+    )
 
 
 def test_a_dead_api_server_changes_nothing(fabric):
@@ -226,4 +266,12 @@ def test_absent_leaves_nothing(fabric):
     assert not address_of(fabric, "other") and ledger(fabric) == []
     assert not play(fabric, load_balancers_state="absent").ok().changed
     for node in NODES:
-        assert fabric.sh(node, "sh", "-c", "ls /etc/multicluster-network/bgp /etc/systemd/system/multicluster-bgp* 2>/dev/null; true") == ""
+        assert (
+            fabric.sh(
+                node,
+                "sh",
+                "-c",
+                "ls /etc/multicluster-network/bgp /etc/systemd/system/multicluster-bgp* 2>/dev/null; true",
+            )
+            == ""
+        )

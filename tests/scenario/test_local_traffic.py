@@ -107,11 +107,30 @@ def play(fabric, *arguments, **variables):
 
 def write_inventory(folder, daemon="bird", **settings):
     routers = [{"address": address, "asn": 65530, "bfd": daemon == "bird"} for address in (ROUTER, SECOND)]
-    more = {"all": {"children": {
-        "clusters": {"hosts": {"aws": {"load_balancers_settings": dict({"load_balancer": "empty://", "pool": ["203.0.113.0/29"]}, **settings)}}},
-        "aws_nodes": {"vars": {"bgp_speaker_asn": 65000, "bgp_speaker_install": False, "bgp_speaker_verify_seconds": 20,
-                               "bgp_speaker_daemon": daemon, "bgp_speaker_neighbors": routers}},
-    }}}  # fmt: skip
+    more = {
+        "all": {
+            "children": {
+                "clusters": {
+                    "hosts": {
+                        "aws": {
+                            "load_balancers_settings": dict(
+                                {"load_balancer": "empty://", "pool": ["203.0.113.0/29"]}, **settings
+                            )
+                        }
+                    }
+                },
+                "aws_nodes": {
+                    "vars": {
+                        "bgp_speaker_asn": 65000,
+                        "bgp_speaker_install": False,
+                        "bgp_speaker_verify_seconds": 20,
+                        "bgp_speaker_daemon": daemon,
+                        "bgp_speaker_neighbors": routers,
+                    }
+                },
+            }
+        }
+    }
     (folder / "more.yml").write_text(yaml.safe_dump(more))
 
 
@@ -126,11 +145,29 @@ def surroundings(fabric, tmp_path_factory):
         for node in NODES:
             fabric.lab("kube-proxy-start", node)
         for node in NODES:
-            words = ["/usr/bin/python3", str(LAB), "pod-exec", "--name", fabric.name, node + "-pod-1", "--", "/usr/bin/python3", "-c", SERVER, node]
+            words = [
+                "/usr/bin/python3",
+                str(LAB),
+                "pod-exec",
+                "--name",
+                fabric.name,
+                node + "-pod-1",
+                "--",
+                "/usr/bin/python3",
+                "-c",
+                SERVER,
+                node,
+            ]
             started.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True))
-        shown = {node: fabric.lab("pod-exec", node + "-pod-1", "--", "ip", "-j", "-4", "address", "show", "eth0").stdout for node in NODES}
+        shown = {
+            node: fabric.lab("pod-exec", node + "-pod-1", "--", "ip", "-j", "-4", "address", "show", "eth0").stdout
+            for node in NODES
+        }
         STATE["pods"] = {node: json.loads(text)[0]["addr_info"][0]["local"] for node, text in shown.items()}
-        with two_routers(fabric, " neighbor nodes bfd\n") as STATE["routers"], client_behind(fabric, STATE["routers"], "203.0.113.0/29") as STATE["from"]:
+        with (
+            two_routers(fabric, " neighbor nodes bfd\n") as STATE["routers"],
+            client_behind(fabric, STATE["routers"], "203.0.113.0/29") as STATE["from"],
+        ):
             yield
     finally:
         for process in started:
@@ -151,7 +188,11 @@ def via(address):
 
 def pods(fabric, name="app", **states):
     """Where pods of a Service are: aws_node_1="ready"."""
-    rows = [(node, STATE["pods"][node], states[node.replace("-", "_")]) for node in NODES if node.replace("-", "_") in states]
+    rows = [
+        (node, STATE["pods"][node], states[node.replace("-", "_")])
+        for node in NODES
+        if node.replace("-", "_") in states
+    ]
     put_endpoints(fabric, name, rows)
 
 
@@ -160,7 +201,19 @@ def patch_node(fabric, node, body):
 
 
 def requests(fabric, count, pause=0.0):
-    words = ["ip", "netns", "exec", STATE["from"], "/usr/bin/python3", "-c", ASKING, LOCAL, str(count), str(CLIENTS), str(pause)]
+    words = [
+        "ip",
+        "netns",
+        "exec",
+        STATE["from"],
+        "/usr/bin/python3",
+        "-c",
+        ASKING,
+        LOCAL,
+        str(count),
+        str(CLIENTS),
+        str(pause),
+    ]
     return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
@@ -200,8 +253,16 @@ def open_connections(number):
 def route_changes():
     """Gives a list that is filled at the end: when any router's kernel changed its route to the address, in seconds since 1970."""
     words = ["stdbuf", "-oL", "ip", "-ts", "-4", "monitor", "route"]
-    watchers = [subprocess.Popen(["ip", "netns", "exec", router.namespace, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-                                 start_new_session=True) for router in STATE["routers"]]  # fmt: skip
+    watchers = [
+        subprocess.Popen(
+            ["ip", "netns", "exec", router.namespace, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        for router in STATE["routers"]
+    ]
     found = []
     try:
         yield found
@@ -209,7 +270,11 @@ def route_changes():
         for watcher in watchers:
             os.killpg(watcher.pid, signal.SIGTERM)
             lines = watcher.communicate(timeout=10)[0].splitlines()
-            found += [datetime.datetime.fromisoformat(line[1:].partition("]")[0]).timestamp() for line in lines if line.startswith("[") and LOCAL in line]
+            found += [
+                datetime.datetime.fromisoformat(line[1:].partition("]")[0]).timestamp()
+                for line in lines
+                if line.startswith("[") and LOCAL in line
+            ]
 
 
 def unexplained(lost, changes):
@@ -232,8 +297,11 @@ def explain(fabric, lost, changes):
     """Print of each lost request how long before its end the last change of a route was."""
     for began, ended, why in lost:
         before = [ended - when for when in changes if when <= ended + APART]
-        fabric.ran("lost: {0} after {1:.3f} s; the last change of a route was {2} s before its end".format(
-            why, ended - began, "{0:.3f}".format(min(before)) if before else "-"))  # fmt: skip
+        fabric.ran(
+            "lost: {0} after {1:.3f} s; the last change of a route was {2} s before its end".format(
+                why, ended - began, f"{min(before):.3f}" if before else "-"
+            )
+        )
 
 
 class Moved(typing.NamedTuple):
@@ -268,7 +336,19 @@ def health_port(fabric):
 
 def watch_port(fabric, node):
     """A process that says when the answer of the Service's health port changes on a node."""
-    words = ["/usr/bin/python3", str(LAB), "exec", "--name", fabric.name, node, "--", "/usr/bin/python3", "-c", WATCHER, str(health_port(fabric))]
+    words = [
+        "/usr/bin/python3",
+        str(LAB),
+        "exec",
+        "--name",
+        fabric.name,
+        node,
+        "--",
+        "/usr/bin/python3",
+        "-c",
+        WATCHER,
+        str(health_port(fabric)),
+    ]
     return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
@@ -310,8 +390,10 @@ def test_a_node_without_a_pod_withdraws_by_itself(fabric, daemon):
             os.killpg(watcher.pid, signal.SIGTERM)
             watcher.wait(timeout=10)
     for what, took in (("the port's word", from_port), ("the pod's end in the API", from_pod)):
-        fabric.ran("{0}: from {1} until no router has the route: median {2:.2f} s, most {3:.2f} s of {4}; the bound is {5} s".format(
-            daemon, what, statistics.median(took), max(took), len(took), BOUND))  # fmt: skip
+        fabric.ran(
+            f"{daemon}: from {what} until no router has the route: "
+            f"median {statistics.median(took):.2f} s, most {max(took):.2f} s of {len(took)}; the bound is {BOUND} s"
+        )
     # a machine with other work is late now and then, but a play or a hold time would show
     assert statistics.median(from_port) <= BOUND and max(from_pod) <= 3 * BOUND
     assert via(ANY) == set(NODES)
@@ -319,17 +401,19 @@ def test_a_node_without_a_pod_withdraws_by_itself(fabric, daemon):
 
 def test_what_the_follower_costs(fabric):
     """Its processor time while nothing changes: two ports, twice a second."""
-    pid = fabric.sh("aws-node-1", "systemctl", "show", "--property=MainPID", "--value", "multicluster-bgp-follow.service").strip()
+    pid = fabric.sh(
+        "aws-node-1", "systemctl", "show", "--property=MainPID", "--value", "multicluster-bgp-follow.service"
+    ).strip()
 
     def ticks():
-        fields = fabric.sh("aws-node-1", "cat", "/proc/{0}/stat".format(pid)).rpartition(")")[2].split()
+        fields = fabric.sh("aws-node-1", "cat", f"/proc/{pid}/stat").rpartition(")")[2].split()
         return sum(int(field) for field in fields[11:15])
 
     before, begun = ticks(), time.monotonic()
     time.sleep(20)
     share = (ticks() - before) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - begun)
-    kib = fabric.sh("aws-node-1", "sh", "-c", "grep VmRSS /proc/{0}/status".format(pid)).split()[1]
-    fabric.ran("the follower takes {0:.1%} of a processor and {1:.0f} MiB".format(share, int(kib) / 1024))
+    kib = fabric.sh("aws-node-1", "sh", "-c", f"grep VmRSS /proc/{pid}/status").split()[1]
+    fabric.ran(f"the follower takes {share:.1%} of a processor and {int(kib) / 1024:.0f} MiB")
     assert share < 0.1
 
 
@@ -371,9 +455,15 @@ def test_nodes_that_are_excluded_cordoned_or_not_ready(fabric):
     wait(ANY, one)
     patch_node(fabric, "aws-node-2", {"spec": {"unschedulable": None}})
     for node, ready in (("aws-node-1", "True"), ("aws-node-2", "Unknown")):
-        condition = {"type": "Ready", "status": ready, "reason": "Test", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
-                     "lastHeartbeatTime": "2026-01-01T00:00:00Z"}  # fmt: skip
-        api(fabric).merge_patch("/api/v1/nodes/{0}/status".format(node), {"status": {"conditions": [condition]}}, "test")
+        condition = {
+            "type": "Ready",
+            "status": ready,
+            "reason": "Test",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "lastHeartbeatTime": "2026-01-01T00:00:00Z",
+        }
+        api(fabric).merge_patch(f"/api/v1/nodes/{node}/status", {"status": {"conditions": [condition]}}, "test")
     play(fabric).ok()
     wait(ANY, one)
     write_inventory(STATE["inventory"], exclude_cordoned=True, not_ready_seconds=0)
@@ -393,7 +483,7 @@ def test_clients_lose_nothing_while_a_node_is_drained(fabric):
         pods(fabric, aws_node_2="ready")
         found = json.loads(client.communicate(timeout=120)[0])
     explain(fabric, found["lost"], changes)
-    fabric.ran("drained: {0} answered, {1} lost; {2} may be".format(sum(found["seen"].values()), len(found["lost"]), CLIENTS))
+    fabric.ran(f"drained: {sum(found['seen'].values())} answered, {len(found['lost'])} lost; {CLIENTS} may be")
     assert len(found["lost"]) <= CLIENTS and not unexplained(found["lost"], changes)
     assert via(LOCAL) == {"aws-node-2"}
     play(fabric).ok()
@@ -415,13 +505,21 @@ BLIND = """
 def test_what_clients_lose_where_every_node_announces(fabric, tmp_path):
     """The same moves without the nodes' own word, as it is where addresses are announced from every node."""
     (tmp_path / "blind.yml").write_text(BLIND % LOCAL)
-    done = subprocess.run(["ansible-playbook", "-i", str(STATE["inventory"]), str(tmp_path / "blind.yml")], capture_output=True, text=True, check=False,
-                          stdin=subprocess.DEVNULL, env=dict(os.environ, ANSIBLE_NOCOLOR="1"))  # fmt: skip
+    done = subprocess.run(
+        ["ansible-playbook", "-i", str(STATE["inventory"]), str(tmp_path / "blind.yml")],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env=dict(os.environ, ANSIBLE_NOCOLOR="1"),
+    )
     assert done.returncode == 0, done.stdout[-3000:]
     wait(LOCAL, NODES)
     moved = under_moves(fabric, CONTROL, 0.012)
     text = "announced from every node: {0} moves, {1} answered, {2} lost ({3:.0%}); {4} may be"
-    fabric.ran(text.format(moved.moves, moved.good, len(moved.lost), len(moved.lost) / CONTROL, open_connections(moved.moves)))
+    fabric.ran(
+        text.format(moved.moves, moved.good, len(moved.lost), len(moved.lost) / CONTROL, open_connections(moved.moves))
+    )
     assert moved.moves >= 1 and len(moved.lost) > open_connections(moved.moves)
 
 
@@ -430,6 +528,8 @@ def test_absent_leaves_nothing(fabric):
     wait(LOCAL, [])
     assert not play(fabric, load_balancers_state="absent").ok().changed
     for node in NODES:
-        left = "ls -d /etc/multicluster-network/bgp /etc/systemd/system/multicluster-bgp* /usr/local/lib/multicluster-network-bgp /run/multicluster-bgp " \
-               "/var/lib/multicluster-network-bgp /run/multicluster-network/bgp-speaker.json 2>/dev/null; true"  # fmt: skip
+        left = (
+            "ls -d /etc/multicluster-network/bgp /etc/systemd/system/multicluster-bgp* /usr/local/lib/multicluster-network-bgp /run/multicluster-bgp "
+            "/var/lib/multicluster-network-bgp /run/multicluster-network/bgp-speaker.json 2>/dev/null; true"
+        )
         assert fabric.sh(node, "sh", "-c", left) == ""

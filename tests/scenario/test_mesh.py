@@ -27,13 +27,18 @@ def test_check_mode_shows_the_whole_change_and_makes_none(fabric):
     assert not writes
     # decision 31: every phase appears, with deferred values where a key is still to be made
     for text in (
-        "+link wireguard.gcp", "+link wireguard.aws", "+route 10.4.0.0/16 dev wireguard.gcp", "+key /var/lib/semaphore-wireguard/",
+        "+link wireguard.gcp",
+        "+link wireguard.aws",
+        "+route 10.4.0.0/16 dev wireguard.gcp",
+        "+key /var/lib/semaphore-wireguard/",
         "+peer wireguard.gcp (public key of gcp-node-1 towards aws, known after apply)",
         "gcp.wireguard.semaphore.uw.io/pubKey: (public key of aws-node-1 towards gcp, known after apply)",
         "aws.wireguard.semaphore.uw.io/endpoint: 10.22.22.27:51821",
     ):
         assert text in run.out, text
-    assert not any(ping["ok"] for ping in cross(fabric.reaches())), "the lab's clusters reach each other without the mesh"
+    assert not any(ping["ok"] for ping in cross(fabric.reaches())), (
+        "the lab's clusters reach each other without the mesh"
+    )
 
 
 def test_site_joins_the_clusters(fabric):
@@ -44,22 +49,26 @@ def test_site_joins_the_clusters(fabric):
 
 def test_the_result_is_what_the_specification_prints(fabric):
     """Semaphore 3.7 and 10.1, on the seed's addresses."""
-    for local, node, remote, subnet in (("aws", "aws-node-1", "gcp", "10.4.0.0/16"), ("gcp", "gcp-node-1", "aws", "10.2.0.0/16")):
+    for local, node, remote, subnet in (
+        ("aws", "aws-node-1", "gcp", "10.4.0.0/16"),
+        ("gcp", "gcp-node-1", "aws", "10.2.0.0/16"),
+    ):
         name = "wireguard." + remote
         device = fabric.wireguard(node)[name]
         assert device["port"] == "51821"
-        assert "{0} dev {1} ".format(subnet, name) in fabric.sh(node, "ip", "route")
+        assert f"{subnet} dev {name} " in fabric.sh(node, "ip", "route")
         link = fabric.sh(node, "ip", "-d", "link", "show", name)
         assert "mtu 1420" in link and "qlen 1000" in link
         assert not fabric.sh(node, "ip", "-4", "address", "show", name)
-        assert fabric.sh(node, "stat", "-c", "%a", "/var/lib/semaphore-wireguard/{0}.key".format(name)).strip() == "600"
+        assert fabric.sh(node, "stat", "-c", "%a", f"/var/lib/semaphore-wireguard/{name}.key").strip() == "600"
         notes = fabric.annotations(local, node)
         assert notes[PUBKEY.format(remote)] == device["public_key"]
         for peer in device["peers"].values():
             assert peer["keepalive"] == "25" and len(peer["allowed_ips"]) == 1
     peers = fabric.wireguard("aws-node-1")["wireguard.gcp"]["peers"]
     assert sorted((peer["endpoint"], peer["allowed_ips"][0]) for peer in peers.values()) == [
-        ("10.22.22.27:51821", "10.4.7.0/24"), ("10.22.22.28:51821", "10.4.8.0/24"),
+        ("10.22.22.27:51821", "10.4.7.0/24"),
+        ("10.22.22.28:51821", "10.4.8.0/24"),
     ]
     assert fabric.annotations("aws", "aws-node-1")[ENDPOINT.format("gcp")] == "10.66.23.31:51821"
 
@@ -99,15 +108,17 @@ def test_no_pod_address_crosses_the_underlay_in_the_clear(fabric):
     fabric.lab("capture-stop")
 
     def count(expression):
-        done = subprocess.run(["tcpdump", "-n", "-r", str(capture), expression], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["tcpdump", "-n", "-r", str(capture), expression], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
         return len(done.stdout.splitlines())
 
     aws, gcp = "net 10.2.0.0/16", "net 10.4.0.0/16"
     assert count("udp port 51821") > 20
-    assert count("({0} and {1})".format(aws, gcp)) == 0
+    assert count(f"({aws} and {gcp})") == 0
     # inside one cluster the lab routes pods in the clear: the capture would show a leak
-    assert count("(src {0} and dst {0})".format(aws)) > 0
+    assert count(f"(src {aws} and dst {aws})") > 0
 
 
 def test_drift_is_named_and_repaired(fabric):
@@ -116,7 +127,7 @@ def test_drift_is_named_and_repaired(fabric):
     fabric.sh("gcp-node-1", "ip", "route", "del", "10.2.0.0/16")
     run = fabric.play("verify")
     assert run.rc != 0
-    assert "aws-node-1: peer wireguard.gcp {0} is not as wanted".format(peer) in run.out
+    assert f"aws-node-1: peer wireguard.gcp {peer} is not as wanted" in run.out
     assert "gcp-node-1: route 10.2.0.0/16 dev wireguard.aws table main is not as wanted" in run.out
     run = fabric.play("site").ok()
     assert set(run.changed) == {"aws-node-1", "gcp-node-1"}
@@ -136,7 +147,9 @@ def test_removed_annotations_come_back_and_no_peer_is_lost_meanwhile(fabric):
     key = fabric.annotations("gcp", "gcp-node-1")[PUBKEY.format("aws")]
     fabric.kubectl("gcp", "annotate", "node", "gcp-node-1", PUBKEY.format("aws") + "-", ENDPOINT.format("aws") + "-")
     run = fabric.play("mesh", "--limit", "aws_nodes").ok()
-    assert key in fabric.wireguard("aws-node-1")["wireguard.gcp"]["peers"], "a key to come is no reason to drop the peer"
+    assert key in fabric.wireguard("aws-node-1")["wireguard.gcp"]["peers"], (
+        "a key to come is no reason to drop the peer"
+    )
     assert not run.changed
     fabric.play("site").ok()
     assert fabric.annotations("gcp", "gcp-node-1")[PUBKEY.format("aws")] == key
@@ -144,8 +157,10 @@ def test_removed_annotations_come_back_and_no_peer_is_lost_meanwhile(fabric):
 
 def converged(run, play):
     """The hosts that a play of the mesh converged."""
-    (part,) = re.findall(r"^PLAY \[{0}\] \**\n(.*?)(?=^PLAY )".format(re.escape(play)), run.out, re.MULTILINE | re.DOTALL)
-    (task,) = re.findall(r"^TASK \[[^\n]*Converge keys, devices[^\n]*\n(.*?)(?=^TASK |\Z)", part, re.MULTILINE | re.DOTALL)
+    (part,) = re.findall(rf"^PLAY \[{re.escape(play)}\] \**\n(.*?)(?=^PLAY )", run.out, re.MULTILINE | re.DOTALL)
+    (task,) = re.findall(
+        r"^TASK \[[^\n]*Converge keys, devices[^\n]*\n(.*?)(?=^TASK |\Z)", part, re.MULTILINE | re.DOTALL
+    )
     return set(re.findall(r"^(?:ok|changed): \[([^\]]+)\]", task, re.MULTILINE))
 
 
@@ -154,7 +169,9 @@ def test_a_rotated_key_reaches_every_peer_in_one_run(fabric):
     fabric.sh("aws-node-2", "rm", "/var/lib/semaphore-wireguard/wireguard.gcp.key")
     run = fabric.play("site").ok()
     assert converged(run, "Converge the nodes") == set(fabric.nodes), "every node is looked at once"
-    assert converged(run, "Converge the nodes that have new peers") == {"gcp-node-1", "gcp-node-2"}, "only the nodes whose part changed are converged again"
+    assert converged(run, "Converge the nodes that have new peers") == {"gcp-node-1", "gcp-node-2"}, (
+        "only the nodes whose part changed are converged again"
+    )
     new = fabric.wireguard("aws-node-2")["wireguard.gcp"]["public_key"]
     assert new != old
     for node in ("gcp-node-1", "gcp-node-2"):
@@ -163,32 +180,38 @@ def test_a_rotated_key_reaches_every_peer_in_one_run(fabric):
     fabric.all_reach()
 
 
-@pytest.mark.parametrize("what, value, reason", [
-    (PUBKEY, "not-a-key", "bad_public_key"),
-    (PUBKEY, "A" * 43 + "=", "weak_key"),
-    (ENDPOINT, "127.0.0.1:51821", "endpoint_special"),
-    (ENDPOINT, "10.2.3.4:51821", "endpoint_in_overlay"),
-    (ENDPOINT, "10.22.22.77", "bad_endpoint"),
-])
+@pytest.mark.parametrize(
+    "what, value, reason",
+    [
+        (PUBKEY, "not-a-key", "bad_public_key"),
+        (PUBKEY, "A" * 43 + "=", "weak_key"),
+        (ENDPOINT, "127.0.0.1:51821", "endpoint_special"),
+        (ENDPOINT, "10.2.3.4:51821", "endpoint_in_overlay"),
+        (ENDPOINT, "10.22.22.77", "bad_endpoint"),
+    ],
+)
 def test_one_bad_node_is_refused_by_name_and_the_others_stay(fabric, what, value, reason):
     """A node that is run by somebody else (no inventory host) publishes what it likes."""
     _foreign_node(fabric, **{what.format("aws"): value})
     run = fabric.play("mesh").ok()
-    assert "refused gcp/foreign-1" in run.out and "[{0}]".format(reason) in run.out
+    assert "refused gcp/foreign-1" in run.out and f"[{reason}]" in run.out
     assert len(fabric.wireguard("aws-node-1")["wireguard.gcp"]["peers"]) == 2
     assert not run.changed
 
 
-@pytest.mark.parametrize("cidr, reason", [
-    ("192.168.77.0/24", "outside_grant"),  # nobody's
-    ("10.2.3.0/24", "outside_grant"),  # another cluster's
-    ("10.4.7.0/24", "claimed_twice"),  # another node's
-])
+@pytest.mark.parametrize(
+    "cidr, reason",
+    [
+        ("192.168.77.0/24", "outside_grant"),  # nobody's
+        ("10.2.3.0/24", "outside_grant"),  # another cluster's
+        ("10.4.7.0/24", "claimed_twice"),  # another node's
+    ],
+)
 def test_a_node_that_claims_what_it_was_not_granted_is_refused(fabric, cidr, reason):
     _foreign_node(fabric, cidr=cidr)
     run = fabric.play("mesh").ok()
     # the API server itself does not mind two nodes with one range
-    assert "[{0}]".format(reason) in run.out
+    assert f"[{reason}]" in run.out
     for node in ("aws-node-1", "aws-node-2"):
         for peer in fabric.wireguard(node)["wireguard.gcp"]["peers"].values():
             assert peer["endpoint"] != "10.22.22.77:51821"
@@ -198,7 +221,9 @@ def test_a_node_run_by_the_original_program_is_a_peer(fabric):
     _foreign_node(fabric, cidr="10.4.99.0/24")
     fabric.play("mesh").ok()
     peers = fabric.wireguard("aws-node-1")["wireguard.gcp"]["peers"]
-    assert peers[FOREIGN_KEY]["endpoint"] == "10.22.22.77:51821" and peers[FOREIGN_KEY]["allowed_ips"] == ["10.4.99.0/24"]
+    assert peers[FOREIGN_KEY]["endpoint"] == "10.22.22.77:51821" and peers[FOREIGN_KEY]["allowed_ips"] == [
+        "10.4.99.0/24"
+    ]
     fabric.kubectl("gcp", "delete", "node", "foreign-1")
     fabric.play("site").ok()
     assert FOREIGN_KEY not in fabric.wireguard("aws-node-1")["wireguard.gcp"]["peers"]
@@ -246,7 +271,9 @@ def test_a_rebuilt_node_has_its_mesh_back_without_a_play(fabric):
 def test_a_third_cluster_joins_by_inventory_alone_and_leaves_again(fabric):
     fabric.lab("up", "--topology", "three")
     # the lab writes the new cluster's range into its CNI's exceptions, as its operator would; what the product does to them is still seen
-    STATE["before"]["aws-node-2"]["nft"] = [row for row in fabric.snapshot("aws-node-2")["aws-node-2"]["nft"] if "lab-cni" in json.dumps(row)]
+    STATE["before"]["aws-node-2"]["nft"] = [
+        row for row in fabric.snapshot("aws-node-2")["aws-node-2"]["nft"] if "lab-cni" in json.dumps(row)
+    ]
     run = fabric.play("site").ok()
     assert "all green" in run.out
     pings = fabric.all_reach()
@@ -296,7 +323,12 @@ def _foreign_node(fabric, cidr="10.4.99.0/24", **annotations):
     fabric.kubectl("gcp", "delete", "node", "foreign-1", "--ignore-not-found")
     notes = {PUBKEY.format("aws"): FOREIGN_KEY, ENDPOINT.format("aws"): "10.22.22.77:51821", **annotations}
 
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "foreign-1", "annotations": notes}, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "foreign-1", "annotations": notes},
+        "spec": {"podCIDR": cidr, "podCIDRs": [cidr]},
+    }
     file = fabric.state / "foreign.json"
     file.write_text(json.dumps(node))
     fabric.kubectl("gcp", "create", "-f", str(file))

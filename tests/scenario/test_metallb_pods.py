@@ -33,7 +33,9 @@ STATE = {}
 def manifests():
     """(image, objects): MetalLB's own, in its order, but for its speaker."""
     module = pathlib.Path(STATE["module"])
-    documents = yaml.safe_load_all((module / "config" / "manifests" / "metallb-native.yaml").read_text(encoding="utf-8"))
+    documents = yaml.safe_load_all(
+        (module / "config" / "manifests" / "metallb-native.yaml").read_text(encoding="utf-8")
+    )
     found = [one for one in documents if one and "speaker" not in one["metadata"]["name"]]
     (deployment,) = [one for one in found if one["kind"] == "Deployment"]
     assert not [one for one in found if one["kind"] == "DaemonSet"]
@@ -50,7 +52,15 @@ def asked(fabric, pool):
     file = fabric.state / "asked.json"
     file.write_text(json.dumps(pool), encoding="utf-8")
     program = pathlib.Path((fabric.state / "kubernetes").read_text().strip()) / "kubectl"
-    words = [str(program), "--kubeconfig", str(fabric.state / "aws" / "kubeconfig"), "create", "--dry-run=server", "-f", str(file)]
+    words = [
+        str(program),
+        "--kubeconfig",
+        str(fabric.state / "aws" / "kubeconfig"),
+        "create",
+        "--dry-run=server",
+        "-f",
+        str(file),
+    ]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     return done.returncode == 0, done.stdout + done.stderr
 
@@ -59,7 +69,9 @@ def controller(fabric):
     """The name of its pod, once it runs and its webhook answers."""
     fabric.kubectl("aws", "rollout", "status", "-n", SPACE, "deployment/controller", "--timeout=300s")
     eventually(lambda: asked(fabric, own_pool("asked", "198.51.100.64/28")), lambda answer: answer[0], within=300)
-    items = json.loads(fabric.kubectl("aws", "get", "pods", "-n", SPACE, "-l", "component=controller", "-o", "json"))["items"]
+    items = json.loads(fabric.kubectl("aws", "get", "pods", "-n", SPACE, "-l", "component=controller", "-o", "json"))[
+        "items"
+    ]
     (found,) = [item for item in items if "deletionTimestamp" not in item["metadata"]]
     return found["metadata"]["name"]
 
@@ -67,19 +79,28 @@ def controller(fabric):
 def balanced(fabric, name):
     """A Service: (the address that stands in its spec, those of its status)."""
     found = client(fabric, "aws").get("/api/v1/namespaces/default/services/" + name)
-    return found["spec"].get("loadBalancerIP"), [row.get("ip") for row in found["status"]["loadBalancer"].get("ingress") or ()]
+    return found["spec"].get("loadBalancerIP"), [
+        row.get("ip") for row in found["status"]["loadBalancer"].get("ingress") or ()
+    ]
 
 
 def given(fabric, plan):
     """Wait until MetalLB's controller has written into the status of every Service exactly what the plan has."""
     for name, address in plan.items():
-        eventually(lambda name=name: balanced(fabric, name), lambda found, address=address: found == (address, [address]))
+        eventually(
+            lambda name=name: balanced(fabric, name), lambda found, address=address: found == (address, [address])
+        )
 
 
 def versions(fabric):
     """Everything that a run could write in aws, by its version."""
     api, found = client(fabric, "aws"), {}
-    for path in (GROUP + "/ipaddresspools", GROUP + "/bgpadvertisements", "/api/v1/namespaces/default/services", "/api/v1/namespaces/kube-system/configmaps"):
+    for path in (
+        GROUP + "/ipaddresspools",
+        GROUP + "/bgpadvertisements",
+        "/api/v1/namespaces/default/services",
+        "/api/v1/namespaces/kube-system/configmaps",
+    ):
         for item in api.list(path).items:
             found[path, item["metadata"]["name"]] = item["metadata"]["resourceVersion"]
     return found
@@ -113,8 +134,10 @@ def surroundings(fabric, tmp_path_factory):
     fabric.kubectl("aws", "wait", "--for=condition=Ready", "pod/shell", "--timeout=300s")
     folder = tmp_path_factory.mktemp("inventory")
     (folder / "hosts.yml").symlink_to(fabric.inventory)
-    settings = {"provider": "static", "load_balancer": "metallb:///{0}?crdConfiguration=true".format(SPACE), "pool": [POOL]}
-    (folder / "more.yml").write_text(yaml.safe_dump({"all": {"children": {"clusters": {"hosts": {"aws": {"load_balancers_settings": settings}}}}}}))
+    settings = {"provider": "static", "load_balancer": f"metallb:///{SPACE}?crdConfiguration=true", "pool": [POOL]}
+    (folder / "more.yml").write_text(
+        yaml.safe_dump({"all": {"children": {"clusters": {"hosts": {"aws": {"load_balancers_settings": settings}}}}}})
+    )
     STATE["inventory"] = folder
 
 
@@ -143,7 +166,9 @@ def test_a_service_gets_from_metallb_exactly_the_address_of_our_plan(fabric):
     assert written == {"default." + name: [address + "/32"] for name, address in PLAN.items()}
     given(fabric, PLAN)
     said = fabric.kubectl("aws", "logs", "-n", SPACE, "deployment/controller")
-    assert all('"event":"ipAllocated"' in said and address in said for address in PLAN.values()), "the controller tells of it"
+    assert all('"event":"ipAllocated"' in said and address in said for address in PLAN.values()), (
+        "the controller tells of it"
+    )
 
 
 def test_the_address_reaches_the_pods_of_the_service(fabric):
@@ -151,7 +176,10 @@ def test_the_address_reaches_the_pods_of_the_service(fabric):
     for name, address in PLAN.items():
         ready(fabric, "aws", "deployment/" + name)
         url = "http://" + address
-        eventually(lambda url=url: run(fabric, "curl", "-s", "-m", "5", url, check=False), lambda text, name=name: text.endswith("says " + name + "\n"))
+        eventually(
+            lambda url=url: run(fabric, "curl", "-s", "-m", "5", url, check=False),
+            lambda text, name=name: text.endswith("says " + name + "\n"),
+        )
 
 
 def test_a_second_run_writes_nothing(fabric):
@@ -174,17 +202,23 @@ def test_the_address_stays_when_the_controllers_pod_is_deleted(fabric):
     now = versions(fabric)
     for name in PLAN:
         for key in (("/api/v1/namespaces/default/services", name), (GROUP + "/ipaddresspools", "default." + name)):
-            assert now[key] == before[key], "nobody wrote to {0} meanwhile".format(key)
+            assert now[key] == before[key], f"nobody wrote to {key} meanwhile"
 
 
 def test_absent_takes_our_objects_away_and_nobody_elses(fabric):
     """MetalLB may keep the addresses in the status until its controller starts again (0.13 does): without our pools it gives them to nobody."""
     assert play(fabric, load_balancers_state="absent").ok().changed
-    assert {name: spec["addresses"] for name, spec in specs(fabric, "ipaddresspools").items()} == {"own": ["198.51.100.0/28"]}
+    assert {name: spec["addresses"] for name, spec in specs(fabric, "ipaddresspools").items()} == {
+        "own": ["198.51.100.0/28"]
+    }
     assert specs(fabric, "bgpadvertisements") == {}
     for name in (*PLAN, *LATE):
         assert balanced(fabric, name)[0] is None
-    rows = client(fabric, "aws").list("/api/v1/namespaces/kube-system/configmaps", field_selector="metadata.name=metal-ccm-static-pool").items
+    rows = (
+        client(fabric, "aws")
+        .list("/api/v1/namespaces/kube-system/configmaps", field_selector="metadata.name=metal-ccm-static-pool")
+        .items
+    )
     assert [key for row in rows for key in row.get("data") or {}] == []
     assert not play(fabric, load_balancers_state="absent").ok().changed
     fabric.kubectl("aws", "delete", "pod", "-n", SPACE, controller(fabric))
@@ -198,11 +232,22 @@ def test_a_network_policy_changes_no_packet_here(fabric):
     apply(fabric, "gcp", workload("Deployment", "web", "theirs", replicas=1))
     ready(fabric, "gcp", "deployment/web")
     (theirs,) = pods(fabric, "gcp", "web")
-    url = "http://{0}:8080".format(theirs["status"]["podIP"])
+    url = f"http://{theirs['status']['podIP']}:8080"
     fabric.play("mesh").ok()
-    eventually(lambda: run(fabric, "curl", "-s", "-m", "5", url, check=False), lambda text: text.endswith("says theirs\n"))
+    eventually(
+        lambda: run(fabric, "curl", "-s", "-m", "5", url, check=False), lambda text: text.endswith("says theirs\n")
+    )
     spec = {"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Ingress"], "ingress": []}
-    apply(fabric, "gcp", {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "nobody"}, "spec": spec})
-    assert json.loads(fabric.kubectl("gcp", "get", "networkpolicy", "nobody", "-o", "json"))["spec"]["podSelector"] == spec["podSelector"]
+    apply(
+        fabric,
+        "gcp",
+        {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "nobody"}, "spec": spec},
+    )
+    assert (
+        json.loads(fabric.kubectl("gcp", "get", "networkpolicy", "nobody", "-o", "json"))["spec"]["podSelector"]
+        == spec["podSelector"]
+    )
     for unused in range(5):
-        assert run(fabric, "curl", "-s", "-m", "5", url).endswith("says theirs\n"), "where a CNI enforces it, nobody would get an answer"
+        assert run(fabric, "curl", "-s", "-m", "5", url).endswith("says theirs\n"), (
+            "where a CNI enforces it, nobody would get an answer"
+        )

@@ -70,22 +70,36 @@ def inside(fabric, node, script):
 def start_former(fabric, node):
     text = CONFIG.format(FORMER, NODES[node], ROUTER, ADDRESS)
     program = "$(ls /usr/lib/frr/bgpd /usr/libexec/frr/bgpd 2>/dev/null | head -1)"
-    inside(fabric, node, "mkdir -p {0} && cat > {0}/bgpd.conf <<'X'\n{1}X\nchown -R frr:frr {0}".format(FOLDER, text))
-    inside(fabric, node, "{1} -d --no_zebra --no_kernel -p 0 -P 0 -i {0}/pid --vty_socket {0} -f {0}/bgpd.conf".format(FOLDER, program))
+    inside(fabric, node, f"mkdir -p {FOLDER} && cat > {FOLDER}/bgpd.conf <<'X'\n{text}X\nchown -R frr:frr {FOLDER}")
+    inside(
+        fabric,
+        node,
+        f"{program} -d --no_zebra --no_kernel -p 0 -P 0 -i {FOLDER}/pid --vty_socket {FOLDER} -f {FOLDER}/bgpd.conf",
+    )
 
 
 def stop_former(fabric, node):
     """As a controller ends its pod: the router is told."""
-    inside(fabric, node, "kill $(cat {0}/pid); while kill -0 $(cat {0}/pid) 2>/dev/null; do sleep 0.1; done; rm -r {0}".format(FOLDER))
+    inside(
+        fabric,
+        node,
+        f"kill $(cat {FOLDER}/pid); while kill -0 $(cat {FOLDER}/pid) 2>/dev/null; do sleep 0.1; done; rm -r {FOLDER}",
+    )
 
 
 def write_inventory(**settings):
     given = dict({"load_balancer": "empty://", "pool": ["203.0.113.0/29"]}, **settings)
-    more = {"all": {"children": {
-        "clusters": {"hosts": {"aws": {"load_balancers_settings": given}}},
-        "aws_nodes": {"hosts": {node: {"bgp_speaker_neighbors": rows} for node, rows in STATE["neighbors"].items()},
-                      "vars": {"bgp_speaker_asn": OURS, "bgp_speaker_install": False, "bgp_speaker_verify_seconds": 30}},
-    }}}  # fmt: skip
+    more = {
+        "all": {
+            "children": {
+                "clusters": {"hosts": {"aws": {"load_balancers_settings": given}}},
+                "aws_nodes": {
+                    "hosts": {node: {"bgp_speaker_neighbors": rows} for node, rows in STATE["neighbors"].items()},
+                    "vars": {"bgp_speaker_asn": OURS, "bgp_speaker_install": False, "bgp_speaker_verify_seconds": 30},
+                },
+            }
+        }
+    }
     (STATE["inventory"] / "more.yml").write_text(yaml.safe_dump(more))
 
 
@@ -112,15 +126,37 @@ def surroundings(fabric, tmp_path_factory):
     STATE["inventory"] = tmp_path_factory.mktemp("inventory")
     (STATE["inventory"] / "hosts.yml").symlink_to(fabric.inventory)
     client = api(fabric)
-    client.create("/api/v1/namespaces/default/services", {
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}, "kubectl")  # fmt: skip
-    client.merge_patch(SERVICE, {"metadata": {"annotations": {"metallb.io/ip-allocated-from-pool": "public"}}}, "controller")
+    client.create(
+        "/api/v1/namespaces/default/services",
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "web"},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+        },
+        "kubectl",
+    )
+    client.merge_patch(
+        SERVICE, {"metadata": {"annotations": {"metallb.io/ip-allocated-from-pool": "public"}}}, "controller"
+    )
     client.merge_patch(SERVICE + "/status", {"status": {"loadBalancer": {"ingress": [{"ip": ADDRESS}]}}}, "controller")
     labels = {"app": "speaker"}
-    client.create(DAEMON_SETS, {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "speaker"}, "spec": {
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "speaker", "image": "quay.io/metallb/speaker:v0.16.1"}]}},
-    }}, "kubectl")  # fmt: skip
+    client.create(
+        DAEMON_SETS,
+        {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": "speaker"},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [{"name": "speaker", "image": "quay.io/metallb/speaker:v0.16.1"}]},
+                },
+            },
+        },
+        "kubectl",
+    )
     router = Router(fabric, " neighbor nodes remote-as external\n")
     watch = STATE["watch"] = Watch(router)
     try:
@@ -135,7 +171,7 @@ def surroundings(fabric, tmp_path_factory):
         if watch.is_alive():
             watch.join()
         for node in NODES:
-            inside(fabric, node, "[ ! -e {0}/pid ] || kill $(cat {0}/pid); rm -rf {0}".format(FOLDER))
+            inside(fabric, node, f"[ ! -e {FOLDER}/pid ] || kill $(cat {FOLDER}/pid); rm -rf {FOLDER}")
         router.stop()
 
 
@@ -150,7 +186,9 @@ def test_the_address_is_taken_over_and_nothing_of_it_changes(fabric):
     assert api(fabric).get(SERVICE)["status"] == before["status"]
     STATE["status"] = before["status"]
     # the former one alone, all the time
-    assert {heard for dummy, dummy_via, heard in STATE["watch"].since(began)} == {frozenset((node, FORMER) for node in NODES)}
+    assert {heard for dummy, dummy_via, heard in STATE["watch"].since(began)} == {
+        frozenset((node, FORMER) for node in NODES)
+    }
 
 
 def test_a_node_whose_former_speaker_runs_is_left_alone(fabric):
@@ -160,8 +198,12 @@ def test_a_node_whose_former_speaker_runs_is_left_alone(fabric):
     for arguments in (("--check",), ()):
         refused = play(fabric, *arguments)
         assert refused.rc and "has a session with " + ROUTER in refused.out and "bgpd" in refused.out
-    assert "no" in inside(fabric, "aws-node-1", "systemctl is-active --quiet multicluster-bgp.service && echo yes || echo no")
-    assert {heard for dummy, dummy_via, heard in STATE["watch"].since(began)} == {frozenset((node, FORMER) for node in NODES)}
+    assert "no" in inside(
+        fabric, "aws-node-1", "systemctl is-active --quiet multicluster-bgp.service && echo yes || echo no"
+    )
+    assert {heard for dummy, dummy_via, heard in STATE["watch"].since(began)} == {
+        frozenset((node, FORMER) for node in NODES)
+    }
 
 
 def test_node_by_node(fabric):
@@ -178,7 +220,9 @@ def test_node_by_node(fabric):
     assert all(via for dummy, via, dummy_heard in seen), "the address was away"
     assert all(len(dict(heard)) == len(heard) for dummy, dummy_via, heard in seen), "a node announced it in two ways"
     both = [at for at, dummy, heard in seen if {asn for dummy_node, asn in heard} == {FORMER, OURS}]
-    fabric.ran("{0} looks: never away; paths of both kinds for {1:.0f} s, from the first node to the last".format(len(seen), both[-1] - both[0]))
+    fabric.ran(
+        f"{len(seen)} looks: never away; paths of both kinds for {both[-1] - both[0]:.0f} s, from the first node to the last"
+    )
 
 
 def test_what_the_former_one_left_goes_with_it(fabric):
@@ -187,10 +231,15 @@ def test_what_the_former_one_left_goes_with_it(fabric):
     write_inventory()
     play(fabric, load_balancers_adopt=True).ok()
     now = api(fabric).get(SERVICE)
-    assert "metallb.io/ip-allocated-from-pool" not in now["metadata"].get("annotations", {}) and now["status"] == STATE["status"]
+    assert (
+        "metallb.io/ip-allocated-from-pool" not in now["metadata"].get("annotations", {})
+        and now["status"] == STATE["status"]
+    )
     again = play(fabric).ok()
     assert not again.changed and "has a session with" not in again.out
-    assert {heard for dummy, dummy_via, heard in STATE["watch"].since(began)} == {frozenset((node, OURS) for node in NODES)}
+    assert {heard for dummy, dummy_via, heard in STATE["watch"].since(began)} == {
+        frozenset((node, OURS) for node in NODES)
+    }
 
 
 def test_and_back_node_by_node(fabric):
@@ -209,8 +258,17 @@ def test_and_back_node_by_node(fabric):
     began = time.monotonic()
     play(fabric, load_balancers_state="absent", load_balancers_keep_addresses="metallb").ok()
     left = api(fabric).get(SERVICE)
-    assert left["status"] == STATE["status"] and left["metadata"]["annotations"] == {"metallb.io/loadBalancerIPs": ADDRESS} and recorded(fabric) == []
+    assert (
+        left["status"] == STATE["status"]
+        and left["metadata"]["annotations"] == {"metallb.io/loadBalancerIPs": ADDRESS}
+        and recorded(fabric) == []
+    )
     assert not any(row["manager"].startswith("multicluster") for row in left["metadata"]["managedFields"])
-    assert {heard for dummy, dummy_via, heard in STATE["watch"].since(began)} == {frozenset((node, FORMER) for node in NODES)}
+    assert {heard for dummy, dummy_via, heard in STATE["watch"].since(began)} == {
+        frozenset((node, FORMER) for node in NODES)
+    }
     for node in NODES:
-        assert inside(fabric, node, "ls -d /etc/systemd/system/multicluster-bgp* /run/multicluster-bgp 2>/dev/null; true") == ""
+        assert (
+            inside(fabric, node, "ls -d /etc/systemd/system/multicluster-bgp* /run/multicluster-bgp 2>/dev/null; true")
+            == ""
+        )

@@ -51,7 +51,10 @@ RIGHTS = [
     {"apiGroups": [""], "resources": ["endpoints", "services", "pods", "namespaces"], "verbs": ["list", "watch"]},
     {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
 ]
-VARIABLES = {"service_mirror_create_namespace": True, "multicluster_capabilities": ["service_mirror", "coredns_rewrite"]}
+VARIABLES = {
+    "service_mirror_create_namespace": True,
+    "multicluster_capabilities": ["service_mirror", "coredns_rewrite"],
+}
 
 
 def program():
@@ -71,20 +74,52 @@ def apply(fabric, path, **body):
 def install(fabric):
     """What kubeadm does for CoreDNS: its ConfigMap, account, rights and Service."""
     system = "/api/v1/namespaces/kube-system"
-    apply(fabric, MAPS + "/coredns", apiVersion="v1", kind="ConfigMap", metadata={"name": "coredns"}, data={"Corefile": COREFILE})
-    apply(fabric, system + "/serviceaccounts/coredns", apiVersion="v1", kind="ServiceAccount", metadata={"name": "coredns"}, automountServiceAccountToken=True)
+    apply(
+        fabric,
+        MAPS + "/coredns",
+        apiVersion="v1",
+        kind="ConfigMap",
+        metadata={"name": "coredns"},
+        data={"Corefile": COREFILE},
+    )
+    apply(
+        fabric,
+        system + "/serviceaccounts/coredns",
+        apiVersion="v1",
+        kind="ServiceAccount",
+        metadata={"name": "coredns"},
+        automountServiceAccountToken=True,
+    )
     rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "system:coredns"}}
     base = "/apis/rbac.authorization.k8s.io/v1/"
     apply(fabric, base + "clusterroles/system:coredns", kind="ClusterRole", rules=RIGHTS, **rbac)
-    apply(fabric, base + "clusterrolebindings/system:coredns", kind="ClusterRoleBinding",
-          roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:coredns"},
-          subjects=[{"kind": "ServiceAccount", "name": "coredns", "namespace": "kube-system"}], **rbac)  # fmt: skip
+    apply(
+        fabric,
+        base + "clusterrolebindings/system:coredns",
+        kind="ClusterRoleBinding",
+        roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:coredns"},
+        subjects=[{"kind": "ServiceAccount", "name": "coredns", "namespace": "kube-system"}],
+        **rbac,
+    )
     ports = [{"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53, "protocol": "TCP"}]
     meta = {"name": "kube-dns", "labels": {"k8s-app": "kube-dns"}}
-    apply(fabric, system + "/services/kube-dns", apiVersion="v1", kind="Service", metadata=meta, spec={"clusterIP": DNS, "ports": ports})
+    apply(
+        fabric,
+        system + "/services/kube-dns",
+        apiVersion="v1",
+        kind="Service",
+        metadata=meta,
+        spec={"clusterIP": DNS, "ports": ports},
+    )
     address = fabric.sh(SERVER, "sh", "-c", "ip -4 -o address show eth0 | sed 's/.*inet //; s#/.*##'").strip()
-    apply(fabric, system + "/endpoints/kube-dns", apiVersion="v1", kind="Endpoints", metadata=meta,
-          subsets=[{"addresses": [{"ip": address}], "ports": ports}])  # fmt: skip
+    apply(
+        fabric,
+        system + "/endpoints/kube-dns",
+        apiVersion="v1",
+        kind="Endpoints",
+        metadata=meta,
+        subsets=[{"addresses": [{"ip": address}], "ports": ports}],
+    )
 
 
 def resolver(fabric):
@@ -95,7 +130,9 @@ def resolver(fabric):
 def write(fabric, node, path, text):
     """A file on a node, whatever is in it."""
     data = base64.b64encode(text.encode()).decode()
-    fabric.sh(node, "sh", "-c", "mkdir -p $(dirname {0}) && echo {1} | base64 -d > {0}.new && mv {0}.new {0}".format(path, data))
+    fabric.sh(
+        node, "sh", "-c", f"mkdir -p $(dirname {path}) && echo {data} | base64 -d > {path}.new && mv {path}.new {path}"
+    )
 
 
 def deliver(fabric):
@@ -109,14 +146,17 @@ def coredns(fabric):
     kubeconfig = yaml.safe_load((fabric.state / "gcp" / "kubeconfig").read_text())["clusters"][0]["cluster"]
     token = client(fabric, "gcp").create(
         "/api/v1/namespaces/kube-system/serviceaccounts/coredns/token",
-        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {}, "spec": {}}, "kubelet",
-    )["status"]["token"]  # fmt: skip
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {}, "spec": {}},
+        "kubelet",
+    )["status"]["token"]
     write(fabric, SERVER, ACCOUNT + "/token", token)
     write(fabric, SERVER, ACCOUNT + "/ca.crt", base64.b64decode(kubeconfig["certificate-authority-data"]).decode())
     # the lab relays the API server's port to the gateway of the nodes
     gateway = fabric.sh(SERVER, "sh", "-c", "ip -4 route show default | sed 's/.*via //; s/ .*//'").strip()
     where = ["KUBERNETES_SERVICE_HOST=" + gateway, "KUBERNETES_SERVICE_PORT=" + kubeconfig["server"].rpartition(":")[2]]
-    with running(fabric, "exec", SERVER, "--", "env", *where, "GOMAXPROCS=1", str(program()), "-conf", "/etc/coredns/Corefile") as process:
+    with running(
+        fabric, "exec", SERVER, "--", "env", *where, "GOMAXPROCS=1", str(program()), "-conf", "/etc/coredns/Corefile"
+    ) as process:
         yield process
 
 
@@ -126,7 +166,9 @@ def names(fabric):
     program()
     fabric.play("mesh").ok()
     install(fabric)
-    resolver(fabric).write_text("nameserver {0}\nsearch default.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n".format(DNS))
+    resolver(fabric).write_text(
+        f"nameserver {DNS}\nsearch default.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n"
+    )
     make_fluentd(fabric)
     with pods_serve(fabric):
         yield
@@ -139,7 +181,9 @@ def test_a_name_of_the_other_cluster_leads_there(fabric):
     with coredns(fabric) as process:
         until(lambda: resolves(fabric, "kubernetes.default.svc.cluster.local") or process.poll() is not None, 120)
         assert process.poll() is None, "CoreDNS ended: it does not take the Corefile"
-        made = json.loads(fabric.kubectl("gcp", "-n", "sys-semaphore", "get", "service", "aws-sys-log-73736d-fluentd", "-o", "json"))
+        made = json.loads(
+            fabric.kubectl("gcp", "-n", "sys-semaphore", "get", "service", "aws-sys-log-73736d-fluentd", "-o", "json")
+        )
         assert resolves(fabric, "fluentd.sys-log.svc.cluster.aws") == made["spec"]["clusterIP"]
         # the pods of aws answer, under a name that is the same in every cluster
         everybody = {"fluentd-a", "fluentd-b"}

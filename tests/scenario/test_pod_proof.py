@@ -34,13 +34,17 @@ def words_of(fabric, variables):
     """(exit code, output) of each play that judges, and the verdict of the status document."""
     folder = fabric.state / "proof"
     runs = {book: fabric.play(book, variables=variables) for book in ("verify", "site")}
-    runs["status"] = fabric.play("status", variables=dict(variables, status_folder=str(folder), status_fail_on_findings=True))
+    runs["status"] = fabric.play(
+        "status", variables=dict(variables, status_folder=str(folder), status_fail_on_findings=True)
+    )
     return runs, json.loads((folder / "fabric-status.json").read_text(encoding="utf-8"))["verdict"]
 
 
 def red(fabric, variables, value, words):
     runs, verdict = words_of(fabric, variables)
-    assert verdict["value"] == value and any(words in reason for reason in verdict["broken"] + verdict["unproven"]), verdict
+    assert verdict["value"] == value and any(words in reason for reason in verdict["broken"] + verdict["unproven"]), (
+        verdict
+    )
     for book, run in runs.items():
         assert run.rc != 0 and "all green" not in run.out, (book, run.out[-3000:])
     for book in ("verify", "site"):
@@ -71,6 +75,7 @@ def test_a_node_that_forwards_nothing_turns_every_verdict_red(fabric, variables)
 
 def test_a_trace_without_ends_follows_pods_or_nothing(fabric, variables):
     """There is no Pod object in this lab: kernels have the pods. Underlay addresses are none."""
+
     def traced(**ends):
         path = fabric.state / "trace.json"
         fabric.play("trace", variables=dict(variables, trace_family="4", trace_document=str(path), **ends)).ok()
@@ -78,7 +83,9 @@ def test_a_trace_without_ends_follows_pods_or_nothing(fabric, variables):
 
     whole = traced()
     assert whole["verdict"] == "arrives" and whole["agreement"]["arrive"] == 12, whole["table"]
-    assert {flow["source"]["address"].split(".")[1] for flow in whole["trace"]["flows"]} == {"2", "4"}, "pods' ranges alone"
+    assert {flow["source"]["address"].split(".")[1] for flow in whole["trace"]["flows"]} == {"2", "4"}, (
+        "pods' ranges alone"
+    )
     between = traced(trace_from="aws/aws-node-1", trace_to="gcp/gcp-node-1")
     address = traced(trace_from="aws/aws-node-2" if variables else "any", trace_to="10.4.7.10")
     assert between["verdict"] == ("arrives" if variables else "nothing to follow"), between["table"]
@@ -91,7 +98,14 @@ def test_a_trace_without_ends_follows_pods_or_nothing(fabric, variables):
     try:
         assert traced()["verdict"] == "does not arrive"
     finally:
-        fabric.sh("gcp-node-1", *(["nft", "delete", "table", "ip", "filter"] if variables else ["ip", "link", "set", "wireguard.aws", "up"]))
+        fabric.sh(
+            "gcp-node-1",
+            *(
+                ["nft", "delete", "table", "ip", "filter"]
+                if variables
+                else ["ip", "link", "set", "wireguard.aws", "up"]
+            ),
+        )
     fabric.play("site", variables=variables).ok()
 
 

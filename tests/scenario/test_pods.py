@@ -18,7 +18,7 @@ import pytest
 
 PODS = "real"
 SHELL = "nicolaka/netshoot:v0.15"
-HTTPD = "echo \"$POD on $NODE says $WORDS\" > /tmp/index.html; echo serving; exec httpd -f -p 8080 -h /tmp"
+HTTPD = 'echo "$POD on $NODE says $WORDS" > /tmp/index.html; echo serving; exec httpd -f -p 8080 -h /tmp'
 
 
 def field(path):
@@ -31,14 +31,25 @@ def server(words):
         "name": "web",
         "image": "busybox:1.36",
         "command": ["sh", "-c", HTTPD],
-        "env": [{"name": "POD", **field("metadata.name")}, {"name": "NODE", **field("spec.nodeName")}, {"name": "WORDS", "value": words}],
+        "env": [
+            {"name": "POD", **field("metadata.name")},
+            {"name": "NODE", **field("spec.nodeName")},
+            {"name": "WORDS", "value": words},
+        ],
         "readinessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1},
-        "livenessProbe": {"exec": {"command": ["test", "!", "-e", "/tmp/ill"]}, "periodSeconds": 1, "failureThreshold": 1},
+        "livenessProbe": {
+            "exec": {"command": ["test", "!", "-e", "/tmp/ill"]},
+            "periodSeconds": 1,
+            "failureThreshold": 1,
+        },
     }
 
 
 def workload(kind, name, words, **spec):
-    template = {"metadata": {"labels": {"app": name}}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [server(words)]}}
+    template = {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [server(words)]},
+    }
     spec.update(selector={"matchLabels": {"app": name}}, template=template)
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
@@ -50,7 +61,12 @@ def service(name, **spec):
 
 def shell(name="shell"):
     container = {"name": "shell", "image": SHELL, "command": ["sleep", "1000000"]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]},
+    }
 
 
 def apply(fabric, cluster, *items):
@@ -101,7 +117,7 @@ def machine():
 
 def processes(state):
     """Every process of a lab: those that carry its mark, and those inside the process namespaces of its runtimes."""
-    mark = "MCN_LAB_OWNER={0}".format(state).encode()
+    mark = f"MCN_LAB_OWNER={state}".encode()
     found, spaces = {}, set()
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -120,10 +136,28 @@ def test_nodes_are_ready_and_their_kubelets_are_the_newest(fabric):
         assert len(items) == 2
         for item in items:
             info = item["status"]["nodeInfo"]
-            assert info["kubeletVersion"].startswith("v1.") and info["containerRuntimeVersion"].startswith("containerd://")
+            assert info["kubeletVersion"].startswith("v1.") and info["containerRuntimeVersion"].startswith(
+                "containerd://"
+            )
             assert [one["status"] for one in item["status"]["conditions"] if one["type"] == "Ready"] == ["True"]
-        assert int(fabric.kubectl(cluster, "get", "deployment", "-n", "kube-system", "coredns", "-o", "jsonpath={.status.readyReplicas}")) >= 1
-    contexts = fabric.kubectl("aws", "--kubeconfig", str(fabric.state / "kubeconfig"), "config", "get-contexts", "-o", "name").split()
+        assert (
+            int(
+                fabric.kubectl(
+                    cluster,
+                    "get",
+                    "deployment",
+                    "-n",
+                    "kube-system",
+                    "coredns",
+                    "-o",
+                    "jsonpath={.status.readyReplicas}",
+                )
+            )
+            >= 1
+        )
+    contexts = fabric.kubectl(
+        "aws", "--kubeconfig", str(fabric.state / "kubeconfig"), "config", "get-contexts", "-o", "name"
+    ).split()
     assert contexts == ["aws", "gcp"], "one kubeconfig has both"
 
 
@@ -142,11 +176,16 @@ def test_exec_and_logs(fabric):
 def test_names_and_service_addresses_within_the_cluster(fabric):
     answer = run(fabric, "nslookup", "-type=A", "web.default.svc.cluster.local.")
     address = fabric.kubectl("aws", "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
-    assert "Address: {0}\n".format(address) in answer
+    assert f"Address: {address}\n" in answer
     assert "Address:\t10.3.0.10#53" in answer, "the pod asks kube-dns"
-    eventually(lambda: run(fabric, "curl", "-s", "-m", "5", "http://web", check=False), lambda text: text.endswith("says one\n"))
+    eventually(
+        lambda: run(fabric, "curl", "-s", "-m", "5", "http://web", check=False),
+        lambda text: text.endswith("says one\n"),
+    )
     # the C library's resolver, and a time limit: neither is a matter of course for a busybox
-    assert run(fabric, "wget", "-q", "-T", "5", "-O", "-", "http://web.default.svc.cluster.local", pod="deployment/web").endswith("says one\n")
+    assert run(
+        fabric, "wget", "-q", "-T", "5", "-O", "-", "http://web.default.svc.cluster.local", pod="deployment/web"
+    ).endswith("says one\n")
     assert "NXDOMAIN" in run(fabric, "sh", "-c", "nslookup nothing.default.svc.cluster.local. || true")
 
 
@@ -175,13 +214,21 @@ def test_a_deployment_is_scaled_and_rolled(fabric):
 
 
 def test_a_stateful_set_has_names_of_its_own(fabric):
-    apply(fabric, "aws", workload("StatefulSet", "db", "data", replicas=2, serviceName="db"), service("db", clusterIP="None"))
+    apply(
+        fabric,
+        "aws",
+        workload("StatefulSet", "db", "data", replicas=2, serviceName="db"),
+        service("db", clusterIP="None"),
+    )
     ready(fabric, "aws", "statefulset/db")
     for name in ("db-0", "db-1"):
         text = eventually(
-            lambda name=name: run(fabric, "curl", "-s", "-m", "5", "http://{0}.db:8080".format(name), check=False), lambda text: text,
+            lambda name=name: run(fabric, "curl", "-s", "-m", "5", f"http://{name}.db:8080", check=False),
+            lambda text: text,
         )
-        assert text.startswith(name + " on aws-node-") and text.endswith("says data\n"), "the downward API says pod and node"
+        assert text.startswith(name + " on aws-node-") and text.endswith("says data\n"), (
+            "the downward API says pod and node"
+        )
 
 
 def test_a_daemon_set_is_on_every_node(fabric):
@@ -203,8 +250,12 @@ def test_a_node_comes_back_with_its_pods(fabric):
 
     def there():
         """What the agent of the node says at the address that it has by now: its old one went with the node."""
-        [address] = [pod["status"].get("podIP") for pod in pods(fabric, "aws", "agent") if pod["spec"]["nodeName"] == "aws-node-2"]
-        return run(fabric, "curl", "-s", "-m", "2", "http://{0}:8080".format(address), check=False)
+        [address] = [
+            pod["status"].get("podIP")
+            for pod in pods(fabric, "aws", "agent")
+            if pod["spec"]["nodeName"] == "aws-node-2"
+        ]
+        return run(fabric, "curl", "-s", "-m", "2", f"http://{address}:8080", check=False)
 
     eventually(there, lambda text: "on aws-node-2 says here" in text)
     fabric.kubectl("aws", "wait", "--for=condition=Ready", "pod/shell", "--timeout=300s")
@@ -212,14 +263,16 @@ def test_a_node_comes_back_with_its_pods(fabric):
 
 def test_pods_of_two_clusters_meet_over_the_mesh(fabric):
     theirs = pods(fabric, "gcp", "web")[0]
-    url = "http://{0}:8080".format(theirs["status"]["podIP"])
-    assert run(fabric, "curl", "-s", "-m", "2", url, check=False) == "", "the clusters reach each other without the mesh"
+    url = f"http://{theirs['status']['podIP']}:8080"
+    assert run(fabric, "curl", "-s", "-m", "2", url, check=False) == "", (
+        "the clusters reach each other without the mesh"
+    )
     fabric.play("site").ok()
     text = eventually(lambda: run(fabric, "curl", "-s", "-m", "5", url, check=False), lambda text: text)
-    assert text == "{0} on {1} says one\n".format(theirs["metadata"]["name"], theirs["spec"]["nodeName"])
+    assert text == f"{theirs['metadata']['name']} on {theirs['spec']['nodeName']} says one\n"
     assert " 0% packet loss" in run(fabric, "ping", "-n", "-c", "3", "-i", "0.2", theirs["status"]["podIP"])
     ours = pods(fabric, "aws", "agent")[0]["status"]["podIP"]
-    assert "says here" in run(fabric, "curl", "-s", "-m", "5", "http://{0}:8080".format(ours), cluster="gcp")
+    assert "says here" in run(fabric, "curl", "-s", "-m", "5", f"http://{ours}:8080", cluster="gcp")
 
 
 def test_a_mirror_follows_a_deployment_that_is_scaled_and_rolled(fabric):
@@ -233,7 +286,10 @@ def test_a_mirror_follows_a_deployment_that_is_scaled_and_rolled(fabric):
     for words, replicas in (("one", 3), ("two", 2)):
         apply(fabric, "aws", workload("Deployment", "shop", words, replicas=replicas))
         ready(fabric, "aws", "deployment/shop")
-        eventually(lambda replicas=replicas: pods(fabric, "aws", "shop"), lambda found, replicas=replicas: len(found) == replicas)
+        eventually(
+            lambda replicas=replicas: pods(fabric, "aws", "shop"),
+            lambda found, replicas=replicas: len(found) == replicas,
+        )
         play(fabric, "service_mirror")
         seen(fabric, words)
     assert not play(fabric, "service_mirror", "coredns_rewrite"), "a second run changes nothing"
@@ -252,7 +308,10 @@ def seen(fabric, words):
     names = {pod["metadata"]["name"] for pod in pods(fabric, "aws", "shop")}
 
     def answers():
-        texts = [run(fabric, "curl", "-s", "-m", "2", "http://shop.default.svc.cluster.aws", cluster="gcp", check=False) for unused in range(12)]
+        texts = [
+            run(fabric, "curl", "-s", "-m", "2", "http://shop.default.svc.cluster.aws", cluster="gcp", check=False)
+            for unused in range(12)
+        ]
         return {text.split(" ")[0] for text in texts}, {text.rpartition(" ")[2] for text in texts}
 
     eventually(answers, lambda found: found == (names, {words + "\n"}))
@@ -262,24 +321,30 @@ def test_two_clusters_need_less_than_six_gibibytes(fabric):
     pss = 0
     for pid in processes(fabric.state):
         try:
-            text = pathlib.Path("/proc/{0}/smaps_rollup".format(pid)).read_text(encoding="ascii")
+            text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
         except OSError:
             continue
         pss += sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
-    fabric.ran("memory of all processes: {0} MiB".format(pss // 1024))
+    fabric.ran(f"memory of all processes: {pss // 1024} MiB")
     assert 500 < pss // 1024 < 6 * 1024
 
 
 def test_down_leaves_nothing(fabric):
     prefix = json.loads(fabric.lab("status").stdout)["namespaces"]
     running = machine()
-    ours = {key: {name for name in names if prefix in name or str(fabric.state) in name} for key, names in running.items()}
+    ours = {
+        key: {name for name in names if prefix in name or str(fabric.state) in name} for key, names in running.items()
+    }
     assert ours["groups"] and ours["namespaces"], "there is something to end"
     everybody = processes(fabric.state)
     assert len(everybody) > 30
     fabric.lab("down")
     assert processes(fabric.state) == []
-    assert [pid for pid in everybody if _name(pid) in ("kubelet", "containerd", "containerd-shim", "runc", "httpd", "coredns")] == []
+    assert [
+        pid
+        for pid in everybody
+        if _name(pid) in ("kubelet", "containerd", "containerd-shim", "runc", "httpd", "coredns")
+    ] == []
     left = machine()
     for key, names in left.items():
         assert not [name for name in names if prefix in name or str(fabric.state) in name], key
@@ -292,7 +357,7 @@ def test_down_leaves_nothing(fabric):
 
 def _name(pid):
     try:
-        return pathlib.Path("/proc/{0}/comm".format(pid)).read_text(encoding="utf-8").strip()
+        return pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
     except OSError:
         return None
 

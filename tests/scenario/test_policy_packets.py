@@ -22,7 +22,11 @@ from service_lab import client, pod_address, running, until
 
 GUIDE = (REPO / "docs" / "docsite" / "rst" / "guide_network_sets.rst").read_text("utf-8")
 GROUP = "/apis/crd.projectcalico.org/v1"
-SETS, POLICIES, PODS = GROUP + "/globalnetworksets", GROUP + "/namespaces/sys-log/networkpolicies", "/api/v1/namespaces/sys-log/pods"
+SETS, POLICIES, PODS = (
+    GROUP + "/globalnetworksets",
+    GROUP + "/namespaces/sys-log/networkpolicies",
+    "/api/v1/namespaces/sys-log/pods",
+)
 LABEL = "policy.semaphore.uw.io/name"
 NODE, FLUENTD, FORWARDER, STRANGER = "aws-node-1", "aws-node-1-pod-1", "gcp-node-1-pod-1", "gcp-node-2-pod-1"
 ALLOWED, OTHER = 8889, 8888
@@ -41,17 +45,33 @@ STATE = {}
 def the_guides_policy():
     """The document of the guide's example."""
     blocks = re.findall(r"(?m)^\.\. code-block:: yaml\n\n((?:    .*\n|\n)+)", GUIDE)
-    (policy,) = [one for one in (yaml.safe_load(block) for block in blocks) if isinstance(one, dict) and one.get("kind") == "NetworkPolicy"]
+    (policy,) = [
+        one
+        for one in (yaml.safe_load(block) for block in blocks)
+        if isinstance(one, dict) and one.get("kind") == "NetworkPolicy"
+    ]
     return policy
 
 
 def make_pod(fabric, cluster, name, pod, labels):
     """A Pod object with the address of a pod of the lab, as a kubelet would report it."""
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "sys-log", "labels": labels},
-            "spec": {"nodeName": pod.rpartition("-pod-")[0], "automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]}}  # fmt: skip
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "sys-log", "labels": labels},
+        "spec": {
+            "nodeName": pod.rpartition("-pod-")[0],
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "c", "image": "i"}],
+        },
+    }
     api, address = client(fabric, cluster), pod_address(fabric, pod)
     api.create(PODS, body, "kubelet")
-    api.merge_patch(PODS + "/" + name + "/status", {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}}, "kubelet")
+    api.merge_patch(
+        PODS + "/" + name + "/status",
+        {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}},
+        "kubelet",
+    )
     return address
 
 
@@ -67,7 +87,7 @@ def dropped(fabric):
 
 def answer(fabric, pod, port=ALLOWED):
     """What a pod gets from fluentd, or nothing."""
-    script = "curl -s -m 3 --retry 3 --retry-all-errors http://{0}:{1}/".format(STATE["fluentd"], port)
+    script = f"curl -s -m 3 --retry 3 --retry-all-errors http://{STATE['fluentd']}:{port}/"
     return fabric.lab("pod-exec", pod, "--", "sh", "-c", script, check=False).stdout
 
 
@@ -100,7 +120,9 @@ def test_without_the_policy_everybody_gets_through(fabric):
 def test_the_guides_policy_admits_the_set_and_drops_the_rest(fabric):
     fabric.play("network_sets").ok()
     (found,) = client(fabric, "aws").list(SETS).items
-    assert found["metadata"]["name"] == "gcp-sys-log-forwarder" and found["spec"]["nets"] == [STATE["forwarder"] + "/32"]
+    assert found["metadata"]["name"] == "gcp-sys-log-forwarder" and found["spec"]["nets"] == [
+        STATE["forwarder"] + "/32"
+    ]
     policy = the_guides_policy()
     made = policy_selector("forwarder", "gcp", "sys-log")
     assert felix.terms(policy["spec"]["ingress"][0]["source"]["selector"]) == felix.terms(made["selector"])

@@ -38,10 +38,25 @@ def surroundings(fabric, tmp_path_factory):
     """The router, and an inventory whose nodes are reached over SSH."""
     folder = STATE["inventory"] = tmp_path_factory.mktemp("inventory")
     (folder / "hosts.yml").symlink_to(fabric.state / "inventory-ssh" / "hosts.yml")
-    more = {"all": {"vars": {"multicluster_capabilities": ["load_balancers"]}, "children": {
-        "clusters": {"hosts": {"aws": {"load_balancers_settings": {"load_balancer": "empty://", "pool": ["203.0.113.0/26"]}}}},
-        "aws_nodes": {"vars": {"bgp_speaker_asn": 65000, "bgp_speaker_install": False, "bgp_speaker_neighbors": [{"address": ROUTER, "asn": 65530}]}},
-    }}}  # fmt: skip
+    more = {
+        "all": {
+            "vars": {"multicluster_capabilities": ["load_balancers"]},
+            "children": {
+                "clusters": {
+                    "hosts": {
+                        "aws": {"load_balancers_settings": {"load_balancer": "empty://", "pool": ["203.0.113.0/26"]}}
+                    }
+                },
+                "aws_nodes": {
+                    "vars": {
+                        "bgp_speaker_asn": 65000,
+                        "bgp_speaker_install": False,
+                        "bgp_speaker_neighbors": [{"address": ROUTER, "asn": 65530}],
+                    }
+                },
+            },
+        }
+    }
     (folder / "more.yml").write_text(yaml.safe_dump(more))
     router = STATE["router"] = Router(fabric)
     router.start()
@@ -56,14 +71,30 @@ def begin():
     """The service's main program, as its unit runs it."""
     folder = STATE["inventory"].parent
     config = {
-        "fabric": "default", "inventory": str(STATE["inventory"]), "capabilities": ["load_balancers"], "clusters": [], "watch": [],
-        "command": [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-i", str(STATE["inventory"]), "-e", "multicluster_lock=fabric"],
-    }  # fmt: skip
+        "fabric": "default",
+        "inventory": str(STATE["inventory"]),
+        "capabilities": ["load_balancers"],
+        "clusters": [],
+        "watch": [],
+        "command": [
+            os.path.join(os.path.dirname(sys.executable), "ansible-playbook"),
+            "-i",
+            str(STATE["inventory"]),
+            "-e",
+            "multicluster_lock=fabric",
+        ],
+    }
     (folder / "reconciler.json").write_text(json.dumps(config))
     STATE["log"] = folder / "reconciler.log"
     with STATE["log"].open("a") as log:
-        STATE["process"] = subprocess.Popen([sys.executable, "-m", MODULE, str(folder / "reconciler.json")], stdin=subprocess.DEVNULL, stdout=log,
-                                            stderr=subprocess.STDOUT, start_new_session=True, env=dict(os.environ, ANSIBLE_NOCOLOR="1"))  # fmt: skip
+        STATE["process"] = subprocess.Popen(
+            [sys.executable, "-m", MODULE, str(folder / "reconciler.json")],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=dict(os.environ, ANSIBLE_NOCOLOR="1"),
+        )
 
 
 def end():
@@ -86,12 +117,12 @@ def until(what, within=180.0):
 
 
 def address(number):
-    return "203.0.113.{0}".format(number)
+    return f"203.0.113.{number}"
 
 
 def shown(seconds):
-    each = " ".join("{0:.1f}".format(one) for one in seconds)
-    return "median {0:.1f} s, most {1:.1f} s of {2}: {3}".format(statistics.median(seconds), max(seconds), len(seconds), each)
+    each = " ".join(f"{one:.1f}" for one in seconds)
+    return f"median {statistics.median(seconds):.1f} s, most {max(seconds):.1f} s of {len(seconds)}: {each}"
 
 
 def bare_start():
@@ -116,16 +147,18 @@ def test_a_service_is_in_the_router_within_the_bound(fabric):
     plays, visits, took, starts = len(said("part=playbooks")), len(said("part=speakers event=told")), [], []
     for number in range(1, TIMES + 1):
         begun = time.monotonic()
-        make_service(fabric, "web-{0}".format(number))
+        make_service(fabric, f"web-{number}")
         STATE["router"].wait(address(number), NODES)
         took.append(time.monotonic() - begun)
         starts.append(bare_start())
     fabric.ran("from a Service to both nodes' routes in the router: " + shown(took))
-    fabric.ran("visits: " + ", ".join(re.findall(r"seconds=([0-9.]+)", " ".join(said("part=speakers event=told")[visits:]))))
+    fabric.ran(
+        "visits: " + ", ".join(re.findall(r"seconds=([0-9.]+)", " ".join(said("part=speakers event=told")[visits:])))
+    )
     assert len(said("part=playbooks")) == plays, "no play of its own for any of them"
-    machine = "a bare start of Ansible takes {0:.1f} s now; load {1:.1f}".format(statistics.median(starts), os.getloadavg()[0])
+    machine = f"a bare start of Ansible takes {statistics.median(starts):.1f} s now; load {os.getloadavg()[0]:.1f}"
     fabric.ran(machine)
-    assert max(took) <= BOUND, "{0} s are not proven: {1}, and {2}".format(BOUND, shown(took), machine)
+    assert max(took) <= BOUND, f"{BOUND} s are not proven: {shown(took)}, and {machine}"
     assert not said("event=failed") and not said('event="not told"')
 
 
@@ -133,13 +166,13 @@ def test_many_at_once_are_one_visit_or_two(fabric):
     visits = len(said("part=speakers event=told"))
     begun = time.monotonic()
     for number in range(TIMES + 1, TIMES + 1 + BURST):
-        make_service(fabric, "web-{0}".format(number))
+        make_service(fabric, f"web-{number}")
     for number in range(TIMES + 1, TIMES + 1 + BURST):
         STATE["router"].wait(address(number), NODES)
     took = time.monotonic() - begun
     until(lambda: said("part=speakers event=told")[visits:])
     number = len(said("part=speakers event=told")) - visits
-    fabric.ran("{0} Services at once: {1:.1f} s until the router has all, {2} visits".format(BURST, took, number))
+    fabric.ran(f"{BURST} Services at once: {took:.1f} s until the router has all, {number} visits")
     assert number <= 1 + BURST / 2
 
 
@@ -150,7 +183,7 @@ def test_a_node_that_may_not_announce_stops_without_a_play(fabric):
         begun = time.monotonic()
         api(fabric).merge_patch("/api/v1/nodes/aws-node-2", {"metadata": {"labels": {label: value}}}, "test")
         STATE["router"].wait(address(1), wanted)
-        fabric.ran("{0} after {1:.1f} s".format("excluded" if value == "" else "back", time.monotonic() - begun))
+        fabric.ran(f"{'excluded' if value == '' else 'back'} after {time.monotonic() - begun:.1f} s")
     assert len(said("part=playbooks")) == plays
 
 
@@ -158,8 +191,12 @@ def test_a_service_that_goes_is_withdrawn_and_released(fabric):
     begun = time.monotonic()
     api(fabric).delete(SERVICES + "web-1")
     STATE["router"].wait(address(1), [])
-    fabric.ran("withdrawn after {0:.1f} s".format(time.monotonic() - begun))
-    until(lambda: address(1) not in api(fabric).get("/api/v1/namespaces/kube-system/configmaps/metal-ccm-static-pool")["data"])
+    fabric.ran(f"withdrawn after {time.monotonic() - begun:.1f} s")
+    until(
+        lambda: (
+            address(1) not in api(fabric).get("/api/v1/namespaces/kube-system/configmaps/metal-ccm-static-pool")["data"]
+        )
+    )
 
 
 def test_a_node_that_was_away_hears_by_the_playbook(fabric):

@@ -23,7 +23,9 @@ TIMER = 30
 STATE = {}
 #: A new connection for every task: nothing that survives a change can be taken for a proof.
 FRESH = {"ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o ControlPersist=no", "ANSIBLE_TIMEOUT": "5"}
-DEVICES = "{{ node_dataplane_mesh | multicluster.network.node_devices(inventory_hostname) | map('combine', bad) | list }}"
+DEVICES = (
+    "{{ node_dataplane_mesh | multicluster.network.node_devices(inventory_hostname) | map('combine', bad) | list }}"
+)
 BAD = {
     "a route takes the controller's address": {"routes": ["10.4.0.0/16", CONTROLLER + "/32"]},
     "the controller's address is the node's own": {"addresses": [CONTROLLER + "/32"]},
@@ -45,21 +47,37 @@ def play(fabric, book, *arguments, inventory=None, environment=None, **variables
 
 def change(fabric, node, bad, seconds=TIMER, inventory=None, **variables):
     return play(
-        fabric, "mesh", "--limit", node, inventory=inventory, bad=bad, __node_dataplane_devices=DEVICES,
-        node_dataplane_rollback_seconds=seconds, **variables,
+        fabric,
+        "mesh",
+        "--limit",
+        node,
+        inventory=inventory,
+        bad=bad,
+        __node_dataplane_devices=DEVICES,
+        node_dataplane_rollback_seconds=seconds,
+        **variables,
     )
 
 
 def reachable(fabric, node, inventory=None):
     done = subprocess.run(
-        ["ansible", "-i", str(inventory or ssh_inventory(fabric)), node, "-m", "ping"], capture_output=True, text=True, check=False,
-        stdin=subprocess.DEVNULL, env=dict(os.environ, **FRESH),
+        ["ansible", "-i", str(inventory or ssh_inventory(fabric)), node, "-m", "ping"],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env=dict(os.environ, **FRESH),
     )
     return done.returncode == 0
 
 
 def pending(fabric, node):
-    return fabric.lab("exec", node, "--", "test", "-e", "/var/lib/multicluster-network/default/transaction.json", check=False).returncode == 0
+    return (
+        fabric.lab(
+            "exec", node, "--", "test", "-e", "/var/lib/multicluster-network/default/transaction.json", check=False
+        ).returncode
+        == 0
+    )
 
 
 class Pending(threading.Thread):
@@ -121,11 +139,13 @@ def assert_taken_back(fabric, name, node, make):
     run = make()
     watch.over = True
     watch.join()
-    fabric.ran("{0}: pending for {1:.1f} s of {2}".format(name, watch.seconds or -1, TIMER))
+    fabric.ran(f"{name}: pending for {watch.seconds or -1:.1f} s of {TIMER}")
     assert run.rc != 0 and run.recap[node]["failed"] == 1, run.out[-3000:]
     assert "rolled back" in run.out or "put back" in run.out, run.out[-3000:]
     assert outcome(fabric, node) == "rolled_back"
-    assert json.loads(fabric.sh(node, "cat", "/run/multicluster-network/default.json"))["id"] != before, "the change was never made:\n" + run.out[-3000:]
+    assert json.loads(fabric.sh(node, "cat", "/run/multicluster-network/default.json"))["id"] != before, (
+        "the change was never made:\n" + run.out[-3000:]
+    )
     # within 5 s of its time, as the line above shows; here a busy machine may take longer
     assert watch.seconds is not None and watch.seconds < TIMER + 30
     assert reachable(fabric, node)
@@ -137,10 +157,16 @@ def test_what_cuts_the_controller_off_is_taken_back(fabric, name):
     assert state(fabric, NODE)[NODE] == STATE["good"][NODE]
 
 
-@pytest.mark.parametrize("family, rule", [("inet", "tcp dport 22 drop"), ("ip", "ip saddr {0} drop".format(CONTROLLER))])
+@pytest.mark.parametrize("family, rule", [("inet", "tcp dport 22 drop"), ("ip", f"ip saddr {CONTROLLER} drop")])
 def test_a_drop_rule_is_taken_back(fabric, family, rule):
     """A firewall that forgets the controller, among the tables that the play gives the node."""
-    tables = [{"name": "guard", "family": family, "chains": [{"name": "in", "hook": "input", "priority": "raw", "rules": [rule]}]}]
+    tables = [
+        {
+            "name": "guard",
+            "family": family,
+            "chains": [{"name": "in", "hook": "input", "priority": "raw", "rules": [rule]}],
+        }
+    ]
     assert_taken_back(fabric, rule, NODE, lambda: change(fabric, NODE, {}, node_dataplane_tables=tables))
     assert "guard" not in fabric.sh(NODE, "nft", "list", "tables")
     assert state(fabric, NODE)[NODE] == STATE["good"][NODE]
@@ -148,7 +174,11 @@ def test_a_drop_rule_is_taken_back(fabric, family, rule):
 
 def test_a_policy_of_dropping_is_taken_back_and_other_tables_stay(fabric):
     """Other tables, such as those of iptables, are nobody's business here."""
-    fabric.sh(NODE, "nft", "add table ip filter; add chain ip filter INPUT { type filter hook input priority filter; policy accept; }")
+    fabric.sh(
+        NODE,
+        "nft",
+        "add table ip filter; add chain ip filter INPUT { type filter hook input priority filter; policy accept; }",
+    )
     fabric.sh(NODE, "nft", "add rule ip filter INPUT ip saddr 192.0.2.99 drop")
     before = fabric.sh(NODE, "nft", "list", "ruleset")
     tables = [{"name": "guard", "chains": [{"name": "in", "hook": "input", "policy": "drop"}]}]
@@ -161,10 +191,27 @@ def test_a_policy_of_dropping_is_taken_back_and_other_tables_stay(fabric):
 def test_without_the_rollback_the_same_play_loses_the_node(fabric):
     """The control: what the tests above do is worth something."""
     run = subprocess.Popen(
-        ["ansible-playbook", "-i", str(ssh_inventory(fabric)), "multicluster.network.mesh", "--limit", NODE, "-e", json.dumps({
-            "bad": BAD["a route takes the controller's address"], "__node_dataplane_devices": DEVICES, "node_dataplane_rollback_seconds": 0,
-        })],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, env=dict(os.environ, **FRESH), start_new_session=True,
+        [
+            "ansible-playbook",
+            "-i",
+            str(ssh_inventory(fabric)),
+            "multicluster.network.mesh",
+            "--limit",
+            NODE,
+            "-e",
+            json.dumps(
+                {
+                    "bad": BAD["a route takes the controller's address"],
+                    "__node_dataplane_devices": DEVICES,
+                    "node_dataplane_rollback_seconds": 0,
+                }
+            ),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        env=dict(os.environ, **FRESH),
+        start_new_session=True,
     )
     wait_until(lambda: CONTROLLER + " dev wireguard" in fabric.sh(NODE, "ip", "route"))
     time.sleep(TIMER + 5)
@@ -192,8 +239,15 @@ def test_a_reboot_in_between_boots_the_confirmed_state(fabric):
 def test_a_batch_is_taken_back_with_its_lost_node(fabric):
     """The canary batch has one good node and one that is lost: both have their old state, the next batch was not begun."""
     run = play(
-        fabric, "mesh", "--limit", "aws-node-1,aws-node-2,gcp-node-1", __node_dataplane_devices=DEVICES, multicluster_serial=[2, 1],
-        bad="{{ {'mtu': 1300} | combine({'routes': ['10.4.0.0/16', '" + CONTROLLER + "/32']} if inventory_hostname == 'aws-node-1' else {}) }}",
+        fabric,
+        "mesh",
+        "--limit",
+        "aws-node-1,aws-node-2,gcp-node-1",
+        __node_dataplane_devices=DEVICES,
+        multicluster_serial=[2, 1],
+        bad="{{ {'mtu': 1300} | combine({'routes': ['10.4.0.0/16', '"
+        + CONTROLLER
+        + "/32']} if inventory_hostname == 'aws-node-1' else {}) }}",
         node_dataplane_rollback_seconds=2 * TIMER,
     )
     assert run.rc != 0
@@ -224,7 +278,9 @@ def slow_controller(folder, fast, seconds):
 
 def mtu(fabric):
     """None where there is no device yet."""
-    return int(fabric.sh(NODE, "sh", "-c", "cat /sys/class/net/wireguard.gcp/mtu 2>/dev/null || echo 0").strip()) or None
+    return (
+        int(fabric.sh(NODE, "sh", "-c", "cat /sys/class/net/wireguard.gcp/mtu 2>/dev/null || echo 0").strip()) or None
+    )
 
 
 def test_a_healthy_node_keeps_its_change_though_the_controller_is_slow(fabric, tmp_path):
@@ -237,9 +293,17 @@ def test_a_healthy_node_keeps_its_change_though_the_controller_is_slow(fabric, t
 def test_what_the_controller_needs_is_measured_and_counted_in(fabric, tmp_path):
     """Its confirmation comes too late; the change is made once more with the time that the node measured, and kept."""
     before = mtu(fabric)
-    run = change(fabric, NODE, {"mtu": 1310}, **slow_controller(tmp_path / "once", 1, TIMER + 10), node_dataplane_rollback_max_seconds=TIMER)
+    run = change(
+        fabric,
+        NODE,
+        {"mtu": 1310},
+        **slow_controller(tmp_path / "once", 1, TIMER + 10),
+        node_dataplane_rollback_max_seconds=TIMER,
+    )
     assert run.rc != 0 and mtu(fabric) == before
-    assert "it waited {0} s (node_dataplane_rollback_seconds), and the confirmation arrived ".format(TIMER) in run.out, run.out[-3000:]
+    assert f"it waited {TIMER} s (node_dataplane_rollback_seconds), and the confirmation arrived " in run.out, run.out[
+        -3000:
+    ]
     change(fabric, NODE, {"mtu": 1310}, **slow_controller(tmp_path / "again", 1, TIMER + 10)).ok()
     assert outcome(fabric, NODE) == "confirmed" and mtu(fabric) == 1310
 
@@ -258,23 +322,35 @@ def test_check_mode_has_a_limit_of_its_own_and_names_it(fabric, tmp_path):
 
 def test_the_path_through_the_tunnel_itself(fabric, tmp_path):
     """The controller reaches the node only over a device that the play takes down, or takes the address from."""
-    fabric.play("mesh", "--limit", OTHER, variables={
-        "bad": {"addresses": ["10.4.7.254/32"]}, "__node_dataplane_devices": DEVICES,
-    }).ok()
+    fabric.play(
+        "mesh",
+        "--limit",
+        OTHER,
+        variables={
+            "bad": {"addresses": ["10.4.7.254/32"]},
+            "__node_dataplane_devices": DEVICES,
+        },
+    ).ok()
     good = state(fabric, OTHER)[OTHER]
     # sshd listens on the uplink; a relay takes connections where only the tunnel leads, from a pod of the other cluster
     fabric.sh(
-        OTHER, "systemd-run", "--quiet", "--unit=relay", "--socket-property=ListenStream=0.0.0.0:2222", "/lib/systemd/systemd-socket-proxyd",
+        OTHER,
+        "systemd-run",
+        "--quiet",
+        "--unit=relay",
+        "--socket-property=ListenStream=0.0.0.0:2222",
+        "/lib/systemd/systemd-socket-proxyd",
         "10.22.22.27:22",
     )
-    proxy = "/usr/bin/python3 {0} pod-exec --name {1} aws-node-1-pod-1 -- nc -q 1 %h %p".format(
-        fabric.lab_program, fabric.name)
-    words = "'-o' 'ProxyCommand={0}' '-o' 'StrictHostKeyChecking=no' '-o' 'UserKnownHostsFile=/dev/null' '-o' 'ConnectTimeout=5'".format(proxy)
+    proxy = f"/usr/bin/python3 {fabric.lab_program} pod-exec --name {fabric.name} aws-node-1-pod-1 -- nc -q 1 %h %p"
+    words = f"'-o' 'ProxyCommand={proxy}' '-o' 'StrictHostKeyChecking=no' '-o' 'UserKnownHostsFile=/dev/null' '-o' 'ConnectTimeout=5'"
     inventory = tmp_path / "through.yml"
     text = ssh_inventory(fabric).read_text()
     inventory.write_text(text)
     (tmp_path / "host_vars").mkdir()
-    (tmp_path / "host_vars" / (OTHER + ".yml")).write_text(json.dumps({"ansible_host": "10.4.7.254", "ansible_port": 2222, "ansible_ssh_common_args": words}))
+    (tmp_path / "host_vars" / (OTHER + ".yml")).write_text(
+        json.dumps({"ansible_host": "10.4.7.254", "ansible_port": 2222, "ansible_ssh_common_args": words})
+    )
     wait_until(lambda: reachable(fabric, OTHER, inventory))
     for bad in ({"addresses": ["10.4.7.254/32"], "up": False}, {"addresses": ["10.4.7.253/32"]}):
         run = change(fabric, OTHER, bad, inventory=inventory)

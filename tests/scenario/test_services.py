@@ -23,8 +23,8 @@ def mirror(fabric, *arguments, **variables):
 
 def answers(fabric, wanted):
     """Wait until exactly these pods answer behind the mirror's address: kube-proxy follows when it comes to it."""
-    found = only(fabric, "http://{0}:8888/".format(STATE["address"]), wanted)
-    assert found == wanted, "{0} answer instead of {1}".format(found, wanted)
+    found = only(fabric, f"http://{STATE['address']}:8888/", wanted)
+    assert found == wanted, f"{found} answer instead of {wanted}"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,8 +36,12 @@ def servers(fabric):
 
 def test_the_seed_example(fabric):
     STATE["pods"] = make_fluentd(fabric)
-    other = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "other", "namespace": "sys-log", "labels": {LABEL: "true"}},
-             "spec": {"selector": {"app": "other"}, "ports": [{"port": 80}]}}  # fmt: skip
+    other = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "other", "namespace": "sys-log", "labels": {LABEL: "true"}},
+        "spec": {"selector": {"app": "other"}, "ports": [{"port": 80}]},
+    }
     client(fabric, "aws").create("/api/v1/namespaces/sys-log/services", other, "test")
     STATE["before"] = fabric.snapshot("gcp")
 
@@ -50,7 +54,11 @@ def test_the_seed_example(fabric):
     made = json.loads(fabric.kubectl("gcp", "-n", NAMESPACE, "get", "service", MIRROR, "-o", "json"))
     assert made["metadata"]["labels"] == {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}
     assert [port["port"] for port in made["spec"]["ports"]] == [8888, 8889]
-    assert made["spec"]["clusterIP"].startswith("10.5.") and made["spec"]["type"] == "ClusterIP" and "selector" not in made["spec"]
+    assert (
+        made["spec"]["clusterIP"].startswith("10.5.")
+        and made["spec"]["type"] == "ClusterIP"
+        and "selector" not in made["spec"]
+    )
     ends = json.loads(fabric.kubectl("gcp", "-n", NAMESPACE, "get", "endpoints", MIRROR, "-o", "json"))
     assert sorted(a["ip"] for a in ends["subsets"][0]["addresses"]) == sorted(STATE["pods"])
     assert sorted(port["port"] for port in ends["subsets"][0]["ports"]) == [8888, 8889]
@@ -70,13 +78,18 @@ def test_the_second_run_writes_nothing(fabric):
 def test_the_page_says_what_kernels_and_api_servers_say(fabric):
     folder = fabric.state / "status"
     before = kernels(fabric, "wireguard.")
-    fabric.play("status", variables=dict(VARIABLES, multicluster_capabilities=["service_mirror"], status_folder=str(folder))).ok()
+    fabric.play(
+        "status", variables=dict(VARIABLES, multicluster_capabilities=["service_mirror"], status_folder=str(folder))
+    ).ok()
     after = kernels(fabric, "wireguard.")
     document = json.loads((folder / "fabric-status.json").read_text())
     check_tunnels(document, before, after)
-    assert {name: count for (dummy, dummy_too, name), (dummy_ip, count) in check_services(fabric, document).items()} == {
-        MIRROR: 2, "aws-sys-log-73736d-other": 0,
-    }  # fmt: skip
+    assert {
+        name: count for (dummy, dummy_too, name), (dummy_ip, count) in check_services(fabric, document).items()
+    } == {
+        MIRROR: 2,
+        "aws-sys-log-73736d-other": 0,
+    }
     check_sums(document)
     check_metrics(document, (folder / "fabric-status.prom").read_text())
     numbers = dict(re.findall(r'data-k="([^"]+)" data-v="([^"]*)"', (folder / "fabric-status.html").read_text()))
@@ -90,7 +103,7 @@ def test_scaling_follows(fabric):
     with fabric.witness() as writes:
         assert mirror(fabric).ok().changed
     ours = [line for line in writes if "multicluster.network%2F" in line]
-    assert len(ours) == 1 and "gcp api: patch /api/v1/namespaces/{0}/endpoints/{1}?".format(NAMESPACE, MIRROR) in ours[0]
+    assert len(ours) == 1 and f"gcp api: patch /api/v1/namespaces/{NAMESPACE}/endpoints/{MIRROR}?" in ours[0]
     answers(fabric, {"fluentd-b"})
     make_pod(fabric, "fluentd-a")
     source_has(fabric, *STATE["pods"])
@@ -115,7 +128,11 @@ def test_relabelling_and_deleting_follow(fabric):
     mirror(fabric).ok()
     assert MIRROR not in fabric.kubectl("gcp", "-n", NAMESPACE, "get", "services,endpoints", "-o", "name")
     fabric.kubectl("aws", "-n", "sys-log", "label", "service", "fluentd", LABEL + "=true")
-    until(lambda: "fluentd" in fabric.kubectl("aws", "-n", "sys-log", "get", "endpoints", "-l", LABEL + "=true", "-o", "name"))
+    until(
+        lambda: (
+            "fluentd" in fabric.kubectl("aws", "-n", "sys-log", "get", "endpoints", "-l", LABEL + "=true", "-o", "name")
+        )
+    )
     mirror(fabric).ok()
     assert MIRROR in fabric.kubectl("gcp", "-n", NAMESPACE, "get", "services", "-o", "name")
     fabric.kubectl("aws", "-n", "sys-log", "delete", "service", "fluentd")
@@ -127,4 +144,6 @@ def test_relabelling_and_deleting_follow(fabric):
 def test_absent_leaves_nothing(fabric):
     assert mirror(fabric, service_mirror_state="absent").ok().changed
     assert not mirror(fabric, service_mirror_state="absent").ok().changed
-    assert fabric.kubectl("gcp", "-n", NAMESPACE, "get", "services,endpoints,endpointslices", "-o", "name").strip() == ""
+    assert (
+        fabric.kubectl("gcp", "-n", NAMESPACE, "get", "services,endpoints,endpointslices", "-o", "name").strip() == ""
+    )

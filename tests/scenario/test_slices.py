@@ -44,7 +44,12 @@ def test_an_execution_node_has_what_a_job_needs(controller):
 
 def test_an_execution_node_that_is_not_there_is_named(controller):
     shown = controller.run(guide_line("slices.py").replace("exec-1 exec-2", "exec-9"), good=False)
-    assert "plan on exec-9: FAILED" in shown and "exec-9\" port 22" in shown and "Traceback" not in shown and "converge" not in shown, shown
+    assert (
+        "plan on exec-9: FAILED" in shown
+        and 'exec-9" port 22' in shown
+        and "Traceback" not in shown
+        and "converge" not in shown
+    ), shown
 
 
 def test_two_slices_on_two_execution_nodes_build_what_one_run_does(fabric, controller):
@@ -81,8 +86,14 @@ def test_a_limit_converges_these_nodes_and_no_other(fabric, controller, joined):
     for node in ("aws-node-2", "gcp-node-3"):
         fabric.sh(node, "ip", "link", "delete", sorted(fabric.wireguard(node))[0])
     controller.workflow("--limit 'aws-node-*'", good=False)
-    assert controller.visited("converge-1") + controller.visited("converge-2") == ["aws-node-1", "aws-node-3", "aws-node-2"]
-    assert fabric.wireguard("aws-node-2") and not fabric.wireguard("gcp-node-3")  # and the proof, which is of all, said so
+    assert controller.visited("converge-1") + controller.visited("converge-2") == [
+        "aws-node-1",
+        "aws-node-3",
+        "aws-node-2",
+    ]
+    assert fabric.wireguard("aws-node-2") and not fabric.wireguard(
+        "gcp-node-3"
+    )  # and the proof, which is of all, said so
     controller.workflow("--limit gcp-node-3,aws-node-1", "--slices 1")
     assert controller.visited("converge-1") == ["aws-node-1", "gcp-node-3"]
     fabric.all_reach()
@@ -90,14 +101,19 @@ def test_a_limit_converges_these_nodes_and_no_other(fabric, controller, joined):
 
 def test_a_slice_that_plans_something_else_changes_nothing(fabric, controller, joined):
     """Between the plan and its own planning something changed: here before the second execution node is asked for its slice."""
-    kubectl = "{0}/kubectl --kubeconfig {1}".format((fabric.state / "kubernetes").read_text().strip(), fabric.state / "gcp" / "kubeconfig")
+    kubectl = f"{(fabric.state / 'kubernetes').read_text().strip()}/kubectl --kubeconfig {fabric.state / 'gcp' / 'kubeconfig'}"
     program = controller.program(
-        "late-ssh", 'if [ "$1" = exec-2 ]; then\n'
-        '  {0} annotate --overwrite node gcp-node-2 aws.wireguard.semaphore.uw.io/endpoint=10.22.22.28:51999 >/dev/null\n'
-        'fi\nexec ssh "$@"'.format(kubectl),
-    )  # fmt: skip
+        "late-ssh",
+        'if [ "$1" = exec-2 ]; then\n'
+        f"  {kubectl} annotate --overwrite node gcp-node-2 aws.wireguard.semaphore.uw.io/endpoint=10.22.22.28:51999 >/dev/null\n"
+        'fi\nexec ssh "$@"',
+    )
     shown = controller.workflow("--rsh", str(program), good=None)
-    assert "plan_differs" in shown and "converge-2 on exec-2: FAILED" in shown and "what differs: node gcp/gcp-node-2" in " ".join(shown.split()), shown
+    assert (
+        "plan_differs" in shown
+        and "converge-2 on exec-2: FAILED" in shown
+        and "what differs: node gcp/gcp-node-2" in " ".join(shown.split())
+    ), shown
     assert controller.visited("converge-2") == [], "it planned something else, and went on"
     # what somebody wrote by hand is left alone without adopt, so the same hand takes it away again
     fabric.kubectl("gcp", "annotate", "node", "gcp-node-2", "aws.wireguard.semaphore.uw.io/endpoint-")
@@ -109,13 +125,16 @@ def test_a_slice_that_is_killed_keeps_nobody_and_the_next_workflow_goes_on(fabri
     controller.one_run("teardown")
     # the playbook of the second slice ends at once with SIGKILL when it is seen there
     hunter = controller.program(
-        "killing-ssh", 'if [ "$1" = exec-2 ]; then\n'
-        '  (for n in $(seq 600); do ssh exec-2 pkill -KILL -f bin/ansible-playbook.*slices_converge && exit; sleep 0.1; done) >/dev/null 2>&1 &\n'
+        "killing-ssh",
+        'if [ "$1" = exec-2 ]; then\n'
+        "  (for n in $(seq 600); do ssh exec-2 pkill -KILL -f bin/ansible-playbook.*slices_converge && exit; sleep 0.1; done) >/dev/null 2>&1 &\n"
         'fi\nexec ssh "$@"',
-    )  # fmt: skip
+    )
     shown = controller.workflow("--rsh", str(hunter), good=False)
     assert "converge-1 on exec-1: ok" in shown and "converge-2 on exec-2: FAILED" in shown, shown
-    assert "publish on exec-1: ok" in shown and "end on exec-1: FAILED" in shown, shown  # the others went on; the end says that nothing was proven
+    assert "publish on exec-1: ok" in shown and "end on exec-1: FAILED" in shown, (
+        shown
+    )  # the others went on; the end says that nothing was proven
     wait_for(lambda: not controller.leases(), 60, "the lock was not given back")
     controller.workflow()
     fabric.all_reach()
@@ -126,7 +145,11 @@ def test_a_workflow_whose_controller_is_killed_frees_the_fabric_after_its_bound(
     controller.one_run("teardown")
     controller.extra(multicluster_workflow_between=BETWEEN)
     running = controller.start(guide_line("slices.py") + " --workflow killed", "killed")
-    wait_for(lambda: (controller.folder / "killed").read_text().count("nodes in 2 slices") or running.poll() is not None, 300, "no plan")
+    wait_for(
+        lambda: (controller.folder / "killed").read_text().count("nodes in 2 slices") or running.poll() is not None,
+        300,
+        "no plan",
+    )
     time.sleep(3)
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()

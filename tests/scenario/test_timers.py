@@ -56,7 +56,9 @@ class Mover(http.server.ThreadingHTTPServer):
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         address, node = self.path.strip("/").split("/")
-        done = subprocess.run([*self.server.words, address, node, PREFIX, ",".join(SERVERS)], check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            [*self.server.words, address, node, PREFIX, ",".join(SERVERS)], check=False, stdin=subprocess.DEVNULL
+        )
         self.server.moves.append(node)
         self.send_response(500 if done.returncode else 200)
         self.send_header("Content-Length", "0")
@@ -85,36 +87,87 @@ def attach(fabric):
 
 def put(fabric, path, text):
     """A file on the node."""
-    words = ["/usr/bin/python3", str(LAB), "exec", "--name", fabric.name, HOST, "--", "sh", "-c", "umask 077; mkdir -p $(dirname $0); cat >$0", path]
+    words = [
+        "/usr/bin/python3",
+        str(LAB),
+        "exec",
+        "--name",
+        fabric.name,
+        HOST,
+        "--",
+        "sh",
+        "-c",
+        "umask 077; mkdir -p $(dirname $0); cat >$0",
+        path,
+    ]
     subprocess.run(words, input=text, text=True, check=True, capture_output=True)
 
 
 def install(fabric):
     """The collection, where a user has it."""
-    listed = subprocess.run(["git", "ls-files", "-z", "plugins", "roles", "playbooks", "meta", "galaxy.yml"], cwd=REPO, check=True, capture_output=True)
-    packed = subprocess.run(["tar", "-C", str(REPO), "--null", "-T", "-", "-cf", "-"], input=listed.stdout, check=True, capture_output=True)
-    words = ["/usr/bin/python3", str(LAB), "exec", "--name", fabric.name, HOST, "--", "sh", "-c", "mkdir -p $0 && tar -C $0 -xf -", HOME]
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "plugins", "roles", "playbooks", "meta", "galaxy.yml"],
+        cwd=REPO,
+        check=True,
+        capture_output=True,
+    )
+    packed = subprocess.run(
+        ["tar", "-C", str(REPO), "--null", "-T", "-", "-cf", "-"], input=listed.stdout, check=True, capture_output=True
+    )
+    words = [
+        "/usr/bin/python3",
+        str(LAB),
+        "exec",
+        "--name",
+        fabric.name,
+        HOST,
+        "--",
+        "sh",
+        "-c",
+        "mkdir -p $0 && tar -C $0 -xf -",
+        HOME,
+    ]
     subprocess.run(words, input=packed.stdout, check=True, capture_output=True)
 
 
 def journal(fabric, name):
-    return fabric.sh(HOST, "journalctl", "--no-pager", "-u", "multicluster-{0}.service".format(name), check=False)
+    return fabric.sh(HOST, "journalctl", "--no-pager", "-u", f"multicluster-{name}.service", check=False)
 
 
 def role(fabric, folder, **variables):
     """The role of the timers over the node, as a user's own playbook has it."""
-    book = [{"hosts": HOST, "gather_facts": False, "roles": [{"role": "multicluster.network.playbook_timer", "vars": variables}]}]
+    book = [
+        {
+            "hosts": HOST,
+            "gather_facts": False,
+            "roles": [{"role": "multicluster.network.playbook_timer", "vars": variables}],
+        }
+    ]
     (folder / "timer.yml").write_text(yaml.safe_dump(book))
-    done = subprocess.run(["ansible-playbook", "-i", str(fabric.inventory), str(folder / "timer.yml")], cwd=str(REPO), check=False,
-                          capture_output=True, text=True, stdin=subprocess.DEVNULL, env=dict(os.environ, ANSIBLE_NOCOLOR="1"))  # fmt: skip
+    done = subprocess.run(
+        ["ansible-playbook", "-i", str(fabric.inventory), str(folder / "timer.yml")],
+        cwd=str(REPO),
+        check=False,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env=dict(os.environ, ANSIBLE_NOCOLOR="1"),
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     return "changed=0" not in done.stdout
 
 
 def timer(fabric, folder, name, **more):
-    return role(fabric, folder, playbook_timer_playbook=name, playbook_timer_inventory="/etc/ansible/plane.yml", playbook_timer_interval="2s",
-                playbook_timer_command=shutil.which("ansible-playbook"),
-                playbook_timer_environment={"ANSIBLE_COLLECTIONS_PATH": "/opt/collections", "ANSIBLE_NOCOLOR": "1"}, **more)  # fmt: skip
+    return role(
+        fabric,
+        folder,
+        playbook_timer_playbook=name,
+        playbook_timer_inventory="/etc/ansible/plane.yml",
+        playbook_timer_interval="2s",
+        playbook_timer_command=shutil.which("ansible-playbook"),
+        playbook_timer_environment={"ANSIBLE_COLLECTIONS_PATH": "/opt/collections", "ANSIBLE_NOCOLOR": "1"},
+        **more,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -128,12 +181,25 @@ def plane(fabric, tmp_path_factory):
         install(fabric)
         settings = {"eip_tag": "control-plane", "load_balancer": "kube-vip://", "pool": ["203.0.113.0/29"]}
         host = {
-            "api_url": "https://{0}:{1}".format(EIP, PORT), "token": TOKEN, "ca_cert": "/etc/ansible/plane.crt", "ansible_connection": "local",
-            "ansible_python_interpreter": sys.executable, "load_balancers_settings": settings, "load_balancers_confirm_empty": ["cp"],
-            "control_plane_address_ip": EIP, "control_plane_address_rest_seconds": 0, "control_plane_address_probe_interval": 0.5,
-            "control_plane_address_api_urls": ["https://{0}:{1}".format(address, PORT) for address in SERVERS.values()],
-            "control_plane_address_assign_command": ["/usr/bin/python3", "/usr/local/bin/move-address.py", "{address}", "{node}", mover.url],
-        }  # fmt: skip
+            "api_url": f"https://{EIP}:{PORT}",
+            "token": TOKEN,
+            "ca_cert": "/etc/ansible/plane.crt",
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "load_balancers_settings": settings,
+            "load_balancers_confirm_empty": ["cp"],
+            "control_plane_address_ip": EIP,
+            "control_plane_address_rest_seconds": 0,
+            "control_plane_address_probe_interval": 0.5,
+            "control_plane_address_api_urls": [f"https://{address}:{PORT}" for address in SERVERS.values()],
+            "control_plane_address_assign_command": [
+                "/usr/bin/python3",
+                "/usr/local/bin/move-address.py",
+                "{address}",
+                "{node}",
+                mover.url,
+            ],
+        }
         put(fabric, "/etc/ansible/plane.yml", json.dumps({"all": {"children": {"clusters": {"hosts": {"cp": host}}}}}))
         put(fabric, "/etc/ansible/plane.crt", one.ca())
         put(fabric, "/usr/local/bin/move-address.py", HOOK)
@@ -163,7 +229,7 @@ def test_the_holder_dies_and_nobody_runs_a_playbook(fabric, plane, folder):
     began = time.monotonic()
     plane.kill("cp-1")
     until(held(plane, "cp-2"), lambda: journal(fabric, TIMERS[0])[-3000:])
-    fabric.ran("the address answered again after {0:.1f} s".format(time.monotonic() - began))
+    fabric.ran(f"the address answered again after {time.monotonic() - began:.1f} s")
     plane.start_server("cp-1")
     plane.wait_for(SERVERS["cp-1"])
     assert plane.mover.moves == ["cp-1", "cp-2"]
@@ -193,10 +259,20 @@ def test_services_get_and_lose_addresses_by_themselves(fabric, plane, folder):
             return None
 
     client = plane.client()
-    body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web"},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+    }
     client.create(SERVICES, body, "kubectl")
-    until(lambda: (asked(lambda: client.get(SERVICES + "/web")) or {"spec": {}})["spec"].get("loadBalancerIP") == "203.0.113.0",
-          lambda: journal(fabric, TIMERS[1])[-3000:])  # fmt: skip
+    until(
+        lambda: (
+            (asked(lambda: client.get(SERVICES + "/web")) or {"spec": {}})["spec"].get("loadBalancerIP")
+            == "203.0.113.0"
+        ),
+        lambda: journal(fabric, TIMERS[1])[-3000:],
+    )
     client.delete(SERVICES + "/web")
 
     def pool():

@@ -27,7 +27,11 @@ from trace_lab import ENDS, assert_arrives, nodes_now, populate, served, told, t
 
 WHOLE = os.environ.get("MCN_TRACE") == "all"
 KILLS, SEED = int(os.environ.get("MCN_TRACE_KILLS", "20" if WHOLE else "1")), int(os.environ.get("MCN_SEED", "20"))
-ON = {"multicluster_capabilities": ["service_mirror"], "service_mirror_create_namespace": True, "service_mirror_as": "endpoints"}
+ON = {
+    "multicluster_capabilities": ["service_mirror"],
+    "service_mirror_create_namespace": True,
+    "service_mirror_as": "endpoints",
+}
 CHOSEN = [one for one in lab.BREAKS if WHOLE or one.quick]
 
 
@@ -72,7 +76,7 @@ def test_what_arrives_is_shown_hop_by_hop_and_leaves_nothing(fabric, question):
 def test_only_the_nodes_of_the_way_are_visited(fabric):
     run, dummy = trace(fabric, **lab.PING)
     part = run.out.split("PLAY [Follow the packets]")[1].split("PLAY [")[0]
-    assert "[{0}]".format(lab.A) in part and "[{0}]".format(lab.B) in part and "[{0}]".format(lab.A2) not in part and "[{0}]".format(lab.B2) not in part
+    assert f"[{lab.A}]" in part and f"[{lab.B}]" in part and f"[{lab.A2}]" not in part and f"[{lab.B2}]" not in part
 
 
 @pytest.mark.parametrize("case", CHOSEN, ids=lambda one: one.name)
@@ -105,7 +109,7 @@ def test_what_others_wrote_is_only_shown(fabric):
     """The comment of a foreign rule, through a node's answer, the report, the console and the page."""
     word = "{{ lookup('pipe', 'id') }}<script>alert(1)</script>$(id)"
     page = fabric.state / "trace.html"
-    with foreign_rule(fabric, lab.B, 'ip saddr {0} drop comment "{1}"'.format(lab.PODS[lab.A], word)):
+    with foreign_rule(fabric, lab.B, f'ip saddr {lab.PODS[lab.A]} drop comment "{word}"'):
         run, document = trace(fabric, **lab.PING, trace_page=str(page))
     found = document["findings"][0]
     assert found["cause"] == "forward_dropped" and word in found["message"], told(document)
@@ -123,7 +127,9 @@ if WHOLE:
         try:
             with case.broken(fabric):
                 dummy, document = trace(fabric, **case.asks)
-                assert (document["findings"][0]["cause"] if document["findings"] else document["verdict"]) in words, told(document)
+                assert (document["findings"][0]["cause"] if document["findings"] else document["verdict"]) in words, (
+                    told(document)
+                )
             assert_arrives(fabric, **lab.PING)
         except BaseException:
             fabric.play("site", variables=ON)
@@ -144,18 +150,40 @@ if WHOLE:
             broken = nodes_now(fabric)
             for most in (1, 0):
                 run = fabric.play("verify", variables=dict(ON, verify_traces=most))
-                lines = json.loads(re.search(r'FAILED! => (\{.*"msg": \[.*does not reach.*\]\})', run.out).group(1))["msg"]
-                explained = [line for line in lines if "[forward_dropped, proven]; fix: " in line and "of table ip docker, chain FORWARD" in line]
+                lines = json.loads(re.search(r'FAILED! => (\{.*"msg": \[.*does not reach.*\]\})', run.out).group(1))[
+                    "msg"
+                ]
+                explained = [
+                    line
+                    for line in lines
+                    if "[forward_dropped, proven]; fix: " in line and "of table ip docker, chain FORWARD" in line
+                ]
                 assert run.rc != 0 and len(lines) == 4 and len(explained) == most, lines
             run = fabric.play("status", variables=dict(ON, status_folder=str(folder)))
-            document, page = (json.loads((folder / "fabric-status.json").read_text()), (folder / "fabric-status.html").read_text())
+            document, page = (
+                json.loads((folder / "fabric-status.json").read_text()),
+                (folder / "fabric-status.html").read_text(),
+            )
             assert document["verdict"]["value"] == "broken"
-            assert [row["cause"] for row in document["traces"]["findings"]] == ["forward_dropped"] * 2, "of each pair of nodes one"
-            assert page.count('<div class="map way">') == 2 and "Packets that were followed" in page and "chain FORWARD" in page
+            assert [row["cause"] for row in document["traces"]["findings"]] == ["forward_dropped"] * 2, (
+                "of each pair of nodes one"
+            )
+            assert (
+                page.count('<div class="map way">') == 2
+                and "Packets that were followed" in page
+                and "chain FORWARD" in page
+            )
             assert nodes_now(fabric) == broken
         run = fabric.play("status", variables=dict(ON, status_folder=str(folder))).ok()
-        document, page = (json.loads((folder / "fabric-status.json").read_text()), (folder / "fabric-status.html").read_text())
-        assert document["verdict"]["value"] == "proven" and document["traces"] == {"flows": [], "findings": [], "hops": []}
+        document, page = (
+            json.loads((folder / "fabric-status.json").read_text()),
+            (folder / "fabric-status.html").read_text(),
+        )
+        assert document["verdict"]["value"] == "proven" and document["traces"] == {
+            "flows": [],
+            "findings": [],
+            "hops": [],
+        }
         assert '<div class="map way">' not in page and "Packets that were followed" not in page
 
 
@@ -178,7 +206,9 @@ def test_a_node_that_does_not_answer_is_not_read_and_the_rest_is(fabric):
         document = json.loads(path.read_text("utf-8"))
     finally:
         inventory.unlink()
-    assert lab.B in run.out and "unknown" in {hop["verdict"] for hop in document["hops"] if hop["where"] == lab.B}, told(document)
+    assert lab.B in run.out and "unknown" in {hop["verdict"] for hop in document["hops"] if hop["where"] == lab.B}, (
+        told(document)
+    )
 
 
 def test_a_limit_says_what_it_leaves_out(fabric):
@@ -191,14 +221,24 @@ def test_killed_runs_leave_nothing(fabric):
     before, generator = nodes_now(fabric), random.Random(SEED)
     for number in range(KILLS):
         process = subprocess.Popen(
-            ["ansible-playbook", "-i", str(fabric.inventory), "multicluster.network.trace", "-e", json.dumps(dict(lab.PING, trace_lifetime=5))],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True,
+            [
+                "ansible-playbook",
+                "-i",
+                str(fabric.inventory),
+                "multicluster.network.trace",
+                "-e",
+                json.dumps(dict(lab.PING, trace_lifetime=5)),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
         delay = generator.uniform(1.0, 9.0)
         time.sleep(delay)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(timeout=60)
-        fabric.ran("killed {0} after {1:.1f} s".format(number + 1, delay))
+        fabric.ran(f"killed {number + 1} after {delay:.1f} s")
     until(lambda: nodes_now(fabric) == before, 30)
     assert_arrives(fabric, **lab.PING)

@@ -16,7 +16,8 @@ from trace_lab import assert_arrives, make_pod, nodes_now, served, told, trace
 
 TOPOLOGY = "dual"
 MESH = {
-    "multicluster_mesh": "kubespan", "mesh_id": "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=",
+    "multicluster_mesh": "kubespan",
+    "mesh_id": "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=",
     "mesh_secret": "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=",
 }
 WATCHER = "multicluster-network-default-watch.service"
@@ -42,7 +43,9 @@ def wg(fabric, node, *words):
 
 def empty_sets(fabric, node):
     """The sets as they are before the watcher has looked at the first peer."""
-    names = fabric.sh(node, "sh", "-c", "nft list table inet talos_kubespan | sed -n 's/^[[:space:]]set \\(.*\\) {$/\\1/p'").split()
+    names = fabric.sh(
+        node, "sh", "-c", "nft list table inet talos_kubespan | sed -n 's/^[[:space:]]set \\(.*\\) {$/\\1/p'"
+    ).split()
     assert names
     for name in names:
         fabric.sh(node, "nft", "flush", "set", "inet", "talos_kubespan", name)
@@ -81,7 +84,14 @@ def peer_missing(fabric):
 def allowed_ips_lack_source(fabric):
     held(fabric, lab.B)
     key, row = peer(fabric, lab.B, lab.A)
-    wg(fabric, lab.B, "peer", key, "allowed-ips", ",".join(text for text in row["allowed_ips"] if text != lab.PODS[lab.A]))
+    wg(
+        fabric,
+        lab.B,
+        "peer",
+        key,
+        "allowed-ips",
+        ",".join(text for text in row["allowed_ips"] if text != lab.PODS[lab.A]),
+    )
     yield
 
 
@@ -107,8 +117,13 @@ def table_missing(fabric):
 def marking_missing(fabric):
     """The sets are full, and no rule looks at them."""
     held(fabric, lab.A)
-    fabric.sh(lab.A, "sh", "-c", "for c in $(nft list table inet talos_kubespan | sed -n 's/^[[:space:]]chain \\(.*\\) {$/\\1/p'); do "
-              "nft flush chain inet talos_kubespan $c; done")  # fmt: skip
+    fabric.sh(
+        lab.A,
+        "sh",
+        "-c",
+        "for c in $(nft list table inet talos_kubespan | sed -n 's/^[[:space:]]chain \\(.*\\) {$/\\1/p'); do "
+        "nft flush chain inet talos_kubespan $c; done",
+    )
     yield
     fabric.play("mesh", variables=MESH).ok()
 
@@ -169,7 +184,9 @@ def ready(fabric):
         yield
 
 
-@pytest.mark.parametrize("question", [PING, SIX, dict(PING, trace_port=lab.PORT, trace_family="4")], ids=["ping", "six", "port"])
+@pytest.mark.parametrize(
+    "question", [PING, SIX, dict(PING, trace_port=lab.PORT, trace_family="4")], ids=["ping", "six", "port"]
+)
 def test_what_arrives_leaves_nothing(fabric, question):
     before = nodes_now(fabric)
     dummy, document = assert_arrives(fabric, **question, **MESH)

@@ -20,8 +20,11 @@ from test_trace import told, trace
 TOPOLOGY = "dual"
 PORT, ECHO, MUTE = 8888, 8889, 8890
 ENDS = {
-    "aws/default/one": "aws-node-1-pod-1", "aws/default/two": "aws-node-2-pod-1", "gcp/default/one": "gcp-node-1-pod-1", "gcp/default/two": "gcp-node-2-pod-1",
-}  # fmt: skip
+    "aws/default/one": "aws-node-1-pod-1",
+    "aws/default/two": "aws-node-2-pod-1",
+    "gcp/default/one": "gcp-node-1-pod-1",
+    "gcp/default/two": "gcp-node-2-pod-1",
+}
 #: TCP on one port, UDP that echoes on another, UDP that says nothing on a third; both families.
 SERVER = """
 import select, socket
@@ -47,13 +50,26 @@ def addresses(fabric, pod):
 
 def make_pod(fabric, name, pod):
     cluster, namespace, short = name.split("/")
-    api, base = client(fabric, cluster), "/api/v1/namespaces/{0}/pods".format(namespace)
+    api, base = client(fabric, cluster), f"/api/v1/namespaces/{namespace}/pods"
     until(lambda: "default" in fabric.kubectl(cluster, "-n", namespace, "get", "serviceaccounts", "-o", "name"))
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": short, "namespace": namespace, "labels": {"app": short}},
-            "spec": {"nodeName": pod.rpartition("-pod-")[0], "automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]}}  # fmt: skip
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": short, "namespace": namespace, "labels": {"app": short}},
+        "spec": {
+            "nodeName": pod.rpartition("-pod-")[0],
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "c", "image": "i"}],
+        },
+    }
     api.create(base, body, "kubelet")
     found = addresses(fabric, pod)
-    status = {"phase": "Running", "podIP": found[0], "podIPs": [{"ip": ip} for ip in found], "conditions": [{"type": "Ready", "status": "True"}]}
+    status = {
+        "phase": "Running",
+        "podIP": found[0],
+        "podIPs": [{"ip": ip} for ip in found],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
     api.merge_patch(base + "/" + short + "/status", {"status": status}, "kubelet")
 
 
@@ -61,10 +77,25 @@ def make_pod(fabric, name, pod):
 def served(fabric, pod):
     leader = (fabric.state / "nodes" / pod.rpartition("-pod-")[0] / "leader").read_text().split()[0]
     process = subprocess.Popen(
-        ["nsenter", "--net=/run/netns/" + fabric.namespace(pod), "nsenter", "--target=" + leader, "--mount", "--uts", "--ipc", "--pid", "--cgroup", "--root",
-         "--wd", "/usr/bin/python3", "-c", SERVER],
-        stdin=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+        [
+            "nsenter",
+            "--net=/run/netns/" + fabric.namespace(pod),
+            "nsenter",
+            "--target=" + leader,
+            "--mount",
+            "--uts",
+            "--ipc",
+            "--pid",
+            "--cgroup",
+            "--root",
+            "--wd",
+            "/usr/bin/python3",
+            "-c",
+            SERVER,
+        ],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         yield
     finally:
@@ -76,8 +107,12 @@ def served(fabric, pod):
 def ready(fabric):
     for name, pod in ENDS.items():
         make_pod(fabric, name, pod)
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "one", "namespace": "default"},
-               "spec": {"selector": {"app": "one"}, "ports": [{"name": "http", "port": PORT}]}}  # fmt: skip
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "one", "namespace": "default"},
+        "spec": {"selector": {"app": "one"}, "ports": [{"name": "http", "port": PORT}]},
+    }
     client(fabric, "gcp").create("/api/v1/namespaces/default/services", service, "test")
     until(lambda: "10.4.7." in fabric.kubectl("gcp", "get", "endpoints", "one", "--ignore-not-found", "-o", "json"))
     fabric.play("site").ok()
@@ -109,34 +144,50 @@ def test_every_pair_of_nodes_agrees_in_both_families(fabric):
     run, document = every_arrives(fabric)
     number = len(ENDS) * (len(ENDS) - 1) * 2
     assert document["agreement"] == {"asked": number, "arrive": number, "agree": number}, told(document)
-    assert "{0} flows, {0} arrive, expected and observed agree in {0}".format(number) in run.out
+    assert f"{number} flows, {number} arrive, expected and observed agree in {number}" in run.out
     assert verdicts(document)[0] == {(one, other) for one in ENDS for other in ENDS if one != other}
 
 
 @pytest.mark.parametrize("family", ["4", "6"])
 @pytest.mark.parametrize(("protocol", "port"), [("tcp", PORT), ("udp", ECHO), ("udp", MUTE), ("icmp", None)])
 def test_each_protocol_there_and_back(fabric, family, protocol, port):
-    questions = [{"source": one, "target": other, "protocol": protocol, "port": port, "family": family}
-                 for one, other in (("aws/default/one", "gcp/default/two"), ("gcp/default/two", "aws/default/one"))]  # fmt: skip
+    questions = [
+        {"source": one, "target": other, "protocol": protocol, "port": port, "family": family}
+        for one, other in (("aws/default/one", "gcp/default/two"), ("gcp/default/two", "aws/default/one"))
+    ]
     dummy, document = trace(fabric, trace_questions=questions)
     assert document["verdict"] == "arrives" and not document["findings"], told(document)
     assert {row["verdict"] for row in document["hops"] if row["direction"] == "forward"} == {"ok"}
     # of who is silent by right no answer leaves the target's node
-    ends = {question["flow"]: next(row["where"] for row in document["hops"] if (row["flow"], row["what"], row["direction"]) == (
-        question["flow"], "target", "forward")) for question in document["flows"]}  # fmt: skip
-    back = {row["verdict"] for row in document["hops"] if row["direction"] == "back" and row["where"] == ends[row["flow"]]}
+    ends = {
+        question["flow"]: next(
+            row["where"]
+            for row in document["hops"]
+            if (row["flow"], row["what"], row["direction"]) == (question["flow"], "target", "forward")
+        )
+        for question in document["flows"]
+    }
+    back = {
+        row["verdict"] for row in document["hops"] if row["direction"] == "back" and row["where"] == ends[row["flow"]]
+    }
     assert back == {"not seen" if port == MUTE else "ok"}
 
 
 def test_nodes_and_addresses_with_ports_are_ends_too(fabric):
     two = addresses(fabric, ENDS["gcp/default/two"])
     one = "aws/default/one"
-    questions = [{"source": one, "target": "{0}:{1}".format(two[0], PORT)}, {"source": one, "target": "[{0}]:{1}".format(two[1], PORT)},
-                 {"source": "aws/aws-node-1", "target": "gcp/gcp-node-1"}, {"source": "aws/default/one", "target": "gcp/default/two", "port": 9}]  # fmt: skip
+    questions = [
+        {"source": one, "target": f"{two[0]}:{PORT}"},
+        {"source": one, "target": f"[{two[1]}]:{PORT}"},
+        {"source": "aws/aws-node-1", "target": "gcp/gcp-node-1"},
+        {"source": "aws/default/one", "target": "gcp/default/two", "port": 9},
+    ]
     dummy, document = trace(fabric, trace_questions=questions)
     asked = [(row["target"], row["verdict"], row["cause"]) for row in document["flows"]]
     assert asked[:2] == [(question["target"], "arrives", "") for question in questions[:2]], told(document)
-    assert [row for row in asked if row[0] == "gcp/default/two"] == [("gcp/default/two", "does not arrive", "port_closed")] * 2, told(document)
+    assert [row for row in asked if row[0] == "gcp/default/two"] == [
+        ("gcp/default/two", "does not arrive", "port_closed")
+    ] * 2, told(document)
 
 
 def planned(fabric, inventory, **more):
@@ -151,7 +202,10 @@ def planned(fabric, inventory, **more):
 
 def test_what_a_change_would_cut_off_is_said_before_and_true_after(fabric):
     dummy, document = planned(fabric, None, trace_plan=True)
-    assert document["verdict"] == "arrives" and document["trace"]["reach"]["reachable"] == document["trace"]["reach"]["pairs"] == 12
+    assert (
+        document["verdict"] == "arrives"
+        and document["trace"]["reach"]["reachable"] == document["trace"]["reach"]["pairs"] == 12
+    )
     tree = fabric.tree
     cluster = tree["clusters"]["hosts"]["gcp"]
     cluster["pod_cidrs"] = [text.replace("10.4.0.0/16", "10.4.7.0/24") for text in cluster["pod_cidrs"]]
@@ -160,8 +214,19 @@ def test_what_a_change_would_cut_off_is_said_before_and_true_after(fabric):
     try:
         run, document = planned(fabric, inventory, trace_plan=True)
         assert document["verdict"] == "does not arrive", told(document)
-        said = {(one, other) for row in document["trace"]["reach"]["cut"] if row["cause"] for one in row["from"] for other in row["to"] if one != other}
-        assert said == {(one, two) for near in ("aws-node-1", "aws-node-2") for one, two in ((near, "gcp-node-2"), ("gcp-node-2", near))}, told(document)
+        said = {
+            (one, other)
+            for row in document["trace"]["reach"]["cut"]
+            if row["cause"]
+            for one in row["from"]
+            for other in row["to"]
+            if one != other
+        }
+        assert said == {
+            (one, two)
+            for near in ("aws-node-1", "aws-node-2")
+            for one, two in ((near, "gcp-node-2"), ("gcp-node-2", near))
+        }, told(document)
         assert len(document["trace"]["reach"]["cut"]) <= 2 and all(row["mend"] for row in document["findings"])
         # nothing has happened yet
         every_arrives(fabric, trace_family="4")
@@ -185,7 +250,9 @@ def test_what_if_a_node_or_a_cluster_is_away(fabric):
     run, document = planned(fabric, None, trace_away=["gcp-node-1"])
     reach = document["trace"]["reach"]
     assert (reach["away"], reach["pairs"], reach["reachable"]) == (["gcp-node-1"], 12, 6) and reach["cut"] == []
-    assert [(row["cluster"], row["name"]) for row in reach["alone"]] == [("gcp", "one")] and "without an endpoint" in run.out
+    assert [(row["cluster"], row["name"]) for row in reach["alone"]] == [
+        ("gcp", "one")
+    ] and "without an endpoint" in run.out
     dummy, document = planned(fabric, None, trace_away=["aws"])
     assert document["trace"]["reach"]["reachable"] == 2 and document["trace"]["reach"]["alone"] == []
     run = fabric.play("trace", variables={"trace_away": ["nowhere"]})

@@ -27,14 +27,20 @@ MOST = 600
 BALANCER = "{'load_balancer': 'empty://', 'pool': ['203.0.113.0/29'], 'announced_by': 'other'}"
 ALL = {
     "multicluster_capabilities": ["service_mirror", "mcs", "coredns_rewrite", "network_sets", "load_balancers"],
-    "service_mirror_create_namespace": True, "service_mirror_as": "endpoints", "mcs_install_crds": True, "coredns_rewrite_version": "1.12.2",
+    "service_mirror_create_namespace": True,
+    "service_mirror_as": "endpoints",
+    "mcs_install_crds": True,
+    "coredns_rewrite_version": "1.12.2",
     "load_balancers_settings": "{{ {'gcp': " + BALANCER + "}[inventory_hostname] | default({}) }}",
-}  # fmt: skip
+}
 BALANCED = []
 #: The one Service of the lab, by its names.
 NAMES = [
-    lab.SERVICE, "gcp/sys-log/serviceimport/fluentd", "fluentd.sys-log.svc.cluster.gcp", "fluentd.sys-log.svc.clusterset.local",
-]  # fmt: skip
+    lab.SERVICE,
+    "gcp/sys-log/serviceimport/fluentd",
+    "fluentd.sys-log.svc.cluster.gcp",
+    "fluentd.sys-log.svc.clusterset.local",
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,17 +48,32 @@ def ready(fabric):
     for cluster in fabric.clusters:
         api = client(fabric, cluster)
         felix.define(api, "globalnetworksets", "GlobalNetworkSet", "Cluster")
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns"}, "data": {"Corefile": lab.COREFILE}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "coredns"},
+            "data": {"Corefile": lab.COREFILE},
+        }
         until(lambda api=api: api.get("/api/v1/namespaces/kube-system"))
         api.create("/api/v1/namespaces/kube-system/configmaps", body, "kubeadm")
     fabric.kubectl("aws", "create", "namespace", "sys-log")
     populate(fabric, type="LoadBalancer")
     fabric.play("site", variables=ALL).ok()
-    export = {"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceExport", "metadata": {"name": "fluentd", "namespace": "sys-log"}}
-    client(fabric, "gcp").create("/apis/multicluster.x-k8s.io/v1alpha1/namespaces/sys-log/serviceexports", export, "test")
+    export = {
+        "apiVersion": "multicluster.x-k8s.io/v1alpha1",
+        "kind": "ServiceExport",
+        "metadata": {"name": "fluentd", "namespace": "sys-log"},
+    }
+    client(fabric, "gcp").create(
+        "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/sys-log/serviceexports", export, "test"
+    )
     lab.set_label(fabric, "web")
     fabric.play("site", variables=ALL).ok()
-    BALANCED.append(client(fabric, "gcp").get("/api/v1/namespaces/sys-log/services/fluentd")["status"]["loadBalancer"]["ingress"][0]["ip"])
+    BALANCED.append(
+        client(fabric, "gcp").get("/api/v1/namespaces/sys-log/services/fluentd")["status"]["loadBalancer"]["ingress"][
+            0
+        ]["ip"]
+    )
     with contextlib.ExitStack() as stack:
         for node in fabric.nodes:
             fabric.lab("kube-proxy-start", node)
@@ -72,8 +93,16 @@ def random_question(generator):
         protocol = "udp" if port not in (None, lab.PORT) and generator.random() < 0.3 else None
         return {"source": source, "target": target, "port": port, "protocol": protocol}
     if kind == "balanced":
-        return {"source": generator.choice([name for name in sorted(ENDS) if name.startswith("gcp/")]), "target": BALANCED[0], "port": lab.PORT}
-    return {"source": source, "target": generator.choice(NAMES), "port": generator.choice([None, lab.PORT, lab.PORT, 80, generator.randrange(1, 60000)])}
+        return {
+            "source": generator.choice([name for name in sorted(ENDS) if name.startswith("gcp/")]),
+            "target": BALANCED[0],
+            "port": lab.PORT,
+        }
+    return {
+        "source": source,
+        "target": generator.choice(NAMES),
+        "port": generator.choice([None, lab.PORT, lab.PORT, 80, generator.randrange(1, 60000)]),
+    }
 
 
 def right(question):
@@ -92,12 +121,16 @@ def test_random_questions_have_the_answers_that_they_should(fabric, capsys):
         followed = [question for number, question in enumerate(asked) if number not in early]
         assert len(followed) == len(document["flows"]), told(document)
         wrong = [(asked[number], cause) for number, cause in early.items() if right(asked[number])[1] != cause]
-        wrong += [(question, row) for question, row in zip(followed, document["flows"]) if right(question) != (row["verdict"], row["cause"])]
-        assert not wrong, "{0} of {1}: {2}".format(len(wrong), len(asked), json.dumps(wrong[:5]))
+        wrong += [
+            (question, row)
+            for question, row in zip(followed, document["flows"])
+            if right(question) != (row["verdict"], row["cause"])
+        ]
+        assert not wrong, f"{len(wrong)} of {len(asked)}: {json.dumps(wrong[:5])}"
         for question in asked:
             counted[right(question)] = counted.get(right(question), 0) + 1
-        fabric.ran("{0} questions in {1:.0f} s".format(sum(counted.values()), time.monotonic() - began))
+        fabric.ran(f"{sum(counted.values())} questions in {time.monotonic() - began:.0f} s")
     took = time.monotonic() - began
     with capsys.disabled():
-        print("\n{0} random questions, expected = observed in all, in {1:.0f} s: {2}".format(sum(counted.values()), took, counted))
+        print(f"\n{sum(counted.values())} random questions, expected = observed in all, in {took:.0f} s: {counted}")
     assert sum(counted.values()) == TUPLES and len(counted) == 3 and took < MOST

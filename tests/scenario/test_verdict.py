@@ -51,7 +51,9 @@ def test_without_a_ping_it_is_not_proven_and_the_variable_accepts_that(fabric):
     assert "verify_allow_unproven: true" in run.out
     run = fabric.play("verify", variables={"mesh_verify_pods": 0, "verify_allow_unproven": True}).ok()
     assert words in run.out and "all green" not in run.out
-    shown, document, dummy = status(fabric, mesh_verify_pods=0, verify_allow_unproven=True, status_fail_on_findings=True)
+    shown, document, dummy = status(
+        fabric, mesh_verify_pods=0, verify_allow_unproven=True, status_fail_on_findings=True
+    )
     assert shown.rc == 0 and document["verdict"]["value"] == "not proven"
     assert fabric.play("site", variables={"mesh_verify_pods": 0}).rc != 0
 
@@ -62,7 +64,9 @@ def test_a_limit_is_the_scope_of_the_verdict(fabric):
         run = fabric.play(playbook, "--limit", "aws_nodes").ok()
         assert first in run.out and "all green inside --limit aws_nodes" in run.out
     folder = fabric.state / "limited"
-    fabric.play("status", "--limit", "aws_nodes", variables={"status_folder": str(folder), "status_fail_on_findings": True}).ok()
+    fabric.play(
+        "status", "--limit", "aws_nodes", variables={"status_folder": str(folder), "status_fail_on_findings": True}
+    ).ok()
     document = json.loads((folder / "fabric-status.json").read_text())
     assert document["verdict"]["value"] == "proven" and document["scope"]["judged"] == 2
     assert first in (folder / "fabric-status.html").read_text()
@@ -85,10 +89,20 @@ def test_what_is_broken_outside_of_the_limit_is_not_asked_and_inside_it_is_broke
     agree(fabric, "proven", "all green")
 
 
-@pytest.mark.parametrize("deeds, words", [
-    (["route add 10.4.7.128/25 dev {uplink}"], "it is taken by route 10.4.7.128/25 dev {uplink} table main protocol 3"),
-    (["route add default dev {uplink} table 100", "rule add to 10.4.7.128/25 table 100 priority 50"], "by rule 50: from all to 10.4.7.128/25 table 100"),
-], ids=["route", "rule"])  # fmt: skip
+@pytest.mark.parametrize(
+    "deeds, words",
+    [
+        (
+            ["route add 10.4.7.128/25 dev {uplink}"],
+            "it is taken by route 10.4.7.128/25 dev {uplink} table main protocol 3",
+        ),
+        (
+            ["route add default dev {uplink} table 100", "rule add to 10.4.7.128/25 table 100 priority 50"],
+            "by rule 50: from all to 10.4.7.128/25 table 100",
+        ),
+    ],
+    ids=["route", "rule"],
+)
 def test_what_sends_half_of_a_range_elsewhere_breaks_it(fabric, deeds, words):
     uplink = json.loads(fabric.sh("aws-node-1", "ip", "-j", "route", "get", "10.22.22.27"))[0]["dev"]
     deeds = [deed.format(uplink=uplink) for deed in deeds]
@@ -115,16 +129,40 @@ def test_a_refused_node_is_in_the_verdict(fabric):
 def test_a_blocked_port_is_told_with_its_addresses(fabric):
     device = fabric.wireguard("aws-node-1")["wireguard.gcp"]
     key, peer = next((key, peer) for key, peer in device["peers"].items() if peer["endpoint"] == "10.22.22.27:51821")
-    fabric.sh("gcp-node-1", "nft", "add table inet blocked; add chain inet blocked in { type filter hook input priority -300; }; "
-              "add rule inet blocked in ip saddr 10.66.23.31 udp dport 51821 drop")  # fmt: skip
+    fabric.sh(
+        "gcp-node-1",
+        "nft",
+        "add table inet blocked; add chain inet blocked in { type filter hook input priority -300; }; "
+        "add rule inet blocked in ip saddr 10.66.23.31 udp dport 51821 drop",
+    )
     # and the other side does not call, so that the tunnel begins anew
-    fabric.sh("aws-node-1", "nft", "add table inet blocked; add chain inet blocked in { type filter hook input priority -300; }; "
-              "add rule inet blocked in ip saddr 10.22.22.27 udp dport 51821 drop")  # fmt: skip
+    fabric.sh(
+        "aws-node-1",
+        "nft",
+        "add table inet blocked; add chain inet blocked in { type filter hook input priority -300; }; "
+        "add rule inet blocked in ip saddr 10.22.22.27 udp dport 51821 drop",
+    )
     try:
         fabric.sh("aws-node-1", "wg", "set", "wireguard.gcp", "peer", key, "remove")
-        fabric.sh("aws-node-1", "wg", "set", "wireguard.gcp", "peer", key, "endpoint", peer["endpoint"], "allowed-ips", ",".join(peer["allowed_ips"]),
-                  "persistent-keepalive", "25")  # fmt: skip
-        agree(fabric, "broken", "aws-node-1: no handshake with gcp/gcp-node-1: UDP from 10.66.23.31 port 51821 to 10.22.22.27:51821 got no answer")
+        fabric.sh(
+            "aws-node-1",
+            "wg",
+            "set",
+            "wireguard.gcp",
+            "peer",
+            key,
+            "endpoint",
+            peer["endpoint"],
+            "allowed-ips",
+            ",".join(peer["allowed_ips"]),
+            "persistent-keepalive",
+            "25",
+        )
+        agree(
+            fabric,
+            "broken",
+            "aws-node-1: no handshake with gcp/gcp-node-1: UDP from 10.66.23.31 port 51821 to 10.22.22.27:51821 got no answer",
+        )
         found = fabric.play("preflight")
         assert "udp_unanswered" in found.out and "UDP from 10.66.23.31 port 51821 to 10.22.22.27:51821" in found.out
     finally:
@@ -189,18 +227,29 @@ def rival(fabric):
 def test_an_accepted_write_is_no_proof(fabric):
     api = client(fabric, "aws")
     api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "test")
-    cart = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart", "namespace": "shop", "labels": {LABEL: "true"}},
-            "spec": {"selector": {"app": "cart"}, "ports": [{"port": 80}]}}  # fmt: skip
+    cart = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "cart", "namespace": "shop", "labels": {LABEL: "true"}},
+        "spec": {"selector": {"app": "cart"}, "ports": [{"port": 80}]},
+    }
     api.create("/api/v1/namespaces/shop/services", cart, "test")
     with rival(fabric) as taken:
         run = fabric.play("site", variables=SERVICES)
     assert taken and run.rc != 0, run.out[-4000:]
-    assert "service_mirror: Service gcp/sys-semaphore/{0} is not as wanted (create)".format(taken[0]) in run.out and "all green" not in run.out
+    assert (
+        f"service_mirror: Service gcp/sys-semaphore/{taken[0]} is not as wanted (create)" in run.out
+        and "all green" not in run.out
+    )
 
     run = fabric.play("site", variables=SERVICES).ok()
-    assert "all green" in run.out and run.out.count(": Mirror the labelled Services") == 2, "what was written is read again"
+    assert "all green" in run.out and run.out.count(": Mirror the labelled Services") == 2, (
+        "what was written is read again"
+    )
     run = fabric.play("site", variables=SERVICES).ok()
-    assert "all green" in run.out and run.out.count(": Mirror the labelled Services") == 1, "what wrote nothing has read all of it"
+    assert "all green" in run.out and run.out.count(": Mirror the labelled Services") == 1, (
+        "what wrote nothing has read all of it"
+    )
 
 
 def test_capabilities_outside_of_the_limit_are_not_asked(fabric):

@@ -19,17 +19,32 @@ IPPOOL_CRD = {
         "group": "crd.projectcalico.org",
         "names": {"kind": "IPPool", "listKind": "IPPoolList", "plural": "ippools", "singular": "ippool"},
         "scope": "Cluster",
-        "versions": [{
-            "name": "v1", "served": True, "storage": True,
-            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {
-                "type": "object", "required": ["cidr"],
-                "properties": {
-                    "cidr": {"type": "string"}, "disabled": {"type": "boolean"}, "ipipMode": {"type": "string"}, "vxlanMode": {"type": "string"},
-                    "disableBGPExport": {"type": "boolean"},
-                    "natOutgoing": {"type": "boolean"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "required": ["cidr"],
+                                "properties": {
+                                    "cidr": {"type": "string"},
+                                    "disabled": {"type": "boolean"},
+                                    "ipipMode": {"type": "string"},
+                                    "vxlanMode": {"type": "string"},
+                                    "disableBGPExport": {"type": "boolean"},
+                                    "natOutgoing": {"type": "boolean"},
+                                },
+                            }
+                        },
+                    }
                 },
-            }}}},
-        }],
+            }
+        ],
     },
 }
 
@@ -38,9 +53,11 @@ def test_a_device_of_the_original_is_taken_over_only_on_request(fabric):
     """Decision 1: same names, no mark of ours. Its key and its annotations are the identity that stays."""
     node, name = "aws-node-1", "wireguard.gcp"
     fabric.sh(node, "mkdir", "-p", "/var/lib/semaphore-wireguard")
-    fabric.sh(node, "sh", "-c", "umask 077; wg genkey > /var/lib/semaphore-wireguard/{0}.key".format(name))
-    fabric.sh(node, "sh", "-c", "wireguard-go {0} >/dev/null 2>&1 </dev/null".format(name))
-    fabric.sh(node, "wg", "set", name, "private-key", "/var/lib/semaphore-wireguard/{0}.key".format(name), "listen-port", "51821")
+    fabric.sh(node, "sh", "-c", f"umask 077; wg genkey > /var/lib/semaphore-wireguard/{name}.key")
+    fabric.sh(node, "sh", "-c", f"wireguard-go {name} >/dev/null 2>&1 </dev/null")
+    fabric.sh(
+        node, "wg", "set", name, "private-key", f"/var/lib/semaphore-wireguard/{name}.key", "listen-port", "51821"
+    )
     fabric.sh(node, "ip", "link", "set", name, "up")
     fabric.sh(node, "ip", "route", "add", "10.4.0.0/16", "dev", name)
     before = fabric.wireguard(node)[name]
@@ -50,7 +67,7 @@ def test_a_device_of_the_original_is_taken_over_only_on_request(fabric):
     run = fabric.play("site", variables={"node_dataplane_adopt": True}).ok()
     assert "all green" in run.out
     assert fabric.wireguard(node)[name]["public_key"] == before["public_key"]
-    assert "10.4.0.0/16 dev {0} proto 109".format(name) in fabric.sh(node, "ip", "route")
+    assert f"10.4.0.0/16 dev {name} proto 109" in fabric.sh(node, "ip", "route")
 
 
 def test_both_families_reach_every_pod(fabric):
@@ -73,14 +90,24 @@ def test_calico_learns_the_other_clusters_ranges(fabric):
         file.write_text(json.dumps(IPPOOL_CRD))
         fabric.kubectl(cluster, "create", "-f", str(file))
         fabric.kubectl(cluster, "wait", "--for=condition=Established", "crd/ippools.crd.projectcalico.org")
-    foreign = {"apiVersion": "crd.projectcalico.org/v1", "kind": "IPPool", "metadata": {"name": "default-pool"}, "spec": {"cidr": "10.2.0.0/16"}}
+    foreign = {
+        "apiVersion": "crd.projectcalico.org/v1",
+        "kind": "IPPool",
+        "metadata": {"name": "default-pool"},
+        "spec": {"cidr": "10.2.0.0/16"},
+    }
     file = fabric.state / "pool.json"
     file.write_text(json.dumps(foreign))
     fabric.kubectl("aws", "create", "-f", str(file))
     assert fabric.play("site").ok().changed
-    pools = {item["metadata"]["name"]: item["spec"] for item in json.loads(fabric.kubectl("aws", "get", "ippools", "-o", "json"))["items"]}
+    pools = {
+        item["metadata"]["name"]: item["spec"]
+        for item in json.loads(fabric.kubectl("aws", "get", "ippools", "-o", "json"))["items"]
+    }
     inert = {"disabled": True, "disableBGPExport": True, "ipipMode": "Never", "vxlanMode": "Never"}
-    assert pools["gcp-pods"] == dict(inert, cidr="10.4.0.0/16") and pools["gcp-pods-2"] == dict(inert, cidr="fd00:4::/64")
+    assert pools["gcp-pods"] == dict(inert, cidr="10.4.0.0/16") and pools["gcp-pods-2"] == dict(
+        inert, cidr="fd00:4::/64"
+    )
     assert pools["default-pool"] == {"cidr": "10.2.0.0/16"}
     with fabric.witness() as writes:
         assert not fabric.play("site").ok().changed
@@ -92,21 +119,27 @@ def test_an_inventory_of_kubesprays_shape_fits_with_group_variables_alone(fabric
     hosts = dict.fromkeys(fabric.nodes)
     first = {group: body["hosts"] for group, body in tree.items() if group != "clusters"}
     # what kubespray has: addresses as host variables, roles as groups, and hosts that are no nodes
-    kubespray = {"all": {
-        "hosts": {
-            **{host: {"ip": "10.66.23.{0}".format(index), "access_ip": "10.66.23.{0}".format(index)} for index, host in enumerate(hosts)},
-            "etcd-1": {"ansible_host": "192.0.2.9"},
-            "a-bastion": {"ansible_host": "192.0.2.10"},
-        },
-        "children": {
-            "kube_control_plane": {"hosts": {"aws-node-1": None, "gcp-node-1": None}},
-            "kube_node": {"hosts": hosts},
-            "etcd": {"hosts": {"etcd-1": None}},
-            "calico_rr": {"hosts": {}},
-            "k8s_cluster": {"children": {"kube_control_plane": None, "kube_node": None, "calico_rr": None}},
-            "aws": None, "gcp": None,
-        },
-    }}
+    kubespray = {
+        "all": {
+            "hosts": {
+                **{
+                    host: {"ip": f"10.66.23.{index}", "access_ip": f"10.66.23.{index}"}
+                    for index, host in enumerate(hosts)
+                },
+                "etcd-1": {"ansible_host": "192.0.2.9"},
+                "a-bastion": {"ansible_host": "192.0.2.10"},
+            },
+            "children": {
+                "kube_control_plane": {"hosts": {"aws-node-1": None, "gcp-node-1": None}},
+                "kube_node": {"hosts": hosts},
+                "etcd": {"hosts": {"etcd-1": None}},
+                "calico_rr": {"hosts": {}},
+                "k8s_cluster": {"children": {"kube_control_plane": None, "kube_node": None, "calico_rr": None}},
+                "aws": None,
+                "gcp": None,
+            },
+        }
+    }
     del kubespray["all"]["children"]["aws"], kubespray["all"]["children"]["gcp"]
     for group, members in first.items():
         kubespray["all"]["children"][group.replace("_nodes", "_cluster")] = {"hosts": members}
@@ -114,7 +147,9 @@ def test_an_inventory_of_kubesprays_shape_fits_with_group_variables_alone(fabric
     (folder / "group_vars").mkdir(parents=True, exist_ok=True)
     (folder / "hosts.yml").write_text(yaml.safe_dump(kubespray))
     for group in first:
-        (folder / "group_vars" / (group.replace("_nodes", "_cluster") + ".yml")).write_text(yaml.safe_dump(tree[group]["vars"]))
+        (folder / "group_vars" / (group.replace("_nodes", "_cluster") + ".yml")).write_text(
+            yaml.safe_dump(tree[group]["vars"])
+        )
     (folder / "clusters.yml").write_text(yaml.safe_dump({"clusters": tree["clusters"]}))
     run = fabric.play("site", inventory=folder).ok()
     assert "all green" in run.out and not run.changed
@@ -125,7 +160,9 @@ def test_an_inventory_of_kubesprays_shape_fits_with_group_variables_alone(fabric
 def test_hosts_that_come_from_the_clusters_themselves(fabric):
     folder = fabric.state / "from-nodes"
     (folder / "group_vars").mkdir(parents=True, exist_ok=True)
-    (folder / "10-clusters.yml").write_text(yaml.safe_dump({"all": {"children": {"clusters": fabric.tree["clusters"]}}}))
+    (folder / "10-clusters.yml").write_text(
+        yaml.safe_dump({"all": {"children": {"clusters": fabric.tree["clusters"]}}})
+    )
     (folder / "20-cluster_nodes.yml").write_text("plugin: multicluster.network.cluster_nodes\naddress: none\n")
     for group, body in fabric.tree.items():
         if group != "clusters":

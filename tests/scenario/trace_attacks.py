@@ -34,7 +34,7 @@ from trace_breaks import (
     underlay,
     uplink_route,
     wg,
-)  # fmt: skip
+)
 
 ATTACKS = []
 POD = {A: A + "-pod-1", B: B + "-pod-1"}
@@ -50,19 +50,26 @@ def attack(causes="not_explained", asks=None, name=None):
 @contextlib.contextmanager
 def foreign_rule(fabric, node, rule, hook="forward", priority="0", family="ip", kind="filter", device=None):
     """A rule in a table of its own."""
-    on = " device {0}".format(device) if device else ""
-    nft(fabric, node, "add table {0} foreign; add chain {0} foreign c {{ type {1} hook {2}{3} priority {4}; }}; add rule {0} foreign c {5}".format(
-        family, kind, hook, on, priority, rule))  # fmt: skip
+    on = f" device {device}" if device else ""
+    nft(
+        fabric,
+        node,
+        f"add table {family} foreign; add chain {family} foreign c {{ type {kind} hook {hook}{on} priority {priority}; }}; add rule {family} foreign c {rule}",
+    )
     try:
         yield
     finally:
-        nft(fabric, node, "delete table {0} foreign".format(family))
+        nft(fabric, node, f"delete table {family} foreign")
 
 
 @contextlib.contextmanager
 def between(fabric, rule):
     """A rule in the network between the nodes."""
-    underlay(fabric, "nft", "add table ip odd; add chain ip odd c {{ type filter hook forward priority 0; }}; add rule ip odd c {0}".format(rule))
+    underlay(
+        fabric,
+        "nft",
+        f"add table ip odd; add chain ip odd c {{ type filter hook forward priority 0; }}; add rule ip odd c {rule}",
+    )
     try:
         yield
     finally:
@@ -93,27 +100,83 @@ def ruled(name, causes, node, rule, asks=None, **place):
 
 ruled("rule_in_raw", "forward_dropped", A, "ip daddr {b} drop", hook="prerouting", priority="-300")
 ruled("rule_before_all_hooks", "not_explained", A, "ip daddr {b} drop", hook="prerouting", priority="-450")
-ruled("rule_in_mangle_there", "forward_dropped", B, "ip saddr {a} drop", hook="prerouting", priority="-150", family="inet")
+ruled(
+    "rule_in_mangle_there", "forward_dropped", B, "ip saddr {a} drop", hook="prerouting", priority="-150", family="inet"
+)
 ruled("rule_behind_source_nat", "forward_dropped", A, "ip daddr {b} drop", hook="postrouting", priority="300")
 ruled("rule_that_resets", "forward_dropped", B, "ip saddr {a} tcp dport 8888 reject with tcp reset", TCP)
 ruled("rule_that_rejects", "forward_dropped", A, "ip daddr {b} reject with icmp type admin-prohibited")
-ruled("rule_that_counts_connections", "forward_dropped", B, "ip saddr {a} ct state new limit rate over 1/hour burst 1 packets drop", TCP)
+ruled(
+    "rule_that_counts_connections",
+    "forward_dropped",
+    B,
+    "ip saddr {a} ct state new limit rate over 1/hour burst 1 packets drop",
+    TCP,
+)
 ruled("rule_for_large_packets", "forward_dropped", B, "ip saddr {a} meta length > 1000 drop")
 ruled("rule_for_large_answers", "forward_dropped", B, "ip daddr {a} meta length > 1000 drop")
 ruled("rule_for_a_part_of_them", "forward_dropped arrives", B, "ip saddr {a} numgen inc mod 2 == 1 drop")
 ruled("rule_for_answers", "forward_dropped", A, "ip saddr {b} drop")
-ruled("rule_at_the_door_for_answers", "not_explained", A, "ip saddr {b} drop", hook="ingress", family="netdev", device=DEVICE[A])
-ruled("rule_for_what_is_encrypted", "udp_blocked_one_way no_handshake not_explained", A, "udp dport 51821 ip daddr " + ADDRESS[B] + " drop",
-      hook="output")  # fmt: skip
-ruled("rule_for_what_comes_encrypted", "udp_blocked_one_way no_handshake not_explained", B, "udp dport 51821 ip saddr " + ADDRESS[A] + " drop",
-      hook="input")  # fmt: skip
-ruled("redirected_to_the_node", "not_explained", A, "tcp dport 8888 redirect to :9", TCP, hook="prerouting", priority="-100", kind="nat")
-ruled("redirected_there", "forward_dropped not_explained", B, "ip saddr {a} tcp dport 8888 redirect to :9", TCP,
-      hook="prerouting", priority="-100", kind="nat")  # fmt: skip
-ruled("translated_to_nobody", "not_explained", A, "tcp dport 8888 ip daddr {b} dnat to 10.4.7.250", TCP,
-      hook="prerouting", priority="-110", kind="nat")  # fmt: skip
+ruled(
+    "rule_at_the_door_for_answers",
+    "not_explained",
+    A,
+    "ip saddr {b} drop",
+    hook="ingress",
+    family="netdev",
+    device=DEVICE[A],
+)
+ruled(
+    "rule_for_what_is_encrypted",
+    "udp_blocked_one_way no_handshake not_explained",
+    A,
+    "udp dport 51821 ip daddr " + ADDRESS[B] + " drop",
+    hook="output",
+)
+ruled(
+    "rule_for_what_comes_encrypted",
+    "udp_blocked_one_way no_handshake not_explained",
+    B,
+    "udp dport 51821 ip saddr " + ADDRESS[A] + " drop",
+    hook="input",
+)
+ruled(
+    "redirected_to_the_node",
+    "not_explained",
+    A,
+    "tcp dport 8888 redirect to :9",
+    TCP,
+    hook="prerouting",
+    priority="-100",
+    kind="nat",
+)
+ruled(
+    "redirected_there",
+    "forward_dropped not_explained",
+    B,
+    "ip saddr {a} tcp dport 8888 redirect to :9",
+    TCP,
+    hook="prerouting",
+    priority="-100",
+    kind="nat",
+)
+ruled(
+    "translated_to_nobody",
+    "not_explained",
+    A,
+    "tcp dport 8888 ip daddr {b} dnat to 10.4.7.250",
+    TCP,
+    hook="prerouting",
+    priority="-110",
+    kind="nat",
+)
 ruled("answers_of_another", "not_explained masqueraded", B, "ip saddr {b} icmp type echo-reply ip saddr set 10.4.7.99")
-ruled("answers_of_nobody_known", "not_explained masqueraded", B, "ip saddr {b} icmp type echo-reply ip saddr set 172.30.1.1")
+ruled(
+    "answers_of_nobody_known",
+    "not_explained masqueraded",
+    B,
+    "ip saddr {b} icmp type echo-reply ip saddr set 172.30.1.1",
+)
 ruled("last_hop_of_its_life", "not_explained", A, "ip daddr {b} ip ttl set 1", hook="prerouting", priority="-150")
 
 
@@ -136,9 +199,13 @@ def dropped_by_old_rules(fabric):
 def marked_for_another_table(fabric):
     """A rule by a mark that a rule of nft gives: neither the facts nor the kernel's answer know of it."""
     fabric.sh(A, "ip", "route", "add", "default", *uplink_route(fabric, A), "table", "177")
-    with undone(fabric, A, "ip rule add fwmark 0x77 table 177 priority 60", "ip rule del fwmark 0x77 table 177 priority 60"):
-        with foreign_rule(fabric, A, "ip daddr {0} meta mark set 0x77".format(PODS[B]), hook="prerouting", priority="-150"):
-            yield
+    with (
+        undone(
+            fabric, A, "ip rule add fwmark 0x77 table 177 priority 60", "ip rule del fwmark 0x77 table 177 priority 60"
+        ),
+        foreign_rule(fabric, A, f"ip daddr {PODS[B]} meta mark set 0x77", hook="prerouting", priority="-150"),
+    ):
+        yield
     fabric.sh(A, "ip", "route", "del", "default", "table", "177")
 
 
@@ -156,17 +223,43 @@ def commanded(name, causes, node, deed, undo, asks=None):
 
 
 for kind in ("unreachable", "blackhole", "prohibit"):
-    commanded("rule_" + kind, "rule_shadowed", A, "ip rule add to {0} {1} priority 40".format(PODS[B], kind),
-              "ip rule del to {0} {1} priority 40".format(PODS[B], kind))  # fmt: skip
-    commanded("route_" + kind, "route_shadowed", A, "ip route add {1} {0}".format(PODS[B], kind), "ip route del {1} {0}".format(PODS[B], kind))
-commanded("rule_by_port", "rule_shadowed not_explained", A, "ip rule add ipproto tcp dport 8888 blackhole priority 40",
-          "ip rule del ipproto tcp dport 8888 blackhole priority 40", TCP)  # fmt: skip
-commanded("route_to_itself", "not_explained route_shadowed", A, "ip route add local 10.4.7.10 dev lo", "ip route del local 10.4.7.10 dev lo")
-commanded("rule_for_answers_alone", "answer_another_way rule_shadowed reverse_path_filter", B,
-          "ip rule add from {0} to {1} blackhole priority 40".format(PODS[B], PODS[A]),
-          "ip rule del from {0} to {1} blackhole priority 40".format(PODS[B], PODS[A]))  # fmt: skip
-commanded("forwarding_off_for_the_device", "forwarding_off", B, "sysctl -qw net.ipv4.conf.{0}.forwarding=0".format(DEVICE[B].replace(".", "/")),
-          "sysctl -qw net.ipv4.conf.{0}.forwarding=1".format(DEVICE[B].replace(".", "/")))  # fmt: skip
+    commanded(
+        "rule_" + kind,
+        "rule_shadowed",
+        A,
+        f"ip rule add to {PODS[B]} {kind} priority 40",
+        f"ip rule del to {PODS[B]} {kind} priority 40",
+    )
+    commanded("route_" + kind, "route_shadowed", A, f"ip route add {kind} {PODS[B]}", f"ip route del {kind} {PODS[B]}")
+commanded(
+    "rule_by_port",
+    "rule_shadowed not_explained",
+    A,
+    "ip rule add ipproto tcp dport 8888 blackhole priority 40",
+    "ip rule del ipproto tcp dport 8888 blackhole priority 40",
+    TCP,
+)
+commanded(
+    "route_to_itself",
+    "not_explained route_shadowed",
+    A,
+    "ip route add local 10.4.7.10 dev lo",
+    "ip route del local 10.4.7.10 dev lo",
+)
+commanded(
+    "rule_for_answers_alone",
+    "answer_another_way rule_shadowed reverse_path_filter",
+    B,
+    f"ip rule add from {PODS[B]} to {PODS[A]} blackhole priority 40",
+    f"ip rule del from {PODS[B]} to {PODS[A]} blackhole priority 40",
+)
+commanded(
+    "forwarding_off_for_the_device",
+    "forwarding_off",
+    B,
+    f"sysctl -qw net.ipv4.conf.{DEVICE[B].replace('.', '/')}.forwarding=0",
+    f"sysctl -qw net.ipv4.conf.{DEVICE[B].replace('.', '/')}.forwarding=1",
+)
 
 
 @attack("route_missing not_explained")
@@ -174,37 +267,119 @@ def pods_device_down(fabric):
     """Its route goes with it."""
     fabric.sh(B, "ip", "link", "set", INSIDE, "down")
     yield
-    fabric.sh(B, "sh", "-c", "ip link set {0} up; ip route replace {1} dev {0} proto static scope link".format(INSIDE, pod_of(fabric, B)))
+    fabric.sh(
+        B,
+        "sh",
+        "-c",
+        f"ip link set {INSIDE} up; ip route replace {pod_of(fabric, B)} dev {INSIDE} proto static scope link",
+    )
 
 
-commanded("policy_of_ipsec", "not_explained", A, "ip xfrm policy add dst {0} dir fwd action block".format(PODS[B]),
-          "ip xfrm policy delete dst {0} dir fwd".format(PODS[B]))  # fmt: skip
-commanded("policy_of_ipsec_out", "not_explained", A, "ip xfrm policy add dst {0} dir out action block".format(PODS[B]),
-          "ip xfrm policy delete dst {0} dir out".format(PODS[B]))  # fmt: skip
-commanded("neighbour_of_the_uplink", "udp_blocked_one_way udp_blocked no_handshake not_explained", A,
-          "ip neigh replace 10.66.23.1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent", "ip neigh del 10.66.23.1 dev eth0")  # fmt: skip
+commanded(
+    "policy_of_ipsec",
+    "not_explained",
+    A,
+    f"ip xfrm policy add dst {PODS[B]} dir fwd action block",
+    f"ip xfrm policy delete dst {PODS[B]} dir fwd",
+)
+commanded(
+    "policy_of_ipsec_out",
+    "not_explained",
+    A,
+    f"ip xfrm policy add dst {PODS[B]} dir out action block",
+    f"ip xfrm policy delete dst {PODS[B]} dir out",
+)
+commanded(
+    "neighbour_of_the_uplink",
+    "udp_blocked_one_way udp_blocked no_handshake not_explained",
+    A,
+    "ip neigh replace 10.66.23.1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent",
+    "ip neigh del 10.66.23.1 dev eth0",
+)
 commanded("mtu_of_the_uplink", "arrives mtu_black_hole", A, "ip link set eth0 mtu 1280", "ip link set eth0 mtu 1500")
-commanded("mtu_of_the_tunnel_there", "arrives", B, "ip link set {0} mtu 1280".format(DEVICE[B]), "ip link set {0} mtu 1420".format(DEVICE[B]))
-commanded("mtu_of_the_pods_device", "arrives mtu_black_hole", B, "ip link set {0} mtu 1280".format(INSIDE), "ip link set {0} mtu 1500".format(INSIDE))
+commanded(
+    "mtu_of_the_tunnel_there", "arrives", B, f"ip link set {DEVICE[B]} mtu 1280", f"ip link set {DEVICE[B]} mtu 1420"
+)
+commanded(
+    "mtu_of_the_pods_device",
+    "arrives mtu_black_hole",
+    B,
+    f"ip link set {INSIDE} mtu 1280",
+    f"ip link set {INSIDE} mtu 1500",
+)
 
 
 # --- before and behind what a trace sees ---------------------------------------------------------------------------------
 
-ruled("filter_of_the_sources_device", "not_explained", A, "ip daddr {b} drop", hook="ingress", family="netdev", device=INSIDE)
-ruled("filter_of_the_targets_device", "forward_dropped", B, "ip saddr {a} drop", hook="egress", family="netdev", device=INSIDE)
-ruled("filter_of_the_targets_answers", "not_explained target_silent", B, "ip daddr {a} drop", hook="ingress", family="netdev", device=INSIDE)
-ruled("filter_of_the_answer_at_its_end", "forward_dropped", A, "ip saddr {b} drop", hook="egress", family="netdev", device=INSIDE)
-ruled("filter_of_large_packets", "forward_dropped", A, "ip daddr {b} meta length > 1300 drop", hook="egress", family="netdev", device=DEVICE[A])
-ruled("all_lost_in_the_uplink", "udp_blocked_one_way udp_blocked no_handshake not_explained", A, "udp dport 51821 drop",
-      hook="egress", family="netdev", device="eth0")  # fmt: skip
-ruled("half_lost_in_the_uplink", "arrives udp_blocked_one_way no_handshake not_explained", A, "udp dport 51821 numgen random mod 2 == 0 drop",
-      hook="egress", family="netdev", device="eth0")  # fmt: skip
+ruled(
+    "filter_of_the_sources_device",
+    "not_explained",
+    A,
+    "ip daddr {b} drop",
+    hook="ingress",
+    family="netdev",
+    device=INSIDE,
+)
+ruled(
+    "filter_of_the_targets_device",
+    "forward_dropped",
+    B,
+    "ip saddr {a} drop",
+    hook="egress",
+    family="netdev",
+    device=INSIDE,
+)
+ruled(
+    "filter_of_the_targets_answers",
+    "not_explained target_silent",
+    B,
+    "ip daddr {a} drop",
+    hook="ingress",
+    family="netdev",
+    device=INSIDE,
+)
+ruled(
+    "filter_of_the_answer_at_its_end",
+    "forward_dropped",
+    A,
+    "ip saddr {b} drop",
+    hook="egress",
+    family="netdev",
+    device=INSIDE,
+)
+ruled(
+    "filter_of_large_packets",
+    "forward_dropped",
+    A,
+    "ip daddr {b} meta length > 1300 drop",
+    hook="egress",
+    family="netdev",
+    device=DEVICE[A],
+)
+ruled(
+    "all_lost_in_the_uplink",
+    "udp_blocked_one_way udp_blocked no_handshake not_explained",
+    A,
+    "udp dport 51821 drop",
+    hook="egress",
+    family="netdev",
+    device="eth0",
+)
+ruled(
+    "half_lost_in_the_uplink",
+    "arrives udp_blocked_one_way no_handshake not_explained",
+    A,
+    "udp dport 51821 numgen random mod 2 == 0 drop",
+    hook="egress",
+    family="netdev",
+    device="eth0",
+)
 
 
 @attack("arrives not_explained")
 def every_second_is_lost(fabric):
     """Small ones pass and large ones do not, by chance: no black hole."""
-    with between(fabric, "ip saddr {0} ip daddr {1} udp length > 120 numgen inc mod 2 == 1 drop".format(ADDRESS[A], ADDRESS[B])):
+    with between(fabric, f"ip saddr {ADDRESS[A]} ip daddr {ADDRESS[B]} udp length > 120 numgen inc mod 2 == 1 drop"):
         yield
 
 
@@ -219,7 +394,7 @@ def handshakes_are_lost(fabric):
 
 @attack("udp_blocked_one_way no_handshake not_explained")
 def the_answers_way_is_blocked(fabric):
-    with between(fabric, "ip saddr {1} ip daddr {0} udp dport 51821 drop".format(ADDRESS[A], ADDRESS[B])):
+    with between(fabric, f"ip saddr {ADDRESS[B]} ip daddr {ADDRESS[A]} udp dport 51821 drop"):
         yield
 
 
@@ -239,7 +414,9 @@ def nobody_is_told_how_large(fabric):
 def mark_of_the_device(fabric):
     """Its packets get a mark by which they go nowhere."""
     wg(fabric, A, "fwmark", "0x99")
-    with undone(fabric, A, "ip rule add fwmark 0x99 blackhole priority 30", "ip rule del fwmark 0x99 blackhole priority 30"):
+    with undone(
+        fabric, A, "ip rule add fwmark 0x99 blackhole priority 30", "ip rule del fwmark 0x99 blackhole priority 30"
+    ):
         yield
     wg(fabric, A, "fwmark", "0")
 
@@ -255,14 +432,18 @@ def port_of_the_device(fabric):
 
 @attack("wrong_key")
 def key_of_the_device(fabric):
-    fabric.sh(B, "sh", "-c", "umask 077; wg genkey > /run/other; wg set {0} private-key /run/other; rm /run/other".format(DEVICE[B]))
+    fabric.sh(
+        B, "sh", "-c", f"umask 077; wg genkey > /run/other; wg set {DEVICE[B]} private-key /run/other; rm /run/other"
+    )
     yield
     fabric.play("mesh").ok()
 
 
 @attack("wrong_key")
 def key_of_the_device_here(fabric):
-    fabric.sh(A, "sh", "-c", "umask 077; wg genkey > /run/other; wg set {0} private-key /run/other; rm /run/other".format(DEVICE[A]))
+    fabric.sh(
+        A, "sh", "-c", f"umask 077; wg genkey > /run/other; wg set {DEVICE[A]} private-key /run/other; rm /run/other"
+    )
     yield
     fabric.play("mesh").ok()
 
@@ -270,7 +451,7 @@ def key_of_the_device_here(fabric):
 @attack("allowed_ips_lack_target allowed_ips_lack_source")
 def ranges_of_another_peer(fabric):
     """The other node hands it on, so it arrives, and its answer is not taken from who sends it."""
-    wg(fabric, A, "peer", peer(fabric, A, B2)[0], "allowed-ips", "{0},{1}".format(PODS[B2], PODS[B]))
+    wg(fabric, A, "peer", peer(fabric, A, B2)[0], "allowed-ips", f"{PODS[B2]},{PODS[B]}")
     yield
     fabric.play("mesh").ok()
 
@@ -302,8 +483,13 @@ def device_renamed(fabric):
 @attack("rule_shadowed")
 def vpn_of_the_machine(fabric):
     """What wg-quick does with 0.0.0.0/0, without its rule for narrower routes."""
-    fabric.sh(A, "sh", "-c", "ip link add vpn0 type veth peer name vpn1; ip link set vpn1 up; ip link set vpn0 up; ip route add default dev vpn0 table 51820; "
-              "ip rule add not fwmark 51820 table 51820 priority 500")  # fmt: skip
+    fabric.sh(
+        A,
+        "sh",
+        "-c",
+        "ip link add vpn0 type veth peer name vpn1; ip link set vpn1 up; ip link set vpn0 up; ip route add default dev vpn0 table 51820; "
+        "ip rule add not fwmark 51820 table 51820 priority 500",
+    )
     yield
     fabric.sh(A, "sh", "-c", "ip rule del not fwmark 51820 table 51820 priority 500; ip link del vpn0")
 
@@ -331,8 +517,11 @@ def moved(fabric, old, new):
 
 
 def status_address(fabric, cluster, namespace, name, address):
-    client(fabric, cluster).merge_patch("/api/v1/namespaces/{0}/pods/{1}/status".format(namespace, name),
-                                        {"status": {"podIP": address, "podIPs": [{"ip": address}]}}, "kubelet")  # fmt: skip
+    client(fabric, cluster).merge_patch(
+        f"/api/v1/namespaces/{namespace}/pods/{name}/status",
+        {"status": {"podIP": address, "podIPs": [{"ip": address}]}},
+        "kubelet",
+    )
 
 
 @attack("route_missing not_explained")
@@ -370,14 +559,24 @@ def targets_way_out(fabric):
 
 @attack("not_explained")
 def source_takes_no_answer(fabric):
-    in_pod(fabric, A, "nft", "add table ip deaf; add chain ip deaf c { type filter hook input priority 0; }; add rule ip deaf c ip saddr 10.4.7.0/24 drop")
+    in_pod(
+        fabric,
+        A,
+        "nft",
+        "add table ip deaf; add chain ip deaf c { type filter hook input priority 0; }; add rule ip deaf c ip saddr 10.4.7.0/24 drop",
+    )
     yield
     in_pod(fabric, A, "nft", "delete table ip deaf")
 
 
 @attack("not_explained")
 def source_sends_nothing(fabric):
-    in_pod(fabric, A, "nft", "add table ip mute; add chain ip mute c { type filter hook output priority 0; }; add rule ip mute c ip daddr 10.4.7.0/24 drop")
+    in_pod(
+        fabric,
+        A,
+        "nft",
+        "add table ip mute; add chain ip mute c { type filter hook output priority 0; }; add rule ip mute c ip daddr 10.4.7.0/24 drop",
+    )
     yield
     in_pod(fabric, A, "nft", "delete table ip mute")
 
@@ -385,18 +584,39 @@ def source_sends_nothing(fabric):
 @attack("not_explained", asks=MIRRORED)
 def service_goes_elsewhere(fabric):
     """A rule before kube-proxy's sends the Service's address to nobody."""
-    address = json.loads(fabric.kubectl("aws", "-n", "sys-semaphore", "get", "service", mirror(fabric), "-o", "json"))["spec"]["clusterIP"]
-    with foreign_rule(fabric, A, "ip daddr {0} tcp dport 8888 dnat to 10.4.7.250:8888".format(address), hook="prerouting", priority="-110", kind="nat"):
+    address = json.loads(fabric.kubectl("aws", "-n", "sys-semaphore", "get", "service", mirror(fabric), "-o", "json"))[
+        "spec"
+    ]["clusterIP"]
+    with foreign_rule(
+        fabric,
+        A,
+        f"ip daddr {address} tcp dport 8888 dnat to 10.4.7.250:8888",
+        hook="prerouting",
+        priority="-110",
+        kind="nat",
+    ):
         yield
 
 
-MIRRORING = {"multicluster_capabilities": ["service_mirror"], "service_mirror_create_namespace": True, "service_mirror_as": "endpoints"}
+MIRRORING = {
+    "multicluster_capabilities": ["service_mirror"],
+    "service_mirror_create_namespace": True,
+    "service_mirror_as": "endpoints",
+}
 
 
 @attack("arrives", asks=dict(MIRRORED, trace_to="gcp/sys-log/service/sticky", trace_port=80))
 def another_port_and_one_pod_for_each_client(fabric):
-    body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "sticky", "namespace": "sys-log", "labels": {LABEL: "true"}},
-            "spec": {"selector": {"app": "fluentd"}, "sessionAffinity": "ClientIP", "ports": [{"name": "http", "port": 80, "targetPort": 8888}]}}  # fmt: skip
+    body = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "sticky", "namespace": "sys-log", "labels": {LABEL: "true"}},
+        "spec": {
+            "selector": {"app": "fluentd"},
+            "sessionAffinity": "ClientIP",
+            "ports": [{"name": "http", "port": 80, "targetPort": 8888}],
+        },
+    }
     client(fabric, "gcp").create("/api/v1/namespaces/sys-log/services", body, "test")
     fabric.play("service_mirror", variables=MIRRORING).ok()
     yield
@@ -405,5 +625,7 @@ def another_port_and_one_pod_for_each_client(fabric):
 
 
 ruled("udp_that_is_dropped", "forward_dropped", B, "ip saddr {a} meta l4proto udp drop", UDP)
-ruled("udp_answers_are_dropped", "arrives forward_dropped", B, "ip daddr {a} icmp type destination-unreachable drop", UDP)
+ruled(
+    "udp_answers_are_dropped", "arrives forward_dropped", B, "ip daddr {a} icmp type destination-unreachable drop", UDP
+)
 ruled("backwards_dropped", "forward_dropped", A, "ip saddr {b} drop", BACKWARDS)

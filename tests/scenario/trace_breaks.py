@@ -64,7 +64,7 @@ class Break(t.NamedTuple):
     name: str
     cause: str
     asks: t.Mapping[str, t.Any]
-    mend: t.Optional[str]
+    mend: str | None
     quick: bool
     deed: t.Callable[[t.Any], t.Iterator[None]]
 
@@ -79,18 +79,20 @@ class Break(t.NamedTuple):
             next(deed, None)
 
 
-BREAKS: t.List[Break] = []
+BREAKS: list[Break] = []
 #: What to ask to see that it is green again, where it is not the broken question itself.
-HEALS: t.List[t.Mapping[str, t.Any]] = []
+HEALS: list[t.Mapping[str, t.Any]] = []
 #: Breaks that are in no list of causes: whatever is said must not be wrong.
-OTHERS: t.List[Break] = []
+OTHERS: list[Break] = []
 
 
 def breaks(cause, asks=None, mend=None, quick=False, name=None, into=None):
     """A breaker under its own name, or another one."""
 
     def add(function):
-        (BREAKS if into is None else into).append(Break(name or function.__name__, cause, asks or PING, mend, quick, function))
+        (BREAKS if into is None else into).append(
+            Break(name or function.__name__, cause, asks or PING, mend, quick, function)
+        )
         return function
 
     return add
@@ -112,7 +114,13 @@ def nft(fabric, node, text):
 
 def underlay(fabric, *words):
     """A command in the network between the nodes."""
-    done = subprocess.run(["ip", "netns", "exec", fabric.namespace("underlay"), *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        ["ip", "netns", "exec", fabric.namespace("underlay"), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -174,8 +182,12 @@ def stale_endpoint(fabric):
 @breaks("endpoint_moved", asks=BACKWARDS, mend="mesh")
 def endpoint_moved(fabric):
     """A translation between them gave the caller another port, and forgot it: who answers has learned it, and sends where nobody is."""
-    underlay(fabric, "nft", "add table ip moved; add chain ip moved out { type nat hook postrouting priority 100; }; "
-             "add rule ip moved out ip saddr 10.66.23.31 udp sport 51821 snat to 10.66.23.1:40001")  # fmt: skip
+    underlay(
+        fabric,
+        "nft",
+        "add table ip moved; add chain ip moved out { type nat hook postrouting priority 100; }; "
+        "add rule ip moved out ip saddr 10.66.23.31 udp sport 51821 snat to 10.66.23.1:40001",
+    )
     try:
         wg(fabric, A, "peer", peer(fabric, A, B)[0], "persistent-keepalive", "1")
         deadline = time.monotonic() + 30
@@ -238,8 +250,12 @@ def fresh(fabric, node, other):
 
 def blocked(fabric, *rules):
     """Packets between two nodes that the network between them does not carry."""
-    underlay(fabric, "nft", "add table ip blocked; add chain ip blocked through { type filter hook forward priority 0; }; "
-             + "; ".join("add rule ip blocked through " + rule for rule in rules))  # fmt: skip
+    underlay(
+        fabric,
+        "nft",
+        "add table ip blocked; add chain ip blocked through { type filter hook forward priority 0; }; "
+        + "; ".join("add rule ip blocked through " + rule for rule in rules),
+    )
 
 
 def open_again(fabric):
@@ -248,7 +264,7 @@ def open_again(fabric):
 
 @breaks("udp_blocked_one_way")
 def udp_blocked_one_way(fabric):
-    blocked(fabric, "ip saddr {0} ip daddr {1} udp dport 51821 drop".format(ADDRESS[A], ADDRESS[B]))
+    blocked(fabric, f"ip saddr {ADDRESS[A]} ip daddr {ADDRESS[B]} udp dport 51821 drop")
     fresh(fabric, A, B)
     fresh(fabric, B, A)
     wg(fabric, B, "peer", peer(fabric, B, A)[0], "persistent-keepalive", "1")
@@ -259,7 +275,13 @@ def udp_blocked_one_way(fabric):
 
 @breaks("udp_blocked")
 def udp_blocked_both_ways(fabric):
-    blocked(fabric, *("ip saddr {0} ip daddr {1} udp dport 51821 drop".format(*ends) for ends in ((ADDRESS[A], ADDRESS[B]), (ADDRESS[B], ADDRESS[A]))))
+    blocked(
+        fabric,
+        *(
+            "ip saddr {0} ip daddr {1} udp dport 51821 drop".format(*ends)
+            for ends in ((ADDRESS[A], ADDRESS[B]), (ADDRESS[B], ADDRESS[A]))
+        ),
+    )
     fresh(fabric, A, B)
     fresh(fabric, B, A)
     yield
@@ -270,7 +292,7 @@ def udp_blocked_both_ways(fabric):
 @breaks("mtu_black_hole")
 def mtu_black_hole(fabric):
     """Small packets pass, large ones do not, and nobody says so."""
-    blocked(fabric, "ip saddr {0} ip daddr {1} udp dport 51821 ip length > 1300 drop".format(ADDRESS[A], ADDRESS[B]))
+    blocked(fabric, f"ip saddr {ADDRESS[A]} ip daddr {ADDRESS[B]} udp dport 51821 ip length > 1300 drop")
     yield
     open_again(fabric)
 
@@ -320,7 +342,7 @@ def same_way_back(fabric):
 @breaks("answer_another_way")
 def answer_another_way(fabric):
     """The tunnel's device takes packets without looking where their answers go."""
-    names = ["net.ipv4.conf.all.rp_filter", "net.ipv4.conf.{0}.rp_filter".format(DEVICE[B].replace(".", "/"))]
+    names = ["net.ipv4.conf.all.rp_filter", f"net.ipv4.conf.{DEVICE[B].replace('.', '/')}.rp_filter"]
     before = settings(fabric, B, *names)
     change(fabric, B, dict.fromkeys(names, "0"))
     another_way_back(fabric)
@@ -332,7 +354,7 @@ def answer_another_way(fabric):
 @breaks("reverse_path_filter")
 def reverse_path_filter(fabric):
     """Strict (of the device's value and that of all, the larger counts), and the way back to one node's pods is another one."""
-    names = ["net.ipv4.conf.all.rp_filter", "net.ipv4.conf.{0}.rp_filter".format(DEVICE[B].replace(".", "/"))]
+    names = ["net.ipv4.conf.all.rp_filter", f"net.ipv4.conf.{DEVICE[B].replace('.', '/')}.rp_filter"]
     before = settings(fabric, B, *names)
     change(fabric, B, dict.fromkeys(names, "1"))
     fabric.sh(B, "ip", "route", "add", PODS[A], *uplink_route(fabric, B))
@@ -355,7 +377,7 @@ def settings(fabric, node, *names):
 
 def change(fabric, node, wanted):
     for name, value in wanted.items():
-        fabric.sh(node, "sysctl", "-q", "-w", "{0}={1}".format(name, value))
+        fabric.sh(node, "sysctl", "-q", "-w", f"{name}={value}")
 
 
 @breaks("forwarding_off")
@@ -399,15 +421,23 @@ def device_missing(fabric):
 @breaks("forward_dropped", quick=True)
 def forward_dropped_by_policy(fabric):
     """What Docker does to a machine."""
-    nft(fabric, B, "add table ip docker; add chain ip docker FORWARD { type filter hook forward priority 0; policy drop; }")
+    nft(
+        fabric,
+        B,
+        "add table ip docker; add chain ip docker FORWARD { type filter hook forward priority 0; policy drop; }",
+    )
     yield
     nft(fabric, B, "delete table ip docker")
 
 
 @breaks("forward_dropped", asks=TCP)
 def forward_dropped_by_rule(fabric):
-    nft(fabric, A, "add table inet firewall; add chain inet firewall through { type filter hook forward priority 5; policy accept; }")
-    nft(fabric, A, 'add rule inet firewall through ip daddr {0} counter drop comment "no-clouds"'.format(PODS[B]))
+    nft(
+        fabric,
+        A,
+        "add table inet firewall; add chain inet firewall through { type filter hook forward priority 5; policy accept; }",
+    )
+    nft(fabric, A, f'add rule inet firewall through ip daddr {PODS[B]} counter drop comment "no-clouds"')
     yield
     nft(fabric, A, "delete table inet firewall")
 
@@ -415,7 +445,7 @@ def forward_dropped_by_rule(fabric):
 @breaks("masqueraded")
 def masqueraded(fabric):
     nft(fabric, A, "add table ip cni; add chain ip cni out { type nat hook postrouting priority 100; }")
-    nft(fabric, A, "add rule ip cni out ip saddr {0} ip daddr != 10.2.0.0/16 snat to {1}".format(PODS[A], ADDRESS[A]))
+    nft(fabric, A, f"add rule ip cni out ip saddr {PODS[A]} ip daddr != 10.2.0.0/16 snat to {ADDRESS[A]}")
     yield
     nft(fabric, A, "delete table ip cni")
 
@@ -440,7 +470,12 @@ def target_silent(fabric):
 
 @breaks("no_endpoints", asks={"trace_from": FROM, "trace_to": "aws/default/service/empty", "trace_port": 80})
 def no_endpoints(fabric):
-    body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "empty"}, "spec": {"selector": {"app": "nobody"}, "ports": [{"port": 80}]}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "empty"},
+        "spec": {"selector": {"app": "nobody"}, "ports": [{"port": 80}]},
+    }
     client(fabric, "aws").create("/api/v1/namespaces/default/services", body, "test")
     yield
     fabric.kubectl("aws", "delete", "service", "empty")
@@ -449,8 +484,11 @@ def no_endpoints(fabric):
 
 def mirror(fabric):
     """Name of the mirror of fluentd in aws."""
-    return next(row["metadata"]["name"] for row in client(fabric, "aws").list("/api/v1/namespaces/sys-semaphore/services").items
-                if row["metadata"]["name"].endswith("-fluentd"))  # fmt: skip
+    return next(
+        row["metadata"]["name"]
+        for row in client(fabric, "aws").list("/api/v1/namespaces/sys-semaphore/services").items
+        if row["metadata"]["name"].endswith("-fluentd")
+    )
 
 
 MIRRORED = {"trace_from": FROM, "trace_to": SERVICE, "trace_port": PORT}
@@ -508,10 +546,23 @@ def cluster_dns(fabric):
     apply(fabric, "configmaps/coredns", kind="ConfigMap", metadata={"name": "coredns"}, data={"Corefile": COREFILE})
     fabric.play("coredns_rewrite").ok()
     ports = [{"name": "dns", "port": 53, "protocol": "UDP"}]
-    apply(fabric, "services/kube-dns", kind="Service", metadata={"name": "kube-dns"}, spec={"clusterIP": DNS, "ports": ports})
-    apply(fabric, "endpoints/kube-dns", kind="Endpoints", metadata={"name": "kube-dns"},
-          subsets=[{"addresses": [{"ip": ADDRESS[A2]}], "ports": ports}])  # fmt: skip
-    address = client(fabric, "aws").get("/api/v1/namespaces/sys-semaphore/services/" + mirror(fabric))["spec"]["clusterIP"]
+    apply(
+        fabric,
+        "services/kube-dns",
+        kind="Service",
+        metadata={"name": "kube-dns"},
+        spec={"clusterIP": DNS, "ports": ports},
+    )
+    apply(
+        fabric,
+        "endpoints/kube-dns",
+        kind="Endpoints",
+        metadata={"name": "kube-dns"},
+        subsets=[{"addresses": [{"ip": ADDRESS[A2]}], "ports": ports}],
+    )
+    address = client(fabric, "aws").get("/api/v1/namespaces/sys-semaphore/services/" + mirror(fabric))["spec"][
+        "clusterIP"
+    ]
     try:
         yield lambda name: running(fabric, "exec", A2, "--", "/usr/bin/python3", "-c", DNS_SERVER, name, address)
     finally:
@@ -549,12 +600,25 @@ def name_unknown(fabric):
 @breaks("policy_lacks_source", asks=TCP)
 def policy_lacks_source(fabric):
     """A policy that names ranges, without that of the source; a rule stands for the CNI that enforces it."""
-    body = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "known", "namespace": "sys-log"},
-            "spec": {"podSelector": {"matchLabels": {"app": "fluentd"}}, "policyTypes": ["Ingress"],
-                     "ingress": [{"from": [{"ipBlock": {"cidr": "10.4.0.0/16"}}]}]}}  # fmt: skip
+    body = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "known", "namespace": "sys-log"},
+        "spec": {
+            "podSelector": {"matchLabels": {"app": "fluentd"}},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [{"ipBlock": {"cidr": "10.4.0.0/16"}}]}],
+        },
+    }
     client(fabric, "gcp").create("/apis/networking.k8s.io/v1/namespaces/sys-log/networkpolicies", body, "test")
-    fabric.lab("pod-exec", B + "-pod-1", "--", "nft", "add table inet cni; add chain inet cni in { type filter hook input priority 0; }; "
-               "add rule inet cni in ip saddr != 10.4.0.0/16 drop")  # fmt: skip
+    fabric.lab(
+        "pod-exec",
+        B + "-pod-1",
+        "--",
+        "nft",
+        "add table inet cni; add chain inet cni in { type filter hook input priority 0; }; "
+        "add rule inet cni in ip saddr != 10.4.0.0/16 drop",
+    )
     yield
     fabric.lab("pod-exec", B + "-pod-1", "--", "nft", "delete table inet cni")
     fabric.kubectl("gcp", "-n", "sys-log", "delete", "networkpolicy", "known")
@@ -570,11 +634,28 @@ def set_label(fabric, value):
 def policy_whose_set_lacks_the_source(fabric):
     """A policy of Calico that names a set of ours, and the set was made before the pod. The double enforces as Felix would."""
     api = client(fabric, "gcp")
-    for plural, kind, scope in (("globalnetworksets", "GlobalNetworkSet", "Cluster"), ("networkpolicies", "NetworkPolicy", "Namespaced")):
+    for plural, kind, scope in (
+        ("globalnetworksets", "GlobalNetworkSet", "Cluster"),
+        ("networkpolicies", "NetworkPolicy", "Namespaced"),
+    ):
         felix.define(api, plural, kind, scope)
-    policy = {"apiVersion": "crd.projectcalico.org/v1", "kind": "NetworkPolicy", "metadata": {"name": "from-web", "namespace": "sys-log"},
-              "spec": {"selector": "app == 'fluentd'", "types": ["Ingress"], "ingress": [
-                  {"action": "Allow", "protocol": "TCP", "source": policy_selector("web", "aws", "default"), "destination": {"ports": [PORT]}}]}}  # fmt: skip
+    policy = {
+        "apiVersion": "crd.projectcalico.org/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "from-web", "namespace": "sys-log"},
+        "spec": {
+            "selector": "app == 'fluentd'",
+            "types": ["Ingress"],
+            "ingress": [
+                {
+                    "action": "Allow",
+                    "protocol": "TCP",
+                    "source": policy_selector("web", "aws", "default"),
+                    "destination": {"ports": [PORT]},
+                }
+            ],
+        },
+    }
     folder = "/apis/crd.projectcalico.org/v1/namespaces/sys-log/networkpolicies"
     api.create(folder, policy, "test")
     set_label(fabric, "web")
@@ -591,8 +672,12 @@ def policy_whose_set_lacks_the_source(fabric):
 @breaks("forward_dropped", into=OTHERS)
 def lost_before_the_tunnel(fabric):
     """A filter behind every hook of ours: the mark is still on the packet."""
-    nft(fabric, A, "add table netdev odd; add chain netdev odd out {{ type filter hook egress device {0} priority 0; }}".format(DEVICE[A]))
-    nft(fabric, A, "add rule netdev odd out ip daddr {0} drop".format(PODS[B]))
+    nft(
+        fabric,
+        A,
+        f"add table netdev odd; add chain netdev odd out {{ type filter hook egress device {DEVICE[A]} priority 0; }}",
+    )
+    nft(fabric, A, f"add rule netdev odd out ip daddr {PODS[B]} drop")
     yield
     nft(fabric, A, "delete table netdev odd")
 
@@ -600,8 +685,12 @@ def lost_before_the_tunnel(fabric):
 @breaks("not_explained", into=OTHERS)
 def lost_behind_the_tunnel(fabric):
     """A filter before every hook that a trace sees."""
-    nft(fabric, B, "add table netdev odd; add chain netdev odd in {{ type filter hook ingress device {0} priority 0; }}".format(DEVICE[B]))
-    nft(fabric, B, "add rule netdev odd in ip saddr {0} drop".format(PODS[A]))
+    nft(
+        fabric,
+        B,
+        f"add table netdev odd; add chain netdev odd in {{ type filter hook ingress device {DEVICE[B]} priority 0; }}",
+    )
+    nft(fabric, B, f"add rule netdev odd in ip saddr {PODS[A]} drop")
     yield
     nft(fabric, B, "delete table netdev odd")
 
@@ -610,7 +699,19 @@ def lost_behind_the_tunnel(fabric):
 def wrong_hardware_address(fabric):
     """The node sends to a machine that is not there."""
     row = json.loads(fabric.sh(B, "ip", "-j", "route", "get", pod_of(fabric, B)))[0]
-    fabric.sh(B, "ip", "neigh", "replace", pod_of(fabric, B), "lladdr", "02:00:00:00:00:99", "dev", row["dev"], "nud", "permanent")
+    fabric.sh(
+        B,
+        "ip",
+        "neigh",
+        "replace",
+        pod_of(fabric, B),
+        "lladdr",
+        "02:00:00:00:00:99",
+        "dev",
+        row["dev"],
+        "nud",
+        "permanent",
+    )
     yield
     fabric.sh(B, "ip", "neigh", "del", pod_of(fabric, B), "dev", row["dev"])
 
@@ -629,7 +730,20 @@ def pod_cannot_send(fabric):
     fabric.lab("pod-exec", A + "-pod-1", "--", "ip", "route", "del", "default")
     yield
     more = ["onlink"] if "onlink" in route.get("flags", ()) else []
-    fabric.lab("pod-exec", A + "-pod-1", "--", "ip", "route", "add", "default", "via", route["gateway"], "dev", route["dev"], *more)
+    fabric.lab(
+        "pod-exec",
+        A + "-pod-1",
+        "--",
+        "ip",
+        "route",
+        "add",
+        "default",
+        "via",
+        route["gateway"],
+        "dev",
+        route["dev"],
+        *more,
+    )
 
 
 @breaks("rule_shadowed", into=OTHERS)
@@ -661,7 +775,20 @@ def pod_answers_by_nothing(fabric):
     fabric.lab("pod-exec", B + "-pod-1", "--", "ip", "route", "del", "default")
     yield
     more = ["onlink"] if "onlink" in route.get("flags", ()) else []
-    fabric.lab("pod-exec", B + "-pod-1", "--", "ip", "route", "add", "default", "via", route["gateway"], "dev", route["dev"], *more)
+    fabric.lab(
+        "pod-exec",
+        B + "-pod-1",
+        "--",
+        "ip",
+        "route",
+        "add",
+        "default",
+        "via",
+        route["gateway"],
+        "dev",
+        route["dev"],
+        *more,
+    )
 
 
 def pod_of(fabric, node):

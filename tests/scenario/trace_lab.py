@@ -23,9 +23,11 @@ while True:
 """
 #: cluster/namespace/name of a Pod -> the pod of the lab that it stands for.
 ENDS = {
-    "aws/default/web": "aws-node-1-pod-1", "aws/default/web-2": "aws-node-2-pod-1",
-    "gcp/sys-log/fluentd-a": "gcp-node-1-pod-1", "gcp/sys-log/other": "gcp-node-2-pod-1",
-}  # fmt: skip
+    "aws/default/web": "aws-node-1-pod-1",
+    "aws/default/web-2": "aws-node-2-pod-1",
+    "gcp/sys-log/fluentd-a": "gcp-node-1-pod-1",
+    "gcp/sys-log/other": "gcp-node-2-pod-1",
+}
 
 
 def populate(fabric, **spec):
@@ -33,23 +35,45 @@ def populate(fabric, **spec):
     fabric.kubectl("gcp", "create", "namespace", "sys-log")
     for name, pod in ENDS.items():
         make_pod(fabric, name, pod)
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "fluentd", "namespace": "sys-log", "labels": {LABEL: "true"}},
-               "spec": dict({"selector": {"app": "fluentd"}, "ports": [{"name": "http", "port": 8888}]}, **spec)}  # fmt: skip
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "fluentd", "namespace": "sys-log", "labels": {LABEL: "true"}},
+        "spec": dict({"selector": {"app": "fluentd"}, "ports": [{"name": "http", "port": 8888}]}, **spec),
+    }
     client(fabric, "gcp").create("/api/v1/namespaces/sys-log/services", service, "test")
-    until(lambda: "10.4.7." in fabric.kubectl("gcp", "-n", "sys-log", "get", "endpoints", "fluentd", "--ignore-not-found", "-o", "json"))
+    until(
+        lambda: (
+            "10.4.7."
+            in fabric.kubectl("gcp", "-n", "sys-log", "get", "endpoints", "fluentd", "--ignore-not-found", "-o", "json")
+        )
+    )
 
 
 def make_pod(fabric, name, pod):
     """A Pod object with the address of a pod of the lab, as a kubelet would report it."""
     cluster, namespace, short = name.split("/")
-    api, base = client(fabric, cluster), "/api/v1/namespaces/{0}/pods".format(namespace)
+    api, base = client(fabric, cluster), f"/api/v1/namespaces/{namespace}/pods"
     until(lambda: "default" in fabric.kubectl(cluster, "-n", namespace, "get", "serviceaccounts", "-o", "name"))
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": short, "namespace": namespace, "labels": {"app": short.rpartition("-")[0] or short}},
-            "spec": {"nodeName": pod.rpartition("-pod-")[0], "automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]}}  # fmt: skip
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": short, "namespace": namespace, "labels": {"app": short.rpartition("-")[0] or short}},
+        "spec": {
+            "nodeName": pod.rpartition("-pod-")[0],
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "c", "image": "i"}],
+        },
+    }
     api.create(base, body, "kubelet")
     links = json.loads(fabric.lab("pod-exec", pod, "--", "ip", "-j", "address", "show", "eth0").stdout)
     found = [row["local"] for row in links[0]["addr_info"] if row["scope"] == "global"]
-    status = {"phase": "Running", "podIP": found[0], "podIPs": [{"ip": address} for address in found], "conditions": [{"type": "Ready", "status": "True"}]}
+    status = {
+        "phase": "Running",
+        "podIP": found[0],
+        "podIPs": [{"ip": address} for address in found],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
     api.merge_patch(base + "/" + short + "/status", {"status": status}, "kubelet")
 
 
@@ -58,10 +82,25 @@ def served(fabric, pod):
     """A small server in a pod, with its process on the pod's node, as a container has it: by that a node finds its pods' namespaces."""
     leader = (fabric.state / "nodes" / pod.rpartition("-pod-")[0] / "leader").read_text().split()[0]
     process = subprocess.Popen(
-        ["nsenter", "--net=/run/netns/" + fabric.namespace(pod), "nsenter", "--target=" + leader, "--mount", "--uts", "--ipc", "--pid", "--cgroup", "--root",
-         "--wd", "/usr/bin/python3", "-c", SERVER],
-        stdin=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+        [
+            "nsenter",
+            "--net=/run/netns/" + fabric.namespace(pod),
+            "nsenter",
+            "--target=" + leader,
+            "--mount",
+            "--uts",
+            "--ipc",
+            "--pid",
+            "--cgroup",
+            "--root",
+            "--wd",
+            "/usr/bin/python3",
+            "-c",
+            SERVER,
+        ],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         yield process
     finally:

@@ -18,7 +18,9 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.inventory imp
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
 
 
-def read(sources: t.Sequence[pathlib.Path], command_line: t.Optional[t.Mapping[str, t.Any]] = None) -> t.Tuple[t.Any, t.Dict[str, t.List[str]]]:
+def read(
+    sources: t.Sequence[pathlib.Path], command_line: t.Mapping[str, t.Any] | None = None
+) -> tuple[t.Any, dict[str, list[str]]]:
     """(hostvars, groups) of the inventories, as the filters get them."""
     loader = DataLoader()
     inventory = InventoryManager(loader=loader, sources=[str(source) for source in sources])
@@ -37,13 +39,20 @@ def write(folder: pathlib.Path, files: t.Mapping[str, str]) -> None:
 
 
 def validate(
-    sources: t.Sequence[pathlib.Path], command_line: t.Optional[t.Mapping[str, t.Any]] = None, fabric: str = "test"
-) -> t.Tuple[t.List[t.Dict[str, t.Any]], t.List[str], t.Dict[str, t.Any]]:
+    sources: t.Sequence[pathlib.Path], command_line: t.Mapping[str, t.Any] | None = None, fabric: str = "test"
+) -> tuple[list[dict[str, t.Any]], list[str], dict[str, t.Any]]:
     """(errors, warnings, mesh) of the playbook `validate`; mesh is empty where there are errors."""
     hostvars, groups = read(sources, command_line)
     definition = dict(fabric_definition(hostvars, groups), findings=inventory_findings(hostvars, groups))
     try:
-        result = mesh_plan.run({"fabric": fabric, "clusters": cluster_access(hostvars, groups), "definition": definition, "validate_only": True})
+        result = mesh_plan.run(
+            {
+                "fabric": fabric,
+                "clusters": cluster_access(hostvars, groups),
+                "definition": definition,
+                "validate_only": True,
+            }
+        )
     except mesh_plan.InventoryRefused as refused:
         return refused.findings, [], {}
     return [], result["warnings"], result["mesh"]

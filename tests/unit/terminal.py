@@ -32,7 +32,7 @@ class Screen(t.NamedTuple):
         return COLOUR.sub("", self.raw).replace("\r\n", "\n")
 
     @property
-    def lines(self) -> t.List[str]:
+    def lines(self) -> list[str]:
         return self.text.splitlines()
 
 
@@ -43,7 +43,15 @@ def run(command: t.Sequence[str], columns: int = 80, seconds: float = 300.0, **k
     environment = dict(kwargs.pop("env", os.environ), TERM="xterm-256color", COLUMNS=str(columns))
     for name in ("ANSIBLE_NOCOLOR", "NO_COLOR", "ANSIBLE_FORCE_COLOR"):
         environment.pop(name, None)
-    process = subprocess.Popen(list(command), stdin=follower, stdout=follower, stderr=follower, env=environment, start_new_session=True, **kwargs)
+    process = subprocess.Popen(
+        list(command),
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env=environment,
+        start_new_session=True,
+        **kwargs,
+    )
     os.close(follower)
     found = bytearray()
     with contextlib.closing(os.fdopen(leader, "rb", buffering=0)) as terminal:

@@ -14,7 +14,17 @@ from api_server import ApiServer  # pylint: disable=wrong-import-position
 
 
 def line(user, path):
-    return json.dumps({"verb": "get", "requestURI": path + "?limit=1", "responseStatus": {"code": 200}, "user": {"username": user}}) + "\n"
+    return (
+        json.dumps(
+            {
+                "verb": "get",
+                "requestURI": path + "?limit=1",
+                "responseStatus": {"code": 200},
+                "user": {"username": user},
+            }
+        )
+        + "\n"
+    )
 
 
 def test_half_a_line_is_read_when_it_is_whole(tmp_path):
@@ -28,7 +38,9 @@ def test_half_a_line_is_read_when_it_is_whole(tmp_path):
         log.write(half[20:])
         log.flush()
         mark = server.mark()
-        assert server.audit(0) == [("get", "/a", 200), ("get", "/b", 200)] and server.audit(0, "another") == [("get", "/x", 200)]
+        assert server.audit(0) == [("get", "/a", 200), ("get", "/b", 200)] and server.audit(0, "another") == [
+            ("get", "/x", 200)
+        ]
         assert server.audit(mark) == []
         log.write(line("tester", "/c"))
         log.flush()

@@ -15,7 +15,9 @@ import pytest
 LAB = pathlib.Path(__file__).resolve().parents[1] / "lab"
 PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kubectl")
 DEBIAN = "kubernetes-1.20.2"
-NEWEST = "kubernetes-" + re.search(r"k8s\.io/kubernetes v([0-9.]+)", (LAB / "kubernetes-newest" / "go.mod").read_text("utf-8")).group(1)
+NEWEST = "kubernetes-" + re.search(
+    r"k8s\.io/kubernetes v([0-9.]+)", (LAB / "kubernetes-newest" / "go.mod").read_text("utf-8")
+).group(1)
 
 
 def fill(folder, programs=PROGRAMS):
@@ -31,45 +33,66 @@ def ask(tmp_path, *arguments, **environment):
     if not (tmp_path / "bin").exists():
         fill(tmp_path / "bin", ["curl"])
         (tmp_path / "bin" / "curl").write_text("#!/bin/sh\nexit 6\n", encoding="ascii")
-    kept = {key: value for key, value in os.environ.items() if key not in ("KUBERNETES", "KUBEBUILDER_ASSETS", "MCN_GO")}
-    kept.update(environment, MCN_CACHE=str(tmp_path / "cache"), PATH="{0}:{1}".format(tmp_path / "bin", kept["PATH"]))
-    return subprocess.run([str(LAB / "build-kubernetes"), *arguments], capture_output=True, text=True, check=False, env=kept)
+    kept = {
+        key: value for key, value in os.environ.items() if key not in ("KUBERNETES", "KUBEBUILDER_ASSETS", "MCN_GO")
+    }
+    kept.update(environment, MCN_CACHE=str(tmp_path / "cache"), PATH=f"{tmp_path / 'bin'}:{kept['PATH']}")
+    return subprocess.run(
+        [str(LAB / "build-kubernetes"), *arguments], capture_output=True, text=True, check=False, env=kept
+    )
 
 
-@pytest.mark.parametrize("there,wanted,found", [
-    ((DEBIAN,), "", DEBIAN),
-    ((NEWEST,), "", NEWEST),
-    ((DEBIAN, NEWEST), "", DEBIAN),
-    ((DEBIAN, NEWEST), "newest", NEWEST),
-    ((DEBIAN, NEWEST), "debian", DEBIAN),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "there,wanted,found",
+    [
+        ((DEBIAN,), "", DEBIAN),
+        ((NEWEST,), "", NEWEST),
+        ((DEBIAN, NEWEST), "", DEBIAN),
+        ((DEBIAN, NEWEST), "newest", NEWEST),
+        ((DEBIAN, NEWEST), "debian", DEBIAN),
+    ],
+)
 def test_what_is_in_the_cache(tmp_path, there, wanted, found):
     for name in there:
         fill(tmp_path / "cache" / name)
     done = ask(tmp_path, KUBERNETES=wanted)
-    assert (done.returncode, done.stdout) == (0, "{0}\n".format(tmp_path / "cache" / found))
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'cache' / found}\n")
     assert found.split("-")[1] in done.stderr, "it says which"
 
 
 def test_a_folder(tmp_path):
     fill(tmp_path / "cache" / DEBIAN)
     other = fill(tmp_path / "other")
-    assert ask(tmp_path, KUBERNETES=str(other)).stdout == ask(tmp_path, KUBEBUILDER_ASSETS=str(other)).stdout == "{0}\n".format(other)
+    assert (
+        ask(tmp_path, KUBERNETES=str(other)).stdout
+        == ask(tmp_path, KUBEBUILDER_ASSETS=str(other)).stdout
+        == f"{other}\n"
+    )
     assert ask(tmp_path, KUBERNETES="debian", KUBEBUILDER_ASSETS=str(other)).stdout.endswith(DEBIAN + "\n")
     (other / "kube-proxy").unlink()
     done = ask(tmp_path, KUBERNETES=str(other))
     assert (done.returncode, done.stdout) == (1, "") and "does not hold all of" in done.stderr
 
 
-@pytest.mark.parametrize("arguments,wanted,words", [
-    (["--cached"], "", "run tests/lab/build-kubernetes"),
-    (["--cached"], "newest", "run KUBERNETES=newest tests/lab/build-kubernetes"),
-    ([], "1.31", "KUBERNETES is debian (1.20.2), newest"),
-    ([], "newest", "cannot be had: its release cannot be downloaded, and "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments,wanted,words",
+    [
+        (["--cached"], "", "run tests/lab/build-kubernetes"),
+        (["--cached"], "newest", "run KUBERNETES=newest tests/lab/build-kubernetes"),
+        ([], "1.31", "KUBERNETES is debian (1.20.2), newest"),
+        ([], "newest", "cannot be had: its release cannot be downloaded, and "),
+    ],
+)
 def test_words_where_there_is_none(tmp_path, arguments, wanted, words):
     fill(tmp_path / "cache" / DEBIAN, PROGRAMS[:2])  # of a build that was killed
-    done = ask(tmp_path, *arguments, KUBERNETES=wanted, GOPROXY="off", GOMODCACHE=str(tmp_path / "modules"), GOFLAGS="-modcacherw")
+    done = ask(
+        tmp_path,
+        *arguments,
+        KUBERNETES=wanted,
+        GOPROXY="off",
+        GOMODCACHE=str(tmp_path / "modules"),
+        GOFLAGS="-modcacherw",
+    )
     assert (done.returncode, done.stdout) == (1, "") and words in done.stderr
     assert not list((tmp_path / "cache").glob("build.*")), "nothing is left"
 
@@ -78,12 +101,12 @@ def test_the_programs_of_real_pods_are_an_entry_of_their_own(tmp_path):
     """Nobody who has no real pods waits for them, and they are of the same release as the API server beside them."""
     node = NEWEST + "-node"
     fill(tmp_path / "cache" / NEWEST)
-    assert ask(tmp_path, KUBERNETES="newest").stdout == "{0}\n".format(tmp_path / "cache" / NEWEST), "they are not asked for"
+    assert ask(tmp_path, KUBERNETES="newest").stdout == f"{tmp_path / 'cache' / NEWEST}\n", "they are not asked for"
     done = ask(tmp_path, "--cached", "--node")
     assert (done.returncode, done.stdout) == (1, "") and "run tests/lab/build-kubernetes --node" in done.stderr
     fill(tmp_path / "cache" / node, ("kubelet", "kube-scheduler"))
     for wanted in ("", "newest"):
-        assert ask(tmp_path, "--node", KUBERNETES=wanted).stdout == "{0}\n".format(tmp_path / "cache" / node)
+        assert ask(tmp_path, "--node", KUBERNETES=wanted).stdout == f"{tmp_path / 'cache' / node}\n"
     done = ask(tmp_path, "--node", KUBERNETES="debian")
     assert (done.returncode, done.stdout) == (1, "") and "real pods need the newest Kubernetes" in done.stderr
     done = ask(tmp_path, "--node", KUBERNETES=str(tmp_path / "cache" / NEWEST))

@@ -21,8 +21,8 @@ def test_the_guide_says_what_the_report_says():
     assert told["passed"] == told["total"] == len(every) and not told["suitefailure"]
     assert all(spec["passed"] and spec["conformant"] and not spec["skipped"] and not spec["failed"] for spec in every)
     assert told["implementation"]["version"] in report.name
-    counts = "{0} specs, {1} required and {2} optional".format(len(every), len(specs["Required"]), len(specs["Optional"]))
+    counts = f"{len(every)} specs, {len(specs['Required'])} required and {len(specs['Optional'])} optional"
     guide = re.sub(r"\s+", " ", (DOCS / "docsite" / "rst" / "guide_mcs.rst").read_text("utf-8"))
     assert counts in guide and told["implementation"]["version"] in guide
-    table = "{0} ({1} required, {2} optional)".format(len(every), len(specs["Required"]), len(specs["Optional"]))
+    table = f"{len(every)} ({len(specs['Required'])} required, {len(specs['Optional'])} optional)"
     assert table in (DOCS / "conformance" / "README.md").read_text("utf-8")

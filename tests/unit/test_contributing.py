@@ -23,20 +23,30 @@ def quoted(page: str) -> list[str]:
 @pytest.mark.parametrize("page", sorted(PAGES))
 def test_paths_and_commands_exist(page: str) -> None:
     texts = quoted(page)
-    paths = [text for text in texts if re.match(r"(?:tests|plugins|docs|roles|playbooks|meta|changelogs|unit|fixtures|conformance)/[\w./]+$", text)]
+    paths = [
+        text
+        for text in texts
+        if re.match(r"(?:tests|plugins|docs|roles|playbooks|meta|changelogs|unit|fixtures|conformance)/[\w./]+$", text)
+    ]
     assert [path for path in paths if not (REPO / path).exists() and not (PAGES[page] / path).exists()] == []
     asked = [match[1] for match in (re.search(r"tests/run (\w+)", text) for text in texts) if match]
     assert len(paths) > 3 and asked and set(asked) <= COMMANDS
 
 
 def test_every_room_has_its_row() -> None:
-    rooms = {path.name for path in (REPO / "plugins" / "module_utils").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    rooms = {
+        path.name
+        for path in (REPO / "plugins" / "module_utils").iterdir()
+        if path.is_dir() and path.name != "__pycache__"
+    }
     named = {part for text in quoted("CONTRIBUTING.md") for part in text.split("/")}
     assert rooms - named == set()
 
 
 def test_every_folder_of_tests_has_its_row() -> None:
-    folders = {path.name for path in (REPO / "tests").iterdir() if path.is_dir() and path.name not in ("__pycache__", "output")}
+    folders = {
+        path.name for path in (REPO / "tests").iterdir() if path.is_dir() and path.name not in ("__pycache__", "output")
+    }
     assert folders - set(quoted("tests/README.md")) == set()
 
 
@@ -44,5 +54,7 @@ def test_a_piece_of_test_all_runs_every_scenario() -> None:
     text = (REPO / "tests" / "run").read_text()
     functions = dict(re.findall(r"^(\w+)\(\) \{(.*?)(?:^\}| \}$)", text, re.M | re.S))
     pieces = re.search(r"pieces=\((all [^)]*)\)", text)[1].split() + ["scenario_main"]
-    named = {name for piece in pieces for name in re.findall(r"tests/scenario/(test_\w+\.py)", functions.get(piece, ""))}
+    named = {
+        name for piece in pieces for name in re.findall(r"tests/scenario/(test_\w+\.py)", functions.get(piece, ""))
+    }
     assert {path.name for path in (REPO / "tests" / "scenario").glob("test_*.py")} - named == set()

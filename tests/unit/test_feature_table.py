@@ -15,7 +15,12 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.known_variabl
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "docsite" / "rst" / "guide_load_balancers_moving.rst").read_text("utf-8")
-METRICS = set(re.findall(r'"(multicluster_[a-z_]+)"', (ROOT / "plugins" / "module_utils" / "_status" / "prometheus.py").read_text("utf-8")))
+METRICS = set(
+    re.findall(
+        r'"(multicluster_[a-z_]+)"',
+        (ROOT / "plugins" / "module_utils" / "_status" / "prometheus.py").read_text("utf-8"),
+    )
+)
 NAMES = known_variables().names | set(settings_spec()) | METRICS
 
 
@@ -38,7 +43,9 @@ def is_test(name):
     source = ROOT / path
     if not re.fullmatch(r"tests/[a-z]+/test_[a-z_0-9]+\.py", path) or not source.is_file():
         return False
-    return not function or function in {node.name for node in ast.parse(source.read_text("utf-8")).body if isinstance(node, ast.FunctionDef)}
+    return not function or function in {
+        node.name for node in ast.parse(source.read_text("utf-8")).body if isinstance(node, ast.FunctionDef)
+    }
 
 
 def test_the_table_has_rows_of_five_cells():
@@ -57,4 +64,7 @@ def test_a_yes_names_what_proves_it_and_a_no_its_reason(row):
 
 def test_names_that_do_not_exist_are_seen():
     assert evidence("yes: ``no_such_variable``")[1] and evidence("yes: ``tests/api/test_none.py``")[1]
-    assert evidence("yes: ``tests/api/test_load_balancers.py::test_none``")[1] and not evidence("yes: ``bgp_speaker_med``")[1]
+    assert (
+        evidence("yes: ``tests/api/test_load_balancers.py::test_none``")[1]
+        and not evidence("yes: ``bgp_speaker_med``")[1]
+    )

@@ -23,8 +23,16 @@ PAGE = re.sub(r"(?m)^\.\. _\S+:\n\n", "", (ROOT / "docs" / "docsite" / "rst" / "
 ORIGINALS = yaml.safe_load((ROOT / "tests" / "fixtures" / "original_settings.yml").read_text("utf-8"))
 CONTROLLER = "Cloud controller (packet-ccm, metal-ccm, cloud-provider-equinix-metal)"
 #: Of a node's host, as the description of the role's option lists them.
-KUBESPAN = set(re.findall(r"C\((kubespan_\w+)\)", str(role_options()["node_dataplane"]["node_dataplane_kubespan"]["description"]))) | {"kubespan_config"}
-OURS = known_variables().names | set(CLUSTER_VARIABLES) | set(ACCESS_OPTIONS) | KUBESPAN | {"load_balancers_settings." + name for name in settings_spec()}
+KUBESPAN = set(
+    re.findall(r"C\((kubespan_\w+)\)", str(role_options()["node_dataplane"]["node_dataplane_kubespan"]["description"]))
+) | {"kubespan_config"}
+OURS = (
+    known_variables().names
+    | set(CLUSTER_VARIABLES)
+    | set(ACCESS_OPTIONS)
+    | KUBESPAN
+    | {"load_balancers_settings." + name for name in settings_spec()}
+)
 
 
 def tables():
@@ -59,7 +67,9 @@ def test_every_setting_of_ours_exists(system):
 def test_the_reader_of_configurations_knows_every_row(program):
     """The same keys in the same rows, the same variables, and for what has none the same reason."""
     rows = [(tuple(names(row[0])), tuple(names(row[1])), row[2].replace("``", "")) for row in TABLES[program.title]]
-    said = [(key.names, key.ours, key.remark if key.fate == MAPPED else "{0}: {1}".format(key.fate, key.remark)) for key in program.keys]
+    said = [
+        (key.names, key.ours, key.remark if key.fate == MAPPED else f"{key.fate}: {key.remark}") for key in program.keys
+    ]
     assert rows == said
 
 

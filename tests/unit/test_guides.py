@@ -16,10 +16,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUIDES = sorted((ROOT / "docs" / "docsite" / "rst").glob("*.rst"))
 PAGES = GUIDES + [ROOT / "README.md"]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
-PLUGINS = {path.stem for kind in ("modules", "filter", "inventory", "connection", "action", "callback", "lookup")
-           for path in (ROOT / "plugins" / kind).glob("*.py")}  # fmt: skip
+PLUGINS = {
+    path.stem
+    for kind in ("modules", "filter", "inventory", "connection", "action", "callback", "lookup")
+    for path in (ROOT / "plugins" / kind).glob("*.py")
+}
 PLAYBOOKS = {path.stem for path in (ROOT / "playbooks").glob("*.yml")}
-EVENT_SOURCES = {path.stem for path in (ROOT / "extensions").rglob("*.py")} | {path.stem for path in (ROOT / "extensions").rglob("*.yml")}
+EVENT_SOURCES = {path.stem for path in (ROOT / "extensions").rglob("*.py")} | {
+    path.stem for path in (ROOT / "extensions").rglob("*.yml")
+}
 #: What an example calls something of its own.
 INVENTED = {"mesh_guard", "status_page_url"}
 #: Names that are no plugins: the documentation site's own labels, groups of module_defaults, the collection's places.
@@ -41,20 +46,25 @@ def words_of(folder, *patterns):
 
 @pytest.fixture(scope="module", name="known")
 def known_words():
-    return words_of("roles", "*.yml") | words_of("playbooks", "*.yml") | words_of("plugins", "*.py") | words_of("extensions", "*.yml", "*.py")
+    return (
+        words_of("roles", "*.yml")
+        | words_of("playbooks", "*.yml")
+        | words_of("plugins", "*.py")
+        | words_of("extensions", "*.yml", "*.py")
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_playbooks_roles_and_plugins_exist(page):
     text = page.read_text("utf-8")
     for name in re.findall(r"ansible-playbook[^\n`]*? multicluster\.network\.([a-z_0-9]+)", text):
-        assert name in PLAYBOOKS, "no playbook {0}".format(name)
+        assert name in PLAYBOOKS, f"no playbook {name}"
     for name in re.findall(r"multicluster\.network\.([a-z_0-9]+)", text):
-        assert name in PLAYBOOKS | PLUGINS | set(ROLES) | OTHERS | EVENT_SOURCES, "no {0}".format(name)
+        assert name in PLAYBOOKS | PLUGINS | set(ROLES) | OTHERS | EVENT_SOURCES, f"no {name}"
     for name in re.findall(r"[Pp]laybooks? ``([a-z_]+)``", text):
-        assert name in PLAYBOOKS, "no playbook {0}".format(name)
+        assert name in PLAYBOOKS, f"no playbook {name}"
     for name in re.findall(r"[Rr]ole ``([a-z_]+)``", text):
-        assert name in ROLES, "no role {0}".format(name)
+        assert name in ROLES, f"no role {name}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
@@ -63,16 +73,20 @@ def test_variables_exist(page, known):
         ours = any(word.startswith(role + "_") for role in ROLES) or word.startswith(("multicluster_", "kubespan_"))
         prefix = word.endswith("_") and word[:-1] in ROLES + ["multicluster"]
         if ours and word not in ROLES and word not in INVENTED and not prefix:
-            assert word in known, "nothing knows the variable {0}".format(word)
+            assert word in known, f"nothing knows the variable {word}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_commands_and_files_exist(page):
-    text, runner, targets = page.read_text("utf-8"), (ROOT / "tests" / "run").read_text(), (ROOT / "Makefile").read_text()
+    text, runner, targets = (
+        page.read_text("utf-8"),
+        (ROOT / "tests" / "run").read_text(),
+        (ROOT / "Makefile").read_text(),
+    )
     for name in re.findall(r"tests/run ([a-z_]+)", text):
-        assert re.search(r"^{0}\(\)".format(name), runner, re.MULTILINE), "tests/run has no {0}".format(name)
+        assert re.search(rf"^{name}\(\)", runner, re.MULTILINE), f"tests/run has no {name}"
     for name in re.findall(r"``make ([a-z-]+)", text) + re.findall(r"`make ([a-z-]+)", text):
-        assert re.search(r"(^|\s){0}(\s|:)".format(name), targets), "make has no {0}".format(name)
+        assert re.search(rf"(^|\s){name}(\s|:)", targets), f"make has no {name}"
     for name in re.findall(r"``(?:tests|docs|extensions|roles|playbooks)/[\w./-]+``", text):
         assert (ROOT / name.strip("`")).exists(), name
     for name in re.findall(r"\]\(((?!http)[\w./-]+)\)", text) + re.findall(r"image:: ([\w./-]+)", text):
@@ -86,8 +100,20 @@ def test_every_guide_is_in_the_index():
 
 
 #: Words of examples that no one knows who comes from elsewhere; each has to be explained once.
-_STRANGE = ("73736d", "empty://", "metal-ccm-auto", "sys-semaphore", "clusterset.local", "digest", "original", "reconciler", "grant", "claim",
-            "refused", "ledger")  # fmt: skip
+_STRANGE = (
+    "73736d",
+    "empty://",
+    "metal-ccm-auto",
+    "sys-semaphore",
+    "clusterset.local",
+    "digest",
+    "original",
+    "reconciler",
+    "grant",
+    "claim",
+    "refused",
+    "ledger",
+)
 
 
 def glossary_terms():
@@ -99,10 +125,15 @@ def test_the_glossary_has_every_word_of_the_first_examples():
     """The grants that the first inventory names, every capability, and words that only this project's ancestors used."""
     terms, table = glossary_terms(), yaml.safe_load((ROOT / "playbooks" / "vars" / "run_variables.yml").read_text())
     text = (ROOT / "docs" / "docsite" / "rst" / "guide_glossary.rst").read_text("utf-8")
-    example = (ROOT / "docs" / "docsite" / "rst" / "guide_start.rst").read_text("utf-8").split(".. code-block:: yaml", 1)[1].split("#. UDP", 1)[0]
+    example = (
+        (ROOT / "docs" / "docsite" / "rst" / "guide_start.rst")
+        .read_text("utf-8")
+        .split(".. code-block:: yaml", 1)[1]
+        .split("#. UDP", 1)[0]
+    )
     granted = set(re.findall(r"(\w+_cidrs):", example))
     assert granted and granted <= set(terms)
     assert set(_STRANGE) <= set(terms)
     for capability in table["variables"]["multicluster_capabilities"]["choices"]:
-        assert "``{0}``".format(capability) in text, capability
+        assert f"``{capability}``" in text, capability
     assert terms == sorted(terms, key=str.lower), "in the order of the alphabet"

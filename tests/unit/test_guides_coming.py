@@ -17,7 +17,7 @@ LABEL = "ansible_collections.multicluster.network.docsite."
 PAGES = {path.stem: path.read_text("utf-8") for path in sorted(RST.glob("guide_from_*.rst"))}
 SETTINGS, COMING = ((RST / name).read_text("utf-8") for name in ("guide_settings.rst", "guide_coming.rst"))
 #: Section of the page of settings -> program, by the label above the program's title. tests/unit/test_guide_settings.py compares the rows with the reader.
-TABLES = dict(re.findall(r"(?m)^\.\. _{0}guide_settings\.(\w+):\n\n(.+)\n-{{4,}}\n".format(re.escape(LABEL)), SETTINGS))
+TABLES = dict(re.findall(rf"(?m)^\.\. _{re.escape(LABEL)}guide_settings\.(\w+):\n\n(.+)\n-{{4,}}\n", SETTINGS))
 QUESTIONS = ["What maps to what", "Every key", "What is different, and why", "What is lost", "What is gained"]
 
 
@@ -33,13 +33,17 @@ def test_each_page_answers_the_same_questions(page):
 
 
 def test_every_program_has_its_table_on_one_page():
-    linked = [label for text in PAGES.values() for label in re.findall(r"<{0}guide_settings\.(\w+)>".format(re.escape(LABEL)), sections(text)["Every key"])]
+    linked = [
+        label
+        for text in PAGES.values()
+        for label in re.findall(rf"<{re.escape(LABEL)}guide_settings\.(\w+)>", sections(text)["Every key"])
+    ]
     assert sorted(linked) == sorted(TABLES)
     assert sorted(TABLES.values()) == sorted(program.title for program in PROGRAMS.values())
 
 
 def test_every_page_is_named_where_people_begin():
-    assert sorted(re.findall(r"<{0}(guide_from_\w+)>".format(re.escape(LABEL)), COMING)) == sorted(PAGES)
+    assert sorted(re.findall(rf"<{re.escape(LABEL)}(guide_from_\w+)>", COMING)) == sorted(PAGES)
 
 
 def test_what_can_be_taken_over_in_place_has_a_way_back():

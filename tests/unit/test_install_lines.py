@@ -23,12 +23,17 @@ INSTALLED = pathlib.Path("ansible_collections") / "multicluster" / "network"
 
 def lines():
     """The install line of each page."""
-    return {path.name: re.findall(r"\$ (ansible-galaxy collection install [^#\n]*)", path.read_text("utf-8")) for path in PAGES}
+    return {
+        path.name: re.findall(r"\$ (ansible-galaxy collection install [^#\n]*)", path.read_text("utf-8"))
+        for path in PAGES
+    }
 
 
 def test_both_pages_have_the_same_line():
     found = lines()
-    assert len({tuple(part.strip() for part in rows) for rows in found.values()}) == 1 and all(len(rows) == 1 for rows in found.values()), found
+    assert len({tuple(part.strip() for part in rows) for rows in found.values()}) == 1 and all(
+        len(rows) == 1 for rows in found.values()
+    ), found
 
 
 @pytest.fixture(scope="module", name="clone")
@@ -45,11 +50,19 @@ def a_small_clone(tmp_path_factory):
 
 def test_a_pull_is_installed_over_the_same_version(clone, tmp_path):
     (line,) = lines()["README.md"]
-    plugin, target = clone / "plugins" / "filter" / "mirror_name.py", tmp_path / INSTALLED / "plugins" / "filter" / "mirror_name.py"
+    plugin, target = (
+        clone / "plugins" / "filter" / "mirror_name.py",
+        tmp_path / INSTALLED / "plugins" / "filter" / "mirror_name.py",
+    )
     for content in ("# before the pull\n", "# after it\n"):
         plugin.write_text(content)
         done = subprocess.run(
-            [*shlex.split(line), "--offline", "-p", str(tmp_path)], cwd=clone, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+            [*shlex.split(line), "--offline", "-p", str(tmp_path)],
+            cwd=clone,
+            check=False,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
             env=dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(tmp_path), HOME=str(tmp_path)),
         )
         assert done.returncode == 0, done.stdout + done.stderr

@@ -15,9 +15,9 @@ import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tests" / "lab"))
-from mcnlab import cli, generate, inventory, topology, watches  # noqa: E402  # pylint: disable=wrong-import-position
-from mcnlab.errors import LabError  # noqa: E402  # pylint: disable=wrong-import-position
-from mcnlab.lab import Lab  # noqa: E402  # pylint: disable=wrong-import-position
+from mcnlab import cli, generate, inventory, topology, watches  # pylint: disable=wrong-import-position
+from mcnlab.errors import LabError  # pylint: disable=wrong-import-position
+from mcnlab.lab import Lab  # pylint: disable=wrong-import-position
 
 
 @pytest.mark.parametrize(("nodes", "clusters"), [(1, 1), (7, 3), (200, 4), (4000, 16)])
@@ -26,7 +26,11 @@ def test_every_node_is_dealt_out_and_no_ranges_meet(nodes, clusters):
     assert made.light and len(made.nodes) == nodes and len({node.name for node in made.nodes}) == nodes
     sizes = [len(cluster.nodes) for cluster in made.clusters]
     assert max(sizes) - min(sizes) <= 1 and len(sizes) == clusters
-    ranges = [ipaddress.ip_network(cidr) for cluster in made.clusters for cidr in (*cluster.pod_cidrs, *cluster.service_cidrs, *cluster.node_cidrs)]
+    ranges = [
+        ipaddress.ip_network(cidr)
+        for cluster in made.clusters
+        for cidr in (*cluster.pod_cidrs, *cluster.service_cidrs, *cluster.node_cidrs)
+    ]
     assert not any(one.overlaps(other) for place, one in enumerate(ranges) for other in ranges[:place])
     for cluster in made.clusters:
         for node in cluster.nodes:
@@ -34,7 +38,9 @@ def test_every_node_is_dealt_out_and_no_ranges_meet(nodes, clusters):
             assert ipaddress.ip_network(node.pod_cidrs[0]).subnet_of(ipaddress.ip_network(cluster.pod_cidrs[0]))
 
 
-@pytest.mark.parametrize(("nodes", "real_pods", "wanted"), [(8, False, 0), (8, True, 1024), (200, False, 1328), (200, True, 1328)])
+@pytest.mark.parametrize(
+    ("nodes", "real_pods", "wanted"), [(8, False, 0), (8, True, 1024), (200, False, 1328), (200, True, 1328)]
+)
 def test_files_may_be_watched_by_kubelets_and_by_many_devices(nodes, real_pods, wanted):
     topo = dataclasses.replace(topology.parse(generate.topology(nodes, 4)), real_pods=real_pods)
     assert watches.needed(topo) == wanted
@@ -66,7 +72,9 @@ def test_light_nodes_are_a_kind_that_a_running_lab_keeps():
         topology.parse(dict(light, pods="real"))
 
 
-@pytest.mark.parametrize("words", [["--light"], ["--clusters", "2"], ["--nodes", "4", "--topology", "two"], ["--nodes", "1"]])
+@pytest.mark.parametrize(
+    "words", [["--light"], ["--clusters", "2"], ["--nodes", "4", "--topology", "two"], ["--nodes", "1"]]
+)
 def test_options_that_do_not_go_together_are_refused(words, capsys):
     assert cli.main(["up", "--name", "no-such", *words]) == 1
     assert capsys.readouterr().err.startswith("lab: ")

@@ -16,12 +16,12 @@ import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tests" / "lab"))
-from mcnlab import (  # noqa: E402  # pylint: disable=wrong-import-position
+from mcnlab import (  # pylint: disable=wrong-import-position
     kubernetes,
     lab as labs,  # pylint: disable=wrong-import-position
     ports,
 )
-from mcnlab.errors import LabError  # noqa: E402  # pylint: disable=wrong-import-position
+from mcnlab.errors import LabError  # pylint: disable=wrong-import-position
 
 NAMES = ("etcd", "api")
 
@@ -87,8 +87,8 @@ def test_a_lab_of_another_clone_is_refused_by_name(monkeypatch, tmp_path):
     other = tmp_path / "other"
     (other / "tests" / "lab").mkdir(parents=True)
     (other / "tests" / "lab" / "lab.py").touch()
-    (lab.state / "clone").write_text("{0}\n".format(other))
-    with pytest.raises(LabError, match="belongs to the clone {0}".format(other)):
+    (lab.state / "clone").write_text(f"{other}\n")
+    with pytest.raises(LabError, match=f"belongs to the clone {other}"):
         lab._claim()
     shutil.rmtree(other)
     lab._claim()
@@ -101,7 +101,7 @@ def clone(tmp_path, name):
     (folder / "tests" / "lab").mkdir(parents=True)
     shutil.copy(REPO / "tests" / "run", folder / "tests" / "run")
     (folder / "tests" / "lab" / "lab.py").write_text(
-        "import os, sys\nopen({0!r}, 'a').write(' '.join([os.environ['MCN_LAB_STATE'], *sys.argv[1:]]) + chr(10))\n".format(str(tmp_path / "told"))
+        f"import os, sys\nopen({str(tmp_path / 'told')!r}, 'a').write(' '.join([os.environ['MCN_LAB_STATE'], *sys.argv[1:]]) + chr(10))\n"
     )
     return folder
 
@@ -111,14 +111,17 @@ def test_clean_ends_the_labs_of_its_own_clone_only(tmp_path):
     state = tmp_path / "state"
     for lab, owner in (("demo", mine), ("theirs", other), ("orphan", tmp_path / "gone")):
         (state / lab).mkdir(parents=True)
-        (state / lab / "clone").write_text("{0}\n".format(owner))
+        (state / lab / "clone").write_text(f"{owner}\n")
     environment = dict(os.environ, MCN_LAB_STATE=str(state), MCN_CACHE=str(pathlib.Path.home() / "nowhere"))
-    done = subprocess.run([str(mine / "tests" / "run"), "clean"], capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(
+        [str(mine / "tests" / "run"), "clean"], capture_output=True, text=True, check=False, env=environment
+    )
     assert done.returncode == 0, done.stderr
     assert sorted((tmp_path / "told").read_text().splitlines()) == [
-        "{0} down --name demo".format(state), "{0} down --name orphan".format(state),
-    ]  # fmt: skip
-    assert "left alone: the lab theirs of {0}".format(other) in done.stdout
+        f"{state} down --name demo",
+        f"{state} down --name orphan",
+    ]
+    assert f"left alone: the lab theirs of {other}" in done.stdout
 
 
 class Plane(kubernetes.ControlPlane):

@@ -18,7 +18,7 @@ import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tests" / "lab"))
-from mcnlab import (  # noqa: E402  # pylint: disable=wrong-import-position
+from mcnlab import (  # pylint: disable=wrong-import-position
     cgroups,
     cluster_dns,
     egress,
@@ -30,7 +30,7 @@ from mcnlab import (  # noqa: E402  # pylint: disable=wrong-import-position
     pod_runtime,
     topology,
 )
-from mcnlab.errors import LabError  # noqa: E402  # pylint: disable=wrong-import-position
+from mcnlab.errors import LabError  # pylint: disable=wrong-import-position
 
 TWO = json.loads((REPO / "tests" / "lab" / "topologies" / "two.json").read_text(encoding="utf-8"))
 DUAL = json.loads((REPO / "tests" / "lab" / "topologies" / "dual.json").read_text(encoding="utf-8"))
@@ -39,14 +39,17 @@ DUAL = json.loads((REPO / "tests" / "lab" / "topologies" / "dual.json").read_tex
 # --- images ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name,long", [
-    ("busybox:1.36", "docker.io/library/busybox:1.36"),
-    ("busybox", "docker.io/library/busybox:latest"),
-    ("alpine/socat:1.7.4.4", "docker.io/alpine/socat:1.7.4.4"),
-    ("registry.k8s.io/pause:3.10.1", "registry.k8s.io/pause:3.10.1"),
-    ("localhost/a/b", "localhost/a/b:latest"),
-    ("registry:5000/a", "registry:5000/a:latest"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name,long",
+    [
+        ("busybox:1.36", "docker.io/library/busybox:1.36"),
+        ("busybox", "docker.io/library/busybox:latest"),
+        ("alpine/socat:1.7.4.4", "docker.io/alpine/socat:1.7.4.4"),
+        ("registry.k8s.io/pause:3.10.1", "registry.k8s.io/pause:3.10.1"),
+        ("localhost/a/b", "localhost/a/b:latest"),
+        ("registry:5000/a", "registry:5000/a:latest"),
+    ],
+)
 def test_names_as_containerd_keeps_them(name, long):
     assert images.reference(name) == long
 
@@ -86,7 +89,10 @@ def test_the_layout_names_every_image_and_holds_what_it_refers_to(tree, tmp_path
 
     def blob(descriptor):
         content = files["blobs/" + descriptor["digest"].replace(":", "/")]
-        assert len(content) == descriptor["size"] and descriptor["digest"] == "sha256:" + hashlib.sha256(content).hexdigest()
+        assert (
+            len(content) == descriptor["size"]
+            and descriptor["digest"] == "sha256:" + hashlib.sha256(content).hexdigest()
+        )
         return content
 
     found = {}
@@ -100,7 +106,9 @@ def test_the_layout_names_every_image_and_holds_what_it_refers_to(tree, tmp_path
     assert found["docker.io/alpine/socat:1.7.4.4"]["Entrypoint"] == ["socat"]
     assert found["registry.k8s.io/coredns/coredns:v1.14.7"]["Entrypoint"] == ["/coredns"]
     assert found["docker.io/nicolaka/netshoot:v0.15"]["Cmd"] == ["/bin/sh"]
-    assert len([name for name in files if name.startswith("blobs/")]) < 3 * len(table), "a layer of several images is there once"
+    assert len([name for name in files if name.startswith("blobs/")]) < 3 * len(table), (
+        "a layer of several images is there once"
+    )
 
 
 def test_every_image_has_a_tag_and_the_readme_names_it():
@@ -109,7 +117,7 @@ def test_every_image_has_a_tag_and_the_readme_names_it():
         assert image.holds and bool(image.packages) != bool(image.program)
         for name in image.names:
             assert re.search(r":[^/]+\Z", name), "without a tag a kubelet would pull it"
-            assert "`{0}`".format(name) in readme, name
+            assert f"`{name}`" in readme, name
 
 
 def test_an_image_of_ones_own_is_its_program_and_has_a_tag(tmp_path):
@@ -152,7 +160,9 @@ def test_cni_gives_addresses_of_the_nodes_own_ranges():
 def test_kubelet_asks_the_clusters_dns_and_refuses_strangers():
     settings = pod_runtime.kubelet_configuration(node_of(TWO, "aws-node-1"), "10.3.0.10")
     assert settings["clusterDNS"] == ["10.3.0.10"] and settings["clusterDomain"] == "cluster.local"
-    assert settings["authentication"]["anonymous"] == {"enabled": False} and settings["authorization"] == {"mode": "Webhook"}
+    assert settings["authentication"]["anonymous"] == {"enabled": False} and settings["authorization"] == {
+        "mode": "Webhook"
+    }
     assert settings["failCgroupV1"] is False
 
 
@@ -164,7 +174,9 @@ def test_cgroup_hierarchies_are_chosen_again_by_what_distinguishes_them():
         "cgroup2 /sys/fs/cgroup/unified cgroup2 rw,nsdelegate 0 0\n"
     )
     assert [(one["folder"].rpartition("/")[2], one["type"], one["options"]) for one in cgroups.hierarchies(mounts)] == [
-        ("cpu,cpuacct", "cgroup", "cpu,cpuacct"), ("systemd", "cgroup", "name=systemd"), ("unified", "cgroup2", ""),
+        ("cpu,cpuacct", "cgroup", "cpu,cpuacct"),
+        ("systemd", "cgroup", "name=systemd"),
+        ("unified", "cgroup2", ""),
     ]
 
 
@@ -175,7 +187,9 @@ def test_containerd_finds_its_own_runtime_and_pulls_no_sandbox():
     assert cri["sandbox_image"] in [name for image in images.table("1") for name in image.names]
     assert cri["cni"] == {"bin_dir": "/mnt/programs/runtime/root/usr/lib/cni", "conf_dir": "/mnt/net.d"}
     assert cri["containerd"]["runtimes"]["runc"]["options"]["BinaryName"] == "/mnt/programs/runtime/root/usr/sbin/runc"
-    assert all(words[0].startswith("/mnt/programs/") for words in pod_runtime.commands(node_of(TWO, "aws-node-1")).values()), "wherever the cache is"
+    assert all(
+        words[0].startswith("/mnt/programs/") for words in pod_runtime.commands(node_of(TWO, "aws-node-1")).values()
+    ), "wherever the cache is"
 
 
 def test_pods_reach_the_api_server_as_their_node():
@@ -190,18 +204,29 @@ def test_dns_is_where_everybody_looks_for_it():
     service = made["/api/v1/namespaces/kube-system/services/kube-dns"]
     assert service["spec"]["clusterIP"] == "10.3.0.10" and service["spec"]["selector"] == {"k8s-app": "kube-dns"}
     deployment = made["/apis/apps/v1/namespaces/kube-system/deployments/coredns"]
-    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] in [n for i in images.table("1.14.7") for n in i.names]
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] in [
+        n for i in images.table("1.14.7") for n in i.names
+    ]
     corefile = made["/api/v1/namespaces/kube-system/configmaps/coredns"]["data"]["Corefile"]
-    assert "kubernetes cluster.local " in corefile and "forward" not in corefile and corefile.count("{") == corefile.count("}")
+    assert (
+        "kubernetes cluster.local " in corefile
+        and "forward" not in corefile
+        and corefile.count("{") == corefile.count("}")
+    )
     rules = made["/apis/rbac.authorization.k8s.io/v1/clusterroles/system:coredns"]["rules"]
     assert {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]} in rules
-    assert "serviceimports" not in str(rules), "a cluster as kubeadm makes it has no rights for clusterset.local: who adds the zone adds them"
+    assert "serviceimports" not in str(rules), (
+        "a cluster as kubeadm makes it has no rights for clusterset.local: who adds the zone adds them"
+    )
 
 
 def test_several_clusters_in_one_kubeconfig(tmp_path):
     yaml = pytest.importorskip("yaml")
     (tmp_path / "ca").write_text("authority", encoding="ascii")
-    entries = [("aws", "https://127.0.0.1:1", tmp_path / "ca", "a", "t1"), ("gcp", "https://127.0.0.1:2", tmp_path / "ca", "b", "t2")]
+    entries = [
+        ("aws", "https://127.0.0.1:1", tmp_path / "ca", "a", "t1"),
+        ("gcp", "https://127.0.0.1:2", tmp_path / "ca", "b", "t2"),
+    ]
     read = yaml.safe_load(kubernetes.render_kubeconfig(entries))
     assert read["current-context"] == "aws" and [row["name"] for row in read["contexts"]] == ["aws", "gcp"]
     for row, (cluster, server, _ca, user, token) in zip(read["contexts"], entries):
@@ -213,11 +238,19 @@ def test_several_clusters_in_one_kubeconfig(tmp_path):
 def test_the_audit_log_leaves_out_the_clusters_own_programs_and_nobody_else():
     yaml = pytest.importorskip("yaml")
     rules = yaml.safe_load(kubernetes.AUDIT_POLICY)["rules"]
-    silent = {user for rule in rules if rule["level"] == "None" for user in rule.get("users", []) + rule.get("userGroups", [])}
-    assert silent == {"system:apiserver", "lab-manager", "system:kube-scheduler", "system:serviceaccount:kube-system:coredns", "system:nodes"}
+    silent = {
+        user for rule in rules if rule["level"] == "None" for user in rule.get("users", []) + rule.get("userGroups", [])
+    }
+    assert silent == {
+        "system:apiserver",
+        "lab-manager",
+        "system:kube-scheduler",
+        "system:serviceaccount:kube-system:coredns",
+        "system:nodes",
+    }
     assert rules[-1] == {"level": "Metadata"}
     access = yaml.safe_load((REPO / "roles" / "cluster_access" / "defaults" / "main.yml").read_text(encoding="utf-8"))
-    account = "system:serviceaccounts:{0}".format(access["cluster_access_namespace"])
+    account = f"system:serviceaccounts:{access['cluster_access_namespace']}"
     assert account not in silent, "a proof of no writes would not see what the collection writes with its own account"
 
 
@@ -260,7 +293,12 @@ def test_egress_refuses_what_is_no_connect_and_what_it_cannot_reach(tmp_path):
         server.cancel()
         return answer
 
-    for head in (b"GET / HTTP/1.1\r\n\r\n", b"CONNECT 10.0.0.1:10250 HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n", b"CONNECT x:y:z HTTP/1.1\r\n\r\n"):
+    for head in (
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"CONNECT 10.0.0.1:10250 HTTP/1.1\r\n\r\n",
+        b"nonsense\r\n\r\n",
+        b"CONNECT x:y:z HTTP/1.1\r\n\r\n",
+    ):
         assert asyncio.run(ask(head)).startswith(b"HTTP/1.1 502 "), head
 
 
@@ -278,7 +316,7 @@ def test_egress_passes_bytes_both_ways(tmp_path, monkeypatch):
         while not (tmp_path / "s").exists():
             await asyncio.sleep(0.01)
         reader, writer = await asyncio.open_unix_connection(str(tmp_path / "s"))
-        writer.write("CONNECT 127.0.0.1:{0} HTTP/1.1\r\nHost: x\r\n\r\n".format(port).encode())
+        writer.write(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         head = await reader.readuntil(b"\r\n\r\n")
         writer.write(b"ping")
         answer = await reader.read()

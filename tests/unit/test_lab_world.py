@@ -14,8 +14,8 @@ import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tests" / "lab"))
-from mcnlab import topology, world  # noqa: E402  # pylint: disable=wrong-import-position
-from mcnlab.errors import LabError  # noqa: E402  # pylint: disable=wrong-import-position
+from mcnlab import topology, world  # pylint: disable=wrong-import-position
+from mcnlab.errors import LabError  # pylint: disable=wrong-import-position
 
 NAMES = ("two", "three", "dual")
 
@@ -31,7 +31,9 @@ def test_every_default_topology_is_like_the_world(name):
     six = any(":" in cidr for cluster in made.clusters for cidr in cluster.pod_cidrs)
     assert likes == set(world.KINDS) - ({world.NO_IPV6} if six else set()), "IPv6 is off where no range is of it"
     assert six or any(node.more_addresses for node in made.nodes)
-    assert any(not node.like and not node.more_addresses for cluster in made.clusters for node in cluster.nodes), "and a node like none, to compare with"
+    assert any(not node.like and not node.more_addresses for cluster in made.clusters for node in cluster.nodes), (
+        "and a node like none, to compare with"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -41,8 +43,10 @@ def test_the_tables_are_a_cnis_and_leave_out_the_other_clusters_ranges_alone(nam
     text = world.tables(made, cluster, node)
     families = ["ip", "ip6"] if name == "dual" else ["ip"]
     assert [line.split()[2] for line in text.splitlines() if line.startswith("delete table")] == families
-    others = ", ".join(cidr for other in made.clusters if other.name != "aws" for cidr in other.pod_cidrs if ":" not in cidr)
-    assert "ip saddr {{ 10.2.4.0/24 }} ip daddr != {{ 10.2.0.0/16, {0} }} masquerade".format(others) in text
+    others = ", ".join(
+        cidr for other in made.clusters if other.name != "aws" for cidr in other.pod_cidrs if ":" not in cidr
+    )
+    assert f"ip saddr {{ 10.2.4.0/24 }} ip daddr != {{ 10.2.0.0/16, {others} }} masquerade" in text
     assert "policy drop;\n  ip saddr { 10.2.0.0/16 } accept\n  ip daddr { 10.2.0.0/16 } accept\n" in text
     assert world.tables(made, cluster, made.node("aws-node-1")) == ""
 

@@ -27,7 +27,12 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespa
 from ansible_collections.multicluster.network.plugins.module_utils._plan.annotations import check_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._services import names as service_names
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_rules import absolute
-from ansible_collections.multicluster.network.plugins.module_utils._values import addresses, keys, selectors, text as strict
+from ansible_collections.multicluster.network.plugins.module_utils._values import (
+    addresses,
+    keys,
+    selectors,
+    text as strict,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.module_utils._values.text import field
 from hypothesis import given, strategies as st
@@ -36,14 +41,14 @@ MANNERS = Manners(str, lambda status, method, path: "api", lambda status, method
 KEY = "2BTwBcDdDWTsTSr3wPkFVyQUUzZcNUOKQYSNuVLUsCM="
 
 
-def _folds(char: str) -> t.Set[str]:
+def _folds(char: str) -> set[str]:
     said = {char.lower(), char.upper(), char.casefold(), unicodedata.normalize("NFKC", char)}
     digit = unicodedata.digit(char, None)
     return said | ({str(digit)} if digit is not None else set())
 
 
 #: ASCII character -> every other character that folds to it, is the same digit, or looks like it.
-LOOKALIKES: t.Dict[str, t.List[str]] = {}
+LOOKALIKES: dict[str, list[str]] = {}
 for _code in range(128, sys.maxunicode + 1):
     _char = chr(_code)
     if unicodedata.category(_char) in ("Cs", "Co", "Cn"):
@@ -76,7 +81,14 @@ def _affiliate(key: str, text: str) -> t.Any:
 
 
 def _access(text: str) -> t.Any:
-    return parse_access({"name": "aws", "api_url": text, "token": "abc", "ca_data": "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----"})
+    return parse_access(
+        {
+            "name": "aws",
+            "api_url": text,
+            "token": "abc",
+            "ca_data": "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+        }
+    )
 
 
 def _proxy(text: str) -> t.Any:
@@ -89,7 +101,7 @@ def _listed(text: str) -> t.Any:
 
 
 #: name -> (what it is given, True when it refuses a text)
-PARSERS: t.Dict[str, t.Tuple[str, t.Callable[[str], bool]]] = {
+PARSERS: dict[str, tuple[str, t.Callable[[str], bool]]] = {
     "address": ("10.66.23.14", refuses(addresses.parse_address)),
     "address v6": ("fd7a:6197::ff:feaa:1", refuses(addresses.parse_address)),
     "address number": ("10.66.23.14", refuses(addresses.address_number)),
@@ -109,19 +121,37 @@ PARSERS: t.Dict[str, t.Tuple[str, t.Callable[[str], bool]]] = {
     "key": (KEY, refuses(keys.parse_key)),
     "selector": ("disk in (ssd,k5),tier=1,age>15", refuses(selectors.parse_selector)),
     "node's name": ("kiosk-5", says_no(_listed)),
-    "kilo's endpoint": ("10.66.23.14:51820", lambda text: refuses(kilo_endpoints.parse_endpoint)(text) or _kilo_is_dns(text)),
+    "kilo's endpoint": (
+        "10.66.23.14:51820",
+        lambda text: refuses(kilo_endpoints.parse_endpoint)(text) or _kilo_is_dns(text),
+    ),
     "kilo's address": ("10.66.23.14", refuses(kilo_values.parse_ip)),
     "kilo's network": ("10.2.0.0/16", refuses(kilo_values.parse_cidr)),
     "kubespan endpoint": ("10.66.23.14:51820", refuses(kubespan_endpoints.parse_addr_port)),
     "kubespan prefix": ("10.2.0.0/16", refuses(kubespan_endpoints.prefix_text)),
-    "kubespan address": ("fd7a:6197::1", lambda text: _affiliate(kubespan_annotations.KUBESPAN_IP, text)["kubespan_address"] is None),
+    "kubespan address": (
+        "fd7a:6197::1",
+        lambda text: _affiliate(kubespan_annotations.KUBESPAN_IP, text)["kubespan_address"] is None,
+    ),
     "kubespan self-ips": ("10.66.23.14", lambda text: not _affiliate(kubespan_annotations.SELF_IPS, text)["addresses"]),
-    "kubespan prefixes": ("10.2.0.0/16", lambda text: not _affiliate(kubespan_annotations.ASSIGNED_PREFIXES, text)["additional_addresses"]),
-    "kubespan endpoints": ("10.66.23.14:51820", lambda text: not _affiliate(kubespan_annotations.ENDPOINTS, text)["endpoints"]),
-    "kubespan api port": ("6443", lambda text: _affiliate(kubespan_annotations.API_SERVER_PORT, text)["api_server_port"] is None),
+    "kubespan prefixes": (
+        "10.2.0.0/16",
+        lambda text: not _affiliate(kubespan_annotations.ASSIGNED_PREFIXES, text)["additional_addresses"],
+    ),
+    "kubespan endpoints": (
+        "10.66.23.14:51820",
+        lambda text: not _affiliate(kubespan_annotations.ENDPOINTS, text)["endpoints"],
+    ),
+    "kubespan api port": (
+        "6443",
+        lambda text: _affiliate(kubespan_annotations.API_SERVER_PORT, text)["api_server_port"] is None,
+    ),
     "mac": ("52:54:00:aa:bb:cc", refuses(kubespan_identity.parse_mac)),
     "mac, dotted": ("5254.00aa.bbcc", refuses(kubespan_identity.parse_mac)),
-    "semaphore's endpoint": ("10.66.23.14:51820", refuses(lambda text: read_claim("aws", "aws-1", KEY, text, [addresses.parse_network("10.2.1.0/24")]))),
+    "semaphore's endpoint": (
+        "10.66.23.14:51820",
+        refuses(lambda text: read_claim("aws", "aws-1", KEY, text, [addresses.parse_network("10.2.1.0/24")])),
+    ),
     "annotation": ("kiosk.example.com/5", refuses(lambda text: check_annotations({text: "x"}))),
     "service's name": ("kiosk-5", says_no(service_names.is_service_name)),
     "API server": ("https://kiosk-5.example.com:6443", refuses(_access)),

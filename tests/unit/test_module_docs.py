@@ -14,7 +14,17 @@ import yaml
 
 MODULES = sorted((pathlib.Path(__file__).resolve().parents[2] / "plugins" / "modules").glob("[a-z]*.py"))
 #: Ansible itself reads these in a result: with `skipped` a task shows as skipped, with `failed` it fails.
-READ_BY_ANSIBLE = {"skipped", "failed", "unreachable", "results", "ansible_facts", "invocation", "exception", "finished", "started"}
+READ_BY_ANSIBLE = {
+    "skipped",
+    "failed",
+    "unreachable",
+    "results",
+    "ansible_facts",
+    "invocation",
+    "exception",
+    "finished",
+    "started",
+}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)

@@ -23,7 +23,19 @@ ALERTS = [rule for group in yaml.safe_load((FOLDER / "alerts.yml").read_text())[
 DASHBOARD = json.loads((FOLDER / "dashboard.json").read_text())
 SCHEMA = json.loads((ROOT / "tests" / "monitoring" / "dashboard.schema.json").read_text())
 
-TABLES = ("tunnels", "nodes", "clusters", "services", "imports", "sets", "addresses", "pools", "drift", "refused", "failures")
+TABLES = (
+    "tunnels",
+    "nodes",
+    "clusters",
+    "services",
+    "imports",
+    "sets",
+    "addresses",
+    "pools",
+    "drift",
+    "refused",
+    "failures",
+)
 
 
 class Anything(dict):
@@ -33,13 +45,13 @@ class Anything(dict):
         return [] if key in ("allowed_ips", "announced_by", "devices") else 1
 
 
-def written() -> t.Dict[str, t.Set[str]]:
+def written() -> dict[str, set[str]]:
     """{metric: its labels} of the Prometheus text."""
     device = Anything(name="wireguard.gcp", public_key="k")
     document: t.Any = Anything({name: [Anything()] for name in TABLES})
     document.update(nodes=[Anything(devices=[device])], tunnels=[Anything(allowed_ips=["10.0.0.0/24"])])
     document.update(fabric="f", generated_epoch=1, verdict={"value": "proven"})
-    found: t.Dict[str, t.Set[str]] = {}
+    found: dict[str, set[str]] = {}
     for line in prometheus.text(document).splitlines():
         match = re.match(r"([a-z_]+)(?:\{(.*)\})? \S+$", line)
         if match and not line.startswith("#"):
@@ -81,7 +93,7 @@ def test_alerts_have_names_of_their_own_and_stand_in_the_guide_and_in_their_test
     guide = (ROOT / "docs" / "docsite" / "rst" / "guide_monitoring.rst").read_text("utf-8")
     tested = (ROOT / "tests" / "monitoring" / "alerts_test.yml").read_text("utf-8")
     for name in names:
-        assert name in guide and 'alertname="{0}"'.format(name) in tested, name
+        assert name in guide and f'alertname="{name}"' in tested, name
 
 
 def test_the_dashboard_is_what_grafana_imports():
@@ -99,10 +111,16 @@ def test_panels_do_not_cover_each_other():
     assert len(cells) == len(set(cells)) and max(x for x, dummy in cells) < 24
 
 
-@pytest.mark.parametrize("spoil", [
-    lambda board: board.update(id=7), lambda board: board["panels"][0].pop("targets"), lambda board: board["panels"][0].update(type="graph"),
-    lambda board: board["panels"][0]["targets"][0]["datasource"].update(uid="P1"), lambda board: board.update(panels=[]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda board: board.update(id=7),
+        lambda board: board["panels"][0].pop("targets"),
+        lambda board: board["panels"][0].update(type="graph"),
+        lambda board: board["panels"][0]["targets"][0]["datasource"].update(uid="P1"),
+        lambda board: board.update(panels=[]),
+    ],
+)
 def test_the_schema_refuses_what_grafana_would_not_show(spoil):
     board = copy.deepcopy(DASHBOARD)
     spoil(board)

@@ -12,7 +12,12 @@ import re
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import Peer, parse_peers
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import Claim, check_claims, open_claims, read_claim
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import (
+    Claim,
+    check_claims,
+    open_claims,
+    read_claim,
+)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 UTILS = ROOT / "plugins" / "module_utils"
@@ -25,31 +30,59 @@ MESH_FORM = {"_mesh/kubespan/peers.py"}
 SHOWN = {"_flows/node/probe.py", "_flows/node/status.py", "_flows/node/trace_facts.py"}
 
 
-def naming(key: str, *rooms: str) -> t.Set[str]:
+def naming(key: str, *rooms: str) -> set[str]:
     """Files with a string that is this key, other than in a docstring."""
     found = set()
     for room in rooms:
         for path in (UTILS / room).rglob("*.py"):
-            texts = (node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant))
+            texts = (
+                node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)
+            )
             if any(text == key for text in texts):
                 found.add(path.relative_to(UTILS).as_posix())
     return found
 
 
 def test_one_file_has_the_json_form_of_a_peer() -> None:
-    assert naming("persistent_keepalive", "_dataplane", "_linux", "_flows/node", "_mesh/semaphore", "_mesh/fabric", "_mesh/topology") == FORM
-    rooms = ("_dataplane", "_linux", "_flows/node", "_flows/fabric", "_mesh/semaphore", "_mesh/kubespan", "_mesh/fabric", "_mesh/topology")
+    assert (
+        naming(
+            "persistent_keepalive",
+            "_dataplane",
+            "_linux",
+            "_flows/node",
+            "_mesh/semaphore",
+            "_mesh/fabric",
+            "_mesh/topology",
+        )
+        == FORM
+    )
+    rooms = (
+        "_dataplane",
+        "_linux",
+        "_flows/node",
+        "_flows/fabric",
+        "_mesh/semaphore",
+        "_mesh/kubespan",
+        "_mesh/fabric",
+        "_mesh/topology",
+    )
     assert naming("allowed_ips", *rooms) == FORM | MESH_FORM | SHOWN
 
 
 def test_a_claim_is_a_frozen_value_around_the_peer_that_travels() -> None:
     told = t.get_type_hints(Claim)
-    assert issubclass(Claim, tuple) and told["peer"] is Peer and not [name for name, kind in told.items() if kind is t.Any or "Dict" in str(kind)]
+    assert (
+        issubclass(Claim, tuple)
+        and told["peer"] is Peer
+        and not [name for name, kind in told.items() if kind is t.Any or "Dict" in str(kind)]
+    )
     for stage in (check_claims, open_claims):
         taken = t.get_type_hints(stage)
-        assert taken["claims"] == t.Iterable[Claim] and t.get_args(taken["return"])[0] == t.List[Claim]
+        assert taken["claims"] == t.Iterable[Claim] and t.get_args(taken["return"])[0] == list[Claim]
     made = read_claim("gcp", "gcp-1", KEY, "10.0.0.1:51820", [ipaddress.ip_network("10.4.7.0/24")], keepalive=25)
-    assert parse_peers("wireguard.gcp", [made.peer.to_json()]).peers == (made.peer._replace(endpoints=("10.0.0.1:51820",)),)
+    assert parse_peers("wireguard.gcp", [made.peer.to_json()]).peers == (
+        made.peer._replace(endpoints=("10.0.0.1:51820",)),
+    )
 
 
 def test_claims_are_read_in_one_place() -> None:
@@ -59,8 +92,14 @@ def test_claims_are_read_in_one_place() -> None:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in makers:
                 makers[node.func.id].add(path.relative_to(UTILS).as_posix())
-    assert makers["Claim"] - {"_services/claims.py", "_services/mcs/exports.py"} == {"_mesh/fabric/claims.py"}  # claims of Services are others
-    assert makers["read_claim"] == {"_mesh/topology/semaphore.py", "_mesh/topology/kubespan_claims.py", "_kilo/claims.py"}
+    assert makers["Claim"] - {"_services/claims.py", "_services/mcs/exports.py"} == {
+        "_mesh/fabric/claims.py"
+    }  # claims of Services are others
+    assert makers["read_claim"] == {
+        "_mesh/topology/semaphore.py",
+        "_mesh/topology/kubespan_claims.py",
+        "_kilo/claims.py",
+    }
 
 
 def test_the_forms_that_the_guide_names_are_there() -> None:

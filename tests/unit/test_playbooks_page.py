@@ -32,5 +32,10 @@ def test_every_playbook_says_what_it_does(generator):
 
 
 def test_site_reads_what_its_parts_read(generator):
-    assert {"multicluster_serial", "multicluster_capabilities", "multicluster_mesh", "multicluster_lock"} <= generator.variables("site")
+    assert {
+        "multicluster_serial",
+        "multicluster_capabilities",
+        "multicluster_mesh",
+        "multicluster_lock",
+    } <= generator.variables("site")
     assert "awx_load_url" in generator.variables("awx_load") and "awx_load_url" not in generator.variables("site")

@@ -34,7 +34,7 @@ def test_users_reach_every_definition(tree: Tree) -> None:
 @pytest.mark.parametrize("path", ADAPTERS)
 def test_adapters_take_only_what_users_reach(tree: Tree, path: str) -> None:
     foreign = tree.unreached_by(path)
-    assert not foreign, "{0} takes what no user reaches: {1}".format(path, ", ".join(foreign))
+    assert not foreign, f"{path} takes what no user reaches: {', '.join(foreign)}"
 
 
 # --- the walk itself ---------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ UTILS = "plugins/module_utils/"
 PACKAGE = "ansible_collections.multicluster.network.plugins.module_utils"
 
 
-def unreached(folder: pathlib.Path, sources: t.Mapping[str, str]) -> t.List[str]:
+def unreached(folder: pathlib.Path, sources: t.Mapping[str, str]) -> list[str]:
     for path, source in sources.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(source, "utf-8")
@@ -75,8 +75,10 @@ def test_a_name_is_reached_however_it_is_taken(tmp_path: pathlib.Path, code: str
         UTILS + "_a/d.py": "from . import b as other\n\nTable = {'x': other.used}\n",
         UTILS + "_a/e.py": "from .._a.b import used\n\n\ndef call(of=used):\n    return of()\n",
     }
-    used = {path: source for path, source in further.items() if "import {0}\n".format(path[-4]) in code}
-    assert unreached(tmp_path, {UTILS + "_a/b.py": TWO, "plugins/modules/m.py": code.format(PACKAGE), **used}) == ["_a/b.py: unused"]
+    used = {path: source for path, source in further.items() if f"import {path[-4]}\n" in code}
+    assert unreached(tmp_path, {UTILS + "_a/b.py": TWO, "plugins/modules/m.py": code.format(PACKAGE), **used}) == [
+        "_a/b.py: unused"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -90,13 +92,16 @@ def test_a_name_is_reached_however_it_is_taken(tmp_path: pathlib.Path, code: str
     ],
 )
 def test_a_name_that_merely_looks_alike_reaches_nothing(tmp_path: pathlib.Path, code: str) -> None:
-    assert unreached(tmp_path, {UTILS + "_a/b.py": TWO, "plugins/modules/m.py": code.format(PACKAGE)}) == ["_a/b.py: used", "_a/b.py: unused"]
+    assert unreached(tmp_path, {UTILS + "_a/b.py": TWO, "plugins/modules/m.py": code.format(PACKAGE)}) == [
+        "_a/b.py: used",
+        "_a/b.py: unused",
+    ]
 
 
 def test_what_units_start_runs_as_a_program(tmp_path: pathlib.Path) -> None:
     program = TWO + "\n\ndef main():\n    used()\n\n\nif __name__ == '__main__':\n    main()\n"
     assert unreached(tmp_path, {UTILS + "_a/b.py": program}) == ["_a/b.py: used", "_a/b.py: unused", "_a/b.py: main"]
-    unit = "ExecStart=python3 -m {0}._a.b\n".format(PACKAGE)
+    unit = f"ExecStart=python3 -m {PACKAGE}._a.b\n"
     assert unreached(tmp_path, {"roles/r/templates/s.j2": unit}) == ["_a/b.py: unused"]
 
 
@@ -104,7 +109,7 @@ def test_what_an_archive_is_entered_by(tmp_path: pathlib.Path) -> None:
     sources = {
         UTILS + "_a/b.py": TWO + "\n\ndef main():\n    used()\n",
         UTILS + "_a/c.py": "def archive():\n    return build('_a.b')\n\n\ndef build(entry):\n    return entry\n",
-        "plugins/modules/m.py": "from {0}._a.c import archive\narchive()\n".format(PACKAGE),
+        "plugins/modules/m.py": f"from {PACKAGE}._a.c import archive\narchive()\n",
     }
     assert unreached(tmp_path, sources) == ["_a/b.py: unused"]
 
@@ -118,16 +123,18 @@ def test_an_adapter_that_takes_a_twin_is_found(tmp_path: pathlib.Path) -> None:
     sources = {
         UTILS + "_a/b.py": TWO,
         UTILS + "_a/c.py": "from . import b\n\n\ndef go():\n    b.used()\n",
-        "plugins/modules/m.py": "from {0}._a import c\nc.go()\n".format(PACKAGE),
-        "tests/adapter.py": "from {0}._a import b, c\n\n\ndef answer():\n    return b.used(), c.b, b.unused()\n".format(PACKAGE),
+        "plugins/modules/m.py": f"from {PACKAGE}._a import c\nc.go()\n",
+        "tests/adapter.py": f"from {PACKAGE}._a import b, c\n\n\ndef answer():\n    return b.used(), c.b, b.unused()\n",
     }
     assert unreached(tmp_path, sources) == ["_a/b.py: unused"]
-    assert Tree(tmp_path, ["tests/adapter.py"]).unreached_by("tests/adapter.py") == ["plugins/module_utils/_a/b.py: unused"]
+    assert Tree(tmp_path, ["tests/adapter.py"]).unreached_by("tests/adapter.py") == [
+        "plugins/module_utils/_a/b.py: unused"
+    ]
     assert Tree(tmp_path, ["tests/adapter.py"]).unreached() == Tree(tmp_path).unreached()
 
 
 def test_getattr_that_nobody_can_follow_is_refused(tmp_path: pathlib.Path) -> None:
-    code = "from {0}._a import b\n\n\ndef main(name):\n    return getattr(b, name)\n".format(PACKAGE)
+    code = f"from {PACKAGE}._a import b\n\n\ndef main(name):\n    return getattr(b, name)\n"
     with pytest.raises(AssertionError, match="m.py:5"):
         unreached(tmp_path, {UTILS + "_a/b.py": TWO, "plugins/modules/m.py": code})
 

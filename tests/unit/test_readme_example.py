@@ -15,7 +15,10 @@ import pytest
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = {"README.md": r"```yaml\n(clusters:\n.*?)```", "docs/docsite/rst/guide_start.rst": r"code-block:: yaml\n\n( +clusters:\n.*?)\n\n"}
+PAGES = {
+    "README.md": r"```yaml\n(clusters:\n.*?)```",
+    "docs/docsite/rst/guide_start.rst": r"code-block:: yaml\n\n( +clusters:\n.*?)\n\n",
+}
 
 
 def example(page: str) -> str:
@@ -34,8 +37,11 @@ def test_the_example_is_valid_as_it_stands(page, tmp_path):
 def test_a_third_cluster_needs_its_own_lines_and_nothing_else(page, tmp_path):
     inventory = yaml.safe_load(example(page))
     inventory["clusters"]["hosts"]["ibm"] = {
-        "kubeconfig": "~/.kube/ibm", "pod_cidrs": ["10.6.0.0/16"], "service_cidrs": ["10.7.0.0/16"], "node_cidrs": ["10.33.33.0/24"],
-    }  # fmt: skip
+        "kubeconfig": "~/.kube/ibm",
+        "pod_cidrs": ["10.6.0.0/16"],
+        "service_cidrs": ["10.7.0.0/16"],
+        "node_cidrs": ["10.33.33.0/24"],
+    }
     inventory["ibm_nodes"] = {"vars": {"multicluster_cluster": "ibm"}, "hosts": {"ibm-node-1": {}}}
     inventories.write(tmp_path, {"inventory.yml": yaml.safe_dump(inventory)})
     errors, warnings, mesh = inventories.validate([tmp_path / "inventory.yml"])

@@ -22,19 +22,24 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 #: Rooms that run on nodes; what is imported there is needed there.
-ON_NODES = [ROOT / "plugins" / "module_utils" / room for room in ("_values", "_plan", "_dataplane", "_linux", "_mesh/kubespan", "_flows/node")]
+ON_NODES = [
+    ROOT / "plugins" / "module_utils" / room
+    for room in ("_values", "_plan", "_dataplane", "_linux", "_mesh/kubespan", "_flows/node")
+]
 OWN = ("ansible", "ansible_collections", "ansible_runner")
 
 
 def is_standard(module: str) -> bool:
     """Whether it comes with Python: nobody installed it."""
     spec = importlib.util.find_spec(module)
-    return module == "__future__" or (spec is not None and not re.search("(site|dist)-packages", spec.origin or "site-packages"))
+    return module == "__future__" or (
+        spec is not None and not re.search("(site|dist)-packages", spec.origin or "site-packages")
+    )
 
 
-def imported() -> t.Dict[str, t.Set[pathlib.Path]]:
+def imported() -> dict[str, set[pathlib.Path]]:
     """Module -> files: what is neither Python's own, nor Ansible's, nor of this collection."""
-    found: t.Dict[str, t.Set[pathlib.Path]] = {}
+    found: dict[str, set[pathlib.Path]] = {}
     for top in ("plugins", "extensions", "roles"):
         for path in (ROOT / top).rglob("*.py"):
             for name in names_in(path):
@@ -56,19 +61,25 @@ def distribution(requirement: str) -> str:
     return re.split(r"[^A-Za-z0-9._-]", requirement.strip(), maxsplit=1)[0]
 
 
-def modules_of(name: str) -> t.Set[str]:
+def modules_of(name: str) -> set[str]:
     """What one may import once this is installed."""
     files = importlib.metadata.files(name) or ()
-    return {path.parts[0].split(".")[0] for path in files if path.suffix in (".py", ".so") and not path.parts[0].startswith(("..", "__"))}
+    return {
+        path.parts[0].split(".")[0]
+        for path in files
+        if path.suffix in (".py", ".so") and not path.parts[0].startswith(("..", "__"))
+    }
 
 
-def declared() -> t.List[str]:
+def declared() -> list[str]:
     lines = (ROOT / "meta" / "ee-requirements.txt").read_text("utf-8").splitlines()
     return [distribution(line) for line in lines if line.strip() and not line.startswith("#")]
 
 
 def test_what_the_controller_imports_is_declared() -> None:
-    ansibles = [distribution(text) for text in importlib.metadata.requires("ansible-core") or () if "extra ==" not in text]
+    ansibles = [
+        distribution(text) for text in importlib.metadata.requires("ansible-core") or () if "extra ==" not in text
+    ]
     known = {module for name in declared() + ansibles for module in modules_of(name)}
     assert set(imported()) - known == set()
 
@@ -78,18 +89,25 @@ def test_what_is_declared_is_imported() -> None:
 
 
 def test_nodes_need_no_package() -> None:
-    on_nodes = {module: [str(path) for path in paths if set(ON_NODES) & set(path.parents)] for module, paths in imported().items()}
+    on_nodes = {
+        module: [str(path) for path in paths if set(ON_NODES) & set(path.parents)]
+        for module, paths in imported().items()
+    }
     assert {module: paths for module, paths in on_nodes.items() if paths} == {}
     assert "requirements" not in (ROOT / "plugins" / "doc_fragments" / "_node.py").read_text("utf-8")
     readme = (ROOT / "README.md").read_text("utf-8")
     assert "nodes need nothing but Python 3.9" in " ".join(readme.split())
 
 
-def carried_to_nodes() -> t.Set[pathlib.Path]:
+def carried_to_nodes() -> set[pathlib.Path]:
     """Every file of module_utils that a task of a node's module, the boot unit or the watcher may come to import, inside functions too."""
     utils = ROOT / "plugins" / "module_utils"
-    modules = [path for path in (ROOT / "plugins" / "modules").glob("*.py") if "._flows.node" in path.read_text("utf-8")]
-    assert {"bgp_speaker", "node_dataplane", "node_info", "nft_table", "wireguard_device"} <= {path.stem for path in modules}
+    modules = [
+        path for path in (ROOT / "plugins" / "modules").glob("*.py") if "._flows.node" in path.read_text("utf-8")
+    ]
+    assert {"bgp_speaker", "node_dataplane", "node_info", "nft_table", "wireguard_device"} <= {
+        path.stem for path in modules
+    }
     todo, found = [*modules, *(path for room in ON_NODES for path in room.rglob("*.py"))], set()
     while todo:
         path = todo.pop()
@@ -99,7 +117,7 @@ def carried_to_nodes() -> t.Set[pathlib.Path]:
     return found
 
 
-def relative(path: pathlib.Path, utils: pathlib.Path) -> t.Set[pathlib.Path]:
+def relative(path: pathlib.Path, utils: pathlib.Path) -> set[pathlib.Path]:
     """The files of module_utils that one imports."""
     begin, targets = "ansible_collections.multicluster.network.plugins.module_utils", []
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -137,8 +155,13 @@ def test_without_netaddr_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_other_collections_are_declared_where_they_are_imported() -> None:
-    used = {tuple(name.split(".")[1:3]) for top in ("plugins", "extensions") for path in (ROOT / top).rglob("*.py") for name in names_in(path)
-            if name.startswith("ansible_collections.")}  # fmt: skip
+    used = {
+        tuple(name.split(".")[1:3])
+        for top in ("plugins", "extensions")
+        for path in (ROOT / top).rglob("*.py")
+        for name in names_in(path)
+        if name.startswith("ansible_collections.")
+    }
     galaxy = yaml.safe_load((ROOT / "galaxy.yml").read_text("utf-8"))
     own = (galaxy["namespace"], galaxy["name"])
     assert {".".join(pair) for pair in used - {own}} == set(galaxy.get("dependencies") or {})
@@ -150,7 +173,10 @@ def test_the_guide_says_what_the_controller_needs() -> None:
     line = next(line for line in text.splitlines() if "pip install 'ansible-core" in line)
     said = {distribution(word.strip("'")) for word in line.split("pip install", 1)[1].split()} - {"ansible-core"}
     assert set(declared()) - said == {"kubernetes"} and said <= set(declared())
-    assert "A kubeconfig with ``exec`` or an ``auth-provider`` (EKS, GKE, AKS, OIDC) needs the package ``kubernetes`` (25), too" in " ".join(text.split())
+    assert (
+        "A kubeconfig with ``exec`` or an ``auth-provider`` (EKS, GKE, AKS, OIDC) needs the package ``kubernetes`` (25), too"
+        in " ".join(text.split())
+    )
     users = {path.name for path in imported()["kubernetes"]}
     assert users == {"transport.py"}, "what obtains the credential of such a plugin"
 
@@ -159,7 +185,17 @@ def test_the_tarball_has_neither_tests_nor_what_needs_them() -> None:
     ignored = yaml.safe_load((ROOT / "galaxy.yml").read_text("utf-8"))["build_ignore"]
     assert {"tests", "extensions/molecule"} <= set(ignored)
     tops = [ROOT / top for top in ("plugins", "roles", "playbooks", "extensions", "meta")]
-    lab = {path.relative_to(ROOT).parts[:2] for top in tops for path in top.rglob("*.yml") if "tests/lab" in path.read_text("utf-8", "replace")}
+    lab = {
+        path.relative_to(ROOT).parts[:2]
+        for top in tops
+        for path in top.rglob("*.yml")
+        if "tests/lab" in path.read_text("utf-8", "replace")
+    }
     assert lab == {("extensions", "molecule")}
-    reach = {path for top in ("roles", "playbooks") for path in (ROOT / top).rglob("*.yml") if "../extensions" in path.read_text("utf-8", "replace")}
+    reach = {
+        path
+        for top in ("roles", "playbooks")
+        for path in (ROOT / top).rglob("*.yml")
+        if "../extensions" in path.read_text("utf-8", "replace")
+    }
     assert reach == set(), "a collection works with meta, plugins, roles and playbooks alone"

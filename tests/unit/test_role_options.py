@@ -35,9 +35,18 @@ except ImportError:  # before ansible-core 2.19 all text of a playbook was a tem
 ROLES = sorted((pathlib.Path(__file__).resolve().parents[2] / "roles").iterdir())
 COLLECTION = "multicluster.network."
 MODULES = pathlib.Path(__file__).resolve().parents[2] / "plugins" / "modules"
-EMPTY: t.Dict[str, t.Any] = {"int": 0, "float": 0, "bool": False, "str": "", "path": "", "list": [], "dict": {}, "raw": ""}
+EMPTY: dict[str, t.Any] = {
+    "int": 0,
+    "float": 0,
+    "bool": False,
+    "str": "",
+    "path": "",
+    "list": [],
+    "dict": {},
+    "raw": "",
+}
 #: Arguments made of more than the variable, and why the empty value is not simply what arrives.
-COMPOSED: t.Dict[t.Tuple[str, str], str] = {
+COMPOSED: dict[tuple[str, str], str] = {
     ("bgp_speaker", "state"): "a speaker without neighbours is none; the list itself is an argument too",
     ("layer2_speaker", "state"): "a node without a segment holds nothing; the segment is no argument",
     ("cluster_objects", "objects"): "manifests that are made of names",
@@ -50,8 +59,14 @@ COMPOSED: t.Dict[t.Tuple[str, str], str] = {
     ("node_dataplane", "devices"): "a node that leaves has none; what it had is in its state file",
     ("node_dataplane", "kubespan"): "a node that leaves, or is in no such mesh, is given none",
     ("node_dataplane", "tables"): "a node that leaves has none",
-    ("service_mirror", "allow_host_network"): "true counts where the mesh carries nodes; in another one clear says that packets are not encrypted",
-    ("service_imports", "allow_host_network"): "true counts where the mesh carries nodes; in another one clear says that packets are not encrypted",
+    (
+        "service_mirror",
+        "allow_host_network",
+    ): "true counts where the mesh carries nodes; in another one clear says that packets are not encrypted",
+    (
+        "service_imports",
+        "allow_host_network",
+    ): "true counts where the mesh carries nodes; in another one clear says that packets are not encrypted",
     ("playbook_timer", "playbook_timer_environment"): "one variable beside those that the user gives",
     ("fabric_status", "page"): "no name is no file, and nothing but a file's path is an argument",
     ("fabric_status", "document"): "no name is no file, and nothing but a file's path is an argument",
@@ -72,26 +87,26 @@ class Passed(t.NamedTuple):
 
     @property
     def name(self) -> str:
-        return "{0}: {1} -> {2}.{3}".format(self.role, self.variable, self.module, self.option)
+        return f"{self.role}: {self.variable} -> {self.module}.{self.option}"
 
 
-def tasks_of(found: t.Any) -> t.Iterator[t.Dict[str, t.Any]]:
+def tasks_of(found: t.Any) -> t.Iterator[dict[str, t.Any]]:
     for task in found or ():
         yield task
         for part in ("block", "rescue", "always"):
             yield from tasks_of(task.get(part))
 
 
-def options_of(role: pathlib.Path) -> t.Dict[str, t.Dict[str, t.Any]]:
+def options_of(role: pathlib.Path) -> dict[str, dict[str, t.Any]]:
     specs = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text("utf-8"))["argument_specs"]
     return {name: option for entry in specs.values() for name, option in (entry.get("options") or {}).items()}
 
 
-def defaults_of(role: pathlib.Path) -> t.Dict[str, t.Any]:
+def defaults_of(role: pathlib.Path) -> dict[str, t.Any]:
     return yaml.safe_load((role / "defaults" / "main.yml").read_text("utf-8")) or {}
 
 
-def names_in(expression: t.Any) -> t.Set[str]:
+def names_in(expression: t.Any) -> set[str]:
     """Variables that a template, or a structure with templates in it, reads."""
     if isinstance(expression, dict):
         return set().union(*(names_in(item) for item in expression.values()))
@@ -103,7 +118,7 @@ def names_in(expression: t.Any) -> t.Set[str]:
     return {name.name for name in tree.find_all(jinja2.nodes.Name) if name.ctx == "load"}
 
 
-def passed() -> t.List[Passed]:
+def passed() -> list[Passed]:
     """Every argument of a module of ours, and every variable given to an included role, that reads a role's variable."""
     found = []
     for role in ROLES:
@@ -121,11 +136,20 @@ def passed() -> t.List[Passed]:
                         if "hostvars" in names_in(expression):
                             continue  # what the inventory says, looked up by the name of a group
                         for variable in sorted(names_in(expression) & set(options)):
-                            found.append(Passed(role.name, variable, options[variable].get("type", "str"), module, option, expression))
+                            found.append(
+                                Passed(
+                                    role.name,
+                                    variable,
+                                    options[variable].get("type", "str"),
+                                    module,
+                                    option,
+                                    expression,
+                                )
+                            )
     return found
 
 
-def arrived(one: Passed, value: t.Any) -> t.Dict[str, t.Any]:
+def arrived(one: Passed, value: t.Any) -> dict[str, t.Any]:
     """The argument as the module gets it: templated as Ansible does it, with the role's defaults for the rest."""
     role = next(role for role in ROLES if role.name == one.role)
     variables = {name: _trusted(default) for name, default in defaults_of(role).items()}
@@ -143,7 +167,7 @@ def _trusted(value: t.Any) -> t.Any:
     return trust_as_template(value) if isinstance(value, str) else value
 
 
-def as_parameter(one: Passed, given: t.Dict[str, t.Any]) -> t.Any:
+def as_parameter(one: Passed, given: dict[str, t.Any]) -> t.Any:
     """What the module's own check of its arguments makes of it."""
     if not (MODULES / (one.module + ".py")).exists():
         return given[one.option]  # a variable of an included role
@@ -153,12 +177,12 @@ def as_parameter(one: Passed, given: t.Dict[str, t.Any]) -> t.Any:
     result = ArgumentSpecValidator({one.option: spec}).validate(given)
     assert not result.error_messages, result.error_messages
     needed = [name for name, inner in (option.get("suboptions") or {}).items() if inner.get("required")]
-    assert not (needed and given[one.option] == {}), "{0}: without anything, {1} is required".format(one.variable, needed)
+    assert not (needed and given[one.option] == {}), f"{one.variable}: without anything, {needed} is required"
     return result.validated_parameters[one.option]
 
 
-@functools.lru_cache(maxsize=None)
-def documented(module: str) -> t.Dict[str, t.Any]:
+@functools.cache
+def documented(module: str) -> dict[str, t.Any]:
     """The module's options as it documents them, which sanity tests compare with its arguments."""
     found = importlib.import_module("ansible_collections.multicluster.network.plugins.modules." + module)
     documentation = yaml.safe_load(found.DOCUMENTATION)
@@ -166,19 +190,26 @@ def documented(module: str) -> t.Dict[str, t.Any]:
     for fragment in documentation.get("extends_documentation_fragment", ()):
         name, dummy, part = fragment[len(COLLECTION) :].partition(".")
         source = importlib.import_module("ansible_collections.multicluster.network.plugins.doc_fragments." + name)
-        options.update((yaml.safe_load(getattr(source.ModuleDocFragment, (part or "documentation").upper())) or {}).get("options") or {})
+        options.update(
+            (yaml.safe_load(getattr(source.ModuleDocFragment, (part or "documentation").upper())) or {}).get("options")
+            or {}
+        )
     return dict(options, **documentation.get("options", {}))
 
 
 ALL = passed()
-PLAIN = [one for one in ALL if names_in(one.expression) <= {one.variable, "omit"} and (one.module, one.option) not in COMPOSED]
+PLAIN = [
+    one
+    for one in ALL
+    if names_in(one.expression) <= {one.variable, "omit"} and (one.module, one.option) not in COMPOSED
+]
 
 
 @pytest.mark.parametrize("one", PLAIN, ids=lambda one: one.name)
 def test_what_is_empty_arrives_as_it_was_written(one):
     value = EMPTY[one.kind]
     given = arrived(one, value)
-    assert one.option in given, "{0}: {1!r} is dropped on its way".format(one.variable, value)
+    assert one.option in given, f"{one.variable}: {value!r} is dropped on its way"
     parameter = as_parameter(one, given)
     assert parameter == value and isinstance(parameter, bool) == isinstance(value, bool)
 
@@ -196,7 +227,9 @@ def test_a_limit_that_nobody_set_is_left_to_the_module(role):
     unset = [name for name, default in defaults_of(role).items() if default is None]
     assert all(one.option not in arrived(one, None) for one in PLAIN if one.role == role.name and one.variable in unset)
     text = "".join(path.read_text("utf-8") for path in (role / "tasks").glob("*.yml"))
-    assert "default(omit" not in text, "an expression of another form: what is empty would be dropped, or null handed on"
+    assert "default(omit" not in text, (
+        "an expression of another form: what is empty would be dropped, or null handed on"
+    )
 
 
 HANDED_ON = {}
@@ -213,24 +246,34 @@ def test_a_message_that_names_an_option_names_the_users_variable_too(module):
         if "_" not in option and option != "adopt":
             continue
         wanted = HANDED_ON.get((module, option), set())
-        text = named(COLLECTION + module, "set {0} to take it over".format(option), options)
-        composed = (module, option) in COMPOSED or any((one.module, one.option) == (module, option) for one in ALL if one not in PLAIN)
+        text = named(COLLECTION + module, f"set {option} to take it over", options)
+        composed = (module, option) in COMPOSED or any(
+            (one.module, one.option) == (module, option) for one in ALL if one not in PLAIN
+        )
         if wanted:
             assert set(variables_of(module, option)) == wanted, option
             assert option == next(iter(wanted)) or all(variable in text for variable in wanted), text
         elif not composed:
-            assert text == "set {0} to take it over".format(option) or option == "rollback_seconds", text
+            assert text == f"set {option} to take it over" or option == "rollback_seconds", text
     assert named(module, "nothing of the kind", options) == "nothing of the kind"
 
 
 def test_a_variable_is_named_once_and_a_users_text_is_left_alone():
     options = ["adopt", "create_namespace", "max_deletes"]
     shown = named("service_mirror", "make it, or set create_namespace; create_namespace is off", options)
-    assert shown == "make it, or set create_namespace (service_mirror_create_namespace of the role); create_namespace is off"
+    assert (
+        shown
+        == "make it, or set create_namespace (service_mirror_create_namespace of the role); create_namespace is off"
+    )
     assert named("service_mirror", shown, options) == shown
     for text in ("'adopt' is no name", "x_adopt and adopted", "max_deletes_of"):
         assert named("service_mirror", text, options) == text
     late = "no answer within 9 s, which the option timeout allows"
-    assert named("load_balancers", late, ["timeout"]) == late.replace("timeout", "timeout (load_balancers_timeout of the role)")
+    assert named("load_balancers", late, ["timeout"]) == late.replace(
+        "timeout", "timeout (load_balancers_timeout of the role)"
+    )
     assert named("load_balancers", "etcdserver: request timeout", ["timeout"]) == "etcdserver: request timeout"
-    assert named("somebody.elses.module", "set adopt", options) == "set adopt" and named("service_mirror", None, options) is None
+    assert (
+        named("somebody.elses.module", "set adopt", options) == "set adopt"
+        and named("service_mirror", None, options) is None
+    )

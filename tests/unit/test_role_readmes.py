@@ -41,7 +41,7 @@ def test_every_variable_is_named(role):
     """Read without the program that writes them, so that an error of that one shows."""
     text = (role / "README.md").read_text("utf-8")
     specs = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text("utf-8"))["argument_specs"]
-    missing = {name for entry in specs.values() for name in entry.get("options") or {} if "`{0}`".format(name) not in text}
+    missing = {name for entry in specs.values() for name in entry.get("options") or {} if f"`{name}`" not in text}
     assert not missing
 
 
@@ -51,16 +51,34 @@ def test_no_fabric_has_another_name(former, tmp_path):
     if former:
         (tmp_path / ".config" / "multicluster" / "multicluster").mkdir(parents=True)
     files = [role / "defaults" / "main.yml" for role in ROLES if (role / "defaults" / "main.yml").is_file()]
-    names = sorted(name for file in files for name in yaml.safe_load(file.read_text("utf-8")) or {} if name.endswith("_fabric"))
+    names = sorted(
+        name for file in files for name in yaml.safe_load(file.read_text("utf-8")) or {} if name.endswith("_fabric")
+    )
     shown = {name: "{{ " + name + " }}" for name in names}
     own = {"ansible_python_interpreter": "{{ ansible_playbook_python }}"}
-    play = [{"hosts": "localhost", "gather_facts": False, "vars": own, "vars_files": [str(file) for file in files],
-             "tasks": [{"ansible.builtin.copy": {"dest": str(tmp_path / "said"), "content": "{{ shown | to_json }}"}, "vars": {"shown": shown}}]}]  # fmt: skip
+    play = [
+        {
+            "hosts": "localhost",
+            "gather_facts": False,
+            "vars": own,
+            "vars_files": [str(file) for file in files],
+            "tasks": [
+                {
+                    "ansible.builtin.copy": {"dest": str(tmp_path / "said"), "content": "{{ shown | to_json }}"},
+                    "vars": {"shown": shown},
+                }
+            ],
+        }
+    ]
     (tmp_path / "play.yml").write_text(json.dumps(play), "utf-8")
-    environment = dict(os.environ, HOME=str(tmp_path), ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_LOCAL_TEMP=str(tmp_path / "local"))
+    environment = dict(
+        os.environ, HOME=str(tmp_path), ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_LOCAL_TEMP=str(tmp_path / "local")
+    )
     command = ["ansible-playbook", "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads((tmp_path / "said").read_text("utf-8"))
     assert len(said) > 15
-    assert {name: value for name, value in said.items() if value != "default"} == ({"cluster_access_fabric": "multicluster"} if former else {})
+    assert {name: value for name, value in said.items() if value != "default"} == (
+        {"cluster_access_fabric": "multicluster"} if former else {}
+    )

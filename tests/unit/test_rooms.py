@@ -17,7 +17,7 @@ UTILS = pathlib.Path(__file__).resolve().parents[2] / "plugins" / "module_utils"
 _BASE = ("_values", "_plan")
 _NETLINK = ("_values", "_linux", "_linux/netlink")
 #: Every room and the rooms whose files it may import besides its own: there are no circles, and no exceptions.
-PURE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
+PURE_ROOMS: dict[str, tuple[str, ...]] = {
     "_values": (),
     "_plan": ("_values",),
     "_dataplane": _BASE,
@@ -34,7 +34,7 @@ PURE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
     "_originals": (*_BASE, "_loadbalancers", "_mesh/kubespan"),
     "_trace": (*_BASE, "_dataplane", "_mesh/kubespan", "_services", "_status"),
 }
-EDGE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
+EDGE_ROOMS: dict[str, tuple[str, ...]] = {
     "_kubernetes": (*_BASE, "_module", "_io"),
     "_io": (*_BASE, "_module"),
     "_linux": ("_values",),
@@ -44,11 +44,19 @@ EDGE_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
     "_linux/host": (*_NETLINK, "_dataplane", "_linux/wireguard", "_linux/nftables"),
 }
 _API = (*PURE_ROOMS, "_module", "_kubernetes", "_io", "_linux", "_linux/host")
-FLOW_ROOMS: t.Dict[str, t.Tuple[str, ...]] = {
+FLOW_ROOMS: dict[str, tuple[str, ...]] = {
     "_flows/delivery": (*_BASE, "_loadbalancers", "_io", "_linux", "_linux/host"),
     "_flows/layer2": (*_BASE, "_loadbalancers", "_io", "_flows/delivery", "_linux", "_linux/netlink", "_linux/host"),
-    "_flows/node": (*_BASE, "_dataplane", "_mesh/kubespan", "_loadbalancers", "_io", "_flows/delivery", "_flows/layer2",
-                    *(room for room in EDGE_ROOMS if room.startswith("_linux"))),
+    "_flows/node": (
+        *_BASE,
+        "_dataplane",
+        "_mesh/kubespan",
+        "_loadbalancers",
+        "_io",
+        "_flows/delivery",
+        "_flows/layer2",
+        *(room for room in EDGE_ROOMS if room.startswith("_linux")),
+    ),
     "_flows/fabric": _API,
     "_flows/services": (*_API, "_flows/fabric"),
     "_flows/load_balancers": (*_API, "_flows/fabric"),
@@ -61,15 +69,47 @@ ROOMS = {**PURE_ROOMS, **EDGE_ROOMS, **FLOW_ROOMS}
 PURE = tuple(sorted({room.split("/")[0] for room in PURE_ROOMS}))
 EDGES = tuple(sorted({room.split("/")[0] for room in EDGE_ROOMS}))
 #: Rooms that also run on nodes, where there is no Ansible.
-ON_NODES = ("_values", "_plan", "_dataplane", "_mesh/kubespan", "_linux", "_flows/delivery", "_flows/node", "_flows/layer2")
+ON_NODES = (
+    "_values",
+    "_plan",
+    "_dataplane",
+    "_mesh/kubespan",
+    "_linux",
+    "_flows/delivery",
+    "_flows/node",
+    "_flows/layer2",
+)
 #: Files side by side that a reader still takes in.
 MOST_FILES = 30
 #: Libraries of pure rooms, only inside functions.
 PURE_LAZY_LIBRARIES = ("yaml", "netaddr")
 #: What does input and output. Pure rooms and flows have none of it.
 IO_MODULES = frozenset(
-    "socket subprocess urllib http ssl select selectors asyncio fcntl shutil tempfile glob pathlib socketserver ftplib "
-    "smtplib telnetlib multiprocessing requests kubernetes pyroute2 paramiko dns".split()
+    [
+        "socket",
+        "subprocess",
+        "urllib",
+        "http",
+        "ssl",
+        "select",
+        "selectors",
+        "asyncio",
+        "fcntl",
+        "shutil",
+        "tempfile",
+        "glob",
+        "pathlib",
+        "socketserver",
+        "ftplib",
+        "smtplib",
+        "telnetlib",
+        "multiprocessing",
+        "requests",
+        "kubernetes",
+        "pyroute2",
+        "paramiko",
+        "dns",
+    ]
 )
 #: Further modules that a pure function has no use for: clocks, chance, the environment.
 IMPURE_MODULES = IO_MODULES | {"os", "time", "random", "secrets", "threading", "signal", "pickle", "sys"}
@@ -84,11 +124,11 @@ class Import(t.NamedTuple):
     lazy: bool
 
 
-def files(*rooms: str) -> t.List[pathlib.Path]:
+def files(*rooms: str) -> list[pathlib.Path]:
     return sorted(path for room in rooms for path in (UTILS / room).rglob("*.py"))
 
 
-def imports_of(path: pathlib.Path) -> t.List[Import]:
+def imports_of(path: pathlib.Path) -> list[Import]:
     tree = ast.parse(path.read_text("utf-8"))
     lazy = {
         id(inner)
@@ -109,7 +149,7 @@ def imports_of(path: pathlib.Path) -> t.List[Import]:
         if isinstance(node, ast.Import):
             found.extend(Import(False, name.name, node.lineno, is_lazy) for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level:
-            assert node.level <= len(package) + 1, "{0}:{1} leaves module_utils".format(path, node.lineno)
+            assert node.level <= len(package) + 1, f"{path}:{node.lineno} leaves module_utils"
             base = list(package[: len(package) - node.level + 1])
             for name in node.names:
                 parts = base + (node.module.split(".") if node.module else [name.name])
@@ -124,7 +164,7 @@ def top(item: Import) -> str:
 
 
 def show(path: pathlib.Path, item: Import) -> str:
-    return "{0}:{1} imports {2}".format(path.relative_to(UTILS), item.line, item.target)
+    return f"{path.relative_to(UTILS)}:{item.line} imports {item.target}"
 
 
 def is_standard(name: str) -> bool:
@@ -147,24 +187,31 @@ def test_a_room_imports_only_what_lies_below_it(path: pathlib.Path) -> None:
     assert own in ROOMS, "a new room: say in this test what it may import"
     wrong = []
     for item in imports_of(path):
-        if item.relative and room_of(item.target.replace(".", "/")) not in (own, *ROOMS[own]):
-            wrong.append(show(path, item))
-        elif not item.relative and top(item) == "ansible_collections":
+        if (
+            item.relative
+            and room_of(item.target.replace(".", "/")) not in (own, *ROOMS[own])
+            or not item.relative
+            and top(item) == "ansible_collections"
+        ):
             wrong.append(show(path, item))
     assert not wrong
 
 
 def test_rooms_have_no_circles() -> None:
-    done: t.Set[str] = set()
+    done: set[str] = set()
     todo = dict(ROOMS)
     while todo:
         ready = [room for room, below in todo.items() if all(other in done or other == "_module" for other in below)]
-        assert ready, "these rooms stand above each other: {0}".format(", ".join(sorted(todo)))
+        assert ready, f"these rooms stand above each other: {', '.join(sorted(todo))}"
         done.update(ready)
         todo = {room: below for room, below in todo.items() if room not in done}
 
 
-@pytest.mark.parametrize("folder", sorted({path.parent for path in files(*PURE, *EDGES, "_flows")}), ids=lambda folder: str(folder.relative_to(UTILS)))
+@pytest.mark.parametrize(
+    "folder",
+    sorted({path.parent for path in files(*PURE, *EDGES, "_flows")}),
+    ids=lambda folder: str(folder.relative_to(UTILS)),
+)
 def test_a_folder_can_be_read_at_a_glance(folder: pathlib.Path) -> None:
     assert len(list(folder.glob("*.py"))) <= MOST_FILES
 
@@ -175,10 +222,11 @@ def test_pure_rooms_know_no_library_of_io(path: pathlib.Path) -> None:
     for item in imports_of(path):
         if item.relative:
             continue
-        if is_standard(top(item)):
-            allowed = top(item) not in IMPURE_MODULES
-        else:
-            allowed = item.lazy and top(item) in PURE_LAZY_LIBRARIES
+        allowed = (
+            top(item) not in IMPURE_MODULES
+            if is_standard(top(item))
+            else item.lazy and top(item) in PURE_LAZY_LIBRARIES
+        )
         if not allowed:
             wrong.append(show(path, item))
     assert not wrong
@@ -189,7 +237,7 @@ def test_flows_do_no_io_of_their_own(path: pathlib.Path) -> None:
     assert not [show(path, item) for item in imports_of(path) if not item.relative and top(item) in IO_MODULES]
     calls = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
     opens = [node.lineno for node in calls if isinstance(node.func, ast.Name) and node.func.id in ("open", "input")]
-    assert not opens, "open() at line {0}".format(opens)
+    assert not opens, f"open() at line {opens}"
 
 
 @pytest.mark.parametrize("path", files(*PURE), ids=lambda path: str(path.relative_to(UTILS)))

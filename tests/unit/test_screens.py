@@ -18,23 +18,45 @@ COMMAND = "ansible-playbook multicluster.network.mesh -e mesh_confirm_empty=true
 FAIL, DEBUG, FACT = "ansible.builtin.fail", "ansible.builtin.debug", "ansible.builtin.set_fact"
 ON = {"gather_facts": False}
 TASKS = {
-    "first": [{"name": "Write", "ansible.builtin.copy": {"content": "a\n", "dest": "{{ inventory_dir }}/new-{{ inventory_hostname }}"}}],
+    "first": [
+        {
+            "name": "Write",
+            "ansible.builtin.copy": {"content": "a\n", "dest": "{{ inventory_dir }}/new-{{ inventory_hostname }}"},
+        }
+    ],
     "unchanged": [{"name": "Look", "ansible.builtin.command": {"cmd": "/bin/true"}, "changed_when": False}],
     "one error": [{"name": "Reach", FAIL: {"msg": HOSTILE}, "when": "inventory_hostname == 'h1'"}],
     "three errors": [
         {"name": "Reach", FAIL: {"msg": "{{ inventory_hostname }}: " + HOSTILE}, "ignore_errors": True},
         {"name": "Fix it by hand", FAIL: {"msg": "too few rows; run " + COMMAND}, "when": "inventory_hostname != 'h3'"},
     ],
-    "a report": [{"name": "Show", DEBUG: {"msg": ["broken: 1 problem", "  h1: " + HOSTILE, "next: run " + COMMAND]}, "run_once": True}],
-}  # fmt: skip
+    "a report": [
+        {
+            "name": "Show",
+            DEBUG: {"msg": ["broken: 1 problem", "  h1: " + HOSTILE, "next: run " + COMMAND]},
+            "run_once": True,
+        }
+    ],
+}
 
 
 def play(tmp_path, columns, tasks, *more):
     (tmp_path / "hosts").write_text("h1\nh2\nh3\n")
     quiet = {"name": "Follow", "hosts": "!all", **ON, "tasks": [{DEBUG: {"msg": "x"}}]}
     (tmp_path / "book.yml").write_text(yaml.safe_dump([{"name": "Work", "hosts": "all", **ON, "tasks": tasks}, quiet]))
-    environment = dict(os.environ, ANSIBLE_STDOUT_CALLBACK="multicluster.network.digest", ANSIBLE_HOME=str(tmp_path / "home"))
-    command = ["ansible-playbook", "-i", str(tmp_path / "hosts"), "-c", "local", "-e", "ansible_python_interpreter=/usr/bin/python3", *more]
+    environment = dict(
+        os.environ, ANSIBLE_STDOUT_CALLBACK="multicluster.network.digest", ANSIBLE_HOME=str(tmp_path / "home")
+    )
+    command = [
+        "ansible-playbook",
+        "-i",
+        str(tmp_path / "hosts"),
+        "-c",
+        "local",
+        "-e",
+        "ansible_python_interpreter=/usr/bin/python3",
+        *more,
+    ]
     return terminal.run([*command, str(tmp_path / "book.yml")], columns, env=environment, cwd=tmp_path)
 
 

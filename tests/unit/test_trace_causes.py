@@ -20,7 +20,7 @@ SCENARIOS = [ROOT / "tests" / "scenario" / name for name in ("trace_breaks.py", 
 
 def rows():
     """The words of the table's first column."""
-    table = GUIDE[GUIDE.index("\nThe causes\n"):GUIDE.index("\nFive of them")]
+    table = GUIDE[GUIDE.index("\nThe causes\n") : GUIDE.index("\nFive of them")]
     return [word for line in re.findall(r"(?m)^   \* - (``.*)$", table) for word in re.findall(r"``([a-z_]+)``", line)]
 
 
@@ -30,7 +30,11 @@ def broken():
     for path in SCENARIOS:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.FunctionDef):
-                calls = [one for one in node.decorator_list if isinstance(one, ast.Call) and getattr(one.func, "id", "") == "breaks"]
+                calls = [
+                    one
+                    for one in node.decorator_list
+                    if isinstance(one, ast.Call) and getattr(one.func, "id", "") == "breaks"
+                ]
                 found.update(word for call in calls for word in call.args[0].value.split())
     return found
 
@@ -44,7 +48,9 @@ def test_each_word_is_broken_in_the_lab():
 
 
 def test_the_examples_of_the_guide_are_of_five_words():
-    shown = re.findall(r"(?m)^    ([a-z_]+) on [a-z0-9-]+ \((?:proven|likely)\): ", GUIDE[GUIDE.index("\nFive of them"):])
+    shown = re.findall(
+        r"(?m)^    ([a-z_]+) on [a-z0-9-]+ \((?:proven|likely)\): ", GUIDE[GUIDE.index("\nFive of them") :]
+    )
     assert len(set(shown)) == 5 and set(shown) <= set(MENDS)
 
 

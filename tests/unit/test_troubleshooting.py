@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import pathlib
 import re
-import typing as t
 
 import pytest
 
@@ -18,8 +17,13 @@ UTILS = ROOT / "plugins" / "module_utils"
 GUIDE = (ROOT / "docs" / "docsite" / "rst" / "guide_troubleshooting.rst").read_text("utf-8")
 SAID = "\n".join(re.findall(r"(?m)^   \* - (.*)$", GUIDE))
 MESH = (
-    "fabric/checks", "fabric/variables", "fabric/names", "fabric/groups", "fabric/claims",
-    "topology/semaphore", "semaphore/peers",
+    "fabric/checks",
+    "fabric/variables",
+    "fabric/names",
+    "fabric/groups",
+    "fabric/claims",
+    "topology/semaphore",
+    "semaphore/peers",
 )
 #: Words of checks that people do not meet: another one comes first, or a module alone says them.
 INNER = {"name_invalid"}
@@ -27,7 +31,7 @@ INNER = {"name_invalid"}
 CALLS = {"Finding": 2, "ValueRefused": 0, "Refusal": 1, "note": 2, "_report": 1, "say": 3}
 
 
-def words(path: pathlib.Path) -> t.Set[str]:
+def words(path: pathlib.Path) -> set[str]:
     """Reason words that a file gives to findings and refusals."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -35,7 +39,11 @@ def words(path: pathlib.Path) -> t.Set[str]:
             name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
             if name in CALLS and len(node.args) > CALLS[name]:
                 argument = node.args[CALLS[name]]
-                found |= {inner.value for inner in ast.walk(argument) if isinstance(inner, ast.Constant) and isinstance(inner.value, str)}
+                found |= {
+                    inner.value
+                    for inner in ast.walk(argument)
+                    if isinstance(inner, ast.Constant) and isinstance(inner.value, str)
+                }
         elif isinstance(node, ast.Yield) and isinstance(node.value, ast.Tuple) and len(node.value.elts) == 3:
             second = node.value.elts[1]
             found |= {second.value} if isinstance(second, ast.Constant) and isinstance(second.value, str) else set()
@@ -45,10 +53,10 @@ def words(path: pathlib.Path) -> t.Set[str]:
 FILES = [*(UTILS / "_mesh" / (name + ".py") for name in MESH), UTILS / "_status" / "preflight.py"]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: "{0}/{1}".format(path.parent.name, path.stem))
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_word_has_its_row(path):
     assert words(path), "the words are said in another way now"
-    missing = {word for word in words(path) - INNER if "``{0}``".format(word) not in SAID}
+    missing = {word for word in words(path) - INNER if f"``{word}``" not in SAID}
     assert not missing, "add rows to guide_troubleshooting.rst"
 
 
@@ -56,13 +64,34 @@ def test_every_word_of_an_api_server_has_its_row():
     source = (UTILS / "_kubernetes" / "errors.py").read_text("utf-8")
     said = set(re.findall(r'(?m)^    reason = "([a-z_]+)"', source))
     assert said, "the file changed"
-    unmet = {"request_failed", "library_missing", "redirect_refused", "credential_failed", "not_found", "expired", "invalid", "manifest_invalid"}
-    assert {word for word in said - unmet if "``{0}``".format(word) not in SAID} == set()
+    unmet = {
+        "request_failed",
+        "library_missing",
+        "redirect_refused",
+        "credential_failed",
+        "not_found",
+        "expired",
+        "invalid",
+        "manifest_invalid",
+    }
+    assert {word for word in said - unmet if f"``{word}``" not in SAID} == set()
 
 
 def test_every_word_of_the_guide_is_said_by_something():
-    code = "\n".join(path.read_text("utf-8") for folder in ("plugins", "roles") for path in (ROOT / folder).rglob("*.*") if path.suffix in (".py", ".yml"))
+    code = "\n".join(
+        path.read_text("utf-8")
+        for folder in ("plugins", "roles")
+        for path in (ROOT / folder).rglob("*.*")
+        if path.suffix in (".py", ".yml")
+    )
     for word in re.findall(r"``([a-z]+(?:_[a-z]+)+)``", SAID):
-        assert re.search(r"\b{0}\b".format(word), code), word
-    for text in ("no handshake with", "it has no endpoint to send to", "is no peer of", "do not leave by", "does not reach pod", "nothing was looked at"):
-        assert "``{0}".format(text) in SAID and text in code, text
+        assert re.search(rf"\b{word}\b", code), word
+    for text in (
+        "no handshake with",
+        "it has no endpoint to send to",
+        "is no peer of",
+        "do not leave by",
+        "does not reach pod",
+        "nothing was looked at",
+    ):
+        assert f"``{text}" in SAID and text in code, text

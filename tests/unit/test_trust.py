@@ -22,52 +22,67 @@ TESTS = pathlib.Path(__file__).resolve().parents[1]
 HERE = pathlib.Path(__file__).resolve()
 GUIDE = TESTS.parent / "docs" / "docsite" / "rst" / "guide_trust.rst"
 HOSTILE = TESTS / "fixtures" / "hostile"
-for _folder in (TESTS / "unit" / "plugins" / "module_utils" / "_kubernetes", TESTS / "unit" / "plugins" / "module_utils", TESTS / "browser"):
+for _folder in (
+    TESTS / "unit" / "plugins" / "module_utils" / "_kubernetes",
+    TESTS / "unit" / "plugins" / "module_utils",
+    TESTS / "browser",
+):
     sys.path.insert(0, str(_folder))
 
-import fabrics  # noqa: E402
-from ansible_collections.multicluster.network.plugins.action.run_outcome import run_outcome  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import (  # noqa: E402
+import fabrics
+from ansible_collections.multicluster.network.plugins.action.run_outcome import run_outcome
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import (
     NodeDevice,
     NodeState,
     parse_node_device,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Resource  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.objects import apply_writes  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import Limits  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations, service_plan  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import AddressRules, check_address_claims  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.ledger import Entry, believed  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import Reserved, parse_pool  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import check_uids  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import Places  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import open_claims, read_claim  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.node_listing import read_listing  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.peers import pod_cidrs_of  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import semaphore as semaphore_topology  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.node_hosts import Names, node_hosts  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import check_budget  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Write  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import refused_lines  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Change  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._policy.network_sets import check_members, members_of, name_sets  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._services import coredns_rules, mirror_services, names  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard, check_groups  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._services.endpoints import Endpoint, Group  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._status import model, page  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import key_of  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._values.held_addresses import held_for_others  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused  # noqa: E402
-from hostile_server import HostileServer, make_certificate  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Resource
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.objects import apply_writes
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import Limits
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations, service_plan
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import (
+    AddressRules,
+    check_address_claims,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.ledger import Entry, believed
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import Reserved, parse_pool
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import check_uids
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import Places
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setups
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import open_claims, read_claim
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.node_listing import read_listing
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.peers import pod_cidrs_of
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import semaphore as semaphore_topology
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.node_hosts import Names, node_hosts
+from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import check_budget
+from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Write
+from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import refused_lines
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Change
+from ansible_collections.multicluster.network.plugins.module_utils._policy.network_sets import (
+    check_members,
+    members_of,
+    name_sets,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._services import (
+    coredns_rules,
+    mirror_services,
+    names,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard, check_groups
+from ansible_collections.multicluster.network.plugins.module_utils._services.endpoints import Endpoint, Group
+from ansible_collections.multicluster.network.plugins.module_utils._status import model, page
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import key_of
+from ansible_collections.multicluster.network.plugins.module_utils._values.held_addresses import held_for_others
+from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+from hostile_server import HostileServer, make_certificate
 
 
 def fixture(name: str) -> t.Any:
@@ -77,7 +92,7 @@ def fixture(name: str) -> t.Any:
 # --- the guide itself ---------------------------------------------------------------------------------------------
 
 
-def promised() -> t.List[t.Tuple[str, str]]:
+def promised() -> list[tuple[str, str]]:
     """(slug, first words) of every row of the table, as the comment behind it lists them."""
     text = GUIDE.read_text("utf-8")
     block = re.search(r"^\.\. The tests of these rows, in their order\.\n((?:   .*\n|\n)+)", text, re.MULTILINE)
@@ -85,7 +100,7 @@ def promised() -> t.List[t.Tuple[str, str]]:
     return [tuple(line.strip().split(": ", 1)) for line in block.group(1).splitlines() if line.strip()]  # type: ignore[misc]
 
 
-def rows_of_the_table() -> t.List[str]:
+def rows_of_the_table() -> list[str]:
     """The left column of every row; a line with nothing there goes on with the row above."""
     text = GUIDE.read_text("utf-8").split("What becomes of a hostile input\n", 1)[1]
     rule, _head, body = re.split(r"^=+  =+$", text, maxsplit=3, flags=re.MULTILINE)[:3]
@@ -93,12 +108,12 @@ def rows_of_the_table() -> t.List[str]:
     return [line[:width].strip() for line in body.strip("\n").splitlines() if line[:width].strip()]
 
 
-def sentences() -> t.List[str]:
+def sentences() -> list[str]:
     """The slugs of the sentences beside the table."""
     return re.findall(r"^ *\.\. test: ([a-z0-9-]+)$", GUIDE.read_text("utf-8"), re.MULTILINE)
 
 
-def functions() -> t.Dict[str, ast.FunctionDef]:
+def functions() -> dict[str, ast.FunctionDef]:
     """The tests of the rows, which are here, and those of the sentences beside them."""
     texts = [path.read_text("utf-8") for path in (HERE, HERE.with_name("test_trust_sentences.py"))]
     return {node.name: node for text in texts for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
@@ -113,11 +128,15 @@ def test_every_row_of_the_guide_has_its_name() -> None:
 @pytest.mark.parametrize("slug", [slug for slug, _words in promised()])
 def test_every_row_has_a_test_and_a_fixture(slug: str) -> None:
     found = functions().get("test_" + slug.replace("-", "_"))
-    assert found is not None, "write test_{0}".format(slug.replace("-", "_"))
+    assert found is not None, f"write test_{slug.replace('-', '_')}"
     files = [
-        node.args[0].value for node in ast.walk(found)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "fixture" and isinstance(node.args[0], ast.Constant)
-    ]  # fmt: skip
+        node.args[0].value
+        for node in ast.walk(found)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "fixture"
+        and isinstance(node.args[0], ast.Constant)
+    ]
     assert files and all((HOSTILE / name).is_file() for name in files), slug
 
 
@@ -139,12 +158,21 @@ def test_names_of_the_inventory() -> None:
     table = fixture("inventory_names.json")
     groups = table["inventory"]["all"]["children"]
     reserved = dict.fromkeys([*groups, "all", "ungrouped", "localhost", "127.0.0.1", "declared", "aws", "gcp"], "taken")
-    taken = {host: {group["vars"]["multicluster_cluster"]} if "vars" in group else set() for group in groups.values() for host in group["hosts"]}
-    nodes = [{"metadata": {"name": row["node"]}, "status": {"addresses": [{"type": "InternalIP", "address": "10.66.23.9"}]}} for row in table["rows"]]
+    taken = {
+        host: {group["vars"]["multicluster_cluster"]} if "vars" in group else set()
+        for group in groups.values()
+        for host in group["hosts"]
+    }
+    nodes = [
+        {"metadata": {"name": row["node"]}, "status": {"addresses": [{"type": "InternalIP", "address": "10.66.23.9"}]}}
+        for row in table["rows"]
+    ]
     listings = {"aws": read_listing("aws", {"nodes": nodes})}
     for naming, column in (("plain", "reason"), ("prefixed", "prefixed")):
         found = node_hosts(listings, {"aws": ["10.66.23.0/24"]}, names=Names(reserved, taken), node_names=naming)
-        assert {row.object: row.reason for row in found.refused} == {"aws/" + row["node"]: row[column] for row in table["rows"] if row[column]}
+        assert {row.object: row.reason for row in found.refused} == {
+            "aws/" + row["node"]: row[column] for row in table["rows"] if row[column]
+        }
         assert "aws" in found.hosts and "node-1" in [host.node_name for host in found.hosts["aws"]]
 
 
@@ -171,7 +199,9 @@ def _refused(rows: t.Iterable[t.Any], words: t.Collection[str]) -> int:
             continue
         evil = _expanded(row["claim"])
         good = list(map(_claim, MESH["good_claims"]))
-        kept, contested, refused = open_claims([_claim(dict(MESH["evil_claim"], **evil)), *good], MESH["grants"], MESH["own_keys"])
+        kept, contested, refused = open_claims(
+            [_claim(dict(MESH["evil_claim"], **evil)), *good], MESH["grants"], MESH["own_keys"]
+        )
         assert kept == good and not contested
         assert [refusal.reason for refusal in refused] == [row["word"]], row["id"]
         count += 1
@@ -191,14 +221,17 @@ def test_special_endpoints() -> None:
 
 
 def _fabric() -> t.Any:
-    made, findings = load_fabric({
-        "name": "demo",
-        "clusters": {
-            "aws": {"pod_cidrs": ["10.2.0.0/16"], "wireguard_port": 51821}, "gcp": {"pod_cidrs": ["10.4.0.0/16"], "wireguard_port": 51822},
-            "merit": {"pod_cidrs": ["10.6.0.0/16"], "wireguard_port": 51823},
-        },
-        "nodes": {"aws-1": {"multicluster_cluster": "aws"}},
-    })  # fmt: skip
+    made, findings = load_fabric(
+        {
+            "name": "demo",
+            "clusters": {
+                "aws": {"pod_cidrs": ["10.2.0.0/16"], "wireguard_port": 51821},
+                "gcp": {"pod_cidrs": ["10.4.0.0/16"], "wireguard_port": 51822},
+                "merit": {"pod_cidrs": ["10.6.0.0/16"], "wireguard_port": 51823},
+            },
+            "nodes": {"aws-1": {"multicluster_cluster": "aws"}},
+        }
+    )
     assert not [finding for finding in findings if finding.level == "error"]
     return made
 
@@ -207,27 +240,32 @@ def _key(number: int) -> str:
     return __import__("base64").b64encode(bytes([number]) * 32).decode()
 
 
-def _listings(**changes: t.Any) -> t.Dict[str, t.Any]:
+def _listings(**changes: t.Any) -> dict[str, t.Any]:
     """Three clusters whose nodes announce themselves to aws; changes: of annotations by node."""
-    found: t.Dict[str, t.Any] = {"aws": {"nodes": [{"metadata": {"name": "aws-1"}, "spec": {"podCIDRs": ["10.2.1.0/24"]}}]}}
+    found: dict[str, t.Any] = {
+        "aws": {"nodes": [{"metadata": {"name": "aws-1"}, "spec": {"podCIDRs": ["10.2.1.0/24"]}}]}
+    }
     found["aws"]["nodes"][0]["status"] = {"addresses": [{"type": "InternalIP", "address": "10.66.0.1"}]}
     for index, cluster in enumerate(("gcp", "merit")):
         rows = []
         for number in (1, 2):
-            name = "{0}_{1}".format(cluster, number)
-            notes = {"pubKey": _key(10 * index + number), "endpoint": "198.51.100.{0}:51820".format(10 * index + number)}
+            name = f"{cluster}_{number}"
+            notes = {"pubKey": _key(10 * index + number), "endpoint": f"198.51.100.{10 * index + number}:51820"}
             notes.update(changes.get(name, {}))
-            rows.append({
-                "metadata": {
-                    "name": name.replace("_", "-"), "annotations": {"aws.wireguard.semaphore.uw.io/" + key: value for key, value in notes.items()},
-                },
-                "spec": {"podCIDRs": ["10.{0}.{1}.0/24".format(4 + 2 * index, number)]},
-            })  # fmt: skip
+            rows.append(
+                {
+                    "metadata": {
+                        "name": name.replace("_", "-"),
+                        "annotations": {"aws.wireguard.semaphore.uw.io/" + key: value for key, value in notes.items()},
+                    },
+                    "spec": {"podCIDRs": [f"10.{4 + 2 * index}.{number}.0/24"]},
+                }
+            )
         found[cluster] = {"nodes": rows}
     return found
 
 
-def _peers(listings: t.Any, state: t.Any = None) -> t.Tuple[t.Set[str], t.List[t.Any]]:
+def _peers(listings: t.Any, state: t.Any = None) -> tuple[set[str], list[t.Any]]:
     topology = semaphore_topology.plan_semaphore_mesh(_fabric(), listings)
     devices, turned_away = contests.settle_peers(_devices(topology), state, lambda name: {})
     refused = [*topology["refused"], *(row._asdict() for row in turned_away)]
@@ -253,19 +291,28 @@ def test_taken_twice() -> None:
         key = _key(11 if victim == "merit-1" else 1)
         kept, refused = _peers(_listings(**{thief: {"pubKey": key}}), _state())
         assert kept == ALL - {thief.replace("_", "-")} and [row["reason"] for row in refused] == ["claimed_twice"]
-        assert refused[0]["object"].endswith("/" + thief.replace("_", "-")) and refused[0]["message"].endswith("/{0}, which keeps it".format(victim))
+        assert refused[0]["object"].endswith("/" + thief.replace("_", "-")) and refused[0]["message"].endswith(
+            f"/{victim}, which keeps it"
+        )
 
 
 def test_endpoints_outside_the_nodes() -> None:
     table = fixture("endpoints_outside.json")
-    clusters = {"aws": {"pod_cidrs": ["10.2.0.0/16"], "wireguard_port": 51821}, "gcp": {"pod_cidrs": ["10.4.0.0/16"], "wireguard_port": 51822}}
+    clusters = {
+        "aws": {"pod_cidrs": ["10.2.0.0/16"], "wireguard_port": 51821},
+        "gcp": {"pod_cidrs": ["10.4.0.0/16"], "wireguard_port": 51822},
+    }
     clusters["gcp"]["node_cidrs"] = table["node_cidrs"]
-    made, dummy = load_fabric({"name": "demo", "clusters": clusters, "nodes": {"aws-1": {"multicluster_cluster": "aws"}}})
+    made, dummy = load_fabric(
+        {"name": "demo", "clusters": clusters, "nodes": {"aws-1": {"multicluster_cluster": "aws"}}}
+    )
     for endpoint in table["rows"]:
         listings = {name: rows for name, rows in _listings(gcp_1={"endpoint": endpoint}).items() if name != "merit"}
         topology = semaphore_topology.plan_semaphore_mesh(made, listings)
         assert {peer["node"] for peer in topology["clusters"]["aws"]["remotes"]["gcp"]["peers"]} == {"gcp-2"}, endpoint
-        assert [row["reason"] for row in topology["refused"] if row["object"] == "gcp/gcp-1"] == ["outside_grant"], endpoint
+        assert [row["reason"] for row in topology["refused"] if row["object"] == "gcp/gcp-1"] == ["outside_grant"], (
+            endpoint
+        )
 
 
 def test_handed_out_addresses() -> None:
@@ -293,10 +340,18 @@ def test_special_service_endpoints() -> None:
     for row in table["rows"]:
         source = row.get("source", "aws")
         good = table["good"] if source == "aws" else []
-        group = Group(None, ({"name": "http", "port": 80, "protocol": "TCP"},), tuple(Endpoint((ip,), {"ready": True}) for ip in (row["address"], *good)))
+        group = Group(
+            None,
+            ({"name": "http", "port": 80, "protocol": "TCP"},),
+            tuple(Endpoint((ip,), {"ready": True}) for ip in (row["address"], *good)),
+        )
         groups, refused = check_groups([group], source, source + "/shop/web", guard)
         assert [ip for one in groups for endpoint in one.endpoints for ip in endpoint.addresses] == good
-        assert [item.reason for item in refused] == [row["word"]] and row["word"] in ("special_address", "outside_grant", "bad_address"), row
+        assert [item.reason for item in refused] == [row["word"]] and row["word"] in (
+            "special_address",
+            "outside_grant",
+            "bad_address",
+        ), row
 
 
 def test_host_network_endpoints() -> None:
@@ -305,14 +360,23 @@ def test_host_network_endpoints() -> None:
         guard = Guard(table["grants"], allow_host_network=allowed)
         for row in table["rows"]:
             bad = Endpoint((row["address"],), {"ready": True})
-            group = Group(None, ({"name": "http", "port": 80, "protocol": "TCP"},), (bad, *(Endpoint((ip,), {"ready": True}) for ip in table["good"])))
+            group = Group(
+                None,
+                ({"name": "http", "port": 80, "protocol": "TCP"},),
+                (bad, *(Endpoint((ip,), {"ready": True}) for ip in table["good"])),
+            )
             groups, refused = check_groups([group], "aws", "aws/shop/web", guard)
             written = [ip for one in groups for endpoint in one.endpoints for ip in endpoint.addresses]
             accepted = allowed and row["word"] == "host_network_in_clear"
             assert written == [row["address"]] * accepted + table["good"], row
             assert [item.reason for item in refused] == [row["word"]] * (not accepted), row
             kinds = "pod and node ranges" if allowed else "pod ranges that"
-            assert accepted or row["word"] != "outside_grant" or row["address"].startswith("10.22") or kinds in refused[0].message
+            assert (
+                accepted
+                or row["word"] != "outside_grant"
+                or row["address"].startswith("10.22")
+                or kinds in refused[0].message
+            )
 
 
 def test_steering_services() -> None:
@@ -330,7 +394,9 @@ def test_steering_services() -> None:
 
 def test_mirrors_of_one_name() -> None:
     for one, two in fixture("mirrors_of_one_name.json")["pairs"]:
-        found = names.collisions((names.mirror_name(*source).name, tuple(source)) for source in (one, two, ["aws", "x", "y"]))
+        found = names.collisions(
+            (names.mirror_name(*source).name, tuple(source)) for source in (one, two, ["aws", "x", "y"])
+        )
         (pair,) = found.values()
         assert sorted(pair) == sorted([tuple(one), tuple(two)])
         for live in pair:
@@ -375,7 +441,9 @@ def _listed(certificate: t.Any, answer: t.Any, **limits: t.Any) -> str:
     server = HostileServer(certificate[0], answer)
     try:
         access = {"name": "gcp", "api_url": server.url, "token": "abcdef", "ca_data": certificate[1]}
-        Client(parse_access(access), Limits(request_seconds=5, list_seconds=10, tries=1)._replace(**limits)).list("/api/v1/nodes")
+        Client(parse_access(access), Limits(request_seconds=5, list_seconds=10, tries=1)._replace(**limits)).list(
+            "/api/v1/nodes"
+        )
     except errors.ListIncomplete as error:
         assert error.reason == "source_incomplete"
         return str(error.cause)
@@ -387,9 +455,21 @@ def _listed(certificate: t.Any, answer: t.Any, **limits: t.Any) -> str:
 def test_endless_answers(certificate: t.Any) -> None:
     """Bytes and memory are measured in test_endless_lists."""
     for shape in fixture("endless_lists.json")["pages"]:
-        body = json.dumps({"metadata": {"continue": "CONTINUE"}, "items": [{"metadata": {}, "x": [shape["item"]] * 2000}]})
-        for limits in ({"list_bytes": 40_000}, {"list_memory": 400_000}, {"pages": 3}, {"objects": 3}, {"run_bytes": 40_000}):
-            word = _listed(certificate, lambda handler, n, body=body: handler.send_json(body.replace("CONTINUE", str(n)).encode()), **limits)
+        body = json.dumps(
+            {"metadata": {"continue": "CONTINUE"}, "items": [{"metadata": {}, "x": [shape["item"]] * 2000}]}
+        )
+        for limits in (
+            {"list_bytes": 40_000},
+            {"list_memory": 400_000},
+            {"pages": 3},
+            {"objects": 3},
+            {"run_bytes": 40_000},
+        ):
+            word = _listed(
+                certificate,
+                lambda handler, n, body=body: handler.send_json(body.replace("CONTINUE", str(n)).encode()),
+                **limits,
+            )
             assert word == "answer_too_large", (shape["id"], limits)
     half = b'{"metadata":{},"items":[{"metadata":{"name":"a"}},'
     assert _listed(certificate, lambda handler, n: handler.send_json(half)) == "bad_answer"
@@ -406,14 +486,29 @@ def test_slow_writes(certificate: t.Any) -> None:
     try:
         access = parse_access({"name": "gcp", "api_url": server.url, "token": "abcdef", "ca_data": certificate[1]})
         evil = Client(access, Limits(write_seconds=row["write_seconds"]))
-        keys_ = [Key("v1", "ConfigMap", "a", "c{0}".format(number)) for number in range(row["writes"])]
+        keys_ = [Key("v1", "ConfigMap", "a", f"c{number}") for number in range(row["writes"])]
         evil._resources["v1"] = {"ConfigMap": Resource("v1", "ConfigMap", "configmaps", True, frozenset())}
-        todo = [Write(Change("create", "ConfigMap", key.name, None, {}), key, {"metadata": {"name": key.name}}, None, None, False) for key in keys_]
+        todo = [
+            Write(
+                Change("create", "ConfigMap", key.name, None, {}),
+                key,
+                {"metadata": {"name": key.name}},
+                None,
+                None,
+                False,
+            )
+            for key in keys_
+        ]
         done = apply_writes(evil, todo, "multicluster.network/t")
     finally:
         server.close()
-    assert 0 < len(done.done) == len(server.requests) < row["writes"] / 2 and len(done.done) + len(done.failed) == row["writes"]
-    assert all(isinstance(error, errors.KubeError) and "the option timeout allows" in error.message for error in done.failed)
+    assert (
+        0 < len(done.done) == len(server.requests) < row["writes"] / 2
+        and len(done.done) + len(done.failed) == row["writes"]
+    )
+    assert all(
+        isinstance(error, errors.KubeError) and "the option timeout allows" in error.message for error in done.failed
+    )
 
 
 class LeaseServer:
@@ -422,7 +517,10 @@ class LeaseServer:
     def __init__(self, certificate: t.Any, mood: str) -> None:
         self.mood, self.lease, self.number = mood, t.cast(t.Any, None), 0
         if mood == "held":
-            self.lease = {"metadata": {"resourceVersion": "0", "uid": "u"}, "spec": {"holderIdentity": "evil", "acquireTime": "now"}}
+            self.lease = {
+                "metadata": {"resourceVersion": "0", "uid": "u"},
+                "spec": {"holderIdentity": "evil", "acquireTime": "now"},
+            }
         self.server = HostileServer(certificate[0], self.answer)
         self.access = {"api_url": self.server.url, "token": "abcdef", "ca_data": certificate[1]}
 
@@ -433,11 +531,17 @@ class LeaseServer:
         if self.mood == "held":
             self.lease["metadata"]["resourceVersion"] = str(self.number)  # renewed, whenever somebody looks
         if handler.command == "POST" and self.lease is None and self.mood != "strange":
-            self.lease = {"metadata": {"resourceVersion": str(self.number), "uid": "u"}, "spec": {"holderIdentity": "ours"}}
+            self.lease = {
+                "metadata": {"resourceVersion": str(self.number), "uid": "u"},
+                "spec": {"holderIdentity": "ours"},
+            }
             handler.send_json(self.lease, 201)
-        elif handler.command == "GET" and self.lease is not None:
-            handler.send_json(self.lease)
-        elif handler.command == "PATCH" and self.mood not in ("stolen", "removed"):
+        elif (
+            handler.command == "GET"
+            and self.lease is not None
+            or handler.command == "PATCH"
+            and self.mood not in ("stolen", "removed")
+        ):
             handler.send_json(self.lease)
         else:
             handler.send_json({"message": "no"}, 404 if handler.command == "GET" else 409)
@@ -449,9 +553,17 @@ def test_lone_locks(row: t.Any, certificate: t.Any, monkeypatch: t.Any) -> None:
     monkeypatch.setattr(run_lock, "LONE_SECONDS", 0.2)
     monkeypatch.setattr(run_lock, "LEASE_SECONDS", 1.5)
     servers = {name: LeaseServer(certificate, mood) for name, mood in row["clusters"].items()}
-    rows: t.List[t.Any] = []
-    request = {"fabric": "t", "scope": "fabric", "lock_wait": 0.6, "holder": "ops", "pid": os.getpid(), "born": "", "namespace": "kube-system",
-               "clusters": [dict(one.access, name=name) for name, one in servers.items()]}  # fmt: skip
+    rows: list[t.Any] = []
+    request = {
+        "fabric": "t",
+        "scope": "fabric",
+        "lock_wait": 0.6,
+        "holder": "ops",
+        "pid": os.getpid(),
+        "born": "",
+        "namespace": "kube-system",
+        "clusters": [dict(one.access, name=name) for name, one in servers.items()],
+    }
     stop = threading.Event()
     holder = run_lock.LockHolder(request, lambda told: rows.append(told) or True, stop)
     holding = threading.Thread(target=holder.hold, daemon=True)
@@ -477,7 +589,10 @@ def test_lone_locks(row: t.Any, certificate: t.Any, monkeypatch: t.Any) -> None:
 def test_other_servers(certificate: t.Any) -> None:
     table = fixture("other_servers.json")
     for place in table["redirects"]:
-        assert _listed(certificate, lambda handler, n, place=place: handler.send_json(b"", 302, Location=place)) == "redirect_refused"
+        assert (
+            _listed(certificate, lambda handler, n, place=place: handler.send_json(b"", 302, Location=place))
+            == "redirect_refused"
+        )
     for row in table["accesses"]:
         with pytest.raises(AccessRefused) as refused:
             access = dict({"name": "gcp"}, **row["access"])
@@ -497,10 +612,27 @@ def test_kubeconfigs_that_reach_out(tmp_path: t.Any) -> None:
     ca = __import__("base64").b64encode(CA.encode()).decode()
     for row in fixture("kubeconfigs.json")["rows"]:
         config = {
-            "apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": dict({"server": "https://10.0.0.1", "certificate-authority-data": ca}, **row.get("cluster", {}))}],
-            "users": [{"name": "u", "user": dict({"token": "abcdef"} if "user" not in row or "as" in row["user"] else {}, **row.get("user", {}))}],
-        }  # fmt: skip
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [
+                {
+                    "name": "c",
+                    "cluster": dict(
+                        {"server": "https://10.0.0.1", "certificate-authority-data": ca}, **row.get("cluster", {})
+                    ),
+                }
+            ],
+            "users": [
+                {
+                    "name": "u",
+                    "user": dict(
+                        {"token": "abcdef"} if "user" not in row or "as" in row["user"] else {}, **row.get("user", {})
+                    ),
+                }
+            ],
+        }
         if "certificate-authority" in row.get("cluster", {}):
             del config["clusters"][0]["cluster"]["certificate-authority-data"]  # type: ignore[index]
         with pytest.raises(AccessRefused) as refused:
@@ -520,7 +652,10 @@ def test_templates_shells_and_html() -> None:
         shown = page.render(model.build(facts))
         assert shown.count("<script") == 1 and "onerror=" not in re.sub(r"&[a-z#0-9]+;[^<]*", "", shown)
         # and at the end of a run nothing that a refusal quotes is a template
-        assert all("{{" not in line and "{%" not in line for line in refused_lines([{"object": word, "reason": "x", "message": word}], {}))
+        assert all(
+            "{{" not in line and "{%" not in line
+            for line in refused_lines([{"object": word, "reason": "x", "message": word}], {})
+        )
 
 
 def test_provider_ids_of_others() -> None:
@@ -535,7 +670,9 @@ def test_provider_ids_of_others() -> None:
             world.source._put(key_of(obj), obj)
         for _turn in range(3):
             result = world.sync()
-        assert {refusal.reason for refusal in result.refused} == ({case["word"]} if case["word"] else set()), case["why"]
+        assert {refusal.reason for refusal in result.refused} == ({case["word"]} if case["word"] else set()), case[
+            "why"
+        ]
         assert tenants.seen(world) == tenants.REFERENCE
 
 
@@ -576,15 +713,21 @@ def test_addresses_of_something_else() -> None:
     for row in table["addresses_of_something_else"]:
         kept, refused = check_address_claims([Service("evil", "a", address=row["address"]), good], [], rules)
         assert kept == [good] and [one.reason for one in refused] == ["outside_grant"], row["why"]
-        believed_, left_out = believed({"x": Entry("x", row["address"], 32, ()), "good": Entry("good", "192.0.2.1", 32, ())}, {}, reserved)
-        assert list(believed_) == ["good"] and [error.reason for unused, error in left_out] == ["outside_grant"], row["why"]
+        believed_, left_out = believed(
+            {"x": Entry("x", row["address"], 32, ()), "good": Entry("good", "192.0.2.1", 32, ())}, {}, reserved
+        )
+        assert list(believed_) == ["good"] and [error.reason for unused, error in left_out] == ["outside_grant"], row[
+            "why"
+        ]
 
 
 def test_uids_of_others() -> None:
     rows = fixture("load_balancers.json")["cluster_uids"]
     for row in rows:
         refused = check_uids(row["answers"], row.get("pinned", {}))
-        assert {name: error.reason for name, error in refused.items()} == row["refused"] and "good" not in refused, row["why"]
+        assert {name: error.reason for name, error in refused.items()} == row["refused"] and "good" not in refused, row[
+            "why"
+        ]
     assert any(len(row["refused"]) == 2 for row in rows) and any(row.get("unproven") for row in rows)
 
 
@@ -594,7 +737,9 @@ def test_settings_that_lead_elsewhere() -> None:
         good = dict(entry, cluster="good", api_key="t", project_id="p")
         texts = {"evil": row.get("text", json.dumps(row.get("secret")))}
         found, refused = parse_setups([entry, good], row.get("environment", {}), texts, ["evil"])
-        assert [error.reason for error in refused.values()] == ([row["word"]] if row["word"] else []) and "good" in found, row["why"]
+        assert [error.reason for error in refused.values()] == (
+            [row["word"]] if row["word"] else []
+        ) and "good" in found, row["why"]
 
 
 def test_reservations_tagged_as_ours() -> None:
@@ -603,8 +748,14 @@ def test_reservations_tagged_as_ours() -> None:
     good = Service(**table["good"])
 
     def reservation(row: t.Any) -> t.Any:
-        mine = owner._replace(cluster_uid=row.get("cluster", owner.cluster_uid), identity=row.get("identity", owner.identity))
-        tags = row["tags"] if "tags" in row else reservations.service_tags(mine, *row.get("for", "default/good").split("/"))
+        mine = owner._replace(
+            cluster_uid=row.get("cluster", owner.cluster_uid), identity=row.get("identity", owner.identity)
+        )
+        tags = (
+            row["tags"]
+            if "tags" in row
+            else reservations.service_tags(mine, *row.get("for", "default/good").split("/"))
+        )
         return reservations.Reservation(row["id"], row["address"], tags=tuple(tags))
 
     for row in table["spoofed_tags"]:
@@ -612,7 +763,11 @@ def test_reservations_tagged_as_ours() -> None:
         context = service_plan.Context(owner, Places("da"))
         with pytest.raises(ValueRefused) as refused:
             service_plan.wanted_by(good._replace(address=""), held, context)
-        assert refused.value.reason == "claimed_twice" and "good" in refused.value.message and "spoof" in refused.value.message
+        assert (
+            refused.value.reason == "claimed_twice"
+            and "good" in refused.value.message
+            and "spoof" in refused.value.message
+        )
         known = context._replace(recorded=frozenset(["good"]))
         assert service_plan.wanted_by(good._replace(address=""), held, known).actions[0].address == "192.0.2.1"
 
@@ -639,13 +794,22 @@ def test_who_holds_a_thing_keeps_it() -> None:
 
 def test_the_run_says_at_its_end_who_was_refused() -> None:
     _kept, refused = _peers(_listings(gcp_1={"pubKey": _key(11)}), _state())
-    by_host = {"aws-{0}".format(number): refused for number in range(1, 6)}
+    by_host = {f"aws-{number}": refused for number in range(1, 6)}
     (line,) = refused_lines([], by_host)
-    assert line.startswith("refused: gcp/gcp-1: key ") and "held by merit/merit-1" in line and line.endswith("(refused by aws-1, aws-2, aws-3 and 2 more)")
+    assert (
+        line.startswith("refused: gcp/gcp-1: key ")
+        and "held by merit/merit-1" in line
+        and line.endswith("(refused by aws-1, aws-2, aws-3 and 2 more)")
+    )
     assert len(refused_lines([{"object": str(n), "reason": "x", "message": "m"} for n in range(1000)], {})) == 40
     hostvars = {
-        "gcp": {}, "merit": {}, "aws": {"__mesh_r_plan": {"refused_before": ["refused: gcp/x: y [z]"]}},
-        **{host: {"multicluster_cluster": "aws", "__node_dataplane_r_converge": {"refused": refused}} for host in by_host},
-    }  # fmt: skip
+        "gcp": {},
+        "merit": {},
+        "aws": {"__mesh_r_plan": {"refused_before": ["refused: gcp/x: y [z]"]}},
+        **{
+            host: {"multicluster_cluster": "aws", "__node_dataplane_r_converge": {"refused": refused}}
+            for host in by_host
+        },
+    }
     shown = run_outcome(hostvars, {"clusters": ["aws", "gcp", "merit"]}, ["mesh"], list(hostvars), list(hostvars))
     assert shown["ok"] and shown["text"][-2:] == [line, "mended in this run: refused: gcp/x: y [z]"]

@@ -19,25 +19,41 @@ import yaml
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 MODULES = TESTS.parent / "plugins" / "modules"
-for _folder in (TESTS / "unit" / "plugins" / "module_utils" / "_kubernetes", TESTS / "unit" / "plugins" / "module_utils", TESTS / "browser"):
+for _folder in (
+    TESTS / "unit" / "plugins" / "module_utils" / "_kubernetes",
+    TESTS / "unit" / "plugins" / "module_utils",
+    TESTS / "browser",
+):
     sys.path.insert(0, str(_folder))
 
-import fabrics  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import (  # noqa: E402
+import fabrics
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import (
     parse_node,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import guard as node_guard, kubespan_node, persistence  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import kubeconfig  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._linux.host import settings  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock import LockFile  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard import keys as secret_files  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.keys import KeyFile  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import config as metallb_config  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._plan import access_manifests, object_plan  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._status import model, page, prometheus, redact, verdict  # noqa: E402
-from ansible_collections.multicluster.network.plugins.module_utils._values import keys  # noqa: E402
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import (
+    guard as node_guard,
+    kubespan_node,
+    persistence,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import kubeconfig
+from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host import settings
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock import LockFile
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard import keys as secret_files
+from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.keys import KeyFile
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import (
+    config as metallb_config,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._plan import access_manifests, object_plan
+from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager
+from ansible_collections.multicluster.network.plugins.module_utils._status import (
+    model,
+    page,
+    prometheus,
+    redact,
+    verdict,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._values import keys
 
 # --- sentences beside the table -----------------------------------------------------------------------------------
 
@@ -50,15 +66,36 @@ def test_the_stage_has_no_switch() -> None:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name in ("check_claims", "open_claims", "check_affiliates"):
                 given = {argument.arg for argument in [*node.args.args, *node.args.kwonlyargs]}
-                assert given <= {"claims", "affiliates", "grants", "holders", "own_keys", "ranges", "subnet", "balanced"}, path
+                assert given <= {
+                    "claims",
+                    "affiliates",
+                    "grants",
+                    "holders",
+                    "own_keys",
+                    "ranges",
+                    "subnet",
+                    "balanced",
+                }, path
     for planner in ("semaphore", "kubespan"):
-        tree = ast.parse((TESTS.parent / "plugins" / "module_utils" / "_mesh" / "topology" / (planner + ".py")).read_text("utf-8"))
-        (made,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "plan_{0}_mesh".format(planner)]
-        calls = [node for node in made.body if any(isinstance(one, ast.Name) and one.id in ("open_claims", "check_affiliates") for one in ast.walk(node))]
+        tree = ast.parse(
+            (TESTS.parent / "plugins" / "module_utils" / "_mesh" / "topology" / (planner + ".py")).read_text("utf-8")
+        )
+        (made,) = [
+            node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == f"plan_{planner}_mesh"
+        ]
+        calls = [
+            node
+            for node in made.body
+            if any(
+                isinstance(one, ast.Name) and one.id in ("open_claims", "check_affiliates") for one in ast.walk(node)
+            )
+        ]
         assert calls and not any(isinstance(node, ast.If) for node in calls), planner
 
 
-RUN_VARIABLES = yaml.safe_load((TESTS.parent / "playbooks" / "vars" / "run_variables.yml").read_text("utf-8"))["variables"]
+RUN_VARIABLES = yaml.safe_load((TESTS.parent / "playbooks" / "vars" / "run_variables.yml").read_text("utf-8"))[
+    "variables"
+]
 CAPABILITIES = RUN_VARIABLES["multicluster_capabilities"]["choices"]
 
 
@@ -69,7 +106,9 @@ def test_one_rule_for_refusals_and_exit_codes(name: str) -> None:
     result = {"changed": False, "plan": {"changes": []}, "refused": [row]}
     found = verdict.of_capability(name, result)
     assert (found.value, len(found.unproven)) == (verdict.UNPROVEN, 1) and "name_too_long" in found.unproven[0]
-    whole = verdict.combine({name: found, "another": verdict.of_capability("another", {"changed": False, "plan": {"changes": []}})})
+    whole = verdict.combine(
+        {name: found, "another": verdict.of_capability("another", {"changed": False, "plan": {"changes": []}})}
+    )
     assert whole.value == verdict.UNPROVEN and verdict.ALLOW in "\n".join(verdict.report_lines(whole, {"limit": ""}))
     for path in sorted((TESTS.parent / "roles").glob("*/defaults/main.yml")):
         for option, default in (yaml.safe_load(path.read_text("utf-8")) or {}).items():
@@ -88,7 +127,11 @@ def test_private_keys_stay_on_their_host(tmp_path: t.Any) -> None:
 
 
 def test_secrets_are_fingerprints() -> None:
-    assert keys.fingerprint("a") != keys.fingerprint("b") and "hunter2" not in keys.fingerprint("hunter2") and len(keys.fingerprint("x" * 9999)) < 30
+    assert (
+        keys.fingerprint("a") != keys.fingerprint("b")
+        and "hunter2" not in keys.fingerprint("hunter2")
+        and len(keys.fingerprint("x" * 9999)) < 30
+    )
 
 
 # --- secrets ------------------------------------------------------------------------------------------------------
@@ -109,7 +152,10 @@ def test_the_secret_of_a_mesh_is_in_files_for_root(tmp_path: t.Any) -> None:
 
 def test_tokens_are_short_lived_with_the_least_rights() -> None:
     defaults = yaml.safe_load((TESTS.parent / "roles" / "cluster_access" / "defaults" / "main.yml").read_text("utf-8"))
-    assert 600 <= defaults["cluster_access_expires"] <= 86400 and 0 < defaults["cluster_access_renew_before"] < defaults["cluster_access_expires"]
+    assert (
+        600 <= defaults["cluster_access_expires"] <= 86400
+        and 0 < defaults["cluster_access_renew_before"] < defaults["cluster_access_expires"]
+    )
     names = [access_manifests.account_name(capability) for capability in access_manifests.CAPABILITIES]
     assert len(set(names)) == len(names), "one account for each"
     for table in (access_manifests.CAPABILITIES, access_manifests.NAMESPACED):
@@ -127,23 +173,31 @@ def test_kubeconfigs_are_private_and_replaced_in_one_step(tmp_path: t.Any) -> No
     with path.open("rb") as reader:
         kubeconfig.write_private(str(path), b"new")
         assert reader.read() == b"old", "who reads it meanwhile has all of the old one"
-    assert path.read_bytes() == b"new" and stat.S_IMODE(path.stat().st_mode) == 0o600 and [one.name for one in tmp_path.iterdir()] == [path.name]
+    assert (
+        path.read_bytes() == b"new"
+        and stat.S_IMODE(path.stat().st_mode) == 0o600
+        and [one.name for one in tmp_path.iterdir()] == [path.name]
+    )
 
 
 SECRET = re.compile(r"(?:^|_)(?:password|pass|secret|token|api_key|psk|preshared_key|private_key|auth_key)$")
 
 
-def _options(tree: ast.AST) -> t.Iterator[t.Tuple[str, t.Dict[str, t.Any]]]:
+def _options(tree: ast.AST) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
     """(name, specification) of everything in a module's text that looks like an option."""
     for node in ast.walk(tree):
-        pairs: t.List[t.Tuple[t.Any, t.Any]] = []
+        pairs: list[tuple[t.Any, t.Any]] = []
         if isinstance(node, ast.Dict):
             pairs = [(key.value, value) for key, value in zip(node.keys, node.values) if isinstance(key, ast.Constant)]
         elif isinstance(node, ast.Call):
             pairs = [(word.arg, word.value) for word in node.keywords]
         for name, value in pairs:
             if isinstance(name, str) and isinstance(value, ast.Dict):
-                spec = {key.value: getattr(item, "value", None) for key, item in zip(value.keys, value.values) if isinstance(key, ast.Constant)}
+                spec = {
+                    key.value: getattr(item, "value", None)
+                    for key, item in zip(value.keys, value.values)
+                    if isinstance(key, ast.Constant)
+                }
                 if spec.get("type") in ("str", "raw"):
                     yield name, spec
 
@@ -155,13 +209,19 @@ def test_passwords_and_tokens_are_no_log() -> None:
             for name, spec in _options(ast.parse(path.read_text("utf-8"))):
                 if SECRET.search(name) and name != "config_secret":  # the name of a Secret
                     seen.append(name)
-                    assert spec.get("no_log") is True, "{0}: {1}".format(path.name, name)
+                    assert spec.get("no_log") is True, f"{path.name}: {name}"
     assert {"password", "mesh_secret", "token"} <= set(seen)
 
 
 def test_passwords_of_sessions_are_withheld() -> None:
     assert metallb_config.Options().passwords == metallb_config.WITHHOLD
-    spec = dict(_options(ast.parse((MODULES.parent / "module_utils" / "_flows" / "load_balancers" / "arguments.py").read_text("utf-8"))))
+    spec = dict(
+        _options(
+            ast.parse(
+                (MODULES.parent / "module_utils" / "_flows" / "load_balancers" / "arguments.py").read_text("utf-8")
+            )
+        )
+    )
     assert spec["bgp_pass"]["no_log"] is True
     text = (MODULES.parent / "module_utils" / "_flows" / "load_balancers" / "arguments.py").read_text("utf-8")
     assert 'publish_bgp_password={"type": "bool", "default": False' in text
@@ -170,11 +230,26 @@ def test_passwords_of_sessions_are_withheld() -> None:
     assert tests and all("publish_bgp_password" in ast.dump(test) for test in tests), "plain text has one way in"
 
 
-STARTS = ("run", "run_for", "_run", "leave_running", "Popen", "run_command", "check_output", "check_call", "call", "execv", "execve", "execvp")
-IN_WORDS = re.compile(r"(?:^|_)(?:password|passwd|secret|token|api_key|psk|preshared|preshared_key|private_key|bgp_pass)$")
+STARTS = (
+    "run",
+    "run_for",
+    "_run",
+    "leave_running",
+    "Popen",
+    "run_command",
+    "check_output",
+    "check_call",
+    "call",
+    "execv",
+    "execve",
+    "execvp",
+)
+IN_WORDS = re.compile(
+    r"(?:^|_)(?:password|passwd|secret|token|api_key|psk|preshared|preshared_key|private_key|bgp_pass)$"
+)
 
 
-def _secret_words(tree: ast.AST) -> t.List[str]:
+def _secret_words(tree: ast.AST) -> list[str]:
     """Names of secrets in the words with which a process is started."""
     found = []
     for node in ast.walk(tree):
@@ -200,8 +275,13 @@ def test_nothing_secret_is_an_argument() -> None:
 
 def test_the_page_and_the_facts_carry_no_secret() -> None:
     """Planted wherever a node's facts, a module's result or a cluster's object could have one."""
-    planted = {"private_key": "cGxhbnRlZC1wcml2YXRlLWtleS1vZi0zMi1ieXRlcyE=", "preshared_key": "cGxhbnRlZC1wcmVzaGFyZWQta2V5LTMyLWJ5dGVzISE=",
-               "token": "planted-token-abcdef", "password": "planted-password", "mesh_secret": "planted-mesh-secret"}  # fmt: skip
+    planted = {
+        "private_key": "cGxhbnRlZC1wcml2YXRlLWtleS1vZi0zMi1ieXRlcyE=",
+        "preshared_key": "cGxhbnRlZC1wcmVzaGFyZWQta2V5LTMyLWJ5dGVzISE=",
+        "token": "planted-token-abcdef",
+        "password": "planted-password",
+        "mesh_secret": "planted-mesh-secret",
+    }
     facts = fabrics.facts({"aws": 1, "gcp": 1})
     for node in facts["nodes"].values():
         node.update(planted)
@@ -225,37 +305,77 @@ def test_the_page_and_the_facts_carry_no_secret() -> None:
 def test_a_capability_has_its_own_rights() -> None:
     (rule,) = access_manifests.CAPABILITIES["mesh"]
     assert (rule["resources"], sorted(rule["verbs"])) == (["nodes"], ["get", "list", "patch"])
-    patching = {name for name, rules in access_manifests.CAPABILITIES.items() for one in rules if "nodes" in one["resources"] and "patch" in one["verbs"]}
-    assert patching == {"mesh", "clustermesh_nodes", "load_balancers", "load_balancers_metallb", "load_balancers_moving"}
-    watching = {name for name, rules in access_manifests.CAPABILITIES.items() for one in rules if "watch" in one["verbs"]}
+    patching = {
+        name
+        for name, rules in access_manifests.CAPABILITIES.items()
+        for one in rules
+        if "nodes" in one["resources"] and "patch" in one["verbs"]
+    }
+    assert patching == {
+        "mesh",
+        "clustermesh_nodes",
+        "load_balancers",
+        "load_balancers_metallb",
+        "load_balancers_moving",
+    }
+    watching = {
+        name for name, rules in access_manifests.CAPABILITIES.items() for one in rules if "watch" in one["verbs"]
+    }
     # what CoreDNS gets from an account, that account has to have
     assert watching == {"follow", "coredns_rewrite_mcs"}
-    bound = [rule for name in sorted(access_manifests.CAPABILITIES) for rule in access_manifests.CAPABILITIES[name] if "clusterroles" in rule["resources"]]
+    bound = [
+        rule
+        for name in sorted(access_manifests.CAPABILITIES)
+        for rule in access_manifests.CAPABILITIES[name]
+        if "clusterroles" in rule["resources"]
+    ]
     assert [rule["resourceNames"] for rule in bound] == [["multicluster-coredns-serviceimports"]]
     for name in access_manifests.CAPABILITIES:
         made = access_manifests.access_manifests([name])
         subjects = [one["subjects"] for one in made if one["kind"].endswith("Binding")]
-        assert subjects and all([subject["name"] for subject in row] == [access_manifests.account_name(name)] for row in subjects)
+        assert subjects and all(
+            [subject["name"] for subject in row] == [access_manifests.account_name(name)] for row in subjects
+        )
 
 
 def test_what_is_not_ours_stays() -> None:
     manager, somebody = field_manager("default"), "kubectl"
 
-    def config(text: str, owner: str) -> t.Dict[str, t.Any]:
+    def config(text: str, owner: str) -> dict[str, t.Any]:
         fields = {"f:data": {"f:a": {}}}
-        return {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": text},
-                "metadata": {"name": "x", "namespace": "n", "uid": "u1", "resourceVersion": "7",
-                             "managedFields": [{"manager": owner, "operation": "Apply", "apiVersion": "v1", "fieldsV1": fields}]}}  # fmt: skip
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "data": {"a": text},
+            "metadata": {
+                "name": "x",
+                "namespace": "n",
+                "uid": "u1",
+                "resourceVersion": "7",
+                "managedFields": [{"manager": owner, "operation": "Apply", "apiVersion": "v1", "fieldsV1": fields}],
+            },
+        }
 
-    wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "n"}, "data": {"a": "ours"}}
+    wanted = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "x", "namespace": "n"},
+        "data": {"a": "ours"},
+    }
     key = object_plan.Key("v1", "ConfigMap", "n", "x")
     pair = {("v1", "ConfigMap"): True}
-    plan, writes = object_plan.plan_objects("aws", {key: wanted}, object_plan.Read({key: config("theirs", somebody)}, {key}, frozenset(), pair), manager)
+    plan, writes = object_plan.plan_objects(
+        "aws", {key: wanted}, object_plan.Read({key: config("theirs", somebody)}, {key}, frozenset(), pair), manager
+    )
     assert not writes and not plan.changes and [row.reason for row in plan.refused] == ["not_ours"]
-    plan, writes = object_plan.plan_objects("aws", {key: wanted}, object_plan.Read({key: config("before", manager)}, {key}, frozenset(), pair), manager)
+    plan, writes = object_plan.plan_objects(
+        "aws", {key: wanted}, object_plan.Read({key: config("before", manager)}, {key}, frozenset(), pair), manager
+    )
     (write,) = writes
     assert (write.uid, write.version) == ("u1", "7") and not plan.refused
-    plan, writes = object_plan.plan_objects("aws", {}, object_plan.Read({key: config("theirs", somebody)}, {key}, frozenset(), pair), manager)
+    plan, writes = object_plan.plan_objects(
+        "aws", {}, object_plan.Read({key: config("theirs", somebody)}, {key}, frozenset(), pair), manager
+    )
     assert not writes, "what nobody wants any more and is not ours is not deleted"
 
 
@@ -264,13 +384,17 @@ def test_what_is_not_ours_stays() -> None:
 QUIET = {"adopt", "preflight", "status", "support_bundle", "reconciler", "run_lock", "control_plane_address", "trace"}
 
 
-def _books(path: pathlib.Path) -> t.Iterator[t.Tuple[str, t.Dict[str, t.Any]]]:
+def _books(path: pathlib.Path) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
     """(name of a role, the task) in the order of a playbook and of those that it imports."""
     for play in yaml.safe_load(path.read_text("utf-8")):
         imported = play.get("ansible.builtin.import_playbook") or play.get("import_playbook")
         if imported:
             name = imported.rpartition("/")[2].replace(".yml", "").replace("multicluster.network.", "")
-            yield from _books(path.parent / imported if imported.endswith(".yml") else path.parents[len(path.relative_to(BOOKS).parts) - 1] / (name + ".yml"))
+            yield from _books(
+                path.parent / imported
+                if imported.endswith(".yml")
+                else path.parents[len(path.relative_to(BOOKS).parts) - 1] / (name + ".yml")
+            )
             continue
         todo = [*(play.get("pre_tasks") or ()), *(play.get("tasks") or ()), *(play.get("post_tasks") or ())]
         while todo:
@@ -300,7 +424,17 @@ def test_every_playbook_that_writes_takes_the_lock(path: t.Any) -> None:
     steps = list(_books(path))
     first = next((number for number, (role, task) in enumerate(steps) if _is_write(role, task)), None)
     if first is None:
-        quiet = ("validate", "verify", "status", "preflight", "support_bundle", "reconciler", "control_plane_address", "awx_survey", "trace")
+        quiet = (
+            "validate",
+            "verify",
+            "status",
+            "preflight",
+            "support_bundle",
+            "reconciler",
+            "control_plane_address",
+            "awx_survey",
+            "trace",
+        )
         assert path.name.split(".")[0] in (*quiet, "slices_plan", "slices_verify", "slices_end")
         return
     assert steps[first][0] == "capability" or any(role == "run_lock" for role, _task in steps[:first]), path.name
@@ -314,12 +448,12 @@ def test_what_others_can_do_to_a_mesh_is_seen(tmp_path: t.Any, monkeypatch: t.An
         folder.mkdir()
         folder.chmod(mode)
     monkeypatch.setattr(persistence, "folders", lambda fabric: [(str(opened), False), (str(private), True)])
-    monkeypatch.setattr(settings, "drop_ins", lambda unit: [("/etc/systemd/system/{0}.d/x.conf".format(unit), "eve")])
+    monkeypatch.setattr(settings, "drop_ins", lambda unit: [(f"/etc/systemd/system/{unit}.d/x.conf", "eve")])
     monkeypatch.setattr(settings, "read", lambda *parts: 0)
     monkeypatch.setattr(settings, "set_by", lambda *parts: ["/etc/sysctl.d/50-eve.conf says 0"])
     device = {"name": "wireguard.gcp", "routes": ["10.4.0.0/16"], "private_key_file": str(private) + "/k"}
 
-    def planned(accepted: t.Iterable[str]) -> t.Tuple[node_guard.Folders, t.Any]:
+    def planned(accepted: t.Iterable[str]) -> tuple[node_guard.Folders, t.Any]:
         spec = parse_node({"fabric": "default", "devices": [device], "accepted": accepted})
         parts = node_guard.Folders(spec), node_guard.Settings(spec, spec.devices, True)
         for part in parts:
@@ -347,7 +481,9 @@ def test_locks_are_files_of_one_user(tmp_path: t.Any) -> None:
     folder.mkdir(exist_ok=True)
     (tmp_path / "theirs").write_text("x", "utf-8")
     (folder / "fabric").symlink_to(tmp_path / "theirs")
-    assert other.take({"who": "b"}) and (tmp_path / "theirs").read_text("utf-8") == "x", "what lies in the way is no lock"
+    assert other.take({"who": "b"}) and (tmp_path / "theirs").read_text("utf-8") == "x", (
+        "what lies in the way is no lock"
+    )
     other.release()
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(LinuxError):

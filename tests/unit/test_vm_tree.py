@@ -20,10 +20,21 @@ def test_the_guest_gets_everything_that_its_tests_are_collected_from(tmp_path):
     parts = re.search(r'-cf "\$results/tree\.tar" (.*)', (REPO / "tests" / "vm" / "run").read_text())
     home = tmp_path / "ansible_collections" / "multicluster" / "network"
     home.mkdir(parents=True)
-    packed = subprocess.run(["tar", "-C", str(REPO), "--exclude=__pycache__", "-cf", "-", *parts.group(1).split()], check=True, capture_output=True)
+    packed = subprocess.run(
+        ["tar", "-C", str(REPO), "--exclude=__pycache__", "-cf", "-", *parts.group(1).split()],
+        check=True,
+        capture_output=True,
+    )
     subprocess.run(["tar", "-C", str(home), "-xf", "-"], input=packed.stdout, check=True)
     words = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "tests/kernel"]
-    done = subprocess.run(words, cwd=str(home), env=dict(os.environ, PYTHONPATH=str(tmp_path)), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words,
+        cwd=str(home),
+        env=dict(os.environ, PYTHONPATH=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
 
 
@@ -37,10 +48,15 @@ def test_what_the_guest_leaves_out_runs_elsewhere_and_nothing_is_skipped_for_bei
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if not isinstance(node, ast.FunctionDef):
                 continue
-            marks = {ast.unparse(mark.func if isinstance(mark, ast.Call) else mark).rpartition(".")[2]: mark for mark in node.decorator_list}
-            assert "SLOW" not in ast.unparse(marks["skipif"]) if "skipif" in marks else True, "{0}: mark {1} this_machine".format(path.name, node.name)
+            marks = {
+                ast.unparse(mark.func if isinstance(mark, ast.Call) else mark).rpartition(".")[2]: mark
+                for mark in node.decorator_list
+            }
+            assert "SLOW" not in ast.unparse(marks["skipif"]) if "skipif" in marks else True, (
+                f"{path.name}: mark {node.name} this_machine"
+            )
             if "this_machine" in marks:
                 assert len(marks["this_machine"].args) == 1 and marks["this_machine"].args[0].value, node.name
-                assert "takes_long" not in marks, "{0}: then no run has it".format(node.name)
+                assert "takes_long" not in marks, f"{node.name}: then no run has it"
                 left_out.append(node.name)
     assert {"test_as_ansible_runs_it", "test_the_samples_have_todays_shape"} <= set(left_out)

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import typing as t
-
 #: rtnetlink's protocol number of our routes and rules. Not in /etc/iproute2/rt_protos of any distribution; 4 to 99
 #: are taken by the kernel's reserved range and routing daemons, 186 to 192 by FRR's.
 ROUTE_PROTOCOL = 109
@@ -23,7 +21,7 @@ TABLES = {"default": 253, "main": MAIN_TABLE, "local": LOCAL_TABLE}
 TABLE_NAMES = {number: name for name, number in TABLES.items()}
 
 
-def is_our_alias(alias: object, wanted: t.Optional[str] = None) -> bool:
+def is_our_alias(alias: object, wanted: str | None = None) -> bool:
     """True when a link's alias says that the link is ours: the owner's mark, then perhaps a blank and any text.
 
     wanted: the alias that we would give it. A link of another fabric (``multicluster.network/other``) is another

@@ -17,7 +17,7 @@ from .._values.prefix_sets import RangeOwners, VersionSpan, span
 from .._values.refused import quoted
 
 #: ("key", text), ("node id", text), ("address", text)
-Thing = t.Tuple[str, str]
+Thing = tuple[str, str]
 
 
 class Claimant(t.NamedTuple):
@@ -29,20 +29,20 @@ class Claimant(t.NamedTuple):
     node: str
     things: t.Sequence[Thing]
     networks: t.Sequence[Network]
-    rank: t.Tuple[t.Any, ...]
-    marks: t.Optional[t.Sequence[Network]] = None
+    rank: tuple[t.Any, ...]
+    marks: t.Sequence[Network] | None = None
 
     @property
     def label(self) -> str:
         """``cluster/node``."""
-        return "{0}/{1}".format(self.cluster, self.node)
+        return f"{self.cluster}/{self.node}"
 
 
 class Record(t.NamedTuple):
     """Who held what in the last confirmed state. Without ``node``, or without ``cluster``, it is told by its ranges whose it is."""
 
-    cluster: t.Optional[str]
-    node: t.Optional[str]
+    cluster: str | None
+    node: str | None
     things: t.Sequence[Thing]
     networks: t.Sequence[Network]
 
@@ -63,12 +63,14 @@ class Lost(t.NamedTuple):
 class Settled(t.NamedTuple):
     """Indices of claimants: ``kept``; those of them that won by rank alone, which makes nobody a holder; and why the others lost."""
 
-    kept: t.Set[int]
-    by_rank: t.Set[int]
-    lost: t.Dict[int, Lost]
+    kept: set[int]
+    by_rank: set[int]
+    lost: dict[int, Lost]
 
 
-def rank_of(reported: object, greedy: object, declared: object, cluster: str, node: str) -> t.Tuple[bool, bool, bool, str, str]:
+def rank_of(
+    reported: object, greedy: object, declared: object, cluster: str, node: str
+) -> tuple[bool, bool, bool, str, str]:
     """The rank of a claim: what its host reported in this run comes first, what covers others last."""
     return not reported, bool(greedy), not declared, cluster, node
 
@@ -81,11 +83,13 @@ def settle(claimants: t.Sequence[Claimant], records: t.Iterable[Record], unread:
     """
     held = _Held(records, claimants, unread)
     lost = {index: why for index, why in enumerate(map(held.trespass, claimants)) if why is not None}
-    kept: t.Set[int] = set()
-    by_rank: t.Set[int] = set()
-    things: t.Dict[Thing, int] = {}
+    kept: set[int] = set()
+    by_rank: set[int] = set()
+    things: dict[Thing, int] = {}
     spans: RangeOwners[int] = RangeOwners()
-    for index in sorted((index for index in range(len(claimants)) if index not in lost), key=lambda index: claimants[index].rank):
+    for index in sorted(
+        (index for index in range(len(claimants)) if index not in lost), key=lambda index: claimants[index].rank
+    ):
         claimant = claimants[index]
         rival, what = _rival(claimant, things, spans)
         if rival is not None:
@@ -100,7 +104,7 @@ def settle(claimants: t.Sequence[Claimant], records: t.Iterable[Record], unread:
     return Settled(kept, by_rank, lost)
 
 
-def _rival(claimant: Claimant, things: t.Mapping[Thing, int], spans: RangeOwners[int]) -> t.Tuple[t.Optional[int], Thing]:
+def _rival(claimant: Claimant, things: t.Mapping[Thing, int], spans: RangeOwners[int]) -> tuple[int | None, Thing]:
     for thing in claimant.things:
         if thing in things:
             return things[thing], thing
@@ -117,8 +121,8 @@ class _Held:
     def __init__(self, records: t.Iterable[Record], claimants: t.Sequence[Claimant], unread: t.Container[str]) -> None:
         self._claimants, self._unread = claimants, unread
         self._any_unread = bool(unread)
-        self._things: t.Dict[Thing, Record] = {}
-        rows: t.List[t.Tuple[VersionSpan, int, Record]] = []
+        self._things: dict[Thing, Record] = {}
+        rows: list[tuple[VersionSpan, int, Record]] = []
         for number, record in enumerate(records):
             for thing in record.things:
                 self._things.setdefault(thing, record)
@@ -126,12 +130,12 @@ class _Held:
         rows.sort(key=lambda row: (row[0], row[1]))
         self._rows = rows
         self._starts = [row[0] for row in rows]
-        self._by_thing: t.Dict[Thing, t.List[Claimant]] = {}
+        self._by_thing: dict[Thing, list[Claimant]] = {}
         for claimant in claimants:
             for thing in claimant.things:
                 self._by_thing.setdefault(thing, []).append(claimant)
 
-    def trespass(self, claimant: Claimant) -> t.Optional[Lost]:
+    def trespass(self, claimant: Claimant) -> Lost | None:
         """What of a claim is somebody else's; None when nothing is."""
         for thing in claimant.things:
             record = self._things.get(thing)
@@ -143,7 +147,9 @@ class _Held:
             for where, record in self._overlapping(span(network)):
                 if _is_of(record, claimant):
                     continue
-                if self._away(record) or any(_is_of(record, other) and _covers_some(other, where) for other in self._claimants):
+                if self._away(record) or any(
+                    _is_of(record, other) and _covers_some(other, where) for other in self._claimants
+                ):
                     return Lost("range", str(network), self._name(record, self._claimants))
         return None
 
@@ -151,9 +157,13 @@ class _Held:
         return record.cluster in self._unread if record.cluster is not None else self._any_unread
 
     def _name(self, record: Record, others: t.Iterable[Claimant]) -> str:
-        return record.label if record.node else next((other.label for other in others if _is_of(record, other)), record.label)
+        return (
+            record.label
+            if record.node
+            else next((other.label for other in others if _is_of(record, other)), record.label)
+        )
 
-    def _overlapping(self, wanted: VersionSpan) -> t.Iterator[t.Tuple[VersionSpan, Record]]:
+    def _overlapping(self, wanted: VersionSpan) -> t.Iterator[tuple[VersionSpan, Record]]:
         version, first, last = wanted
         index = bisect.bisect_right(self._starts, (version, last, 1 << 129))
         # what a node confirmed overlaps nothing else of it, so only neighbours have to be looked at
@@ -164,7 +174,10 @@ class _Held:
 
 
 def _covers_some(claimant: Claimant, where: VersionSpan) -> bool:
-    return any(version == where[0] and low <= where[2] and high >= where[1] for version, low, high in map(span, claimant.networks))
+    return any(
+        version == where[0] and low <= where[2] and high >= where[1]
+        for version, low, high in map(span, claimant.networks)
+    )
 
 
 def _is_of(record: Record, claimant: Claimant) -> bool:
@@ -179,4 +192,4 @@ def _is_of(record: Record, claimant: Claimant) -> bool:
 
 def sentence(label: str, lost: Lost) -> str:
     """The refusal of a claim in words."""
-    return "{0}: {1} {2} is held by {3}, which keeps it".format(label, lost.kind, quoted(lost.shown), lost.holder)
+    return f"{label}: {lost.kind} {quoted(lost.shown)} is held by {lost.holder}, which keeps it"

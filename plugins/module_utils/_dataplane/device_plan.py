@@ -15,7 +15,7 @@ from .key_plan import ERROR, GENERATE, key_action
 from .peer_plan import plan_peers
 from .peer_spec import Dump, Key, LivePeer, PeerStep, settle_peers
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
 class DevicePlan(Plan):
@@ -30,12 +30,12 @@ class DevicePlan(Plan):
     def __init__(self) -> None:
         super().__init__()
         self.work: Data = {}
-        self.steps: t.List[PeerStep] = []
-        self.device: t.Optional[Data] = None
+        self.steps: list[PeerStep] = []
+        self.device: Data | None = None
         self.after: t.Mapping[Key, LivePeer] = {}
 
     @property
-    def peers(self) -> t.List[Data]:
+    def peers(self) -> list[Data]:
         """Its peers as results show them, sorted by key."""
         return [dict(self.after[key].shown(), public_key=key) for key in sorted(self.after, key=str)]
 
@@ -50,7 +50,7 @@ def device_view(link: t.Mapping[str, t.Any], dump: Dump) -> Data:
 def plan_device(
     desired: Device,
     actual: t.Mapping[str, t.Any],
-    last_endpoints: t.Optional[t.Mapping[str, str]] = None,
+    last_endpoints: t.Mapping[str, str] | None = None,
 ) -> DevicePlan:
     """actual: of the flow's gather; last_endpoints: see peer_plan.endpoint_drifted."""
     plan = DevicePlan()
@@ -65,7 +65,7 @@ def plan_device(
     if not desired.present:
         if link is not None:
             for gone in sorted(dump.peers):
-                plan.delete("peer", "{0} {1}".format(name, gone), dump.peers[gone].shown())
+                plan.delete("peer", f"{name} {gone}", dump.peers[gone].shown())
             plan.delete("link", name, device_view(link, dump))
             plan.work["delete"] = True
         plan.device, plan.after = None, {}
@@ -76,28 +76,35 @@ def plan_device(
     _plan_link(plan, desired, link, dump, key)
     if desired.peers is not None:
         own_key = key if key is not None else dump.public_key
-        wanted = settle_peers(name, desired.peers, dump.peers, own_key, _outside(actual["resolved"], desired.overlay), actual["preshared"])
+        wanted = settle_peers(
+            name, desired.peers, dump.peers, own_key, _outside(actual["resolved"], desired.overlay), actual["preshared"]
+        )
         plan.refused.extend(wanted.refused)
-        peers = plan_peers(name, wanted.peers, dump.peers, actual["now"], last_endpoints, desired.purge_peers, wanted.kept)
+        peers = plan_peers(
+            name, wanted.peers, dump.peers, actual["now"], last_endpoints, desired.purge_peers, wanted.kept
+        )
         plan.extend(peers.plan)
         plan.steps, plan.after = peers.steps, peers.after
     return plan
 
 
-def _outside(resolved: t.Mapping[str, t.Sequence[str]], overlay: t.Sequence[str]) -> t.Dict[str, t.List[str]]:
+def _outside(resolved: t.Mapping[str, t.Sequence[str]], overlay: t.Sequence[str]) -> dict[str, list[str]]:
     """What names resolve to, without addresses behind the tunnel itself: DNS is a claim like any other (threat T5)."""
     inside = PrefixSet.of_texts(overlay)
     return {name: [text for text in found if parse_address(text) not in inside] for name, found in resolved.items()}
 
 
-def _foreign(desired: Device, link: t.Mapping[str, t.Any]) -> t.Optional[t.Tuple[str, str]]:
+def _foreign(desired: Device, link: t.Mapping[str, t.Any]) -> tuple[str, str] | None:
     """(reason, message) when the link must be left alone."""
     if link["implementation"] is None:
         kind = link["kind"] or "hardware"
-        return "not_ours", "a link of this name exists and is no WireGuard device ({0}); it is left alone".format(kind)
+        return "not_ours", f"a link of this name exists and is no WireGuard device ({kind}); it is left alone"
     if is_our_alias(link["alias"], desired.alias) or desired.adopt:
         return None
-    return "adoptable", "a WireGuard device of this name exists and does not carry this owner's mark; adopt: true takes it over"
+    return (
+        "adoptable",
+        "a WireGuard device of this name exists and does not carry this owner's mark; adopt: true takes it over",
+    )
 
 
 def _plan_key(plan: DevicePlan, desired: Device, actual: t.Mapping[str, t.Any]) -> t.Any:
@@ -107,10 +114,10 @@ def _plan_key(plan: DevicePlan, desired: Device, actual: t.Mapping[str, t.Any]) 
         return None
     action = key_action(found["state"])
     if action == ERROR:
-        plan.refuse(desired.name, "bad_private_key", "{0}: {1}; it is never overwritten".format(path, found["message"]))
+        plan.refuse(desired.name, "bad_private_key", f"{path}: {found['message']}; it is never overwritten")
         return None
     if action == GENERATE:
-        key = Pending("public key of {0}".format(desired.name))
+        key = Pending(f"public key of {desired.name}")
         if not desired.generate_key:
             return key
         plan.create("key", path, {"mode": "0600", "public_key": key})
@@ -126,7 +133,7 @@ def _plan_key(plan: DevicePlan, desired: Device, actual: t.Mapping[str, t.Any]) 
 def _plan_link(
     plan: DevicePlan,
     desired: Device,
-    link: t.Optional[t.Mapping[str, t.Any]],
+    link: t.Mapping[str, t.Any] | None,
     dump: Dump,
     key: t.Any,
 ) -> None:
@@ -134,7 +141,9 @@ def _plan_link(
     # wireguard-go and the kernel set a port of their own choice on a new device; what nobody asked for is not shown.
     now: Data = device_view(link, dump) if link else {"addresses": [], "listen_port": 0, "public_key": None}
     after = dict(now, implementation=now.get("implementation") or desired.implementation)
-    after.update(mtu=desired.mtu, txqueuelen=desired.txqueuelen, alias=desired.alias, up=desired.up, fwmark=desired.fwmark)
+    after.update(
+        mtu=desired.mtu, txqueuelen=desired.txqueuelen, alias=desired.alias, up=desired.up, fwmark=desired.fwmark
+    )
     if desired.listen_port is not None:
         after["listen_port"] = desired.listen_port
     if key is not None:
@@ -145,7 +154,9 @@ def _plan_link(
     work = plan.work
     work["create"] = link is None
     work["link"] = {field: after[field] for field in ("mtu", "txqueuelen", "alias") if field in changed}
-    work["configure"] = {field: after[field] for field in ("listen_port", "fwmark") if now.get(field, 0) != after[field]}
+    work["configure"] = {
+        field: after[field] for field in ("listen_port", "fwmark") if now.get(field, 0) != after[field]
+    }
     if key is not None and now["public_key"] != key:
         work["configure"]["private_key"] = True
     work["add_addresses"] = sorted(set(after["addresses"]) - set(now["addresses"]))
@@ -165,7 +176,7 @@ def _plan_link(
         plan.update("link", name, now, after)
 
 
-def _addresses(desired: Device, now: t.Sequence[str]) -> t.List[str]:
+def _addresses(desired: Device, now: t.Sequence[str]) -> list[str]:
     """A list of addresses is exact for both families; flushing takes IPv4 and leaves IPv6 alone (semaphore 3.2)."""
     if desired.addresses is not None:
         return list(desired.addresses)

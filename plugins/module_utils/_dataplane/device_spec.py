@@ -35,16 +35,16 @@ class Device(t.NamedTuple):
     implementation: str = "auto"
     mtu: int = DEFAULT_MTU
     txqueuelen: int = DEFAULT_QUEUE
-    listen_port: t.Optional[int] = None
+    listen_port: int | None = None
     fwmark: int = 0
-    private_key_file: t.Optional[str] = None
+    private_key_file: str | None = None
     generate_key: bool = False
-    addresses: t.Optional[t.Tuple[str, ...]] = None
+    addresses: tuple[str, ...] | None = None
     flush_ipv4: bool = False
     up: bool = True
-    peers: t.Optional[Peers] = None
+    peers: Peers | None = None
     purge_peers: bool = True
-    overlay: t.Tuple[str, ...] = ()
+    overlay: tuple[str, ...] = ()
 
 
 def parse_device(raw: t.Mapping[str, t.Any]) -> Device:
@@ -59,17 +59,17 @@ def parse_device(raw: t.Mapping[str, t.Any]) -> Device:
 
     state = given("state", "present")
     if state not in ("present", "absent"):
-        raise ValueRefused("bad_state", "{0} is neither present nor absent".format(quoted(state)))
+        raise ValueRefused("bad_state", f"{quoted(state)} is neither present nor absent")
     alias = given("alias", OWNER)
     if not is_our_alias(alias) or len(alias.encode("utf-8")) > MAX_ALIAS or not alias.isprintable():
         message = "{0} does not begin with {1}, by which our links are known, or is too long"
         raise ValueRefused("bad_alias", message.format(quoted(alias), OWNER))
     implementation = given("implementation", "auto")
     if implementation not in IMPLEMENTATIONS:
-        raise ValueRefused("bad_implementation", "{0} is not auto, kernel or userspace".format(quoted(implementation)))
+        raise ValueRefused("bad_implementation", f"{quoted(implementation)} is not auto, kernel or userspace")
     key_file = raw.get("private_key_file")
     if key_file is not None and (not isinstance(key_file, str) or not key_file.startswith("/")):
-        raise ValueRefused("bad_key_file", "{0} is not an absolute path".format(quoted(key_file)))
+        raise ValueRefused("bad_key_file", f"{quoted(key_file)} is not an absolute path")
     name = check_interface_name(raw.get("name"))
     return Device(
         name=name,
@@ -83,7 +83,9 @@ def parse_device(raw: t.Mapping[str, t.Any]) -> Device:
         fwmark=_fwmark(given("fwmark", 0)),
         private_key_file=key_file,
         generate_key=bool(given("generate_key", False)),
-        addresses=None if raw.get("addresses") is None else tuple(sorted({_interface(text) for text in raw["addresses"]})),
+        addresses=None
+        if raw.get("addresses") is None
+        else tuple(sorted({_interface(text) for text in raw["addresses"]})),
         flush_ipv4=bool(given("flush_ipv4", False)),
         up=bool(given("up", True)),
         peers=None if raw.get("peers") is None else parse_peers(name, raw["peers"]),
@@ -102,7 +104,7 @@ def _mtu(value: t.Any) -> int:
 def _fwmark(value: t.Any) -> int:
     mark = parse_decimal(value, "bad_fwmark")
     if mark > 0xFFFFFFFF:
-        raise ValueRefused("bad_fwmark", "{0} has more than 32 bits".format(mark))
+        raise ValueRefused("bad_fwmark", f"{mark} has more than 32 bits")
     return mark
 
 
@@ -110,9 +112,9 @@ def _interface(text: t.Any) -> str:
     """An address with its prefix length, host bits kept."""
     address_text, slash, length_text = text.partition("/") if isinstance(text, str) else ("", "", "")
     if not slash:
-        raise ValueRefused("bad_address", "{0} is not address/length".format(quoted(text)))
+        raise ValueRefused("bad_address", f"{quoted(text)} is not address/length")
     address = parse_address(address_text)
     length = parse_decimal(length_text, "bad_address")
     if length > address.max_prefixlen:
-        raise ValueRefused("bad_address", "{0} has too long a prefix".format(quoted(text)))
+        raise ValueRefused("bad_address", f"{quoted(text)} has too long a prefix")
     return str(ipaddress.ip_interface((address, length)))

@@ -14,9 +14,27 @@ from .._values.addresses import Network, contains, overlaps, parse_network
 from .._values.refused import ValueRefused
 
 ACCEPT, DROP, MASQUERADE, RETURN, NOTHING, OPEN = "accept", "drop", "masquerade", "return", "nothing", "open"
-_TARGETS = {"ACCEPT": ACCEPT, "DROP": DROP, "REJECT": DROP, "MASQUERADE": MASQUERADE, "SNAT": MASQUERADE, "NETMAP": OPEN, "RETURN": RETURN}
+_TARGETS = {
+    "ACCEPT": ACCEPT,
+    "DROP": DROP,
+    "REJECT": DROP,
+    "MASQUERADE": MASQUERADE,
+    "SNAT": MASQUERADE,
+    "NETMAP": OPEN,
+    "RETURN": RETURN,
+}
 #: Chains of kube-proxy that concern addresses of Services alone; there are thousands of them.
-_SERVICES = ("KUBE-SVC-", "KUBE-SEP-", "KUBE-EXT-", "KUBE-FW-", "KUBE-XLB-", "KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL")
+_SERVICES = (
+    "KUBE-SVC-",
+    "KUBE-SEP-",
+    "KUBE-EXT-",
+    "KUBE-FW-",
+    "KUBE-XLB-",
+    "KUBE-SERVICES",
+    "KUBE-EXTERNAL-SERVICES",
+    "KUBE-NODEPORTS",
+    "KUBE-PROXY-FIREWALL",
+)
 #: Matches that are asked for by their options, or say nothing; and words that have a value.
 _UNDERSTOOD = ("comment", "mark", "conntrack", "state")
 _WITH_VALUE = ("-s", "-d", "-o", "-i", "-p", "-m", "-j", "-g", "--comment", "--ctstate", "--state", "--mark")
@@ -41,18 +59,18 @@ class Verdict(t.NamedTuple):
     rule: str = ""
 
 
-def kept(text: str) -> t.List[str]:
+def kept(text: str) -> list[str]:
     """The lines of ``iptables-save`` that walk() needs; none where there are too many."""
-    tables: t.Dict[str, t.List[str]] = {}
+    tables: dict[str, list[str]] = {}
     table = ""
     for line in text.splitlines():
         if line.startswith("*"):
             table = line[1:].strip()
         elif table in ("nat", "filter") and line[:1] in (":", "-"):
             tables.setdefault(table, []).append(line)
-    found: t.List[str] = []
+    found: list[str] = []
     for table, start in (("nat", "POSTROUTING"), ("filter", "FORWARD")):
-        rules: t.Dict[str, t.List[str]] = {}
+        rules: dict[str, list[str]] = {}
         for line in tables.get(table, ()):
             words = line.split()
             if line.startswith("-A") and len(words) > 1:
@@ -60,10 +78,16 @@ def kept(text: str) -> t.List[str]:
         reached, waiting = {start}, [start]
         while waiting:
             for line in rules.get(waiting.pop(), ()):
-                for name in [word for word in line.split() if word in rules and word not in reached and not word.startswith(_SERVICES)]:
+                for name in [
+                    word
+                    for word in line.split()
+                    if word in rules and word not in reached and not word.startswith(_SERVICES)
+                ]:
                     reached.add(name)
                     waiting.append(name)
-        lines = [line for line in tables.get(table, ()) if line.lstrip(":").split()[:1] == [start] or _chain(line) in reached]
+        lines = [
+            line for line in tables.get(table, ()) if line.lstrip(":").split()[:1] == [start] or _chain(line) in reached
+        ]
         found += ["*" + table, *lines] if lines else []
     return found if len(found) <= MOST else []
 
@@ -75,7 +99,7 @@ def _chain(line: str) -> str:
 
 def walk(lines: t.Iterable[str], table: str, start: str, packet: Packet) -> Verdict:
     """What becomes of the packet in a built-in chain. NOTHING: no rule concerns it."""
-    rules: t.Dict[str, t.List[str]] = {}
+    rules: dict[str, list[str]] = {}
     policy, here = "", ""
     for line in lines:
         if line.startswith("*"):
@@ -89,7 +113,7 @@ def walk(lines: t.Iterable[str], table: str, start: str, packet: Packet) -> Verd
             rules.setdefault(_chain(line), []).append(line)
     found = _walk(rules, start, packet, 0)
     if found.what in (NOTHING, RETURN) and policy == "DROP":
-        return Verdict(DROP, "the policy of chain {0}".format(start))
+        return Verdict(DROP, f"the policy of chain {start}")
     return found
 
 
@@ -116,13 +140,13 @@ def _walk(rules: t.Mapping[str, t.Sequence[str]], chain: str, packet: Packet, de
     return Verdict(OPEN if maybe else NOTHING)
 
 
-def _match(line: str, packet: Packet) -> t.Tuple[t.Optional[bool], str]:
+def _match(line: str, packet: Packet) -> tuple[bool | None, str]:
     """Whether a rule matches (None: that is not known), and its target."""
     try:
         words = shlex.split(line)
     except ValueError:
         return None, "NETMAP"
-    answers: t.List[t.Optional[bool]] = []
+    answers: list[bool | None] = []
     target, index, flip = "", 2, False
     while index < len(words):
         word, value = words[index], words[index + 1] if index + 1 < len(words) else ""
@@ -141,7 +165,7 @@ def _match(line: str, packet: Packet) -> t.Tuple[t.Optional[bool], str]:
     return (False if False in answers else None if None in answers else True), target
 
 
-def _one(word: str, value: str, packet: Packet) -> t.Optional[bool]:
+def _one(word: str, value: str, packet: Packet) -> bool | None:
     """The same of one match."""
     if word in ("-s", "-d"):
         return _within(packet.source if word == "-s" else packet.target, value)
@@ -152,15 +176,15 @@ def _one(word: str, value: str, packet: Packet) -> t.Optional[bool]:
     return _unmarked(value) if word == "--mark" else None
 
 
-def _within(network: Network, text: str) -> t.Optional[bool]:
+def _within(network: Network, text: str) -> bool | None:
     try:
-        given = parse_network(text if "/" in text else "{0}/{1}".format(text, network.max_prefixlen))
+        given = parse_network(text if "/" in text else f"{text}/{network.max_prefixlen}")
     except ValueRefused:
         return None
     return True if contains(given, network) else None if overlaps(given, network) else False
 
 
-def _unmarked(text: str) -> t.Optional[bool]:
+def _unmarked(text: str) -> bool | None:
     """Whether a packet without a mark has this one."""
     try:
         return int(text.split("/")[0], 16) == 0

@@ -13,7 +13,7 @@ import typing as t
 
 from .._values.refused import ValueRefused, quoted
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 WORD = "journal_invalid"
 FORMATS = (1,)
 
@@ -23,12 +23,20 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}\Z", re.ASCII)
 _NUMBER = (int, float)
 
 _LINK = {
-    "implementation": (str, type(None)), "mtu": int, "txqueuelen": int, "alias": (str, type(None)), "up": bool, "addresses": [str],
-}  # fmt: skip
+    "implementation": (str, type(None)),
+    "mtu": int,
+    "txqueuelen": int,
+    "alias": (str, type(None)),
+    "up": bool,
+    "addresses": [str],
+}
 _PEER = {
-    "endpoint": (str, type(None)), "allowed_ips": [str], "persistent_keepalive": (int, type(None)), "preshared_key": (str, type(None)),
+    "endpoint": (str, type(None)),
+    "allowed_ips": [str],
+    "persistent_keepalive": (int, type(None)),
+    "preshared_key": (str, type(None)),
     "last_handshake": _NUMBER + (type(None),),
-}  # fmt: skip
+}
 _ROUTE = {"dst": str, "metric": int, "type": str, "protocol": int, "dev": (str, type(None))}
 
 
@@ -37,24 +45,39 @@ def parse_journal(found: t.Any, fabric: str, code_folder: str) -> Data:
 
     code_folder: below which the boot program of the fabric lies.
     """
-    _expect(found, {
-        "format": int, "fabric": str, "id": str, "seconds": int, "persist": bool, "armed": str, "writer": list, "devices": dict,
-        "routes": [_ROUTE], "route_devices": [str], "files": dict, "code": (str, type(None)), "applied_at": _NUMBER + (type(None),),
-    }, "journal")  # fmt: skip
+    _expect(
+        found,
+        {
+            "format": int,
+            "fabric": str,
+            "id": str,
+            "seconds": int,
+            "persist": bool,
+            "armed": str,
+            "writer": list,
+            "devices": dict,
+            "routes": [_ROUTE],
+            "route_devices": [str],
+            "files": dict,
+            "code": (str, type(None)),
+            "applied_at": _NUMBER + (type(None),),
+        },
+        "journal",
+    )
     if found["format"] not in FORMATS:
-        raise ValueRefused(WORD, "its format is {0}; this release reads {1}".format(found["format"], ", ".join(map(str, FORMATS))))
+        raise ValueRefused(WORD, f"its format is {found['format']}; this release reads {', '.join(map(str, FORMATS))}")
     if found["fabric"] != fabric:
-        raise ValueRefused(WORD, "it is of fabric {0}".format(quoted(found["fabric"])))
+        raise ValueRefused(WORD, f"it is of fabric {quoted(found['fabric'])}")
     if not _IDENT.match(found["id"]):
-        raise ValueRefused(WORD, "{0} is no number of a change".format(quoted(found["id"])))
+        raise ValueRefused(WORD, f"{quoted(found['id'])} is no number of a change")
     writer = found["writer"]
     if len(writer) != 2 or not _is(writer[0], int) or not _is(writer[1], _NUMBER + (type(None),)):
-        raise ValueRefused(WORD, "writer: {0} names no process".format(quoted(writer)))
+        raise ValueRefused(WORD, f"writer: {quoted(writer)} names no process")
     if found["code"] is not None and not (is_plain_path(found["code"]) and found["code"].startswith(code_folder + "/")):
-        raise ValueRefused(WORD, "code: {0} is no program of ours".format(quoted(found["code"])))
+        raise ValueRefused(WORD, f"code: {quoted(found['code'])} is no program of ours")
     for name, device in found["devices"].items():
         if not _DEVICE.match(name) or name in (".", ".."):
-            raise ValueRefused(WORD, "devices: {0} is no name of a device".format(quoted(name)))
+            raise ValueRefused(WORD, f"devices: {quoted(name)} is no name of a device")
         if device is not None:
             _expect(device, {"link": _LINK, "wireguard": dict, "secrets": dict}, "devices: " + name)
             if device["link"]["implementation"]:
@@ -63,28 +86,30 @@ def parse_journal(found: t.Any, fabric: str, code_folder: str) -> Data:
         _file(path, entry)
     for part in ("kubespan", "tables"):
         if not _is(found.get(part), (dict, type(None))):
-            raise ValueRefused(WORD, "{0}: it is no map".format(part))
+            raise ValueRefused(WORD, f"{part}: it is no map")
     return t.cast(Data, found)
 
 
 def _wireguard(name: str, device: Data) -> None:
     where = "devices: " + name
-    _expect(device["wireguard"], {"listen_port": int, "fwmark": int, "public_key": (str, type(None)), "peers": dict}, where)
+    _expect(
+        device["wireguard"], {"listen_port": int, "fwmark": int, "public_key": (str, type(None)), "peers": dict}, where
+    )
     _expect(device["secrets"], {"private_key": (str, type(None)), "preshared": dict}, where)
     for peer in device["wireguard"]["peers"].values():
         _expect(peer, _PEER, where)
     if device["secrets"]["private_key"] is not None and not _BASE64.match(device["secrets"]["private_key"]):
-        raise ValueRefused(WORD, "{0}: its secrets are none".format(where))  # never quoted
+        raise ValueRefused(WORD, f"{where}: its secrets are none")  # never quoted
 
 
 def _file(path: str, entry: t.Any) -> None:
     if not is_plain_path(path):
-        raise ValueRefused(WORD, "files: {0} is no plain absolute path".format(quoted(path)))
+        raise ValueRefused(WORD, f"files: {quoted(path)} is no plain absolute path")
     if entry is None:
         return
     _expect(entry, {"kind": str, "mode": int, "content": str}, "files: " + path)
     if entry["kind"] not in ("file", "link") or not 0 <= entry["mode"] <= 0o777 or not _BASE64.match(entry["content"]):
-        raise ValueRefused(WORD, "files: {0} is kept as no file and no link".format(quoted(path)))
+        raise ValueRefused(WORD, f"files: {quoted(path)} is kept as no file and no link")
 
 
 def is_plain_path(path: t.Any) -> bool:
@@ -97,7 +122,11 @@ def is_plain_path(path: t.Any) -> bool:
 def is_state(found: t.Any, fabric: str) -> bool:
     """Whether something that was read (JSON) is a confirmed state of a fabric; what is none is written anew by the next run."""
     try:
-        _expect(found, {"fabric": str, "devices": [{"name": str, "private_key_file": str, "peers": [{"public_key": str}]}]}, "state")
+        _expect(
+            found,
+            {"fabric": str, "devices": [{"name": str, "private_key_file": str, "peers": [{"public_key": str}]}]},
+            "state",
+        )
         keys, kubespan, tables = found.get("key_files", []), found.get("kubespan"), found.get("tables", [])
         _expect(keys, [str], "key_files")
         _expect(tables, [dict], "tables")
@@ -120,15 +149,15 @@ def _expect(value: t.Any, shape: t.Any, where: str) -> None:
     """Raise unless a value has a shape: a type, a tuple of types, [shape of every entry], {key: shape} of a map that may hold more."""
     if isinstance(shape, list):
         if not isinstance(value, list):
-            raise ValueRefused(WORD, "{0}: it is no list".format(where))
+            raise ValueRefused(WORD, f"{where}: it is no list")
         for entry in value:
             _expect(entry, shape[0], where)
     elif isinstance(shape, dict):
         if not isinstance(value, dict):
-            raise ValueRefused(WORD, "{0}: it is no map".format(where))
+            raise ValueRefused(WORD, f"{where}: it is no map")
         for key, inner in shape.items():
             if key not in value:
-                raise ValueRefused(WORD, "{0}: {1} is missing".format(where, key))
-            _expect(value[key], inner, "{0}.{1}".format(where, key))
+                raise ValueRefused(WORD, f"{where}: {key} is missing")
+            _expect(value[key], inner, f"{where}.{key}")
     elif not _is(value, shape):
-        raise ValueRefused(WORD, "{0}: it is of the wrong type".format(where))
+        raise ValueRefused(WORD, f"{where}: it is of the wrong type")

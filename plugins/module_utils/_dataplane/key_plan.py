@@ -10,7 +10,7 @@ from .._plan.plan import Pending, Plan
 from .._values.keys import parse_key
 from .._values.refused import ValueRefused, quoted
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: Where the original keeps its keys; an installation of it is adopted in place.
 KEY_DIRECTORY = "/var/lib/semaphore-wireguard"
 
@@ -27,17 +27,17 @@ class KeyPlan(Plan):
 
     def __init__(self) -> None:
         super().__init__()
-        self.work: t.Optional[str] = None
-        self.public_key: t.Union[str, Pending, None] = None
+        self.work: str | None = None
+        self.public_key: str | Pending | None = None
 
 
 def parse_key_wanted(raw: t.Mapping[str, t.Any]) -> Data:
     """``{path, state: present|absent, rotate_from: public key|None}``. Raises ValueRefused."""
     path, state = raw.get("path"), raw.get("state") or "present"
     if not isinstance(path, str) or not path.startswith("/") or path.endswith("/") or "\0" in path:
-        raise ValueRefused("bad_key_file", "{0} is not an absolute path of a file".format(quoted(path)))
+        raise ValueRefused("bad_key_file", f"{quoted(path)} is not an absolute path of a file")
     if state not in ("present", "absent"):
-        raise ValueRefused("bad_state", "{0} is neither present nor absent".format(quoted(state)))
+        raise ValueRefused("bad_state", f"{quoted(state)} is neither present nor absent")
     rotate_from = parse_key(raw["rotate_from"]) if raw.get("rotate_from") else None
     return {"path": path, "state": state, "rotate_from": rotate_from}
 
@@ -48,17 +48,17 @@ def plan_key(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> K
     path, action = desired["path"], key_action(actual["state"])
     before = {"mode": actual["mode"], "public_key": actual["public_key"]}
     if action == ERROR:
-        plan.refuse(path, "bad_private_key", "{0}; it is left alone".format(actual["message"]))
+        plan.refuse(path, "bad_private_key", f"{actual['message']}; it is left alone")
     elif desired["state"] == "absent":
         if action != GENERATE:
             plan.delete("key", path, before)
             plan.work = "remove"
     elif action == GENERATE:
-        plan.public_key = Pending("public key of {0}".format(path))
+        plan.public_key = Pending(f"public key of {path}")
         plan.create("key", path, {"mode": "0600", "public_key": plan.public_key})
         plan.work = "ensure"
     elif desired["rotate_from"] == actual["public_key"]:
-        plan.public_key = Pending("new public key of {0}".format(path))
+        plan.public_key = Pending(f"new public key of {path}")
         plan.update("key", path, before, {"mode": "0600", "public_key": plan.public_key})
         plan.work = "rotate"
     else:

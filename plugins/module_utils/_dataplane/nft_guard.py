@@ -12,17 +12,17 @@ import typing as t
 
 from .._values.prefix_sets import Span, Spans, intersection, merged
 
-Data = t.Dict[str, t.Any]
-Step = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
+Step = dict[str, t.Any]
 #: A list of statements.
-Rule = t.List[Data]
+Rule = list[Data]
 
 
 class Delta(t.NamedTuple):
     """Elements to delete, then elements to add, in one transaction; both are ranges as the kernel has them."""
 
-    delete: t.List[Span]
-    add: t.List[Span]
+    delete: list[Span]
+    add: list[Span]
 
     def __bool__(self) -> bool:
         return bool(self.delete or self.add)
@@ -45,7 +45,7 @@ class Guard:
     """
 
     def __init__(self) -> None:
-        self._kept: t.Dict[str, t.Tuple[t.Mapping[str, t.Any], Spans]] = {}
+        self._kept: dict[str, tuple[t.Mapping[str, t.Any], Spans]] = {}
 
     def keep(self, form: t.Mapping[str, t.Any], delta: Delta) -> None:
         """Note what of a set (``{name, type, flags}``) is deleted as one range and added as another."""
@@ -53,22 +53,24 @@ class Guard:
         if kept:
             self._kept[form["name"]] = (form, kept)
 
-    def names(self) -> t.List[str]:
+    def names(self) -> list[str]:
         """Names of the sets that ``before`` makes."""
         return [guard_name(name) for name in self._kept]
 
-    def rules(self, rules: t.Iterable[Rule]) -> t.List[Rule]:
+    def rules(self, rules: t.Iterable[Rule]) -> list[Rule]:
         """Rules, each that asks a guarded set followed by a copy that asks its guard. The rules must bear being run twice."""
         if not self._kept:
             return list(rules)
-        result: t.List[Rule] = []
+        result: list[Rule] = []
         for rule in rules:
             result.append(rule)
             if self._asks(rule):
-                result.append([dict(item, set=guard_name(item["set"])) if self._is_question(item) else item for item in rule])
+                result.append(
+                    [dict(item, set=guard_name(item["set"])) if self._is_question(item) else item for item in rule]
+                )
         return result
 
-    def before(self, sets: t.Container[str], chains: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[Step]:
+    def before(self, sets: t.Container[str], chains: t.Iterable[t.Mapping[str, t.Any]]) -> list[Step]:
         """The first transaction: guards are made and asked. sets, chains: those of the table as it was read.
 
         A chain with rules that are not ours to encode stays; it differs from the wanted one and is made anew in the second.
@@ -76,25 +78,25 @@ class Guard:
         if not self._kept:
             return []
         old = [name for name in self.names() if name in sets]
-        flush: t.List[Step] = []
-        fill: t.List[Step] = []
+        flush: list[Step] = []
+        fill: list[Step] = []
         for chain in chains:
             rules = [rule for rule in chain["rules"] if not any(_asked(item) in old for item in rule)]
             touched = len(rules) < len(chain["rules"]) or any(self._asks(rule) for rule in rules)
             if touched and not any("unknown" in item for rule in rules for item in rule):
                 flush.append({"op": "flush_chain", "chain": chain["name"]})
                 fill.extend({"op": "add_rule", "chain": chain["name"], "rule": rule} for rule in self.rules(rules))
-        make: t.List[Step] = []
+        make: list[Step] = []
         for name, (form, kept) in self._kept.items():
             guard = dict(form, name=guard_name(name))
             make.extend([{"op": "new_set", "set": guard}, {"op": "add_elements", "set": guard, "spans": list(kept)}])
         return [*flush, *({"op": "delete_set", "set": name} for name in old), *make, *fill]
 
-    def after(self, chains: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[Step]:
+    def after(self, chains: t.Iterable[t.Mapping[str, t.Any]]) -> list[Step]:
         """The last transaction: nobody asks the guards any more, and they go. chains: the wanted ones."""
         if not self._kept:
             return []
-        steps: t.List[Step] = []
+        steps: list[Step] = []
         for chain in chains:
             if any(self._asks(rule) for rule in chain["rules"]):
                 steps.append({"op": "flush_chain", "chain": chain["name"]})
@@ -108,7 +110,7 @@ class Guard:
         return _asked(item) in self._kept
 
 
-def _asked(item: t.Mapping[str, t.Any]) -> t.Optional[str]:
+def _asked(item: t.Mapping[str, t.Any]) -> str | None:
     return item.get("set") if item.get("match") == "daddr" else None
 
 
@@ -122,19 +124,21 @@ class StandIns:
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
-        self._moved: t.List[str] = []
-        self._made: t.List[str] = []
+        self._moved: list[str] = []
+        self._made: list[str] = []
 
     def keep(self, name: str) -> None:
         """Note that a chain is made anew."""
         self._moved.append(name)
 
-    def before(self, chains: t.Mapping[str, t.Mapping[str, t.Any]], lasting: t.Container[str], guard: Guard) -> t.List[Step]:
+    def before(
+        self, chains: t.Mapping[str, t.Mapping[str, t.Any]], lasting: t.Container[str], guard: Guard
+    ) -> list[Step]:
         """The copies. chains: those of the table as it was read. lasting: names of the sets that the change does not delete.
 
         A chain has none where its rules are not ours to encode or ask a set that goes, or where it is empty or no chain of a hook.
         """
-        steps: t.List[Step] = []
+        steps: list[Step] = []
         for name in self._moved:
             chain = chains[name]
             copied = [item for rule in chain["rules"] for item in rule]
@@ -151,9 +155,11 @@ class StandIns:
             steps.extend({"op": "add_rule", "chain": free, "rule": rule} for rule in guard.rules(chain["rules"]))
         return steps
 
-    def after(self) -> t.List[Step]:
+    def after(self) -> list[Step]:
         """Their end."""
-        return [{"op": operation, "chain": name} for name in self._made for operation in ("flush_chain", "delete_chain")]
+        return [
+            {"op": operation, "chain": name} for name in self._made for operation in ("flush_chain", "delete_chain")
+        ]
 
 
 def stand_in_name(name: str) -> str:

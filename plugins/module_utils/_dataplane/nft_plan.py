@@ -30,17 +30,17 @@ class TablePlan(Plan):
 
     def __init__(self) -> None:
         super().__init__()
-        self.before: t.List[Step] = []
-        self.steps: t.List[Step] = []
-        self.after: t.List[Step] = []
+        self.before: list[Step] = []
+        self.steps: list[Step] = []
+        self.after: list[Step] = []
         self.foreign = False
 
-    def transactions(self) -> t.List[t.List[Step]]:
+    def transactions(self) -> list[list[Step]]:
         return [steps for steps in (self.before, self.steps, self.after) if steps]
 
 
 def plan_table(
-    wanted: t.Mapping[str, t.Any], actual: t.Optional[t.Mapping[str, t.Any]], owner: str, adopt: bool = False
+    wanted: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any] | None, owner: str, adopt: bool = False
 ) -> TablePlan:
     """From the table as it was read to the wanted one.
 
@@ -53,7 +53,7 @@ def plan_table(
     transaction, which loses no packet) since they carry the mark from then on.
     """
     plan = TablePlan()
-    ident = "{0} {1}".format(wanted["family"], wanted["name"])
+    ident = f"{wanted['family']} {wanted['name']}"
     if actual is None:
         plan.create("nftables table", ident, {"owner": owner})
         plan.steps.append({"op": "new_table", "owner": owner})
@@ -66,15 +66,13 @@ def plan_table(
     return plan
 
 
-def plan_absent(
-    family: str, name: str, actual: t.Optional[t.Mapping[str, t.Any]], owner: str
-) -> TablePlan:
+def plan_absent(family: str, name: str, actual: t.Mapping[str, t.Any] | None, owner: str) -> TablePlan:
     """Removing the table with all it holds; a foreign one stays and is refused as ``not_ours``."""
     plan = TablePlan()
-    ident = "{0} {1}".format(family, name)
+    ident = f"{family} {name}"
     if actual is not None and not owned(actual, owner):
         plan.foreign = True
-        plan.refuse(ident, "not_ours", "the table is somebody else's{0}; it is left alone".format(_by(actual)))
+        plan.refuse(ident, "not_ours", f"the table is somebody else's{_by(actual)}; it is left alone")
     elif actual is not None:
         chains = sorted(chain["name"] for chain in actual["chains"])
         sets = sorted(item["name"] for item in actual["sets"] if "anonymous" not in item["flags"])
@@ -88,11 +86,15 @@ def owned(actual: t.Mapping[str, t.Any], owner: str) -> bool:
     if is_our_alias(actual.get("owner"), owner):
         return True
     chains = actual["chains"]
-    return actual.get("owner") is None and bool(chains) and all(is_our_alias(chain.get("owner"), owner) for chain in chains)
+    return (
+        actual.get("owner") is None
+        and bool(chains)
+        and all(is_our_alias(chain.get("owner"), owner) for chain in chains)
+    )
 
 
 def _by(actual: t.Mapping[str, t.Any]) -> str:
-    return " ({0})".format(actual["owner"]) if actual.get("owner") else ""
+    return f" ({actual['owner']})" if actual.get("owner") else ""
 
 
 def _refuse(plan: TablePlan, ident: str, wanted: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> None:
@@ -102,14 +104,20 @@ def _refuse(plan: TablePlan, ident: str, wanted: t.Mapping[str, t.Any], actual: 
     if actual.get("owner") is None and not others:
         plan.refuse(ident, "adoptable", "a table of this name exists without our mark; set adopt to take it over")
     else:
-        plan.refuse(ident, "not_ours", "a table of this name is somebody else's{0}; it is left alone".format(_by(actual)))
+        plan.refuse(ident, "not_ours", f"a table of this name is somebody else's{_by(actual)}; it is left alone")
 
 
 class _Difference:
     """The parts of one comparison."""
 
     def __init__(
-        self, plan: TablePlan, ident: str, wanted: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], owner: str, remake: bool
+        self,
+        plan: TablePlan,
+        ident: str,
+        wanted: t.Mapping[str, t.Any],
+        actual: t.Mapping[str, t.Any],
+        owner: str,
+        remake: bool,
     ) -> None:
         self.todo, self.ident, self.owner, self.remake = plan, ident, owner, remake
         self.sets = {item["name"]: item for item in wanted["sets"]}
@@ -123,11 +131,18 @@ class _Difference:
 
     def plan(self) -> None:
         """All steps: what is emptied, what goes, what is made, elements, rules."""
-        parts: t.Dict[str, t.List[Step]] = {name: [] for name in ("flush", "drop", "make", "elements", "rules")}
-        replaced = [name for name, item in self.sets.items() if name in self.actual_sets and not _same_set(item, self.actual_sets[name])]
+        parts: dict[str, list[Step]] = {name: [] for name in ("flush", "drop", "make", "elements", "rules")}
+        replaced = [
+            name
+            for name, item in self.sets.items()
+            if name in self.actual_sets and not _same_set(item, self.actual_sets[name])
+        ]
         for name, item in self.sets.items():
             self._set(name, item, parts, name in replaced)
-        for name in [*replaced, *(name for name in self.actual_sets if name not in self.sets and name not in self.guard.names())]:
+        for name in [
+            *replaced,
+            *(name for name in self.actual_sets if name not in self.sets and name not in self.guard.names()),
+        ]:
             parts["drop"].append({"op": "delete_set", "set": name})
         for name, item in self.actual_sets.items():
             if name not in self.sets:
@@ -147,14 +162,14 @@ class _Difference:
         self.todo.after = [*self.stand_ins.after(), *self.guard.after(self.chains.values())]
 
     def _name(self, name: str) -> str:
-        return "{0} {1}".format(self.ident, name)
+        return f"{self.ident} {name}"
 
-    def _set(self, name: str, item: t.Mapping[str, t.Any], parts: t.Dict[str, t.List[Step]], replaced: bool) -> None:
+    def _set(self, name: str, item: t.Mapping[str, t.Any], parts: dict[str, list[Step]], replaced: bool) -> None:
         there = self.actual_sets.get(name)
         form = {"name": name, "type": item["type"], "flags": list(item["flags"])}
         if there is None or replaced:
             parts["make"].append({"op": "new_set", "set": form})
-            current: t.Sequence[t.Tuple[int, int]] = ()
+            current: t.Sequence[tuple[int, int]] = ()
         elif item.get("external"):
             self.todo.unchanged += 1
             return
@@ -178,7 +193,7 @@ class _Difference:
         else:
             self.todo.unchanged += 1
 
-    def _chain(self, name: str, chain: t.Mapping[str, t.Any], parts: t.Dict[str, t.List[Step]], refill: bool) -> None:
+    def _chain(self, name: str, chain: t.Mapping[str, t.Any], parts: dict[str, list[Step]], refill: bool) -> None:
         there = self.actual_chains.get(name)
         form = {key: chain.get(key) for key in ("name", "type", "hook", "priority", "policy")}
         make = {"op": "new_chain", "chain": form, "owner": self.owner}
@@ -206,7 +221,9 @@ class _Difference:
                 self.todo.update("nftables chain", self._name(name), before, dict(after, **mark))
             if not (anew or refill) and same:
                 return
-        parts["rules"].extend({"op": "add_rule", "chain": name, "rule": rule} for rule in self.guard.rules(chain["rules"]))
+        parts["rules"].extend(
+            {"op": "add_rule", "chain": name, "rule": rule} for rule in self.guard.rules(chain["rules"])
+        )
 
 
 def set_delta(current: t.Sequence[Span], wanted: t.Sequence[Span]) -> Delta:
@@ -239,14 +256,22 @@ def _shown_set(item: t.Mapping[str, t.Any]) -> Data:
 
 def shown_chain(chain: t.Mapping[str, t.Any]) -> Data:
     shown = {name: chain.get(name) for name in ("type", "hook", "priority", "policy") if chain.get("hook")}
-    texts = chain["texts"] if "texts" in chain else [rule if isinstance(rule, str) else rule_text(rule) for rule in chain["rules"]]
+    texts = (
+        chain["texts"]
+        if "texts" in chain
+        else [rule if isinstance(rule, str) else rule_text(rule) for rule in chain["rules"]]
+    )
     return dict(shown, rules=list(texts))
 
 
 def shown_table(table: t.Mapping[str, t.Any]) -> Data:
     """A table for a result: names, forms and counts; elements may be a hundred thousand."""
     sets = [
-        dict(_shown_set(item), name=item["name"], elements=None if item.get("elements") is None else len(item["elements"]))
+        dict(
+            _shown_set(item),
+            name=item["name"],
+            elements=None if item.get("elements") is None else len(item["elements"]),
+        )
         for item in table["sets"]
         if "anonymous" not in item["flags"]
     ]
@@ -259,11 +284,14 @@ def shown_table(table: t.Mapping[str, t.Any]) -> Data:
     }
 
 
-def _shown(spans: t.Sequence[t.Tuple[int, int]], kind: str) -> t.List[str]:
+def _shown(spans: t.Sequence[tuple[int, int]], kind: str) -> list[str]:
     version = _VERSIONS.get(kind)
-    texts = [range_text(version, span) if version else "-".join(map(str, sorted(set(span)))) for span in spans[:SHOWN_ELEMENTS]]
+    texts = [
+        range_text(version, span) if version else "-".join(map(str, sorted(set(span))))
+        for span in spans[:SHOWN_ELEMENTS]
+    ]
     if len(spans) > SHOWN_ELEMENTS:
-        texts.append("and {0} more".format(len(spans) - SHOWN_ELEMENTS))
+        texts.append(f"and {len(spans) - SHOWN_ELEMENTS} more")
     return texts
 
 
@@ -277,18 +305,18 @@ def _statement(item: Data) -> str:
         return "[{unknown} {data}]".format(**item)
     kind = item.get("match")
     if kind == "mark":
-        return "meta mark & 0x{0:08x} == 0x{1:08x}".format(item["mask"], item["value"])
+        return f"meta mark & 0x{item['mask']:08x} == 0x{item['value']:08x}"
     if kind == "oifname":
-        return 'oifname "{0}"'.format(item["value"])
+        return f'oifname "{item["value"]}"'
     if kind == "daddr":
-        return "{0} daddr @{1}".format("ip" if item["family"] == 4 else "ip6", item["set"])
+        return f"{'ip' if item['family'] == 4 else 'ip6'} daddr @{item['set']}"
     if kind == "tcp_flags":
         return "tcp flags syn / syn,rst"
     if kind == "mss_above":
-        return "tcp option maxseg size > {0}".format(item["value"])
+        return f"tcp option maxseg size > {item['value']}"
     if item.get("set") == "mss":
-        return "tcp option maxseg size set {0}".format(item["value"])
+        return f"tcp option maxseg size set {item['value']}"
     if item.get("set") == "mark":
         # nft prints the and-mask with the bits of the or-value set; the kernel's expression is the same
-        return "meta mark set meta mark & 0x{0:08x} | 0x{1:08x}".format(item["mask"] | item["xor"], item["xor"])
+        return f"meta mark set meta mark & 0x{item['mask'] | item['xor']:08x} | 0x{item['xor']:08x}"
     return str(item["verdict"])

@@ -14,7 +14,7 @@ from .._values.refused import ValueRefused, quoted
 from .._values.text import parse_decimal
 from .constants import OWNER
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 FAMILIES = ("inet", "ip", "ip6")
 HOOKS = ("prerouting", "input", "forward", "output", "postrouting")
@@ -37,12 +37,12 @@ def parse_table(raw: t.Mapping[str, t.Any]) -> Data:
     """
     family = raw.get("family") or "inet"
     if family not in FAMILIES:
-        raise ValueRefused("bad_name", "{0} is not a family".format(quoted(family)))
+        raise ValueRefused("bad_name", f"{quoted(family)} is not a family")
     owner = raw.get("owner")
     if owner is not None and not (isinstance(owner, str) and _OWNER_NAME.match(owner)):
-        raise ValueRefused("bad_name", "{0} is no name of an owner".format(quoted(owner)))
-    refused: t.List[Refusal] = []
-    table: t.Dict[str, t.Any] = {
+        raise ValueRefused("bad_name", f"{quoted(owner)} is no name of an owner")
+    refused: list[Refusal] = []
+    table: dict[str, t.Any] = {
         "family": family,
         "name": _name(raw.get("name"), "table"),
         "sets": [_set(item, refused) for item in raw.get("sets") or ()],
@@ -52,14 +52,14 @@ def parse_table(raw: t.Mapping[str, t.Any]) -> Data:
         names = [item["name"] for item in table[part]]
         for name in names:
             if names.count(name) > 1:
-                raise ValueRefused("bad_name", "two {0} have the name {1}".format(part, name))
-    mark = "{0}/{1}".format(OWNER, owner) if owner else OWNER
+                raise ValueRefused("bad_name", f"two {part} have the name {name}")
+    mark = f"{OWNER}/{owner}" if owner else OWNER
     return {"table": table, "owner": mark, "state": raw.get("state") or "present", "refused": refused}
 
 
 def _name(value: object, what: str) -> str:
     if not isinstance(value, str) or not _NAME.match(value):
-        raise ValueRefused("bad_name", "{0} is no name for a {1}".format(quoted(value), what))
+        raise ValueRefused("bad_name", f"{quoted(value)} is no name for a {what}")
     return value
 
 
@@ -67,27 +67,30 @@ def parse_priority(value: object) -> int:
     """A number, a word (``filter``), or a word with a distance (``mangle - 5``). Word: bad_chain."""
     match = _PRIORITY.match(str(value)) if isinstance(value, (int, str)) and not isinstance(value, bool) else None
     if match is None or (match.group(2) and match.group(2) not in PRIORITIES):
-        raise ValueRefused("bad_chain", "{0} is no priority".format(quoted(value)))
-    if match.group(1):
-        number = int(match.group(1))
-    else:
-        number = PRIORITIES[match.group(2)] + int((match.group(3) or "") + (match.group(4) or "0"))
+        raise ValueRefused("bad_chain", f"{quoted(value)} is no priority")
+    number = (
+        int(match.group(1))
+        if match.group(1)
+        else PRIORITIES[match.group(2)] + int((match.group(3) or "") + (match.group(4) or "0"))
+    )
     if not -(1 << 31) <= number < 1 << 31:
-        raise ValueRefused("bad_chain", "priority {0} has more than 32 bits".format(number))
+        raise ValueRefused("bad_chain", f"priority {number} has more than 32 bits")
     return number
 
 
 def _chain(raw: t.Mapping[str, t.Any], index: int) -> Data:
     name = _name(raw.get("name"), "chain")
-    rules = [check_rule(rule, "chains[{0}].rules[{1}]".format(index, number)) for number, rule in enumerate(raw.get("rules") or ())]
+    rules = [check_rule(rule, f"chains[{index}].rules[{number}]") for number, rule in enumerate(raw.get("rules") or ())]
     chain: Data = {"name": name, "type": None, "hook": None, "priority": 0, "policy": None, "rules": rules}
     if raw.get("hook") is None:
         if raw.get("type") or raw.get("policy") or raw.get("priority") is not None:
-            raise ValueRefused("bad_chain", "chain {0} has no hook, so it has no type, priority or policy".format(name))
+            raise ValueRefused("bad_chain", f"chain {name} has no hook, so it has no type, priority or policy")
         return chain
     kind, policy = raw.get("type") or "filter", raw.get("policy") or "accept"
     if raw["hook"] not in HOOKS or kind not in CHAIN_TYPES or policy not in ("accept", "drop"):
-        raise ValueRefused("bad_chain", "chain {0}: {1} {2} {3} is no place for a chain".format(name, quoted(kind), quoted(raw["hook"]), quoted(policy)))
+        raise ValueRefused(
+            "bad_chain", f"chain {name}: {quoted(kind)} {quoted(raw['hook'])} {quoted(policy)} is no place for a chain"
+        )
     priority = parse_priority("filter" if raw.get("priority") is None else raw["priority"])
     return dict(chain, type=kind, hook=raw["hook"], priority=priority, policy=policy)
 
@@ -95,30 +98,30 @@ def _chain(raw: t.Mapping[str, t.Any], index: int) -> Data:
 def check_rule(text: object, where: str = "rule") -> str:
     """A rule in nft's language, on one line. What would end it and begin another command is refused as bad_rule."""
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_RULE:
-        raise ValueRefused("bad_rule", "{0}: {1} is no rule".format(where, quoted(text)))
+        raise ValueRefused("bad_rule", f"{where}: {quoted(text)} is no rule")
     if any(ord(character) < 32 or ord(character) == 127 for character in text):
-        raise ValueRefused("bad_rule", "{0}: a rule stands on one line".format(where))
+        raise ValueRefused("bad_rule", f"{where}: a rule stands on one line")
     plain = _QUOTED.sub("", text)
     found = [character for character in ';#\\"' if character in plain]
     if found:
-        raise ValueRefused("bad_rule", "{0}: {1} outside of quotes would end the rule".format(where, quoted(found[0])))
+        raise ValueRefused("bad_rule", f"{where}: {quoted(found[0])} outside of quotes would end the rule")
     return " ".join(text.split()) if '"' not in text else text.strip()
 
 
-def _set(raw: t.Mapping[str, t.Any], refused: t.List[Refusal]) -> Data:
+def _set(raw: t.Mapping[str, t.Any], refused: list[Refusal]) -> Data:
     name, kind = _name(raw.get("name"), "set"), raw.get("type")
     if kind not in SET_VERSIONS:
-        raise ValueRefused("bad_set", "set {0}: {1} is not a type of keys that is known here".format(name, quoted(kind)))
+        raise ValueRefused("bad_set", f"set {name}: {quoted(kind)} is not a type of keys that is known here")
     interval = raw.get("interval") is not False
-    spans: t.List[Span] = []
+    spans: list[Span] = []
     for text in raw.get("elements") or ():
         try:
             found = parse_element(text, kind)
             if not interval and found[0] != found[1]:
-                raise ValueRefused("bad_element", "{0} is a range, and the set has no intervals".format(quoted(text)))
+                raise ValueRefused("bad_element", f"{quoted(text)} is a range, and the set has no intervals")
             spans.append(found)
         except ValueRefused as error:
-            refused.append(Refusal("set {0}: {1}".format(name, quoted(text)), "bad_element", error.message))
+            refused.append(Refusal(f"set {name}: {quoted(text)}", "bad_element", error.message))
     flags = ["interval"] if interval else []
     external = (raw.get("elements_owner") or "managed") == "external"
     elements = merged(spans) if interval else tuple(sorted(set(spans)))
@@ -130,20 +133,22 @@ def parse_element(text: object, kind: str) -> Span:
     version = SET_VERSIONS[kind]
     text = str(text) if isinstance(text, int) and not isinstance(text, bool) else text
     if not isinstance(text, str):
-        raise ValueRefused("bad_element", "{0} is no element".format(quoted(text)))
+        raise ValueRefused("bad_element", f"{quoted(text)} is no element")
     first_text, dash, last_text = text.partition("-")
     if not version:
         first = parse_decimal(first_text, "bad_element")
         last = parse_decimal(last_text, "bad_element") if dash else first
         if first > last or last > 65535:
-            raise ValueRefused("bad_element", "{0} is no port and no range of ports".format(quoted(text)))
+            raise ValueRefused("bad_element", f"{quoted(text)} is no port and no range of ports")
         return first, last
     if dash:
         ends = [parse_address(part, "bad_element") for part in (first_text, last_text)]
         if any(end.version != version for end in ends) or int(ends[0]) > int(ends[1]):
-            raise ValueRefused("bad_element", "{0} is no range of {1}".format(quoted(text), kind))
+            raise ValueRefused("bad_element", f"{quoted(text)} is no range of {kind}")
         return int(ends[0]), int(ends[1])
-    found, first, last = span(parse_network(text if "/" in text else "{0}/{1}".format(text, 32 if version == 4 else 128), "bad_element"))
+    found, first, last = span(
+        parse_network(text if "/" in text else f"{text}/{32 if version == 4 else 128}", "bad_element")
+    )
     if found != version:
-        raise ValueRefused("bad_element", "{0} is no element of type {1}".format(quoted(text), kind))
+        raise ValueRefused("bad_element", f"{quoted(text)} is no element of type {kind}")
     return first, last

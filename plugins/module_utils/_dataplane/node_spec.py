@@ -13,14 +13,14 @@ from .constants import OWNER
 from .device_spec import Device, parse_device
 from .peer_spec import Key, LivePeer, Peer, Peers, parse_peers
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 Raw = t.Mapping[str, t.Any]
 FORMAT = 1
 
 
 def alias_of(fabric: str) -> str:
     """The ownership mark of a fabric's links (decision 32)."""
-    return "{0}/{1}".format(OWNER, fabric)
+    return f"{OWNER}/{fabric}"
 
 
 class Contested(t.NamedTuple):
@@ -34,8 +34,8 @@ class Contested(t.NamedTuple):
     declared: bool = False
     reported: bool = False
     greedy: bool = False
-    host: t.Optional[str] = None
-    key_file: t.Optional[str] = None
+    host: str | None = None
+    key_file: str | None = None
 
     def to_json(self) -> Data:
         """The form that module arguments have."""
@@ -51,10 +51,10 @@ class NodeDevice(t.NamedTuple):
 
     wireguard: Device
     remote: str = ""
-    node: t.Optional[str] = None
-    routes: t.Tuple[str, ...] = ()
+    node: str | None = None
+    routes: tuple[str, ...] = ()
     peers_known: bool = True
-    contested: t.Tuple[Contested, ...] = ()
+    contested: tuple[Contested, ...] = ()
     turned_away: str = ""
     listen_port_known: bool = True
 
@@ -69,11 +69,11 @@ class NodeDevice(t.NamedTuple):
         return str(self.wireguard.private_key_file)
 
     @property
-    def peers(self) -> t.Tuple[Peer, ...]:
+    def peers(self) -> tuple[Peer, ...]:
         """Those that are known and understood."""
         return self.wireguard.peers.peers if self.wireguard.peers else ()
 
-    def with_peers(self, peers: t.Iterable[Peer]) -> "NodeDevice":
+    def with_peers(self, peers: t.Iterable[Peer]) -> NodeDevice:
         """With these in place of its peers, one of each key. One whose peers are not known stays so."""
         if self.wireguard.peers is None:
             return self
@@ -81,7 +81,7 @@ class NodeDevice(t.NamedTuple):
         ordered = tuple(reversed(list(unique.values())))
         return self._replace(wireguard=self.wireguard._replace(peers=self.wireguard.peers._replace(peers=ordered)))
 
-    def ready(self) -> "NodeDevice":
+    def ready(self) -> NodeDevice:
         """With only those peers that can be configured now; deferred ones are no change of this run.
 
         While any is deferred no peer is removed: the one that works now may belong to the node whose key is still to come.
@@ -89,7 +89,7 @@ class NodeDevice(t.NamedTuple):
         ready = [peer for peer in self.peers if not peer.deferred]
         return self if len(ready) == len(self.peers) else self.with_peers(ready).kept()
 
-    def kept(self) -> "NodeDevice":
+    def kept(self) -> NodeDevice:
         """Without removing any peer."""
         return self._replace(wireguard=self.wireguard._replace(purge_peers=False))
 
@@ -116,7 +116,17 @@ class NodeDevice(t.NamedTuple):
 def parse_node_device(raw: Raw, fabric: str, adopt: bool = False) -> NodeDevice:
     """A device as the plan of the fabric, a module's arguments or the state file has it. Raises ValueRefused."""
     known = raw.get("peers_known") is not False
-    names = ("name", "implementation", "mtu", "txqueuelen", "listen_port", "private_key_file", "addresses", "up", "overlay")
+    names = (
+        "name",
+        "implementation",
+        "mtu",
+        "txqueuelen",
+        "listen_port",
+        "private_key_file",
+        "addresses",
+        "up",
+        "overlay",
+    )
     device = parse_device(
         dict(
             {name: raw.get(name) for name in names},
@@ -142,9 +152,9 @@ def parse_node_device(raw: Raw, fabric: str, adopt: bool = False) -> NodeDevice:
     )
 
 
-def _parse_contested(device: Device, rows: t.Iterable[Raw]) -> t.Tuple[t.Tuple[Contested, ...], Device]:
+def _parse_contested(device: Device, rows: t.Iterable[Raw]) -> tuple[tuple[Contested, ...], Device]:
     """The contested peers, and the device with the refusals of those that are not understood."""
-    found: t.List[Contested] = []
+    found: list[Contested] = []
     refused = Peers()
     for row in rows:
         one = parse_peers(device.name, [row])  # several may well have the same key
@@ -161,31 +171,37 @@ class NodeState(t.NamedTuple):
     """What a node was confirmed to be, or will be once its change is. ``absent``: it leaves, and nothing is left to confirm."""
 
     fabric: str
-    devices: t.Tuple[NodeDevice, ...] = ()
-    key_files: t.Tuple[str, ...] = ()
-    kubespan: t.Optional[Data] = None
-    tables: t.Tuple[Data, ...] = ()
-    node: t.Optional[str] = None
+    devices: tuple[NodeDevice, ...] = ()
+    key_files: tuple[str, ...] = ()
+    kubespan: Data | None = None
+    tables: tuple[Data, ...] = ()
+    node: str | None = None
     absent: bool = False
 
-    def device(self, name: str) -> t.Optional[NodeDevice]:
+    def device(self, name: str) -> NodeDevice | None:
         """One by its name."""
         return next((device for device in self.devices if device.name == name), None)
 
     @property
-    def host(self) -> t.Optional[str]:
+    def host(self) -> str | None:
         """The inventory's name of the host that it was made for; None when it does not say."""
-        names = [name for name in (self.node, *(device.node for device in self.devices)) if name and name != "this node"]
+        names = [
+            name for name in (self.node, *(device.node for device in self.devices)) if name and name != "this node"
+        ]
         return names[0] if names else None
 
     @property
-    def all_key_files(self) -> t.Set[str]:
+    def all_key_files(self) -> set[str]:
         """Every key file that the fabric made on this node, those of remotes that left included."""
         return {*self.key_files, *(device.key_file for device in self.devices)}
 
     def to_json(self) -> Data:
         """The form of the state file, format 1."""
-        shown: Data = {"fabric": self.fabric, "format": FORMAT, "devices": [device.to_json() for device in self.devices]}
+        shown: Data = {
+            "fabric": self.fabric,
+            "format": FORMAT,
+            "devices": [device.to_json() for device in self.devices],
+        }
         if self.absent:
             return dict(shown, absent=True)
         shown["key_files"] = list(self.key_files)
@@ -195,7 +211,7 @@ class NodeState(t.NamedTuple):
         return shown
 
     @classmethod
-    def of_json(cls, found: Raw) -> "NodeState":
+    def of_json(cls, found: Raw) -> NodeState:
         """The inverse, of what journal.is_state accepted. Raises ValueRefused."""
         node = found.get("node")
         return cls(
@@ -219,18 +235,18 @@ class NodeSpec(t.NamedTuple):
     """
 
     fabric: str
-    devices: t.Tuple[NodeDevice, ...] = ()
-    kubespan: t.Optional[Raw] = None
-    tables: t.Tuple[Data, ...] = ()
-    node: t.Optional[str] = None
-    hosts: t.Tuple[str, ...] = ()
+    devices: tuple[NodeDevice, ...] = ()
+    kubespan: Raw | None = None
+    tables: tuple[Data, ...] = ()
+    node: str | None = None
+    hosts: tuple[str, ...] = ()
     persist: bool = False
     adopt: bool = False
     remove_keys: bool = False
-    key_files: t.Tuple[str, ...] = ()
-    max_deletes: t.Optional[int] = None
-    confirm_empty: t.Tuple[str, ...] = ()
-    accepted: t.Tuple[str, ...] = ()
+    key_files: tuple[str, ...] = ()
+    max_deletes: int | None = None
+    confirm_empty: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
     rollback_seconds: int = 0
     reports: bool = True
     released: bool = False
@@ -269,7 +285,7 @@ def spec_of_state(state: NodeState) -> NodeSpec:
     return NodeSpec(state.fabric, state.devices, kept, state.tables, state.node, max_deletes=-1, reports=False)
 
 
-def with_own_port(device: NodeDevice, previous: t.Optional[NodeState]) -> NodeDevice:
+def with_own_port(device: NodeDevice, previous: NodeState | None) -> NodeDevice:
     """A device whose port the plan could not know keeps that of the confirmed state."""
     if device.listen_port_known:
         return device
@@ -278,7 +294,7 @@ def with_own_port(device: NodeDevice, previous: t.Optional[NodeState]) -> NodeDe
     return device._replace(wireguard=device.wireguard._replace(listen_port=port), listen_port_known=True)
 
 
-def last_endpoints(previous: t.Optional[NodeState], device: str) -> t.Dict[str, str]:
+def last_endpoints(previous: NodeState | None, device: str) -> dict[str, str]:
     """Public key -> endpoint as we configured it last: a peer that roamed since is no drift (asks 14, 16)."""
     known = previous.device(device) if previous else None
     return {str(peer.public_key): peer.endpoint for peer in known.peers if peer.endpoint} if known else {}
@@ -291,7 +307,7 @@ def peer_budget(
     wanted: t.Collection[Peer],
     spec: NodeSpec,
     turned_away: str = "",
-) -> t.Optional[Refusal]:
+) -> Refusal | None:
     """None, or why no peer of a device may be removed in this run (decision 38). live and after: its peers now, and by the plan."""
     kept = PrefixSet.of_texts(cidr for peer in wanted for cidr in peer.allowed_ips)
     lost = 0
@@ -299,10 +315,12 @@ def peer_budget(
         ranges = PrefixSet.of_texts(live[key].allowed_ips)
         lost += not ranges or bool(ranges - kept)  # what another peer takes over is a rotated key, and no loss
     confirmed = source in spec.confirm_empty
-    return check_budget(source, "peers", len(live), lost, len(wanted), spec.max_deletes, confirmed, turned_away, claimed=True)
+    return check_budget(
+        source, "peers", len(live), lost, len(wanted), spec.max_deletes, confirmed, turned_away, claimed=True
+    )
 
 
-def state_to_keep(spec: NodeSpec, previous: t.Optional[NodeState], kubespan: t.Optional[Data] = None) -> NodeState:
+def state_to_keep(spec: NodeSpec, previous: NodeState | None, kubespan: Data | None = None) -> NodeState:
     """What the boot unit shall restore: the wanted state without deferred values.
 
     Where this run may not remove peers, those confirmed before are carried over, so that a reboot removes none either.

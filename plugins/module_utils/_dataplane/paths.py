@@ -15,23 +15,23 @@ from .._values.addresses import network_span
 from .._values.refused import ValueRefused
 from .constants import TABLE_NAMES
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 Rows = t.Iterable[t.Mapping[str, t.Any]]
 #: (version, first, last, prefix length)
-Span = t.Tuple[int, int, int, int]
+Span = tuple[int, int, int, int]
 
 #: More than this of one host help nobody; ``more`` counts the rest.
 SHOWN = 20
 
 
-def questions(tunnels: Rows, routes: Rows, rules: Rows, pods: Rows) -> t.List[Data]:
+def questions(tunnels: Rows, routes: Rows, rules: Rows, pods: Rows) -> list[Data]:
     """What to ask: [{dst, src, iif, mark, range, device, foreign: text or None, invented: whether no pod has src}].
 
     tunnels: [{device, mark, ranges: [cidr]}]; routes and rules: all that the host has; pods: [{address, iif}], pods of the
     host and the devices that their packets come in by.
     """
     places = _Places(tunnels)
-    wanted: t.Dict[t.Tuple[str, str, str], Data] = {}
+    wanted: dict[tuple[str, str, str], Data] = {}
     for span, row in places.rows():
         _ask(wanted, row, _first(span), None)
     for route in routes:
@@ -65,9 +65,11 @@ def questions(tunnels: Rows, routes: Rows, rules: Rows, pods: Rows) -> t.List[Da
     return found
 
 
-def elsewhere(asked: t.Sequence[t.Mapping[str, t.Any]], answers: t.Sequence[t.Mapping[str, t.Any]], routes: Rows, rules: Rows) -> t.List[Data]:
+def elsewhere(
+    asked: t.Sequence[t.Mapping[str, t.Any]], answers: t.Sequence[t.Mapping[str, t.Any]], routes: Rows, rules: Rows
+) -> list[Data]:
     """What does not leave by its device, once for each range and cause: [{range, device, address, source, text}]."""
-    found: t.Dict[t.Tuple[str, str, str], Data] = {}
+    found: dict[tuple[str, str, str], Data] = {}
     routes, rules = list(routes), list(rules)
     for question, answer in zip(asked, answers):
         if answer["error"] is None and answer["dev"] == question["device"] and answer["type"] == "unicast":
@@ -75,38 +77,56 @@ def elsewhere(asked: t.Sequence[t.Mapping[str, t.Any]], answers: t.Sequence[t.Ma
         if question["invented"] and answer["error"] is not None:
             continue  # no pod has that address, so the kernel may well not take it from there
         if answer["error"] is not None:
-            says = "the kernel has no way: {0}".format(answer["error"])
+            says = f"the kernel has no way: {answer['error']}"
         elif answer["type"] != "unicast":
-            says = "the kernel takes it as {0}".format(answer["type"])
+            says = f"the kernel takes it as {answer['type']}"
         else:
-            says = "the kernel sends it by {0}{1}".format(answer["dev"], " via {0}".format(answer["via"]) if answer["via"] else "")
+            says = "the kernel sends it by {0}{1}".format(
+                answer["dev"], " via {0}".format(answer["via"]) if answer["via"] else ""
+            )
         cause = _cause(question, answer, routes, rules) or question["foreign"]
         if cause:
-            says += "; it is taken by {0}".format(cause)
+            says += f"; it is taken by {cause}"
         elif question["iif"] and answer["error"] is not None:
             says += "; is forwarding on (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding)?"
         key = (question["range"], question["device"], cause or says)
         found.setdefault(
-            key, {"range": question["range"], "device": question["device"], "address": question["dst"], "source": question["src"], "text": says}
+            key,
+            {
+                "range": question["range"],
+                "device": question["device"],
+                "address": question["dst"],
+                "source": question["src"],
+                "text": says,
+            },
         )
     return [found[key] for key in sorted(found)]
 
 
-def stray_hosts(routes: Rows, own: t.Iterable[str], cluster: t.Iterable[str], tunnels: t.Collection[str]) -> t.List[str]:
+def stray_hosts(routes: Rows, own: t.Iterable[str], cluster: t.Iterable[str], tunnels: t.Collection[str]) -> list[str]:
     """Addresses of the cluster's pods that this host leads to a device of its own, though they are not in its own ranges."""
     mine, whole = [_span(text) for text in own], [_span(text) for text in cluster]
     found = []
     for route in routes:
         span = _span(route["dst"])
-        if span is None or span[1] != span[2] or route["type"] != "unicast" or route["via"] or not route["dev"] or route["dev"] in tunnels:
+        if (
+            span is None
+            or span[1] != span[2]
+            or route["type"] != "unicast"
+            or route["via"]
+            or not route["dev"]
+            or route["dev"] in tunnels
+        ):
             continue
         if _inside(span, whole) and not _inside(span, mine):
             found.append(_text(span[0], span[1]))
     return found[:SHOWN]
 
 
-def _inside(span: Span, ranges: t.Iterable[t.Optional[Span]]) -> bool:
-    return any(outer is not None and outer[0] == span[0] and outer[1] <= span[1] and span[2] <= outer[2] for outer in ranges)
+def _inside(span: Span, ranges: t.Iterable[Span | None]) -> bool:
+    return any(
+        outer is not None and outer[0] == span[0] and outer[1] <= span[1] and span[2] <= outer[2] for outer in ranges
+    )
 
 
 def route_text(route: t.Mapping[str, t.Any]) -> str:
@@ -119,24 +139,39 @@ def route_text(route: t.Mapping[str, t.Any]) -> str:
 
 
 def rule_text(rule: t.Mapping[str, t.Any]) -> str:
-    words = ["rule", "{0}:".format(rule["priority"]), "from", str(rule.get("src") or "all")]
+    words = ["rule", f"{rule['priority']}:", "from", str(rule.get("src") or "all")]
     words += ["to", str(rule["dst"])] if rule.get("dst") else []
     words += ["iif", str(rule["iif"])] if rule.get("iif") else []
     words += ["fwmark", hex(rule["fwmark"])] if rule.get("fwmark") is not None else []
-    words += ["table", TABLE_NAMES.get(rule["table"], str(rule["table"]))] if rule.get("table") else [str(rule.get("action"))]
+    words += (
+        ["table", TABLE_NAMES.get(rule["table"], str(rule["table"]))]
+        if rule.get("table")
+        else [str(rule.get("action"))]
+    )
     return " ".join(words)
 
 
-def _ask(wanted: t.Dict[t.Tuple[str, str, str], Data], row: t.Mapping[str, t.Any], dst: str, foreign: t.Optional[str]) -> None:
+def _ask(wanted: dict[tuple[str, str, str], Data], row: t.Mapping[str, t.Any], dst: str, foreign: str | None) -> None:
     key = (row["range"], row["device"], dst)
     if foreign is None or not (wanted.get(key) or {}).get("foreign"):
-        wanted[key] = {"dst": dst, "mark": row["mark"], "range": row["range"], "device": row["device"], "foreign": foreign}
+        wanted[key] = {
+            "dst": dst,
+            "mark": row["mark"],
+            "range": row["range"],
+            "device": row["device"],
+            "foreign": foreign,
+        }
 
 
-def _cause(question: t.Mapping[str, t.Any], answer: t.Mapping[str, t.Any], routes: Rows, rules: Rows) -> t.Optional[str]:
+def _cause(question: t.Mapping[str, t.Any], answer: t.Mapping[str, t.Any], routes: Rows, rules: Rows) -> str | None:
     """The route that took it, by the longest prefix in the table of the answer; else the rule that leads to the table."""
-    version, number, unused, unused_too = _span(question["dst"] + ("/128" if ":" in question["dst"] else "/32")) or (0, 0, 0, 0)
-    best: t.Optional[t.Tuple[int, str]] = None
+    version, number, unused, unused_too = _span(question["dst"] + ("/128" if ":" in question["dst"] else "/32")) or (
+        0,
+        0,
+        0,
+        0,
+    )
+    best: tuple[int, str] | None = None
     for route in routes:
         span = _span(route["dst"])
         if span is None or span[0] != version or not span[1] <= number <= span[2]:
@@ -156,7 +191,7 @@ def _cause(question: t.Mapping[str, t.Any], answer: t.Mapping[str, t.Any], route
         leading = [rule_text(rule) for rule in rules if rule["version"] == version and rule.get("table") == table]
         if leading:
             rule = question["foreign"] if question["foreign"] in leading else leading[0]
-            taken = "{0} by {1}".format(taken, rule) if taken else rule
+            taken = f"{taken} by {rule}" if taken else rule
     return taken
 
 
@@ -164,15 +199,17 @@ class _Places:
     """The ranges of all tunnels, found by what lies inside them."""
 
     def __init__(self, tunnels: Rows) -> None:
-        self._rows: t.Dict[Span, t.List[Data]] = {}
+        self._rows: dict[Span, list[Data]] = {}
         for tunnel in tunnels:
             for text in tunnel["ranges"]:
                 span = _span(text)
                 if span is not None:
-                    self._rows.setdefault(span, []).append({"range": text, "device": tunnel["device"], "mark": tunnel.get("mark") or 0})
+                    self._rows.setdefault(span, []).append(
+                        {"range": text, "device": tunnel["device"], "mark": tunnel.get("mark") or 0}
+                    )
         self._lengths = {version: sorted({span[3] for span in self._rows if span[0] == version}) for version in (4, 6)}
 
-    def rows(self) -> t.Iterator[t.Tuple[Span, Data]]:
+    def rows(self) -> t.Iterator[tuple[Span, Data]]:
         return ((span, row) for span in sorted(self._rows) for row in self._rows[span])
 
     def around(self, span: Span) -> t.Iterator[Data]:
@@ -187,7 +224,7 @@ class _Places:
             yield from self._rows.get(key, ())
 
 
-def _span(text: t.Any) -> t.Optional[Span]:
+def _span(text: t.Any) -> Span | None:
     if not text:
         return None
     try:

@@ -26,11 +26,11 @@ class PeerPlan(t.NamedTuple):
     """plan: what changes, for people; steps: what to send, in order; after: peers by key as they will be."""
 
     plan: Plan
-    steps: t.List[PeerStep]
-    after: t.Dict[Key, LivePeer]
+    steps: list[PeerStep]
+    after: dict[Key, LivePeer]
 
 
-def endpoint_drifted(choices: t.Sequence[str], live: LivePeer, now: float, last: t.Optional[str] = None) -> bool:
+def endpoint_drifted(choices: t.Sequence[str], live: LivePeer, now: float, last: str | None = None) -> bool:
     """Whether the wanted endpoint must be sent to a live peer.
 
     choices: the literal endpoints that the wanted one stands for; none: the peer finds us. last: the endpoint that was
@@ -52,7 +52,7 @@ def plan_peers(
     wanted: t.Sequence[Peer],
     live: Live,
     now: float,
-    last_endpoints: t.Optional[t.Mapping[str, str]] = None,
+    last_endpoints: t.Mapping[str, str] | None = None,
     purge: bool = True,
     kept: t.AbstractSet[str] = frozenset(),
 ) -> PeerPlan:
@@ -61,11 +61,11 @@ def plan_peers(
     kept: keys whose live peer is left exactly as it is (except that a wanted peer may take a network from it).
     """
     last = last_endpoints or {}
-    routing: t.Dict[str, Key] = {cidr: key for key, peer in live.items() for cidr in peer.allowed_ips}
+    routing: dict[str, Key] = {cidr: key for key, peer in live.items() for cidr in peer.allowed_ips}
     ready = sorted((peer for peer in wanted if not peer.deferred), key=_key)
     to_come = sorted((peer for peer in wanted if peer.deferred), key=_key)
-    adding: t.List[PeerStep] = []
-    after: t.Dict[Key, LivePeer] = {}
+    adding: list[PeerStep] = []
+    after: dict[Key, LivePeer] = {}
     for peer in ready:
         key, there = t.cast(str, peer.public_key), live.get(t.cast(str, peer.public_key))
         new = tuple([cidr for cidr in peer.allowed_ips if routing.get(cidr) != key])
@@ -76,14 +76,21 @@ def plan_peers(
         routing.update((cidr, key) for cidr in new)
         after[key] = _after(peer, there, step)
     exact = {peer.public_key for peer in ready}
-    held: t.Dict[Key, t.Set[str]] = {}
+    held: dict[Key, set[str]] = {}
     for cidr, owner in routing.items():
         held.setdefault(owner, set()).add(cidr)
     replacing = []
     for peer in ready:
         left = held.get(peer.public_key, set()).difference(peer.allowed_ips)
         if left and not _awaited(left, to_come):
-            replacing.append(PeerStep(t.cast(str, peer.public_key), update_only=True, replace_allowed_ips=True, allowed_ips=peer.allowed_ips))
+            replacing.append(
+                PeerStep(
+                    t.cast(str, peer.public_key),
+                    update_only=True,
+                    replace_allowed_ips=True,
+                    allowed_ips=peer.allowed_ips,
+                )
+            )
     unwanted = [key for key in sorted(live) if key not in exact and key not in kept and purge]
     removing = [PeerStep(key, remove=True) for key in unwanted if not _awaited(live[key].allowed_ips, to_come)]
     for key in live:
@@ -97,7 +104,7 @@ def _key(peer: Peer) -> str:
     return str(peer.public_key)
 
 
-def _settings(peer: Peer, live: t.Optional[LivePeer], now: float, last: t.Optional[str]) -> t.Optional[PeerStep]:
+def _settings(peer: Peer, live: LivePeer | None, now: float, last: str | None) -> PeerStep | None:
     """Everything but the allowed IPs that must be sent for a peer; None: nothing."""
     endpoint = keepalive = preshared = None
     if endpoint_drifted(peer.endpoints, live or LivePeer(), now, last):
@@ -111,7 +118,7 @@ def _settings(peer: Peer, live: t.Optional[LivePeer], now: float, last: t.Option
     return PeerStep(t.cast(str, peer.public_key), endpoint=endpoint, keepalive=keepalive, preshared=preshared)
 
 
-def _fingerprint(peer: Peer) -> t.Optional[str]:
+def _fingerprint(peer: Peer) -> str | None:
     return peer.preshared.fingerprint if peer.preshared else None
 
 
@@ -121,15 +128,15 @@ def _awaited(cidrs: t.Iterable[str], to_come: t.Sequence[Peer]) -> bool:
     return any(overlaps(parse_network(cidr), net) for other in to_come for cidr in other.allowed_ips for net in mine)
 
 
-def _after(peer: Peer, live: t.Optional[LivePeer], step: t.Optional[PeerStep]) -> LivePeer:
+def _after(peer: Peer, live: LivePeer | None, step: PeerStep | None) -> LivePeer:
     """The peer as it will be: a live one keeps its endpoint unless the step sends another."""
-    endpoint: t.Optional[str] = peer.endpoints[0] if peer.endpoints else None
+    endpoint: str | None = peer.endpoints[0] if peer.endpoints else None
     if live is not None:
         endpoint = step.endpoint if step is not None and step.endpoint else live.endpoint
     return LivePeer(endpoint, peer.allowed_ips, peer.keepalive, _fingerprint(peer))
 
 
-def _configured(peer: LivePeer) -> t.Tuple[t.Any, ...]:
+def _configured(peer: LivePeer) -> tuple[t.Any, ...]:
     return (peer.endpoint, sorted_cidrs(peer.allowed_ips), peer.keepalive, peer.preshared_key)
 
 
@@ -138,11 +145,11 @@ def _show(device: str, live: Live, after: t.Mapping[Key, LivePeer]) -> Plan:
     for key in sorted(after, key=str):
         before = live.get(t.cast(str, key))
         if before is None:
-            plan.create("peer", "{0} {1}".format(device, key), after[key].shown())
+            plan.create("peer", f"{device} {key}", after[key].shown())
         elif _configured(before) == _configured(after[key]):
             plan.unchanged += 1
         else:
-            plan.update("peer", "{0} {1}".format(device, key), before.shown(), after[key].shown())
+            plan.update("peer", f"{device} {key}", before.shown(), after[key].shown())
     for gone in sorted(set(live) - set(after)):
-        plan.delete("peer", "{0} {1}".format(device, gone), live[gone].shown())
+        plan.delete("peer", f"{device} {gone}", live[gone].shown())
     return plan

@@ -16,16 +16,16 @@ from .._values.keys import is_weak, parse_key
 from .._values.refused import ValueRefused, quoted
 from .._values.text import parse_decimal
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 Key = t.Union[str, Pending]
 
 
 class Preshared(t.NamedTuple):
     """Where a preshared key is: in a ``file`` of this host, or ``raw`` in a rollback journal; with neither the peer forgets its key."""
 
-    file: t.Optional[str] = None
-    raw: t.Optional[str] = None
-    fingerprint: t.Optional[str] = None
+    file: str | None = None
+    raw: str | None = None
+    fingerprint: str | None = None
 
 
 class Peer(t.NamedTuple):
@@ -36,12 +36,12 @@ class Peer(t.NamedTuple):
     """
 
     public_key: Key
-    endpoint: t.Optional[str] = None
-    allowed_ips: t.Tuple[str, ...] = ()
+    endpoint: str | None = None
+    allowed_ips: tuple[str, ...] = ()
     keepalive: int = 0
-    preshared: t.Optional[Preshared] = None
-    endpoints: t.Tuple[str, ...] = ()
-    node: t.Optional[str] = None
+    preshared: Preshared | None = None
+    endpoints: tuple[str, ...] = ()
+    node: str | None = None
     by_rank: bool = False
 
     @property
@@ -66,10 +66,10 @@ class Peer(t.NamedTuple):
 class LivePeer(t.NamedTuple):
     """A peer as a device has it. ``preshared_key`` is a fingerprint, ``last_handshake`` epoch seconds with their fraction (0: never)."""
 
-    endpoint: t.Optional[str] = None
-    allowed_ips: t.Tuple[str, ...] = ()
+    endpoint: str | None = None
+    allowed_ips: tuple[str, ...] = ()
     keepalive: int = 0
-    preshared_key: t.Optional[str] = None
+    preshared_key: str | None = None
     last_handshake: float = 0
     rx_bytes: int = 0
     tx_bytes: int = 0
@@ -86,14 +86,24 @@ class LivePeer(t.NamedTuple):
     def to_json(self) -> Data:
         """The form of a rollback journal."""
         return dict(
-            self.shown(), allowed_ips=list(self.allowed_ips), last_handshake=self.last_handshake, rx_bytes=self.rx_bytes, tx_bytes=self.tx_bytes
+            self.shown(),
+            allowed_ips=list(self.allowed_ips),
+            last_handshake=self.last_handshake,
+            rx_bytes=self.rx_bytes,
+            tx_bytes=self.tx_bytes,
         )
 
     @classmethod
-    def of_json(cls, found: t.Mapping[str, t.Any]) -> "LivePeer":
+    def of_json(cls, found: t.Mapping[str, t.Any]) -> LivePeer:
         """The inverse of to_json."""
         counted = (found.get("last_handshake") or 0, found.get("rx_bytes") or 0, found.get("tx_bytes") or 0)
-        return cls(found["endpoint"], tuple(found["allowed_ips"]), found["persistent_keepalive"] or 0, found["preshared_key"], *counted)
+        return cls(
+            found["endpoint"],
+            tuple(found["allowed_ips"]),
+            found["persistent_keepalive"] or 0,
+            found["preshared_key"],
+            *counted,
+        )
 
 
 class Dump(t.NamedTuple):
@@ -101,7 +111,7 @@ class Dump(t.NamedTuple):
 
     listen_port: int
     fwmark: int
-    public_key: t.Optional[str]
+    public_key: str | None
     peers: t.Mapping[str, LivePeer]
 
     def to_json(self) -> Data:
@@ -109,7 +119,7 @@ class Dump(t.NamedTuple):
         return dict(self._asdict(), peers={key: peer.to_json() for key, peer in self.peers.items()})
 
     @classmethod
-    def of_json(cls, found: t.Mapping[str, t.Any]) -> "Dump":
+    def of_json(cls, found: t.Mapping[str, t.Any]) -> Dump:
         """The inverse of to_json."""
         peers = {key: LivePeer.of_json(peer) for key, peer in found["peers"].items()}
         return cls(found["listen_port"], found["fwmark"], found["public_key"], peers)
@@ -126,10 +136,10 @@ class PeerStep(t.NamedTuple):
     remove: bool = False
     update_only: bool = False
     replace_allowed_ips: bool = False
-    allowed_ips: t.Tuple[str, ...] = ()
-    endpoint: t.Optional[str] = None
-    keepalive: t.Optional[int] = None
-    preshared: t.Optional[Preshared] = None
+    allowed_ips: tuple[str, ...] = ()
+    endpoint: str | None = None
+    keepalive: int | None = None
+    preshared: Preshared | None = None
 
 
 class Peers(t.NamedTuple):
@@ -139,12 +149,12 @@ class Peers(t.NamedTuple):
     key must never be a peer's.
     """
 
-    peers: t.Tuple[Peer, ...] = ()
-    refused: t.Tuple[Refusal, ...] = ()
-    kept: t.FrozenSet[str] = frozenset()
+    peers: tuple[Peer, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    kept: frozenset[str] = frozenset()
 
 
-def sorted_cidrs(texts: t.Iterable[str]) -> t.List[str]:
+def sorted_cidrs(texts: t.Iterable[str]) -> list[str]:
     """Networks as text in the order of network_key."""
     texts = list(texts)
     if len(texts) < 2:  # nearly all peers of a large mesh, and parsing is what costs
@@ -154,7 +164,7 @@ def sorted_cidrs(texts: t.Iterable[str]) -> t.List[str]:
 
 def peer_name(device: str, key: t.Any) -> str:
     """How messages call a peer."""
-    name = "{0} {1}".format(device, key if isinstance(key, (str, Pending)) else quoted(key))
+    name = f"{device} {key if isinstance(key, (str, Pending)) else quoted(key)}"
     name = name if len(name) <= 120 else name[:117] + "..."
     return name if name.isprintable() else ascii(name)
 
@@ -164,10 +174,10 @@ def parse_peers(device: str, rows: t.Iterable[t.Mapping[str, t.Any]]) -> Peers:
 
     {public_key: text|Pending, endpoint: text|None, allowed_ips: [cidr], persistent_keepalive: int, preshared_key: None|{"file": path}}
     """
-    parsed: t.List[Peer] = []
-    refused: t.List[Refusal] = []
-    kept: t.Set[str] = set()
-    seen: t.Set[Key] = set()
+    parsed: list[Peer] = []
+    refused: list[Refusal] = []
+    kept: set[str] = set()
+    seen: set[Key] = set()
     for row in rows:
         key = row.get("public_key")
         try:
@@ -199,7 +209,7 @@ def _parse_peer(row: t.Mapping[str, t.Any], key: Key) -> Peer:
     networks = dict(network_text_and_key(text, "bad_allowed_ip") for text in row.get("allowed_ips") or ())
     keepalive = parse_decimal(row.get("persistent_keepalive") or 0, "bad_keepalive")
     if keepalive > 65535:
-        raise ValueRefused("bad_keepalive", "{0} seconds are more than 65535".format(keepalive))
+        raise ValueRefused("bad_keepalive", f"{keepalive} seconds are more than 65535")
     endpoint, literal = _parse_endpoint(row.get("endpoint"))
     node = row.get("node")
     return Peer(
@@ -214,7 +224,7 @@ def _parse_peer(row: t.Mapping[str, t.Any], key: Key) -> Peer:
     )
 
 
-def _parse_endpoint(text: t.Any) -> t.Tuple[t.Optional[str], bool]:
+def _parse_endpoint(text: t.Any) -> tuple[str | None, bool]:
     """(the endpoint in its one spelling, whether it is an address and no name). None and ``""``: no endpoint."""
     if text is None or text == "":
         return None, False
@@ -225,11 +235,11 @@ def _parse_endpoint(text: t.Any) -> t.Tuple[t.Optional[str], bool]:
         return str(endpoint), False
     kind = special_kind(endpoint.address)
     if kind:
-        raise ValueRefused("endpoint_special", "{0} is no address of another host ({1})".format(endpoint.host, kind))
+        raise ValueRefused("endpoint_special", f"{endpoint.host} is no address of another host ({kind})")
     return str(endpoint), True
 
 
-def _parse_preshared_key(raw: t.Any) -> t.Optional[Preshared]:
+def _parse_preshared_key(raw: t.Any) -> Preshared | None:
     if not raw:
         return None
     path = raw.get("file") if isinstance(raw, dict) else None
@@ -238,12 +248,12 @@ def _parse_preshared_key(raw: t.Any) -> t.Optional[Preshared]:
     return Preshared(path)
 
 
-def names_to_resolve(peers: t.Iterable[Peer]) -> t.List[str]:
+def names_to_resolve(peers: t.Iterable[Peer]) -> list[str]:
     """DNS names in wanted endpoints, sorted."""
     return sorted({parse_endpoint(peer.endpoint).host for peer in peers if peer.endpoint and not peer.endpoints})
 
 
-def preshared_files(peers: t.Iterable[Peer]) -> t.List[str]:
+def preshared_files(peers: t.Iterable[Peer]) -> list[str]:
     """Paths of wanted preshared keys, sorted."""
     return sorted({peer.preshared.file for peer in peers if peer.preshared and peer.preshared.file})
 
@@ -252,18 +262,18 @@ def settle_peers(
     device: str,
     wanted: Peers,
     live: t.Mapping[str, LivePeer],
-    own_key: t.Optional[Key],
+    own_key: Key | None,
     resolved: t.Mapping[str, t.Sequence[str]],
-    fingerprints: t.Mapping[str, t.Optional[str]],
+    fingerprints: t.Mapping[str, str | None],
 ) -> Peers:
     """What of the wanted peers this host can be given now: names are resolved, preshared keys known, and no range has two peers.
 
     resolved: DNS name -> its addresses, none when it does not resolve; fingerprints: path of a preshared key -> its fingerprint, None
     when it cannot be read.
     """
-    ready: t.List[Peer] = []
+    ready: list[Peer] = []
     refused = list(wanted.refused)
-    kept: t.Set[t.Any] = set(wanted.kept)
+    kept: set[t.Any] = set(wanted.kept)
     for peer in wanted.peers:
         if peer.public_key == own_key:
             refused.append(Refusal(peer_name(device, peer.public_key), "own_key", "this is the device's own key"))
@@ -276,43 +286,45 @@ def settle_peers(
     losers = _losers(ready, {cidr: key for key, peer in live.items() for cidr in peer.allowed_ips})
     for peer in ready:
         if peer.public_key in losers:
-            message = "{0} is also wanted by another peer of this device".format(losers[peer.public_key])
+            message = f"{losers[peer.public_key]} is also wanted by another peer of this device"
             refused.append(Refusal(peer_name(device, peer.public_key), "claimed_twice", message))
     kept.update(losers)
     usable_peers = tuple(peer for peer in ready if peer.public_key not in losers)
     return Peers(usable_peers, tuple(refused), frozenset(key for key in kept if isinstance(key, str)))
 
 
-def _complete(peer: Peer, resolved: t.Mapping[str, t.Sequence[str]], fingerprints: t.Mapping[str, t.Optional[str]]) -> Peer:
+def _complete(peer: Peer, resolved: t.Mapping[str, t.Sequence[str]], fingerprints: t.Mapping[str, str | None]) -> Peer:
     """A peer with its literal endpoints and the fingerprint of its preshared key. Raises ValueRefused."""
     if peer.endpoint and not peer.endpoints:
         endpoint = parse_endpoint(peer.endpoint)
         choices = usable(resolved.get(endpoint.host, ()), endpoint.port)
         if not choices:
-            raise ValueRefused("bad_endpoint", "{0} does not resolve to a usable address".format(quoted(endpoint.host)))
+            raise ValueRefused("bad_endpoint", f"{quoted(endpoint.host)} does not resolve to a usable address")
         peer = peer._replace(endpoints=tuple(choices))
     if peer.preshared and peer.preshared.file:
         found = fingerprints.get(peer.preshared.file)
         if found is None:
-            raise ValueRefused("bad_preshared_key", "{0} does not hold a key that can be read".format(quoted(peer.preshared.file)))
+            raise ValueRefused(
+                "bad_preshared_key", f"{quoted(peer.preshared.file)} does not hold a key that can be read"
+            )
         peer = peer._replace(preshared=peer.preshared._replace(fingerprint=found))
     return peer
 
 
-def usable(addresses: t.Iterable[str], port: int) -> t.List[str]:
+def usable(addresses: t.Iterable[str], port: int) -> list[str]:
     """Resolved addresses as literal endpoints: special ones left out, IPv4 first, in a stable order."""
     good = {parse_address(text) for text in addresses}
     ordered = sorted((a for a in good if special_kind(a) is None), key=lambda a: (a.version, int(a)))
-    return ["[{0}]:{1}".format(a, port) if a.version == 6 else "{0}:{1}".format(a, port) for a in ordered]
+    return [f"[{a}]:{port}" if a.version == 6 else f"{a}:{port}" for a in ordered]
 
 
-def _losers(peers: t.Sequence[Peer], holders: t.Mapping[str, str]) -> t.Dict[Key, str]:
+def _losers(peers: t.Sequence[Peer], holders: t.Mapping[str, str]) -> dict[Key, str]:
     """Of two peers with the same allowed IP the live holder stays, else the first by key: key of each other one -> the allowed IP."""
-    claims: t.Dict[str, t.List[Peer]] = {}
+    claims: dict[str, list[Peer]] = {}
     for peer in peers:
         for cidr in peer.allowed_ips:
             claims.setdefault(cidr, []).append(peer)
-    losers: t.Dict[Key, str] = {}
+    losers: dict[Key, str] = {}
     for cidr in sorted(cidr for cidr, claimants in claims.items() if len(claimants) > 1):
         claimants = [peer for peer in claims[cidr] if peer.public_key not in losers]
         claimants.sort(key=lambda peer: (holders.get(cidr) != peer.public_key, str(peer.public_key)))

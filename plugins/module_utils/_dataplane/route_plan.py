@@ -12,7 +12,7 @@ from .._values.refused import ValueRefused, quoted
 from .._values.text import check_interface_name, parse_decimal
 from .constants import LOCAL_TABLE, MAIN_TABLE, ROUTE_PROTOCOL, TABLE_NAMES, TABLES
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 TYPES = ("unicast", "blackhole", "unreachable", "prohibit", "throw")
 SCOPES = ("global", "site", "link", "host")
@@ -28,9 +28,9 @@ class RoutePlan(Plan):
 
     def __init__(self) -> None:
         super().__init__()
-        self.replacements: t.List[Data] = []
-        self.deletions: t.List[Data] = []
-        self.routes: t.List[Data] = []
+        self.replacements: list[Data] = []
+        self.deletions: list[Data] = []
+        self.routes: list[Data] = []
 
 
 class RouteSpec(t.NamedTuple):
@@ -42,8 +42,8 @@ class RouteSpec(t.NamedTuple):
     present: bool
     table: int
     protocol: int
-    devices: t.Optional[t.Tuple[str, ...]]
-    routes: t.Tuple[t.Mapping[str, t.Any], ...]
+    devices: tuple[str, ...] | None
+    routes: tuple[t.Mapping[str, t.Any], ...]
     adopt: bool
     purge: bool
 
@@ -53,10 +53,10 @@ def parse_routes(raw: t.Mapping[str, t.Any]) -> RouteSpec:
     table = raw.get("table")
     number = MAIN_TABLE if table is None else TABLES.get(table) or parse_decimal(table, "bad_table")
     if not 1 <= number <= 0xFFFFFFFF or number == LOCAL_TABLE:
-        raise ValueRefused("bad_table", "{0} is not a routing table that can be managed".format(quoted(table)))
+        raise ValueRefused("bad_table", f"{quoted(table)} is not a routing table that can be managed")
     protocol = parse_decimal(ROUTE_PROTOCOL if raw.get("protocol") is None else raw["protocol"], "bad_protocol")
     if not 5 <= protocol <= 255:
-        raise ValueRefused("bad_protocol", "{0} is not between 5 and 255; lower numbers are not ours".format(protocol))
+        raise ValueRefused("bad_protocol", f"{protocol} is not between 5 and 255; lower numbers are not ours")
     devices = raw.get("devices")
     if devices is None and number in TABLES.values():
         raise ValueRefused("devices_missing", "in a table that is shared, devices must say whose routes are ours")
@@ -83,30 +83,30 @@ def route_id(route: t.Mapping[str, t.Any], table: int) -> str:
     return " ".join(parts)
 
 
-def parse_route(raw: t.Mapping[str, t.Any], devices: t.Optional[t.Sequence[str]]) -> Data:
+def parse_route(raw: t.Mapping[str, t.Any], devices: t.Sequence[str] | None) -> Data:
     """One wanted route: ``{dst, type, dev, via, src, metric, scope, mtu, mtu_locked}``, as a dump would show it."""
     (version, _value, _length), dst = network_text_and_key(raw.get("dst"), "bad_route")
     kind = raw.get("type") or "unicast"
     if kind not in TYPES:
-        raise ValueRefused("bad_route", "{0} is not a type of route".format(quoted(kind)))
+        raise ValueRefused("bad_route", f"{quoted(kind)} is not a type of route")
     dev = raw.get("dev")
     if kind == "unicast":
         if devices is None or dev not in devices:
             check_interface_name(dev)
         if devices is not None and dev not in devices:
-            raise ValueRefused("bad_route", "{0} is not among the devices of this set".format(quoted(dev)))
+            raise ValueRefused("bad_route", f"{quoted(dev)} is not among the devices of this set")
     elif dev or raw.get("via") or devices is not None:
-        raise ValueRefused("bad_route", "a route of type {0} takes no device and needs a table of its own".format(kind))
+        raise ValueRefused("bad_route", f"a route of type {kind} takes no device and needs a table of its own")
     via, src = (str(parse_address(raw[name], "bad_route")) if raw.get(name) else None for name in ("via", "src"))
     for text in (via, src):
         if text and parse_address(text).version != version:
-            raise ValueRefused("bad_route", "{0} is of another family than {1}".format(text, dst))
+            raise ValueRefused("bad_route", f"{text} is of another family than {dst}")
     metric = DEFAULT_METRIC[version] if not raw.get("metric") else parse_decimal(raw["metric"], "bad_route")
     if metric > 0xFFFFFFFF:
-        raise ValueRefused("bad_route", "metric {0} has more than 32 bits".format(metric))
+        raise ValueRefused("bad_route", f"metric {metric} has more than 32 bits")
     scope = raw.get("scope") or ("link" if kind == "unicast" and not via else "global")
     if scope not in SCOPES:
-        raise ValueRefused("bad_route", "{0} is not a scope".format(quoted(scope)))
+        raise ValueRefused("bad_route", f"{quoted(scope)} is not a scope")
     if version == 6:
         scope = "global"  # the kernel knows no other for IPv6
     route = {"dst": dst, "type": kind, "dev": dev, "via": via, "src": src, "metric": metric, "scope": scope}
@@ -120,7 +120,7 @@ def _mtu(raw: t.Mapping[str, t.Any], kind: str, version: int) -> Data:
         return {"mtu": None, "mtu_locked": False}
     mtu = parse_decimal(raw["mtu"], "bad_route")
     if kind != "unicast" or not (1280 if version == 6 else 68) <= mtu <= 65535:
-        raise ValueRefused("bad_route", "{0} is no MTU for this route".format(mtu))
+        raise ValueRefused("bad_route", f"{mtu} is no MTU for this route")
     return {"mtu": mtu, "mtu_locked": bool(raw.get("mtu_locked"))}
 
 
@@ -133,10 +133,10 @@ def plan_routes(desired: RouteSpec, actual: t.Mapping[str, t.Any], need_devices:
     plan = RoutePlan()
     table = desired.table
     wanted = _wanted(plan, desired, actual["links"] if need_devices else None)
-    live: t.Dict[t.Tuple[str, int], t.List[Data]] = {}
+    live: dict[tuple[str, int], list[Data]] = {}
     for route in actual["routes"]:
         live.setdefault((route["dst"], route["metric"]), []).append(route)
-    kept: t.List[Data] = []
+    kept: list[Data] = []
     for route in sorted(wanted, key=_order):
         ident = route_id(route, table)
         there = live.get((route["dst"], route["metric"]), [])
@@ -158,7 +158,9 @@ def plan_routes(desired: RouteSpec, actual: t.Mapping[str, t.Any], need_devices:
             plan.create("route", ident, dict(route, protocol=desired.protocol))
             plan.replacements.append(route)
     keys = {(route["dst"], route["metric"]) for route in wanted}
-    others = [route for route in actual["routes"] if (route["dst"], route["metric"]) not in keys and _is_ours(route, desired)]
+    others = [
+        route for route in actual["routes"] if (route["dst"], route["metric"]) not in keys and _is_ours(route, desired)
+    ]
     for route in sorted(others, key=_order):
         if desired.purge or not desired.present:
             plan.delete("route", route_id(route, table), dict(_view(route), protocol=route["protocol"]))
@@ -169,8 +171,8 @@ def plan_routes(desired: RouteSpec, actual: t.Mapping[str, t.Any], need_devices:
     return plan
 
 
-def _wanted(plan: Plan, desired: RouteSpec, links: t.Optional[t.Iterable[str]]) -> t.List[Data]:
-    wanted: t.Dict[t.Tuple[str, int], Data] = {}
+def _wanted(plan: Plan, desired: RouteSpec, links: t.Iterable[str] | None) -> list[Data]:
+    wanted: dict[tuple[str, int], Data] = {}
     for raw in desired.routes if desired.present else ():
         name = quoted(raw.get("dst"))
         try:
@@ -210,4 +212,4 @@ def _is_ours(route: t.Mapping[str, t.Any], desired: RouteSpec) -> bool:
 
 
 def _whose(route: t.Mapping[str, t.Any]) -> str:
-    return "protocol {0}, dev {1}".format(route["protocol"], route["dev"] or "none")
+    return f"protocol {route['protocol']}, dev {route['dev'] or 'none'}"

@@ -18,7 +18,7 @@ from .._values.refused import ValueRefused, quoted
 from .._values.text import check_interface_name, parse_decimal
 from .constants import KERNEL_PRIORITIES, ROUTE_PROTOCOL, TABLE_NAMES, TABLES
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 ACTIONS = {"lookup": "to_table", "blackhole": "blackhole", "unreachable": "unreachable", "prohibit": "prohibit"}
 FAMILIES = {"ipv4": (4,), "ipv6": (6,), "both": (4, 6)}
@@ -36,8 +36,8 @@ class RulePlan(Plan):
 
     def __init__(self) -> None:
         super().__init__()
-        self.steps: t.List[Data] = []
-        self.rules: t.List[Data] = []
+        self.steps: list[Data] = []
+        self.rules: list[Data] = []
 
 
 class RuleSpec(t.NamedTuple):
@@ -47,7 +47,7 @@ class RuleSpec(t.NamedTuple):
     protocol: int
     first: int
     last: int
-    rules: t.Tuple[t.Mapping[str, t.Any], ...]
+    rules: tuple[t.Mapping[str, t.Any], ...]
     adopt: bool
     purge: bool
 
@@ -56,41 +56,49 @@ def parse_rules(raw: t.Mapping[str, t.Any]) -> RuleSpec:
     """From what a caller gave: the fields of RuleSpec, and ``state`` (present or absent). Raises ValueRefused."""
     protocol = parse_decimal(ROUTE_PROTOCOL if raw.get("protocol") is None else raw["protocol"], "bad_protocol")
     if not 5 <= protocol <= 255:
-        raise ValueRefused("bad_protocol", "{0} is not between 5 and 255; lower numbers are not ours".format(protocol))
+        raise ValueRefused("bad_protocol", f"{protocol} is not between 5 and 255; lower numbers are not ours")
     limits = (raw.get("priority_min"), 1), (raw.get("priority_max"), _ALL)
     first, last = (parse_decimal(default if value is None else value, "bad_priority") for value, default in limits)
     if not 1 <= first <= last <= _ALL:
-        raise ValueRefused("bad_priority", "priorities from {0} to {1} are no range".format(first, last))
+        raise ValueRefused("bad_priority", f"priorities from {first} to {last} are no range")
     return RuleSpec(
-        raw.get("state") != "absent", protocol, first, last, tuple(raw.get("rules") or ()), bool(raw.get("adopt")), raw.get("purge") is not False
+        raw.get("state") != "absent",
+        protocol,
+        first,
+        last,
+        tuple(raw.get("rules") or ()),
+        bool(raw.get("adopt")),
+        raw.get("purge") is not False,
     )
 
 
-def parse_mark(text: object) -> t.Tuple[int, int]:
+def parse_mark(text: object) -> tuple[int, int]:
     """``0x40/0x60``, ``0x40`` or ``64`` as (mark, mask). Word: bad_mark."""
     parts = str(text).split("/") if isinstance(text, (str, int)) and not isinstance(text, bool) else []
     if not 1 <= len(parts) <= 2 or not all(_MARK.match(part) for part in parts):
-        raise ValueRefused("bad_mark", "{0} is no mark, and no mark with a mask".format(quoted(text)))
+        raise ValueRefused("bad_mark", f"{quoted(text)} is no mark, and no mark with a mask")
     mark, mask = int(parts[0], 0), int(parts[1], 0) if len(parts) == 2 else _ALL
     if max(mark, mask) > _ALL or mark & ~mask:
-        raise ValueRefused("bad_mark", "{0} matches no packet: the mark must lie within its mask, and 32 bits".format(quoted(text)))
+        raise ValueRefused(
+            "bad_mark", f"{quoted(text)} matches no packet: the mark must lie within its mask, and 32 bits"
+        )
     return mark, mask
 
 
-def parse_rule(raw: t.Mapping[str, t.Any], desired: RuleSpec) -> t.List[Data]:
+def parse_rule(raw: t.Mapping[str, t.Any], desired: RuleSpec) -> list[Data]:
     """One wanted rule, in each of its families, as a dump would show it. Word: bad_rule, bad_mark, bad_table."""
     priority = parse_decimal(raw.get("priority"), "bad_rule")
     if priority in KERNEL_PRIORITIES or not desired.first <= priority <= desired.last:
-        raise ValueRefused("bad_rule", "priority {0} is not ours to use".format(priority))
+        raise ValueRefused("bad_rule", f"priority {priority} is not ours to use")
     action = raw.get("action") or "lookup"
     if action not in ACTIONS:
-        raise ValueRefused("bad_rule", "{0} is not an action".format(quoted(action)))
+        raise ValueRefused("bad_rule", f"{quoted(action)} is not an action")
     networks = {name: parse_network(raw[name], "bad_rule") for name in ("src", "dst") if raw.get(name)}
     versions = _versions(raw.get("family"), [network.version for network in networks.values()])
     mark, mask = parse_mark(raw["fwmark"]) if raw.get("fwmark") not in (None, "") else (None, None)
     suppress = raw.get("suppress_prefixlength")
     if suppress is not None and parse_decimal(suppress, "bad_rule") > 128:
-        raise ValueRefused("bad_rule", "{0} is no prefix length".format(quoted(suppress)))
+        raise ValueRefused("bad_rule", f"{quoted(suppress)} is no prefix length")
     if action != "lookup" and (suppress is not None or raw.get("table") is not None):
         raise ValueRefused("bad_rule", "only a rule that looks up a table has a table or suppress_prefixlength")
     rule = {
@@ -113,10 +121,10 @@ def parse_rule(raw: t.Mapping[str, t.Any], desired: RuleSpec) -> t.List[Data]:
     return [dict(rule, version=version) for version in versions]
 
 
-def _versions(family: t.Optional[str], of_networks: t.Sequence[int]) -> t.Tuple[int, ...]:
-    family = family or ("both" if not of_networks else "ipv{0}".format(of_networks[0]))
+def _versions(family: str | None, of_networks: t.Sequence[int]) -> tuple[int, ...]:
+    family = family or ("both" if not of_networks else f"ipv{of_networks[0]}")
     if family not in FAMILIES:
-        raise ValueRefused("bad_rule", "{0} is not a family".format(quoted(family)))
+        raise ValueRefused("bad_rule", f"{quoted(family)} is not a family")
     if any((version,) != FAMILIES[family] for version in of_networks):
         raise ValueRefused("bad_rule", "src and dst must be of the rule's one family")
     return FAMILIES[family]
@@ -125,31 +133,31 @@ def _versions(family: t.Optional[str], of_networks: t.Sequence[int]) -> t.Tuple[
 def _table(value: object) -> int:
     number = TABLES.get(str(value)) or parse_decimal(value, "bad_table") if isinstance(value, (str, int)) else 0
     if not 1 <= number <= _ALL:
-        raise ValueRefused("bad_table", "{0} is no routing table".format(quoted(value)))
+        raise ValueRefused("bad_table", f"{quoted(value)} is no routing table")
     return number
 
 
 def rule_id(rule: t.Mapping[str, t.Any]) -> str:
     """``32500: from all fwmark 0x40/0x60 lookup 180 (IPv4)``, in the spelling of ip."""
-    words = ["{0}:".format(rule["priority"])] + (["not"] if rule.get("invert") else [])
-    words.append("from {0}".format(rule.get("src") or "all"))
+    words = [f"{rule['priority']}:"] + (["not"] if rule.get("invert") else [])
+    words.append(f"from {rule.get('src') or 'all'}")
     words += ["to " + rule["dst"]] if rule.get("dst") else []
     if rule.get("fwmark") is not None:
-        mask = "" if rule.get("fwmask") in (None, _ALL) else "/0x{0:x}".format(rule["fwmask"])
-        words.append("fwmark 0x{0:x}{1}".format(rule["fwmark"], mask))
-    words += ["{0} {1}".format(name, rule[name]) for name in ("iif", "oif") if rule.get(name)]
+        mask = "" if rule.get("fwmask") in (None, _ALL) else f"/0x{rule['fwmask']:x}"
+        words.append(f"fwmark 0x{rule['fwmark']:x}{mask}")
+    words += [f"{name} {rule[name]}" for name in ("iif", "oif") if rule.get(name)]
     action = rule.get("action") or "to_table"
-    words.append("lookup {0}".format(TABLE_NAMES.get(rule["table"], rule["table"])) if action == "to_table" else action)
+    words.append(f"lookup {TABLE_NAMES.get(rule['table'], rule['table'])}" if action == "to_table" else action)
     if rule.get("suppress_prefixlength") is not None:
-        words.append("suppress_prefixlength {0}".format(rule["suppress_prefixlength"]))
-    return "{0} (IPv{1})".format(" ".join(words), rule["version"])
+        words.append(f"suppress_prefixlength {rule['suppress_prefixlength']}")
+    return f"{' '.join(words)} (IPv{rule['version']})"
 
 
 def plan_rules(desired: RuleSpec, actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]) -> RulePlan:
     """Compare. actual: {4: [...], 6: [...]}, all rules of the host."""
     plan = RulePlan()
     wanted = _wanted(plan, desired)
-    adopted: t.List[t.Mapping[str, t.Any]] = []
+    adopted: list[t.Mapping[str, t.Any]] = []
     inseparable = _inseparable(desired, wanted, actual) if desired.adopt else frozenset()
     for key in list(wanted):
         rule = wanted[key]
@@ -161,11 +169,13 @@ def plan_rules(desired: RuleSpec, actual: t.Mapping[int, t.Sequence[t.Mapping[st
         elif foreign and not desired.adopt:
             same = all(_does_same(other, rule) for other in foreign)
             message = "a rule with this priority that selects the same is not ours (protocol {0}); it is left alone"
-            plan.refuse(rule_id(rule), "adoptable" if same else "not_ours", message.format(foreign[0].get("protocol") or "none"))
+            plan.refuse(
+                rule_id(rule), "adoptable" if same else "not_ours", message.format(foreign[0].get("protocol") or "none")
+            )
             del wanted[key]
         else:
             adopted.extend(foreign)
-    places: t.Dict[t.Tuple[int, int], t.List[Data]] = {}
+    places: dict[tuple[int, int], list[Data]] = {}
     for rule in wanted.values():
         places.setdefault(_where(rule), []).append(rule)
     ours = [rule for version in (4, 6) for rule in actual[version] if _ours(rule, desired)]
@@ -175,21 +185,29 @@ def plan_rules(desired: RuleSpec, actual: t.Mapping[int, t.Sequence[t.Mapping[st
     for place in sorted(places, key=lambda place: (not places[place], place)):  # those that nothing replaces go last
         here = [rule for rule in ours if _where(rule) == place]
         theirs = [rule for rule in adopted if _where(rule) == place]
-        taken = {priority for version, priority in places if version == place[0]} | {rule["priority"] for rule in actual[place[0]]}
+        taken = {priority for version, priority in places if version == place[0]} | {
+            rule["priority"] for rule in actual[place[0]]
+        }
         _place(plan, places[place], here, theirs, taken, purge)
     plan.rules = sorted(plan.rules, key=lambda rule: (rule["version"], rule["priority"], rule_id(rule)))
     return plan
 
 
-def _foreign(desired: RuleSpec, rule: Data, actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]) -> t.List[t.Mapping[str, t.Any]]:
-    return [r for r in actual[rule["version"]] if not _ours(r, desired) and _where(r) == _where(rule) and _selects_same(r, rule)]
+def _foreign(
+    desired: RuleSpec, rule: Data, actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]
+) -> list[t.Mapping[str, t.Any]]:
+    return [
+        r
+        for r in actual[rule["version"]]
+        if not _ours(r, desired) and _where(r) == _where(rule) and _selects_same(r, rule)
+    ]
 
 
 def _inseparable(
     desired: RuleSpec, wanted: t.Mapping[t.Any, Data], actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]
-) -> t.Set[t.Any]:
+) -> set[t.Any]:
     """Wanted rules whose foreign twins cannot be deleted alone: a deletion takes the first rule that says at least as much."""
-    refused: t.Set[t.Any] = set()
+    refused: set[t.Any] = set()
     while True:
         taken = {key: _foreign(desired, rule, actual) for key, rule in wanted.items() if key not in refused}
         gone = [rule for rules in taken.values() for rule in rules]
@@ -225,7 +243,7 @@ def _place(
     wrong = [rule for rule in ours if not any(_same(other, rule) for other in wanted)]
     plan.unchanged += len(right)
     plan.rules.extend(wanted)
-    kept: t.List[Data] = []
+    kept: list[Data] = []
     if not purge:
         kept = [dict(rule) for rule in wrong if not any(_selects_same(rule, other) for other in wanted)]
         wrong = [rule for rule in wrong if rule not in kept]
@@ -249,18 +267,20 @@ def _place(
         beside = _free_place(wanted[0]["priority"], taken)
         stand_ins = [dict(rule, priority=beside) for rule in [*wanted, *kept]]
         plan.steps.extend({"op": "add", "rule": rule} for rule in stand_ins)
-        plan.steps.extend({"op": "delete", "rule": dict(rule)} for rule in sorted([*gone, *right, *kept], key=_says, reverse=True))
+        plan.steps.extend(
+            {"op": "delete", "rule": dict(rule)} for rule in sorted([*gone, *right, *kept], key=_says, reverse=True)
+        )
         plan.steps.extend({"op": "add", "rule": rule} for rule in [*wanted, *kept])
         plan.steps.extend({"op": "delete", "rule": rule} for rule in sorted(stand_ins, key=_says, reverse=True))
 
 
-def _wanted(plan: Plan, desired: RuleSpec) -> t.Dict[t.Tuple[t.Any, ...], Data]:
-    wanted: t.Dict[t.Tuple[t.Any, ...], Data] = {}
+def _wanted(plan: Plan, desired: RuleSpec) -> dict[tuple[t.Any, ...], Data]:
+    wanted: dict[tuple[t.Any, ...], Data] = {}
     for index, raw in enumerate(desired.rules if desired.present else ()):
         try:
             rules = parse_rule(raw, desired)
         except ValueRefused as error:
-            plan.refuse("rules[{0}]".format(index), error.reason, error.message)
+            plan.refuse(f"rules[{index}]", error.reason, error.message)
             continue
         for rule in rules:
             key = _where(rule) + tuple(rule[name] for name in _SELECTORS)
@@ -272,7 +292,7 @@ def _wanted(plan: Plan, desired: RuleSpec) -> t.Dict[t.Tuple[t.Any, ...], Data]:
     return wanted
 
 
-def _where(rule: t.Mapping[str, t.Any]) -> t.Tuple[int, int]:
+def _where(rule: t.Mapping[str, t.Any]) -> tuple[int, int]:
     return rule["version"], rule["priority"]
 
 
@@ -288,7 +308,7 @@ def _free_place(priority: int, taken: t.Container[int]) -> int:
         for place in (priority + distance, priority - distance):
             if 0 < place <= _ALL and place not in taken and place not in KERNEL_PRIORITIES:
                 return place
-    raise ValueRefused("bad_rule", "no priority near {0} is free".format(priority))
+    raise ValueRefused("bad_rule", f"no priority near {priority} is free")
 
 
 def _says(rule: t.Mapping[str, t.Any]) -> int:
@@ -303,7 +323,10 @@ def _nothing(value: t.Any) -> bool:
 def _selects_same(one: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> bool:
     if any(not _nothing(rule.get(name)) for rule in (one, other) for name in _FURTHER if name != "goto"):
         return False
-    return all((one.get(name) or None) == (other.get(name) or None) if name == "invert" else one.get(name) == other.get(name) for name in _SELECTORS)
+    return all(
+        (one.get(name) or None) == (other.get(name) or None) if name == "invert" else one.get(name) == other.get(name)
+        for name in _SELECTORS
+    )
 
 
 def _does_same(one: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> bool:

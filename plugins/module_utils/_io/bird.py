@@ -29,11 +29,13 @@ def config_file() -> str:
     return CONFIG
 
 
-def programs() -> t.Tuple[str, str]:
+def programs() -> tuple[str, str]:
     """Paths of bird and birdc. Raises ValueRefused ``bird_missing``."""
     found = [frr.find(name) for name in ("bird", "birdc")]
     if not all(found):
-        raise ValueRefused("bird_missing", "bird and birdc were not found; install the package bird2, or set bgp_speaker_daemon: frr")
+        raise ValueRefused(
+            "bird_missing", "bird and birdc were not found; install the package bird2, or set bgp_speaker_daemon: frr"
+        )
     return str(found[0]), str(found[1])
 
 
@@ -42,15 +44,17 @@ def group() -> int:
     try:
         return pwd.getpwnam("bird").pw_gid
     except KeyError:
-        raise ValueRefused("bird_missing", "there is no user bird; install the package bird2, or set bgp_speaker_daemon: frr") from None
+        raise ValueRefused(
+            "bird_missing", "there is no user bird; install the package bird2, or set bgp_speaker_daemon: frr"
+        ) from None
 
 
-def words() -> t.List[str]:
+def words() -> list[str]:
     """The command of the daemon. It asks routers for what they have kept for it (-R) where graceful restart is on."""
     return [programs()[0], "-f", "-R", "-u", "bird", "-g", "bird", "-c", CONFIG, "-s", os.path.join(frr.RUN, _SOCKET)]
 
 
-def unit_texts(code: str, unused: bool) -> t.Dict[str, str]:
+def unit_texts(code: str, unused: bool) -> dict[str, str]:
     """The unit by its name: BIRD, which has BFD itself, with what ``code`` (speaker_agent) writes just before it starts."""
     return {frr.UNIT: frr.unit(code, words(), "bird")}
 
@@ -66,17 +70,17 @@ def check_config(text: str, secrets: t.Iterable[str] = ()) -> None:
     finally:
         shutil.rmtree(folder)
     if done.returncode:
-        raise ValueRefused("config_refused", "BIRD does not take the configuration: {0}".format(_without(secrets, done)))
+        raise ValueRefused("config_refused", f"BIRD does not take the configuration: {_without(secrets, done)}")
 
 
-def _without(secrets: t.Iterable[str], done: "subprocess.CompletedProcess[str]") -> str:
+def _without(secrets: t.Iterable[str], done: subprocess.CompletedProcess[str]) -> str:
     said = done.stdout + done.stderr
     for secret in secrets:
         said = said.replace(secret, "<masked>")
     return said.strip()[:500] or "no reason given"
 
 
-def _birdc(*command: str) -> "subprocess.CompletedProcess[str]":
+def _birdc(*command: str) -> subprocess.CompletedProcess[str]:
     return frr.run([programs()[1], "-s", os.path.join(frr.RUN, _SOCKET), *command])
 
 
@@ -85,7 +89,7 @@ def tell(lines: t.Sequence[str]) -> None:
     for line in lines:
         done = _birdc(*line.split())
         if done.returncode or ("Reconfigur" if line == "configure" else "restarted") not in done.stdout:
-            raise ValueRefused("speaker_failed", "the speaker refused a change: {0}".format(_without((), done)))
+            raise ValueRefused("speaker_failed", f"the speaker refused a change: {_without((), done)}")
 
 
 def alive() -> bool:
@@ -93,9 +97,9 @@ def alive() -> bool:
     return "BIRD" in _birdc("show", "status").stdout
 
 
-def sessions() -> t.Dict[str, str]:
+def sessions() -> dict[str, str]:
     """Router -> the state of its session, in BIRD's words; nothing where the daemon does not answer."""
-    found: t.Dict[str, str] = {}
+    found: dict[str, str] = {}
     state = ""
     for word, value in _SESSION.findall(_birdc("show", "protocols", "all").stdout):
         if word == "BGP state":
@@ -105,9 +109,9 @@ def sessions() -> t.Dict[str, str]:
     return found
 
 
-def carries() -> t.Dict[str, t.List[int]]:
+def carries() -> dict[str, list[int]]:
     """Router -> the families, 4 and 6, of the networks that its session carries, as both ends agreed; nothing of sessions that do not stand."""
-    found: t.Dict[str, t.List[int]] = {}
+    found: dict[str, list[int]] = {}
     for part in _PROTOCOL.split(_birdc("show", "protocols", "all").stdout):
         pairs = _SESSION.findall(part)
         address = next((value for word, value in pairs if word == "Neighbor address"), "")
@@ -119,7 +123,7 @@ def carries() -> t.Dict[str, t.List[int]]:
     return found
 
 
-def announces() -> t.List[str]:
+def announces() -> list[str]:
     """The networks that it tells routers of."""
     rows = [line.split()[:1] for line in _birdc("show", "route").stdout.splitlines() if "unreachable" in line]
     return sorted(row[0] for row in rows if "/" in row[0])

@@ -25,13 +25,19 @@ def run_hook(words: t.Sequence[str], values: t.Mapping[str, str], seconds: float
         command.append(argument)
     try:
         done = subprocess.run(  # pylint: disable=ansible-bad-function  # no module can be asked here, and run_command knows no time limit
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False, timeout=seconds
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=seconds,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ValueRefused("assign_failed", "the command did not run: {0}".format(error)) from None
+        raise ValueRefused("assign_failed", f"the command did not run: {error}") from None
     if done.returncode:
         text = "".join(char if char.isprintable() else " " for char in (done.stdout + done.stderr))[-300:].strip()
-        raise ValueRefused("assign_failed", "the command ended with {0}: {1}".format(done.returncode, text))
+        raise ValueRefused("assign_failed", f"the command ended with {done.returncode}: {text}")
 
 
 def run_playbook(command: t.Sequence[str], seconds: float, stop: threading.Event) -> int:
@@ -58,7 +64,7 @@ def run_playbook(command: t.Sequence[str], seconds: float, stop: threading.Event
     return process.returncode
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)

@@ -26,7 +26,9 @@ ZEBRA_UNIT, BFD_UNIT = "multicluster-bgp-zebra.service", "multicluster-bgp-bfd.s
 RUN = "/run/multicluster-bgp"
 #: What runs: written by whatever told the daemon so.
 CONFIG = RUN + "/bgpd.conf"
-_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/lib/frr", "/usr/libexec/frr", "/usr/sbin", "/usr/bin", "/sbin", "/bin"))
+_PATH = os.pathsep.join(
+    (os.environ.get("PATH", ""), "/usr/lib/frr", "/usr/libexec/frr", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+)
 _SECONDS = 30
 _SUMMARY = "show bgp summary json"
 _UNICAST, _BOTH_WAYS = ("ipv4Unicast", "ipv6Unicast"), {"advertisedAndReceived": True}
@@ -37,7 +39,7 @@ def config_file() -> str:
     return CONFIG
 
 
-def programs() -> t.Tuple[str, str]:
+def programs() -> tuple[str, str]:
     """Paths of bgpd and vtysh. Raises ValueRefused ``frr_missing``."""
     found = [shutil.which(name, path=_PATH) for name in ("bgpd", "vtysh")]
     if not all(found):
@@ -53,7 +55,7 @@ def group() -> int:
         raise ValueRefused("frr_missing", "there is no user frr; install the package frr") from None
 
 
-def find(name: str) -> t.Optional[str]:
+def find(name: str) -> str | None:
     """The path of a program of ours or of FRR's."""
     return shutil.which(name, path=_PATH)
 
@@ -62,42 +64,84 @@ def _absolute(name: str) -> str:
     return shutil.which(name, path=_PATH) or "/usr/bin/" + name
 
 
-def words(bfd: bool = False) -> t.List[str]:
+def words(bfd: bool = False) -> list[str]:
     """The command of the daemon."""
     zebra = ["--socket", _socket()] if bfd else ["--no_zebra"]
-    return [programs()[0], *zebra, "--no_kernel", "--bgp_port", "0", "--vty_port", "0", "--config_file", CONFIG,
-            "--vty_socket", RUN, "--pid_file", RUN + "/bgpd.pid"]  # fmt: skip
+    return [
+        programs()[0],
+        *zebra,
+        "--no_kernel",
+        "--bgp_port",
+        "0",
+        "--vty_port",
+        "0",
+        "--config_file",
+        CONFIG,
+        "--vty_socket",
+        RUN,
+        "--pid_file",
+        RUN + "/bgpd.pid",
+    ]
 
 
-def zebra_words() -> t.List[str]:
+def zebra_words() -> list[str]:
     """Of the zebra that changes nothing. In the profile ``datacenter`` a router may lie behind the default route; it never looks for leftovers."""
-    return [_absolute("zebra"), "--profile", "datacenter", "--graceful_restart", "2000000000", "--retain", "--user", "frr", "--group", "frr",
-            *_companion("zebra")]  # fmt: skip
+    return [
+        _absolute("zebra"),
+        "--profile",
+        "datacenter",
+        "--graceful_restart",
+        "2000000000",
+        "--retain",
+        "--user",
+        "frr",
+        "--group",
+        "frr",
+        *_companion("zebra"),
+    ]
 
 
-def bfdd_words() -> t.List[str]:
+def bfdd_words() -> list[str]:
     """Of the daemon that speaks BFD."""
     return [_absolute("bfdd"), "--bfdctl", RUN + "/bfdd.sock", *_companion("bfdd")]
 
 
-def _companion(name: str) -> t.List[str]:
-    return ["--socket", _socket(), "--vty_port", "0", "--vty_socket", RUN, "--config_file", "/dev/null", "--pid_file", "{0}/{1}.pid".format(RUN, name)]
+def _companion(name: str) -> list[str]:
+    return [
+        "--socket",
+        _socket(),
+        "--vty_port",
+        "0",
+        "--vty_socket",
+        RUN,
+        "--config_file",
+        "/dev/null",
+        "--pid_file",
+        f"{RUN}/{name}.pid",
+    ]
 
 
 def _socket() -> str:
     return RUN + "/zserv.api"
 
 
-def unit_texts(code: str, bfd: bool) -> t.Dict[str, str]:
+def unit_texts(code: str, bfd: bool) -> dict[str, str]:
     """The units by name, in the order in which they start: bgpd with what ``code`` (speaker_agent) writes just before it starts."""
     found = {}
     if bfd:
-        found[ZEBRA_UNIT] = _companion_unit("Interfaces for BFD", "User=frr\nGroup=frr\nPrivateUsers=yes\n"
-                                            "AmbientCapabilities=CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_ADMIN\n", zebra_words())  # fmt: skip
-        found[BFD_UNIT] = _companion_unit("BFD", "ExecStartPre={0}\n".format(_WAIT.format(_socket())), bfdd_words())
-    wait = "ExecStartPre={0}\n".format(_WAIT.format(_socket())) if bfd else ""
+        found[ZEBRA_UNIT] = _companion_unit(
+            "Interfaces for BFD",
+            "User=frr\nGroup=frr\nPrivateUsers=yes\nAmbientCapabilities=CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_ADMIN\n",
+            zebra_words(),
+        )
+        found[BFD_UNIT] = _companion_unit("BFD", f"ExecStartPre={_WAIT.format(_socket())}\n", bfdd_words())
+    wait = f"ExecStartPre={_WAIT.format(_socket())}\n" if bfd else ""
     text = unit(code, words(bfd), "frr").replace("ExecStart=", wait + "ExecStart=", 1)
-    found[UNIT] = text.replace("Wants=network-online.target", "Wants=network-online.target {0} {1}".format(ZEBRA_UNIT, BFD_UNIT)) if bfd else text
+    found[UNIT] = (
+        text.replace("Wants=network-online.target", f"Wants=network-online.target {ZEBRA_UNIT} {BFD_UNIT}")
+        if bfd
+        else text
+    )
     return found
 
 
@@ -150,17 +194,23 @@ def check_config(text: str, secrets: t.Iterable[str] = ()) -> None:
     if said is not None:
         for secret in secrets:
             said = said.replace(secret, "<masked>")
-        raise ValueRefused("config_refused", "FRR does not take the configuration: {0}".format(said.strip()[:500] or "no reason given"))
+        raise ValueRefused(
+            "config_refused", f"FRR does not take the configuration: {said.strip()[:500] or 'no reason given'}"
+        )
 
 
-def _checked(path: str) -> t.Optional[str]:
+def _checked(path: str) -> str | None:
     """What FRR says against a file, None when nothing."""
     bgpd, vtysh = programs()
     done = run([vtysh, "--dryrun", "--inputfile", path])
     if done.returncode == 0:
         done = run([bgpd, "--dryrun", "--config_file", path])
         # it says that a line failed, and ends with success
-        if done.returncode == 0 and "%" not in done.stdout + done.stderr and "Config Failed" not in done.stdout + done.stderr:
+        if (
+            done.returncode == 0
+            and "%" not in done.stdout + done.stderr
+            and "Config Failed" not in done.stdout + done.stderr
+        ):
             return None
     return done.stdout + done.stderr
 
@@ -177,7 +227,7 @@ def tell(lines: t.Sequence[str]) -> None:
         os.unlink(path)
     said = done.stdout + done.stderr
     if done.returncode or "%" in said or "failed" in said:
-        raise ValueRefused("speaker_failed", "the speaker refused a change: {0}".format(said.strip()[:500] or "no reason given"))
+        raise ValueRefused("speaker_failed", f"the speaker refused a change: {said.strip()[:500] or 'no reason given'}")
 
 
 def ask(command: str) -> t.Any:
@@ -190,9 +240,9 @@ def ask(command: str) -> t.Any:
         return None
 
 
-def sessions() -> t.Dict[str, str]:
+def sessions() -> dict[str, str]:
     """Router -> the state of its session, in FRR's words; nothing where the daemon does not answer."""
-    found: t.Dict[str, str] = {}
+    found: dict[str, str] = {}
     summary = ask(_SUMMARY)
     for part in summary.values() if isinstance(summary, dict) else ():
         peers = part.get("peers") if isinstance(part, dict) else None
@@ -201,9 +251,9 @@ def sessions() -> t.Dict[str, str]:
     return found
 
 
-def carries() -> t.Dict[str, t.List[int]]:
+def carries() -> dict[str, list[int]]:
     """Router -> the families, 4 and 6, of the networks that its session carries, as both ends agreed; nothing of sessions that do not stand."""
-    found: t.Dict[str, t.List[int]] = {}
+    found: dict[str, list[int]] = {}
     rows = ask("show bgp neighbors json")
     for address, row in rows.items() if isinstance(rows, dict) else ():
         if not isinstance(row, dict) or row.get("bgpState") != "Established":
@@ -211,18 +261,22 @@ def carries() -> t.Dict[str, t.List[int]]:
         said = row.get("neighborCapabilities")
         said = said if isinstance(said, dict) else {}
         families = said.get("multiprotocolExtensions")
-        agreed = {int(name[3]) for name, how in families.items() if name in _UNICAST and how == _BOTH_WAYS} if isinstance(families, dict) else set()
+        agreed = (
+            {int(name[3]) for name, how in families.items() if name in _UNICAST and how == _BOTH_WAYS}
+            if isinstance(families, dict)
+            else set()
+        )
         if ":" in str(address) and said.get("extendedNexthop") not in ("advertisedAndReceived",):
             agreed.discard(4)  # the router takes no IPv4 network whose next hop is an IPv6 address
         found[str(address)] = sorted(agreed)
     return found
 
 
-def announces() -> t.List[str]:
+def announces() -> list[str]:
     """The networks that it tells routers of."""
-    found: t.List[str] = []
+    found: list[str] = []
     for family in ("ipv4", "ipv6"):
-        found += sorted((ask("show bgp {0} unicast json".format(family)) or {}).get("routes") or ())
+        found += sorted((ask(f"show bgp {family} unicast json") or {}).get("routes") or ())
     return found
 
 
@@ -230,12 +284,18 @@ def systemctl(*words: str) -> bool:
     return run(["systemctl", *words]).returncode == 0
 
 
-def run(command: t.Sequence[str]) -> "subprocess.CompletedProcess[str]":
+def run(command: t.Sequence[str]) -> subprocess.CompletedProcess[str]:
     """How a program of the host ended; 127 for one that cannot be run, or takes too long."""
     try:
         return subprocess.run(  # pylint: disable=ansible-bad-function  # run_command knows no time limit
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS,
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_SECONDS,
             env={"LC_ALL": "C", "PATH": _PATH},
-        )  # fmt: skip
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return subprocess.CompletedProcess(command, 127, "", str(error))

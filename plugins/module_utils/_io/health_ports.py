@@ -21,31 +21,31 @@ _MOST_BYTES = 64
 #: Open at a time; what a process may have open is far more.
 _MOST_SOCKETS = 256
 
-Target = t.Tuple[str, int]
+Target = tuple[str, int]
 
 
-def ask(targets: t.Iterable[Target], seconds: float) -> t.Dict[Target, t.Optional[int]]:
+def ask(targets: t.Iterable[Target], seconds: float) -> dict[Target, int | None]:
     """(address, port) -> status, None where nobody answered within the seconds. Does not raise."""
     todo = sorted(set(targets))
-    found: t.Dict[Target, t.Optional[int]] = dict.fromkeys(todo)
+    found: dict[Target, int | None] = dict.fromkeys(todo)
     for start in range(0, len(todo), _MOST_SOCKETS):
         found.update(_ask(todo[start : start + _MOST_SOCKETS], seconds))
     return found
 
 
-def ask_any(ports: t.Iterable[int], hosts: t.Sequence[str], seconds: float) -> t.Dict[int, t.Optional[int]]:
+def ask_any(ports: t.Iterable[int], hosts: t.Sequence[str], seconds: float) -> dict[int, int | None]:
     """Port -> status. kube-proxy may listen on some addresses of the node only; whoever says that it can deliver is believed."""
     wanted = sorted(set(ports))
     said = ask([(host, port) for host in hosts for port in wanted], seconds)
-    found: t.Dict[int, t.Optional[int]] = {}
+    found: dict[int, int | None] = {}
     for port in wanted:
         statuses = [status for status in (said[(host, port)] for host in hosts) if status is not None]
         found[port] = 200 if 200 in statuses else statuses[0] if statuses else None
     return found
 
 
-def _ask(targets: t.Sequence[Target], seconds: float) -> t.Dict[Target, int]:
-    found: t.Dict[Target, int] = {}
+def _ask(targets: t.Sequence[Target], seconds: float) -> dict[Target, int]:
+    found: dict[Target, int] = {}
     with selectors.DefaultSelector() as selector:
         try:
             for target in targets:
@@ -67,7 +67,9 @@ def _ask(targets: t.Sequence[Target], seconds: float) -> t.Dict[Target, int]:
 
 def _open(selector: selectors.BaseSelector, target: Target) -> None:
     try:
-        handle = socket.socket(socket.AF_INET6 if ":" in target[0] else socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        handle = socket.socket(
+            socket.AF_INET6 if ":" in target[0] else socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC
+        )
     except OSError:
         return  # a kernel without IPv6
     handle.setblocking(False)
@@ -79,7 +81,7 @@ def _open(selector: selectors.BaseSelector, target: Target) -> None:
         handle.close()
 
 
-def _step(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> t.Optional[int]:
+def _step(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> int | None:
     """Send the question or read on; the status once it is there. What ends or fails is closed."""
     handle, (unused, got) = t.cast(socket.socket, key.fileobj), key.data
     status, over = None, True

@@ -9,7 +9,7 @@ import threading
 import typing as t
 
 #: path -> () -> (status, content type, text)
-Pages = t.Mapping[str, t.Callable[[], t.Tuple[int, str, str]]]
+Pages = t.Mapping[str, t.Callable[[], tuple[int, str, str]]]
 
 
 class _Server(http.server.ThreadingHTTPServer):

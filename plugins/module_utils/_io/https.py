@@ -18,7 +18,7 @@ import urllib.parse
 _CURRENT = threading.local()
 
 
-def _left(timeout: t.Optional[float]) -> t.Optional[float]:
+def _left(timeout: float | None) -> float | None:
     """Seconds to the deadline of the request, None where the socket's own timeout ends before. Raises socket.timeout once it has passed."""
     deadline = getattr(_CURRENT, "deadline", None)
     if deadline is None:
@@ -36,7 +36,7 @@ class DeadlineSocket(ssl.SSLSocket):
     a connection, and the run, for ever (T21).
     """
 
-    def recv_into(self, buffer: t.Any, nbytes: t.Optional[int] = None, flags: int = 0) -> int:
+    def recv_into(self, buffer: t.Any, nbytes: int | None = None, flags: int = 0) -> int:
         """As ssl.SSLSocket's, within the deadline."""
         timeout = self.gettimeout()
         left = _left(timeout)
@@ -87,11 +87,13 @@ def deadline_socket(made: socket.socket) -> PlainDeadlineSocket:
 
 def within_deadlines(pools: t.Any) -> t.Any:
     """A pool manager of urllib3 -> the same, every connection of which begins with a socket that keeps deadlines."""
-    pools.pool_classes_by_scheme = {scheme: _deadline_pool(pool) for scheme, pool in pools.pool_classes_by_scheme.items()}
+    pools.pool_classes_by_scheme = {
+        scheme: _deadline_pool(pool) for scheme, pool in pools.pool_classes_by_scheme.items()
+    }
     return pools
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _deadline_pool(pool: t.Any) -> t.Any:
     """A kind of pool of urllib3 with connections over such sockets."""
 
@@ -132,7 +134,7 @@ class _Named(http.client.HTTPSConnection):
 class HealthProbe:
     """``ca_pem`` None: the system's trust store; ``verify`` False: any certificate, as the original did (decision 22)."""
 
-    def __init__(self, ca_pem: t.Optional[str], name: str, verify: bool = True, seconds: float = 5.0) -> None:
+    def __init__(self, ca_pem: str | None, name: str, verify: bool = True, seconds: float = 5.0) -> None:
         self._name, self._seconds = name, seconds
         self._context = ssl.create_default_context(cadata=ca_pem) if ca_pem else ssl.create_default_context()
         self._context.sslsocket_class = DeadlineSocket
@@ -141,7 +143,7 @@ class HealthProbe:
             self._context.verify_mode = ssl.CERT_NONE
         self.count = 0
 
-    def __call__(self, url: str) -> t.Optional[int]:
+    def __call__(self, url: str) -> int | None:
         """The HTTP status, None when there was no answer within the time."""
         self.count += 1
         parts = urllib.parse.urlsplit(url)

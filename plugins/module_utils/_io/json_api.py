@@ -27,7 +27,7 @@ def segment(value: t.Any) -> str:
 class Answer(t.NamedTuple):
     """``status`` None: there was no answer, and ``reason`` says why; header names in lower case."""
 
-    status: t.Optional[int]
+    status: int | None
     headers: t.Mapping[str, str] = {}
     body: bytes = b""
     reason: str = ""
@@ -36,7 +36,7 @@ class Answer(t.NamedTuple):
 class ApiFailed(ValueRefused):
     """A call that did not do what it was for. ``status`` None: whether it did is not known."""
 
-    def __init__(self, reason: str, message: str, status: t.Optional[int]) -> None:
+    def __init__(self, reason: str, message: str, status: int | None) -> None:
         super().__init__(reason, message)
         self.status = status
 
@@ -48,38 +48,58 @@ class Manners(t.NamedTuple):
     """What one vendor's API is like: the text of an error's body, its reason, which failures may be repeated (status None: no answer)."""
 
     text: t.Callable[[t.Any], str]
-    reason: t.Callable[[t.Optional[int], str, str], str]
-    repeats: t.Callable[[t.Optional[int], str], bool]
+    reason: t.Callable[[int | None, str, str], str]
+    repeats: t.Callable[[int | None, str], bool]
 
 
 class JsonApi:
     """``send``: one exchange; ``sleep`` and ``clock`` for tests. ``calls`` counts the requests that were sent."""
 
     def __init__(
-        self, base_url: str, headers: t.Mapping[str, str], manners: Manners, send: t.Optional[Transport] = None, plain_http: bool = False,
-        sleep: t.Callable[[float], None] = time.sleep, clock: t.Callable[[], float] = time.monotonic,
-        tries: int = 5, request_s: float = 30.0, total_s: float = 120.0,
-    ) -> None:  # fmt: skip
+        self,
+        base_url: str,
+        headers: t.Mapping[str, str],
+        manners: Manners,
+        send: Transport | None = None,
+        plain_http: bool = False,
+        sleep: t.Callable[[float], None] = time.sleep,
+        clock: t.Callable[[], float] = time.monotonic,
+        tries: int = 5,
+        request_s: float = 30.0,
+        total_s: float = 120.0,
+    ) -> None:
         try:
             parts = urllib.parse.urlsplit(base_url if is_graphic(base_url) else "")
             parts.port  # noqa: B018 - raises for what is no port
         except ValueError:
             parts = urllib.parse.urlsplit("")
-        if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or parts.query or parts.fragment:
-            raise ValueRefused("api", "{0} is no URL of an API".format(quoted(base_url)))
+        if (
+            parts.scheme not in ("https", "http")
+            or not parts.hostname
+            or parts.username
+            or parts.query
+            or parts.fragment
+        ):
+            raise ValueRefused("api", f"{quoted(base_url)} is no URL of an API")
         if parts.scheme == "http" and not plain_http:
-            raise ValueRefused("api", "{0} would send the token in clear text; allow_plain_http allows it".format(quoted(base_url)))
+            raise ValueRefused(
+                "api", f"{quoted(base_url)} would send the token in clear text; allow_plain_http allows it"
+            )
         self.base = base_url.rstrip("/")
         self._headers, self._manners = dict(headers), manners
         self._send = send or https
         self._sleep, self._clock, self._tries, self._request_s, self._total_s = sleep, clock, tries, request_s, total_s
         self.calls = 0
-        self.status: t.Optional[int] = None  # of the last answer
+        self.status: int | None = None  # of the last answer
 
     def call(
-        self, method: str, path: str, query: t.Optional[t.Mapping[str, t.Any]] = None, body: t.Optional[t.Mapping[str, t.Any]] = None,
+        self,
+        method: str,
+        path: str,
+        query: t.Mapping[str, t.Any] | None = None,
+        body: t.Mapping[str, t.Any] | None = None,
         missing_ok: bool = False,
-    ) -> t.Any:  # fmt: skip
+    ) -> t.Any:
         """The decoded answer, None for one without body or, with ``missing_ok``, for a 404. Raises ApiFailed."""
         url = self.base + path + ("?" + urllib.parse.urlencode(query) if query else "")
         headers = dict(self._headers, Accept="application/json", **{"User-Agent": USER_AGENT})
@@ -97,7 +117,11 @@ class JsonApi:
             if answer.status == 404 and missing_ok:
                 return None
             pause = _pause(answer, attempt)
-            if not self._manners.repeats(answer.status, method) or attempt == self._tries or self._clock() + pause >= deadline:
+            if (
+                not self._manners.repeats(answer.status, method)
+                or attempt == self._tries
+                or self._clock() + pause >= deadline
+            ):
                 raise self._failure(method, path, answer)
             self._sleep(pause)
         raise AssertionError("no try was made")
@@ -108,7 +132,7 @@ class JsonApi:
         try:
             return json.loads(answer.body.decode("utf-8"))
         except (ValueError, RecursionError):
-            raise ApiFailed("api", "{0} {1}: the answer is no JSON".format(method, path), answer.status) from None
+            raise ApiFailed("api", f"{method} {path}: the answer is no JSON", answer.status) from None
 
     def _failure(self, method: str, path: str, answer: Answer) -> ApiFailed:
         try:
@@ -119,8 +143,8 @@ class JsonApi:
         for secret in self._headers.values():
             said = said.replace(secret, "<masked>")
         reason = self._manners.reason(answer.status, method, path)
-        what = answer.reason if answer.status is None else "status {0}".format(answer.status)
-        return ApiFailed(reason or "api", "{0} {1}: {2}".format(method, path, said or what), answer.status)
+        what = answer.reason if answer.status is None else f"status {answer.status}"
+        return ApiFailed(reason or "api", f"{method} {path}: {said or what}", answer.status)
 
 
 def _pause(answer: Answer, attempt: int) -> float:
@@ -131,7 +155,7 @@ def _pause(answer: Answer, attempt: int) -> float:
     return float(min(30, 2 ** (attempt - 1)))
 
 
-def https(method: str, url: str, headers: t.Mapping[str, str], body: t.Optional[bytes], seconds: float) -> Answer:
+def https(method: str, url: str, headers: t.Mapping[str, str], body: bytes | None, seconds: float) -> Answer:
     """One exchange over a connection of its own."""
     parts = urllib.parse.urlsplit(url)
     deadline = time.monotonic() + seconds
@@ -149,7 +173,7 @@ def https(method: str, url: str, headers: t.Mapping[str, str], body: t.Optional[
                 connection.sock = deadline_socket(connection.sock)
             connection.request(method, parts.path + ("?" + parts.query if parts.query else ""), body, dict(headers))
             response = connection.getresponse()
-            chunks: t.List[bytes] = []
+            chunks: list[bytes] = []
             size = 0
             while True:
                 chunk = response.read1(65536)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import typing as t
 
 from .._values.refused import ValueRefused
 from . import frr
@@ -53,10 +52,16 @@ def program() -> str:
     return found
 
 
-def words() -> t.List[str]:
+def words() -> list[str]:
     """The command of the daemon."""
-    return [program(), "--dont-fork", "--vrrp", "--use-file=" + CONFIG,
-            "--pid={0}/keepalived.pid".format(RUN), "--vrrp_pid={0}/vrrp.pid".format(RUN)]  # fmt: skip
+    return [
+        program(),
+        "--dont-fork",
+        "--vrrp",
+        "--use-file=" + CONFIG,
+        f"--pid={RUN}/keepalived.pid",
+        f"--vrrp_pid={RUN}/vrrp.pid",
+    ]
 
 
 def unit_text(code: str) -> str:
@@ -76,7 +81,9 @@ def check_config(text: str) -> None:
         shutil.rmtree(folder)
     if done.returncode:
         said = (done.stdout + done.stderr).replace(path, "line").strip()
-        raise ValueRefused("config_refused", "keepalived does not take the configuration: {0}".format(said[:500] or "no reason given"))
+        raise ValueRefused(
+            "config_refused", f"keepalived does not take the configuration: {said[:500] or 'no reason given'}"
+        )
 
 
 def active(unit: str = UNIT) -> bool:

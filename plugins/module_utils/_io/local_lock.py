@@ -17,7 +17,7 @@ import sys
 import threading
 import typing as t
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
 def folder() -> str:
@@ -27,11 +27,11 @@ def folder() -> str:
     except KeyError:  # a container may know no such user
         home = os.environ.get("HOME", "")
     if not os.path.isabs(home):
-        raise OSError("user {0} has no home folder".format(os.geteuid()))
+        raise OSError(f"user {os.geteuid()} has no home folder")
     return os.path.join(home, ".local", "state", "multicluster-network", "locks")
 
 
-def names() -> t.List[str]:
+def names() -> list[str]:
     """The files of all locks of this user, whether somebody holds them or not."""
     try:
         return sorted(name for name in os.listdir(folder()) if name.endswith(".lock"))
@@ -85,7 +85,7 @@ def _live(body: t.Callable[[t.Callable[[Data], None], threading.Event], None], w
     try:
         body(report, stop)
     except Exception as error:  # what is not told here is told nowhere
-        report({"error": "{0}: {1}".format(type(error).__name__, error)})
+        report({"error": f"{type(error).__name__}: {error}"})
 
 
 def is_supported() -> bool:

@@ -14,6 +14,7 @@ the other end was closed or has died, the run that is under way is ended, and so
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib
 import json
@@ -62,7 +63,7 @@ class Run(t.NamedTuple):
 
     number: int
     pid: int
-    until: t.Optional[float] = None
+    until: float | None = None
 
 
 class Server:
@@ -71,7 +72,7 @@ class Server:
     def __init__(self, channel: socket.socket, program: str) -> None:
         self._channel, self._program = channel, program
         self._rest = b""
-        self._run: t.Optional[Run] = None
+        self._run: Run | None = None
 
     def serve(self) -> None:
         """Until the other end is closed."""
@@ -87,10 +88,8 @@ class Server:
             self._look()
 
     def say(self, message: t.Mapping[str, t.Any]) -> None:
-        try:
+        with contextlib.suppress(OSError):  # nobody asks any more, as the next look at the socket says
             self._channel.sendall(json.dumps(message).encode("utf-8") + b"\n")
-        except OSError:
-            pass  # nobody asks any more, as the next look at the socket says
 
     def _listen(self) -> bool:
         try:
@@ -109,7 +108,7 @@ class Server:
                 self._end(self._run)
         return True
 
-    def _begin(self, number: int, words: t.List[str]) -> None:
+    def _begin(self, number: int, words: list[str]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
@@ -131,7 +130,12 @@ class Server:
         pid, status = os.waitpid(run.pid, os.WNOHANG)
         if pid:
             self._run = None
-            self.say({"ended": run.number, "result": -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)})
+            self.say(
+                {
+                    "ended": run.number,
+                    "result": -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status),
+                }
+            )
 
 
 def _signal(pid: int, number: int) -> None:
@@ -139,10 +143,8 @@ def _signal(pid: int, number: int) -> None:
     try:
         os.killpg(pid, number)
     except OSError:
-        try:
+        with contextlib.suppress(OSError):
             os.kill(pid, number)  # it has no group of its own yet
-        except OSError:
-            pass
 
 
 def be(channel: socket.socket, program: str, words: t.Sequence[str]) -> t.NoReturn:
@@ -175,11 +177,11 @@ def _result(code: t.Any) -> int:
         return 0
     if isinstance(code, int):
         return code & 255
-    sys.stderr.write("{0}\n".format(code))
+    sys.stderr.write(f"{code}\n")
     return 1
 
 
-def imported(program: str) -> t.List[str]:
+def imported(program: str) -> list[str]:
     """Import what the program needs. Gives the files and folders of it, whose change makes this stale. Raises ImportError."""
     needed = importlib.import_module(NEEDED)
     for name in USUAL:
@@ -188,8 +190,14 @@ def imported(program: str) -> t.List[str]:
         except Exception:  # pylint: disable=broad-except  # a run imports it again, and says what is wrong where it needs it
             continue
     package = os.path.dirname(os.path.abspath(sys.modules[NEEDED.partition(".")[0]].__file__ or ""))
-    return [program, os.path.realpath(program), sys.executable, os.path.abspath(needed.__file__ or ""), os.path.join(package, "release.py"),
-            os.path.dirname(package)]  # fmt: skip
+    return [
+        program,
+        os.path.realpath(program),
+        sys.executable,
+        os.path.abspath(needed.__file__ or ""),
+        os.path.join(package, "release.py"),
+        os.path.dirname(package),
+    ]
 
 
 def main(arguments: t.Sequence[str]) -> int:

@@ -22,21 +22,21 @@ def read_text(path: str) -> str:
         with open(path, encoding="utf-8") as stream:
             text = stream.read(LONGEST + 1)
     except OSError as error:
-        raise ValueRefused("config_parse", "{0}: {1}".format(path, error.strerror)) from None
+        raise ValueRefused("config_parse", f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ValueRefused("config_parse", "{0} is no text".format(path)) from None
+        raise ValueRefused("config_parse", f"{path} is no text") from None
     if len(text) > LONGEST:
-        raise ValueRefused("config_parse", "{0} is longer than {1} characters".format(path, LONGEST))
+        raise ValueRefused("config_parse", f"{path} is longer than {LONGEST} characters")
     return text
 
 
-def environment(prefixes: t.Sequence[str]) -> t.Dict[str, str]:
+def environment(prefixes: t.Sequence[str]) -> dict[str, str]:
     """The variables of this process that begin like one of these."""
     return {name: value for name, value in os.environ.items() if name.startswith(tuple(prefixes))}
 
 
 #: What files look like from outside: (path, time of change, size) of each.
-States = t.Tuple[t.Tuple[str, int, int], ...]
+States = tuple[tuple[str, int, int], ...]
 
 
 def inventory_states(inventory: str) -> States:

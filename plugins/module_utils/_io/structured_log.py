@@ -20,10 +20,10 @@ class Log:
     """Lines of ``part`` (a capability, the program) and ``event``. Names and texts of clusters are somebody else's: nothing of them moves a
     terminal's cursor or makes a second line."""
 
-    def __init__(self, write: t.Optional[t.Callable[[str], t.Any]] = None) -> None:
+    def __init__(self, write: t.Callable[[str], t.Any] | None = None) -> None:
         self._write = write or sys.stdout.write
         self._lock = threading.Lock()
-        self._told: t.Set[str] = set()
+        self._told: set[str] = set()
 
     def say(self, part: str, event: str, **more: t.Any) -> None:
         """One line."""
@@ -48,7 +48,7 @@ class Log:
 
 
 def _line(part: str, event: str, more: t.Mapping[str, t.Any]) -> str:
-    return " ".join("{0}={1}".format(name, _shown(value)) for name, value in (("part", part), ("event", event), *more.items()))
+    return " ".join(f"{name}={_shown(value)}" for name, value in (("part", part), ("event", event), *more.items()))
 
 
 def _shown(value: t.Any) -> str:

@@ -9,7 +9,7 @@ import socket
 import typing as t
 
 
-def notify(text: str, environment: t.Optional[t.Mapping[str, str]] = None) -> None:
+def notify(text: str, environment: t.Mapping[str, str] | None = None) -> None:
     """Send lines such as ``READY=1`` to the socket that systemd names. Does not raise: a service runs without being watched, too."""
     path = (os.environ if environment is None else environment).get("NOTIFY_SOCKET")
     if not path:
@@ -23,7 +23,7 @@ def notify(text: str, environment: t.Optional[t.Mapping[str, str]] = None) -> No
         pass
 
 
-def watchdog_seconds(environment: t.Optional[t.Mapping[str, str]] = None) -> t.Optional[float]:
+def watchdog_seconds(environment: t.Mapping[str, str] | None = None) -> float | None:
     """How often systemd wants to hear that the service is alive: half of its limit; None when it does not watch."""
     environment = os.environ if environment is None else environment
     try:

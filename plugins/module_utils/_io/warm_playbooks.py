@@ -9,6 +9,7 @@ Whatever is wrong with that process, or about it, a run starts the program anew,
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import select
@@ -36,38 +37,40 @@ _TICK, _END = 0.5, 5.0
 _BEGINNING = 120.0
 _LONGEST_SCRIPT = 4096
 
-Stamp = t.Tuple[t.Tuple[str, int, int], ...]
+Stamp = tuple[tuple[str, int, int], ...]
 
 
 class Unsuitable(ValueError):
     """Why a program cannot be kept in memory."""
 
 
-def interpreter_of(program: str, path: t.Optional[str] = None) -> t.Tuple[str, t.List[str]]:
+def interpreter_of(program: str, path: str | None = None) -> tuple[str, list[str]]:
     """The script that a command means, and the words that start its interpreter. Raises Unsuitable.
 
     Only what installers of Python packages write is one: a script that sets more up before it calls Ansible would do so too late here.
     """
     found = shutil.which(program, path=path)
     if found is None:
-        raise Unsuitable("there is no program {0}".format(program))
+        raise Unsuitable(f"there is no program {program}")
     try:
         with open(found, "rb") as source:
             text = source.read(_LONGEST_SCRIPT + 1).decode("utf-8")
     except (OSError, UnicodeDecodeError):
-        raise Unsuitable("{0} is no script of Python's".format(found)) from None
+        raise Unsuitable(f"{found} is no script of Python's") from None
     lines = text.split("\n", 2)
     if len(text) > _LONGEST_SCRIPT or len(lines) < 3 or not text.startswith("#!"):
-        raise Unsuitable("{0} is no script of Python's".format(found))
+        raise Unsuitable(f"{found} is no script of Python's")
     words = lines[0][2:].split(None, 1)
     if words[:1] == ["/bin/sh"] and lines[1].startswith("'''exec' "):
-        words = [lines[1][len("'''exec' ") :].split(' "$0"')[0].strip("\"' ")]  # a path that is too long for the first line
+        words = [
+            lines[1][len("'''exec' ") :].split(' "$0"')[0].strip("\"' ")
+        ]  # a path that is too long for the first line
     elif len(words) == 2 and os.path.basename(words[0]) == "env":
         words = [shutil.which(words[1], path=path) or words[1]]
     if not words or not os.path.basename(words[0]).startswith("python"):
-        raise Unsuitable("{0} is no script of Python's".format(found))
+        raise Unsuitable(f"{found} is no script of Python's")
     if not _only_calls(text):
-        raise Unsuitable("{0} does more than call Ansible".format(found))
+        raise Unsuitable(f"{found} does more than call Ansible")
     return found, [word.strip() for word in words]
 
 
@@ -81,9 +84,11 @@ def _only_calls(text: str) -> bool:
     loose = [row for row in rows if not isinstance(row, (ast.Import, ast.ImportFrom))]
     texts = [row for row in loose if isinstance(row, ast.Expr) and isinstance(row.value, ast.Constant)]
     return (
-        names - {"__future__"} == {playbook_server.NEEDED} and imports <= {"re", "sys"}
-        and all(isinstance(row, ast.If) for row in loose if row not in texts) and len(loose) - len(texts) == 1
-    )  # fmt: skip
+        names - {"__future__"} == {playbook_server.NEEDED}
+        and imports <= {"re", "sys"}
+        and all(isinstance(row, ast.If) for row in loose if row not in texts)
+        and len(loose) - len(texts) == 1
+    )
 
 
 def stamp(paths: t.Iterable[str]) -> Stamp:
@@ -98,7 +103,7 @@ def stamp(paths: t.Iterable[str]) -> Stamp:
     return tuple(found)
 
 
-def _seen(path: str) -> t.Tuple[str, int, int]:
+def _seen(path: str) -> tuple[str, int, int]:
     try:
         state = os.stat(path)
     except OSError:
@@ -106,11 +111,16 @@ def _seen(path: str) -> t.Tuple[str, int, int]:
     return path, state.st_mtime_ns, state.st_size
 
 
-def settings_files(environment: t.Mapping[str, str]) -> t.List[str]:
+def settings_files(environment: t.Mapping[str, str]) -> list[str]:
     """Where Ansible may find its settings."""
     named = environment.get("ANSIBLE_CONFIG") or ""
     named = os.path.join(named, "ansible.cfg") if os.path.isdir(named) else named
-    return [*([named] if named else ()), os.path.abspath("ansible.cfg"), os.path.expanduser("~/.ansible.cfg"), "/etc/ansible/ansible.cfg"]
+    return [
+        *([named] if named else ()),
+        os.path.abspath("ansible.cfg"),
+        os.path.expanduser("~/.ansible.cfg"),
+        "/etc/ansible/ansible.cfg",
+    ]
 
 
 class _Process:
@@ -119,20 +129,23 @@ class _Process:
     def __init__(self, program: str, interpreter: t.Sequence[str], environment: t.Mapping[str, str]) -> None:
         self._settings = settings_files(environment)
         self._channel, theirs = socket.socketpair()
-        self._files: t.List[str] = []
-        self._lines: t.List[t.Dict[str, t.Any]] = []
+        self._files: list[str] = []
+        self._lines: list[dict[str, t.Any]] = []
         self._rest, self._number = b"", 0
         self._before, self._begun_at = stamp(self._settings), time.monotonic()
         try:
             with theirs:
                 self._process = subprocess.Popen(  # pylint: disable=ansible-bad-function  # it stays, which run_command cannot
-                    [*interpreter, _SERVER, str(theirs.fileno()), program], stdin=subprocess.DEVNULL, env=dict(environment),
-                    pass_fds=(theirs.fileno(),), start_new_session=True,
-                )  # fmt: skip
+                    [*interpreter, _SERVER, str(theirs.fileno()), program],
+                    stdin=subprocess.DEVNULL,
+                    env=dict(environment),
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,
+                )
         except OSError:
             self._channel.close()
             raise
-        self._stamp: t.Optional[Stamp] = None
+        self._stamp: Stamp | None = None
 
     @property
     def pid(self) -> int:
@@ -203,7 +216,7 @@ class _Process:
         except OSError as error:
             raise EOFError(str(error)) from None
 
-    def _hear(self, seconds: float) -> t.Optional[t.Dict[str, t.Any]]:
+    def _hear(self, seconds: float) -> dict[str, t.Any] | None:
         """The next line; None where none comes in this time. Raises EOFError."""
         deadline = time.monotonic() + seconds
         while not self._lines:
@@ -222,10 +235,10 @@ class _Process:
         return self._lines.pop(0)
 
 
-def _fields(pid: int) -> t.List[str]:
+def _fields(pid: int) -> list[str]:
     """What the kernel says of a process, from its state on; nothing of one that is not there."""
     try:
-        with open("/proc/{0}/stat".format(pid), encoding="utf-8", errors="replace") as source:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as source:
             return source.read().rpartition(")")[2].split()
     except OSError:
         return []
@@ -240,9 +253,9 @@ def _parent(pid: int) -> int:
     return int("".join(_fields(pid)[1:2]) or 0)
 
 
-def _below(pid: int) -> t.Dict[int, str]:
+def _below(pid: int) -> dict[int, str]:
     """A process and all that it has begun, with their births: workers of Ansible leave its group."""
-    parents: t.Dict[int, t.List[int]] = {}
+    parents: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if is_digits(name):
             parents.setdefault(_parent(int(name)), []).append(int(name))
@@ -256,10 +269,8 @@ def _below(pid: int) -> t.Dict[int, str]:
 
 def _kill(pid: int, born: str) -> None:
     if born and _born(pid) == born:
-        try:
+        with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
-        except OSError:
-            pass
 
 
 class WarmPlaybooks:
@@ -272,7 +283,7 @@ class WarmPlaybooks:
         self._command, self._more, self._told = list(command), dict(more), told
         self.starts = 0
         self._lock = threading.Lock()
-        self._process: t.Optional[_Process] = None
+        self._process: _Process | None = None
         self._failures, self._again_at, self._ended = 0, 0.0, False
 
     @property
@@ -293,7 +304,7 @@ class WarmPlaybooks:
                 except (EOFError, ValueError, KeyError) as error:
                     self._lost(str(error))
             self.starts += 1
-        environment = ["{0}={1}".format(name, value) for name, value in sorted(self._more.items())]
+        environment = [f"{name}={value}" for name, value in sorted(self._more.items())]
         return run_playbook(["env", *environment, *self._command, *words], seconds, stop)
 
     def stop(self) -> None:
@@ -304,7 +315,7 @@ class WarmPlaybooks:
                 self._process.end()
                 self._process = None
 
-    def _usable(self) -> t.Optional[_Process]:
+    def _usable(self) -> _Process | None:
         """The process where it can be asked now; if not, it is begun for the next run."""
         try:
             if self._process is not None and self._process.ready():
@@ -332,7 +343,7 @@ class WarmPlaybooks:
             self._process.kill()
             self._process = None
         self._pause()
-        self._told("the process that has Ansible in memory is gone: {0}".format(why))
+        self._told(f"the process that has Ansible in memory is gone: {why}")
 
     def _pause(self) -> None:
         self._failures += 1

@@ -31,10 +31,10 @@ class Source(t.NamedTuple):
     """
 
     cluster: str
-    entries: t.List[Entry]
-    nodes: t.List[Node]
-    live: t.Dict[str, t.Mapping[str, t.Any]]
-    kept: t.List[str]
+    entries: list[Entry]
+    nodes: list[Node]
+    live: dict[str, t.Mapping[str, t.Any]]
+    kept: list[str]
 
 
 class Checked(t.NamedTuple):
@@ -43,15 +43,15 @@ class Checked(t.NamedTuple):
     ``declared`` has the cluster of each range of the inventory, ``internal`` {route: node} the announced internal addresses.
     """
 
-    refused: t.Dict[t.Tuple[str, str], Refusal]
-    left_out: t.Dict[str, t.Dict[str, t.Set[str]]]
-    routes: t.List[Refusal]
-    warnings: t.List[str]
+    refused: dict[tuple[str, str], Refusal]
+    left_out: dict[str, dict[str, set[str]]]
+    routes: list[Refusal]
+    warnings: list[str]
     overlay: PrefixSet
     declared: RangeOwners[str]
-    internal: t.Dict[str, str]
+    internal: dict[str, str]
 
-    def routed(self, cluster: str, node: str, address: Address) -> t.Optional[str]:
+    def routed(self, cluster: str, node: str, address: Address) -> str | None:
         """Why packets to this endpoint of a node would be sent into a tunnel, or None.
 
         Kilo has one device for all Peers, so an endpoint inside any range of any of them is out of reach. Ranges of the
@@ -61,18 +61,18 @@ class Checked(t.NamedTuple):
             return "it lies in a pod, service or WireGuard range of the mesh, so the tunnel would run through itself"
         owner = self.declared.owner(ipaddress.ip_network(address))
         if owner not in (None, cluster):
-            return "it lies in a range of cluster {0}".format(owner)
+            return f"it lies in a range of cluster {owner}"
         holder = self.internal.get(host_route(address))
         if holder not in (None, label_of(cluster, node)):
-            return "it is an internal address of {0}, which is announced".format(holder)
+            return f"it is an internal address of {holder}, which is announced"
         return None
 
 
 def check_kilo(
     sources: t.Sequence[Source],
-    node_cidrs: t.Optional[t.Mapping[str, t.Sequence[str]]] = None,
+    node_cidrs: t.Mapping[str, t.Sequence[str]] | None = None,
     internal_ip_routes: str = ALWAYS,
-    resolved: t.Optional[t.Mapping[str, t.Sequence[str]]] = None,
+    resolved: t.Mapping[str, t.Sequence[str]] | None = None,
 ) -> Checked:
     """Check the claims of all sources together. ``node_cidrs`` are the inventory's grants for node addresses.
 
@@ -80,9 +80,9 @@ def check_kilo(
     """
     overlay = PrefixSet.of(network for source in sources for network in _overlay_of(source))
     checked = Checked({}, {}, [], [], overlay, _declared_by(sources), {})
-    endpoints: t.Dict[str, t.List[Address]] = {}
-    claims: t.List[Claim] = []
-    malformed: t.Dict[str, str] = {}
+    endpoints: dict[str, list[Address]] = {}
+    claims: list[Claim] = []
+    malformed: dict[str, str] = {}
     for source in sorted(sources, key=lambda source: source.cluster):
         for node in source.nodes:
             name = node.name
@@ -94,7 +94,7 @@ def check_kilo(
                 own = ipaddress.ip_network(parse_cidr(node.annotation(WIREGUARD_IP)).host)
                 claims.append(read_claim(source.cluster, name, key, None, [*networks, own]))
             except ValueRefused as error:
-                checked.refused[source.cluster, name] = Refusal(label, error.reason, "{0}: {1}".format(label, error.message))
+                checked.refused[source.cluster, name] = Refusal(label, error.reason, f"{label}: {error.message}")
         claims.extend(_kept_claims(source, checked.refused))
     grants = {source.cluster: {"declared": [str(network) for network in _declared(source)]} for source in sources}
     holders = _holders(sources, claims)
@@ -102,7 +102,7 @@ def check_kilo(
     by_label = {claim.label: (claim.cluster, claim.node) for claim in claims}
     for refusal in refusals:
         checked.refused[by_label[refusal.object]] = refusal
-    held: t.Dict[str, t.Dict[str, bool]] = {}
+    held: dict[str, dict[str, bool]] = {}
     live = {source.cluster: source.live for source in sources}
     for label, found in endpoints.items():
         if label in by_label and by_label[label] not in checked.refused:
@@ -122,7 +122,7 @@ def _declared_by(sources: t.Sequence[Source]) -> RangeOwners[str]:
     return clusters
 
 
-def _declared(source: Source) -> t.List[Network]:
+def _declared(source: Source) -> list[Network]:
     return [network for entry in source.entries for network in networks_of(all_cidrs(entry))]
 
 
@@ -130,7 +130,7 @@ def _overlay_of(source: Source) -> t.Iterator[Network]:
     """The ranges in which no node has an address. A flat entry has no roles: one that holds a node's address but no
     node's pod range or WireGuard address is a range of hosts."""
     hosts = [address for node in source.nodes for address in node.internal_ips]
-    inside: t.List[t.Union[Network, Address]] = []
+    inside: list[Network | Address] = []
     for node in source.nodes:
         inside.extend(cidr.network for cidr in map(cidr_or_none, node.pod_cidrs[:1]) if cidr is not None)
         inside.append(parse_cidr(node.annotation(WIREGUARD_IP)).host)
@@ -145,28 +145,28 @@ def _overlay_of(source: Source) -> t.Iterator[Network]:
                 yield network
 
 
-def _key(text: str, label: str, malformed: t.Dict[str, str], warnings: t.List[str]) -> t.Any:
+def _key(text: str, label: str, malformed: dict[str, str], warnings: list[str]) -> t.Any:
     """The key in canonical spelling for comparing, or a stand-in for text that is no key."""
     try:
         return parse_key(text)
     except ValueRefused as error:
-        warnings.append("{0}: {1}; Kilo cannot use it [key_malformed]".format(label, error.message))
+        warnings.append(f"{label}: {error.message}; Kilo cannot use it [key_malformed]")
     raw = raw_bytes(text, strict=False)
     if len(raw) == 32:
         # another spelling of a key is that key
         canonical = encode_key(raw)
         if is_weak(canonical):
-            raise ValueRefused("weak_key", "key {0} agrees with everybody on the same secret".format(quoted(text)))
+            raise ValueRefused("weak_key", f"key {quoted(text)} agrees with everybody on the same secret")
         return canonical
     owner = malformed.setdefault(text, label)
     if owner != label:
-        raise ValueRefused("claimed_twice", "key {0} is also claimed by {1}, which keeps it".format(quoted(text), owner))
+        raise ValueRefused("claimed_twice", f"key {quoted(text)} is also claimed by {owner}, which keeps it")
     return Pending("key of " + label)
 
 
 def _endpoint(
     node: Node, source: Source, label: str, checked: Checked, names: t.Mapping[str, t.Sequence[str]]
-) -> t.List[Address]:
+) -> list[Address]:
     """The addresses of the node's endpoint, which lies in no range of the mesh."""
     try:
         resolved = resolve_endpoint(node, source.entries[0].get("wireguardPort"))
@@ -177,14 +177,14 @@ def _endpoint(
     for address in found:
         problem = checked.routed(source.cluster, node.name, address)
         if problem is not None:
-            raise ValueRefused("endpoint_in_overlay", "endpoint {0}: {1}".format(quoted(resolved.text), problem))
+            raise ValueRefused("endpoint_in_overlay", f"endpoint {quoted(resolved.text)}: {problem}")
     doubt = endpoint_doubt(endpoint)
     if doubt is not None:
-        checked.warnings.append("{0}: {1} [{2}]".format(label, doubt[1], doubt[0]))
+        checked.warnings.append(f"{label}: {doubt[1]} [{doubt[0]}]")
     return found
 
 
-def _kept_claims(source: Source, refused: t.Dict[t.Tuple[str, str], Refusal]) -> t.Iterator[Claim]:
+def _kept_claims(source: Source, refused: dict[tuple[str, str], Refusal]) -> t.Iterator[Claim]:
     """A Peer that stays while its node is away still has its key and its ranges."""
     declared = PrefixSet.of(_declared(source))
     for name in source.kept:
@@ -200,13 +200,13 @@ def _kept_claims(source: Source, refused: t.Dict[t.Tuple[str, str], Refusal]) ->
                 yield read_claim(source.cluster, name, key, None, networks)
         except ValueRefused as error:
             label = label_of(source.cluster, name)
-            refused[source.cluster, name] = Refusal(label, error.reason, "{0}: {1}".format(label, error.message))
+            refused[source.cluster, name] = Refusal(label, error.reason, f"{label}: {error.message}")
 
 
-def _holders(sources: t.Sequence[Source], claims: t.Sequence[Claim]) -> t.Dict[str, t.Dict[str, t.Sequence[str]]]:
+def _holders(sources: t.Sequence[Source], claims: t.Sequence[Claim]) -> dict[str, dict[str, t.Sequence[str]]]:
     """The claims that live Peers have as a whole: a node that widens its range is no holder of what it takes."""
     live = {source.cluster: source.live for source in sources}
-    found: t.Dict[str, t.Dict[str, t.Sequence[str]]] = {}
+    found: dict[str, dict[str, t.Sequence[str]]] = {}
     for claim in claims:
         key, spec = claim.peer.public_key, live[claim.cluster].get(claim.node)
         if spec is None or spec.get("publicKey") != key or isinstance(key, Pending):
@@ -225,7 +225,7 @@ def _internal_routes(
     checked: Checked,
     announce: str,
     endpoints: t.Mapping[str, t.Mapping[str, bool]],
-    by_label: t.Mapping[str, t.Tuple[str, str]],
+    by_label: t.Mapping[str, tuple[str, str]],
 ) -> None:
     """Leave out internal addresses that a node may not announce; the node itself stays.
 
@@ -264,15 +264,15 @@ def _internal_routes(
         if problem is None and at and not new and not any(at.values()):
             # it is announced already, and nobody was reached there: the endpoint is what is new
             for claimant in at:
-                message = "{0}: its endpoint {1} is an internal address of {2}, which is announced".format(claimant, address, label)
+                message = f"{claimant}: its endpoint {address} is an internal address of {label}, which is announced"
                 checked.refused[by_label[claimant]] = Refusal(claimant, "endpoint_in_overlay", message)
         elif problem is None and at:
-            problem = "claimed_twice", "{0} is reached at this address".format(", ".join(sorted(at)[:3]))
+            problem = "claimed_twice", f"{', '.join(sorted(at)[:3])} is reached at this address"
         if problem is None:
             taken[route] = label
         else:
             checked.left_out.setdefault(cluster, {}).setdefault(name, set()).add(route)
-            message = "{0}: its internal address {1} is not announced: {2}".format(label, address, problem[1])
+            message = f"{label}: its internal address {address} is not announced: {problem[1]}"
             checked.routes.append(Refusal(label, problem[0], message))
 
 
@@ -285,19 +285,19 @@ def _route_problem(
     routed: RangeOwners[str],
     grants: t.Mapping[str, PrefixSet],
     taken: t.Mapping[str, str],
-) -> t.Optional[t.Tuple[str, str]]:
+) -> tuple[str, str] | None:
     kind = special_kind(address)
     if kind is not None:
-        return "special_address", "it is a {0} address".format(kind.replace("_", "-"))
+        return "special_address", f"it is a {kind.replace('_', '-')} address"
     owner = clusters.owner(network)
     if owner is not None and owner != cluster:
-        return "outside_grant", "it lies in a range of cluster {0}".format(owner)
+        return "outside_grant", f"it lies in a range of cluster {owner}"
     if owner is None and cluster in grants and address not in grants[cluster]:
-        return "outside_grant", "it is outside the node_cidrs of cluster {0}".format(cluster)
+        return "outside_grant", f"it is outside the node_cidrs of cluster {cluster}"
     holder = routed.owner(network)
     if holder is not None and holder != label:
-        return "claimed_twice", "it lies in a range of {0}".format(holder)
+        return "claimed_twice", f"it lies in a range of {holder}"
     other = taken.get(str(network))
     if other is not None and other != label:
-        return "claimed_twice", "{0} has it too and keeps it".format(other)
+        return "claimed_twice", f"{other} has it too and keeps it"
     return None

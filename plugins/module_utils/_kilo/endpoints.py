@@ -21,11 +21,13 @@ NO_KILO, PUBLIC, ANY = "never", "public", "any"
 #: Bytes and entries of one node's discovered-endpoints that are looked at (threat T21).
 MAX_DISCOVERED_TEXT, MAX_DISCOVERED = 1 << 20, 20000
 
-_PRIVATE = tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")))
+_PRIVATE = tuple(
+    map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"))
+)
 
 _DIGITS = re.compile(r"[0-9]+\Z", re.ASCII)
 
-PeerEndpoint = t.Dict[str, t.Any]
+PeerEndpoint = dict[str, t.Any]
 
 
 class Resolved(t.NamedTuple):
@@ -35,7 +37,7 @@ class Resolved(t.NamedTuple):
     source: str
 
 
-def split_host_port(text: object) -> t.Tuple[str, int]:
+def split_host_port(text: object) -> tuple[str, int]:
     """(host without brackets, port) of ``host:port``. The host is not examined. Raises NodeEndpointInvalid."""
     if not isinstance(text, str):
         raise _invalid(text, "it is no text")
@@ -72,7 +74,7 @@ def _port(text: str, digits: str) -> int:
 
 
 def _invalid(text: object, why: str) -> ValueRefused:
-    return ValueRefused(INVALID, "{0} is not host:port: {1}".format(quoted(text), why))
+    return ValueRefused(INVALID, f"{quoted(text)} is not host:port: {why}")
 
 
 def parse_endpoint(text: object) -> PeerEndpoint:
@@ -100,7 +102,9 @@ def resolve_endpoint(node: Node, port: object = 0) -> Resolved:
     if chosen is None and node.reached_at:
         return Resolved(node.reached_at, KILO)
     if chosen is None:
-        raise ValueRefused(NONE, 'node "{0}" has neither {1} nor {2} nor an ExternalIP'.format(node.name, CLUSTERMESH_ENDPOINT, FORCE_ENDPOINT))
+        raise ValueRefused(
+            NONE, f'node "{node.name}" has neither {CLUSTERMESH_ENDPOINT} nor {FORCE_ENDPOINT} nor an ExternalIP'
+        )
     return Resolved(join_host_port(chosen, number), EXTERNAL_IP)
 
 
@@ -116,21 +120,23 @@ def with_kilo_endpoint(node: Node, which: str) -> Node:
         address = endpoint_address(parse_endpoint(text))
     except ValueRefused:
         return node._replace(reached_at="")
-    private = address is not None and any(address in network for network in _PRIVATE if network.version == address.version)
+    private = address is not None and any(
+        address in network for network in _PRIVATE if network.version == address.version
+    )
     return node._replace(reached_at="" if private and which != ANY else text)
 
 
 def join_host_port(host: str, port: object) -> str:
     """host:port, with brackets where the host's text has a colon."""
-    return "[{0}]:{1}".format(host, port) if ":" in host else "{0}:{1}".format(host, port)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def endpoint_address(endpoint: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[Address]:
+def endpoint_address(endpoint: t.Mapping[str, t.Any] | None) -> Address | None:
     """The address of a Peer's endpoint, None for a DNS name or without endpoint."""
     return ip_or_none((endpoint or {}).get("dnsOrIP", {}).get("ip"))
 
 
-def endpoint_doubt(endpoint: t.Mapping[str, t.Any]) -> t.Optional[t.Tuple[str, str]]:
+def endpoint_doubt(endpoint: t.Mapping[str, t.Any]) -> tuple[str, str] | None:
     """(word, message) for an endpoint that the rules accept and Kilo ignores or cannot use, None for a good one."""
     host = endpoint["dnsOrIP"]
     address = endpoint_address(endpoint)
@@ -138,10 +144,13 @@ def endpoint_doubt(endpoint: t.Mapping[str, t.Any]) -> t.Optional[t.Tuple[str, s
         kind = special_kind(address)
         if kind is None or kind == "v4_embedded":
             return None
-        return "endpoint_special", "endpoint {0} is a {1} address, which no node has".format(address, kind)
+        return "endpoint_special", f"endpoint {address} is a {kind} address, which no node has"
     if is_subdomain(host.get("dns")) and not is_digits(host["dns"].rpartition(".")[2]):
         return None
-    return "bad_endpoint", "{0} is neither an address nor a lower-case DNS name, and Kilo ignores it".format(quoted(host.get("dns")))
+    return (
+        "bad_endpoint",
+        f"{quoted(host.get('dns'))} is neither an address nor a lower-case DNS name, and Kilo ignores it",
+    )
 
 
 def is_subdomain(text: t.Any) -> bool:
@@ -156,13 +165,13 @@ def is_subdomain(text: t.Any) -> bool:
 # --- what nodes learnt from handshakes ------------------------------------------------------------------------------
 
 
-def collect_discovered(nodes: t.Iterable[Node]) -> t.Dict[str, str]:
+def collect_discovered(nodes: t.Iterable[Node]) -> dict[str, str]:
     """{public key: address:port} that the nodes of one cluster have seen; the first node that knows a key wins.
 
     An entry that cannot be an endpoint is left out alone: loopback, link-local, unspecified, multicast and reserved
     addresses, ports that do not exist, wrong types (gap G10; the original drops the whole node for one bad entry).
     """
-    found: t.Dict[str, str] = {}
+    found: dict[str, str] = {}
     for node in nodes:
         text = node.annotation(DISCOVERED_ENDPOINTS)
         if not text or len(text) > MAX_DISCOVERED_TEXT:
@@ -181,7 +190,7 @@ def collect_discovered(nodes: t.Iterable[Node]) -> t.Dict[str, str]:
     return found
 
 
-def _observed(entry: t.Mapping[str, t.Any]) -> t.Optional[str]:
+def _observed(entry: t.Mapping[str, t.Any]) -> str | None:
     # names in any case, the last one counts, null is as if it were not there
     fields = {lower(name): value for name, value in entry.items() if value is not None}
     port, address = fields.get("port"), ip_or_none(fields.get("ip"))
@@ -194,7 +203,7 @@ def _observed(entry: t.Mapping[str, t.Any]) -> t.Optional[str]:
     return join_host_port(fields["ip"], port)
 
 
-def enrich_endpoint(configured: t.Optional[PeerEndpoint], observed: t.Optional[str]) -> t.Optional[PeerEndpoint]:
+def enrich_endpoint(configured: PeerEndpoint | None, observed: str | None) -> PeerEndpoint | None:
     """The observed address in place of a configured endpoint that differs. What cannot be an endpoint changes nothing."""
     if not observed:
         return configured

@@ -18,13 +18,24 @@ OVERLAP, INVALID_CIDR = "overlap", "invalid-cidr"
 _CLUSTER_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _TYPED = ("podCIDRs", "wireguardCIDR", "serviceCIDR", "additionalCIDRs")
-_FIELDS = frozenset(_TYPED + ("endpoint_policy", "name", "local", "kubeconfigSecretRef", "wireguardPort", "persistentKeepalive", "allowedNetworks"))
+_FIELDS = frozenset(
+    _TYPED
+    + (
+        "endpoint_policy",
+        "name",
+        "local",
+        "kubeconfigSecretRef",
+        "wireguardPort",
+        "persistentKeepalive",
+        "allowedNetworks",
+    )
+)
 
 
 class MeshFinding(t.NamedTuple):
     """What is wrong with meshes: their ids, the reason, the message."""
 
-    meshes: t.Tuple[str, ...]
+    meshes: tuple[str, ...]
     reason: str
     message: str
 
@@ -39,19 +50,19 @@ class _Range(t.NamedTuple):
 def mesh_id(mesh: t.Mapping[str, t.Any]) -> str:
     """namespace/name of a mesh that is an object, the name alone of one in the inventory."""
     namespace = mesh.get("namespace")
-    return "{0}/{1}".format(namespace, mesh.get("name")) if namespace else str(mesh.get("name"))
+    return f"{namespace}/{mesh.get('name')}" if namespace else str(mesh.get("name"))
 
 
-def validate_meshes(meshes: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[MeshFinding]:
+def validate_meshes(meshes: t.Sequence[t.Mapping[str, t.Any]]) -> list[MeshFinding]:
     """Every invalid CIDR and every overlap, those inside a mesh before those between meshes; [] when all is disjoint.
 
     The first finding is what the operator reports. Ranges of clusters with one name in two meshes may overlap: that is a
     hub which several meshes share.
     """
-    findings: t.List[MeshFinding] = []
-    crossing: t.List[t.Tuple[Network, _Range]] = []
+    findings: list[MeshFinding] = []
+    crossing: list[tuple[Network, _Range]] = []
     for number, mesh in enumerate(meshes):
-        ranges: t.List[t.Tuple[Network, _Range]] = []
+        ranges: list[tuple[Network, _Range]] = []
         for entry in mesh.get("clusters") or ():
             for text in all_cidrs(entry):
                 cluster = str(entry.get("name"))
@@ -60,7 +71,11 @@ def validate_meshes(meshes: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[MeshFin
                 except ValueRefused as error:
                     message = 'mesh "{0}": cluster "{1}": invalid CIDR "{2}": {3}'
                     findings.append(
-                        MeshFinding((mesh_id(mesh),), INVALID_CIDR, message.format(mesh.get("name"), cluster, text, error.message))
+                        MeshFinding(
+                            (mesh_id(mesh),),
+                            INVALID_CIDR,
+                            message.format(mesh.get("name"), cluster, text, error.message),
+                        )
                     )
                     continue
                 ranges.append((network, _Range(number, cluster, str(text), len(ranges))))
@@ -71,18 +86,24 @@ def validate_meshes(meshes: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[MeshFin
             findings.append(MeshFinding((mesh_id(mesh),), OVERLAP, message))
         crossing.extend(ranges)
     if len(meshes) > 1:
-        for first, second in _overlaps(crossing, lambda one, other: one.mesh == other.mesh or one.cluster == other.cluster):
+        for first, second in _overlaps(
+            crossing, lambda one, other: one.mesh == other.mesh or one.cluster == other.cluster
+        ):
             message = 'CIDR overlap between mesh "{0}" (cluster "{1}", {2}) and mesh "{3}" (cluster "{4}", {5})'.format(
-                meshes[first.mesh].get("name"), first.cluster, first.text,
-                meshes[second.mesh].get("name"), second.cluster, second.text,
-            )  # fmt: skip
+                meshes[first.mesh].get("name"),
+                first.cluster,
+                first.text,
+                meshes[second.mesh].get("name"),
+                second.cluster,
+                second.text,
+            )
             findings.append(MeshFinding((mesh_id(meshes[first.mesh]), mesh_id(meshes[second.mesh])), OVERLAP, message))
     return findings
 
 
 def _overlaps(
-    ranges: t.Iterable[t.Tuple[Network, _Range]], may_overlap: t.Callable[[_Range, _Range], bool]
-) -> t.List[t.Tuple[_Range, _Range]]:
+    ranges: t.Iterable[tuple[Network, _Range]], may_overlap: t.Callable[[_Range, _Range], bool]
+) -> list[tuple[_Range, _Range]]:
     """Pairs of ranges that share addresses, in the order of the definitions."""
     found = []
     for (dummy, one), (dummy_too, other) in overlapping_pairs(ranges, may_overlap):
@@ -90,57 +111,57 @@ def _overlaps(
     return sorted(found, key=lambda pair: (pair[0].mesh, pair[1].mesh, pair[0].place, pair[1].place))
 
 
-def check_definition(mesh: t.Mapping[str, t.Any]) -> t.List[MeshFinding]:
+def check_definition(mesh: t.Mapping[str, t.Any]) -> list[MeshFinding]:
     """What no schema checks and what leads astray later: names, both or neither range schema, numbers (gaps G16, G22)."""
-    found: t.List[str] = []
+    found: list[str] = []
     name, entries = mesh.get("name"), mesh.get("clusters")
     if not isinstance(name, str) or not _LABEL_VALUE.match(name):
-        found.append("the name {0} is no label value (63 characters at most)".format(quoted(name)))
+        found.append(f"the name {quoted(name)} is no label value (63 characters at most)")
     if not isinstance(entries, (list, tuple)) or len(entries) < 2 or not all(isinstance(e, dict) for e in entries):
         found.append("clusters must be a list of two clusters or more")
         entries = []
     names = [entry.get("name") for entry in entries]
     for cluster in sorted({str(item) for item in names if names.count(item) > 1}):
-        found.append("cluster {0} is in the list twice".format(quoted(cluster)))
+        found.append(f"cluster {quoted(cluster)} is in the list twice")
     if sum(1 for entry in entries if entry.get("local") is True) > 1:
         found.append("more than one cluster is local")
     for entry in entries:
         found.extend(_entry_findings(entry))
-    return [MeshFinding((mesh_id(mesh),), "definition_invalid", 'mesh "{0}": {1}'.format(name, text)) for text in found]
+    return [MeshFinding((mesh_id(mesh),), "definition_invalid", f'mesh "{name}": {text}') for text in found]
 
 
 def _entry_findings(entry: Entry) -> t.Iterator[str]:
     name = entry.get("name")
-    where = "cluster {0}".format(quoted(name))
+    where = f"cluster {quoted(name)}"
     if not isinstance(name, str) or not _CLUSTER_NAME.match(name):
         yield where + ": the name is no lower-case DNS label"
     elif "--" in name:
         yield where + ": a name with -- makes names of Peers ambiguous"
     flat, typed = entry.get("allowedNetworks") is not None, [key for key in _TYPED if entry.get(key)]
     if flat and typed:
-        yield "{0}: give either allowedNetworks or {1}".format(where, ", ".join(typed))
+        yield f"{where}: give either allowedNetworks or {', '.join(typed)}"
     elif not flat and not (entry.get("podCIDRs") and entry.get("wireguardCIDR")):
         yield where + ": give podCIDRs and wireguardCIDR, or allowedNetworks"
     elif flat and not entry.get("allowedNetworks"):
         yield where + ": allowedNetworks is empty"
     for key in ("podCIDRs", "additionalCIDRs", "allowedNetworks"):
         if entry.get(key) is not None and not isinstance(entry[key], (list, tuple)):
-            yield "{0}: {1} is a list".format(where, key)
+            yield f"{where}: {key} is a list"
     for key, low in (("wireguardPort", 0), ("persistentKeepalive", 0)):
         value = entry.get(key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not low <= value <= 65535):
-            yield "{0}: {1} is a number of at most 65535".format(where, key)
+            yield f"{where}: {key} is a number of at most 65535"
     for key in sorted(set(entry) - _FIELDS, key=str):
-        yield "{0}: {1} is no field of a cluster".format(where, quoted(key))
+        yield f"{where}: {quoted(key)} is no field of a cluster"
 
 
-def registry(meshes: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[t.Dict[str, t.Any]]:
+def registry(meshes: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
     """Which access each cluster name stands for: the first entry with the name counts, over all meshes in order.
 
     [{name, local: True}] or [{name, secret: namespace/name, key}]; an entry with neither is left out and still counts as
     the first with its name.
     """
-    found: t.Dict[t.Any, t.Dict[str, t.Any]] = {}
+    found: dict[t.Any, dict[str, t.Any]] = {}
     for mesh in meshes:
         for entry in mesh.get("clusters") or ():
             name = entry.get("name")
@@ -151,12 +172,12 @@ def registry(meshes: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[t.Dict[str, t.
             if entry.get("local"):
                 found[name] = {"name": name, "local": True}
             elif isinstance(reference, dict):
-                secret = "{0}/{1}".format(mesh.get("namespace"), reference.get("name"))
+                secret = f"{mesh.get('namespace')}/{reference.get('name')}"
                 found[name] = {"name": name, "secret": secret, "key": reference.get("key")}
     return [access for access in found.values() if access]
 
 
-def from_object(obj: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def from_object(obj: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """A ClusterMesh object as a definition: namespace, name, clusters, and what its status needs."""
     metadata = mapping(obj, "metadata")
     clusters = list(mapping(obj, "spec").get("clusters") or ())

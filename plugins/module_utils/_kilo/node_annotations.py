@@ -14,13 +14,15 @@ from .values import FORCE_INTERNAL_IP, INTERNAL_IP, PERSISTENT_KEEPALIVE, Node, 
 
 KEYS = (PERSISTENT_KEEPALIVE, FORCE_INTERNAL_IP)
 #: {cluster: {node: {key: value}}}
-NodeAnnotations = t.Dict[str, t.Dict[str, t.Dict[str, str]]]
+NodeAnnotations = dict[str, dict[str, dict[str, str]]]
 
 
-def wanted_annotations(sources: Sources, gathered: Gathered, settings: Settings, warnings: t.List[str]) -> NodeAnnotations:
+def wanted_annotations(
+    sources: Sources, gathered: Gathered, settings: Settings, warnings: list[str]
+) -> NodeAnnotations:
     """The annotations of Nodes that were asked for; what is missing for the mesh and was not asked for becomes a warning."""
     wanted: NodeAnnotations = {}
-    seconds: t.Dict[str, int] = {}
+    seconds: dict[str, int] = {}
     for (dummy, cluster), source in sorted(sources.plans.items(), key=lambda item: item[0]):
         seconds[cluster] = max(seconds.get(cluster, 0), _keepalive(source))
     for cluster, number in seconds.items():
@@ -30,9 +32,11 @@ def wanted_annotations(sources: Sources, gathered: Gathered, settings: Settings,
                 for name in nodes:
                     _note(wanted, cluster, name, PERSISTENT_KEEPALIVE, str(number))
             else:
-                silent = sorted(name for name, node in nodes.items() if node.annotation(PERSISTENT_KEEPALIVE) in ("", "0"))
+                silent = sorted(
+                    name for name, node in nodes.items() if node.annotation(PERSISTENT_KEEPALIVE) in ("", "0")
+                )
                 _say(warnings, _KEEPALIVE, cluster, silent, number)
-    blind: t.Dict[str, t.Set[str]] = {}
+    blind: dict[str, set[str]] = {}
     for (dummy, cluster), source in sorted(sources.plans.items(), key=lambda item: item[0]):
         for name, node in source.nodes.items():
             off = without_internal_ip(node)
@@ -54,13 +58,15 @@ _KEEPALIVE = (
 )
 _INTERNAL = (
     "cluster {0}: traffic of {1} of its nodes themselves to pods of other clusters is lost: Kilo sends it from the address that is also the node's "
-    "endpoint, which no tunnel can carry. Set clustermesh_force_internal_ip, or run kubectl annotate node {2} " + FORCE_INTERNAL_IP + "=-"
+    "endpoint, which no tunnel can carry. Set clustermesh_force_internal_ip, or run kubectl annotate node {2} "
+    + FORCE_INTERNAL_IP
+    + "=-"
 )
 
 
-def _say(warnings: t.List[str], text: str, cluster: str, names: t.Sequence[str], *more: t.Any) -> None:
+def _say(warnings: list[str], text: str, cluster: str, names: t.Sequence[str], *more: t.Any) -> None:
     if names:
-        shown = " ".join(names[:3]) + (" (and {0} more)".format(len(names) - 3) if len(names) > 3 else "")
+        shown = " ".join(names[:3]) + (f" (and {len(names) - 3} more)" if len(names) > 3 else "")
         warnings.append(text.format(cluster, len(names), shown, *more))
 
 
@@ -86,12 +92,16 @@ def _sends_from_its_endpoint(node: Node, source: SourcePlan) -> bool:
 
 def stale_annotations(
     objects: t.Mapping[str, t.Mapping[str, t.Any]], manager: str, wanted: t.Mapping[str, t.Mapping[str, str]]
-) -> t.Dict[str, t.Dict[str, str]]:
+) -> dict[str, dict[str, str]]:
     """{node: {key: ""}} of annotations that this fabric wrote on Nodes and that are not wanted any more."""
-    found: t.Dict[str, t.Dict[str, str]] = {}
+    found: dict[str, dict[str, str]] = {}
     for name, obj in objects.items():
         present = text_values(obj["metadata"].get("annotations"))
         for key in KEYS:
-            if key in present and key not in wanted.get(name, {}) and manager in owners(obj, "metadata", "annotations", key):
+            if (
+                key in present
+                and key not in wanted.get(name, {})
+                and manager in owners(obj, "metadata", "annotations", key)
+            ):
                 found.setdefault(name, {})[key] = ""
     return found

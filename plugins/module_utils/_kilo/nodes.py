@@ -56,7 +56,7 @@ def is_typed(entry: Entry) -> bool:
     return not entry.get("allowedNetworks") and ("podCIDRs" in entry or "wireguardCIDR" in entry)
 
 
-def networks_of(texts: t.Any) -> t.List[Network]:
+def networks_of(texts: t.Any) -> list[Network]:
     """The networks among the texts; what is no CIDR is skipped (the mesh's own validation reports it)."""
     found = [cidr_or_none(text) for text in texts] if isinstance(texts, (list, tuple)) else []
     return [cidr.network for cidr in found if cidr is not None]
@@ -65,8 +65,8 @@ def networks_of(texts: t.Any) -> t.List[Network]:
 class Ranges(t.NamedTuple):
     """The declared ranges of an entry, read once for all its nodes."""
 
-    pods: t.List[Network]
-    wireguard: t.List[Network]
+    pods: list[Network]
+    wireguard: list[Network]
     shown: str
 
 
@@ -83,58 +83,58 @@ def wireguard_address(node: Node, ranges: Ranges) -> Cidr:
     """The node's WireGuard address. Raises NodeNoWireguardIP, WGIPInvalid or WGIPOutOfRange, in this order."""
     text = node.annotation(WIREGUARD_IP)
     if not text:
-        raise ValueRefused("NodeNoWireguardIP", 'node "{0}" has no annotation {1}'.format(node.name, WIREGUARD_IP))
+        raise ValueRefused("NodeNoWireguardIP", f'node "{node.name}" has no annotation {WIREGUARD_IP}')
     cidr = cidr_or_none(text)
     if cidr is None:
-        message = 'node "{0}" has an invalid {1}: {2}'.format(node.name, WIREGUARD_IP, quoted(text))
+        message = f'node "{node.name}" has an invalid {WIREGUARD_IP}: {quoted(text)}'
         raise ValueRefused("WGIPInvalid", message)
     if not any(cidr_contains(network, cidr.host) for network in ranges.wireguard):
-        message = 'node "{0}" has the WireGuard IP {1} outside {2}'.format(node.name, quoted(text), ranges.shown)
+        message = f'node "{node.name}" has the WireGuard IP {quoted(text)} outside {ranges.shown}'
         raise ValueRefused("WGIPOutOfRange", message)
     return cidr
 
 
-def validate_node(node: Node, entry: Entry, policy: str = REQUIRE, ranges: t.Optional[Ranges] = None) -> None:
+def validate_node(node: Node, entry: Entry, policy: str = REQUIRE, ranges: Ranges | None = None) -> None:
     """Raise ValueRefused with the first reason why a node gets no Peer; duplicates are found before (find_duplicates)."""
     ranges = ranges or ranges_of(entry)
     name, cidrs = node.name, node.pod_cidrs
     if not cidrs:
-        raise ValueRefused("NodeNoPodCIDR", 'node "{0}" has no PodCIDRs assigned'.format(name))
+        raise ValueRefused("NodeNoPodCIDR", f'node "{name}" has no PodCIDRs assigned')
     try:
         pods = parse_cidr(cidrs[0])
     except ValueRefused as error:
-        message = 'node "{0}" has invalid PodCIDR "{1}": {2}'.format(name, quoted(cidrs[0])[1:-1], error.message)
+        message = f'node "{name}" has invalid PodCIDR "{quoted(cidrs[0])[1:-1]}": {error.message}'
         raise ValueRefused("NodeNoPodCIDR", message) from None
     if not any(cidr_contains(network, pods.network) for network in ranges.pods):
         shown = ", ".join(str(network) for network in ranges.pods[:8])
-        message = 'node "{0}" has the PodCIDR {1} outside the declared {2}'.format(name, quoted(cidrs[0]), shown or "nothing")
+        message = f'node "{name}" has the PodCIDR {quoted(cidrs[0])} outside the declared {shown or "nothing"}'
         raise ValueRefused("NodePodCIDROutOfRange", message)
     wireguard_address(node, ranges)
     if not node.annotation(KEY):
-        raise ValueRefused("NodeNoPublicKey", 'node "{0}" has no annotation {1}'.format(name, KEY))
+        raise ValueRefused("NodeNoPublicKey", f'node "{name}" has no annotation {KEY}')
     try:
         resolve_endpoint(node, entry.get("wireguardPort"))
     except ValueRefused as error:
         if error.reason == INVALID:
-            message = 'node "{0}" has an invalid endpoint annotation: {1}'.format(name, error.message)
+            message = f'node "{name}" has an invalid endpoint annotation: {error.message}'
             raise ValueRefused(INVALID, message) from None
         if policy != ROAM:
             raise
 
 
-def find_duplicates(nodes: t.Iterable[Node], holders: t.Optional[t.Mapping[str, str]] = None) -> t.Dict[str, str]:
+def find_duplicates(nodes: t.Iterable[Node], holders: t.Mapping[str, str] | None = None) -> dict[str, str]:
     """{node: WGIPDuplicate} for every node but one that claims a WireGuard address, whatever else is wrong with it.
 
     The first in the list keeps it. ``holders`` ({address: node}, from live Peers of ours) come before: such a node
     keeps its address while it claims it, and while its annotation is missing because its agent restarts (decision 11).
     """
     nodes = list(nodes)
-    owners: t.Dict[str, object] = {}
+    owners: dict[str, object] = {}
     claims = {node.name: _claimed(node) for node in nodes}
     for address, name in (holders or {}).items():
         if name in claims and claims[name] in ("", address):
             owners[address] = name
-    found: t.Dict[str, str] = {}
+    found: dict[str, str] = {}
     for node in nodes:
         label, claim = node.name, _claimed(node)
         if claim and owners.setdefault(claim, label) != label:
@@ -155,9 +155,9 @@ def _claimed(node: Node) -> str:
 class Filtered(t.NamedTuple):
     """``valid`` nodes in list order; ``skipped`` {node: reason}; ``messages`` {node: text}."""
 
-    valid: t.List[Node]
-    skipped: t.Dict[str, str]
-    messages: t.Dict[str, str]
+    valid: list[Node]
+    skipped: dict[str, str]
+    messages: dict[str, str]
 
     @property
     def transient(self) -> int:
@@ -174,7 +174,7 @@ def filter_nodes(
     nodes: t.Iterable[Node],
     entry: Entry,
     policy: str = REQUIRE,
-    holders: t.Optional[t.Mapping[str, str]] = None,
+    holders: t.Mapping[str, str] | None = None,
 ) -> Filtered:
     """Sort a source's nodes into valid and skipped ones. Give the nodes in the order of their names."""
     nodes = list(nodes)
@@ -185,7 +185,7 @@ def filter_nodes(
         name = node.name
         if name in duplicates:
             result.skipped[name] = DUPLICATE
-            result.messages[name] = "node {0} has duplicate WireGuard IP".format(name)
+            result.messages[name] = f"node {name} has duplicate WireGuard IP"
             continue
         try:
             validate_node(node, entry, policy, ranges)
@@ -196,13 +196,15 @@ def filter_nodes(
     return result
 
 
-def while_leaders_move(filtered: Filtered, nodes: t.Iterable[Node], live: t.Mapping[str, t.Mapping[str, t.Any]], kept: t.List[str]) -> Filtered:
+def while_leaders_move(
+    filtered: Filtered, nodes: t.Iterable[Node], live: t.Mapping[str, t.Mapping[str, t.Any]], kept: list[str]
+) -> Filtered:
     """Without the nodes whose live Peer carries the ranges of another node that has their WireGuard address now.
 
     When the leader of a location changes, Kilo gives its address to the next one, and for some seconds both announce it (threat T41). The new one
     gets no Peer then, so that of the old one must not be narrowed to its own ranges: it stays as it is. ``kept`` grows by these nodes.
     """
-    waiting: t.Dict[str, str] = {}
+    waiting: dict[str, str] = {}
     valid = {node.name: node for node in filtered.valid}
     for node in nodes:
         route = wireguard_route(node)
@@ -210,29 +212,36 @@ def while_leaders_move(filtered: Filtered, nodes: t.Iterable[Node], live: t.Mapp
             continue
         for name, spec in live.items():
             carried = {str(text) for text in spec.get("allowedIPs") or ()}
-            if name in valid and name != node.name and wireguard_route(valid[name]) == route and {route, *map(str, node.pod_cidrs)} <= carried:
+            if (
+                name in valid
+                and name != node.name
+                and wireguard_route(valid[name]) == route
+                and {route, *map(str, node.pod_cidrs)} <= carried
+            ):
                 waiting[name] = node.name
     if not waiting:
         return filtered
     kept.extend(name for name in waiting if name not in kept)
-    result = Filtered([node for node in filtered.valid if node.name not in waiting], dict(filtered.skipped), dict(filtered.messages))
+    result = Filtered(
+        [node for node in filtered.valid if node.name not in waiting], dict(filtered.skipped), dict(filtered.messages)
+    )
     text = "node {0} has the WireGuard IP that node {1}, which its Peer carries, has too; what stands stays until one of them leads"
     for name, other in waiting.items():
         result.skipped[name], result.messages[name] = DUPLICATE, text.format(name, other)
     return result
 
 
-def while_renumbered(filtered: Filtered, live: t.Mapping[str, t.Mapping[str, t.Any]], kept: t.List[str]) -> Filtered:
+def while_renumbered(filtered: Filtered, live: t.Mapping[str, t.Mapping[str, t.Any]], kept: list[str]) -> Filtered:
     """The nodes that can be written although the Peers of others stay as they are.
 
     When a node joins, Kilo renumbers all WireGuard addresses, and for a while the annotations of several nodes are
     duplicates of each other, or of what the Peer of a kept node still has. A node whose new address a kept Peer has waits
     too, and if it has a live Peer, that one stays: then its address is taken as well. ``kept`` grows by these nodes.
     """
-    by_route: t.Dict[str, t.List[str]] = {}
+    by_route: dict[str, list[str]] = {}
     for node in filtered.valid:
         by_route.setdefault(wireguard_route(node) or "", []).append(node.name)
-    waiting: t.Dict[str, str] = {}
+    waiting: dict[str, str] = {}
     todo = list(kept)
     while todo:
         holder = todo.pop()
@@ -245,14 +254,16 @@ def while_renumbered(filtered: Filtered, live: t.Mapping[str, t.Mapping[str, t.A
                         todo.append(name)
     if not waiting:
         return filtered
-    result = Filtered([node for node in filtered.valid if node.name not in waiting], dict(filtered.skipped), dict(filtered.messages))
+    result = Filtered(
+        [node for node in filtered.valid if node.name not in waiting], dict(filtered.skipped), dict(filtered.messages)
+    )
     text = "node {0} has the WireGuard IP that the Peer of node {1} still has; what stands stays until both agree"
     for name, holder in waiting.items():
         result.skipped[name], result.messages[name] = DUPLICATE, text.format(name, holder)
     return result
 
 
-def wireguard_route(node: Node) -> t.Optional[str]:
+def wireguard_route(node: Node) -> str | None:
     """Host route of a node's WireGuard address, None when it has no valid one."""
     cidr = cidr_or_none(node.annotation(WIREGUARD_IP))
     return None if cidr is None else host_route(cidr.host)
@@ -273,9 +284,9 @@ def announced(node: Node, all_pod_cidrs: bool) -> Node:
 class Grouped(t.NamedTuple):
     """``nodes`` as they get Peers; ``led_by`` {node: leader whose Peer carries it}; ``twice`` {node: why nobody carries it}."""
 
-    nodes: t.List[Node]
-    led_by: t.Dict[str, str]
-    twice: t.Dict[str, str]
+    nodes: list[Node]
+    led_by: dict[str, str]
+    twice: dict[str, str]
 
 
 def grouped(nodes: t.Sequence[Node], entry: Entry, live: t.Mapping[str, t.Mapping[str, t.Any]]) -> Grouped:
@@ -287,16 +298,18 @@ def grouped(nodes: t.Sequence[Node], entry: Entry, live: t.Mapping[str, t.Mappin
     has another's range is left out, lest its leader is refused with all others of the location.
     """
     ranges = ranges_of(entry)
-    locations: t.Dict[str, t.List[Node]] = {}
+    locations: dict[str, list[Node]] = {}
     for node in nodes:
         if node.internal_ips:  # without one, a node is a location of its own
             locations.setdefault(node.annotation(LOCATION) or node.labels.get(REGION_LABEL, ""), []).append(node)
-    led: t.Dict[str, t.List[Node]] = {}
-    led_by: t.Dict[str, str] = {}
+    led: dict[str, list[Node]] = {}
+    led_by: dict[str, str] = {}
     twice = _claimed_twice(nodes, live)
     for location in locations.values():
         leaders = [node for node in location if node.annotation(WIREGUARD_IP)]
-        others = [node for node in location if not node.annotation(WIREGUARD_IP) and _may_be_announced(node, ranges.pods)]
+        others = [
+            node for node in location if not node.annotation(WIREGUARD_IP) and _may_be_announced(node, ranges.pods)
+        ]
         others = [node for node in others if node.name not in twice]
         if leaders and others:
             texts = {str(text) for node in others for text in node.pod_cidrs}
@@ -307,7 +320,7 @@ def grouped(nodes: t.Sequence[Node], entry: Entry, live: t.Mapping[str, t.Mappin
     return Grouped([_leader(node, led.get(node.name, ())) for node in staying], led_by, twice)
 
 
-def _claimed_twice(nodes: t.Iterable[Node], live: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.Dict[str, str]:
+def _claimed_twice(nodes: t.Iterable[Node], live: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, str]:
     """Nodes without a WireGuard address whose range another node has: those with one, and what is carried now, come first."""
     carried = {str(route) for spec in live.values() for route in spec.get("allowedIPs") or ()}
     rows = []
@@ -318,11 +331,11 @@ def _claimed_twice(nodes: t.Iterable[Node], live: t.Mapping[str, t.Mapping[str, 
                 leads = bool(node.annotation(WIREGUARD_IP))
                 rows.append((not leads, str(text) not in carried, node.name, str(text), cidr.network))
     spans: RangeOwners[str] = RangeOwners()
-    found: t.Dict[str, str] = {}
+    found: dict[str, str] = {}
     for follows, dummy, name, text, network in sorted(rows, key=lambda row: row[:4]):
         owner = spans.claim(network, name)
         if owner not in (None, name) and follows:
-            found[name] = "node {0} has the range {1} of node {2}, which keeps it".format(name, text, owner)
+            found[name] = f"node {name} has the range {text} of node {owner}, which keeps it"
     return found
 
 
@@ -333,7 +346,7 @@ def _may_be_announced(node: Node, ranges: t.Sequence[t.Any]) -> bool:
     )
 
 
-def _carried(node: Node, texts: t.Set[str], live: t.Mapping[str, t.Mapping[str, t.Any]]) -> int:
+def _carried(node: Node, texts: set[str], live: t.Mapping[str, t.Mapping[str, t.Any]]) -> int:
     return len(texts.intersection(map(str, (live.get(node.name) or {}).get("allowedIPs") or ())))
 
 

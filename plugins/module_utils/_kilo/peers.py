@@ -26,7 +26,7 @@ from .values import (
     host_route,
     ip_or_none,
     parse_cidr,
-)  # fmt: skip
+)
 
 MAX_NAME, CUT_NAME, HASH_DIGITS = 253, 236, 16
 ALWAYS, DECLARED, NEVER = "always", "declared", "never"
@@ -57,7 +57,7 @@ class Peer(t.NamedTuple):
     labels: t.Mapping[str, str]
     spec: t.Mapping[str, t.Any]
 
-    def manifest(self) -> t.Dict[str, t.Any]:
+    def manifest(self) -> dict[str, t.Any]:
         metadata = {"name": self.name, "labels": dict(self.labels)}
         return {"apiVersion": API_VERSION, "kind": "Peer", "metadata": metadata, "spec": self.spec}
 
@@ -76,19 +76,21 @@ def peer_name(mesh: str, cluster: str, node: str) -> str:
     if len(name) <= MAX_NAME:
         return name
     digest = hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()[:HASH_DIGITS]
-    return "{0}-{1}".format(name[:CUT_NAME].rstrip("-."), digest)
+    return f"{name[:CUT_NAME].rstrip('-.')}-{digest}"
 
 
 def is_peer_name(name: str, mesh: str, cluster: str) -> bool:
     """Whether peer_name gives the name to some node of the cluster."""
-    start = peer_name(mesh, cluster, "-x")[:-1]  # a node whose name begins with a dash: nothing is stripped off the joint
+    start = peer_name(mesh, cluster, "-x")[
+        :-1
+    ]  # a node whose name begins with a dash: nothing is stripped off the joint
     whole = peer_name(mesh, cluster, "")
     if len(whole) + 3 > CUT_NAME:
         return name.startswith(whole[:CUT_NAME].rstrip("-."))
     return name.startswith(start[:-1])
 
 
-def peer_labels(mesh: str, cluster: str) -> t.Dict[str, str]:
+def peer_labels(mesh: str, cluster: str) -> dict[str, str]:
     """The two labels by which a Peer's mesh and source are known."""
     return {MESH_LABEL: mesh, SOURCE_LABEL: cluster}
 
@@ -98,7 +100,7 @@ def mesh_keepalive(values: t.Iterable[t.Any]) -> int:
     return max([0] + [int(value or 0) for value in values])
 
 
-def all_cidrs(entry: Entry) -> t.List[t.Any]:
+def all_cidrs(entry: Entry) -> list[t.Any]:
     """Every declared range of an entry in the order of messages; only an empty serviceCIDR is left out."""
     if not is_typed(entry):
         return list(entry.get("allowedNetworks") or ())
@@ -107,23 +109,23 @@ def all_cidrs(entry: Entry) -> t.List[t.Any]:
     return found + cluster_wide(entry)
 
 
-def cluster_wide(entry: Entry) -> t.List[t.Any]:
+def cluster_wide(entry: Entry) -> list[t.Any]:
     """The ranges of a typed entry that no node stands for."""
     service = entry.get("serviceCIDR")
     return ([service] if service else []) + list(entry.get("additionalCIDRs") or ())
 
 
-def anchor_cidrs(entry: Entry, valid: t.Sequence[Node]) -> t.List[str]:
+def anchor_cidrs(entry: Entry, valid: t.Sequence[Node]) -> list[str]:
     """Ranges that one node announces for its whole cluster.
 
     Flat entries have no roles, so an entry that holds no valid node's pod range, internal or WireGuard address is one.
     """
     if is_typed(entry) or not entry.get("allowedNetworks"):
         return cluster_wide(entry)
-    rest: t.List[t.Tuple[t.Any, t.Any]] = [(text, cidr_or_none(text)) for text in entry.get("allowedNetworks") or ()]
-    covered: t.Set[int] = set()
+    rest: list[tuple[t.Any, t.Any]] = [(text, cidr_or_none(text)) for text in entry.get("allowedNetworks") or ()]
+    covered: set[int] = set()
     for node in valid:
-        stands_for: t.List[t.Any] = list(node.internal_ips)
+        stands_for: list[t.Any] = list(node.internal_ips)
         wireguard = cidr_or_none(node.annotation(WIREGUARD_IP))
         pods = cidr_or_none(next(iter(node.pod_cidrs), None))
         if wireguard is not None:
@@ -131,14 +133,18 @@ def anchor_cidrs(entry: Entry, valid: t.Sequence[Node]) -> t.List[str]:
         if pods is not None:
             stands_for.append(pods.network)
         for index, (dummy, cidr) in enumerate(rest):
-            if index not in covered and cidr is not None and any(cidr_contains(cidr.network, item) for item in stands_for):
+            if (
+                index not in covered
+                and cidr is not None
+                and any(cidr_contains(cidr.network, item) for item in stands_for)
+            ):
                 covered.add(index)
         if len(covered) == len(rest):
             break
     return [text for index, (text, dummy) in enumerate(rest) if index not in covered]
 
 
-def choose_anchor(valid: t.Sequence[Node], live: t.Optional[str] = None, ready: t.Container[str] = ()) -> t.Optional[str]:
+def choose_anchor(valid: t.Sequence[Node], live: str | None = None, ready: t.Container[str] = ()) -> str | None:
     """The node that carries the cluster-wide ranges: the one that does now, else the first with an endpoint and Ready.
 
     ``live`` is the node whose Peer has them already; ``ready`` holds the names of Ready nodes.
@@ -176,22 +182,31 @@ def build_peer(
     name = node.name
     key, text = node.annotation(KEY), node.annotation(WIREGUARD_IP)
     if not key:
-        raise ValueRefused("NodeNoPublicKey", 'node "{0}" has no annotation {1}'.format(name, KEY))
+        raise ValueRefused("NodeNoPublicKey", f'node "{name}" has no annotation {KEY}')
     if not text:
-        raise ValueRefused("NodeNoWireguardIP", 'node "{0}" has no annotation {1}'.format(name, WIREGUARD_IP))
+        raise ValueRefused("NodeNoWireguardIP", f'node "{name}" has no annotation {WIREGUARD_IP}')
     wireguard = parse_cidr(text, "WGIPInvalid")
     pods = node.pod_cidrs
     if not pods:
-        raise ValueRefused("NodeNoPodCIDR", 'node "{0}" has no PodCIDRs assigned'.format(name))
+        raise ValueRefused("NodeNoPodCIDR", f'node "{name}" has no PodCIDRs assigned')
     endpoint = peer_endpoint(node, entry, options.policy)[0]
     spec = {"publicKey": key, "allowedIPs": peer_routes(node, entry, wireguard, extras, options, left_out)}
     cluster = str(entry.get("name", ""))
-    return Peer(peer_name(mesh, cluster, name), peer_labels(mesh, cluster), with_endpoint(spec, endpoint, keepalive, entry, options))
+    return Peer(
+        peer_name(mesh, cluster, name),
+        peer_labels(mesh, cluster),
+        with_endpoint(spec, endpoint, keepalive, entry, options),
+    )
 
 
 def peer_routes(
-    node: Node, entry: Entry, wireguard: Cidr, extras: t.Sequence[str], options: PeerOptions, left_out: t.Container[str] = ()
-) -> t.List[str]:
+    node: Node,
+    entry: Entry,
+    wireguard: Cidr,
+    extras: t.Sequence[str],
+    options: PeerOptions,
+    left_out: t.Container[str] = (),
+) -> list[str]:
     """Every range of a node's Peer, whatever its endpoint is. The node has a pod range; ``wireguard`` is its address."""
     pods = node.pod_cidrs
     routes = [pods[0]] + [text for text in pods[1:] if options.all_pod_cidrs and cidr_or_none(text) is not None]
@@ -202,8 +217,8 @@ def peer_routes(
 
 
 def with_endpoint(
-    spec: t.Mapping[str, t.Any], endpoint: t.Optional[PeerEndpoint], keepalive: int, entry: Entry, options: PeerOptions
-) -> t.Dict[str, t.Any]:
+    spec: t.Mapping[str, t.Any], endpoint: PeerEndpoint | None, keepalive: int, entry: Entry, options: PeerOptions
+) -> dict[str, t.Any]:
     """A Peer's spec with this endpoint and what follows from it; fields without value are left out.
 
     A range that holds the endpoint is left out: the tunnel's own packets would be sent into the tunnel. Give all ranges
@@ -222,7 +237,7 @@ def with_endpoint(
     return found
 
 
-def peer_endpoint(node: Node, entry: Entry, policy: str) -> t.Tuple[t.Optional[PeerEndpoint], t.Optional[Resolved]]:
+def peer_endpoint(node: Node, entry: Entry, policy: str) -> tuple[PeerEndpoint | None, Resolved | None]:
     """The endpoint of a node's Peer and where it comes from; (None, None) for a roaming node under policy ``roam``."""
     try:
         resolved = resolve_endpoint(node, entry.get("wireguardPort"))
@@ -233,7 +248,7 @@ def peer_endpoint(node: Node, entry: Entry, policy: str) -> t.Tuple[t.Optional[P
     return parse_endpoint(resolved.text), resolved
 
 
-def without(routes: t.Sequence[str], held: t.Collection[Address]) -> t.List[str]:
+def without(routes: t.Sequence[str], held: t.Collection[Address]) -> list[str]:
     """The ranges that hold none of the addresses."""
     if not held:
         return list(routes)
@@ -245,14 +260,14 @@ def without(routes: t.Sequence[str], held: t.Collection[Address]) -> t.List[str]
     return found
 
 
-def endpoint_addresses(endpoint: t.Optional[PeerEndpoint], resolved: t.Mapping[str, t.Sequence[str]]) -> t.List[Address]:
+def endpoint_addresses(endpoint: PeerEndpoint | None, resolved: t.Mapping[str, t.Sequence[str]]) -> list[Address]:
     """Where packets to an endpoint go: its address, or those that its DNS name had when it was looked up."""
     host = (endpoint or {}).get("dnsOrIP", {})
     texts = [host["ip"]] if host.get("ip") else resolved.get(host.get("dns", ""), ())
     return [address for address in map(ip_or_none, texts) if address is not None]
 
 
-def internal_routes(node: Node, entry: Entry, options: PeerOptions) -> t.List[str]:
+def internal_routes(node: Node, entry: Entry, options: PeerOptions) -> list[str]:
     """Host routes of the node's internal addresses: what its host-network pods and daemons send from."""
     if options.internal_ip_routes == NEVER:
         return []
@@ -272,10 +287,10 @@ def desired_peers(
     valid: t.Sequence[Node],
     keepalive: int = 0,
     options: PeerOptions = ORIGINAL,
-    anchor: t.Optional[str] = None,
-    left_out: t.Optional[t.Mapping[str, t.Container[str]]] = None,
-    extras: t.Optional[t.Sequence[str]] = None,
-) -> t.List[Peer]:
+    anchor: str | None = None,
+    left_out: t.Mapping[str, t.Container[str]] | None = None,
+    extras: t.Sequence[str] | None = None,
+) -> list[Peer]:
     """The Peers of one source in the order of its nodes. ``anchor`` names the node with the cluster-wide ranges.
 
     ``extras`` are these ranges, where they are not simply those of anchor_cidrs.
@@ -297,10 +312,10 @@ def desired_peers(
 class PeerDiff(t.NamedTuple):
     """``create`` Peers; ``update`` {name: spec}; ``delete`` names; ``held`` {name wanted: name that has its key}."""
 
-    create: t.List[Peer]
-    update: t.Dict[str, t.Dict[str, t.Any]]
-    delete: t.List[str]
-    held: t.Dict[str, str]
+    create: list[Peer]
+    update: dict[str, dict[str, t.Any]]
+    delete: list[str]
+    held: dict[str, str]
 
 
 def same_spec(first: t.Mapping[str, t.Any], second: t.Mapping[str, t.Any]) -> bool:
@@ -310,7 +325,7 @@ def same_spec(first: t.Mapping[str, t.Any], second: t.Mapping[str, t.Any]) -> bo
     return _plain(first) == _plain(second)
 
 
-def _plain(spec: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def _plain(spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     plain = {name: value for name, value in spec.items() if value not in (None, "", 0, {}, [])}
     if isinstance(plain.get("endpoint"), dict):
         plain["endpoint"] = _without_empty(plain["endpoint"])
@@ -325,7 +340,7 @@ def _without_empty(value: t.Any) -> t.Any:
     return {name: _without_empty(item) for name, item in value.items() if item not in (None, "", {})}
 
 
-def changed_fields(first: t.Mapping[str, t.Any], second: t.Mapping[str, t.Any]) -> t.List[str]:
+def changed_fields(first: t.Mapping[str, t.Any], second: t.Mapping[str, t.Any]) -> list[str]:
     """Names of the fields in which two specs differ."""
     one, other = _plain(first), _plain(second)
     return sorted(name for name in set(one) | set(other) if one.get(name) != other.get(name))
@@ -335,8 +350,8 @@ class Existing:
     """The Peers of one target, found by mesh and source and by key. Read it once, ask it for every source."""
 
     def __init__(self, peers: t.Iterable[Peer]) -> None:
-        self._own: t.Dict[t.Tuple[t.Any, t.Any], t.Dict[str, Peer]] = {}
-        self._keys: t.Dict[t.Any, t.List[Peer]] = {}
+        self._own: dict[tuple[t.Any, t.Any], dict[str, Peer]] = {}
+        self._keys: dict[t.Any, list[Peer]] = {}
         own, keys = self._own, self._keys
         for peer in sorted(peers, key=lambda peer: peer.name):
             group = peer.labels.get(MESH_LABEL), peer.labels.get(SOURCE_LABEL)
@@ -347,10 +362,10 @@ class Existing:
         """The Peers that carry both labels, by name."""
         return self._own.get((mesh, source), {})
 
-    def groups(self) -> t.List[t.Tuple[t.Any, t.Any]]:
+    def groups(self) -> list[tuple[t.Any, t.Any]]:
         return sorted(self._own, key=repr)
 
-    def holder(self, key: t.Any, going: t.Container[str] = ()) -> t.Optional[Peer]:
+    def holder(self, key: t.Any, going: t.Container[str] = ()) -> Peer | None:
         """The Peer that has a key, the first by name; those in ``going`` do not count."""
         return next((peer for peer in self._keys.get(key, ()) if peer.name not in going), None)
 

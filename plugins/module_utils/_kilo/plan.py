@@ -42,7 +42,7 @@ class PeerWrite(t.NamedTuple):
         return self.write.key.name
 
     @property
-    def manifest(self) -> t.Optional[t.Dict[str, t.Any]]:
+    def manifest(self) -> dict[str, t.Any] | None:
         """The Peer as it should be, None where it goes or is handed back."""
         return self.write.manifest if self.action in (CREATE, UPDATE) else None
 
@@ -62,12 +62,12 @@ class MeshPlan(t.NamedTuple):
     """
 
     plan: Plan
-    writes: t.Dict[str, t.List[PeerWrite]]
-    kept: t.List[Kept]
-    outcomes: t.Dict[str, Outcome]
-    anchors: t.Dict[str, t.Dict[str, str]]
+    writes: dict[str, list[PeerWrite]]
+    kept: list[Kept]
+    outcomes: dict[str, Outcome]
+    anchors: dict[str, dict[str, str]]
     bootstrapping: bool
-    adoptable: t.Dict[str, int]
+    adoptable: dict[str, int]
     annotations: NodeAnnotations
     isolated: t.Mapping[str, str]
 
@@ -75,15 +75,15 @@ class MeshPlan(t.NamedTuple):
 class _Run:
     """One planning pass: the inputs, and what has been found so far."""
 
-    def __init__(self, gathered: Gathered, settings: Settings, targets: t.Dict[str, Target]) -> None:
+    def __init__(self, gathered: Gathered, settings: Settings, targets: dict[str, Target]) -> None:
         self.gathered, self.settings, self.targets = gathered, settings, targets
         self.plan = Plan()
-        self.writes: t.Dict[str, t.List[PeerWrite]] = {name: [] for name in sorted(targets)}
-        self.kept: t.List[Kept] = []
-        self.adoptable: t.Dict[str, int] = {}
+        self.writes: dict[str, list[PeerWrite]] = {name: [] for name in sorted(targets)}
+        self.kept: list[Kept] = []
+        self.adoptable: dict[str, int] = {}
 
     def create(self, target: Target, peer: Peer, reason: str) -> None:
-        ident = "{0}/{1}".format(target.name, peer.name)
+        ident = f"{target.name}/{peer.name}"
         change = Change(CREATE, KIND, ident, None, dict(peer.spec, labels=peer.labels, reason=reason))
         write = Write(change, _key(peer.name), peer.manifest(), None, None, self.settings.adopt)
         self.writes[target.name].append(PeerWrite(write, CREATE, reason))
@@ -96,7 +96,7 @@ class _Run:
         shown = dict(peer.spec)
         if "presharedKey" in before:
             before["presharedKey"] = shown["presharedKey"] = "(not shown)"
-        change = Change(UPDATE, KIND, "{0}/{1}".format(target.name, name), before, shown)
+        change = Change(UPDATE, KIND, f"{target.name}/{name}", before, shown)
         # forced: the Peer is ours, whoever wrote what is there
         write = Write(change, _key(name), peer.manifest(), metadata.get("uid"), metadata.get("resourceVersion"), True)
         self.writes[target.name].append(PeerWrite(write, UPDATE, reason))
@@ -108,23 +108,36 @@ class _Run:
             spec["presharedKey"] = "(not shown)"
         shown = dict(spec, reason=reason)
         change = Change(
-            DELETE if action == DELETE else UPDATE, KIND, "{0}/{1}".format(target.name, name), shown,
+            DELETE if action == DELETE else UPDATE,
+            KIND,
+            f"{target.name}/{name}",
+            shown,
             None if action == DELETE else dict(shown, owner="(nobody)"),
-        )  # fmt: skip
+        )
         patch = release_patch(obj) if action == RELEASE else None
         write = Write(change, _key(name), patch, metadata.get("uid"), metadata.get("resourceVersion"), False)
         self.writes[target.name].append(PeerWrite(write, action, reason, early))
 
-    def purge(self, target: Target, source: str, doomed: t.Mapping[str, str], owned: int, remaining: int, turned_away: str = "") -> None:
+    def purge(
+        self,
+        target: Target,
+        source: str,
+        doomed: t.Mapping[str, str],
+        owned: int,
+        remaining: int,
+        turned_away: str = "",
+    ) -> None:
         """Delete Peers of ours, within the budget of (target, source)."""
         if not doomed:
             return
         settings = self.settings
         confirmed = source in settings.confirm_empty or target.name in settings.confirm_empty
-        refusal = check_budget(source, KIND, owned, len(doomed), remaining, settings.max_deletes, confirmed, turned_away, claimed=True)
+        refusal = check_budget(
+            source, KIND, owned, len(doomed), remaining, settings.max_deletes, confirmed, turned_away, claimed=True
+        )
         if refusal is not None:
-            message = "in cluster {0}: {1}".format(target.name, refusal.message)
-            self.plan.refuse("{0}/{1}".format(target.name, source), refusal.reason, message)
+            message = f"in cluster {target.name}: {refusal.message}"
+            self.plan.refuse(f"{target.name}/{source}", refusal.reason, message)
             self.kept.extend(Kept(target.name, name, "delete_budget") for name in sorted(doomed))
             return
         for name in sorted(doomed):
@@ -148,7 +161,7 @@ def plan_clustermesh(meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gather
         _in_order(run.writes[name])
         run.plan.changes.extend(write.write.change for write in run.writes[name])
     outcomes = {mesh_id(mesh): _outcome(mesh, sources, gathered) for mesh in meshes}
-    anchors: t.Dict[str, t.Dict[str, str]] = {}
+    anchors: dict[str, dict[str, str]] = {}
     for (mesh_name, cluster), source in sorted(sources.plans.items(), key=lambda item: item[0]):
         if source.anchor is not None:
             anchors.setdefault(mesh_name, {})[cluster] = source.anchor
@@ -171,16 +184,18 @@ def _isolated(source: SourcePlan, gathered: Gathered) -> str:
     text = (
         "none of the {0} nodes of cluster {1} gets a Peer, since other clusters could not reach one: no node has an endpoint. Write it with "
         "kubectl annotate node {2} {3}=ADDRESS:{4}"
-    ).format(len(source.reasons), cluster, names[0], CLUSTERMESH_ENDPOINT, source.entry.get("wireguardPort") or DEFAULT_PORT)
+    ).format(
+        len(source.reasons), cluster, names[0], CLUSTERMESH_ENDPOINT, source.entry.get("wireguardPort") or DEFAULT_PORT
+    )
     if private:
-        text += ", or set clustermesh_kilo_endpoints to any where the others reach the private addresses that Kilo found ({0})".format(", ".join(private[:3]))
+        text += f", or set clustermesh_kilo_endpoints to any where the others reach the private addresses that Kilo found ({', '.join(private[:3])})"
     return text + ", or set clustermesh_endpoint_policy to roam for nodes behind NAT"
 
 
 def _plan_target(run: _Run, target: Target, sources: Sources, defined: t.Container[t.Any]) -> None:
     mine = [mesh for mesh in sources.meshes if any(entry["name"] == target.name for entry in mesh["clusters"])]
     observed = collect_discovered(run.gathered.nodes.get(target.name, ()))
-    desired: t.Dict[t.Tuple[str, str], t.List[Peer]] = {}
+    desired: dict[tuple[str, str], list[Peer]] = {}
     for mesh in mine:
         for entry in mesh["clusters"]:
             source = sources.plans.get((mesh["name"], entry["name"]))
@@ -191,7 +206,9 @@ def _plan_target(run: _Run, target: Target, sources: Sources, defined: t.Contain
     for mesh in sources.meshes:
         entries = {entry["name"] for entry in mesh["clusters"]}
         for name, source_name in target.existing.groups():
-            if name == mesh["name"] and (target.name not in entries or source_name not in entries or source_name == target.name):
+            if name == mesh["name"] and (
+                target.name not in entries or source_name not in entries or source_name == target.name
+            ):
                 _purge_group(run, target, name, source_name, "its cluster is not in the mesh any more")
     for name, source_name in target.existing.groups() if run.settings.purge_meshes else ():
         if name and name not in defined:
@@ -218,10 +235,10 @@ def _purge_group(run: _Run, target: Target, mesh: str, source: t.Any, reason: st
     run.purge(target, str(source), doomed, len(doomed), 0)
 
 
-def _for_target(run: _Run, source: SourcePlan, observed: t.Mapping[str, str], sources: Sources) -> t.List[Peer]:
+def _for_target(run: _Run, source: SourcePlan, observed: t.Mapping[str, str], sources: Sources) -> list[Peer]:
     """The source's Peers as this target gets them: with what its own nodes learnt about where they are (kilo 11)."""
     peers = list(source.peers.values())
-    held: t.List[Address] = []
+    held: list[Address] = []
     if not observed or run.settings.learnt_endpoints == "never":
         return peers
     for index, (name, peer) in enumerate(source.peers.items()):
@@ -235,10 +252,16 @@ def _for_target(run: _Run, source: SourcePlan, observed: t.Mapping[str, str], so
         configured = peer.spec.get("endpoint")
         endpoint = enrich_endpoint(configured, learnt)
         address = endpoint_address(endpoint)
-        if endpoint is configured or address is None or sources.checked.routed(source.entry["name"], name, address) is not None:
+        if (
+            endpoint is configured
+            or address is None
+            or sources.checked.routed(source.entry["name"], name, address) is not None
+        ):
             continue
         held.append(address)
-        spec = with_endpoint(dict(peer.spec, allowedIPs=source.routes(name)), endpoint, source.keepalive, source.entry, source.options)
+        spec = with_endpoint(
+            dict(peer.spec, allowedIPs=source.routes(name)), endpoint, source.keepalive, source.entry, source.options
+        )
         if resolved is None and "persistentKeepalive" in peer.spec:
             spec["persistentKeepalive"] = peer.spec["persistentKeepalive"]  # it still roams
         peers[index] = peer._replace(spec=spec)
@@ -252,24 +275,22 @@ def _for_target(run: _Run, source: SourcePlan, observed: t.Mapping[str, str], so
     return peers
 
 
-def _one_owner(
-    target: Target, desired: t.Mapping[t.Tuple[str, str], t.List[Peer]]
-) -> t.Dict[t.Tuple[str, str], t.List[Peer]]:
+def _one_owner(target: Target, desired: t.Mapping[tuple[str, str], list[Peer]]) -> dict[tuple[str, str], list[Peer]]:
     """One Peer for a key that several meshes want, with the ranges of all of them (gap G13).
 
     The Peer that exists keeps the key, else the first by name has it.
     """
-    by_key: t.Dict[str, t.List[Peer]] = {}
+    by_key: dict[str, list[Peer]] = {}
     for peers in desired.values():
         for peer in peers:
             by_key.setdefault(peer.spec["publicKey"], []).append(peer)
-    winners: t.Dict[str, Peer] = {}
+    winners: dict[str, Peer] = {}
     for key, peers in by_key.items():
         if len(peers) > 1:
             ranked = sorted(peers, key=lambda peer: (peer.name not in target.objects, peer.name))
             union = dict.fromkeys(route for peer in ranked for route in peer.spec["allowedIPs"])
             winners[key] = ranked[0]._replace(spec=dict(ranked[0].spec, allowedIPs=list(union)))
-    found: t.Dict[t.Tuple[str, str], t.List[Peer]] = {}
+    found: dict[tuple[str, str], list[Peer]] = {}
     for group, peers in desired.items():
         found[group] = []
         for peer in peers:
@@ -289,7 +310,7 @@ def _plan_source(
     strict = run.settings.strict_keys and run.settings.strict_endpoints
     for peer in peers:
         name = peer.name
-        label = "Peer {0}/{1}".format(target.name, name)
+        label = f"Peer {target.name}/{name}"
         problem = refused_by_kilo(peer.spec) if strict else None
         if problem is not None:
             run.plan.refuse(label, "refused_by_kilo", problem + "; Kilo takes no such Peer, so what stands stays")
@@ -301,7 +322,7 @@ def _plan_source(
             if name in target.objects:
                 run.plan.refuse(label, "not_ours", "a Peer of this name exists with other labels and stays as it is")
             else:
-                run.create(target, peer, "node {0} has no Peer yet".format(source.node_of.get(name, "")))
+                run.create(target, peer, f"node {source.node_of.get(name, '')} has no Peer yet")
         else:
             _compare(run, target, peer, own[name], label)
     _plan_deletes(run, target, source, own, diff.delete, len(peers))
@@ -315,13 +336,13 @@ def _compare(run: _Run, target: Target, peer: Peer, existing: Peer, label: str) 
     # the owner is only asked for where it matters: most Peers of most runs are as wanted, and ours alone
     beside = others(target.objects[name], run.settings.manager, THEIRS) if same else []
     if same and beside and target.ours(name):
-        run.update(target, peer, "{0} is on record as its owner, too".format(", ".join(beside)))
+        run.update(target, peer, f"{', '.join(beside)} is on record as its owner, too")
     elif same and (not run.settings.adopt or target.ours(name)):
         run.plan.unchanged += 1
     elif same:
         run.update(target, peer, "taken over as it is")
     elif (target.ours(name) or run.settings.adopt) and refused_by_kilo(spec) is not None:
-        reason = "Kilo does not see changes of a Peer that it refuses ({0}), so it is made anew".format(refused_by_kilo(spec))
+        reason = f"Kilo does not see changes of a Peer that it refuses ({refused_by_kilo(spec)}), so it is made anew"
         run.remove(target, name, reason, early=True)
         run.create(target, peer, reason)
     elif target.ours(name):
@@ -339,7 +360,7 @@ def _plan_deletes(
 ) -> None:
     if not surplus:
         return
-    doomed: t.Dict[str, str] = {}
+    doomed: dict[str, str] = {}
     remaining = wanted
     for name in surplus:
         node = source.node_of.get(name)
@@ -349,21 +370,24 @@ def _plan_deletes(
         elif not target.may_remove(name, run.settings.adopt):
             run.adoptable[target.name] = run.adoptable.get(target.name, 0) + 1
             message = "nothing asks for it, and somebody else made it; set adopt to have it removed"
-            run.plan.refuse("Peer {0}/{1}".format(target.name, name), "adoptable", message)
+            run.plan.refuse(f"Peer {target.name}/{name}", "adoptable", message)
         elif node is None:
             doomed[name] = "its node is gone"
         elif node in source.led_by:
-            doomed[name] = "node {0}: {1} leads its location now".format(node, source.led_by[node])
+            doomed[name] = f"node {node}: {source.led_by[node]} leads its location now"
         else:
             doomed[name] = "node {0}: {1}".format(node, source.reasons.get(node, "another mesh's Peer has its key"))
     owned = sum(1 for name in own if name in doomed or target.ours(name))
     cluster = source.entry["name"]
     skipped = {label_of(cluster, node) for node in source.reasons if node not in source.kept}
-    why = why_refused([refusal for refusal in run.plan.refused if refusal.object in skipped], [label_of(cluster, node) for node in source.peers])
+    why = why_refused(
+        [refusal for refusal in run.plan.refused if refusal.object in skipped],
+        [label_of(cluster, node) for node in source.peers],
+    )
     run.purge(target, cluster, doomed, owned, remaining, why)
 
 
-def _in_order(writes: t.List[PeerWrite]) -> None:
+def _in_order(writes: list[PeerWrite]) -> None:
     """Deletions that free a key or a range for a creation come first, other deletions last."""
     coming = [write.manifest["spec"] for write in writes if write.manifest is not None]
     keys = {spec["publicKey"] for spec in coming}
@@ -385,12 +409,12 @@ def _leave(run: _Run, meshes: t.Sequence[t.Mapping[str, t.Any]]) -> MeshPlan:
         for mesh, source in target.existing.groups():
             for name in target.existing.own(mesh, source) if mesh in names else ():
                 if target.ours(name):
-                    run.remove(target, name, "the mesh is {0}".format(run.settings.state), action)
+                    run.remove(target, name, f"the mesh is {run.settings.state}", action)
                 elif action == DELETE and target.may_remove(name, run.settings.adopt):
                     run.remove(target, name, "the mesh is absent, taken over", action)
                 elif action == DELETE:
                     run.adoptable[target_name] = run.adoptable.get(target_name, 0) + 1
-                    run.plan.refuse("Peer {0}/{1}".format(target_name, name), "adoptable", "somebody else made it; it stays")
+                    run.plan.refuse(f"Peer {target_name}/{name}", "adoptable", "somebody else made it; it stays")
         _in_order(run.writes[target_name])
         run.plan.changes.extend(write.write.change for write in run.writes[target_name])
     return MeshPlan(run.plan, run.writes, [], {}, {}, False, run.adoptable, {}, {})
@@ -402,14 +426,14 @@ def _outcome(mesh: t.Mapping[str, t.Any], sources: Sources, gathered: Gathered) 
     if problem is not None:
         return Outcome(problem, [], [], {})
     clusters, isolated = [], {}
-    skipped: t.List[t.Any] = []
-    unreachable: t.Dict[str, str] = {}
+    skipped: list[t.Any] = []
+    unreachable: dict[str, str] = {}
     for entry in mesh["clusters"]:
         name = entry["name"]
         source = sources.plans.get((mesh["name"], name))
         if source is not None:
             clusters.append((name, len(source.peers), len(source.reasons)))
-            skipped.extend(("{0}/{1}".format(name, node), reason) for node, reason in source.reasons.items())
+            skipped.extend((f"{name}/{node}", reason) for node, reason in source.reasons.items())
             if source.without_endpoint:
                 isolated[name] = NONE
         if name in gathered.unreachable:

@@ -15,13 +15,16 @@ from .values import CLUSTERMESH_ENDPOINT, DISCOVERED_ENDPOINTS, FORCE_ENDPOINT, 
 
 def report(
     meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gathered, settings: Settings, plan: MeshPlan
-) -> t.Dict[str, t.Any]:
+) -> dict[str, t.Any]:
     """{meshes, stale, foreign, handshakes, force_endpoints}, all plain data in the order of names."""
-    stale: t.Dict[str, t.List[str]] = {}
-    foreign: t.Dict[str, t.List[str]] = {}
-    handshakes: t.Dict[str, t.Any] = {}
+    stale: dict[str, list[str]] = {}
+    foreign: dict[str, list[str]] = {}
+    handshakes: dict[str, t.Any] = {}
     sources = {
-        (mesh.get("name"), entry.get("name")) for mesh in meshes for entry in mesh.get("clusters") or () if isinstance(entry, dict)
+        (mesh.get("name"), entry.get("name"))
+        for mesh in meshes
+        for entry in mesh.get("clusters") or ()
+        if isinstance(entry, dict)
     }
     pending = _pending(gathered, plan)
     for name in sorted(gathered.peers):
@@ -50,12 +53,14 @@ def report(
     }
 
 
-def _pending(gathered: Gathered, plan: MeshPlan) -> t.Dict[str, int]:
+def _pending(gathered: Gathered, plan: MeshPlan) -> dict[str, int]:
     """Mesh name to the number of Peers that a run would write."""
-    found: t.Dict[str, int] = {}
+    found: dict[str, int] = {}
     for target, writes in plan.writes.items():
         names = {write.name for write in writes}
-        meshes = {write.name: write.manifest["metadata"]["labels"].get(MESH_LABEL) for write in writes if write.manifest}
+        meshes = {
+            write.name: write.manifest["metadata"]["labels"].get(MESH_LABEL) for write in writes if write.manifest
+        }
         for obj in gathered.peers.get(target, ()):
             labels, ident = obj["metadata"].get("labels"), str(obj["metadata"].get("name"))
             if ident in names and ident not in meshes and isinstance(labels, dict):
@@ -65,7 +70,7 @@ def _pending(gathered: Gathered, plan: MeshPlan) -> t.Dict[str, int]:
     return found
 
 
-def _handshakes(target: Target, nodes: t.Sequence[Node]) -> t.Optional[t.Dict[str, t.Any]]:
+def _handshakes(target: Target, nodes: t.Sequence[Node]) -> dict[str, t.Any] | None:
     """Which Peers some node of the target has heard of; None where Kilo does not publish it."""
     if not any(node.annotation(DISCOVERED_ENDPOINTS) for node in nodes):
         return None
@@ -74,9 +79,9 @@ def _handshakes(target: Target, nodes: t.Sequence[Node]) -> t.Optional[t.Dict[st
     return {"heard_of": len(target.objects) - len(silent), "silent": silent}
 
 
-def force_endpoints(gathered: Gathered) -> t.Dict[str, t.Dict[str, str]]:
+def force_endpoints(gathered: Gathered) -> dict[str, dict[str, str]]:
     """{cluster: {node: value}} of force-endpoint annotations on nodes whose clustermesh-endpoint does not say the same."""
-    found: t.Dict[str, t.Dict[str, str]] = {}
+    found: dict[str, dict[str, str]] = {}
     for cluster in sorted(gathered.nodes):
         for node in gathered.nodes[cluster]:
             value = node.annotation(FORCE_ENDPOINT)

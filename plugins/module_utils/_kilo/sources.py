@@ -15,7 +15,18 @@ from .._values.refused import ValueRefused
 from .claims import Checked, Source, check_kilo
 from .endpoints import INVALID, NONE, PUBLIC, with_kilo_endpoint
 from .meshes import MeshFinding, check_definition, mesh_id, validate_meshes
-from .nodes import DUPLICATE, Filtered, Grouped, announced, by_location, filter_nodes, grouped, is_transient, while_leaders_move, while_renumbered
+from .nodes import (
+    DUPLICATE,
+    Filtered,
+    Grouped,
+    announced,
+    by_location,
+    filter_nodes,
+    grouped,
+    is_transient,
+    while_leaders_move,
+    while_renumbered,
+)
 from .peers import (
     MESH_LABEL,
     SOURCE_LABEL,
@@ -32,7 +43,7 @@ from .peers import (
     peer_name,
     peer_routes,
     without,
-)  # fmt: skip
+)
 from .validation import WRITE_REASONS, check_node, plain_pods, plain_ranges
 from .values import WIREGUARD_IP, Node, ip_or_none, parse_cidr
 
@@ -60,7 +71,7 @@ class Settings(t.NamedTuple):
     node_cidrs: t.Mapping[str, t.Sequence[str]] = {}
     state: str = "present"
     adopt: bool = False
-    max_deletes: t.Optional[int] = None
+    max_deletes: int | None = None
     confirm_empty: t.Container[str] = ()
     purge_meshes: bool = False
     targets: t.Sequence[str] = ()
@@ -73,7 +84,12 @@ class Settings(t.NamedTuple):
         """What holds for one entry: its own endpoint policy, else its mesh's, else the run's."""
         policy = entry.get("endpoint_policy") or mesh.get("endpoint_policy") or self.endpoint_policy
         return PeerOptions(
-            policy, self.internal_ip_routes, self.own_endpoint_routes, self.roaming_keepalive, all_pod_cidrs=True, resolved=self.resolved
+            policy,
+            self.internal_ip_routes,
+            self.own_endpoint_routes,
+            self.roaming_keepalive,
+            all_pod_cidrs=True,
+            resolved=self.resolved,
         )
 
 
@@ -85,7 +101,7 @@ class Gathered(t.NamedTuple):
     """
 
     nodes: t.Mapping[str, t.Sequence[Node]]
-    peers: t.Mapping[str, t.List[t.Dict[str, t.Any]]]
+    peers: t.Mapping[str, list[dict[str, t.Any]]]
     unreachable: t.Mapping[str, str]
     ready: t.Mapping[str, t.Container[str]] = {}
     objects: t.Mapping[str, t.Mapping[str, t.Mapping[str, t.Any]]] = {}
@@ -96,20 +112,22 @@ class Target:
 
     def __init__(self, name: str, objects: t.Iterable[t.Mapping[str, t.Any]], manager: str) -> None:
         self.name, self._manager = name, manager
-        self.objects: t.Dict[str, t.Mapping[str, t.Any]] = {}
+        self.objects: dict[str, t.Mapping[str, t.Any]] = {}
         rows = []
         for obj in objects:
             ident = str(obj["metadata"].get("name"))
             self.objects[ident] = obj
             rows.append(Peer(ident, labels_of(obj), peer_spec(obj)))
         self.existing = Existing(rows)
-        self._ours: t.Dict[str, bool] = {}
+        self._ours: dict[str, bool] = {}
 
     def ours(self, name: str) -> bool:
         """True when the Peer was applied by our field manager, and its name or its record says that nobody else made it."""
         if name not in self._ours:
             obj = self.objects.get(name)
-            self._ours[name] = obj is not None and may_delete(obj, self._manager, is_ours(obj, self._manager), _named(name, obj))
+            self._ours[name] = obj is not None and may_delete(
+                obj, self._manager, is_ours(obj, self._manager), _named(name, obj)
+            )
         return self._ours[name]
 
     def may_remove(self, name: str, adopt: bool) -> bool:
@@ -124,7 +142,7 @@ def _named(name: str, obj: t.Mapping[str, t.Any]) -> bool:
     return bool(mesh and cluster and is_peer_name(name, mesh, cluster))
 
 
-def peer_spec(obj: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def peer_spec(obj: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """A listed Peer's spec. What a server sends against its own schema is made text, so that it can be compared."""
     spec = obj.get("spec")
     if not isinstance(spec, dict):
@@ -132,7 +150,9 @@ def peer_spec(obj: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     key, allowed = spec.get("publicKey"), spec.get("allowedIPs")
     if isinstance(key, str) and isinstance(allowed, list) and all(isinstance(item, str) for item in allowed):
         return spec
-    return dict(spec, publicKey=str(key), allowedIPs=[str(item) for item in allowed] if isinstance(allowed, list) else [])
+    return dict(
+        spec, publicKey=str(key), allowedIPs=[str(item) for item in allowed] if isinstance(allowed, list) else []
+    )
 
 
 class SourcePlan(t.NamedTuple):
@@ -146,14 +166,14 @@ class SourcePlan(t.NamedTuple):
     entry: t.Mapping[str, t.Any]
     options: PeerOptions
     keepalive: int
-    peers: t.Dict[str, Peer]
-    nodes: t.Dict[str, Node]
-    node_of: t.Dict[str, str]
-    led_by: t.Dict[str, str]
-    reasons: t.Dict[str, str]
-    kept: t.FrozenSet[str]
-    anchor: t.Optional[str]
-    extras: t.List[str]
+    peers: dict[str, Peer]
+    nodes: dict[str, Node]
+    node_of: dict[str, str]
+    led_by: dict[str, str]
+    reasons: dict[str, str]
+    kept: frozenset[str]
+    anchor: str | None
+    extras: list[str]
     left_out: t.Mapping[str, t.Container[str]]
     bootstrapping: bool
 
@@ -162,7 +182,7 @@ class SourcePlan(t.NamedTuple):
         """True when the whole cluster is left out, at least partly for want of endpoints, and has no Peer that stays."""
         return not self.peers and not self.kept and NONE in self.reasons.values()
 
-    def routes(self, name: str) -> t.List[str]:
+    def routes(self, name: str) -> list[str]:
         """Every range of a node's Peer, those that its configured endpoint kept out included."""
         node = self.nodes[name]
         extras = self.extras if name == self.anchor else ()
@@ -173,23 +193,23 @@ class SourcePlan(t.NamedTuple):
 class Sources(t.NamedTuple):
     """Everything before targets are looked at. ``plans`` {(mesh name, cluster): SourcePlan}."""
 
-    meshes: t.List[t.Mapping[str, t.Any]]
-    findings: t.List[MeshFinding]
-    plans: t.Dict[t.Tuple[str, str], SourcePlan]
-    refused: t.List[Refusal]
-    warnings: t.List[str]
+    meshes: list[t.Mapping[str, t.Any]]
+    findings: list[MeshFinding]
+    plans: dict[tuple[str, str], SourcePlan]
+    refused: list[Refusal]
+    warnings: list[str]
     checked: Checked
 
 
 def usable_meshes(
     meshes: t.Sequence[t.Mapping[str, t.Any]],
-) -> t.Tuple[t.List[t.Mapping[str, t.Any]], t.List[MeshFinding]]:
+) -> tuple[list[t.Mapping[str, t.Any]], list[MeshFinding]]:
     """The meshes that no finding names, and all findings: only what is wrong stands still (gaps G15 to G17)."""
     findings = [finding for mesh in meshes for finding in check_definition(mesh)]
     names = [mesh.get("name") for mesh in meshes]
     for mesh in meshes:
         if names.count(mesh.get("name")) > 1:
-            message = 'mesh "{0}" is defined more than once; its Peers carry the name alone'.format(mesh.get("name"))
+            message = f'mesh "{mesh.get("name")}" is defined more than once; its Peers carry the name alone'
             findings.append(MeshFinding((mesh_id(mesh),), "definition_invalid", message))
     broken = {ident for finding in findings for ident in finding.meshes}
     findings += validate_meshes([mesh for mesh in meshes if mesh_id(mesh) not in broken])
@@ -202,10 +222,10 @@ class _Draft(t.NamedTuple):
     entry: t.Mapping[str, t.Any]
     options: PeerOptions
     filtered: Filtered
-    live: t.Dict[str, t.Mapping[str, t.Any]]
-    node_of: t.Dict[str, str]
-    led_by: t.Dict[str, str]
-    kept: t.List[str]
+    live: dict[str, t.Mapping[str, t.Any]]
+    node_of: dict[str, str]
+    led_by: dict[str, str]
+    kept: list[str]
 
 
 def plan_sources(
@@ -213,13 +233,13 @@ def plan_sources(
 ) -> Sources:
     """Filter, check and build every source of every mesh that may go on."""
     usable, findings = usable_meshes(meshes)
-    drafts: t.Dict[t.Tuple[str, str], _Draft] = {}
+    drafts: dict[tuple[str, str], _Draft] = {}
     for mesh in usable:
         for entry in mesh["clusters"]:
             if entry["name"] in gathered.nodes:
                 nodes = gathered.nodes[entry["name"]]
                 drafts[mesh["name"], entry["name"]] = _draft(mesh, entry, nodes, targets, settings)
-    by_cluster: t.Dict[str, Source] = {}
+    by_cluster: dict[str, Source] = {}
     for (dummy, cluster), draft in sorted(drafts.items(), key=lambda item: item[0]):
         source = by_cluster.setdefault(cluster, Source(cluster, [], [], {}, []))
         source.entries.append(draft.entry)
@@ -227,11 +247,9 @@ def plan_sources(
         source.nodes.extend(node for node in draft.filtered.valid if node.name not in known)
         source.live.update(draft.live)
         source.kept.extend(name for name in draft.kept if name not in source.kept)
-    checked = check_kilo(
-        list(by_cluster.values()), settings.node_cidrs, settings.internal_ip_routes, settings.resolved
-    )
+    checked = check_kilo(list(by_cluster.values()), settings.node_cidrs, settings.internal_ip_routes, settings.resolved)
     found = Sources(usable, findings, {}, list(checked.routes), list(checked.warnings), checked)
-    told: t.Set[Refusal] = set()
+    told: set[Refusal] = set()
     for key, draft in drafts.items():
         found.plans[key] = _finish(draft, checked, gathered, settings, found.warnings)
         for refusal in _refusals(draft, checked):
@@ -255,7 +273,7 @@ def _draft(
 ) -> _Draft:
     options = settings.options(mesh, entry)
     node_of = {peer_name(mesh["name"], entry["name"], node.name): node.name for node in nodes}
-    live: t.Dict[str, t.Mapping[str, t.Any]] = {}
+    live: dict[str, t.Mapping[str, t.Any]] = {}
     for name in sorted(targets):
         if len(live) == len(nodes):
             break
@@ -264,7 +282,7 @@ def _draft(
             node = node_of.get(ident)
             if node is not None and node not in live and (settings.adopt or targets[name].ours(ident)):
                 live[node] = peer.spec
-    holders: t.Dict[str, str] = {}
+    holders: dict[str, str] = {}
     for node, spec in live.items():
         for route in spec.get("allowedIPs") or ():
             address, dummy, length = str(route).partition("/")
@@ -305,27 +323,32 @@ def _taken_by_kilo(filtered: Filtered, entry: t.Mapping[str, t.Any], settings: S
 
 def _stays(reason: str, settings: Settings) -> bool:
     """True for a reason why a node gets nothing new, and which is none to take away what stands."""
-    return is_transient(reason) or reason in WRITE_REASONS or reason == DUPLICATE or (reason == INVALID and settings.strict_endpoints)
+    return (
+        is_transient(reason)
+        or reason in WRITE_REASONS
+        or reason == DUPLICATE
+        or (reason == INVALID and settings.strict_endpoints)
+    )
 
 
-def _say_renumbered(source: SourcePlan, warnings: t.List[str]) -> None:
+def _say_renumbered(source: SourcePlan, warnings: list[str]) -> None:
     names = sorted(name for name in source.kept if source.reasons.get(name) == DUPLICATE)
     if names:
         text = (
             "cluster {0}: the Peers of {1} stay as they are: the nodes announce WireGuard addresses of each other, as they do for "
             "about half a minute while Kilo renumbers them; run again then"
         )
-        shown = ", ".join(names[:5]) + (" and {0} more".format(len(names) - 5) if len(names) > 5 else "")
+        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         warnings.append(text.format(source.entry["name"], shown))
 
 
-def carried(draft: _Draft, valid: t.Sequence[Node], warnings: t.List[str]) -> t.List[str]:
+def carried(draft: _Draft, valid: t.Sequence[Node], warnings: list[str]) -> list[str]:
     """The ranges of the whole cluster for one node to carry, but none with the endpoint of a node of the cluster: packets
     to that endpoint would be sent into the tunnel."""
     extras = anchor_cidrs(draft.entry, valid)
     if not extras or draft.options.own_endpoint_routes:
         return extras
-    held: t.Set[Address] = set()
+    held: set[Address] = set()
     for node in valid:
         endpoint = peer_endpoint(node, draft.entry, draft.options.policy)[0]
         held.update(endpoint_addresses(endpoint, draft.options.resolved))
@@ -337,9 +360,7 @@ def carried(draft: _Draft, valid: t.Sequence[Node], warnings: t.List[str]) -> t.
     return found
 
 
-def _finish(
-    draft: _Draft, checked: Checked, gathered: Gathered, settings: Settings, warnings: t.List[str]
-) -> SourcePlan:
+def _finish(draft: _Draft, checked: Checked, gathered: Gathered, settings: Settings, warnings: list[str]) -> SourcePlan:
     cluster, mesh = draft.entry["name"], draft.mesh
     refused = {name: refusal for (where, name), refusal in checked.refused.items() if where == cluster}
     valid = [node for node in draft.filtered.valid if node.name not in refused]
@@ -349,7 +370,9 @@ def _finish(
     extras = carried(draft, valid, warnings)
     if settings.anchor_choice == "sticky":
         wanted = frozenset(extras)
-        carriers = sorted(name for name, spec in draft.live.items() if wanted and wanted <= set(spec.get("allowedIPs") or ()))
+        carriers = sorted(
+            name for name, spec in draft.live.items() if wanted and wanted <= set(spec.get("allowedIPs") or ())
+        )
         # a node that is only away for a moment still carries them: two carriers would be one too many
         anchor = choose_anchor(valid, next(iter(carriers), None), gathered.ready.get(cluster, ()))
         if carriers and carriers[0] in draft.kept:
@@ -360,9 +383,21 @@ def _finish(
     )
     names = [node.name for node in valid]
     return SourcePlan(
-        mesh, draft.entry, draft.options, keepalive, dict(zip(names, peers)), dict(zip(names, valid)), draft.node_of, draft.led_by,
-        reasons, frozenset(draft.kept), anchor, extras, checked.left_out.get(cluster, {}), draft.filtered.bootstrapping,
-    )  # fmt: skip
+        mesh,
+        draft.entry,
+        draft.options,
+        keepalive,
+        dict(zip(names, peers)),
+        dict(zip(names, valid)),
+        draft.node_of,
+        draft.led_by,
+        reasons,
+        frozenset(draft.kept),
+        anchor,
+        extras,
+        checked.left_out.get(cluster, {}),
+        draft.filtered.bootstrapping,
+    )
 
 
 def _refusals(draft: _Draft, checked: Checked) -> t.Iterator[Refusal]:

@@ -25,12 +25,14 @@ def next_delay(state: str, error: bool = False) -> int:
 class Steps(t.NamedTuple):
     """What one pass does with an object: ``state`` as for the next delay (None: go on), and what it writes first."""
 
-    state: t.Optional[str]
-    writes: t.List[str]
+    state: str | None
+    writes: list[str]
     cleanup: bool = False
 
 
-def object_steps(exists: bool, finalizers: t.Container[str] = (), deleting: bool = False, overlap: bool = False) -> Steps:
+def object_steps(
+    exists: bool, finalizers: t.Container[str] = (), deleting: bool = False, overlap: bool = False
+) -> Steps:
     """The first steps of one pass over one object.
 
     A pass that adds the finalizer ends there. A run makes the next pass at once, there is no event to wait for.
@@ -53,15 +55,15 @@ class Outcome(t.NamedTuple):
     those without any Peer. ``pending``: how many Peers differ from what was planned.
     """
 
-    problem: t.Optional[str]
-    clusters: t.List[t.Tuple[str, int, int]]
-    skipped: t.List[t.Tuple[str, str]]
+    problem: str | None
+    clusters: list[tuple[str, int, int]]
+    skipped: list[tuple[str, str]]
     unreachable: t.Mapping[str, str]
     isolated: t.Mapping[str, str] = {}
     pending: int = 0
 
 
-def conditions(outcome: Outcome) -> t.List[t.Dict[str, str]]:
+def conditions(outcome: Outcome) -> list[dict[str, str]]:
     """The conditions without times, in the operator's form; ours beside them are NodesSkipped and Reachable."""
     if outcome.problem is not None:
         return [
@@ -70,34 +72,34 @@ def conditions(outcome: Outcome) -> t.List[t.Dict[str, str]]:
         ]
     found = [_condition(OVERLAP, "False", "NoOverlap", "all CIDRs are disjoint")]
     if outcome.unreachable:
-        names = ", ".join("{0} ({1})".format(name, outcome.unreachable[name]) for name in sorted(outcome.unreachable))
+        names = ", ".join(f"{name} ({outcome.unreachable[name]})" for name in sorted(outcome.unreachable))
         found.append(_condition(READY, "False", "Degraded", "not reconciled: " + names))
         found.append(_condition(REACHABLE, "False", "ClustersUnreachable", names))
     else:
         if outcome.isolated:
-            names = ", ".join("{0} ({1})".format(name, outcome.isolated[name]) for name in sorted(outcome.isolated))
+            names = ", ".join(f"{name} ({outcome.isolated[name]})" for name in sorted(outcome.isolated))
             found.append(_condition(READY, "False", "Degraded", "no node gets a Peer: " + names))
         elif outcome.pending:
-            found.append(_condition(READY, "False", "OutOfSync", "Peers that differ: {0}".format(outcome.pending)))
+            found.append(_condition(READY, "False", "OutOfSync", f"Peers that differ: {outcome.pending}"))
         else:
             found.append(_condition(READY, "True", "Reconciled", "all clusters reconciled successfully"))
         found.append(_condition(REACHABLE, "True", "AllReachable", "all clusters answered"))
     if outcome.skipped:
-        lines = ["{0}: {1}".format(name, reason) for name, reason in sorted(outcome.skipped)]
+        lines = [f"{name}: {reason}" for name, reason in sorted(outcome.skipped)]
         found.append(_condition(SKIPPED, "True", "NodesSkipped", "\n".join(lines)))
     else:
         found.append(_condition(SKIPPED, "False", "NoneSkipped", "every node has a Peer"))
     return found
 
 
-def _condition(kind: str, status: str, reason: str, message: str) -> t.Dict[str, str]:
+def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
     raw = message.encode("utf-8", "replace")
     if len(raw) > MAX_MESSAGE:
         message = raw[: MAX_MESSAGE - 4].decode("utf-8", "ignore") + "\n..."
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
-def wanted_status(current: t.Any, outcome: Outcome, generation: t.Any, now: str) -> t.Dict[str, t.Any]:
+def wanted_status(current: t.Any, outcome: Outcome, generation: t.Any, now: str) -> dict[str, t.Any]:
     """The whole status; equal to ``current`` when nothing is to be written.
 
     A transition time changes with its condition's status alone. Conditions of others stay. With a problem the counts of
@@ -106,10 +108,12 @@ def wanted_status(current: t.Any, outcome: Outcome, generation: t.Any, now: str)
     current = current if isinstance(current, dict) else {}
     given = current.get("conditions")
     before = {
-        item["type"]: item for item in (given if isinstance(given, list) else ()) if isinstance(item, dict) and "type" in item
+        item["type"]: item
+        for item in (given if isinstance(given, list) else ())
+        if isinstance(item, dict) and "type" in item
     }
     wanted = {item["type"]: item for item in conditions(outcome)}
-    merged: t.List[t.Dict[str, t.Any]] = []
+    merged: list[dict[str, t.Any]] = []
     for kind in list(before) + [kind for kind in wanted if kind not in before]:
         if kind not in wanted:
             merged.append(before[kind])
@@ -123,11 +127,13 @@ def wanted_status(current: t.Any, outcome: Outcome, generation: t.Any, now: str)
     return status
 
 
-def cluster_counts(outcome: Outcome) -> t.List[t.Dict[str, t.Any]]:
-    return [{"name": name, "registeredPeers": peers, "skippedNodes": skipped} for name, peers, skipped in outcome.clusters]
+def cluster_counts(outcome: Outcome) -> list[dict[str, t.Any]]:
+    return [
+        {"name": name, "registeredPeers": peers, "skippedNodes": skipped} for name, peers, skipped in outcome.clusters
+    ]
 
 
-def with_finalizer(finalizers: t.Any, present: bool) -> t.List[str]:
+def with_finalizer(finalizers: t.Any, present: bool) -> list[str]:
     """The finalizers with or without ours; those of others keep their order."""
     others = [item for item in (finalizers if isinstance(finalizers, list) else ()) if item != FINALIZER]
     return others + [FINALIZER] if present else others

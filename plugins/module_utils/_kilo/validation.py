@@ -22,50 +22,56 @@ MALFORMED, UNRESOLVED = "key_malformed", "endpoint_unresolved"
 WRITE_REASONS = frozenset((MALFORMED, UNRESOLVED, "bad_endpoint", "endpoint_special"))
 
 
-def refused_by_kilo(spec: t.Mapping[str, t.Any]) -> t.Optional[str]:
+def refused_by_kilo(spec: t.Mapping[str, t.Any]) -> str | None:
     """Why Kilo does not take a Peer with this spec, or None. The first problem ends it, as it does there."""
     allowed = spec.get("allowedIPs")
     if not isinstance(allowed, (list, tuple)):
         return "allowedIPs is no list"
     for route in allowed:
         if cidr_or_none(route) is None:
-            return "the allowed IP {0} is no network".format(quoted(route))
-    return _endpoint_refused(spec.get("endpoint")) or _numbers_refused(spec.get("persistentKeepalive"), spec.get("publicKey"))
+            return f"the allowed IP {quoted(route)} is no network"
+    return _endpoint_refused(spec.get("endpoint")) or _numbers_refused(
+        spec.get("persistentKeepalive"), spec.get("publicKey")
+    )
 
 
-def _endpoint_refused(endpoint: t.Any) -> t.Optional[str]:
+def _endpoint_refused(endpoint: t.Any) -> str | None:
     if endpoint is None:
         return None
     host = mapping(endpoint, "dnsOrIP")
     if not (host.get("ip") or host.get("dns")):
         return "the endpoint has neither an address nor a DNS name"
     if host.get("dns") and not is_subdomain(host["dns"]):
-        return "the endpoint's name {0} is no lower-case DNS name".format(quoted(host["dns"]))
+        return f"the endpoint's name {quoted(host['dns'])} is no lower-case DNS name"
     if host.get("ip") and ip_or_none(host["ip"]) is None:
-        return "the endpoint's address {0} is none".format(quoted(host["ip"]))
+        return f"the endpoint's address {quoted(host['ip'])} is none"
     port = endpoint.get("port")
     if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
-        return "the endpoint's port {0} is not between 1 and 65535".format(quoted(port))
+        return f"the endpoint's port {quoted(port)} is not between 1 and 65535"
     return None
 
 
-def _numbers_refused(keepalive: t.Any, key: t.Any) -> t.Optional[str]:
-    if keepalive is not None and (isinstance(keepalive, bool) or not isinstance(keepalive, int) or not 0 <= keepalive <= 65535):
-        return "the keepalive {0} is not between 0 and 65535".format(quoted(keepalive))
+def _numbers_refused(keepalive: t.Any, key: t.Any) -> str | None:
+    if keepalive is not None and (
+        isinstance(keepalive, bool) or not isinstance(keepalive, int) or not 0 <= keepalive <= 65535
+    ):
+        return f"the keepalive {quoted(keepalive)} is not between 0 and 65535"
     return None if len(raw_bytes(key)) == 32 else "the public key is not 32 bytes in base64"
 
 
-def check_node(node: Node, entry: Entry, keys: bool, endpoints: bool, resolved: t.Mapping[str, t.Sequence[str]]) -> None:
+def check_node(
+    node: Node, entry: Entry, keys: bool, endpoints: bool, resolved: t.Mapping[str, t.Sequence[str]]
+) -> None:
     """Raise ValueRefused for a valid node whose Peer Kilo would refuse, or which would stop its agents.
 
     ``keys``, ``endpoints``: which of both to check. ``resolved`` {DNS name: addresses} of those that were looked up.
     """
-    label = 'node "{0}"'.format(node.name)
+    label = f'node "{node.name}"'
     if keys:
         try:
             parse_key(node.annotation(KEY))
         except ValueRefused as error:
-            raise ValueRefused(MALFORMED, "{0}: {1}; Kilo takes no Peer with it".format(label, error.message)) from None
+            raise ValueRefused(MALFORMED, f"{label}: {error.message}; Kilo takes no Peer with it") from None
     if not endpoints:
         return
     try:
@@ -74,7 +80,7 @@ def check_node(node: Node, entry: Entry, keys: bool, endpoints: bool, resolved: 
         return  # a roaming node
     doubt = endpoint_doubt(endpoint)
     if doubt is not None:
-        raise ValueRefused(doubt[0], "{0}: {1}".format(label, doubt[1]))
+        raise ValueRefused(doubt[0], f"{label}: {doubt[1]}")
     name = endpoint["dnsOrIP"].get("dns")
     if name is None or name not in resolved:
         return
@@ -86,7 +92,7 @@ def check_node(node: Node, entry: Entry, keys: bool, endpoints: bool, resolved: 
         raise ValueRefused(UNRESOLVED, message.format(label, quoted(name)))
     for address in map(ip_or_none, resolved[name]):
         if address is None or special_kind(address) is not None:
-            raise ValueRefused("endpoint_special", "{0}: the DNS name {1} is {2}".format(label, quoted(name), address))
+            raise ValueRefused("endpoint_special", f"{label}: the DNS name {quoted(name)} is {address}")
 
 
 def plain_ranges(entry: Entry) -> Entry:
@@ -106,12 +112,14 @@ def plain_pods(node: Node) -> Node:
     return node._replace(pod_cidrs=tuple(canonical_cidr(text) for text in node.pod_cidrs))
 
 
-def names_of(nodes: t.Mapping[str, t.Sequence[Node]], peers: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> t.List[str]:
+def names_of(
+    nodes: t.Mapping[str, t.Sequence[Node]], peers: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]
+) -> list[str]:
     """DNS names of endpoints that nodes announce or live Peers have, those that are names, one cluster after the other in
     turn, so that the many of one do not use up the time of all."""
-    columns: t.List[t.List[str]] = []
+    columns: list[list[str]] = []
     for cluster in sorted(set(nodes) | set(peers)):
-        found: t.Dict[str, None] = {}
+        found: dict[str, None] = {}
         for obj in peers.get(cluster, ()):
             name = endpoint_name(obj.get("spec"))
             if name is not None:
@@ -128,7 +136,7 @@ def names_of(nodes: t.Mapping[str, t.Sequence[Node]], peers: t.Mapping[str, t.Se
     return list(dict.fromkeys(column[row] for row in range(longest) for column in columns if row < len(column)))
 
 
-def endpoint_name(spec: t.Any) -> t.Optional[str]:
+def endpoint_name(spec: t.Any) -> str | None:
     """The DNS name of a live Peer's endpoint; None for an address, no endpoint, and what is no name."""
     name = mapping(spec, "endpoint", "dnsOrIP").get("dns")
     return name if is_subdomain(name) else None

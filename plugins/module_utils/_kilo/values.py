@@ -20,7 +20,7 @@ from .._values.text import mapping
 
 GROUP, VERSION = "kilo.squat.ai", "v1alpha1"
 API_VERSION = GROUP + "/" + VERSION
-PEERS = "/apis/{0}/peers".format(API_VERSION)
+PEERS = f"/apis/{API_VERSION}/peers"
 FINALIZER = "kilo-clustermesh.io/cleanup"
 MESH_LABEL, SOURCE_LABEL = "kilo-clustermesh.io/mesh", "kilo-clustermesh.io/source-cluster"
 
@@ -56,7 +56,7 @@ def parse_ip(text: object, reason: str = "invalid-ip") -> Address:
     return unmapped(parse_address(text, reason))
 
 
-def ip_or_none(text: object) -> t.Optional[Address]:
+def ip_or_none(text: object) -> Address | None:
     """As parse_ip, None for anything that is no address."""
     try:
         return parse_ip(text)
@@ -74,17 +74,17 @@ def parse_cidr(text: object, reason: str = "invalid-cidr") -> Cidr:
     """``address/digits``; host bits are kept in ``host`` and masked in ``network``."""
     found = _cidr(text) if isinstance(text, str) and len(text) <= 80 else None
     if found is None:
-        raise ValueRefused(reason, "invalid CIDR {0}".format(quoted(text)))
+        raise ValueRefused(reason, f"invalid CIDR {quoted(text)}")
     return found
 
 
-def cidr_or_none(text: object) -> t.Optional[Cidr]:
+def cidr_or_none(text: object) -> Cidr | None:
     """As parse_cidr, None for anything that is no CIDR."""
     return _cidr(text) if isinstance(text, str) and len(text) <= 80 else None
 
 
 @functools.lru_cache(maxsize=65536)
-def _cidr(text: str) -> t.Optional[Cidr]:
+def _cidr(text: str) -> Cidr | None:
     head, slash, tail = text.partition("/")
     if not slash or not _PREFIX.match(tail):
         return None
@@ -107,7 +107,7 @@ def canonical_cidr(text: t.Any) -> t.Any:
     return text if cidr is None else str(cidr.network)
 
 
-def cidr_contains(outer: Network, inner: t.Union[Network, Address]) -> bool:
+def cidr_contains(outer: Network, inner: Network | Address) -> bool:
     """True when all of inner lies in outer; never across families."""
     if outer.version != inner.version:
         return False
@@ -118,7 +118,7 @@ def cidr_contains(outer: Network, inner: t.Union[Network, Address]) -> bool:
 
 def host_route(address: Address) -> str:
     """The canonical text with /32 or /128."""
-    return "{0}/{1}".format(address, address.max_prefixlen)
+    return f"{address}/{address.max_prefixlen}"
 
 
 # -- nodes --------------------------------------------------------------------------------------------------------
@@ -142,8 +142,8 @@ class Node(t.NamedTuple):
     name: str
     annotations: t.Mapping[str, str] = {}
     labels: t.Mapping[str, str] = {}
-    pod_cidrs: t.Tuple[t.Any, ...] = ()
-    addresses: t.Tuple[NodeAddress, ...] = ()
+    pod_cidrs: tuple[t.Any, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
     reached_at: str = ""
 
     def annotation(self, key: str) -> str:
@@ -151,7 +151,7 @@ class Node(t.NamedTuple):
         return self.annotations.get(key, "")
 
     @property
-    def internal_ips(self) -> t.List[Address]:
+    def internal_ips(self) -> list[Address]:
         """The addresses of the type InternalIP, in list order."""
         return [one.address for one in self.addresses if one.kind == "InternalIP"]
 
@@ -159,8 +159,10 @@ class Node(t.NamedTuple):
 def parse_node(node: t.Any) -> Node:
     """A Node object, or {name, annotations, labels, podCIDRs, addresses}. What is of a wrong type is as if it were not there."""
     if not isinstance(node, dict):
-        raise ValueRefused("name_invalid", "{0} is no node".format(quoted(node)))
-    metadata, spec, status = (node, node, node) if "name" in node else (mapping(node, part) for part in ("metadata", "spec", "status"))
+        raise ValueRefused("name_invalid", f"{quoted(node)} is no node")
+    metadata, spec, status = (
+        (node, node, node) if "name" in node else (mapping(node, part) for part in ("metadata", "spec", "status"))
+    )
     pods, found = spec.get("podCIDRs"), status.get("addresses")
     addresses = []
     for item in found if isinstance(found, (list, tuple)) else ():
@@ -168,9 +170,12 @@ def parse_node(node: t.Any) -> Node:
         if address is not None:
             addresses.append(NodeAddress(str(item.get("type")), item["address"], address))
     return Node(
-        str(metadata.get("name")), text_values(metadata.get("annotations")), text_values(metadata.get("labels")),
-        tuple(pods) if isinstance(pods, (list, tuple)) else (), tuple(addresses),
-    )  # fmt: skip
+        str(metadata.get("name")),
+        text_values(metadata.get("annotations")),
+        text_values(metadata.get("labels")),
+        tuple(pods) if isinstance(pods, (list, tuple)) else (),
+        tuple(addresses),
+    )
 
 
 def as_kilo_sends(node: Node) -> Node:

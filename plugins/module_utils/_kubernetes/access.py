@@ -35,14 +35,26 @@ ALLOWABLE = (
 
 #: Our options -> the names that kubernetes.core has for them, and the variables of the environment that it takes them from.
 ALIASES = {
-    "api_url": ("host",), "token": ("api_key",), "ca_cert": ("ssl_ca_cert",), "client_cert": ("cert_file",), "client_key": ("key_file",),
-    "proxy_url": ("proxy",), "validate_certs": ("verify_ssl",),
-}  # fmt: skip
+    "api_url": ("host",),
+    "token": ("api_key",),
+    "ca_cert": ("ssl_ca_cert",),
+    "client_cert": ("cert_file",),
+    "client_key": ("key_file",),
+    "proxy_url": ("proxy",),
+    "validate_certs": ("verify_ssl",),
+}
 ENVIRONMENT = {
-    "kubeconfig": "K8S_AUTH_KUBECONFIG", "context": "K8S_AUTH_CONTEXT", "api_url": "K8S_AUTH_HOST", "token": "K8S_AUTH_API_KEY",
-    "ca_cert": "K8S_AUTH_SSL_CA_CERT", "client_cert": "K8S_AUTH_CERT_FILE", "client_key": "K8S_AUTH_KEY_FILE", "proxy_url": "K8S_AUTH_PROXY",
-    "validate_certs": "K8S_AUTH_VERIFY_SSL", "impersonate_user": "K8S_AUTH_IMPERSONATE_USER",
-}  # fmt: skip
+    "kubeconfig": "K8S_AUTH_KUBECONFIG",
+    "context": "K8S_AUTH_CONTEXT",
+    "api_url": "K8S_AUTH_HOST",
+    "token": "K8S_AUTH_API_KEY",
+    "ca_cert": "K8S_AUTH_SSL_CA_CERT",
+    "client_cert": "K8S_AUTH_CERT_FILE",
+    "client_key": "K8S_AUTH_KEY_FILE",
+    "proxy_url": "K8S_AUTH_PROXY",
+    "validate_certs": "K8S_AUTH_VERIFY_SSL",
+    "impersonate_user": "K8S_AUTH_IMPERSONATE_USER",
+}
 _OUR_NAMES = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
 #: What a cluster may say without giving access.
 _NO_ACCESS = frozenset(("name", "allow", "read_limit_mib"))
@@ -61,7 +73,7 @@ class AccessRefused(ValueRefused):
 
     def __init__(self, cluster: str, reason: str, message: str) -> None:
         self.cluster = cluster
-        super().__init__(reason, "cluster {0}: {1}".format(cluster, message))
+        super().__init__(reason, f"cluster {cluster}: {message}")
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -77,27 +89,27 @@ class Access:
     cluster: str
     server: str
     credential: str
-    ca_pem: t.Optional[str] = None
-    ca_url: t.Optional[str] = None
-    ca_sha256: t.Optional[str] = None
+    ca_pem: str | None = None
+    ca_url: str | None = None
+    ca_sha256: str | None = None
     verify: bool = True
-    tls_server_name: t.Optional[str] = None
-    proxy_url: t.Optional[str] = None
-    token: t.Optional[str] = None
-    client_cert: t.Optional[bytes] = None
-    client_key: t.Optional[bytes] = None
-    plugin: t.Optional[CredentialPlugin] = None
-    impersonate: t.Mapping[str, t.List[str]] = dataclasses.field(default_factory=dict)
-    read_limit_mib: t.Optional[int] = None
+    tls_server_name: str | None = None
+    proxy_url: str | None = None
+    token: str | None = None
+    client_cert: bytes | None = None
+    client_key: bytes | None = None
+    plugin: CredentialPlugin | None = None
+    impersonate: t.Mapping[str, list[str]] = dataclasses.field(default_factory=dict)
+    read_limit_mib: int | None = None
 
     def __repr__(self) -> str:
         ways = [name for name in ("token", "client_cert", "plugin", "proxy_url") if getattr(self, name)]
-        return "Access({0!r}, {1!r}, with={2})".format(self.cluster, self.server, "+".join(ways) or "nothing")
+        return f"Access({self.cluster!r}, {self.server!r}, with={'+'.join(ways) or 'nothing'})"
 
     def __reduce__(self) -> t.Any:
         raise TypeError("Access holds credentials and is never serialised")
 
-    def secrets(self) -> t.List[str]:
+    def secrets(self) -> list[str]:
         """The texts that must never be shown."""
         found = [self.token]
         if self.client_key:
@@ -107,9 +119,12 @@ class Access:
         return [text for text in found if text]
 
 
-def by_our_names(given: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def by_our_names(given: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """One entry of ``clusters`` without kubernetes.core's names; where it has both, ours counts."""
-    return {**{_OUR_NAMES[key]: value for key, value in given.items() if key in _OUR_NAMES}, **{k: v for k, v in given.items() if k not in _OUR_NAMES}}
+    return {
+        **{_OUR_NAMES[key]: value for key, value in given.items() if key in _OUR_NAMES},
+        **{k: v for k, v in given.items() if k not in _OUR_NAMES},
+    }
 
 
 def gives_access(given: t.Mapping[str, t.Any]) -> bool:
@@ -123,7 +138,12 @@ def with_environment(clusters: t.Any) -> t.Any:
     These variables speak of one cluster. Beside another one, or beside a part of an access, they would send a credential to a server
     that it is not for.
     """
-    if not isinstance(clusters, list) or len(clusters) != 1 or not isinstance(clusters[0], dict) or gives_access(clusters[0]):
+    if (
+        not isinstance(clusters, list)
+        or len(clusters) != 1
+        or not isinstance(clusters[0], dict)
+        or gives_access(clusters[0])
+    ):
         return clusters
     found = {name: os.environ[variable] for name, variable in ENVIRONMENT.items() if os.environ.get(variable)}
     return [{**clusters[0], **found}]
@@ -152,13 +172,13 @@ def is_token(text: t.Any) -> bool:
 
 
 class _Parser:
-    def __init__(self, cluster: str, options: t.Dict[str, t.Any]) -> None:
+    def __init__(self, cluster: str, options: dict[str, t.Any]) -> None:
         self.cluster = cluster
         self.options = options
         self.allow = frozenset(options.get("allow") or ())
         unknown = sorted(self.allow - set(ALLOWABLE))
         if unknown:
-            raise self.refused("allow_invalid", "allow names {0}; it may name {1}".format(unknown, ", ".join(ALLOWABLE)))
+            raise self.refused("allow_invalid", f"allow names {unknown}; it may name {', '.join(ALLOWABLE)}")
 
     def refused(self, reason: str, message: str) -> AccessRefused:
         return AccessRefused(self.cluster, reason, message)
@@ -167,11 +187,11 @@ class _Parser:
         """Refuse unless the inventory allows this for the cluster."""
         if reason not in self.allow:
             raise self.refused(
-                reason, "{0}, which is refused. Add {1} to the cluster's allow list if that is right.".format(what, reason)
+                reason, f"{what}, which is refused. Add {reason} to the cluster's allow list if that is right."
             )
 
     def parse(self) -> Access:
-        found: t.Dict[str, t.Any] = {"cluster": self.cluster}
+        found: dict[str, t.Any] = {"cluster": self.cluster}
         if "kubeconfig" in self.options:
             found.update(self.from_kubeconfig())
         elif "context" in self.options:
@@ -194,19 +214,21 @@ class _Parser:
             return "the " + self.variable("token")
         for name in ("token_file", "client_cert"):
             if name in options:
-                return "{0} ({1})".format(self.path(name), self.variable(name))
-        where = self.path("kubeconfig") if isinstance(options.get("kubeconfig"), str) else "the kubeconfig in the inventory"
-        context = "context {0} of ".format(quoted(options["context"])) if "context" in options else ""
-        return "{0}{1} ({2})".format(context, where, self.variable("kubeconfig"))
+                return f"{self.path(name)} ({self.variable(name)})"
+        where = (
+            self.path("kubeconfig") if isinstance(options.get("kubeconfig"), str) else "the kubeconfig in the inventory"
+        )
+        context = f"context {quoted(options['context'])} of " if "context" in options else ""
+        return f"{context}{where} ({self.variable('kubeconfig')})"
 
     def variable(self, option: str) -> str:
         """The option as messages name it."""
         name = ENVIRONMENT.get(option, "")
-        return "variable " + ("{0} of the environment".format(name) if os.environ.get(name) == self.options[option] else option)
+        return "variable " + (f"{name} of the environment" if os.environ.get(name) == self.options[option] else option)
 
     # -- the inventory's own options: trusted, but still checked ------------------------------------------------
 
-    def explicit(self, found: t.Dict[str, t.Any]) -> None:
+    def explicit(self, found: dict[str, t.Any]) -> None:
         options = self.options
         if "api_url" in options:
             found["server"] = options["api_url"]
@@ -236,16 +258,16 @@ class _Parser:
             # inventories in INI form have texts only
             limit = int(limit) if isinstance(limit, str) and is_digits(limit) and len(limit) < 10 else limit
             if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_MIB:
-                raise self.refused("read_limit_invalid", "read_limit_mib is a number of MiB from 1 to {0}".format(MOST_MIB))
+                raise self.refused("read_limit_invalid", f"read_limit_mib is a number of MiB from 1 to {MOST_MIB}")
             found["read_limit_mib"] = limit
         if options.get("validate_certs") is False:
             self.require("insecure_tls", "validate_certs is false")
             found["verify"] = False
 
-    def explicit_ca(self, found: t.Dict[str, t.Any]) -> None:
+    def explicit_ca(self, found: dict[str, t.Any]) -> None:
         ways = [name for name in ("ca_cert", "ca_data", "ca_url") if name in self.options]
         if len(ways) > 1:
-            raise self.refused("remote_access_incomplete", "{0} exclude each other".format(" and ".join(ways)))
+            raise self.refused("remote_access_incomplete", f"{' and '.join(ways)} exclude each other")
         if "ca_cert" in self.options:
             pem = self.read(self.path("ca_cert"), "ca_cert", "ca_unreadable")
             found["ca_pem"] = self.pem(pem.decode("utf-8", "replace"), "ca_cert")
@@ -268,11 +290,11 @@ class _Parser:
 
     # -- the kubeconfig: a document that may come from elsewhere -------------------------------------------------
 
-    def from_kubeconfig(self) -> t.Dict[str, t.Any]:
+    def from_kubeconfig(self) -> dict[str, t.Any]:
         config, base = load_kubeconfig(self.options["kubeconfig"])
         chosen = resolve_context(config, self.options.get("context"))
         cluster, user = chosen.cluster, chosen.user
-        found: t.Dict[str, t.Any] = {"server": cluster.get("server")}
+        found: dict[str, t.Any] = {"server": cluster.get("server")}
 
         if cluster.get("insecure-skip-tls-verify") not in (None, False, True):
             raise self.refused("kubeconfig_invalid", "insecure-skip-tls-verify in kubeconfig is neither true nor false")
@@ -297,7 +319,9 @@ class _Parser:
             if isinstance(user.get(kind), dict):
                 found["plugin"] = CredentialPlugin(kind, self.located(user[kind], base), cluster)
         if user.get("username") or user.get("password"):
-            raise self.refused("remote_access_incomplete", "the kubeconfig has a password; use a token or a certificate")
+            raise self.refused(
+                "remote_access_incomplete", "the kubeconfig has a password; use a token or a certificate"
+            )
         found.update(self.impersonation(user))
         found["client_cert"] = self.data(user, "client-certificate", base)
         found["client_key"] = self.data(user, "client-key", base)
@@ -308,7 +332,7 @@ class _Parser:
             found.pop("plugin", None)  # a program is not asked where there is a token
         return found
 
-    def kubeconfig_token(self, user: t.Mapping[str, t.Any], base: t.Optional[str]) -> t.Optional[str]:
+    def kubeconfig_token(self, user: t.Mapping[str, t.Any], base: str | None) -> str | None:
         """As client-go: tokenFile before token, which counts where the file cannot be read; blanks around it do not."""
         inline = user.get("token")
         if user.get("tokenFile"):
@@ -320,14 +344,14 @@ class _Parser:
         return self.token(inline.strip(" ") if isinstance(inline, str) else inline, "token in kubeconfig")
 
     @staticmethod
-    def located(plugin: t.Mapping[str, t.Any], base: t.Optional[str]) -> t.Mapping[str, t.Any]:
+    def located(plugin: t.Mapping[str, t.Any], base: str | None) -> t.Mapping[str, t.Any]:
         """A plugin whose program is named by a relative path is found from the kubeconfig's folder, as by kubectl; a bare name on PATH."""
         command = plugin.get("command")
         if base is None or not isinstance(command, str) or "/" not in command:
             return plugin
         return {**plugin, "command": os.path.join(base, command)}
 
-    def impersonation(self, user: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    def impersonation(self, user: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         if not any(user.get(key) for key in ("as", "as-uid", "as-groups", "as-user-extra")):
             return {}
         self.require("impersonation", "the kubeconfig acts as another user")
@@ -342,7 +366,7 @@ class _Parser:
             headers["Impersonate-Group"] = [self.header(group) for group in user["as-groups"]]
         return {"impersonate": headers}
 
-    def data(self, part: t.Mapping[str, t.Any], key: str, base: t.Optional[str]) -> t.Optional[bytes]:
+    def data(self, part: t.Mapping[str, t.Any], key: str, base: str | None) -> bytes | None:
         """``<key>-data`` decoded, else the file that ``<key>`` names if that is allowed, else None."""
         inline = part.get(key + "-data")
         if inline:
@@ -350,15 +374,19 @@ class _Parser:
                 # programs wrap long lines; kubectl's decoder passes over line ends, too, and over nothing else
                 return base64.b64decode(re.sub(r"[\r\n]", "", inline), validate=True)
             except (ValueError, TypeError):  # binascii.Error is a ValueError
-                raise self.refused("kubeconfig_invalid", "{0}-data is not base64".format(key)) from None
-        return self.read(self.file_reference(key, part[key], base), key, "kubeconfig_unreadable") if part.get(key) else None
+                raise self.refused("kubeconfig_invalid", f"{key}-data is not base64") from None
+        return (
+            self.read(self.file_reference(key, part[key], base), key, "kubeconfig_unreadable")
+            if part.get(key)
+            else None
+        )
 
-    def file_reference(self, key: str, value: t.Any, base: t.Optional[str]) -> str:
-        self.require("file_references", "the kubeconfig names a file in {0}".format(key))
+    def file_reference(self, key: str, value: t.Any, base: str | None) -> str:
+        self.require("file_references", f"the kubeconfig names a file in {key}")
         path = os.path.expanduser(str(value))
         if not os.path.isabs(path):
             if base is None:
-                raise self.refused("file_references", "{0}: a relative path needs a kubeconfig file".format(key))
+                raise self.refused("file_references", f"{key}: a relative path needs a kubeconfig file")
             path = os.path.join(base, path)
         return path
 
@@ -371,7 +399,7 @@ class _Parser:
         try:
             return read_small_file(path)
         except OSError as error:
-            raise self.refused(reason, "{0} {1} cannot be read: {2}".format(option, path, error.strerror or error)) from None
+            raise self.refused(reason, f"{option} {path} cannot be read: {error.strerror or error}") from None
 
     def token_from(self, path: str, option: str) -> str:
         raw = self.read(path, option, "token_unreadable")
@@ -380,17 +408,17 @@ class _Parser:
     def token(self, text: t.Any, option: str) -> str:
         if not is_token(text):
             # the value itself must not appear, not even when it is none
-            raise self.refused("token_invalid", "{0} is empty or has a character that no bearer token has".format(option))
+            raise self.refused("token_invalid", f"{option} is empty or has a character that no bearer token has")
         return text
 
     def header(self, value: t.Any) -> str:
         if not isinstance(value, str) or not value.isprintable() or not value.isascii() or len(value) > 1024:
-            raise self.refused("impersonation", "{0} cannot be impersonated".format(quoted(value)))
+            raise self.refused("impersonation", f"{quoted(value)} cannot be impersonated")
         return value
 
     def pem(self, text: str, option: str) -> str:
         if not _PEM.search(text):
-            raise self.refused("ca_invalid", "{0} holds no PEM certificate".format(option))
+            raise self.refused("ca_invalid", f"{option} holds no PEM certificate")
         return text
 
     def proxy(self, url: t.Any) -> str:
@@ -404,10 +432,14 @@ class _Parser:
 
     def server(self, url: t.Any) -> str:
         if not isinstance(url, str) or not url:
-            raise self.refused("remote_access_incomplete", "no API server: give kubeconfig, or api_url with a credential")
+            raise self.refused(
+                "remote_access_incomplete", "no API server: give kubeconfig, or api_url with a credential"
+            )
         if not is_graphic(url):
             # Python's own parser drops some blanks and controls, and the HTTP library fails over others
-            raise self.refused("api_url_invalid", "{0} has a blank or a character that no URL has; take it out".format(quoted(url)))
+            raise self.refused(
+                "api_url_invalid", f"{quoted(url)} has a blank or a character that no URL has; take it out"
+            )
         try:
             parts = urllib.parse.urlsplit(url)
             if parts.netloc.count(":") and is_digits(parts.netloc.rsplit(":", 1)[1]):
@@ -418,7 +450,7 @@ class _Parser:
         host = parts.netloc.rsplit("@", 1)[-1] if fine else ""
         name = host if host.endswith("]") else re.sub(r":[0-9]+\Z", "", host)
         if not fine or parts.scheme not in ("http", "https") or not _HOST.match(name):
-            raise self.refused("api_url_invalid", "{0} is not an https URL".format(quoted(url)))
+            raise self.refused("api_url_invalid", f"{quoted(url)} is not an https URL")
         if parts.username or parts.password or parts.query or parts.fragment:
             raise self.refused("api_url_invalid", "an API server's URL has neither user, query nor fragment")
         if parts.scheme == "http":

@@ -12,8 +12,8 @@ from .kubeconfig import secret_leaves
 from .session import BUILT_IN_SECONDS, Limits
 
 
-def access_spec() -> t.Dict[str, t.Any]:
-    spec: t.Dict[str, t.Any] = {
+def access_spec() -> dict[str, t.Any]:
+    spec: dict[str, t.Any] = {
         "name": {"type": "str", "required": True},
         # a path or a dictionary; the dictionary's secret leaves are hidden one by one, see take_access
         "kubeconfig": {"type": "raw", "no_log": False},
@@ -43,7 +43,7 @@ def access_spec() -> t.Dict[str, t.Any]:
 ACCESS_OPTIONS = tuple(access_spec())
 
 
-def clusters_spec(required: bool = True) -> t.Dict[str, t.Any]:
+def clusters_spec(required: bool = True) -> dict[str, t.Any]:
     """``clusters`` and ``timeout``, as the documentation fragment describes them."""
     return {
         "clusters": {"type": "list", "elements": "dict", "options": access_spec(), "required": required},
@@ -51,12 +51,12 @@ def clusters_spec(required: bool = True) -> t.Dict[str, t.Any]:
     }
 
 
-def inventory_spec() -> t.Dict[str, t.Any]:
+def inventory_spec() -> dict[str, t.Any]:
     """As clusters_spec, for modules whose action plugins take from the inventory what a task does not give."""
     return {"clusters_group": {"type": "str", "default": "clusters"}, **clusters_spec(required=False)}
 
 
-def owner_spec() -> t.Dict[str, t.Any]:
+def owner_spec() -> dict[str, t.Any]:
     """Options of modules that write objects of one fabric."""
     return {
         "fabric": {"type": "str", "required": True},
@@ -70,7 +70,12 @@ def owner_spec() -> t.Dict[str, t.Any]:
 
 def limits(timeout: float) -> Limits:
     """Limits for one cluster from the option ``timeout`` (seconds for everything that is read of it)."""
-    return Limits(connect_seconds=min(10.0, timeout), request_seconds=min(BUILT_IN_SECONDS, timeout), list_seconds=timeout, write_seconds=timeout)
+    return Limits(
+        connect_seconds=min(10.0, timeout),
+        request_seconds=min(BUILT_IN_SECONDS, timeout),
+        list_seconds=timeout,
+        write_seconds=timeout,
+    )
 
 
 def take_access(module: t.Any) -> None:
@@ -83,7 +88,7 @@ def take_access(module: t.Any) -> None:
     if "clusters" in params:
         params["clusters"] = with_environment(params["clusters"])
     given = params.get("clusters")
-    found: t.List[str] = []
+    found: list[str] = []
     for cluster in given if isinstance(given, list) else ():
         if not isinstance(cluster, dict):
             continue

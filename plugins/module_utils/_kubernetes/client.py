@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import threading
 import time
@@ -24,7 +25,7 @@ SECONDS_A_WRITE = 0.1
 class Listing(t.NamedTuple):
     """A complete list: ``items`` as the server sent them, ``resource_version``; ``complete`` is always True."""
 
-    items: t.List[t.Dict[str, t.Any]]
+    items: list[dict[str, t.Any]]
     resource_version: str
     complete: bool = True
 
@@ -36,9 +37,9 @@ class Resource(t.NamedTuple):
     kind: str
     plural: str
     namespaced: bool
-    verbs: t.FrozenSet[str]
+    verbs: frozenset[str]
 
-    def path(self, namespace: t.Optional[str] = None, name: t.Optional[str] = None) -> str:
+    def path(self, namespace: str | None = None, name: str | None = None) -> str:
         """The path of one object, of a namespace's or of all objects."""
         parts = ["api" if "/" not in self.api_version else "apis", self.api_version]
         if self.namespaced and namespace:
@@ -52,7 +53,7 @@ class Resource(t.NamedTuple):
 def segment(text: str) -> str:
     """One path segment; names that could leave it are refused (``..`` would name another resource)."""
     if not text or text in (".", "..") or "/" in text:
-        raise ValueError("{0} is no object name".format(quoted(text)))
+        raise ValueError(f"{quoted(text)} is no object name")
     return urllib.parse.quote(text, safe=":")
 
 
@@ -85,23 +86,23 @@ class Writing:
 class Client(Session):
     """Reads and writes objects of one API server; may be used from several threads."""
 
-    def __init__(self, access: Access, limits: t.Optional[Limits] = None, connections: int = 10) -> None:
+    def __init__(self, access: Access, limits: Limits | None = None, connections: int = 10) -> None:
         super().__init__(access, limits, connections)
         self.writing = Writing()
         self._discovering = threading.Lock()
-        self._resources: t.Dict[str, t.Optional[t.Dict[str, Resource]]] = {}
-        self._undiscovered: t.Dict[str, errors.KubeError] = {}
+        self._resources: dict[str, dict[str, Resource] | None] = {}
+        self._undiscovered: dict[str, errors.KubeError] = {}
 
     def __repr__(self) -> str:
-        return "Client({0!r})".format(self.access)
+        return f"Client({self.access!r})"
 
     # -- reading -----------------------------------------------------------------------------------------------
 
     def list(
         self,
         path: str,
-        label_selector: t.Optional[str] = None,
-        field_selector: t.Optional[str] = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
         page: int = 500,
     ) -> Listing:
         """Every object under the path. Anything that keeps the list from being whole raises ListIncomplete (T14)."""
@@ -114,7 +115,7 @@ class Client(Session):
         except errors.KubeError as error:
             raise errors.ListIncomplete(error) from None
 
-    def _list(self, path: str, labels: t.Optional[str], fields: t.Optional[str], page: int) -> Listing:
+    def _list(self, path: str, labels: str | None, fields: str | None, page: int) -> Listing:
         query = {"limit": str(page)}
         if labels:
             query["labelSelector"] = labels
@@ -123,8 +124,8 @@ class Client(Session):
         request = Request("list", "GET", path, query)
         operation = request.operation
         deadline = time.monotonic() + self.limits.list_seconds
-        items: t.List[t.Dict[str, t.Any]] = []
-        seen: t.Set[str] = set()
+        items: list[dict[str, t.Any]] = []
+        seen: set[str] = set()
         allowance = Allowance(self.limits)
         for dummy in range(self.limits.pages):
             answer = self.send(request, deadline, allowance)
@@ -140,7 +141,7 @@ class Client(Session):
                 self.check_form(item, operation)
             items.extend(found)
             if len(items) > self.limits.objects:
-                raise self.error(errors.TooLarge, operation, "more than {0} objects".format(self.limits.objects))
+                raise self.error(errors.TooLarge, operation, f"more than {self.limits.objects} objects")
             token = meta.get("continue")
             if not token:
                 if meta.get("remainingItemCount"):
@@ -150,9 +151,11 @@ class Client(Session):
                 raise self.error(errors.BadAnswer, operation, "the server repeats a continue token")
             seen.add(token)
             query["continue"] = token
-        raise self.error(errors.TooLarge, operation, "more than {0} pages".format(self.limits.pages))
+        raise self.error(errors.TooLarge, operation, f"more than {self.limits.pages} pages")
 
-    def sample(self, path: str, most: int, field_selector: t.Optional[str] = None) -> t.Tuple[t.List[t.Dict[str, t.Any]], bool]:
+    def sample(
+        self, path: str, most: int, field_selector: str | None = None
+    ) -> tuple[builtins.list[dict[str, t.Any]], bool]:
         """(the first objects under the path, at most ``most``; whether these are all). Nothing may be deleted by it. Raises KubeErrors."""
         query = {"limit": str(most)}
         if field_selector:
@@ -168,18 +171,18 @@ class Client(Session):
             self.check_form(item, request.operation)
         return items[:most], not meta.get("continue") and len(items) <= most
 
-    def get(self, path: str) -> t.Dict[str, t.Any]:
+    def get(self, path: str) -> dict[str, t.Any]:
         """One object. Raises NotFound."""
         return self._object("get", "GET", path)
 
-    def find(self, path: str) -> t.Optional[t.Dict[str, t.Any]]:
+    def find(self, path: str) -> dict[str, t.Any] | None:
         """One object, or None where there is none."""
         try:
             return self.get(path)
         except errors.NotFound:
             return None
 
-    def server_version(self) -> t.Tuple[int, int]:
+    def server_version(self) -> tuple[int, int]:
         """(major, minor) of the API server."""
         answer = self.get("/version")
         try:
@@ -187,7 +190,7 @@ class Client(Session):
         except (KeyError, ValueError, TypeError):
             raise self.error(errors.BadAnswer, "get /version", "the answer is no version") from None
 
-    def resource(self, api_version: str, kind: str, refresh: bool = False) -> t.Optional[Resource]:
+    def resource(self, api_version: str, kind: str, refresh: bool = False) -> Resource | None:
         """How a kind is addressed, or None where the server does not have it. One request a group and version."""
         if refresh or api_version not in self._resources:
             before = self._undiscovered.get(api_version)
@@ -207,9 +210,9 @@ class Client(Session):
         """True when the API server has this kind in this version."""
         return self.resource(api_version, kind) is not None
 
-    def _discover(self, api_version: str) -> t.Optional[t.Dict[str, Resource]]:
+    def _discover(self, api_version: str) -> dict[str, Resource] | None:
         group, dummy, version = api_version.rpartition("/")
-        path = "/apis/{0}/{1}".format(segment(group), segment(version)) if group else "/api/" + segment(version)
+        path = f"/apis/{segment(group)}/{segment(version)}" if group else "/api/" + segment(version)
         try:
             answer = self._object("get", "GET", path)
         except errors.NotFound:
@@ -246,7 +249,7 @@ class Client(Session):
         query = {"fieldManager": field_manager, "force": "true" if force else "false", "fieldValidation": "Ignore"}
         return self._object("apply", "PATCH", path, query, body, APPLY)
 
-    def delete(self, path: str, uid: t.Optional[str] = None) -> bool:
+    def delete(self, path: str, uid: str | None = None) -> bool:
         """Delete the object, with ``uid`` only that very one (else Conflict). False when it is gone already."""
         try:
             self.request_deletion(path, uid)
@@ -254,9 +257,9 @@ class Client(Session):
             return False
         return True
 
-    def request_deletion(self, path: str, uid: t.Optional[str] = None, version: t.Optional[str] = None) -> t.Dict[str, t.Any]:
+    def request_deletion(self, path: str, uid: str | None = None, version: str | None = None) -> dict[str, t.Any]:
         """As delete, also on condition of a resource version; the server's answer, which is the object if it lingers."""
-        body: t.Dict[str, t.Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+        body: dict[str, t.Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         conditions = {name: value for name, value in (("uid", uid), ("resourceVersion", version)) if value}
         if conditions:
             body["preconditions"] = conditions
@@ -269,10 +272,10 @@ class Client(Session):
         verb: str,
         method: str,
         path: str,
-        query: t.Optional[t.Dict[str, str]] = None,
-        body: t.Optional[t.Mapping[str, t.Any]] = None,
+        query: dict[str, str] | None = None,
+        body: t.Mapping[str, t.Any] | None = None,
         content_type: str = "application/json",
-    ) -> t.Dict[str, t.Any]:
+    ) -> dict[str, t.Any]:
         request = Request(verb, method, path, query, body, content_type)
         operation = request.operation
         if method != "GET":
@@ -295,10 +298,12 @@ class Client(Session):
             # GET of a Status has a text there, which says how a deletion went
             value = part.get(name)
             if not (value is None or isinstance(value, dict) or (name == "status" and obj.get("kind") == "Status")):
-                raise self.error(errors.BadAnswer, operation, "{0} of the object {1} is no object".format(name, quoted(meta.get("name"))))
+                raise self.error(
+                    errors.BadAnswer, operation, f"{name} of the object {quoted(meta.get('name'))} is no object"
+                )
         for name in ("name", "namespace", "uid", "resourceVersion"):
             if not isinstance(meta.get(name, ""), str) or meta.get("name") == "":
-                raise self.error(errors.BadAnswer, operation, "the {0} of an object is {1}".format(name, quoted(meta.get(name))))
+                raise self.error(errors.BadAnswer, operation, f"the {name} of an object is {quoted(meta.get(name))}")
 
     def _check_patience(self, operation: str) -> None:
         """A server that takes its time with every single write would hold up all the others for hours, without ever failing."""

@@ -30,38 +30,38 @@ def seconds_of(request: t.Mapping[str, t.Any], option: str = "timeout", default:
         return default
     if float(given) > 0:  # which is not so of what is no number at all either
         return float(given)
-    raise ValueRefused("value_range", "the option {0} is {1} and should be a number of seconds above 0".format(option, given))
+    raise ValueRefused("value_range", f"the option {option} is {given} and should be a number of seconds above 0")
 
 
 class Outcome(t.NamedTuple):
     """``value`` or ``error`` (a KubeError), and how many seconds it took."""
 
     value: t.Any
-    error: t.Optional[KubeError]
+    error: KubeError | None
     seconds: float
 
 
 def fan_out(
     tasks: t.Mapping[str, t.Callable[[], t.Any]],
-    seconds: t.Optional[float] = None,
+    seconds: float | None = None,
     parallel: int = 16,
     operation: str = "read",
-) -> t.Dict[str, Outcome]:
+) -> dict[str, Outcome]:
     """Run every task (cluster -> function without arguments), at most ``parallel`` at a time; outcomes in the same order.
 
     ``seconds`` is the limit of each task from its own start; one that overruns counts as TimedOut and its place goes to
     the next. It cannot be stopped (a system call may hold it), so give a limit only to work that reads; None waits.
     KubeErrors are outcomes; any other exception is a bug and is raised here, after all tasks ended.
     """
-    outcomes: t.Dict[str, Outcome] = {}
-    bugs: t.List[BaseException] = []
+    outcomes: dict[str, Outcome] = {}
+    bugs: list[BaseException] = []
     waiting = collections.deque(tasks)
-    running: t.Dict[str, float] = {}
+    running: dict[str, float] = {}
     changed = threading.Condition()
 
     def work(name: str) -> None:
         started = time.monotonic()
-        done: t.Tuple[t.Any, t.Optional[KubeError]] = None, None
+        done: tuple[t.Any, KubeError | None] = None, None
         try:
             done = tasks[name](), None
         except KubeError as caught:
@@ -83,7 +83,7 @@ def fan_out(
             now = time.monotonic()
             for name in [name for name, begun in running.items() if seconds is not None and now - begun >= seconds]:
                 begun = running.pop(name)
-                error = TimedOut(name, operation, "not done after {0:.3g} s".format(seconds or 0))
+                error = TimedOut(name, operation, f"not done after {seconds or 0:.3g} s")
                 outcomes[name] = Outcome(None, error, now - begun)
             while waiting and len(running) < max(1, parallel):
                 name = waiting.popleft()
@@ -98,7 +98,7 @@ def fan_out(
     return {name: outcomes.pop(name) for name in tasks}  # see work: none of it may stay there
 
 
-def at_once(*tasks: t.Callable[[], t.Any]) -> t.List[t.Any]:
+def at_once(*tasks: t.Callable[[], t.Any]) -> list[t.Any]:
     """Run a few functions of one cluster side by side; results in order. The first KubeError is raised once all have ended."""
     outcomes = list(fan_out({str(index): task for index, task in enumerate(tasks)}).values())
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]
@@ -108,7 +108,7 @@ def at_once(*tasks: t.Callable[[], t.Any]) -> t.List[t.Any]:
     return [outcome.value for outcome in outcomes]
 
 
-def in_flight(tasks: t.Sequence[t.Callable[[], t.Any]], parallel: int = 8) -> t.List[t.Any]:
+def in_flight(tasks: t.Sequence[t.Callable[[], t.Any]], parallel: int = 8) -> list[t.Any]:
     """Run functions with at most ``parallel`` at once, results in order. They must not raise."""
     if len(tasks) <= 1:
         return [task() for task in tasks]
@@ -126,9 +126,7 @@ def contained(name: str, what: str, function: t.Callable[[], t.Any]) -> t.Any:
         if isinstance(error, ValueRefused):
             raise  # it has its own words
         place = traceback.extract_tb(error.__traceback__)[-1]
-        text = "an object has a form that no API server sends ({0} {1}, {2} line {3})".format(
-            type(error).__name__, quoted(error), os.path.basename(place.filename), place.lineno
-        )
+        text = f"an object has a form that no API server sends ({type(error).__name__} {quoted(error)}, {os.path.basename(place.filename)} line {place.lineno})"
     raise BadAnswer(name, what, text)
 
 
@@ -140,14 +138,14 @@ class Clusters:
         for entry in given:
             name = str(entry.get("name"))
             if name in self.clients:
-                raise ValueRefused("duplicate_remote_name", "clusters names {0} twice".format(name))
+                raise ValueRefused("duplicate_remote_name", f"clusters names {name} twice")
             try:
                 self.clients[name] = Client(parse_access(entry), limits(timeout))
             except AccessRefused as refused:
                 self.fail_for(name, "use the access", refused.reason, refused.message)
 
     @classmethod
-    def of(cls, clients: t.Mapping[str, Client], timeout: float = 120.0) -> "Clusters":
+    def of(cls, clients: t.Mapping[str, Client], timeout: float = 120.0) -> Clusters:
         """The same over clients that live longer than one call."""
         self = cls.__new__(cls)
         self._begin(timeout)
@@ -156,17 +154,17 @@ class Clusters:
 
     def _begin(self, timeout: float) -> None:
         self.timeout = timeout
-        self.clients: t.Dict[str, Client] = {}
-        self.failures: t.List[t.Dict[str, t.Any]] = []
+        self.clients: dict[str, Client] = {}
+        self.failures: list[dict[str, t.Any]] = []
         self._started = time.monotonic()
 
     def read(
-        self, what: str, function: t.Callable[[str, Client], t.Any], names: t.Optional[t.Iterable[str]] = None
-    ) -> t.Dict[str, t.Any]:
+        self, what: str, function: t.Callable[[str, Client], t.Any], names: t.Iterable[str] | None = None
+    ) -> dict[str, t.Any]:
         """function(name, client) for every cluster, or the named ones, side by side; values of those that answered."""
         return self._run(what, function, self.clients if names is None else names, self.timeout + 5)
 
-    def write(self, what: str, names: t.Iterable[str], function: t.Callable[[str, Client], t.Any]) -> t.Dict[str, t.Any]:
+    def write(self, what: str, names: t.Iterable[str], function: t.Callable[[str, Client], t.Any]) -> dict[str, t.Any]:
         """As read, for the named clusters and without a limit: a write in progress must not be left behind unseen."""
         return self._run(what, function, list(names), None)
 
@@ -175,9 +173,12 @@ class Clusters:
         what: str,
         function: t.Callable[[str, Client], t.Any],
         names: t.Iterable[str],
-        seconds: t.Optional[float],
-    ) -> t.Dict[str, t.Any]:
-        tasks = {name: (lambda name=name: contained(name, what, lambda: function(name, self.clients[name]))) for name in sorted(names)}
+        seconds: float | None,
+    ) -> dict[str, t.Any]:
+        tasks = {
+            name: (lambda name=name: contained(name, what, lambda: function(name, self.clients[name])))
+            for name in sorted(names)
+        }
         values = {}
         for name, outcome in fan_out(tasks, seconds, operation=what).items():
             if outcome.error is not None:
@@ -191,17 +192,21 @@ class Clusters:
 
     def fail_for(self, cluster: str, operation: str, reason: str, message: str) -> None:
         """Note a failure that no API server told."""
-        self.failures.append({"cluster": cluster, "operation": operation, "reason": reason, "message": message, "status": None})
+        self.failures.append(
+            {"cluster": cluster, "operation": operation, "reason": reason, "message": message, "status": None}
+        )
 
-    def server_hosts(self) -> t.List[str]:
+    def server_hosts(self) -> list[str]:
         """The hosts of the API servers, as the accesses name them: addresses or names."""
         return [urllib.parse.urlsplit(client.access.server).hostname or "" for client in self.clients.values()]
 
-    def result(self, plan: Plan, **more: t.Any) -> t.Dict[str, t.Any]:
+    def result(self, plan: Plan, **more: t.Any) -> dict[str, t.Any]:
         """A module's result: that of the plan of all clusters, which of them failed, and what they were asked."""
-        return dict(plan.result(), failures=self.failures, stats=self.stats(), diff=plan.diff(), warnings=plan.warnings, **more)
+        return dict(
+            plan.result(), failures=self.failures, stats=self.stats(), diff=plan.diff(), warnings=plan.warnings, **more
+        )
 
-    def stats(self) -> t.Dict[str, t.Any]:
+    def stats(self) -> dict[str, t.Any]:
         return {
             "requests": {name: dict(sorted(client.stats.items())) for name, client in sorted(self.clients.items())},
             "seconds": round(time.monotonic() - self._started, 3),

@@ -20,7 +20,12 @@ def memory_of(body: bytes) -> int:
     """
     empty = body.count(b"{}")
     return (
-        190 * (body.count(b"{") - empty) + 64 * empty + 90 * body.count(b"[") + 30 * body.count(b",") + 30 * body.count(b'"') + len(body)
+        190 * (body.count(b"{") - empty)
+        + 64 * empty
+        + 90 * body.count(b"[")
+        + 30 * body.count(b",")
+        + 30 * body.count(b'"')
+        + len(body)
     )
 
 
@@ -43,12 +48,14 @@ def deeper_than(body: bytes, limit: int) -> bool:
 def decode(body: bytes, depth: int) -> t.Any:
     """JSON bytes -> data. Raises ValueError with a short text that quotes nothing of the body."""
     if deeper_than(body, depth):
-        raise ValueError("the answer nests deeper than {0} levels or is cut off".format(depth))
+        raise ValueError(f"the answer nests deeper than {depth} levels or is cut off")
     with gc_paused():
         try:
             value = json.loads(body.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
             if b"\\ud" in body or b"\\uD" in body:
-                json.dumps(value, ensure_ascii=False).encode("utf-8")  # half of a letter is no text: it could be neither hashed nor printed
+                json.dumps(value, ensure_ascii=False).encode(
+                    "utf-8"
+                )  # half of a letter is no text: it could be neither hashed nor printed
             return value
         except (ValueError, RecursionError):
             raise ValueError("the answer is no complete JSON document") from None
@@ -62,4 +69,4 @@ def _finite(text: str) -> float:
 
 
 def _no_constant(name: str) -> t.NoReturn:
-    raise ValueError("{0} is no JSON".format(name))
+    raise ValueError(f"{name} is no JSON")

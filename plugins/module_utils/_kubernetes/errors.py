@@ -24,9 +24,9 @@ class KubeError(Exception):
         cluster: str,
         operation: str,
         message: str,
-        status: t.Optional[int] = None,
-        retryable: t.Optional[bool] = None,
-        retry_after: t.Optional[float] = None,
+        status: int | None = None,
+        retryable: bool | None = None,
+        retry_after: float | None = None,
     ) -> None:
         self.cluster = cluster
         self.operation = operation
@@ -35,9 +35,9 @@ class KubeError(Exception):
         self.retry_after = retry_after
         if retryable is not None:
             self.retryable = retryable
-        super().__init__("cluster {0}: cannot {1}: {2}".format(cluster, operation, message))
+        super().__init__(f"cluster {cluster}: cannot {operation}: {message}")
 
-    def failure(self) -> t.Dict[str, t.Any]:
+    def failure(self) -> dict[str, t.Any]:
         """The row of a module's ``failures``: cluster, operation, reason, message, status."""
         return {
             "cluster": self.cluster,
@@ -155,16 +155,14 @@ class ListIncomplete(KubeError):
 
     def __init__(self, why: KubeError) -> None:
         self.cause = why.reason
-        super().__init__(
-            why.cluster, why.operation, "{0} [{1}]".format(why.message, why.reason), why.status, why.retryable
-        )
+        super().__init__(why.cluster, why.operation, f"{why.message} [{why.reason}]", why.status, why.retryable)
 
-    def failure(self) -> t.Dict[str, t.Any]:
+    def failure(self) -> dict[str, t.Any]:
         """As every failure's, with the cause."""
         return dict(super().failure(), cause=self.cause)
 
 
-BY_STATUS: t.Dict[int, t.Type[KubeError]] = {
+BY_STATUS: dict[int, type[KubeError]] = {
     400: Invalid,
     401: Unauthorized,
     403: Forbidden,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -32,8 +33,8 @@ class CredentialPlugin(t.NamedTuple):
 class Chosen(t.NamedTuple):
     """The parts of a kubeconfig that its context selects."""
 
-    cluster: t.Dict[str, t.Any]
-    user: t.Dict[str, t.Any]
+    cluster: dict[str, t.Any]
+    user: dict[str, t.Any]
 
 
 def read_small_file(path: str, limit: int = MAX_BYTES) -> bytes:
@@ -48,18 +49,24 @@ def read_small_file(path: str, limit: int = MAX_BYTES) -> bytes:
     finally:
         os.close(handle)
     if len(data) > limit:
-        raise OSError(0, "larger than {0} bytes".format(limit))
+        raise OSError(0, f"larger than {limit} bytes")
     return data
 
 
-def load_kubeconfig(given: t.Any) -> t.Tuple[t.Dict[str, t.Any], t.Optional[str]]:
+def load_kubeconfig(given: t.Any) -> tuple[dict[str, t.Any], str | None]:
     """A path, several of them or a dict -> (the document, the folder for its relative paths or None).
 
     Several are a list, or as in KUBECONFIG a text with a colon between them; they are merged as kubectl does.
     """
     if isinstance(given, dict):
         return given, None
-    several = given if isinstance(given, (list, tuple)) else given.split(os.pathsep) if isinstance(given, str) and not os.path.exists(given) else ()
+    several = (
+        given
+        if isinstance(given, (list, tuple))
+        else given.split(os.pathsep)
+        if isinstance(given, str) and not os.path.exists(given)
+        else ()
+    )
     several = [path for path in several if path]
     if len(several) > 1 and all(isinstance(path, str) for path in several):
         return _merged(several), None
@@ -72,14 +79,14 @@ def load_kubeconfig(given: t.Any) -> t.Tuple[t.Dict[str, t.Any], t.Optional[str]
         raw = read_small_file(path)
     except OSError as error:
         raise KubeconfigRefused(
-            "kubeconfig_unreadable", "kubeconfig {0} cannot be read: {1}".format(path, error.strerror or error)
+            "kubeconfig_unreadable", f"kubeconfig {path} cannot be read: {error.strerror or error}"
         ) from None
-    return parse_kubeconfig(raw, "kubeconfig {0}".format(path)), os.path.dirname(path)
+    return parse_kubeconfig(raw, f"kubeconfig {path}"), os.path.dirname(path)
 
 
-def _merged(paths: t.Sequence[str]) -> t.Dict[str, t.Any]:
+def _merged(paths: t.Sequence[str]) -> dict[str, t.Any]:
     """One document of several files: the first that has a name or a current-context counts, one that is not there does not."""
-    found: t.Dict[str, t.Any] = {"clusters": [], "contexts": [], "users": []}
+    found: dict[str, t.Any] = {"clusters": [], "contexts": [], "users": []}
     there = [path for path in paths if os.path.exists(os.path.expanduser(path))]
     for path in there or paths[:1]:
         config, folder = load_kubeconfig(path)
@@ -93,7 +100,7 @@ def _merged(paths: t.Sequence[str]) -> t.Dict[str, t.Any]:
     return found
 
 
-def _located(part: t.Any, folder: t.Optional[str]) -> t.Any:
+def _located(part: t.Any, folder: str | None) -> t.Any:
     """A cluster or user whose relative names of files are found from the folder of its own file."""
     if not isinstance(part, dict) or folder is None:
         return part
@@ -107,7 +114,7 @@ def _located(part: t.Any, folder: t.Optional[str]) -> t.Any:
     return made
 
 
-def parse_kubeconfig(raw: bytes, where: str = "kubeconfig") -> t.Dict[str, t.Any]:
+def parse_kubeconfig(raw: bytes, where: str = "kubeconfig") -> dict[str, t.Any]:
     """YAML or JSON text -> dict. Aliases are refused: a kubeconfig has none, a YAML bomb is made of them.
 
     As kubectl, it takes a text that ends with empty documents; unlike kubectl, it refuses several instead of ignoring all but the first.
@@ -116,21 +123,25 @@ def parse_kubeconfig(raw: bytes, where: str = "kubeconfig") -> t.Dict[str, t.Any
         # JSON may have tabs, which this YAML has not
         found = _json(raw) or [document for document in plain_documents(raw) if document is not None]
     except ImportError:
-        raise KubeconfigRefused("kubeconfig_unreadable", "reading a kubeconfig file needs the Python library PyYAML") from None
+        raise KubeconfigRefused(
+            "kubeconfig_unreadable", "reading a kubeconfig file needs the Python library PyYAML"
+        ) from None
     except ValueRefused as refused:
-        raise KubeconfigRefused("kubeconfig_invalid", "{0} is {1}".format(where, refused.message)) from None
+        raise KubeconfigRefused("kubeconfig_invalid", f"{where} is {refused.message}") from None
     if len(found) > 1:
-        raise KubeconfigRefused("kubeconfig_invalid", "{0} has {1} documents; keep one".format(where, len(found)))
+        raise KubeconfigRefused("kubeconfig_invalid", f"{where} has {len(found)} documents; keep one")
     config = found[0] if found else None
     if not isinstance(config, dict):
-        raise KubeconfigRefused("kubeconfig_invalid", "{0} is not a mapping".format(where))
+        raise KubeconfigRefused("kubeconfig_invalid", f"{where} is not a mapping")
     for key, expected in (("kind", "Config"), ("apiVersion", "v1")):
         if config.get(key) not in (None, "", expected):
-            raise KubeconfigRefused("kubeconfig_invalid", "{0} is no kubeconfig: its {1} is {2}".format(where, key, quoted(config[key])))
+            raise KubeconfigRefused(
+                "kubeconfig_invalid", f"{where} is no kubeconfig: its {key} is {quoted(config[key])}"
+            )
     return config
 
 
-def _json(raw: bytes) -> t.List[t.Any]:
+def _json(raw: bytes) -> list[t.Any]:
     """The one document of a JSON text, else nothing."""
     try:
         return [json.loads(raw.decode("utf-8-sig"))] if raw.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") else []
@@ -138,7 +149,7 @@ def _json(raw: bytes) -> t.List[t.Any]:
         return []
 
 
-def resolve_context(config: t.Mapping[str, t.Any], context: t.Optional[str] = None) -> Chosen:
+def resolve_context(config: t.Mapping[str, t.Any], context: str | None = None) -> Chosen:
     """The cluster and the user of the named context, or of ``current-context``. Raises ``kubeconfig_invalid``."""
     name = context or config.get("current-context")
     if not name:
@@ -151,20 +162,26 @@ def resolve_context(config: t.Mapping[str, t.Any], context: t.Optional[str] = No
     return Chosen(cluster, user)
 
 
-def _named(config: t.Mapping[str, t.Any], plural: str, key: str, name: t.Any) -> t.Dict[str, t.Any]:
+def _named(config: t.Mapping[str, t.Any], plural: str, key: str, name: t.Any) -> dict[str, t.Any]:
     entries = config.get(plural)
-    found = [entry for entry in entries if isinstance(entry, dict) and entry.get("name") == name] if isinstance(entries, list) else []
+    found = (
+        [entry for entry in entries if isinstance(entry, dict) and entry.get("name") == name]
+        if isinstance(entries, list)
+        else []
+    )
     if len(found) > 1:  # programs differ in which one counts; kubectl refuses, too
-        raise KubeconfigRefused("kubeconfig_invalid", "the kubeconfig has {0} entries of {1} named {2}; keep one".format(len(found), plural, quoted(name)))
+        raise KubeconfigRefused(
+            "kubeconfig_invalid", f"the kubeconfig has {len(found)} entries of {plural} named {quoted(name)}; keep one"
+        )
     value = (found[0].get(key) or {}) if found else None
     if not isinstance(value, dict):
-        raise KubeconfigRefused("kubeconfig_invalid", "the kubeconfig has no {0} named {1}".format(key, quoted(name)))
+        raise KubeconfigRefused("kubeconfig_invalid", f"the kubeconfig has no {key} named {quoted(name)}")
     return value
 
 
-def secret_leaves(config: t.Any, depth: int = 0) -> t.List[str]:
+def secret_leaves(config: t.Any, depth: int = 0) -> list[str]:
     """Texts of a kubeconfig dict that must be hidden: credentials of every user in it, whatever its context."""
-    found: t.List[str] = []
+    found: list[str] = []
     if depth > 12:
         return found
     if isinstance(config, dict):
@@ -181,10 +198,12 @@ def secret_leaves(config: t.Any, depth: int = 0) -> t.List[str]:
     return found
 
 
-_SECRET_KEYS = frozenset(("token", "client-key-data", "password", "id-token", "refresh-token", "access-token", "client-secret"))
+_SECRET_KEYS = frozenset(
+    ("token", "client-key-data", "password", "id-token", "refresh-token", "access-token", "client-secret")
+)
 
 
-def _texts(value: t.Any, depth: int = 0) -> t.List[str]:
+def _texts(value: t.Any, depth: int = 0) -> list[str]:
     """Long texts anywhere inside; short ones would blank half of every message (module contract 7)."""
     if depth > 6:
         return []
@@ -201,7 +220,7 @@ class KubeconfigFile(t.NamedTuple):
     """A kubeconfig file of one cluster: its path, what it holds (None: not there or not ours to read), its mode."""
 
     path: str
-    content: t.Optional[t.Dict[str, t.Any]]
+    content: dict[str, t.Any] | None
     exists: bool
     mode: int
 
@@ -236,7 +255,5 @@ def write_private(path: str, data: bytes) -> None:
 
 def remove_kubeconfig_file(path: str) -> None:
     """Remove the file; fine when it has just gone."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
-    except FileNotFoundError:
-        pass

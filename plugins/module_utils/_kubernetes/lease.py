@@ -8,6 +8,7 @@ duration and did not change. It is made, renewed and removed under preconditions
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import socket
@@ -49,28 +50,34 @@ class Lease:
     """
 
     def __init__(
-        self, client: Client, namespace: str, name: str, manager: str, seconds: float = SECONDS,
-        is_dead: t.Callable[[str], bool] = lambda holder: False, renew_every: t.Optional[float] = None,
-    ) -> None:  # fmt: skip
+        self,
+        client: Client,
+        namespace: str,
+        name: str,
+        manager: str,
+        seconds: float = SECONDS,
+        is_dead: t.Callable[[str], bool] = lambda holder: False,
+        renew_every: float | None = None,
+    ) -> None:
         self._client, self._manager, self._seconds, self._is_dead = client, manager, seconds, is_dead
         self._every = seconds / 3 if renew_every is None else renew_every
         self.namespace, self._name = namespace, name
-        self._base = "/apis/coordination.k8s.io/v1/namespaces/{0}/leases".format(segment(namespace))
-        self._path = "{0}/{1}".format(self._base, segment(name))
-        self._operation = "take the lease {0}/{1}".format(namespace, name)
-        self.holder = "{0}/{1}/{2:08x}".format(socket.gethostname()[:100], os.getpid(), random.getrandbits(32))
-        self._lease: t.Dict[str, t.Any] = {}
+        self._base = f"/apis/coordination.k8s.io/v1/namespaces/{segment(namespace)}/leases"
+        self._path = f"{self._base}/{segment(name)}"
+        self._operation = f"take the lease {namespace}/{name}"
+        self.holder = f"{socket.gethostname()[:100]}/{os.getpid()}/{random.getrandbits(32):08x}"
+        self._lease: dict[str, t.Any] = {}
         self._renewed = 0.0
         self._lost = ""
         self._stop = threading.Event()
-        self._thread: t.Optional[threading.Thread] = None
+        self._thread: threading.Thread | None = None
 
     @property
     def held(self) -> bool:
         """True from a successful acquire on."""
         return self._thread is not None
 
-    def acquire(self, wait: float = 0.0, stop: t.Optional[threading.Event] = None) -> None:
+    def acquire(self, wait: float = 0.0, stop: threading.Event | None = None) -> None:
         """Take the Lease, waiting at most so many seconds and until ``stop`` is set. Raises LeaseHeld and other KubeErrors."""
         stop = stop or threading.Event()
         deadline = time.monotonic() + wait
@@ -84,7 +91,11 @@ class Lease:
             nowhere = nowhere + 1 if found is None else 0
             if nowhere >= _NOWHERE:
                 # once or twice it is given back between our two questions; a webhook can say so for ever
-                raise KubeError(self._client.cluster, self._operation, "the server says that it is there already, and that there is none")
+                raise KubeError(
+                    self._client.cluster,
+                    self._operation,
+                    "the server says that it is there already, and that there is none",
+                )
             if found is not None and (found.get("spec") or {}).get("holderIdentity") == self.holder:
                 lease = found  # it was made, and only the answer was lost
                 break
@@ -112,17 +123,15 @@ class Lease:
         if self._thread is None:
             raise LeaseLost(self._client.cluster, self._operation, "it was not taken")
         if not self._lost and time.monotonic() - self._renewed >= self._seconds:
-            self._lost = "it could not be renewed for {0:.0f} s".format(self._seconds)
+            self._lost = f"it could not be renewed for {self._seconds:.0f} s"
         if self._lost:
             raise LeaseLost(self._client.cluster, self._operation, self._lost)
 
     def leave(self) -> None:
         """Renew the Lease a last time and let it stand for others of the same holder. Does not raise."""
         if self._end() and not self._lost:
-            try:
+            with contextlib.suppress(KubeError):
                 self._renew()
-            except KubeError:
-                pass
 
     def _end(self) -> bool:
         """Stop renewing; False where it was not held."""
@@ -138,23 +147,25 @@ class Lease:
         if not self._end() or self._lost:
             return
         meta = self._lease["metadata"]
-        try:
+        with contextlib.suppress(KubeError):
             self._client.request_deletion(self._path, meta["uid"], meta["resourceVersion"])
-        except KubeError:
-            pass
 
     # -- inside
 
-    def _take(self, abandoned: str) -> t.Optional[t.Dict[str, t.Any]]:
+    def _take(self, abandoned: str) -> dict[str, t.Any] | None:
         """Make the Lease, or take the one of this resource version over; None when somebody else has it."""
         spec = {
-            "holderIdentity": self.holder, "leaseDurationSeconds": max(1, int(self._seconds)),
-            "acquireTime": _now(), "renewTime": _now(),
-        }  # fmt: skip
-        meta: t.Dict[str, t.Any] = {"namespace": self.namespace, "name": self._name}
+            "holderIdentity": self.holder,
+            "leaseDurationSeconds": max(1, int(self._seconds)),
+            "acquireTime": _now(),
+            "renewTime": _now(),
+        }
+        meta: dict[str, t.Any] = {"namespace": self.namespace, "name": self._name}
         try:
             if abandoned:
-                return self._client.merge_patch(self._path, {"metadata": {"resourceVersion": abandoned}, "spec": spec}, self._manager)
+                return self._client.merge_patch(
+                    self._path, {"metadata": {"resourceVersion": abandoned}, "spec": spec}, self._manager
+                )
             body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
             return self._client.create(self._base, body, self._manager)
         except Conflict:
@@ -164,7 +175,7 @@ class Lease:
                 return None  # it was released meanwhile
             raise
 
-    def _read(self) -> t.Optional[t.Dict[str, t.Any]]:
+    def _read(self) -> dict[str, t.Any] | None:
         try:
             return self._client.get(self._path)
         except NotFound:
@@ -172,10 +183,8 @@ class Lease:
 
     def _keep(self) -> None:
         while not self._stop.wait(self._every):
-            try:
+            with contextlib.suppress(KubeError):  # check() tells when it has been too long
                 self._renew()
-            except KubeError:
-                pass  # check() tells when it has been too long
             if self._lost:
                 return
 
@@ -199,7 +208,7 @@ class Lease:
             self._lease = found  # somebody labelled it, which is no reason to stop
 
 
-def _duration(lease: t.Optional[t.Mapping[str, t.Any]]) -> float:
+def _duration(lease: t.Mapping[str, t.Any] | None) -> float:
     """How long its holder says that a Lease holds without a renewal."""
     spec = (lease or {}).get("spec")
     given = spec.get("leaseDurationSeconds") if isinstance(spec, dict) else None
@@ -210,7 +219,7 @@ def holder_of(lease: t.Mapping[str, t.Any]) -> str:
     """Who has a Lease and since when, as its own words; somebody else's text, so it is quoted and cut."""
     spec = lease.get("spec")
     spec = spec if isinstance(spec, dict) else {}
-    return "{0!r} since {1}".format(str(spec.get("holderIdentity", ""))[:200], quoted(str(spec.get("acquireTime", "?"))[:40]))
+    return f"{str(spec.get('holderIdentity', ''))[:200]!r} since {quoted(str(spec.get('acquireTime', '?'))[:40])}"
 
 
 def _now() -> str:

@@ -25,7 +25,7 @@ class KubeModule(AnsibleModule):
     def _load_params(self) -> None:
         super()._load_params()
         if not hasattr(self, "no_log_values"):
-            self.no_log_values: t.Set[str] = set()
+            self.no_log_values: set[str] = set()
         take_access(self)
 
     def fail_json(self, msg: str, **kwargs: t.Any) -> t.NoReturn:
@@ -34,13 +34,15 @@ class KubeModule(AnsibleModule):
         raise SystemExit(1)  # for readers of types: the module has left before
 
 
-def exit_kube(module: t.Any, result: t.Dict[str, t.Any]) -> t.NoReturn:
+def exit_kube(module: t.Any, result: dict[str, t.Any]) -> t.NoReturn:
     """Leave with the result; with ``failures`` and ``fail_on_failures`` as a failure that carries all of it (module contract 6)."""
     failures = named_rows(name_of(module), result.get("failures"), module.params)
     result = dict(result, failures=failures) if failures else result
     if failures and module.params.get("fail_on_failures", True):
-        more = "" if len(failures) == 1 else " (and {0} more, see failures)".format(len(failures) - 1)
+        more = "" if len(failures) == 1 else f" (and {len(failures) - 1} more, see failures)"
         module.fail_json(msg=_FAILURE.format(**failures[0]) + more, **with_warnings(module, result))
     if failures:
-        result = dict(result, warnings=[*result.get("warnings", ()), *(_FAILURE.format(**failure) for failure in failures[:20])])
+        result = dict(
+            result, warnings=[*result.get("warnings", ()), *(_FAILURE.format(**failure) for failure in failures[:20])]
+        )
     exit_with(module, result)

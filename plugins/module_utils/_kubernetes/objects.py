@@ -25,23 +25,23 @@ WriteOne = t.Callable[[Client, Write, str], t.Any]
 class Applied(t.NamedTuple):
     """What happened: writes done (in order), refusals that only the server could tell, failures."""
 
-    done: t.List[Write]
-    refused: t.List[Refusal]
-    failed: t.List[KubeError]
-    warnings: t.List[str]
+    done: list[Write]
+    refused: list[Refusal]
+    failed: list[KubeError]
+    warnings: list[str]
 
 
 def read_objects(
     client: Client, wanted: t.Iterable[Key], scopes: t.Sequence[Scope] = ()
-) -> t.Tuple[Read, t.Dict[Key, Key]]:
+) -> tuple[Read, dict[Key, Key]]:
     """LIST once for each kind and namespace or selector. Raises ListIncomplete and other KubeErrors.
 
     Also returns how wanted keys are corrected: a namespace is dropped for kinds that have none, and filled in for those
     that need one (``default``).
     """
-    kinds: t.Dict[t.Tuple[str, str], t.Optional[Resource]] = {}
-    corrected: t.Dict[Key, Key] = {}
-    names: t.Dict[t.Tuple[str, str, str], t.Set[str]] = {}
+    kinds: dict[tuple[str, str], Resource | None] = {}
+    corrected: dict[Key, Key] = {}
+    names: dict[tuple[str, str, str], set[str]] = {}
     scopes = list(scopes)
     for pair in [(key.api_version, key.kind) for key in wanted] + [(s.api_version, s.kind) for s in scopes]:
         if pair not in kinds:
@@ -52,9 +52,9 @@ def read_objects(
             corrected[key] = key._replace(namespace=(key.namespace or "default") if resource.namespaced else "")
             names.setdefault((key.api_version, key.kind, corrected[key].namespace), set()).add(key.name)
 
-    objects: t.Dict[Key, t.Mapping[str, t.Any]] = {}
-    purgeable: t.Set[Key] = set()
-    covered: t.Set[t.Tuple[str, str, str]] = set()
+    objects: dict[Key, t.Mapping[str, t.Any]] = {}
+    purgeable: set[Key] = set()
+    covered: set[tuple[str, str, str]] = set()
     for scope in scopes:
         resource = kinds[scope.api_version, scope.kind]
         if resource is None:
@@ -85,8 +85,8 @@ def read_objects(
 
 
 def _listed(
-    client: Client, resource: Resource, namespace: str, labels: str, name: t.Optional[str] = None
-) -> t.Optional[t.Dict[Key, t.Mapping[str, t.Any]]]:
+    client: Client, resource: Resource, namespace: str, labels: str, name: str | None = None
+) -> dict[Key, t.Mapping[str, t.Any]] | None:
     """The objects found; None when the kind has just gone, which discovery learns a moment later."""
     fields = "metadata.name=" + name if name else None
     try:
@@ -95,7 +95,7 @@ def _listed(
         if error.status == 404:
             return None
         raise
-    found: t.Dict[Key, t.Mapping[str, t.Any]] = {}
+    found: dict[Key, t.Mapping[str, t.Any]] = {}
     for item in listing.items:
         meta = item["metadata"]
         place = str(meta.get("namespace", "")) if resource.namespaced else ""
@@ -104,9 +104,13 @@ def _listed(
 
 
 def send_all(
-    client: Client, writes: t.Sequence[t.Any], operation: t.Callable[[t.Any], str], send: t.Callable[[t.Any], t.Any], gone: t.List[KubeError],
-    untried: t.Type[KubeError] = KubeError,
-) -> t.List[t.Any]:  # fmt: skip
+    client: Client,
+    writes: t.Sequence[t.Any],
+    operation: t.Callable[[t.Any], str],
+    send: t.Callable[[t.Any], t.Any],
+    gone: list[KubeError],
+    untried: type[KubeError] = KubeError,
+) -> list[t.Any]:
     """What each write was answered, or its KubeError; a few at a time.
 
     The first sign that the server is gone (added to ``gone``) ends the work on it: the rest fails without being tried.
@@ -127,7 +131,11 @@ def send_all(
 
 
 def apply_writes(
-    client: Client, writes: t.Sequence[Write], manager: str, leave_conflicts: bool = False, write_one: t.Optional[WriteOne] = None
+    client: Client,
+    writes: t.Sequence[Write],
+    manager: str,
+    leave_conflicts: bool = False,
+    write_one: WriteOne | None = None,
 ) -> Applied:
     """Do the writes of a plan, kind after kind in its order, a few at a time.
 
@@ -136,14 +144,18 @@ def apply_writes(
     resource version) does not count as done. ``write_one``: how a kind with ways of its own is written.
     """
     result = Applied([], [], [], [])
-    gone: t.List[KubeError] = []
+    gone: list[KubeError] = []
     for (dummy, kind), group in itertools.groupby(writes, lambda write: (write.manifest is None, write.key.kind)):
         batch = list(group)
-        answers = send_all(client, batch, _operation, lambda write: (write_one or write_object)(client, write, manager), gone)
+        answers = send_all(
+            client, batch, _operation, lambda write: (write_one or write_object)(client, write, manager), gone
+        )
         for write, answer in zip(batch, answers):
-            label = "{0} {1}".format(write.key.kind, write.change.id)
+            label = f"{write.key.kind} {write.change.id}"
             if isinstance(answer, Conflict) and write.manifest is not None and write.uid is None:
-                result.refused.append(Refusal(label, "not_ours", "has just been made by somebody else; " + answer.message))
+                result.refused.append(
+                    Refusal(label, "not_ours", "has just been made by somebody else; " + answer.message)
+                )
             elif isinstance(answer, Conflict) and leave_conflicts and write.manifest is not None:
                 result.refused.append(Refusal(label, CONFLICT, answer.message))
             elif isinstance(answer, KubeError):
@@ -151,8 +163,8 @@ def apply_writes(
             elif answer is False:
                 if write.manifest is not None:
                     result.warnings.append(
-                        "{0} {1}: the server accepted the manifest and kept the object as it was; it has fields that "
-                        "this API version does not store".format(write.key.kind, write.change.id)
+                        f"{write.key.kind} {write.change.id}: the server accepted the manifest and kept the object as it was; it has fields that "
+                        "this API version does not store"
                     )
             else:
                 result.done.append(write)
@@ -162,12 +174,17 @@ def apply_writes(
 
 
 def _operation(write: Write) -> str:
-    return "{0} {1} {2}".format(write.change.action, write.key.kind, write.key.short)
+    return f"{write.change.action} {write.key.kind} {write.key.short}"
 
 
 def take_alone(
-    client: Client, path: str, manifest: t.Mapping[str, t.Any], found: t.Mapping[str, t.Any], manager: str,
-    kept: t.Collection[t.Tuple[str, ...]] = (), whole: bool = True,
+    client: Client,
+    path: str,
+    manifest: t.Mapping[str, t.Any],
+    found: t.Mapping[str, t.Any],
+    manager: str,
+    kept: t.Collection[tuple[str, ...]] = (),
+    whole: bool = True,
 ) -> t.Mapping[str, t.Any]:
     """After an apply: nobody else stays on record for what is ours, and what others put there goes. The object as it is then.
 
@@ -197,7 +214,7 @@ def write_object(client: Client, write: Write, manager: str) -> bool:
     key = write.key
     resource = client.resource(key.api_version, key.kind)
     if resource is None:
-        raise NotFound(client.cluster, _operation(write), "the API server has no {0} in {1}".format(key.kind, key.api_version))
+        raise NotFound(client.cluster, _operation(write), f"the API server has no {key.kind} in {key.api_version}")
     path = resource.path(key.namespace, key.name)
     if write.manifest is None:
         return client.delete(path, uid=write.uid)
@@ -217,16 +234,18 @@ def write_object(client: Client, write: Write, manager: str) -> bool:
             raise
         # What another hand put into a keyed list stays there beside ours, and both together may be no valid object (a port that got
         # another number keeps its name). The lists are put right as a whole, and then it is ours to apply.
-        patched = client.merge_patch(path, dict(lists, metadata={"uid": write.uid, "resourceVersion": write.version}), manager)
+        patched = client.merge_patch(
+            path, dict(lists, metadata={"uid": write.uid, "resourceVersion": write.version}), manager
+        )
         answer = client.apply(path, manifest, manager, force=True)
         take_alone(client, path, manifest, answer, manager, whole=write.alone)
         return patched.get("metadata", {}).get("resourceVersion") != write.version
     return write.version is None or answer.get("metadata", {}).get("resourceVersion") != write.version
 
 
-def _lists(value: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def _lists(value: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The part of a manifest that lists are in, metadata apart."""
-    found: t.Dict[str, t.Any] = {}
+    found: dict[str, t.Any] = {}
     for name, inner in value.items():
         if isinstance(inner, dict) and name != "metadata":
             inner = _lists(inner) or None
@@ -241,7 +260,7 @@ def _wait_for_kinds(client: Client, definitions: t.Sequence[t.Mapping[str, t.Any
     for definition in definitions:
         spec = definition.get("spec", {})
         for version in spec.get("versions") or ():
-            api_version = "{0}/{1}".format(spec.get("group"), version.get("name"))
+            api_version = f"{spec.get('group')}/{version.get('name')}"
             kind = spec.get("names", {}).get("kind")
             while client.resource(api_version, kind, refresh=True) is None and time.monotonic() < deadline:
                 time.sleep(0.1)

@@ -9,7 +9,7 @@ import typing as t
 from .._values.refused import ValueRefused
 
 
-def plain_documents(raw: t.Union[str, bytes]) -> t.List[t.Any]:
+def plain_documents(raw: str | bytes) -> list[t.Any]:
     """Every document of a text. Raises ValueRefused ``no_plain_yaml``, whose message never quotes the text; ImportError without PyYAML."""
     import yaml
 
@@ -33,7 +33,7 @@ def plain_documents(raw: t.Union[str, bytes]) -> t.List[t.Any]:
     except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
         # the error's text would quote the file, tokens included
         mark = getattr(error, "problem_mark", None)
-        line = " near line {0}".format(mark.line + 1) if mark is not None else ""
+        line = f" near line {mark.line + 1}" if mark is not None else ""
         alias = ": aliases are refused" if "aliases are refused" in str(error) else ""
-        raise ValueRefused("no_plain_yaml", "no plain YAML{0}{1}".format(line, alias)) from None
+        raise ValueRefused("no_plain_yaml", f"no plain YAML{line}{alias}") from None
     return found

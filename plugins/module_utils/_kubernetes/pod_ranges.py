@@ -20,9 +20,9 @@ MOST_PODS = 500
 RUNNING = "status.phase=Running"
 
 
-def read_pod_ranges(client: Client) -> t.Dict[str, t.Any]:
+def read_pod_ranges(client: Client) -> dict[str, t.Any]:
     """The fields of pod_places.Found, of what is served and may be read; the rest is named in ``unread``. Raises a KubeError where the server is gone."""
-    unread: t.List[str] = []
+    unread: list[str] = []
 
     def attempt(what: str, read: t.Callable[[], t.Any], otherwise: t.Any) -> t.Any:
         try:
@@ -31,14 +31,14 @@ def read_pod_ranges(client: Client) -> t.Dict[str, t.Any]:
             if error.status is None:
                 raise
             if error.status != 404:  # a kind that is not served is no fault
-                unread.append("{0} ({1})".format(what, "forbidden" if error.status == 403 else quoted(error.message)))
+                unread.append(f"{what} ({'forbidden' if error.status == 403 else quoted(error.message)})")
             return otherwise
 
-    def objects(versions: t.Sequence[str], kind: str) -> t.List[t.Dict[str, t.Any]]:
+    def objects(versions: t.Sequence[str], kind: str) -> list[dict[str, t.Any]]:
         for version in versions:
             resource = client.resource(version, kind)
             if resource is not None:
-                items: t.List[t.Dict[str, t.Any]] = client.list(resource.path()).items
+                items: list[dict[str, t.Any]] = client.list(resource.path()).items
                 return items
         return []
 

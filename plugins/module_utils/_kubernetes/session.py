@@ -44,9 +44,9 @@ class Limits(t.NamedTuple):
     answer_bytes: int = 64 * MIB
     list_bytes: int = 256 * MIB
     list_memory: int = 1024 * MIB
-    run_bytes: t.Optional[int] = 1024 * MIB
-    run_memory: t.Optional[int] = 2048 * MIB
-    write_seconds: t.Optional[float] = None
+    run_bytes: int | None = 1024 * MIB
+    run_memory: int | None = 2048 * MIB
+    write_seconds: float | None = None
     objects: int = 200_000
     pages: int = 2_000
     depth: int = 64
@@ -54,14 +54,17 @@ class Limits(t.NamedTuple):
     retry_seconds: float = 10.0
 
 
-def scaled(limits: Limits, mib: t.Optional[int]) -> Limits:
+def scaled(limits: Limits, mib: int | None) -> Limits:
     """The limits for a cluster whose lists may have so many MiB; None: as they are."""
     if mib is None:
         return limits
     return limits._replace(
-        answer_bytes=min(limits.answer_bytes, mib * MIB), list_bytes=mib * MIB, list_memory=4 * mib * MIB,
-        run_bytes=None if limits.run_bytes is None else 4 * mib * MIB, run_memory=None if limits.run_memory is None else 8 * mib * MIB,
-    )  # fmt: skip
+        answer_bytes=min(limits.answer_bytes, mib * MIB),
+        list_bytes=mib * MIB,
+        list_memory=4 * mib * MIB,
+        run_bytes=None if limits.run_bytes is None else 4 * mib * MIB,
+        run_memory=None if limits.run_memory is None else 8 * mib * MIB,
+    )
 
 
 class Allowance:
@@ -77,35 +80,35 @@ class Request(t.NamedTuple):
     verb: str
     method: str
     path: str
-    query: t.Optional[t.Mapping[str, str]] = None
-    body: t.Optional[t.Mapping[str, t.Any]] = None
+    query: t.Mapping[str, str] | None = None
+    body: t.Mapping[str, t.Any] | None = None
     content_type: str = "application/json"
 
     @property
     def operation(self) -> str:
         """As errors name it."""
-        return "{0} {1}".format(self.verb, self.path)
+        return f"{self.verb} {self.path}"
 
 
 class Session:
     """The connections to one API server; may be used from several threads. ``stats`` counts the requests sent, by verb."""
 
-    def __init__(self, access: Access, limits: t.Optional[Limits] = None, connections: int = 10) -> None:
+    def __init__(self, access: Access, limits: Limits | None = None, connections: int = 10) -> None:
         self.access, self.cluster = access, access.cluster
         self.limits = scaled(limits or Limits(), access.read_limit_mib)
         self.bytes_read, self.memory_used = 0, 0
         #: what came in parts, see ``stream``
         self.bytes_streamed = 0
-        self.stats: t.Dict[str, int] = {}
+        self.stats: dict[str, int] = {}
         self._connections = connections
         self._lock = threading.Lock()
-        self._transport: t.Optional[Transport] = None
+        self._transport: Transport | None = None
 
-    def error(self, kind: t.Type[errors.KubeError], operation: str, message: str, **more: t.Any) -> errors.KubeError:
+    def error(self, kind: type[errors.KubeError], operation: str, message: str, **more: t.Any) -> errors.KubeError:
         """An error of this cluster."""
         return kind(self.cluster, operation, message, **more)
 
-    def send(self, request: Request, deadline: float, allowance: t.Optional[Allowance] = None) -> t.Any:
+    def send(self, request: Request, deadline: float, allowance: Allowance | None = None) -> t.Any:
         """The answer, decoded. Sends until it works, fails for good, or tries and time (``deadline`` of all tries together) are used up."""
         allowance = allowance or Allowance(self.limits)
         for attempt in range(1, self.limits.tries + 1):
@@ -134,8 +137,13 @@ class Session:
                 answer = self._open(self._connected(), request, seconds)
                 if answer.status != 200:
                     allowance = Allowance(self.limits)
-                    self._judge(answer, self._read(answer, request.operation, time.monotonic() + 10.0, allowance), request.operation, allowance)
-                    raise self.error(errors.BadAnswer, request.operation, "HTTP status {0}".format(answer.status))
+                    self._judge(
+                        answer,
+                        self._read(answer, request.operation, time.monotonic() + 10.0, allowance),
+                        request.operation,
+                        allowance,
+                    )
+                    raise self.error(errors.BadAnswer, request.operation, f"HTTP status {answer.status}")
                 yield b""
                 for part in answer.stream(65536, decode_content=False):
                     self.bytes_streamed += len(part)
@@ -184,11 +192,16 @@ class Session:
             self.stats[request.verb] = self.stats.get(request.verb, 0) + 1
         # the shortest of its ways, which takes the headers as they are
         return transport.host.request_encode_url(
-            request.method, transport.base + request.path + ("?" + urllib.parse.urlencode(request.query) if request.query else ""),
-            body=data, headers=headers, redirect=False, retries=False, preload_content=False,
+            request.method,
+            transport.base + request.path + ("?" + urllib.parse.urlencode(request.query) if request.query else ""),
+            body=data,
+            headers=headers,
+            redirect=False,
+            retries=False,
+            preload_content=False,
             enforce_content_length=True,  # not the default before urllib3 2
             timeout=library(self.cluster).Timeout(connect=min(self.limits.connect_seconds, seconds), read=seconds),
-        )  # fmt: skip
+        )
 
     def _read(self, answer: t.Any, operation: str, deadline: float, allowance: Allowance) -> bytes:
         """The body, within the limits of bytes and time."""
@@ -199,27 +212,31 @@ class Session:
         for part in answer.stream(65536, decode_content=False):
             size += len(part)
             if size > limit:
-                raise self.error(errors.TooLarge, operation, "more than {0} bytes".format(limit))
+                raise self.error(errors.TooLarge, operation, f"more than {limit} bytes")
             allowance.bytes -= len(part)
             if allowance.bytes < 0:
-                raise self._too_large(operation, "the list has more than {0} MiB".format(self.limits.list_bytes // MIB))
+                raise self._too_large(operation, f"the list has more than {self.limits.list_bytes // MIB} MiB")
             with self._lock:
                 self.bytes_read += len(part)
             if self.limits.run_bytes is not None and self.bytes_read > self.limits.run_bytes:
-                raise self._too_large(operation, "all lists together have more than {0} MiB".format(self.limits.run_bytes // MIB))
+                raise self._too_large(
+                    operation, f"all lists together have more than {self.limits.run_bytes // MIB} MiB"
+                )
             if time.monotonic() > deadline:
-                raise self.error(errors.TimedOut, operation, "the answer took too long" + self._whose(operation, deadline - begun))
+                raise self.error(
+                    errors.TimedOut, operation, "the answer took too long" + self._whose(operation, deadline - begun)
+                )
             parts.append(part)
         return b"".join(parts)
 
     def _too_large(self, operation: str, what: str) -> errors.KubeError:
-        text = "{0}; if that is right, raise read_limit_mib of clusters/{1}".format(what, self.cluster)
+        text = f"{what}; if that is right, raise read_limit_mib of clusters/{self.cluster}"
         return self.error(errors.TooLarge, operation, text)
 
     def _broken(self, error: BaseException, operation: str, seconds: float) -> errors.KubeError:
         """A failed connection as our error. urllib3 wraps the cause several times, and its text may hold a URL."""
-        chain: t.List[BaseException] = []
-        todo: t.List[t.Any] = [error]
+        chain: list[BaseException] = []
+        todo: list[t.Any] = [error]
         while todo and len(chain) < 12:
             one = todo.pop()
             if isinstance(one, BaseException) and one not in chain:
@@ -230,30 +247,37 @@ class Session:
         tls = [one for one in chain if isinstance(one, ssl.SSLError) or type(one).__name__ == "CertificateError"]
         if tls and not any(isinstance(one, ssl.SSLEOFError) for one in tls):
             why = getattr(tls[0], "verify_message", "") or getattr(tls[0], "reason", "") or type(tls[0]).__name__
-            return self.error(errors.Untrusted, operation, "TLS failed: {0}".format(quoted(why)))
+            return self.error(errors.Untrusted, operation, f"TLS failed: {quoted(why)}")
         exceptions = library(self.cluster).exceptions
         # a name that is not known and a port where nobody listens are kinds of urllib3's TimeoutError too, and take no time
         refused = any(isinstance(one, exceptions.NewConnectionError) for one in chain)
-        waited = [one for one in chain if isinstance(one, (exceptions.TimeoutError, TimeoutError)) and not isinstance(one, exceptions.NewConnectionError)]
+        waited = [
+            one
+            for one in chain
+            if isinstance(one, (exceptions.TimeoutError, TimeoutError))
+            and not isinstance(one, exceptions.NewConnectionError)
+        ]
         if waited:
             connecting = any(isinstance(one, exceptions.ConnectTimeoutError) for one in chain)
             limit = min(self.limits.connect_seconds, seconds) if connecting else seconds
             kind = errors.Unreachable if connecting else errors.TimedOut
-            where = " to {0}".format(self.access.server) if connecting else ""
-            told = "no {0}{1} within {2:.3g} s".format("connection" if connecting else "answer", where, limit)
-            return self.error(kind, operation, told if connecting else told + self._whose(operation, seconds), retryable=False)
+            where = f" to {self.access.server}" if connecting else ""
+            told = f"no {'connection' if connecting else 'answer'}{where} within {limit:.3g} s"
+            return self.error(
+                kind, operation, told if connecting else told + self._whose(operation, seconds), retryable=False
+            )
         system = [one for one in chain if isinstance(one, OSError) and one.strerror]
         why = system[0].strerror if system else type(chain[-1]).__name__
-        told = "{0} ({1})".format(self.access.server, quoted(why))
+        told = f"{self.access.server} ({quoted(why)})"
         if any(isinstance(one, socket.gaierror) for one in chain):
-            told += "; this controller finds no address for the name: see kubeconfig or api_url of clusters/{0}, or its DNS".format(self.cluster)
+            told += f"; this controller finds no address for the name: see kubeconfig or api_url of clusters/{self.cluster}, or its DNS"
         return self.error(errors.Unreachable, operation, told, retryable=False if refused else None)
 
     def _whose(self, operation: str, seconds: float) -> str:
         """Whose limit such a time is: one of the user's, or one that is built in."""
         whole, most = self.limits.list_seconds, self.limits.request_seconds
         if seconds < most - 0.5 and operation.startswith("list"):
-            return ", which was left of the {0:.3g} s that the option timeout allows for a list".format(whole)
+            return f", which was left of the {whole:.3g} s that the option timeout allows for a list"
         if most < BUILT_IN_SECONDS:
             return ", which the option timeout allows"
         return ", the most that one request may take"
@@ -263,11 +287,13 @@ class Session:
         needs = memory_of(payload)
         allowance.memory -= needs
         if allowance.memory < 0:
-            raise self._too_large(operation, "the list needs more than {0} MiB of memory".format(self.limits.list_memory // MIB))
+            raise self._too_large(operation, f"the list needs more than {self.limits.list_memory // MIB} MiB of memory")
         with self._lock:
             self.memory_used += needs
         if self.limits.run_memory is not None and self.memory_used > self.limits.run_memory:
-            raise self._too_large(operation, "all lists together need more than {0} MiB of memory".format(self.limits.run_memory // MIB))
+            raise self._too_large(
+                operation, f"all lists together need more than {self.limits.run_memory // MIB} MiB of memory"
+            )
         if 200 <= status < 300:
             try:
                 return decode(payload, self.limits.depth)
@@ -276,7 +302,7 @@ class Session:
         if 300 <= status < 400:
             where = urllib.parse.urlsplit(answer.headers.get("Location") or "").netloc
             raise self.error(
-                errors.Redirected, operation, "redirected to {0}; not followed".format(quoted(where)), status=status
+                errors.Redirected, operation, f"redirected to {quoted(where)}; not followed", status=status
             )
         raise self._refusal(answer, payload, operation)
 
@@ -289,18 +315,20 @@ class Session:
         except ValueError:
             told = None
         told = told if isinstance(told, dict) else {}
-        message = "HTTP {0}: {1}".format(status, quoted(told.get("message") or "no reason given"))
+        message = f"HTTP {status}: {quoted(told.get('message') or 'no reason given')}"
         if status == 401 and self.access.credential:
-            message += "; the credential from {0} is not accepted, perhaps it has expired".format(self.access.credential)
+            message += f"; the credential from {self.access.credential} is not accepted, perhaps it has expired"
         kind = errors.BY_STATUS.get(status, errors.Busy if status >= 500 else errors.KubeError)
         if status == 500 and "typed patch object" in str(told.get("message")):
             kind = errors.Invalid  # the manifest does not fit the schema; older servers call that their own fault
-        found = self.error(kind, operation, message, status=status, retry_after=_seconds(answer.headers.get("Retry-After")))
+        found = self.error(
+            kind, operation, message, status=status, retry_after=_seconds(answer.headers.get("Retry-After"))
+        )
         if isinstance(found, errors.Conflict):
             found.cause = str(told.get("reason", ""))[:64]
         return found
 
 
-def _seconds(text: t.Optional[str]) -> t.Optional[float]:
+def _seconds(text: str | None) -> float | None:
     """Retry-After in seconds; its other form, a date, depends on clocks that need not agree (T30)."""
     return float(text) if text and is_digits(text) and len(text) < 7 else None

@@ -46,7 +46,7 @@ class SteadyContext(ssl.SSLContext):
     connection is just copying it, and the server gets a ClientHello that it cannot read.
     """
 
-    _protocols: t.Optional[t.List[str]] = None
+    _protocols: list[str] | None = None
 
     def set_alpn_protocols(self, alpn_protocols: t.Any) -> None:
         """As the base class, once for each list."""
@@ -55,7 +55,7 @@ class SteadyContext(ssl.SSLContext):
             self._protocols = list(alpn_protocols)
 
 
-def tls_context(access: Access, ca_pem: t.Optional[str]) -> ssl.SSLContext:
+def tls_context(access: Access, ca_pem: str | None) -> ssl.SSLContext:
     """A client context for one cluster. Raises Untrusted when its CA is unusable."""
     context = SteadyContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_alpn_protocols(["http/1.1"])  # here, where there is one thread only
@@ -67,7 +67,7 @@ def tls_context(access: Access, ca_pem: t.Optional[str]) -> ssl.SSLContext:
         else:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     except (ssl.SSLError, ValueError) as error:
-        raise Untrusted(access.cluster, "start", "the cluster's CA is no certificate: {0}".format(error)) from None
+        raise Untrusted(access.cluster, "start", f"the cluster's CA is no certificate: {error}") from None
     if not access.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -138,12 +138,16 @@ def connect(access: Access, connections: int = 10, seconds: float = 30.0) -> Tra
     if access.proxy_url and access.server.startswith("http:"):
         return Transport(headers, pool, access.server)  # such a proxy is told whole URLs
     once = len(list(headers.items())) == len(headers)  # a plain dictionary, which is cheaper, if no name comes twice
-    return Transport(dict(headers) if once else headers, pool.connection_from_url(access.server), urllib.parse.urlsplit(access.server).path)
+    return Transport(
+        dict(headers) if once else headers,
+        pool.connection_from_url(access.server),
+        urllib.parse.urlsplit(access.server).path,
+    )
 
 
 def _pool(access: Access, urllib3: t.Any, connections: int) -> t.Any:
     """The pool of connections, through the inventory's proxy; those of the environment do not count here."""
-    common: t.Dict[str, t.Any] = {"maxsize": connections, "retries": False, "socket_options": _keep_alive(urllib3)}
+    common: dict[str, t.Any] = {"maxsize": connections, "retries": False, "socket_options": _keep_alive(urllib3)}
     if not access.proxy_url:
         return within_deadlines(urllib3.PoolManager(**common))
     if lower(access.proxy_url).startswith("socks"):
@@ -155,7 +159,7 @@ def _pool(access: Access, urllib3: t.Any, connections: int) -> t.Any:
     return within_deadlines(urllib3.ProxyManager(access.proxy_url, **common))
 
 
-def _keep_alive(urllib3: t.Any) -> t.List[t.Tuple[int, int, int]]:
+def _keep_alive(urllib3: t.Any) -> list[tuple[int, int, int]]:
     """Let the kernel find connections whose other end vanished: a watch may get nothing for minutes and be well."""
     options = [*urllib3.connection.HTTPConnection.default_socket_options, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
@@ -177,16 +181,21 @@ def fetch_ca(access: Access, urllib3: t.Any, seconds: float) -> str:
         with _pool(access, urllib3, 1) as pool, within(time.monotonic() + seconds):
             pool.connection_pool_kw.update(ssl_context=context, cert_reqs="CERT_NONE", assert_hostname=False)
             answer = pool.request(
-                "GET", access.ca_url, redirect=False, retries=False, preload_content=False, timeout=seconds,
+                "GET",
+                access.ca_url,
+                redirect=False,
+                retries=False,
+                preload_content=False,
+                timeout=seconds,
                 headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
-            )  # fmt: skip
+            )
             body = answer.read(CA_BYTES + 1, decode_content=False)
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise Unreachable(access.cluster, operation, type(error).__name__) from None
     if answer.status != 200:
-        raise BadAnswer(access.cluster, operation, "HTTP status {0}".format(answer.status), answer.status)
+        raise BadAnswer(access.cluster, operation, f"HTTP status {answer.status}", answer.status)
     if len(body) > CA_BYTES:
-        raise TooLarge(access.cluster, operation, "more than {0} bytes".format(CA_BYTES))
+        raise TooLarge(access.cluster, operation, f"more than {CA_BYTES} bytes")
     if not hmac.compare_digest(hashlib.sha256(body).hexdigest(), access.ca_sha256 or ""):
         raise Untrusted(access.cluster, operation, "the bundle's SHA-256 is not ca_sha256")
     return body.decode("ascii", "replace")
@@ -195,9 +204,9 @@ def fetch_ca(access: Access, urllib3: t.Any, seconds: float) -> str:
 class Credential(t.NamedTuple):
     """A bearer token, or a client certificate with its key in PEM."""
 
-    token: t.Optional[str] = None
-    certificate: t.Optional[bytes] = None
-    key: t.Optional[bytes] = None
+    token: str | None = None
+    certificate: bytes | None = None
+    key: bytes | None = None
 
 
 def obtain(access: Access) -> Credential:
@@ -214,9 +223,11 @@ def obtain(access: Access) -> Credential:
     except ConfigException as error:
         raise _failed(access, quoted(error)) from None
     except OSError as error:
-        raise _failed(access, "{0}: {1}".format(quoted(error.filename or ""), quoted(error.strerror or type(error).__name__))) from None
+        raise _failed(
+            access, f"{quoted(error.filename or '')}: {quoted(error.strerror or type(error).__name__)}"
+        ) from None
     except Exception as error:  # the library raises whatever the plugin's answer made it raise
-        raise _failed(access, "{0} while running it".format(type(error).__name__)) from None
+        raise _failed(access, f"{type(error).__name__} while running it") from None
     if found.token is None and not (found.certificate and found.key):
         raise _failed(access, "it gave neither a token nor a certificate with its key")
     if found.token is not None and not is_token(found.token):
@@ -226,7 +237,9 @@ def obtain(access: Access) -> Credential:
 
 def _failed(access: Access, why: str) -> CredentialFailed:
     kind = access.plugin.kind if access.plugin else ""
-    return CredentialFailed(access.cluster, "obtain a credential", "the {0} plugin that the kubeconfig names failed: {1}".format(kind, why))
+    return CredentialFailed(
+        access.cluster, "obtain a credential", f"the {kind} plugin that the kubeconfig names failed: {why}"
+    )
 
 
 def _from_program(plugin: CredentialPlugin) -> Credential:
@@ -237,7 +250,9 @@ def _from_program(plugin: CredentialPlugin) -> Credential:
     # releases before 32 cannot tell a program about the cluster
     given = (ConfigNode("exec", plugin.config), None, ConfigNode("cluster", dict(plugin.cluster)))
     status = ExecProvider(*given[: len(inspect.signature(ExecProvider).parameters)]).run()
-    certificate, key = (str(status.get(name) or "").encode("utf-8") or None for name in ("clientCertificateData", "clientKeyData"))
+    certificate, key = (
+        str(status.get(name) or "").encode("utf-8") or None for name in ("clientCertificateData", "clientKeyData")
+    )
     return Credential(status.get("token"), certificate, key)
 
 
@@ -250,12 +265,15 @@ def _from_provider(plugin: CredentialPlugin) -> Credential:
     provider = dict(plugin.config, config=dict(plugin.config.get("config") or {}))
     if not provider["config"].get("idp-certificate-authority-data"):
         # without a CA the library would ask anybody where it may send the refresh token and the client's secret
-        provider["config"].setdefault("idp-certificate-authority", ssl.get_default_verify_paths().cafile or certifi.where())
+        provider["config"].setdefault(
+            "idp-certificate-authority", ssl.get_default_verify_paths().cafile or certifi.where()
+        )
     config = {
-        "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {"server": plugin.cluster.get("server")}}],
         "users": [{"name": "u", "user": {"auth-provider": provider}}],
-    }  # fmt: skip
+    }
     configuration = Configuration()
     kube_config.load_kube_config_from_dict(config, client_configuration=configuration, persist_config=False)
     header = configuration.api_key.get("authorization") or configuration.api_key.get("BearerToken") or ""

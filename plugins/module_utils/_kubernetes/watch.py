@@ -21,9 +21,9 @@ from .decode import decode
 from .errors import BadAnswer, Expired, KubeError, TooLarge, Unreachable
 from .session import Limits, Request
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: resource -> (kind, paths; the first one that the server has counts, kinds may differ between them)
-RESOURCES: t.Dict[str, t.Tuple[t.Tuple[str, str], ...]] = {
+RESOURCES: dict[str, tuple[tuple[str, str], ...]] = {
     "nodes": (("Node", "/api/v1/nodes"),),
     "pods": (("Pod", "/api/v1/pods"),),
     "clustermeshes": (("ClusterMesh", "/apis/kilo.squat.ai/v1alpha1/clustermeshes"),),
@@ -65,21 +65,30 @@ class Follower:
     """
 
     def __init__(
-        self, given: t.Mapping[str, t.Any], places: t.Sequence[t.Tuple[str, str]], selector: str, listed: t.Callable[[str, Listing], None],
-        heard: t.Callable[[str, str, Data], None], status: t.Callable[[str], None], stop: threading.Event, settings: Settings,
-        state: t.Callable[[t.Optional[KubeError]], None] = lambda problem: None, fields: str = "", optional: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        given: t.Mapping[str, t.Any],
+        places: t.Sequence[tuple[str, str]],
+        selector: str,
+        listed: t.Callable[[str, Listing], None],
+        heard: t.Callable[[str, str, Data], None],
+        status: t.Callable[[str], None],
+        stop: threading.Event,
+        settings: Settings,
+        state: t.Callable[[KubeError | None], None] = lambda problem: None,
+        fields: str = "",
+        optional: bool = True,
+    ) -> None:
         self._given, self._all_places, self._selector, self._fields = given, tuple(places), selector, fields
         self._resource = places[0][1].rsplit("/", 1)[-1]
         self._optional = optional and self._resource in _OPTIONAL
         self._listed, self._heard, self._status, self._state = listed, heard, status, state
         self._stop, self._settings = stop, settings
-        self._client: t.Optional[Client] = None
-        self._places: t.List[t.Tuple[str, str]] = []
+        self._client: Client | None = None
+        self._places: list[tuple[str, str]] = []
         self._version, self._streamed = "", 0
         self._told = ""
         #: requests by (verb, code or reason), and when the server was heard last
-        self.requests: t.Dict[t.Tuple[str, str], int] = {}
+        self.requests: dict[tuple[str, str], int] = {}
         self.heard_at = time.monotonic()
 
     def start(self) -> None:
@@ -110,8 +119,12 @@ class Follower:
                     self._version = ""  # a row that nobody could read is missing: all of it is listed again
                 if isinstance(error, KubeError):
                     self._count("watch" if self._version else "list", str(error.status or error.reason))
-                self._state(error if isinstance(error, KubeError) else BadAnswer(str(self._given.get("name")), "follow", str(error)))
-                self._tell("{0} [{1}]".format(error, error.reason))
+                self._state(
+                    error
+                    if isinstance(error, KubeError)
+                    else BadAnswer(str(self._given.get("name")), "follow", str(error))
+                )
+                self._tell(f"{error} [{error.reason}]")
                 if isinstance(error, KubeError) and error.status == 404:
                     self._stop.wait(self._settings.undefined_pause)  # the server does not have it
                     continue
@@ -119,7 +132,7 @@ class Follower:
                 self._version = ""
                 pauses += 1
                 self._state(BadAnswer(str(self._given.get("name")), "follow " + self._resource, repr(error)))
-                self._tell("cluster {0}: following {1}: {2!r}".format(self._given.get("name"), self._resource, error))
+                self._tell(f"cluster {self._given.get('name')}: following {self._resource}: {error!r}")
             if pauses:
                 length = min(self._settings.longest_pause, self._settings.first_pause * 2 ** min(pauses - 1, 16))
                 self._stop.wait(length * (0.5 + random.random() / 2))
@@ -127,7 +140,9 @@ class Follower:
     def _once(self) -> None:
         if self._client is None:
             # it lives as long as the watch, and keeps no list but the last
-            limits = Limits(request_seconds=min(30.0, self._settings.timeout), list_seconds=self._settings.timeout, tries=1)
+            limits = Limits(
+                request_seconds=min(30.0, self._settings.timeout), list_seconds=self._settings.timeout, tries=1
+            )
             limits = limits._replace(run_bytes=None, run_memory=None)
             self._client = Client(parse_access(self._given), limits, connections=2)
         if not self._version and not self._list():
@@ -145,7 +160,11 @@ class Follower:
             self.heard_at = time.monotonic()
             if self._client.bytes_streamed - self._streamed > self._client.limits.list_bytes:
                 # what rows add up to is measured by listing everything, which has bounds
-                raise TooLarge(self._client.cluster, "watch " + path, "rows of more than {0} bytes since the list".format(self._client.limits.list_bytes))
+                raise TooLarge(
+                    self._client.cluster,
+                    "watch " + path,
+                    f"rows of more than {self._client.limits.list_bytes} bytes since the list",
+                )
             obj, event = row.get("object"), row.get("type")
             if not isinstance(obj, dict):
                 raise BadAnswer(self._client.cluster, "watch " + path, "a row without an object")
@@ -185,16 +204,18 @@ class Follower:
     def _tell(self, problem: str) -> None:
         if problem != self._told:
             self._told = problem
-            self._status(problem or "cluster {0}: following {1} again".format(self._given.get("name"), self._resource))
+            self._status(problem or f"cluster {self._given.get('name')}: following {self._resource} again")
 
 
 def rows(client: Client, path: str, selector: str, version: str, seconds: float, fields: str = "") -> t.Iterator[Data]:
     """The rows of one WATCH from a resource version on, after an empty one as soon as the server answers; ends when the server
     ends it. Raises KubeErrors, Expired for 410."""
     query = {
-        "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version,
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": version,
         "timeoutSeconds": str(max(1, int(seconds))),
-    }  # fmt: skip
+    }
     if selector:
         query["labelSelector"] = selector
     if fields:
@@ -215,7 +236,7 @@ def _lines(client: Client, parts: t.Iterable[bytes], operation: str) -> t.Iterat
             if line.strip():
                 yield _row(client, line, operation)
         if len(rest) > ROW_BYTES:
-            raise TooLarge(client.cluster, operation, "a row of more than {0} bytes".format(ROW_BYTES))
+            raise TooLarge(client.cluster, operation, f"a row of more than {ROW_BYTES} bytes")
     if rest.strip():
         raise Unreachable(client.cluster, operation, "the connection ended in the middle of a row")
 
@@ -228,7 +249,7 @@ def _row(client: Client, line: bytes, operation: str) -> Data:
         told = row.get("object")
         code = told.get("code") if isinstance(told, dict) else None
         kind = Expired if code == 410 else KubeError
-        raise kind(client.cluster, operation, "the server ended it with code {0}".format(quoted(code)), retryable=True)
+        raise kind(client.cluster, operation, f"the server ended it with code {quoted(code)}", retryable=True)
     return row
 
 

@@ -9,6 +9,7 @@ ever concluded from what may be old. After an outage or a 410 everything is list
 
 from __future__ import annotations
 
+import builtins
 import collections
 import re
 import threading
@@ -23,9 +24,9 @@ from .errors import Conflict, KubeError, ListIncomplete, NotFound, TimedOut
 from .session import Allowance, Limits, Request
 from .watch import Follower, Settings
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: namespace, name
-Place = t.Tuple[str, str]
+Place = tuple[str, str]
 
 
 class NotLeading(KubeError):
@@ -41,7 +42,7 @@ class Heard(t.NamedTuple):
     path: str
     namespace: str
     name: str
-    after: t.Optional[Data]
+    after: Data | None
     news: bool
 
     @property
@@ -75,25 +76,36 @@ class Collection:
     """
 
     def __init__(
-        self, path: str, labels: t.Optional[str], fields: t.Optional[str], listener: Listener, check: t.Callable[[Data, str], None]
+        self,
+        path: str,
+        labels: str | None,
+        fields: str | None,
+        listener: Listener,
+        check: t.Callable[[Data, str], None],
     ) -> None:
-        self.path, self.labels, self.fields, self._listener, self._check = path, labels or "", fields or "", listener, check
+        self.path, self.labels, self.fields, self._listener, self._check = (
+            path,
+            labels or "",
+            fields or "",
+            listener,
+            check,
+        )
         self._selector = parse_selector(labels) if labels else []
         self._kind = _DIGESTED.get(path.rsplit("/", 1)[-1])
         self._lock = threading.RLock()
-        self._items: t.Dict[Place, Data] = {}
+        self._items: dict[Place, Data] = {}
         self._version = ""
         #: resource versions of what we wrote and the watch has not told yet; uids of what we deleted likewise
-        self._written: t.Dict[Place, int] = {}
-        self._deleted: t.Dict[Place, str] = {}
+        self._written: dict[Place, int] = {}
+        self._deleted: dict[Place, str] = {}
         #: versions at which objects went: an answer to an earlier write of ours may come later than that news
-        self._gone: t.Dict[Place, int] = {}
+        self._gone: dict[Place, int] = {}
         #: writes of ours that are not answered yet; and what the watch told meanwhile: versions, None for an object that went
-        self._writing: t.Dict[Place, int] = {}
-        self._early: t.Dict[Place, t.List[t.Optional[int]]] = {}
-        self._problem: t.Optional[KubeError] = None
+        self._writing: dict[Place, int] = {}
+        self._early: dict[Place, list[int | None]] = {}
+        self._problem: KubeError | None = None
         self._settled = threading.Event()
-        self.follower: t.Optional[Follower] = None
+        self.follower: Follower | None = None
 
     # -- what the watch says
 
@@ -145,7 +157,7 @@ class Collection:
                 news = False  # the answer says whether this is ours
             self._tell(place, after, news)
 
-    def state(self, problem: t.Optional[KubeError]) -> None:
+    def state(self, problem: KubeError | None) -> None:
         """None: what is known is whole and followed; otherwise why not. A change of it is told as the object without a name."""
         with self._lock:
             turned = self._settled.is_set() and (self._problem is None) != (problem is None)
@@ -154,10 +166,10 @@ class Collection:
             if turned:
                 self._tell(("", ""), None, True)
 
-    def _tell(self, place: Place, after: t.Optional[Data], news: bool) -> None:
+    def _tell(self, place: Place, after: Data | None, news: bool) -> None:
         self._listener(Heard(self.path, *place, after, news))
 
-    def _differs(self, before: t.Optional[Data], after: Data) -> bool:
+    def _differs(self, before: Data | None, after: Data) -> bool:
         if before is None:
             return True
         if self._kind is not None:
@@ -171,7 +183,7 @@ class Collection:
         with self._lock:
             self._writing[place] = self._writing.get(place, 0) + 1
 
-    def end(self, place: Place, obj: t.Optional[Data], gone: bool = False) -> None:
+    def end(self, place: Place, obj: Data | None, gone: bool = False) -> None:
         """It was answered with this object, or that the object is ``gone``, or not. What came meanwhile and is not it was news."""
         with self._lock:
             left = self._writing.pop(place, 1) - 1
@@ -185,7 +197,11 @@ class Collection:
     def wrote(self, place: Place, obj: Data) -> None:
         """An object as the server answered our write."""
         version = _number(obj["metadata"].get("resourceVersion"))
-        if version is None or not matches(self._selector, obj["metadata"].get("labels")) or (self.fields and self.fields != _NAMED + place[1]):
+        if (
+            version is None
+            or not matches(self._selector, obj["metadata"].get("labels"))
+            or (self.fields and self.fields != _NAMED + place[1])
+        ):
             return  # the watch will tell
         with self._lock:
             known = _number((self._items.get(place) or {"metadata": {}})["metadata"].get("resourceVersion"))
@@ -205,14 +221,16 @@ class Collection:
                 self._deleted[place] = gone["metadata"]["uid"]
             self._tell(place, None, False)
 
-    def looked(self, place: Place, obj: t.Optional[Data]) -> None:
+    def looked(self, place: Place, obj: Data | None) -> None:
         """An object as the server has it now, asked for since a write of ours did not find what it expected."""
         version = _number(obj["metadata"].get("resourceVersion")) if obj is not None else None
         with self._lock:
             known = _number((self._items.get(place) or {"metadata": {}})["metadata"].get("resourceVersion"))
             if obj is None:
                 self._items.pop(place, None)
-            elif version is None or (known or 0) >= version or not matches(self._selector, obj["metadata"].get("labels")):
+            elif (
+                version is None or (known or 0) >= version or not matches(self._selector, obj["metadata"].get("labels"))
+            ):
                 return
             else:
                 self._items[place] = obj
@@ -226,11 +244,11 @@ class Collection:
 
     # -- what plans read
 
-    def listing(self, cluster: str, namespace: t.Optional[str], requirements: t.Sequence[t.Any], seconds: float) -> Listing:
+    def listing(self, cluster: str, namespace: str | None, requirements: t.Sequence[t.Any], seconds: float) -> Listing:
         """The objects, all or of a namespace, with such labels. Raises ListIncomplete while they are not known to be whole."""
         operation = "list " + self.path
         if not self._settled.wait(seconds):
-            raise ListIncomplete(TimedOut(cluster, operation, "it was not listed within {0:.3g} s".format(seconds)))
+            raise ListIncomplete(TimedOut(cluster, operation, f"it was not listed within {seconds:.3g} s"))
         with self._lock:
             if self._problem is not None:
                 raise self._problem if isinstance(self._problem, ListIncomplete) else ListIncomplete(self._problem)
@@ -260,11 +278,13 @@ class LastingClient(Client):
     read again from where it came from."""
 
     def __init__(self, given: t.Mapping[str, t.Any], limits: Limits, connections: int = 10) -> None:
-        limits = limits._replace(run_bytes=None, run_memory=None, write_seconds=None, request_seconds=min(_PATIENCE, limits.request_seconds))
+        limits = limits._replace(
+            run_bytes=None, run_memory=None, write_seconds=None, request_seconds=min(_PATIENCE, limits.request_seconds)
+        )
         super().__init__(parse_access(given), limits, connections)
         self._given = given
 
-    def send(self, request: Request, deadline: float, allowance: t.Optional[Allowance] = None) -> t.Any:
+    def send(self, request: Request, deadline: float, allowance: Allowance | None = None) -> t.Any:
         """As Session.send."""
         try:
             return super().send(request, deadline, allowance)
@@ -288,26 +308,32 @@ class WatchedClient(LastingClient):
     """
 
     def __init__(
-        self, given: t.Mapping[str, t.Any], limits: Limits, listener: Listener, status: t.Callable[[str], None], stop: threading.Event,
-        settings: t.Optional[Settings] = None, may_write: t.Callable[[], bool] = lambda: True,
-    ) -> None:  # fmt: skip
+        self,
+        given: t.Mapping[str, t.Any],
+        limits: Limits,
+        listener: Listener,
+        status: t.Callable[[str], None],
+        stop: threading.Event,
+        settings: Settings | None = None,
+        may_write: t.Callable[[], bool] = lambda: True,
+    ) -> None:
         super().__init__(given, limits)
         self._listener, self._status, self._stop, self._may_write = listener, status, stop, may_write
         self._settings = settings or Settings(undefined_pause=UNDEFINED_SECONDS, timeout=limits.list_seconds)
         #: by path, labels, fields
-        self._collections: t.Dict[t.Tuple[str, str, str], Collection] = {}
-        self._requests: t.Dict[t.Tuple[str, str], int] = {}
+        self._collections: dict[tuple[str, str, str], Collection] = {}
+        self._requests: dict[tuple[str, str], int] = {}
 
     def list(
-        self, path: str, label_selector: t.Optional[str] = None, field_selector: t.Optional[str] = None, page: int = 500
+        self, path: str, label_selector: str | None = None, field_selector: str | None = None, page: int = 500
     ) -> Listing:
         """As Client.list; from memory where the path is followed."""
         if field_selector and not field_selector.startswith(_NAMED):
             return super().list(path, label_selector, field_selector, page)
         found = _PATH.match(path)
         if found is None:
-            raise ValueError("{0} is the path of no collection".format(path))
-        collection = self._followed(path, "{0}/{1}".format(found.group(1), found.group(3)), label_selector, field_selector)
+            raise ValueError(f"{path} is the path of no collection")
+        collection = self._followed(path, f"{found.group(1)}/{found.group(3)}", label_selector, field_selector)
         requirements = parse_selector(label_selector) if label_selector else ()
         listing = collection.listing(self.cluster, found.group(2), requirements, self.limits.list_seconds)
         if field_selector and not collection.fields:
@@ -315,11 +341,15 @@ class WatchedClient(LastingClient):
             listing = listing._replace(items=[obj for obj in listing.items if obj["metadata"].get("name") == name])
         return listing
 
-    def _followed(self, path: str, whole: str, labels: t.Optional[str], fields: t.Optional[str]) -> Collection:
+    def _followed(self, path: str, whole: str, labels: str | None, fields: str | None) -> Collection:
         with self._lock:
-            collection = self._collections.get((whole, "", "")) or self._collections.get((path, labels or "", fields or ""))
+            collection = self._collections.get((whole, "", "")) or self._collections.get(
+                (path, labels or "", fields or "")
+            )
             if collection is None:
-                collection = self._collections[path, labels or "", fields or ""] = Collection(path, labels, fields, self._listener, self.check_form)
+                collection = self._collections[path, labels or "", fields or ""] = Collection(
+                    path, labels, fields, self._listener, self.check_form
+                )
                 collection.follower = self._follower(collection)
                 collection.follower.start()
         return collection
@@ -330,17 +360,26 @@ class WatchedClient(LastingClient):
         if collection.path.startswith(_SOUGHT):
             settings = settings._replace(undefined_pause=min(SOUGHT_SECONDS, settings.undefined_pause))
         return Follower(
-            self._given, places, collection.labels, collection.listed, collection.heard, self._status, self._stop, settings,
-            collection.state, collection.fields, optional=False,  # what the server does not have is not empty
-        )  # fmt: skip
+            self._given,
+            places,
+            collection.labels,
+            collection.listed,
+            collection.heard,
+            self._status,
+            self._stop,
+            settings,
+            collection.state,
+            collection.fields,
+            optional=False,  # what the server does not have is not empty
+        )
 
     @property
-    def collections(self) -> t.List[Collection]:
+    def collections(self) -> builtins.list[Collection]:
         """What is followed."""
         with self._lock:
             return list(self._collections.values())
 
-    def requests(self) -> t.Dict[t.Tuple[str, str], int]:
+    def requests(self) -> dict[tuple[str, str], int]:
         """How many there were, by verb and code; a reason where no server answered."""
         found = collections.Counter(self._requests)
         for collection in self.collections:
@@ -348,7 +387,7 @@ class WatchedClient(LastingClient):
                 found.update(dict(collection.follower.requests))
         return dict(found)
 
-    def send(self, request: Request, deadline: float, allowance: t.Optional[Allowance] = None) -> t.Any:
+    def send(self, request: Request, deadline: float, allowance: Allowance | None = None) -> t.Any:
         """As Session.send, counted."""
         code = "200"
         try:
@@ -364,12 +403,12 @@ class WatchedClient(LastingClient):
         if method == "GET":
             return super()._object(verb, method, path, *more, **named)
         if not self._may_write():
-            raise self.error(NotLeading, "{0} {1}".format(verb, path), "another reconciler leads this cluster")
+            raise self.error(NotLeading, f"{verb} {path}", "another reconciler leads this cluster")
         name = ((more[1] if len(more) > 1 else {}) or {}).get("metadata", {}).get("name") if method == "POST" else ""
-        begun = list(self._where("{0}/{1}".format(path, name) if name else path)) if name is not None else []
+        begun = list(self._where(f"{path}/{name}" if name else path)) if name is not None else []
         for collection, place in begun:
             collection.begin(place)
-        answer: t.Optional[Data] = None
+        answer: Data | None = None
         try:
             answer = super()._object(verb, method, path, *more, **named)
             self._remember(method, path, answer)
@@ -377,8 +416,14 @@ class WatchedClient(LastingClient):
             self._look_again(path)
             raise
         finally:
-            kept = answer if answer is not None and isinstance(answer.get("metadata"), dict) and answer.get("kind") != "Status" else None
-            gone = method == "DELETE" and answer is not None and not (kept and kept["metadata"].get("deletionTimestamp"))
+            kept = (
+                answer
+                if answer is not None and isinstance(answer.get("metadata"), dict) and answer.get("kind") != "Status"
+                else None
+            )
+            gone = (
+                method == "DELETE" and answer is not None and not (kept and kept["metadata"].get("deletionTimestamp"))
+            )
             for collection, place in begun:
                 collection.end(place, kept, gone)
         return answer
@@ -403,7 +448,7 @@ class WatchedClient(LastingClient):
         if not found:
             return
         try:
-            obj: t.Optional[Data] = super()._object("get", "GET", path)
+            obj: Data | None = super()._object("get", "GET", path)
         except NotFound:
             obj = None
         except KubeError:
@@ -411,14 +456,19 @@ class WatchedClient(LastingClient):
         for collection, place in found:
             collection.looked(place, obj)
 
-    def _where(self, path: str) -> t.Iterator[t.Tuple[Collection, Place]]:
+    def _where(self, path: str) -> t.Iterator[tuple[Collection, Place]]:
         """The collections that an object belongs to, as far as its path says."""
         found = _OBJECT.match(path)
         if found is None:
             return
-        base, namespace, plural, name = found.group(1), found.group(2) or "", found.group(3), urllib.parse.unquote(found.group(4))
+        base, namespace, plural, name = (
+            found.group(1),
+            found.group(2) or "",
+            found.group(3),
+            urllib.parse.unquote(found.group(4)),
+        )
         for collection in self.collections:
-            if collection.path in ("{0}/{1}".format(base, plural), "{0}/namespaces/{1}/{2}".format(base, namespace, plural)):
+            if collection.path in (f"{base}/{plural}", f"{base}/namespaces/{namespace}/{plural}"):
                 yield collection, (namespace, name)
 
 
@@ -426,15 +476,19 @@ def _place(obj: Data) -> Place:
     return obj["metadata"].get("namespace") or "", obj["metadata"].get("name") or ""
 
 
-def _number(version: t.Any) -> t.Optional[int]:
+def _number(version: t.Any) -> int | None:
     """Resource versions as numbers, which they are in every API server; of anything else nothing is concluded."""
     return int(version) if isinstance(version, str) and re.match(r"[0-9]{1,20}\Z", version) else None
 
 
-def _content(obj: Data) -> t.Tuple[t.Any, ...]:
+def _content(obj: Data) -> tuple[t.Any, ...]:
     """An object without the server's housekeeping."""
     metadata = obj["metadata"]
     return (
         {name: value for name, value in obj.items() if name not in ("metadata", "apiVersion", "kind")},
-        {name: value for name, value in metadata.items() if name not in ("resourceVersion", "managedFields", "generation", "selfLink")},
+        {
+            name: value
+            for name, value in metadata.items()
+            if name not in ("resourceVersion", "managedFields", "generation", "selfLink")
+        },
     )

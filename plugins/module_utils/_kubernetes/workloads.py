@@ -13,12 +13,12 @@ from .errors import KubeError
 KINDS = (("apps/v1", "Deployment"), ("apps/v1", "DaemonSet"), ("apps/v1", "StatefulSet"))
 #: Where static pods of a control plane stand.
 STATIC_PODS = "/api/v1/namespaces/kube-system/pods"
-Row = t.Tuple[str, str]
+Row = tuple[str, str]
 
 
-def workloads(client: Client) -> t.List[Row]:
+def workloads(client: Client) -> list[Row]:
     """(kind namespace/name, image) of all of them, one list a kind. Kinds that we may not list are left out. Raises KubeErrors."""
-    found: t.List[Row] = []
+    found: list[Row] = []
     for version, kind in KINDS:
         try:
             found += _rows(client, version, kind)
@@ -28,7 +28,7 @@ def workloads(client: Client) -> t.List[Row]:
     return found
 
 
-def at_work(client: Client) -> t.List[Row]:
+def at_work(client: Client) -> list[Row]:
     """The same of what is to run on some node now, with the static pods of the control plane. Raises KubeErrors, also for what we may not list."""
     found = [row for version, kind in KINDS for row in _rows(client, version, kind, _is_wanted)]
     for item in client.list(STATIC_PODS).items:
@@ -38,14 +38,21 @@ def at_work(client: Client) -> t.List[Row]:
     return found
 
 
-def _rows(client: Client, version: str, kind: str, counts: t.Callable[[t.Mapping[str, t.Any]], bool] = lambda item: True) -> t.List[Row]:
+def _rows(
+    client: Client, version: str, kind: str, counts: t.Callable[[t.Mapping[str, t.Any]], bool] = lambda item: True
+) -> list[Row]:
     resource = client.resource(version, kind)
     items = client.list(resource.path()).items if resource is not None else ()
-    return [row for item in items if counts(item) for row in _images(kind, item, ((item.get("spec") or {}).get("template") or {}).get("spec") or {})]
+    return [
+        row
+        for item in items
+        if counts(item)
+        for row in _images(kind, item, ((item.get("spec") or {}).get("template") or {}).get("spec") or {})
+    ]
 
 
-def _images(kind: str, item: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any]) -> t.List[Row]:
-    label = "{0} {1}/{2}".format(kind, item["metadata"].get("namespace"), item["metadata"].get("name"))
+def _images(kind: str, item: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any]) -> list[Row]:
+    label = f"{kind} {item['metadata'].get('namespace')}/{item['metadata'].get('name')}"
     return [(label, str(one.get("image"))) for one in spec.get("containers") or () if isinstance(one, dict)]
 
 

@@ -24,14 +24,14 @@ class LinuxError(Exception):
     ``package`` names what to install when something is missing. No secret is ever part of the text.
     """
 
-    def __init__(self, operation: str, obj: str, message: str, package: t.Optional[str] = None) -> None:
+    def __init__(self, operation: str, obj: str, message: str, package: str | None = None) -> None:
         self.operation = operation
         self.object = obj
         self.message = message
         self.package = package
-        super().__init__("failed to {0} {1}: {2}".format(operation, obj, message))
+        super().__init__(f"failed to {operation} {obj}: {message}")
 
-    def fields(self) -> t.Dict[str, t.Any]:
+    def fields(self) -> dict[str, t.Any]:
         """The parts, as keys for a module's failure result."""
         shown = {"operation": self.operation, "object": self.object}
         if self.package:
@@ -43,7 +43,7 @@ def os_reason(error: OSError) -> str:
     """An OSError in the kernel's words, without paths or numbers that differ between hosts."""
     text = os.strerror(error.errno) if error.errno else str(error)
     if error.errno in (errno.EPERM, errno.EACCES):
-        text += " ({0})".format(NEEDS_ROOT)
+        text += f" ({NEEDS_ROOT})"
     return text
 
 

@@ -24,11 +24,11 @@ class FileState(t.NamedTuple):
     mode: int
     content: bytes
 
-    def shown(self) -> t.Dict[str, t.Any]:
+    def shown(self) -> dict[str, t.Any]:
         """Plain data for a plan: links show their target, unit-like texts their lines, everything else a digest."""
         if self.kind == "link":
             return {"link": self.content.decode("utf-8", "replace")}
-        data: t.Dict[str, t.Any] = {"mode": "{0:04o}".format(self.mode)}
+        data: dict[str, t.Any] = {"mode": f"{self.mode:04o}"}
         if self.kind == "other":
             return dict(data, kind="neither a file of ours nor a link")
         if len(self.content) <= 4096 and self.content.isascii() and b"\0" not in self.content:
@@ -37,13 +37,13 @@ class FileState(t.NamedTuple):
             data["sha256"] = hashlib.sha256(self.content).hexdigest()
         return data
 
-    def brief(self) -> t.Dict[str, t.Any]:
+    def brief(self) -> dict[str, t.Any]:
         """The same with the number of lines in place of a text."""
         data = self.shown()
         return dict(data, lines=len(data["lines"])) if "lines" in data else data
 
 
-def read_state(path: str) -> t.Optional[FileState]:
+def read_state(path: str) -> FileState | None:
     """The state of a path, None when nothing is there. Links are read, never followed."""
     try:
         info = os.lstat(path)
@@ -57,7 +57,7 @@ def read_state(path: str) -> t.Optional[FileState]:
         return FileState("file", stat.S_IMODE(info.st_mode), source.read(MAX_BYTES))
 
 
-def read_lines(path: str) -> t.List[str]:
+def read_lines(path: str) -> list[str]:
     """The lines of a text of the host's, none where there is none to read. What is not UTF-8 is replaced."""
     try:
         with open(path, encoding="utf-8", errors="replace") as source:
@@ -66,7 +66,7 @@ def read_lines(path: str) -> t.List[str]:
         return []
 
 
-def stamp(path: str) -> t.Optional[t.Tuple[int, int]]:
+def stamp(path: str) -> tuple[int, int] | None:
     """Something that differs after every replacement of a file; None when there is none."""
     try:
         info = os.lstat(path)
@@ -75,7 +75,7 @@ def stamp(path: str) -> t.Optional[t.Tuple[int, int]]:
     return info.st_ino, info.st_mtime_ns
 
 
-def read_folder(path: str) -> t.Optional[t.Tuple[int, int]]:
+def read_folder(path: str) -> tuple[int, int] | None:
     """(mode, owner) of a folder; None when there is none. Links are not followed."""
     try:
         info = os.lstat(path)
@@ -87,7 +87,9 @@ def read_folder(path: str) -> t.Optional[t.Tuple[int, int]]:
 def set_mode(path: str, mode: int, folder: bool = False) -> None:
     """Of a file or a folder, through a handle, so that a link put in its place meanwhile is not followed. Raises LinuxError."""
     with failing("set the mode of", path):
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_DIRECTORY if folder else os.O_NONBLOCK))
+        handle = os.open(
+            path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_DIRECTORY if folder else os.O_NONBLOCK)
+        )
         try:
             os.fchmod(handle, mode)
         finally:
@@ -120,11 +122,11 @@ def write_state(path: str, state: FileState) -> None:
 
 def _write_state(path: str, folder: str, state: FileState) -> None:
     if state.kind == "link":
-        spare = os.path.join(folder, ".{0}.{1}".format(os.path.basename(path), os.getpid()))
+        spare = os.path.join(folder, f".{os.path.basename(path)}.{os.getpid()}")
         os.symlink(os.fsdecode(state.content), spare)
         os.replace(spare, path)
         return
-    handle, spare = tempfile.mkstemp(prefix=".{0}.".format(os.path.basename(path)), dir=folder)
+    handle, spare = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=folder)
     try:
         with os.fdopen(handle, "wb") as target:
             os.fchmod(target.fileno(), state.mode)
@@ -171,13 +173,13 @@ def remove_empty_folders(path: str, stop: str) -> None:
         path = os.path.dirname(path)
 
 
-def spares(path: str) -> t.List[str]:
+def spares(path: str) -> list[str]:
     """What writers of this path left behind when they were killed between writing and renaming, sorted."""
     folder, name = os.path.split(path)
-    return [os.path.join(folder, other) for other in list_folder(folder) if other.startswith(".{0}.".format(name))]
+    return [os.path.join(folder, other) for other in list_folder(folder) if other.startswith(f".{name}.")]
 
 
-def list_folder(path: str) -> t.List[str]:
+def list_folder(path: str) -> list[str]:
     """The names in a folder, sorted; empty when it is not there."""
     try:
         return sorted(os.listdir(path))

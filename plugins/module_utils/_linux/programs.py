@@ -18,12 +18,12 @@ MERGED = subprocess.STDOUT
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/bin", "/bin"))
 
 
-def find_program(name: str) -> t.Optional[str]:
+def find_program(name: str) -> str | None:
     """The absolute path of a program, also when it lies where only root's shells look."""
     return shutil.which(name, path=_PATH)
 
 
-def run(words: t.Sequence[str], seconds: float, **options: t.Any) -> "subprocess.CompletedProcess[t.Any]":
+def run(words: t.Sequence[str], seconds: float, **options: t.Any) -> subprocess.CompletedProcess[t.Any]:
     """How a program ended, whatever its status, with both of its outputs in bytes; it reads nothing unless ``input`` is given.
 
     options: as of subprocess.run. Raises one of FAILURES.
@@ -35,14 +35,16 @@ def run(words: t.Sequence[str], seconds: float, **options: t.Any) -> "subprocess
     return subprocess.run(words, timeout=seconds, check=False, **options)  # pylint: disable=ansible-bad-function  # there is no module here
 
 
-def run_for(operation: str, obj: str, words: t.Sequence[str], seconds: float, **options: t.Any) -> "subprocess.CompletedProcess[t.Any]":
+def run_for(
+    operation: str, obj: str, words: t.Sequence[str], seconds: float, **options: t.Any
+) -> subprocess.CompletedProcess[t.Any]:
     """The same for a program of the host that is part of ``operation`` on ``obj``. Raises LinuxError when it is missing or does not answer."""
     try:
         return run(words, seconds, **options)
     except subprocess.TimeoutExpired:
-        raise LinuxError(operation, obj, "{0} did not answer within {1:g} s".format(words[0], seconds)) from None
+        raise LinuxError(operation, obj, f"{words[0]} did not answer within {seconds:g} s") from None
     except OSError as error:
-        raise LinuxError(operation, obj, "{0}: {1}".format(words[0], os_reason(error))) from None
+        raise LinuxError(operation, obj, f"{words[0]}: {os_reason(error)}") from None
 
 
 def leave_running(words: t.Sequence[str]) -> None:

@@ -20,15 +20,15 @@ class Stats:
     def add(self, name: str, number: int = 1) -> None:
         self._counts[name] += number
 
-    def as_dict(self, **more: int) -> t.Dict[str, t.Any]:
+    def as_dict(self, **more: int) -> dict[str, t.Any]:
         """The counters with so many more, and the seconds since the start."""
         for name, number in more.items():
             self.add(name, number)
         return dict(self._counts, seconds=round(time.monotonic() - self._started, 4))
 
 
-def total(*parts: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Any]:
-    shown: t.Dict[str, t.Any] = dict.fromkeys(Stats.NAMES, 0)
+def total(*parts: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
+    shown: dict[str, t.Any] = dict.fromkeys(Stats.NAMES, 0)
     shown["seconds"] = 0.0
     for part in parts:
         for name, number in (part or {}).items():

@@ -41,7 +41,7 @@ class AddressRules(t.NamedTuple):
 
 def check_address_claims(
     services: t.Sequence[Service], reservations: t.Sequence[Reservation], rules: AddressRules
-) -> t.Tuple[t.List[Service], t.List[Refusal]]:
+) -> tuple[list[Service], list[Refusal]]:
     """Services whose address is theirs to use, in their order, and refusals; the rest goes on.
 
     The one for which an address is reserved or recorded keeps it; else the one that already announces it, else the
@@ -50,8 +50,8 @@ def check_address_claims(
     """
     granted = _GrantCheck(reservations, rules)
     reserved = {item.address: item for item in reservations if item.address}
-    rows: t.Dict[str, t.List[Service]] = {}
-    refused: t.Dict[str, ValueRefused] = {}
+    rows: dict[str, list[Service]] = {}
+    refused: dict[str, ValueRefused] = {}
     for service in services:
         text = address_of(service, rules.backend) if counts(service, rules.our_class) else ""
         try:
@@ -59,7 +59,7 @@ def check_address_claims(
                 address = parse_address(text)
                 kind = special_kind(address)
                 if kind is not None:
-                    raise ValueRefused("special_address", "{0} is {1}".format(address, kind))
+                    raise ValueRefused("special_address", f"{address} is {kind}")
                 refuse_foreign(str(address), rules.others)
                 rules.reserved.refuse(str(address))
                 granted.check(service, str(address))
@@ -82,18 +82,18 @@ def check_address_claims(
 
 
 def _holder(
-    address: str, users: t.Sequence[Service], reservation: t.Optional[Reservation], rules: AddressRules
-) -> t.Union[str, ValueRefused]:
+    address: str, users: t.Sequence[Service], reservation: Reservation | None, rules: AddressRules
+) -> str | ValueRefused:
     """``namespace/name``, or why nobody here may use the address."""
     if reservation is not None:
         if rules.control_plane_tag and rules.control_plane_tag in reservation.tags:
-            return ValueRefused("not_ours", "{0} is the control plane's address".format(address))
+            return ValueRefused("not_ours", f"{address} is the control plane's address")
         owned = [service for service in users if service_tag(service.namespace, service.name) in reservation.tags]
         if is_ours(reservation, rules.owner):
             # Reserved for a Service that is not among these: only its own name, which the tag hides, would fit.
             return owned[0].key if owned else rules.recorded.get(address, "another Service")
         if any(tag.startswith("cluster=") for tag in reservation.tags):
-            return ValueRefused("not_ours", "{0} is reserved for another cluster".format(address))
+            return ValueRefused("not_ours", f"{address} is reserved for another cluster")
     if address in rules.recorded:
         return rules.recorded[address]
     return min(users, key=lambda service: (address not in service.ingress, service.key)).key
@@ -131,7 +131,7 @@ class Settling(t.NamedTuple):
     selected: t.Callable[[str], bool] = lambda key: True
 
 
-def settle(services: t.Iterable[Service], reservations: t.Sequence[Reservation], settling: Settling) -> t.List[Service]:
+def settle(services: t.Iterable[Service], reservations: t.Sequence[Reservation], settling: Settling) -> list[Service]:
     """The Services, with ``live`` where an address of the status alone is kept as theirs.
 
     Whether it is theirs to use is for check_address_claims to say. A report of ours whose address is another Service's by now is stale:
@@ -142,14 +142,23 @@ def settle(services: t.Iterable[Service], reservations: t.Sequence[Reservation],
 
 def _settled(service: Service, reservations: t.Sequence[Reservation], settling: Settling) -> Service:
     rules = settling.rules
-    if not counts(service, rules.our_class) or address_of(service, rules.backend) or service.hosts or len(service.ingress) != 1:
+    if (
+        not counts(service, rules.our_class)
+        or address_of(service, rules.backend)
+        or service.hosts
+        or len(service.ingress) != 1
+    ):
         return service
     text = service.ingress[0]
     holders = [item for item in reservations if item.address == text]
     mine = matches_of(holders, rules.owner, service.namespace, service.name)
     if service.reported and holders and not mine and not wants_to_share(service) and is_ours(holders[0], rules.owner):
         return service._replace(ingress=())
-    wanted = settling.adopt and settling.selected(service.key) and (text in settling.pool or bool(wants_to_share(service) and holders))
+    wanted = (
+        settling.adopt
+        and settling.selected(service.key)
+        and (text in settling.pool or bool(wants_to_share(service) and holders))
+    )
     return service._replace(live=text) if mine or service.reported or wanted else service
 
 
@@ -168,8 +177,13 @@ def parse_renumber(texts: t.Iterable[object]) -> GivenUp:
 
 
 def give_up(
-    services: t.Iterable[Service], reservations: t.Sequence[Reservation], rules: AddressRules, pool: Pool, given: GivenUp, annotation: bool = False
-) -> t.List[Service]:
+    services: t.Iterable[Service],
+    reservations: t.Sequence[Reservation],
+    rules: AddressRules,
+    pool: Pool,
+    given: GivenUp,
+    annotation: bool = False,
+) -> list[Service]:
     """The Services as if they did not have what is given up. ``annotation``: addresses are written there, so those count too.
 
     What is reserved for a Service stays its own, and an annotation of its owner's is not ours to change.
@@ -178,7 +192,12 @@ def give_up(
 
 
 def _without(
-    service: Service, reservations: t.Sequence[Reservation], rules: AddressRules, pool: Pool, given: GivenUp, annotation: bool
+    service: Service,
+    reservations: t.Sequence[Reservation],
+    rules: AddressRules,
+    pool: Pool,
+    given: GivenUp,
+    annotation: bool,
 ) -> Service:
     if not counts(service, rules.our_class):
         return service
@@ -194,7 +213,11 @@ def _without(
         service = service._replace(address="")
     named = annotated_address(service, rules.backend)
     if named and (annotation or service.ours) and goes(named):
-        kept = {key: text for key, text in service.annotations.items() if not key.endswith(("/loadBalancerIPs", "/loadbalancerIPs"))}
+        kept = {
+            key: text
+            for key, text in service.annotations.items()
+            if not key.endswith(("/loadBalancerIPs", "/loadbalancerIPs"))
+        }
         service = service._replace(annotations=kept)
     if service.hosts and given.everything:
         service = service._replace(hosts=())

@@ -14,7 +14,15 @@ import typing as t
 
 from .._values.addresses import readable_address, special_kind
 from .._values.refused import ValueRefused
-from .reservations import CONTROL_PLANE_NAMESPACE, PROVIDER_PREFIXES, REFUSE, Assignment, Reservation, external_service_name, parse_provider_id
+from .reservations import (
+    CONTROL_PLANE_NAMESPACE,
+    PROVIDER_PREFIXES,
+    REFUSE,
+    Assignment,
+    Reservation,
+    external_service_name,
+    parse_provider_id,
+)
 
 LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 RESYNC, ADD, UPDATE, REMOVE = "resync", "add", "update", "delete"
@@ -26,7 +34,7 @@ class Node(t.NamedTuple):
     name: str
     labels: t.Mapping[str, str] = {}
     provider_id: str = ""
-    addresses: t.Tuple[t.Tuple[str, str], ...] = ()
+    addresses: tuple[tuple[str, str], ...] = ()
     unschedulable: bool = False
     deleting: bool = False
 
@@ -43,7 +51,7 @@ class Rules(t.NamedTuple):
     eip_port: int = 0
     node_port: int = 0
     host_probe: bool = False
-    prefixes: t.Tuple[str, ...] = PROVIDER_PREFIXES
+    prefixes: tuple[str, ...] = PROVIDER_PREFIXES
     on_duplicate: str = REFUSE
 
 
@@ -53,7 +61,7 @@ class Event(t.NamedTuple):
     kind: str = RESYNC
     node: str = ""
     cordoned: bool = False
-    gone: t.Optional[Node] = None
+    gone: Node | None = None
 
 
 class Decision(t.NamedTuple):
@@ -61,7 +69,7 @@ class Decision(t.NamedTuple):
 
     address: str = ""
     holder: str = ""
-    healthy: t.Optional[bool] = None
+    healthy: bool | None = None
     unassign: str = ""
     device: str = ""
     winner: str = ""
@@ -94,7 +102,7 @@ def endpoint_reservation(reservations: t.Iterable[Reservation], tag: str, on_dup
         raise ValueRefused("eip_not_found", "no reservation carries the control plane's tag")
     if len(found) > 1 and on_duplicate == REFUSE:
         ids = ", ".join(item.id for item in found[:10])
-        raise ValueRefused("claimed_twice", "the reservations {0} all carry the control plane's tag".format(ids))
+        raise ValueRefused("claimed_twice", f"the reservations {ids} all carry the control plane's tag")
     if not found[0].address:
         raise ValueRefused("eip_not_found", "the control plane's reservation has no address yet")
     if len(found[0].assignments) > 1:
@@ -102,7 +110,9 @@ def endpoint_reservation(reservations: t.Iterable[Reservation], tag: str, on_dup
     return found[0]
 
 
-def decide(reservations: t.Sequence[Reservation], nodes: t.Sequence[Node], rules: Rules, event: Event = Event()) -> Probes:
+def decide(
+    reservations: t.Sequence[Reservation], nodes: t.Sequence[Node], rules: Rules, event: Event = Event()
+) -> Probes:
     """One pass. ``nodes`` are all nodes, whatever the event was. Raises ValueRefused, with nothing to do then:
     ``eip_not_found claimed_twice multiple_assignments port_unknown no_candidate``."""
     if not rules.tag:
@@ -117,9 +127,8 @@ def decide(reservations: t.Sequence[Reservation], nodes: t.Sequence[Node], rules
     leaving = bool(name) and event.node == name and (event.kind == REMOVE or (event.kind == UPDATE and event.cordoned))
     if not leaving and (event.kind == REMOVE or (event.kind == UPDATE and event.cordoned)):
         return Decision(eip.address, name)
-    if assignment is not None and not leaving:
-        if (yield _holder_probe(eip.address, holder, rules)) == 200:
-            return Decision(eip.address, name, True)
+    if assignment is not None and not leaving and (yield _holder_probe(eip.address, holder, rules)) == 200:
+        return Decision(eip.address, name, True)
     for candidate in candidates(nodes, name, leaving):
         device = _device(candidate, rules)
         if not device:
@@ -130,11 +139,13 @@ def decide(reservations: t.Sequence[Reservation], nodes: t.Sequence[Node], rules
             if candidate.name == name and assignment is not None:
                 return Decision(eip.address, name, False)  # its own server answers; moving it there again helps nobody
             unassign = assignment.id if assignment is not None else ""
-            return Decision(eip.address, name, False if assignment is not None else None, unassign, device, candidate.name)
+            return Decision(
+                eip.address, name, False if assignment is not None else None, unassign, device, candidate.name
+            )
     raise ValueRefused("no_candidate", "no control-plane node answers with health; the address stays where it is")
 
 
-def candidates(nodes: t.Iterable[Node], holder: str, exclude_holder: bool = False) -> t.List[Node]:
+def candidates(nodes: t.Iterable[Node], holder: str, exclude_holder: bool = False) -> list[Node]:
     """Whom the address may go to, in the order in which they are asked."""
     rows = sorted((node for node in nodes if node.is_control_plane and not node.deleting), key=lambda node: node.name)
     rows = [node for node in rows if not node.unschedulable] or rows
@@ -144,7 +155,7 @@ def candidates(nodes: t.Iterable[Node], holder: str, exclude_holder: bool = Fals
     return others + [node for node in rows if node.name == holder]
 
 
-def _holder(address: str, assignment: t.Optional[Assignment], nodes: t.Sequence[Node], rules: Rules) -> t.Optional[Node]:
+def _holder(address: str, assignment: Assignment | None, nodes: t.Sequence[Node], rules: Rules) -> Node | None:
     # of a block only the assigned address is on the node
     held = assignment.address if assignment is not None and assignment.address else address
     for node in nodes:
@@ -163,7 +174,7 @@ def _device(node: Node, rules: Rules) -> str:
         return ""
 
 
-def _holder_probe(eip: str, holder: t.Optional[Node], rules: Rules) -> str:
+def _holder_probe(eip: str, holder: Node | None, rules: Rules) -> str:
     if rules.host_probe and holder is not None:
         own = [text for kind, text in holder.addresses if kind == "ExternalIP" and text != eip]
         for text in own:
@@ -186,7 +197,7 @@ def _usable(text: str) -> bool:
 
 def health_url(host: str, port: int) -> str:
     """Where an API server says whether it is healthy."""
-    return "https://{0}:{1}/healthz".format("[{0}]".format(host) if ":" in host else host, port)
+    return f"https://{(f'[{host}]' if ':' in host else host)}:{port}/healthz"
 
 
 class Hysteresis(t.NamedTuple):
@@ -200,7 +211,7 @@ class FailureRecord(t.NamedTuple):
     """What is kept between runs. ``moved_at`` is a time of the caller's clock, None for never."""
 
     failures: int = 0
-    moved_at: t.Optional[float] = None
+    moved_at: float | None = None
 
 
 def may_move(record: FailureRecord, hysteresis: Hysteresis, now: float) -> bool:
@@ -211,7 +222,7 @@ def may_move(record: FailureRecord, hysteresis: Hysteresis, now: float) -> bool:
 
 NO_POOL = "disabled-metallb-do-not-use-any-address-pool"
 POOL_ANNOTATIONS = ("metallb.universe.tf/address-pool", "metallb.io/address-pool")
-Manifest = t.Dict[str, t.Any]
+Manifest = dict[str, t.Any]
 #: Endpoints are deprecated from here on.
 SLICES_FROM = (1, 33)
 
@@ -231,14 +242,21 @@ def external_service(
     address: str,
     ports: t.Sequence[t.Mapping[str, t.Any]],
     configured_port: int = 0,
-    existing: t.Optional[t.Mapping[str, t.Any]] = None,
+    existing: t.Mapping[str, t.Any] | None = None,
     load_balancer_class: str = "",
 ) -> Manifest:
     """The whole Service as it should be: what exists keeps its cluster IP, node ports and foreign metadata."""
-    wanted_ports = [{key: port[key] for key in ("name", "port", "protocol", "targetPort", "appProtocol") if key in port} for port in ports]
+    wanted_ports = [
+        {key: port[key] for key in ("name", "port", "protocol", "targetPort", "appProtocol") if key in port}
+        for port in ports
+    ]
     first = eip_port(ports, configured_port)
     wanted_ports[0]["port"] = first
-    service: Manifest = copy.deepcopy(dict(existing)) if existing else {"apiVersion": "v1", "kind": "Service", "metadata": {}, "spec": {}}
+    service: Manifest = (
+        copy.deepcopy(dict(existing))
+        if existing
+        else {"apiVersion": "v1", "kind": "Service", "metadata": {}, "spec": {}}
+    )
     meta, spec = service.setdefault("metadata", {}), service.setdefault("spec", {})
     meta.update(name=external_service_name(identity), namespace=CONTROL_PLANE_NAMESPACE)
     meta["annotations"] = dict(meta.get("annotations") or {}, **dict.fromkeys(POOL_ANNOTATIONS, NO_POOL))
@@ -258,13 +276,13 @@ def ingress_status(address: str) -> Manifest:
     return {"loadBalancer": {"ingress": [{"ip": address}]}}
 
 
-def reports(existing: t.Optional[t.Mapping[str, t.Any]], address: str) -> bool:
+def reports(existing: t.Mapping[str, t.Any] | None, address: str) -> bool:
     """Whether the Service's status says so already. API servers from 1.30 on add a mode to each address, which is no difference."""
     rows = (((existing or {}).get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     return [row.get("ip") for row in rows if isinstance(row, dict)] == [address]
 
 
-def uses_slices(version: t.Tuple[int, int], mode: str = "auto") -> bool:
+def uses_slices(version: tuple[int, int], mode: str = "auto") -> bool:
     """Whether EndpointSlices are written; mode auto, endpoints or slices."""
     return version >= SLICES_FROM if mode == "auto" else mode == "slices"
 
@@ -281,7 +299,7 @@ def endpoints(identity: str, source: t.Mapping[str, t.Any]) -> Manifest:
     return {"apiVersion": "v1", "kind": "Endpoints", "metadata": _meta(identity), "subsets": subsets}
 
 
-def endpoint_slices(identity: str, sources: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[Manifest]:
+def endpoint_slices(identity: str, sources: t.Iterable[t.Mapping[str, t.Any]]) -> list[Manifest]:
     """One slice for each of default/kubernetes; other slices of that namespace are not ours to copy."""
     slices = []
     mine = [
@@ -292,18 +310,21 @@ def endpoint_slices(identity: str, sources: t.Iterable[t.Mapping[str, t.Any]]) -
     ]
     for index, item in enumerate(sorted(mine, key=lambda item: str(item["metadata"].get("name")))):
         meta = _meta(identity)
-        meta["name"] += "" if len(mine) == 1 else "-{0}".format(index)
+        meta["name"] += "" if len(mine) == 1 else f"-{index}"
         meta["labels"] = {"kubernetes.io/service-name": external_service_name(identity)}
-        slices.append({
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": meta,
-            "addressType": item.get("addressType", "IPv4"),
-            "endpoints": [
-                {key: one[key] for key in ("addresses", "conditions") if key in one} for one in item.get("endpoints") or ()
-            ],
-            "ports": [dict(port) for port in item.get("ports") or ()],
-        })  # fmt: skip
+        slices.append(
+            {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": meta,
+                "addressType": item.get("addressType", "IPv4"),
+                "endpoints": [
+                    {key: one[key] for key in ("addresses", "conditions") if key in one}
+                    for one in item.get("endpoints") or ()
+                ],
+                "ports": [dict(port) for port in item.get("ports") or ()],
+            }
+        )
     return slices
 
 

@@ -20,12 +20,12 @@ def reservation(record: Record) -> Reservation:
     ident, cidr = record.get("id"), record.get("cidr", 32)
     tags = record.get("tags") or []
     if not isinstance(ident, str) or not _path_safe(ident) or not isinstance(tags, list):
-        raise ValueRefused("api", "a reservation has no usable id or tags: {0}".format(quoted(ident)))
+        raise ValueRefused("api", f"a reservation has no usable id or tags: {quoted(ident)}")
     address = str(record.get("address") or "")
     if address:
         parsed = parse_address(address, "api")
         if isinstance(cidr, bool) or not isinstance(cidr, int) or not 0 < cidr <= parsed.max_prefixlen:
-            raise ValueRefused("api", "the reservation {0} has the prefix length {1}".format(ident, quoted(cidr)))
+            raise ValueRefused("api", f"the reservation {ident} has the prefix length {quoted(cidr)}")
     metro = record.get("metro") or record.get("facility") or {}
     return Reservation(
         ident,
@@ -38,7 +38,7 @@ def reservation(record: Record) -> Reservation:
     )
 
 
-def reservations(records: t.Iterable[Record]) -> t.Tuple[t.List[Reservation], t.List[str]]:
+def reservations(records: t.Iterable[Record]) -> tuple[list[Reservation], list[str]]:
     """All that can be read, and messages about those that cannot: such a list is complete, but not everybody's."""
     kept, notes = [], []
     for record in records:
@@ -84,7 +84,7 @@ def _map(value: t.Any) -> Record:
     return value if isinstance(value, dict) else {}
 
 
-def maps(value: t.Any) -> t.List[Record]:
+def maps(value: t.Any) -> list[Record]:
     """The objects of a list, none of what is no list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
@@ -92,7 +92,7 @@ def maps(value: t.Any) -> t.List[Record]:
 def _ident(record: Record) -> str:
     ident = record.get("id") or str(record.get("href") or "").rpartition("/")[2]
     if not isinstance(ident, str) or not _path_safe(ident):
-        raise ValueRefused("api", "a record has no usable id: {0}".format(quoted(ident)))
+        raise ValueRefused("api", f"a record has no usable id: {quoted(ident)}")
     return ident
 
 

@@ -27,34 +27,37 @@ class Former(t.NamedTuple):
 
     name: str
     title: str
-    managers: t.Tuple[str, ...] = ()
-    annotations: t.Tuple[str, ...] = ()
-    claims: t.Tuple[str, ...] = ()
+    managers: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
     labels: t.Mapping[str, str] = {}
-    conditions: t.Tuple[str, ...] = ()
-    images: t.Tuple[str, ...] = ()
-    pools: t.Tuple[t.Tuple[str, ...], str] = ((), "")
+    conditions: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    pools: tuple[tuple[str, ...], str] = ((), "")
 
 
 METALLB = Former(
-    "metallb", "MetalLB",
+    "metallb",
+    "MetalLB",
     annotations=("metallb.io/ip-allocated-from-pool", "metallb.universe.tf/ip-allocated-from-pool"),
     images=("metallb/", "metallb-"),
-)  # fmt: skip
+)
 KUBE_VIP = Former(
-    "kube-vip", "kube-vip",
+    "kube-vip",
+    "kube-vip",
     managers=("kube-vip", "kube-vip-cloud-provider"),
     annotations=("kube-vip.io/vipHost", "kube-vip.io/hwaddr", "kube-vip.io/requestedIP"),
     claims=("kube-vip.io/loadbalancerIPs", "kube-vip.io/serviceInterface"),
     labels={"implementation": "kube-vip", "ipam-address": ""},
     images=("kube-vip",),
-)  # fmt: skip
+)
 CILIUM = Former(
-    "cilium", "Cilium",
+    "cilium",
+    "Cilium",
     managers=("cilium-operator", "cilium-operator-generic"),
     conditions=("cilium.io/IPAMRequestSatisfied", "io.cilium/lb-ipam-request-satisfied"),
     pools=(("cilium.io/v2", "cilium.io/v2alpha1"), "CiliumLoadBalancerIPPool"),
-)  # fmt: skip
+)
 #: Of any maker. It shows by the finalizer, which services.FINALIZER and the release of an address deal with.
 CLOUD = Former("cloud", "a cloud controller", images=("cloud-controller-manager", "cloud-provider"))
 FORMERS = (METALLB, KUBE_VIP, CILIUM, CLOUD)
@@ -64,16 +67,16 @@ class Marks(t.NamedTuple):
     """What a former controller left on one Service."""
 
     former: Former
-    annotations: t.Tuple[str, ...] = ()
-    labels: t.Tuple[str, ...] = ()
-    conditions: t.Tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
 
     @property
-    def names(self) -> t.List[str]:
+    def names(self) -> list[str]:
         return [*self.annotations, *self.labels, *self.conditions]
 
 
-def former_of(obj: Object) -> t.Optional[Former]:
+def former_of(obj: Object) -> Former | None:
     """Who serves, or served, a Service: the one whose marks it has, else who wrote its status; None where nothing tells."""
     for former in FORMERS:
         if marks_of(obj, former).names:
@@ -86,7 +89,7 @@ def former_of(obj: Object) -> t.Optional[Former]:
     return next((former for former in FORMERS if set(former.managers) & set(writers)), None)
 
 
-def ingress_of(obj: Object) -> t.List[t.Any]:
+def ingress_of(obj: Object) -> list[t.Any]:
     return list(((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ())
 
 
@@ -100,18 +103,22 @@ def marks_of(obj: Object, former: Former) -> Marks:
         tags = []  # of itself a word that anybody may use
     said = [str(row.get("type")) for row in _conditions(obj) if row.get("type") in former.conditions]
     if own or tags or said:
-        own += [name for name in former.claims if name in annotations and set(owners(obj, "metadata", "annotations", name)) & set(former.managers)]
+        own += [
+            name
+            for name in former.claims
+            if name in annotations and set(owners(obj, "metadata", "annotations", name)) & set(former.managers)
+        ]
     return Marks(former, tuple(own), tuple(tags), tuple(said))
 
 
-def _conditions(obj: Object) -> t.List[t.Mapping[str, t.Any]]:
+def _conditions(obj: Object) -> list[t.Mapping[str, t.Any]]:
     rows = (obj.get("status") or {}).get("conditions")
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
-def without(obj: Object, marks: Marks) -> t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any]]:
+def without(obj: Object, marks: Marks) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
     """The merge patches that take marks from a Service and from its status; empty where there is nothing to take."""
-    meta: t.Dict[str, t.Any] = {}
+    meta: dict[str, t.Any] = {}
     if marks.annotations:
         meta["annotations"] = dict.fromkeys(marks.annotations)
     if marks.labels:
@@ -120,8 +127,8 @@ def without(obj: Object, marks: Marks) -> t.Tuple[t.Dict[str, t.Any], t.Dict[str
     return meta, {"conditions": rest or None} if marks.conditions else {}
 
 
-def at_work(former: Former, workloads: t.Iterable[t.Tuple[str, str]], pools: t.Collection[str]) -> t.List[str]:
+def at_work(former: Former, workloads: t.Iterable[tuple[str, str]], pools: t.Collection[str]) -> list[str]:
     """What of it is there and works: workloads (label, image) that run its program, or the names of its pools."""
     if former.pools[1]:
-        return ["{0} {1}".format(former.pools[1], name) for name in sorted(pools)]
+        return [f"{former.pools[1]} {name}" for name in sorted(pools)]
     return sorted({label for label, image in workloads if any(word in lower(image) for word in former.images)})

@@ -12,7 +12,11 @@ from .reservations import PROVIDER_PREFIXES, parse_provider_id, provider_id
 UNINITIALIZED, SHUTDOWN = "node.cloudprovider.kubernetes.io/uninitialized", "node.cloudprovider.kubernetes.io/shutdown"
 PROVIDED_IP = "alpha.kubernetes.io/provided-node-ip"
 ALL, SINGLE = "all", "single"
-_TYPE, _REGION, _ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+_TYPE, _REGION, _ZONE = (
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+)
 #: Their names of before 1.17, which the original writes beside them and old manifests select by.
 _FORMER = {
     _TYPE: "beta.kubernetes.io/instance-type",
@@ -35,7 +39,7 @@ class Device(t.NamedTuple):
     plan_name: str = ""
     metro: str = ""
     facility: str = ""
-    addresses: t.Tuple[t.Mapping[str, t.Any], ...] = ()
+    addresses: tuple[t.Mapping[str, t.Any], ...] = ()
 
 
 class Variant(t.NamedTuple):
@@ -45,21 +49,27 @@ class Variant(t.NamedTuple):
     zone_from: str = "none"
     address_list: str = ALL
     type_from: str = "plan"
-    prefixes: t.Tuple[str, ...] = PROVIDER_PREFIXES
+    prefixes: tuple[str, ...] = PROVIDER_PREFIXES
 
 
-def find_device(name: str, devices: t.Iterable[Device]) -> t.Optional[Device]:
+def find_device(name: str, devices: t.Iterable[Device]) -> Device | None:
     """The device whose host name is the node's name. Raises ValueRefused: no name, or two such devices (T15)."""
     if not name:
         raise ValueRefused("bad_format", "a node without a name has no device")
     found = [device for device in devices if device.hostname == name]
     if len(found) > 1:
-        raise ValueRefused("claimed_twice", "the devices {0} are all called {1}".format(
-            ", ".join(quoted(device.id) for device in found[:10]), quoted(name)))  # fmt: skip
+        raise ValueRefused(
+            "claimed_twice",
+            "the devices {0} are all called {1}".format(
+                ", ".join(quoted(device.id) for device in found[:10]), quoted(name)
+            ),
+        )
     return found[0] if found else None
 
 
-def device_of(name: str, node_provider_id: str, devices: t.Sequence[Device], variant: Variant = Variant()) -> t.Optional[Device]:
+def device_of(
+    name: str, node_provider_id: str, devices: t.Sequence[Device], variant: Variant = Variant()
+) -> Device | None:
     """A node's device by its provider ID where it has one, else by its name; ``devices`` is the complete list.
 
     Raises ValueRefused for a foreign or malformed provider ID, which never means that the device is gone.
@@ -70,19 +80,21 @@ def device_of(name: str, node_provider_id: str, devices: t.Sequence[Device], var
     return next((device for device in devices if device.id == ident), None)
 
 
-def node_addresses(device: Device, provided: t.Optional[str] = None, variant: Variant = Variant()) -> t.List[t.Dict[str, str]]:
+def node_addresses(device: Device, provided: str | None = None, variant: Variant = Variant()) -> list[dict[str, str]]:
     """``status.addresses``. Raises ValueRefused ``no_private_ip`` or ``no_public_ip``."""
     v4 = [item for item in device.addresses if item.get("address_family") == 4 and item.get("address")]
     internal = [str(item["address"]) for item in v4 if not item.get("public")]
     external = [str(item["address"]) for item in v4 if item.get("public")]
     if not internal and not provided:
-        raise ValueRefused("no_private_ip", "the device {0} has no private IPv4 address".format(quoted(device.hostname)))
+        raise ValueRefused("no_private_ip", f"the device {quoted(device.hostname)} has no private IPv4 address")
     if not external:
-        raise ValueRefused("no_public_ip", "the device {0} has no public IPv4 address".format(quoted(device.hostname)))
+        raise ValueRefused("no_public_ip", f"the device {quoted(device.hostname)} has no public IPv4 address")
     rows = [{"type": "Hostname", "address": device.hostname}]
     if variant.address_list == SINGLE:
-        return rows + [{"type": "InternalIP", "address": (internal or [str(provided)])[-1]},
-                       {"type": "ExternalIP", "address": external[-1]}]  # fmt: skip
+        return rows + [
+            {"type": "InternalIP", "address": (internal or [str(provided)])[-1]},
+            {"type": "ExternalIP", "address": external[-1]},
+        ]
     if provided:
         rows.append({"type": "InternalIP", "address": provided})
     seen = {row["address"] for row in rows[1:]}
@@ -102,8 +114,8 @@ def same_addresses(one: t.Sequence[t.Mapping[str, t.Any]], other: t.Sequence[t.M
     return _by_type(one) == _by_type(other)
 
 
-def _by_type(rows: t.Iterable[t.Mapping[str, t.Any]]) -> t.Dict[t.Any, t.List[t.Any]]:
-    found: t.Dict[t.Any, t.List[t.Any]] = {}
+def _by_type(rows: t.Iterable[t.Mapping[str, t.Any]]) -> dict[t.Any, list[t.Any]]:
+    found: dict[t.Any, list[t.Any]] = {}
     for row in rows:
         found.setdefault(row.get("type"), []).append(dict(row))
     return found
@@ -123,13 +135,17 @@ class NodeFacts(t.NamedTuple):
     """What a node gets. ``taint_removed``: it was waiting for this, and now is initialised."""
 
     provider_id: str
-    labels: t.Dict[str, str]
-    addresses: t.List[t.Dict[str, str]]
+    labels: dict[str, str]
+    addresses: list[dict[str, str]]
     taint_removed: bool
 
 
 def node_facts(
-    device: Device, taints: t.Iterable[str], current_provider_id: str = "", provided: t.Optional[str] = None, variant: Variant = Variant()
+    device: Device,
+    taints: t.Iterable[str],
+    current_provider_id: str = "",
+    provided: str | None = None,
+    variant: Variant = Variant(),
 ) -> NodeFacts:
     """For a node with the taint of the uninitialised: everything; for others only addresses (``spec.providerID`` is immutable)."""
     addresses = node_addresses(device, provided, variant)
@@ -145,10 +161,10 @@ class Fate(t.NamedTuple):
     """What becomes of a node: ``delete`` it, give it the ``shutdown`` taint or take that away (None: leave it)."""
 
     delete: bool
-    shutdown: t.Optional[bool]
+    shutdown: bool | None
 
 
-def fate_of(ready: bool, device: t.Optional[Device], taints: t.Iterable[str], delete_nodes: bool = False) -> Fate:
+def fate_of(ready: bool, device: Device | None, taints: t.Iterable[str], delete_nodes: bool = False) -> Fate:
     """Only a node that is not ready can lose anything, and deleting it must be asked for (ccm 6.5)."""
     tainted = SHUTDOWN in taints
     if ready:

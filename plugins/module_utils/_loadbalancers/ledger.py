@@ -33,12 +33,12 @@ class Entry(t.NamedTuple):
     id: str
     address: str
     cidr: int
-    tags: t.Tuple[str, ...]
+    tags: tuple[str, ...]
     service: str = ""
     device: str = ""
     time: str = ""
     retain: bool = False
-    sharers: t.Tuple[str, ...] = ()
+    sharers: tuple[str, ...] = ()
     group: int = 0
 
     def reservation(self) -> Reservation:
@@ -46,7 +46,7 @@ class Entry(t.NamedTuple):
         return Reservation(self.id, self.address, self.cidr, self.tags, CREATED, assigned)
 
 
-Ledger = t.Dict[str, Entry]
+Ledger = dict[str, Entry]
 
 #: What begins the id of an entry for an order that is under way: it has no address, and its reservation's own entry takes its place.
 ORDERING = "ordering-"
@@ -54,26 +54,33 @@ ORDERING = "ordering-"
 
 def ordering(tags: t.Iterable[str], service: str, time: str) -> Entry:
     """Written before a provider is asked: who is killed between the order and its record would else have ordered something that nobody may release."""
-    return Entry(ORDERING + hashlib.sha256(service.encode("utf-8")).hexdigest()[:32], "", 32, tuple(tags), service, "", time)
+    return Entry(
+        ORDERING + hashlib.sha256(service.encode("utf-8")).hexdigest()[:32], "", 32, tuple(tags), service, "", time
+    )
 
 
-def ordered(ledger: Ledger, held: t.Iterable[Reservation]) -> t.List[t.Tuple[str, Entry]]:
+def ordered(ledger: Ledger, held: t.Iterable[Reservation]) -> list[tuple[str, Entry]]:
     """Orders that took place without being recorded: the id under which each was begun, and the entry of its reservation. None where two could be it."""
     free = [item for item in held if item.id not in ledger]
-    found: t.List[t.Tuple[str, Entry]] = []
+    found: list[tuple[str, Entry]] = []
     for ident, entry in sorted(ledger.items()):
         if ident.startswith(ORDERING):
             mine = [item for item in free if carries(item.tags, entry.tags)]
             if len(mine) == 1:
-                found.append((ident, entry._replace(id=mine[0].id, address=mine[0].address, cidr=mine[0].cidr, tags=mine[0].tags)))
+                found.append(
+                    (
+                        ident,
+                        entry._replace(id=mine[0].id, address=mine[0].address, cidr=mine[0].cidr, tags=mine[0].tags),
+                    )
+                )
     return found
 
 
 def ledger_name(identity: str, static: bool) -> str:
-    return "{0}-{1}".format(identity, "static-pool" if static else "reservations")
+    return f"{identity}-{'static-pool' if static else 'reservations'}"
 
 
-def parse_ledger(data: t.Optional[t.Mapping[str, t.Any]]) -> Ledger:
+def parse_ledger(data: t.Mapping[str, t.Any] | None) -> Ledger:
     """Entries by id. Raises ValueRefused ``config_parse``: with half a record an address could be given out twice."""
     found: Ledger = {}
     for key, text in (data or {}).items():
@@ -98,8 +105,21 @@ def parse_ledger(data: t.Optional[t.Mapping[str, t.Any]]) -> Ledger:
             if isinstance(group, bool) or not isinstance(group, int) or not 0 <= group <= 255:
                 raise ValueRefused("config_parse", "its group is no number up to 255")
         except ValueRefused as error:
-            raise ValueRefused("config_parse", "the record of addresses is damaged at {0}: {1}".format(quoted(key), error.message)) from None
-        found[texts[0]] = Entry(texts[0], address, cidr, tuple(tags), texts[1], texts[2], texts[3], row.get("retain", False), tuple(sharers), group)
+            raise ValueRefused(
+                "config_parse", f"the record of addresses is damaged at {quoted(key)}: {error.message}"
+            ) from None
+        found[texts[0]] = Entry(
+            texts[0],
+            address,
+            cidr,
+            tuple(tags),
+            texts[1],
+            texts[2],
+            texts[3],
+            row.get("retain", False),
+            tuple(sharers),
+            group,
+        )
     return found
 
 
@@ -112,21 +132,21 @@ def merged(before: Ledger, mine: Ledger, theirs: Ledger) -> Ledger:
         if new == old:
             continue
         if now not in (old, new):
-            raise ValueRefused("conflict", "somebody else changed the record of {0} meanwhile".format(quoted(ident)))
+            raise ValueRefused("conflict", f"somebody else changed the record of {quoted(ident)} meanwhile")
         if new is None:
             found.pop(ident, None)
         else:
             found[ident] = new
-    holders_of: t.Dict[str, str] = {}
+    holders_of: dict[str, str] = {}
     for entry in found.values():
         if entry.address and holders_of.setdefault(entry.address, entry.id) != entry.id:
-            raise ValueRefused("claimed_twice", "{0} was given to somebody else meanwhile".format(entry.address))
+            raise ValueRefused("claimed_twice", f"{entry.address} was given to somebody else meanwhile")
     return found
 
 
 def believed(
     ledger: Ledger, others: t.Mapping[str, Pool], reserved: Reserved = Reserved(), besides: t.Container[str] = ()
-) -> t.Tuple[Ledger, t.List[t.Tuple[str, ValueRefused]]]:
+) -> tuple[Ledger, list[tuple[str, ValueRefused]]]:
     """What of a pool's record may be true: whoever may write it in the cluster may write anything there.
 
     Entries are single addresses, none of another cluster's pool (``others``, by name) and none that is for something else than
@@ -138,7 +158,9 @@ def believed(
         try:
             if entry.address:
                 refuse_foreign(entry.address, others)
-                if any(tag.startswith("service=") for tag in entry.tags) or not any(tag in besides for tag in entry.tags):
+                if any(tag.startswith("service=") for tag in entry.tags) or not any(
+                    tag in besides for tag in entry.tags
+                ):
                     reserved.refuse(entry.address)
                 entry = entry._replace(cidr=parse_address(entry.address).max_prefixlen)
         except ValueRefused as error:
@@ -148,12 +170,16 @@ def believed(
     return found, refused
 
 
-def ledger_data(ledger: Ledger) -> t.Dict[str, str]:
+def ledger_data(ledger: Ledger) -> dict[str, str]:
     """The inverse. Raises ValueRefused ``quota`` when there are more than a ConfigMap holds."""
     if len(ledger) > MOST:
-        raise ValueRefused("quota", "the record of addresses holds at most {0}".format(MOST))
-    return {_key(entry): json.dumps({name: value for name, value in entry._asdict().items() if value not in ("", (), False)}, sort_keys=True)
-            for entry in ledger.values()}  # fmt: skip
+        raise ValueRefused("quota", f"the record of addresses holds at most {MOST}")
+    return {
+        _key(entry): json.dumps(
+            {name: value for name, value in entry._asdict().items() if value not in ("", (), False)}, sort_keys=True
+        )
+        for entry in ledger.values()
+    }
 
 
 def _key(entry: Entry) -> str:
@@ -161,11 +187,11 @@ def _key(entry: Entry) -> str:
     return (entry.address if entry.id == entry.address else entry.id).replace(":", "-")
 
 
-def manifest(name: str, ledger: Ledger) -> t.Dict[str, t.Any]:
+def manifest(name: str, ledger: Ledger) -> dict[str, t.Any]:
     meta = {"name": name, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/managed-by": "multicluster.network"}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": ledger_data(ledger)}
 
 
-def holders(ledger: Ledger) -> t.Dict[str, str]:
+def holders(ledger: Ledger) -> dict[str, str]:
     """Address -> ``namespace/name``."""
     return {entry.address: entry.service for entry in ledger.values() if entry.address and entry.service}

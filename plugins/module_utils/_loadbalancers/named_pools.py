@@ -24,14 +24,19 @@ SETTING = "pools in load_balancers_settings"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?\Z")
 Given = t.Mapping[str, t.Any]
 #: One of each kind that lies in the middle of what somebody may write.
-_NOBODYS = tuple(map(parse_address, ("127.0.0.1", "169.254.169.254", "224.0.0.1", "::1", "::ffff:0:0", "64:ff9b::", "fe80::1", "ff02::1")))
+_NOBODYS = tuple(
+    map(
+        parse_address,
+        ("127.0.0.1", "169.254.169.254", "224.0.0.1", "::1", "::ffff:0:0", "64:ff9b::", "fe80::1", "ff02::1"),
+    )
+)
 
 
 class Tenant(t.NamedTuple):
     """Namespaces that together get at most so many addresses of a pool."""
 
     name: str
-    namespaces: t.FrozenSet[str]
+    namespaces: frozenset[str]
     most: int
 
 
@@ -44,11 +49,11 @@ class NamedPool(t.NamedTuple):
     auto_assign: bool = True
     priority: int = 0
     avoid_buggy_ips: bool = False
-    namespaces: t.FrozenSet[str] = frozenset()
-    namespace_selector: t.Optional[t.Tuple[Requirement, ...]] = None
-    service_selector: t.Optional[t.Tuple[Requirement, ...]] = None
-    most_per_namespace: t.Optional[int] = None
-    tenants: t.Tuple[Tenant, ...] = ()
+    namespaces: frozenset[str] = frozenset()
+    namespace_selector: tuple[Requirement, ...] | None = None
+    service_selector: tuple[Requirement, ...] | None = None
+    most_per_namespace: int | None = None
+    tenants: tuple[Tenant, ...] = ()
 
     @property
     def pinned(self) -> bool:
@@ -69,20 +74,22 @@ class NamedPool(t.NamedTuple):
             return False
         return not (self.avoid_buggy_ips and address.version == 4 and int(address) % 256 in (0, 255))
 
-    def limit(self, namespace: str, version: int, held: "Held") -> str:
+    def limit(self, namespace: str, version: int, held: Held) -> str:
         """Why a namespace gets no further address of it, or nothing: each family has its own count."""
         if self.most_per_namespace is None and not self.tenants:
             return ""
         users = held.users(self, version)
         text = "{0} has {1} of {1} addresses of the pool {2} ({3} of {4})"
         if self.most_per_namespace is not None and users[namespace] >= self.most_per_namespace:
-            return text.format("the namespace " + namespace, self.most_per_namespace, self.name, "max_per_namespace", SETTING)
+            return text.format(
+                "the namespace " + namespace, self.most_per_namespace, self.name, "max_per_namespace", SETTING
+            )
         for tenant in self.tenants:
             if namespace in tenant.namespaces and sum(users[user] for user in tenant.namespaces) >= tenant.most:
                 return text.format("the tenant " + tenant.name, tenant.most, self.name, "tenants", SETTING)
         return ""
 
-    def lowest(self, version: int, taken: t.Container[int]) -> t.Optional[Address]:
+    def lowest(self, version: int, taken: t.Container[int]) -> Address | None:
         """The lowest address of a family that is free. ``taken``: numbers."""
         for first, last in self._open(version):
             for number in range(first, last + 1):
@@ -99,7 +106,7 @@ class NamedPool(t.NamedTuple):
                 found -= sum((last - rest) // 256 - (first - 1 - rest) // 256 for rest in (0, 255))
         return found
 
-    def _open(self, version: int) -> t.Iterator[t.Tuple[int, int]]:
+    def _open(self, version: int) -> t.Iterator[tuple[int, int]]:
         """Its spans without what is reserved, going upwards; a reserved range may be larger than anybody counts through."""
         for span in self.pool.spans:
             if span.version != version:
@@ -122,10 +129,10 @@ class Held:
     """
 
     def __init__(self, rows: t.Mapping[str, str]) -> None:
-        self._rows: t.Dict[str, str] = {}
-        self._addresses: t.Dict[str, Address] = {}
-        self.taken: t.Dict[int, t.Set[int]] = {4: set(), 6: set()}
-        self._users: t.Dict[t.Tuple[str, int], t.Tuple[NamedPool, t.Counter[str]]] = {}
+        self._rows: dict[str, str] = {}
+        self._addresses: dict[str, Address] = {}
+        self.taken: dict[int, set[int]] = {4: set(), 6: set()}
+        self._users: dict[tuple[str, int], tuple[NamedPool, t.Counter[str]]] = {}
         self.become(rows)
 
     def __contains__(self, address: object) -> bool:
@@ -155,7 +162,9 @@ class Held:
         """How many addresses of a pool's family each namespace has."""
         found = self._users.get((pool.name, version))
         if found is None:
-            rows = ((address, self._rows[text]) for text, address in self._addresses.items() if address.version == version)
+            rows = (
+                (address, self._rows[text]) for text, address in self._addresses.items() if address.version == version
+            )
             count = collections.Counter(key.partition("/")[0] for address, key in rows if key and address in pool.pool)
             found = self._users[pool.name, version] = (pool, count)
         return found[1]
@@ -169,71 +178,98 @@ class Held:
 def _text(number: int, version: int) -> str:
     if version == 4:
         return ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))
-    return ":".join("{0:x}".format(number >> shift & 65535) for shift in range(112, -1, -16))
+    return ":".join(f"{number >> shift & 65535:x}" for shift in range(112, -1, -16))
 
 
-def parse_named_pools(nameless: t.Iterable[object], given: t.Optional[t.Iterable[Given]]) -> t.Tuple[NamedPool, ...]:
+def parse_named_pools(nameless: t.Iterable[object], given: t.Iterable[Given] | None) -> tuple[NamedPool, ...]:
     """The pools of one cluster, the nameless one first. Raises ValueRefused ``bad_cidr claimed_twice bad_setting selector_syntax``."""
-    found: t.List[NamedPool] = []
+    found: list[NamedPool] = []
     whole = list(nameless)
     if whole or not given:
         found.append(NamedPool(DEFAULT_POOL, _usable(parse_pool(whole))))
     for row in given or ():
         one = _parse(row)
         if one.name in [other.name for other in found]:
-            raise ValueRefused("claimed_twice", "two pools are called {0}".format(quoted(one.name)))
+            raise ValueRefused("claimed_twice", f"two pools are called {quoted(one.name)}")
         found.append(one)
     for first, second, address in shared({one.name: one.pool for one in found}):
-        raise ValueRefused("claimed_twice", "the pools {0} and {1} both hold {2}; take it out of one of them".format(first, second, address))
+        raise ValueRefused(
+            "claimed_twice", f"the pools {first} and {second} both hold {address}; take it out of one of them"
+        )
     return tuple(found)
 
 
 def _usable(pool: Pool) -> Pool:
     """Raises ValueRefused ``special_address`` for one that has what no Service may have, such as 10.0.0.0/0 written in haste."""
     for span in pool.spans:
-        for address in (*map(parse_address, (_text(span.first, span.version), _text(span.last, span.version))), *_NOBODYS):
+        for address in (
+            *map(parse_address, (_text(span.first, span.version), _text(span.last, span.version))),
+            *_NOBODYS,
+        ):
             kind = special_kind(address)
             if kind is not None and address.version == span.version and span.first <= int(address) <= span.last:
-                raise ValueRefused("special_address", "{0} is in the pool, and no Service may have it ({1})".format(address, kind))
+                raise ValueRefused("special_address", f"{address} is in the pool, and no Service may have it ({kind})")
     return pool
 
 
 def _parse(row: Given) -> NamedPool:
     name = row.get("name")
     if not isinstance(name, str) or not _NAME.match(name):
-        raise ValueRefused("bad_setting", "{0} is no name of a pool: small letters, digits, dots and dashes".format(quoted(name)))
+        raise ValueRefused(
+            "bad_setting", f"{quoted(name)} is no name of a pool: small letters, digits, dots and dashes"
+        )
     try:
-        limits = [row.get("max_per_namespace"), *((tenant or {}).get("max_addresses") for tenant in row.get("tenants") or ())]
+        limits = [
+            row.get("max_per_namespace"),
+            *((tenant or {}).get("max_addresses") for tenant in row.get("tenants") or ()),
+        ]
         for limit in limits:
             if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-                raise ValueRefused("bad_setting", "{0} is no number of addresses".format(quoted(limit)))
+                raise ValueRefused("bad_setting", f"{quoted(limit)} is no number of addresses")
         if not row.get("addresses"):
             raise ValueRefused("bad_setting", "it has no addresses")
         selectors = [row.get(key) for key in ("namespace_selector", "service_selector")]
         parsed = [None if text is None else tuple(parse_selector(text)) for text in selectors]
-        tenants = tuple(Tenant(str(one["name"]), frozenset(one["namespaces"]), one["max_addresses"]) for one in row.get("tenants") or ())
+        tenants = tuple(
+            Tenant(str(one["name"]), frozenset(one["namespaces"]), one["max_addresses"])
+            for one in row.get("tenants") or ()
+        )
         whole, reserved = _usable(parse_pool(row["addresses"])), parse_pool(row.get("reserved") or ())
         for hole in reserved.spans:
-            if not any(span.version == hole.version and span.first <= hole.last and hole.first <= span.last for span in whole.spans):
-                raise ValueRefused("bad_setting", "reserved has {0}, and none of its addresses lies there".format(hole))
+            if not any(
+                span.version == hole.version and span.first <= hole.last and hole.first <= span.last
+                for span in whole.spans
+            ):
+                raise ValueRefused("bad_setting", f"reserved has {hole}, and none of its addresses lies there")
         return NamedPool(
-            name, whole, reserved, row.get("auto_assign") is not False, row.get("priority") or 0,
-            bool(row.get("avoid_buggy_ips")), frozenset(row.get("namespaces") or ()), parsed[0], parsed[1], row.get("max_per_namespace"), tenants,
-        )  # fmt: skip
+            name,
+            whole,
+            reserved,
+            row.get("auto_assign") is not False,
+            row.get("priority") or 0,
+            bool(row.get("avoid_buggy_ips")),
+            frozenset(row.get("namespaces") or ()),
+            parsed[0],
+            parsed[1],
+            row.get("max_per_namespace"),
+            tenants,
+        )
     except ValueRefused as error:
-        raise ValueRefused(error.reason, "the pool {0}: {1}".format(quoted(name), error.message)) from None
+        raise ValueRefused(error.reason, f"the pool {quoted(name)}: {error.message}") from None
 
 
 class Grants(t.NamedTuple):
     """The pools of a cluster and the labels of its namespaces. ``strict``: the inventory names pools, so that an address of none is nobody's."""
 
-    pools: t.Tuple[NamedPool, ...] = ()
+    pools: tuple[NamedPool, ...] = ()
     namespace_labels: t.Mapping[str, t.Mapping[str, str]] = {}
     strict: bool = False
 
-    def of(self, namespace: str, labels: t.Mapping[str, str]) -> t.List[NamedPool]:
+    def of(self, namespace: str, labels: t.Mapping[str, str]) -> list[NamedPool]:
         """Those that are granted to a Service, in the order in which they are tried."""
-        granted = [pool for pool in self.pools if pool.grants(namespace, labels, self.namespace_labels.get(namespace) or {})]
+        granted = [
+            pool for pool in self.pools if pool.grants(namespace, labels, self.namespace_labels.get(namespace) or {})
+        ]
         return sorted(granted, key=lambda pool: (not pool.pinned, pool.priority < 1, pool.priority))
 
     def name_of(self, address: object) -> str:
@@ -253,10 +289,10 @@ class Wish(t.NamedTuple):
     pool: str = ""
 
 
-def check_wish(grants: Grants, wish: Wish) -> t.List[NamedPool]:
+def check_wish(grants: Grants, wish: Wish) -> list[NamedPool]:
     """The pools that may serve a wish, in the order in which they are tried. Raises ValueRefused ``outside_grant``, naming what is not granted."""
     granted = grants.of(wish.namespace, wish.labels)
-    whom = "{0}/{1}".format(wish.namespace, wish.name)
+    whom = f"{wish.namespace}/{wish.name}"
     if wish.address:
         asked = parse_address(wish.address)
         found = [pool for pool in granted if asked in pool.pool]
@@ -285,7 +321,10 @@ def allocate(grants: Grants, wish: Wish, held: Held) -> str:
     if wish.address:
         asked = str(parse_address(wish.address))
         if asked in held:
-            raise ValueRefused("claimed_twice", "{0} is asked for and belongs to {1}".format(asked, quoted(held[asked]) if held[asked] else "something else"))
+            raise ValueRefused(
+                "claimed_twice",
+                f"{asked} is asked for and belongs to {quoted(held[asked]) if held[asked] else 'something else'}",
+            )
         why = pools[0].limit(wish.namespace, parse_address(asked).version, held)
         if why:
             raise ValueRefused("quota", why)
@@ -298,12 +337,15 @@ def allocate(grants: Grants, wish: Wish, held: Held) -> str:
         address = None if why else pool.lowest(wish.version, held.taken[wish.version])
         if address is not None:
             return str(address)
-        reasons.append(why or "the pool {0} is used up".format(pool.name))
+        reasons.append(why or f"the pool {pool.name} is used up")
     if grants.strict:
-        why = "; ".join(reasons) or "no pool of {0} that is given without being asked for has one for the namespace {1}".format(SETTING, quoted(wish.namespace))
+        why = (
+            "; ".join(reasons)
+            or f"no pool of {SETTING} that is given without being asked for has one for the namespace {quoted(wish.namespace)}"
+        )
     else:
         why = "make the pool larger or release one"
-    raise ValueRefused("quota", "no IPv{0} address of the pool is free; {1}".format(wish.version, why))
+    raise ValueRefused("quota", f"no IPv{wish.version} address of the pool is free; {why}")
 
 
 class Usage(t.NamedTuple):
@@ -316,7 +358,7 @@ class Usage(t.NamedTuple):
     free: int
 
 
-def usage(pools: t.Iterable[NamedPool], held: t.Iterable[str]) -> t.List[Usage]:
+def usage(pools: t.Iterable[NamedPool], held: t.Iterable[str]) -> list[Usage]:
     """For every pool and family that it has. ``held``: addresses that are taken, by whomever."""
     taken = [parse_address(text) for text in set(held)]
     rows = []

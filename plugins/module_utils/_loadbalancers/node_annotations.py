@@ -18,7 +18,13 @@ from .reservations import DEFAULT_DOMAIN
 LEGACY, INDEXED, BOTH = "legacy", "indexed", "both"
 MARK = "{{n}}"
 _LEGACY = {"local_asn": "node-asn", "peer_asn": "peer-asns", "peer_ip": "peer-ips", "source_ip": "src-ip"}
-_INDEXED = {"local_asn": "node-asn", "peer_asn": "peer-asn", "peer_ip": "peer-ip", "source_ip": "src-ip", "password": "bgp-pass"}
+_INDEXED = {
+    "local_asn": "node-asn",
+    "peer_asn": "peer-asn",
+    "peer_ip": "peer-ip",
+    "source_ip": "src-ip",
+    "password": "bgp-pass",
+}
 _TWINS = {"peer_asn": "peer-asn", "peer_ip": "peer-ip"}
 
 
@@ -37,28 +43,28 @@ class Scheme(t.NamedTuple):
     domain: str = DEFAULT_DOMAIN
     private_network: str = DEFAULT_DOMAIN + "/network-4-private"
 
-    def legacy(self) -> t.Dict[str, str]:
+    def legacy(self) -> dict[str, str]:
         """Name by datum, {} when this spelling is not in use."""
         if self.names == INDEXED:
             return {}
         return {datum: self._name(datum, default, False) for datum, default in _LEGACY.items()}
 
-    def indexed(self) -> t.Dict[str, str]:
+    def indexed(self) -> dict[str, str]:
         """Pattern by datum, {} when this spelling is not in use."""
         if self.names == LEGACY:
             return {}
-        return {datum: self._name(datum, "bgp-peers-{0}-{1}".format(MARK, default), True) for datum, default in _INDEXED.items()}
+        return {datum: self._name(datum, f"bgp-peers-{MARK}-{default}", True) for datum, default in _INDEXED.items()}
 
     def _name(self, datum: str, default: str, indexed: bool) -> str:
         given = self.overrides.get(datum)
         if given and (self.names != BOTH or (MARK in given) == indexed):
             return given
-        return "{0}/{1}".format(self.domain, default)
+        return f"{self.domain}/{default}"
 
 
-def node_annotations(node: NodeBgp, scheme: Scheme, private_network: str = "") -> t.Dict[str, str]:
+def node_annotations(node: NodeBgp, scheme: Scheme, private_network: str = "") -> dict[str, str]:
     peers = sorted(node.peers)
-    wanted: t.Dict[str, str] = {}
+    wanted: dict[str, str] = {}
     values = {
         "local_asn": str(node.local_asn),
         "peer_asn": str(node.peer_asn),
@@ -70,7 +76,7 @@ def node_annotations(node: NodeBgp, scheme: Scheme, private_network: str = "") -
     if scheme.names == LEGACY and scheme.singular:
         for datum, name in _TWINS.items():
             if not scheme.overrides.get(datum):
-                wanted["{0}/{1}".format(scheme.domain, name)] = values[datum]
+                wanted[f"{scheme.domain}/{name}"] = values[datum]
     values["password"] = base64.b64encode(node.password.encode("utf-8")).decode("ascii")
     for index, peer in enumerate(peers):
         for datum, pattern in scheme.indexed().items():
@@ -81,7 +87,7 @@ def node_annotations(node: NodeBgp, scheme: Scheme, private_network: str = "") -
     return wanted
 
 
-def stale_keys(scheme: Scheme) -> t.List[t.Callable[[str], object]]:
+def stale_keys(scheme: Scheme) -> list[t.Callable[[str], object]]:
     """What tells our own numbered keys, which go once nobody wants them: those of routers that are gone, and withheld passwords."""
     return [
         re.compile(re.escape(before) + ("(?:0|[1-9][0-9]{0,5})" if mark else "") + re.escape(after) + r"\Z").match
@@ -91,31 +97,49 @@ def stale_keys(scheme: Scheme) -> t.List[t.Callable[[str], object]]:
 
 def is_annotation(name: str, scheme: Scheme) -> bool:
     """Whether an annotation of a Node is one of those that tell its BGP facts."""
-    twins = ["{0}/{1}".format(scheme.domain, one) for one in _TWINS.values()]
-    return name in (*scheme.legacy().values(), scheme.private_network, *twins) or any(match(name) for match in stale_keys(scheme))
+    twins = [f"{scheme.domain}/{one}" for one in _TWINS.values()]
+    return name in (*scheme.legacy().values(), scheme.private_network, *twins) or any(
+        match(name) for match in stale_keys(scheme)
+    )
 
 
 def plan_node_annotations(
-    cluster: str, nodes: t.Iterable[NodeBgp], private: t.Mapping[str, str], objects: t.Mapping[str, t.Mapping[str, t.Any]],
-    scheme: Scheme, manager: str, adopt: bool = False, absent: bool = False,
-) -> t.Tuple[Plan, t.List[Patch]]:  # fmt: skip
+    cluster: str,
+    nodes: t.Iterable[NodeBgp],
+    private: t.Mapping[str, str],
+    objects: t.Mapping[str, t.Mapping[str, t.Any]],
+    scheme: Scheme,
+    manager: str,
+    adopt: bool = False,
+    absent: bool = False,
+) -> tuple[Plan, list[Patch]]:
     """One patch for each node that differs. ``objects`` are the cluster's Nodes by name, ``private`` their private networks.
 
     A node whose facts are missing keeps what it has. With ``absent`` everything of ours goes from all nodes.
     """
-    wanted = {name: {scheme.private_network: network} for name, network in private.items() if network and scheme.names != LEGACY}
+    wanted = {
+        name: {scheme.private_network: network}
+        for name, network in private.items()
+        if network and scheme.names != LEGACY
+    }
     wanted.update({node.name: node_annotations(node, scheme, private.get(node.name, "")) for node in nodes})
     owned = stale_keys(scheme)
     if absent:
         owned.append(lambda name: is_annotation(name, scheme))
         wanted = {name: {} for name in objects}
-    return plan_annotations(cluster, wanted, objects, manager, owned, adopt=adopt, max_deletes=-1, confirm_empty=True, whole=True)
+    return plan_annotations(
+        cluster, wanted, objects, manager, owned, adopt=adopt, max_deletes=-1, confirm_empty=True, whole=True
+    )
 
 
-def password_keys(keys: t.Iterable[str], scheme: Scheme) -> t.Set[str]:
+def password_keys(keys: t.Iterable[str], scheme: Scheme) -> set[str]:
     """Those of the keys whose values a diff must not show."""
     before, mark, after = scheme.indexed().get("password", "").partition(MARK)
-    return {key for key in keys if before and (key == before if not mark else key.startswith(before) and key.endswith(after))}
+    return {
+        key
+        for key in keys
+        if before and (key == before if not mark else key.startswith(before) and key.endswith(after))
+    }
 
 
 def private_network(addresses: t.Iterable[t.Mapping[str, t.Any]]) -> str:
@@ -125,6 +149,10 @@ def private_network(addresses: t.Iterable[t.Mapping[str, t.Any]]) -> str:
             parent = item.get("parent_block") or {}
             if not isinstance(parent, dict) or parent.get("network") is None:
                 break
-            return str(parse_network("{0}/{1}".format(parse_address(parent["network"], "no_private_network"), parent.get("cidr")),
-                                     "no_private_network"))  # fmt: skip
+            return str(
+                parse_network(
+                    f"{parse_address(parent['network'], 'no_private_network')}/{parent.get('cidr')}",
+                    "no_private_network",
+                )
+            )
     raise ValueRefused("no_private_network", "the device has no private management address with a parent block")

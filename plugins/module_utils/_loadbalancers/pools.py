@@ -42,10 +42,10 @@ def netaddr() -> t.Any:
     return library
 
 
-def parse_bounds(text: object, reason: str = "bad_cidr") -> t.Tuple[Address, Address]:
+def parse_bounds(text: object, reason: str = "bad_cidr") -> tuple[Address, Address]:
     """First and last of ``10.0.0.0/24``, ``10.0.0.1-10.0.0.9`` or one address. Raises ValueRefused."""
     if not isinstance(text, str):
-        raise ValueRefused(reason, "{0} is no range of addresses".format(quoted(text)))
+        raise ValueRefused(reason, f"{quoted(text)} is no range of addresses")
     first, dash, last = text.partition("-")
     if "/" in text and not dash:
         network = parse_network(text, reason)
@@ -53,7 +53,7 @@ def parse_bounds(text: object, reason: str = "bad_cidr") -> t.Tuple[Address, Add
     low = parse_address(first.strip() if dash else text, reason)
     high = parse_address(last.strip(), reason) if dash else low
     if low.version != high.version or int(low) > int(high):
-        raise ValueRefused(reason, "{0} does not go upwards within one family".format(quoted(text)))
+        raise ValueRefused(reason, f"{quoted(text)} does not go upwards within one family")
     return low, high
 
 
@@ -61,10 +61,12 @@ def parse_span(text: object, reason: str = "bad_cidr") -> Span:
     """What lies between the bounds. Raises ValueRefused."""
     low, high = parse_bounds(text, reason)
     library = netaddr()
-    return t.cast(Span, library.IPRange(library.IPAddress(int(low), low.version), library.IPAddress(int(high), high.version)))
+    return t.cast(
+        Span, library.IPRange(library.IPAddress(int(low), low.version), library.IPAddress(int(high), high.version))
+    )
 
 
-def readable_spans(texts: t.Iterable[object]) -> t.List[Span]:
+def readable_spans(texts: t.Iterable[object]) -> list[Span]:
     """What can be read of such texts, without the rest."""
     found = []
     for text in texts:
@@ -78,10 +80,12 @@ def readable_spans(texts: t.Iterable[object]) -> t.List[Span]:
 class Pool(t.NamedTuple):
     """Sorted spans that do not overlap."""
 
-    spans: t.Tuple[Span, ...]
+    spans: tuple[Span, ...]
 
     def __contains__(self, address: object) -> bool:
-        parsed = address if isinstance(address, (ipaddress.IPv4Address, ipaddress.IPv6Address)) else parse_address(address)
+        parsed = (
+            address if isinstance(address, (ipaddress.IPv4Address, ipaddress.IPv6Address)) else parse_address(address)
+        )
         return any(item.version == parsed.version and item.first <= int(parsed) <= item.last for item in self.spans)
 
 
@@ -90,14 +94,17 @@ def parse_pool(texts: t.Iterable[object]) -> Pool:
     spans = tuple(sorted(parse_span(text) for text in texts))
     for first, second in zip(spans, spans[1:]):
         if first.version == second.version and second.first <= first.last:
-            raise ValueRefused("claimed_twice", "the pool has {0} twice".format(second[0]))
+            raise ValueRefused("claimed_twice", f"the pool has {second[0]} twice")
     return Pool(spans)
 
 
-def shared(pools: t.Mapping[str, Pool]) -> t.List[t.Tuple[str, str, str]]:
+def shared(pools: t.Mapping[str, Pool]) -> list[tuple[str, str, str]]:
     """Pairs of pools with an address of both, the lowest that they share."""
     sets = {name: netaddr().IPSet(pool.spans) for name, pool in pools.items()}
-    if sum(one.size for one in sets.values()) == netaddr().IPSet(span for pool in pools.values() for span in pool.spans).size:
+    if (
+        sum(one.size for one in sets.values())
+        == netaddr().IPSet(span for pool in pools.values() for span in pool.spans).size
+    ):
         return []
     pairs = [(one, other, sets[one] & sets[other]) for one, other in itertools.combinations(sorted(sets), 2)]
     return [(one, other, str(next(iter(both)))) for one, other, both in pairs if both.size]
@@ -107,7 +114,9 @@ def refuse_foreign(address: object, others: t.Mapping[str, Pool]) -> None:
     """Raise ValueRefused ``outside_grant`` for an address that another cluster's pool has. ``others``: their pools by name."""
     for name, pool in sorted(others.items()):
         if address in pool:
-            raise ValueRefused("outside_grant", "{0} is of the pool of cluster {1}, which alone gives it to Services".format(address, name))
+            raise ValueRefused(
+                "outside_grant", f"{address} is of the pool of cluster {name}, which alone gives it to Services"
+            )
 
 
 class Reserved:
@@ -117,18 +126,20 @@ class Reserved:
     may lie in the range of the nodes.
     """
 
-    def __init__(self, own: Pool = Pool(()), labelled: t.Optional[t.Mapping[str, t.Iterable[object]]] = None) -> None:
+    def __init__(self, own: Pool = Pool(()), labelled: t.Mapping[str, t.Iterable[object]] | None = None) -> None:
         self._own = own
-        self.labelled = {label: tuple(parse_span(text) for text in texts) for label, texts in sorted((labelled or {}).items())}
+        self.labelled = {
+            label: tuple(parse_span(text) for text in texts) for label, texts in sorted((labelled or {}).items())
+        }
         self._all = _union(self.labelled)
 
-    def plus(self, more: t.Mapping[str, t.Iterable[object]]) -> "Reserved":
+    def plus(self, more: t.Mapping[str, t.Iterable[object]]) -> Reserved:
         both = Reserved(self._own, more)
         both.labelled = {**self.labelled, **both.labelled}
         both._all = _union(both.labelled)
         return both
 
-    def hosts(self) -> t.List[str]:
+    def hosts(self) -> list[str]:
         """The addresses in it that stand alone: no pool hands them out."""
         return sorted({str(span[0]) for spans in self.labelled.values() for span in spans if span.first == span.last})
 

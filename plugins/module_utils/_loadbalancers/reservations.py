@@ -30,18 +30,18 @@ CONTROL_PLANE_NAMESPACE = "kube-system"
 def parse_identity(text: object) -> str:
     """One of the three names. Raises ValueRefused ``bad_format``."""
     if text not in IDENTITIES:
-        raise ValueRefused("bad_format", "{0} is none of {1}".format(quoted(text), ", ".join(IDENTITIES)))
+        raise ValueRefused("bad_format", f"{quoted(text)} is none of {', '.join(IDENTITIES)}")
     return str(text)
 
 
 def usage_tag(identity: str) -> str:
     """The tag that says who ordered an address."""
-    return "usage={0}-auto".format(identity)
+    return f"usage={identity}-auto"
 
 
 def external_service_name(identity: str) -> str:
     """The Service (and Endpoints) through which nodes accept the control plane's address."""
-    return "{0}-kubernetes-external".format(identity)
+    return f"{identity}-kubernetes-external"
 
 
 def is_control_plane_service(namespace: str, name: str) -> bool:
@@ -50,7 +50,7 @@ def is_control_plane_service(namespace: str, name: str) -> bool:
 
 
 def provider_id(device: str, prefix: str = PROVIDER_PREFIXES[0]) -> str:
-    return "{0}://{1}".format(prefix, device)
+    return f"{prefix}://{device}"
 
 
 def parse_provider_id(text: object, prefixes: t.Sequence[str] = PROVIDER_PREFIXES) -> str:
@@ -59,15 +59,20 @@ def parse_provider_id(text: object, prefixes: t.Sequence[str] = PROVIDER_PREFIXE
         raise ValueRefused("empty_provider_id", "the node has no provider ID")
     parts = text.split("://")
     if len(parts) > 2:
-        raise ValueRefused("bad_format", "{0} is no provider ID".format(quoted(text)))
+        raise ValueRefused("bad_format", f"{quoted(text)} is no provider ID")
     if len(parts) == 2 and parts[0] not in prefixes:
-        raise ValueRefused("wrong_provider", "{0} is of another provider than {1}".format(quoted(text), prefixes[0]))
+        raise ValueRefused("wrong_provider", f"{quoted(text)} is of another provider than {prefixes[0]}")
     device = parts[-1]
     if not device:
-        raise ValueRefused("empty_provider_id", "{0} names no device".format(quoted(text)))
+        raise ValueRefused("empty_provider_id", f"{quoted(text)} names no device")
     # The id becomes part of a path of the provider's API; a node must not be able to choose another path (T23).
-    if not device.isascii() or not device.isprintable() or any(char in "/?#%\\ " for char in device) or set(device) == {"."}:
-        raise ValueRefused("bad_format", "{0} is no provider ID".format(quoted(text)))
+    if (
+        not device.isascii()
+        or not device.isprintable()
+        or any(char in "/?#%\\ " for char in device)
+        or set(device) == {"."}
+    ):
+        raise ValueRefused("bad_format", f"{quoted(text)} is no provider ID")
     return device
 
 
@@ -89,14 +94,14 @@ class Reservation(t.NamedTuple):
     id: str
     address: str
     cidr: int = 32
-    tags: t.Tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
     state: str = CREATED
-    assignments: t.Tuple[Assignment, ...] = ()
+    assignments: tuple[Assignment, ...] = ()
     location: str = ""
 
     @property
     def network(self) -> str:
-        return "{0}/{1}".format(self.address, self.cidr)
+        return f"{self.address}/{self.cidr}"
 
 
 class Owner(t.NamedTuple):
@@ -104,10 +109,10 @@ class Owner(t.NamedTuple):
 
     identity: str
     cluster_uid: str
-    adopted: t.Tuple[str, ...] = IDENTITIES
+    adopted: tuple[str, ...] = IDENTITIES
 
     @property
-    def usage_tags(self) -> t.Tuple[str, ...]:
+    def usage_tags(self) -> tuple[str, ...]:
         """Every usage tag that counts as ours."""
         return tuple(usage_tag(identity) for identity in (self.identity,) + tuple(self.adopted))
 
@@ -121,11 +126,11 @@ class Owner(t.NamedTuple):
 
 def service_tag(namespace: str, name: str) -> str:
     """The tag of one Service: a digest, since providers limit what a tag may hold."""
-    digest = hashlib.sha256("{0}/{1}".format(namespace, name).encode("utf-8", "surrogatepass")).digest()
+    digest = hashlib.sha256(f"{namespace}/{name}".encode("utf-8", "surrogatepass")).digest()
     return "service=" + base64.b64encode(digest).decode("ascii")
 
 
-def service_tags(owner: Owner, namespace: str, name: str) -> t.List[str]:
+def service_tags(owner: Owner, namespace: str, name: str) -> list[str]:
     """The three tags of a new reservation, in their order."""
     return [usage_tag(owner.identity), service_tag(namespace, name), owner.cluster_tag]
 
@@ -135,7 +140,7 @@ def load_balancer_name(tags: t.Iterable[str]) -> str:
     return ":".join(tags)
 
 
-def carries(tags: t.Optional[t.Iterable[str]], wanted: t.Iterable[str]) -> bool:
+def carries(tags: t.Iterable[str] | None, wanted: t.Iterable[str]) -> bool:
     """Whether all wanted tags are there, as exact text; extra tags and the order do not matter."""
     return set(wanted) <= set(tags or ())
 
@@ -146,10 +151,16 @@ def is_ours(reservation: Reservation, owner: Owner) -> bool:
     return owner.cluster_tag in tags and not tags.isdisjoint(owner.usage_tags)
 
 
-def matches_of(reservations: t.Iterable[Reservation], owner: Owner, namespace: str, name: str, version: int = 0) -> t.List[Reservation]:
+def matches_of(
+    reservations: t.Iterable[Reservation], owner: Owner, namespace: str, name: str, version: int = 0
+) -> list[Reservation]:
     """The reservations made for a Service under any adopted identity, in the order of the list. ``version``: of that family, 0 for any."""
     tag = service_tag(namespace, name)
-    return [item for item in reservations if tag in item.tags and is_ours(item, owner) and version in (0, family_of(item) or version)]
+    return [
+        item
+        for item in reservations
+        if tag in item.tags and is_ours(item, owner) and version in (0, family_of(item) or version)
+    ]
 
 
 def family_of(reservation: Reservation) -> int:
@@ -167,7 +178,7 @@ def reservation_of(
     recorded: t.Container[str] = (),
     on_duplicate: str = REFUSE,
     version: int = 0,
-) -> t.Optional[Reservation]:
+) -> Reservation | None:
     """The one reservation of a Service, or None; of a Service of both families that of ``version``.
 
     Of several: the one whose address the Service has; with ``on_duplicate`` first, the first of the list; the one that
@@ -195,9 +206,9 @@ def reservation_of(
 class Sweep(t.NamedTuple):
     """Ids: to release, to keep, and blocked since they still point at a device."""
 
-    release: t.List[str]
-    keep: t.List[str]
-    blocked: t.List[str]
+    release: list[str]
+    keep: list[str]
+    blocked: list[str]
 
 
 def sweep(reservations: t.Iterable[Reservation], owner: Owner, force: bool = False) -> Sweep:
@@ -217,13 +228,13 @@ def sweep(reservations: t.Iterable[Reservation], owner: Owner, force: bool = Fal
 _MEND = "write cluster_uid into load_balancers_settings of the one whose it is (kubectl get namespace kube-system -o jsonpath={.metadata.uid})"
 
 
-def check_uids(answers: t.Mapping[str, str], pinned: t.Mapping[str, str]) -> t.Dict[str, ValueRefused]:
+def check_uids(answers: t.Mapping[str, str], pinned: t.Mapping[str, str]) -> dict[str, ValueRefused]:
     """Clusters whose UID cannot be believed, and why: ``outside_grant`` where the inventory says another one, else ``claimed_twice``.
 
     ``answers``: what each cluster says. ``pinned``: what the inventory says, of any of them, also of those that did not answer.
     """
-    refused: t.Dict[str, ValueRefused] = {}
-    users: t.Dict[str, t.List[str]] = {}
+    refused: dict[str, ValueRefused] = {}
+    users: dict[str, list[str]] = {}
     for name in sorted(answers):
         uid = answers[name]
         if pinned.get(name) and uid != pinned[name]:
@@ -236,7 +247,9 @@ def check_uids(answers: t.Mapping[str, str], pinned: t.Mapping[str, str]) -> t.D
         claimants = [name for name in names if name not in owners]
         if owners:
             text = "its namespace kube-system has the UID {0}, which is that of cluster {1} (cluster_uid of its load_balancers_settings)"
-            refused.update((name, ValueRefused("claimed_twice", text.format(quoted(uid), owners[0]))) for name in claimants)
+            refused.update(
+                (name, ValueRefused("claimed_twice", text.format(quoted(uid), owners[0]))) for name in claimants
+            )
         elif len(claimants) > 1:
             text = "the clusters {0} say that they have one UID of the namespace kube-system, {1}; none of their addresses is touched: {2}"
             error = ValueRefused("claimed_twice", text.format(" and ".join(claimants[:5]), quoted(uid), _MEND))
@@ -244,7 +257,7 @@ def check_uids(answers: t.Mapping[str, str], pinned: t.Mapping[str, str]) -> t.D
     return refused
 
 
-def unproven(name: str, silent: t.Collection[str], pinned: t.Mapping[str, str]) -> t.Optional[ValueRefused]:
+def unproven(name: str, silent: t.Collection[str], pinned: t.Mapping[str, str]) -> ValueRefused | None:
     """Why a cluster's UID is not proof enough to release anything, or None. ``silent``: clusters whose UID is not known now."""
     others = sorted(other for other in silent if other != name and not pinned.get(other))
     if pinned.get(name) or not others:

@@ -32,53 +32,65 @@ class Told(t.NamedTuple):
     @property
     def event(self) -> str:
         """The name of its object: the same for the same words about the same Service."""
-        digest = hashlib.sha256("\n".join((self.uid, self.kind, self.reason, self.message)).encode("utf-8", "surrogatepass")).hexdigest()
-        return "{0}.{1}".format(self.name, digest[:16])
+        digest = hashlib.sha256(
+            "\n".join((self.uid, self.kind, self.reason, self.message)).encode("utf-8", "surrogatepass")
+        ).hexdigest()
+        return f"{self.name}.{digest[:16]}"
 
 
-def given_text(addresses: t.Sequence[t.Tuple[str, str]]) -> str:
+def given_text(addresses: t.Sequence[tuple[str, str]]) -> str:
     """``addresses`` with the pool of each, or nothing where it is of none."""
-    return "It has " + " and ".join("{0}{1}".format(address, " of the pool " + pool if pool else "") for address, pool in addresses)
+    return "It has " + " and ".join(f"{address}{' of the pool ' + pool if pool else ''}" for address, pool in addresses)
 
 
 def refused(namespace: str, name: str, uid: str, reason: str, message: str) -> Told:
     """Why a Service has no address of ours."""
-    return Told(namespace, name, uid, WARNING, EXHAUSTED if reason == "quota" else REFUSED, "{0}: {1}".format(reason, message)[:LONGEST])
+    return Told(
+        namespace, name, uid, WARNING, EXHAUSTED if reason == "quota" else REFUSED, f"{reason}: {message}"[:LONGEST]
+    )
 
 
 class Writing(t.NamedTuple):
     """One write: ``body`` of a new Event, or the merge patch of the one that counts up."""
 
     told: Told
-    body: t.Dict[str, t.Any]
+    body: dict[str, t.Any]
     is_new: bool
 
 
-def plan_events(told: t.Iterable[Told], there: t.Iterable[Object], now: str) -> t.List[Writing]:
+def plan_events(told: t.Iterable[Told], there: t.Iterable[Object], now: str) -> list[Writing]:
     """What to write. ``there``: the Events that we wrote and that the cluster still has; ``now`` as RFC 3339 in UTC, whole seconds."""
-    known: t.Dict[str, Object] = {}
-    latest: t.Dict[str, str] = {}
+    known: dict[str, Object] = {}
+    latest: dict[str, str] = {}
     for one_of_ours in there:
         uid = str((one_of_ours.get("involvedObject") or {}).get("uid") or "")
-        known["{0}/{1}".format(one_of_ours["metadata"].get("namespace"), one_of_ours["metadata"].get("name"))] = one_of_ours
+        known[f"{one_of_ours['metadata'].get('namespace')}/{one_of_ours['metadata'].get('name')}"] = one_of_ours
         latest[uid] = max(latest.get(uid, ""), str(one_of_ours.get("lastTimestamp") or ""))
     found = []
     for one in sorted(set(told))[:MOST]:
-        event = known.get("{0}/{1}".format(one.namespace, one.event))
+        event = known.get(f"{one.namespace}/{one.event}")
         if event is None:
             found.append(Writing(one, _new(one, now), True))
         elif str(event.get("lastTimestamp") or "") < latest.get(one.uid, ""):
             count = event.get("count")
-            found.append(Writing(one, {"count": (count if isinstance(count, int) else 1) + 1, "lastTimestamp": now}, False))
+            found.append(
+                Writing(one, {"count": (count if isinstance(count, int) else 1) + 1, "lastTimestamp": now}, False)
+            )
     return found
 
 
-def _new(told: Told, now: str) -> t.Dict[str, t.Any]:
+def _new(told: Told, now: str) -> dict[str, t.Any]:
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": told.event, "namespace": told.namespace},
-        "involvedObject": {"apiVersion": "v1", "kind": "Service", "namespace": told.namespace, "name": told.name, "uid": told.uid},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "namespace": told.namespace,
+            "name": told.name,
+            "uid": told.uid,
+        },
         "type": told.kind,
         "reason": told.reason,
         "message": told.message,

@@ -17,7 +17,18 @@ from .._values.addresses import parse_address, parse_network, readable_address
 from .._values.refused import ValueRefused, quoted
 from .named_pools import Grants, Wish
 from .pools import Pool
-from .reservations import DEFAULT_DOMAIN, DENIED, REFUSE, Owner, Reservation, family_of, is_ours, reservation_of, service_tag, service_tags
+from .reservations import (
+    DEFAULT_DOMAIN,
+    DENIED,
+    REFUSE,
+    Owner,
+    Reservation,
+    family_of,
+    is_ours,
+    reservation_of,
+    service_tag,
+    service_tags,
+)
 from .services import (
     Service,
     address_of,
@@ -46,7 +57,7 @@ class Places(t.NamedTuple):
     facility_annotation: str = DEFAULT_DOMAIN + "/eip-facility"
 
 
-def location_of(annotations: t.Optional[t.Mapping[str, str]], places: Places) -> t.Dict[str, str]:
+def location_of(annotations: t.Mapping[str, str] | None, places: Places) -> dict[str, str]:
     """``{"metro": code}`` or ``{"facility": code}``. Raises ValueRefused ``no_location``."""
     given = annotations or {}
     for kind, text in (
@@ -58,12 +69,22 @@ def location_of(annotations: t.Optional[t.Mapping[str, str]], places: Places) ->
     ):
         if text:
             if not isinstance(text, str) or len(text) > 63 or not text.isascii() or not text.isprintable():
-                raise ValueRefused("no_location", "{0} is no {1}".format(quoted(text), kind))
+                raise ValueRefused("no_location", f"{quoted(text)} is no {kind}")
             return {kind: text}
-    raise ValueRefused("no_location", "no metro or facility is known; set metro in load_balancers_settings, or annotate the Service")
+    raise ValueRefused(
+        "no_location", "no metro or facility is known; set metro in load_balancers_settings, or annotate the Service"
+    )
 
 
-RESERVE, SET_ADDRESS, CLEAR_ADDRESS, MAP, UNMAP, RELEASE, REPORT = "reserve set_service_ip clear_service_ip map unmap release report".split()
+RESERVE, SET_ADDRESS, CLEAR_ADDRESS, MAP, UNMAP, RELEASE, REPORT = [
+    "reserve",
+    "set_service_ip",
+    "clear_service_ip",
+    "map",
+    "unmap",
+    "release",
+    "report",
+]
 #: Take the finalizer of cloud controllers from a Service; and leave it its address, for the next controller.
 LET_GO, LEAVE = "let_go", "leave"
 DELETE, RETAIN = "delete", "retain"
@@ -71,7 +92,7 @@ Address = t.Union[str, Pending]
 
 
 #: A Service's part for one family: its key, and 4 or 6.
-PartKey = t.Tuple[str, int]
+PartKey = tuple[str, int]
 
 
 class Action(t.NamedTuple):
@@ -84,7 +105,7 @@ class Action(t.NamedTuple):
     service: str = ""
     address: Address = ""
     id: str = ""
-    request: t.Optional[t.Dict[str, t.Any]] = None
+    request: dict[str, t.Any] | None = None
 
 
 class Context(t.NamedTuple):
@@ -99,23 +120,23 @@ class Context(t.NamedTuple):
     """
 
     owner: Owner
-    places: t.Optional[Places] = Places()
+    places: Places | None = Places()
     backend: str = ""
     our_class: str = ""
     control_plane_tag: str = ""
-    max_prefixes: t.Optional[int] = None
-    recorded: t.FrozenSet[str] = frozenset()
+    max_prefixes: int | None = None
+    recorded: frozenset[str] = frozenset()
     release_unrecorded: bool = False
     on_duplicate: str = REFUSE
     reclaim_policy: str = DELETE
     gc_orphans: bool = False
     reports_status: bool = False
     pool: Pool = Pool(())
-    retained: t.FrozenSet[str] = frozenset()
+    retained: frozenset[str] = frozenset()
     grants: Grants = Grants()
     shared: t.Mapping[PartKey, str] = {}
-    waiting: t.FrozenSet[PartKey] = frozenset()
-    unserved: t.FrozenSet[PartKey] = frozenset()
+    waiting: frozenset[PartKey] = frozenset()
+    unserved: frozenset[PartKey] = frozenset()
 
     def version(self, service: Service) -> int:
         """Of the reservations that are a Service's; a provider hands out one address whatever the family."""
@@ -125,9 +146,9 @@ class Context(t.NamedTuple):
 class Outcome(t.NamedTuple):
     """What to do for one Service, the farthest state known now, and notes for its owner."""
 
-    actions: t.List[Action]
+    actions: list[Action]
     state: str = ""
-    notes: t.Tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def wanted_by(service: Service, reservations: t.Sequence[Reservation], context: Context, ordered: int = 0) -> Outcome:
@@ -140,9 +161,15 @@ def wanted_by(service: Service, reservations: t.Sequence[Reservation], context: 
         return Outcome([])
     has = address_of(service, context.backend)
     mine = reservation_of(
-        reservations, context.owner, service.namespace, service.name, has or "".join(service.ingress[:1]), context.recorded, context.on_duplicate,
+        reservations,
+        context.owner,
+        service.namespace,
+        service.name,
+        has or "".join(service.ingress[:1]),
+        context.recorded,
+        context.on_duplicate,
         context.version(service),
-    )  # fmt: skip
+    )
     if has and not service.hosts:
         return _with_address(service, has, mine, context)
     if service.hosts or service.ingress and not (mine is not None and mine.address and mine.address in service.ingress):
@@ -156,31 +183,39 @@ def wanted_by(service: Service, reservations: t.Sequence[Reservation], context: 
         return _order(service, reservations, context, ordered)
     if not mine.address:
         if mine.state == DENIED:
-            raise ValueRefused("denied", "the provider denied the address of {0}".format(service.key))
+            raise ValueRefused("denied", f"the provider denied the address of {service.key}")
         return Outcome([], "Requested")
-    return Outcome(_set_and_map(service, mine.address, mine.network, context), "Reserved", _unheard(service, mine.address, context))
+    return Outcome(
+        _set_and_map(service, mine.address, mine.network, context), "Reserved", _unheard(service, mine.address, context)
+    )
 
 
-def _unheard(service: Service, has: str, context: Context) -> t.Tuple[str, ...]:
+def _unheard(service: Service, has: str, context: Context) -> tuple[str, ...]:
     """What to tell the owner who asks for another address than the one that his Service has."""
     asked = asked_address(service) if context.places is None else ""
     address = readable_address(asked)
     if address is None or str(address) == has:
         return ()
-    return ("it asks for {0} and has {1}, which is in use and stays; a Service that is made anew gets the other one".format(address, has),)
+    return (
+        f"it asks for {address} and has {has}, which is in use and stays; a Service that is made anew gets the other one",
+    )
 
 
-def _with_address(service: Service, has: str, mine: t.Optional[Reservation], context: Context) -> Outcome:
-    notes: t.Tuple[str, ...] = ()
+def _with_address(service: Service, has: str, mine: Reservation | None, context: Context) -> Outcome:
+    notes: tuple[str, ...] = ()
     if mine is not None and mine.address and mine.address != has:
         text = "it has {0}, which stays; the address {1} reserved for it is unused (load_balancers_renumber: [{2}] gives it that one)"
         notes = (text.format(has, mine.address, host_network(has)),)
     notes += _unheard(service, has, context)
     # the reserved length belongs to the reserved addresses only
     inside = mine is not None and mine.address and parse_address(has) in parse_network(mine.network)
-    network = "{0}/{1}".format(parse_address(has), mine.cidr) if mine is not None and inside else host_network(has)
+    network = f"{parse_address(has)}/{mine.cidr}" if mine is not None and inside else host_network(has)
     written = service.families and not context.reports_status and annotated_address(service, context.backend) == has
-    missing = not written if service.families and not context.reports_status else has == service.live and not annotates(service, has)
+    missing = (
+        not written
+        if service.families and not context.reports_status
+        else has == service.live and not annotates(service, has)
+    )
     steps = _set(service, has, context) if missing else []
     others = [text for text in service.ingress if text != has and (mine is None or text != mine.address)]
     if context.reports_status and others and has not in service.ingress and not service.reported:
@@ -190,20 +225,24 @@ def _with_address(service: Service, has: str, mine: t.Optional[Reservation], con
     return Outcome(steps + [Action(MAP, service.key, network)] + _report(service, has, context), "Assigned", notes)
 
 
-def _served_by_another(service: Service, mine: t.Optional[Reservation], context: Context) -> ValueRefused:
+def _served_by_another(service: Service, mine: Reservation | None, context: Context) -> ValueRefused:
     has = ", ".join((service.ingress + service.hosts)[:5])
-    kept = "{0} gave it {1}, which stands in its status and stays; ".format(service.giver or "another controller", has)
+    kept = f"{service.giver or 'another controller'} gave it {has}, which stands in its status and stays; "
     if len(service.ingress) == 1 and not service.hosts and service.ingress[0] in context.pool:
         return ValueRefused("adoptable", kept + "load_balancers_adopt: true takes that over")
-    reserved = "{0} is reserved for it; ".format(mine.address) if mine is not None and mine.address else ""
+    reserved = f"{mine.address} is reserved for it; " if mine is not None and mine.address else ""
     networks = ", ".join(host_network(address) for address in service.ingress)
-    other = "load_balancers_renumber: [{0}]".format(networks) if networks and not service.hosts else "load_balancers_renumber: true"
-    return ValueRefused("outside_grant", "{0}{1}{2} gives it an address of ours, the annotation loadbalancer-managed \"false\" leaves it there".format(
-        kept, reserved, other))
+    other = (
+        f"load_balancers_renumber: [{networks}]" if networks and not service.hosts else "load_balancers_renumber: true"
+    )
+    return ValueRefused(
+        "outside_grant",
+        f'{kept}{reserved}{other} gives it an address of ours, the annotation loadbalancer-managed "false" leaves it there',
+    )
 
 
 def _order(service: Service, reservations: t.Sequence[Reservation], context: Context, ordered: int) -> Outcome:
-    request: t.Dict[str, t.Any] = {
+    request: dict[str, t.Any] = {
         "type": "public_ipv4",
         "quantity": 1,
         "tags": service_tags(context.owner, service.namespace, service.name),
@@ -215,18 +254,19 @@ def _order(service: Service, reservations: t.Sequence[Reservation], context: Con
         request.update(wish=wish_of(service))
     if service.version == 6:
         if context.places is not None:
-            raise ValueRefused("quota", "the provider hands out IPv4 addresses, and {0} is a Service of IPv6".format(service.key))
+            raise ValueRefused(
+                "quota", f"the provider hands out IPv4 addresses, and {service.key} is a Service of IPv6"
+            )
         request["version"] = 6
     limit = context.max_prefixes
     if limit is not None and _held(reservations, context) + ordered >= limit:
         raise ValueRefused(
             "prefix_limit",
-            "an address for {0} would be announced as number {1}, and {2} are allowed; let Services share one".format(
-                service.key, _held(reservations, context) + ordered + 1, limit
-            ),
+            f"an address for {service.key} would be announced as number {_held(reservations, context) + ordered + 1}, "
+            f"and {limit} are allowed; let Services share one",
         )
-    address = Pending("address of {0}".format(service.key))
-    later = _set_and_map(service, address, Pending("network of {0}".format(service.key)), context)
+    address = Pending(f"address of {service.key}")
+    later = _set_and_map(service, address, Pending(f"network of {service.key}"), context)
     return Outcome([Action(RESERVE, service.key, request=request)] + later)
 
 
@@ -237,16 +277,18 @@ def _held(reservations: t.Iterable[Reservation], context: Context) -> int:
 def users_addresses(services: t.Iterable[Service], reservations: t.Iterable[Reservation], context: Context) -> int:
     """How many further prefixes counting Services bring along: they are announced too (give it as ``ordered``)."""
     ours = {item.address for item in reservations if is_ours(item, context.owner)}
-    return len({address_of(item, context.backend) for item in services if counts(item, context.our_class)} - ours - {""})
+    return len(
+        {address_of(item, context.backend) for item in services if counts(item, context.our_class)} - ours - {""}
+    )
 
 
-def _set_and_map(service: Service, address: Address, network: Address, context: Context) -> t.List[Action]:
+def _set_and_map(service: Service, address: Address, network: Address, context: Context) -> list[Action]:
     kept = annotates(service, str(address)) and (address in service.ingress or context.reports_status)
     steps = [] if kept else _set(service, address, context)
     return steps + [Action(MAP, service.key, network)] + _report(service, address, context)
 
 
-def _set(service: Service, address: Address, context: Context) -> t.List[Action]:
+def _set(service: Service, address: Address, context: Context) -> list[Action]:
     """``spec.loadBalancerIP`` holds one address: of a Service of both families that of its first, where no annotation takes both."""
     if service.families and context.reports_status and service.version != service.families[0]:
         return []
@@ -255,17 +297,19 @@ def _set(service: Service, address: Address, context: Context) -> t.List[Action]
 
 def wish_of(service: Service) -> Wish:
     """What its owner asks for. It is a claim, which the pools of the inventory grant or not."""
-    return Wish(service.namespace, service.name, service.labels, service.version, asked_address(service), asked_pool(service))
+    return Wish(
+        service.namespace, service.name, service.labels, service.version, asked_address(service), asked_pool(service)
+    )
 
 
-def _report(service: Service, address: Address, context: Context) -> t.List[Action]:
+def _report(service: Service, address: Address, context: Context) -> list[Action]:
     return [Action(REPORT, service.key, address)] if context.reports_status and address not in service.ingress else []
 
 
 def host_network(address: str) -> str:
     """One address as a network. Raises ValueRefused ``bad_address``."""
     parsed = parse_address(address)
-    return "{0}/{1}".format(parsed, parsed.max_prefixlen)
+    return f"{parsed}/{parsed.max_prefixlen}"
 
 
 def removal_of(service: Service, reservations: t.Sequence[Reservation], context: Context) -> Outcome:
@@ -275,50 +319,88 @@ def removal_of(service: Service, reservations: t.Sequence[Reservation], context:
     lived is left alone now. Raises ValueRefused ``claimed_twice``.
     """
     if left_alone(service, context.our_class):
-        return Outcome([], notes=("{0} is left alone, also now that it goes".format(service.key),))
+        return Outcome([], notes=(f"{service.key} is left alone, also now that it goes",))
     mine = reservation_of(
-        reservations, context.owner, service.namespace, service.name, service.address, context.recorded, context.on_duplicate, context.version(service)
+        reservations,
+        context.owner,
+        service.namespace,
+        service.name,
+        service.address,
+        context.recorded,
+        context.on_duplicate,
+        context.version(service),
     )
     if mine is None:
         has = address_of(service, context.backend)
         return Outcome([Action(UNMAP, service.key, host_network(has))] if has else [])
     actions = [Action(UNMAP, service.key, mine.network)] if mine.address else []
     if context.reclaim_policy == RETAIN or retains(service) or (not service.type and mine.id in context.retained):
-        return Outcome(actions, notes=("its address {0} is kept".format(mine.address),))
+        return Outcome(actions, notes=(f"its address {mine.address} is kept",))
     releases, notes = _release(mine, context)
     return Outcome(actions + releases, notes=tuple(notes))
 
 
-def _release(item: Reservation, context: Context) -> t.Tuple[t.List[Action], t.List[str]]:
+def _release(item: Reservation, context: Context) -> tuple[list[Action], list[str]]:
     if item.id in context.recorded or context.release_unrecorded:
         return [Action(RELEASE, address=item.address, id=item.id)], []
-    return [], ["the reservation {0} carries our tags but no record of ours; release_unrecorded releases it".format(item.id)]
+    return [], [f"the reservation {item.id} carries our tags but no record of ours; release_unrecorded releases it"]
 
 
 def orphans(
-    services: t.Optional[t.Sequence[Service]], reservations: t.Sequence[Reservation], context: Context, confirm_empty: bool = False
+    services: t.Sequence[Service] | None,
+    reservations: t.Sequence[Reservation],
+    context: Context,
+    confirm_empty: bool = False,
 ) -> Outcome:
     """Reservations of this cluster that no Service wants (ccm 9.5).
 
     ``services`` None: they could not be read, so nothing is done; an empty list needs ``confirm_empty``. All Services of
     the cluster belong here, also those that we leave alone: an address that any of them has is in use.
     """
-    if not context.gc_orphans or not context.owner.cluster_uid or services is None or (not services and not confirm_empty):
+    if (
+        not context.gc_orphans
+        or not context.owner.cluster_uid
+        or services is None
+        or (not services and not confirm_empty)
+    ):
         return Outcome([])
-    wanted = {(service_tag(item.namespace, item.name), context.version(item)) for item in services if counts(item, context.our_class)}
-    wanted |= {(service_tag(item.namespace, item.name), version) for item in services if opted_out(item) for version in (0, 4, 6)}
-    in_use = {address for item in services if item.type == "LoadBalancer" and not item.leaving for address in addresses_in_use(item, context.backend)}
-    actions: t.List[Action] = []
-    notes: t.List[str] = []
+    wanted = {
+        (service_tag(item.namespace, item.name), context.version(item))
+        for item in services
+        if counts(item, context.our_class)
+    }
+    wanted |= {
+        (service_tag(item.namespace, item.name), version)
+        for item in services
+        if opted_out(item)
+        for version in (0, 4, 6)
+    }
+    in_use = {
+        address
+        for item in services
+        if item.type == "LoadBalancer" and not item.leaving
+        for address in addresses_in_use(item, context.backend)
+    }
+    actions: list[Action] = []
+    notes: list[str] = []
     for item in reservations:
         tags = [tag for tag in item.tags if tag.startswith("service=")]
         family = family_of(item) if context.places is None else 0
-        if not is_ours(item, context.owner) or not tags or item.address in in_use or any((tag, family) in wanted for tag in tags):
+        if (
+            not is_ours(item, context.owner)
+            or not tags
+            or item.address in in_use
+            or any((tag, family) in wanted for tag in tags)
+        ):
             continue
         if context.control_plane_tag and context.control_plane_tag in item.tags:
             continue
         former = [other for other in services if service_tag(other.namespace, other.name) in tags]
-        if context.reclaim_policy == RETAIN or any(retains(other) for other in former) or (not former and item.id in context.retained):
+        if (
+            context.reclaim_policy == RETAIN
+            or any(retains(other) for other in former)
+            or (not former and item.id in context.retained)
+        ):
             continue
         releases, said = _release(item, context)
         notes += said
@@ -327,7 +409,11 @@ def orphans(
         if item.address:
             actions.append(Action(UNMAP, former[0].key if former else "", item.network))
         actions += releases
-        actions += [Action(CLEAR_ADDRESS, other.key, item.address) for other in former if other.address and other.address == item.address]
+        actions += [
+            Action(CLEAR_ADDRESS, other.key, item.address)
+            for other in former
+            if other.address and other.address == item.address
+        ]
     return Outcome(actions, notes=tuple(notes))
 
 
@@ -335,26 +421,28 @@ class Order(t.NamedTuple):
     """An address to be reserved for a Service (``namespace/name``), as a provider is asked for it."""
 
     service: str
-    request: t.Dict[str, t.Any]
+    request: dict[str, t.Any]
 
 
 class CostPlan(t.NamedTuple):
     """What a run would order, before any call. ``before`` and ``after`` count the prefixes announced; ``limit`` None: not known;
     ``refused`` (service, reason, message)."""
 
-    orders: t.List[Order]
+    orders: list[Order]
     before: int
     after: int
-    limit: t.Optional[int]
-    refused: t.List[t.Tuple[str, str, str]]
-    outcomes: t.Dict[str, Outcome]
+    limit: int | None
+    refused: list[tuple[str, str, str]]
+    outcomes: dict[str, Outcome]
 
     @property
-    def networks(self) -> t.Dict[str, t.Tuple[str, ...]]:
+    def networks(self) -> dict[str, tuple[str, ...]]:
         """``namespace/name`` -> networks, for all that are to be in the back end, one for each family; Pending ones are left out."""
-        found: t.Dict[str, t.Tuple[str, ...]] = {}
+        found: dict[str, tuple[str, ...]] = {}
         for key, outcome in self.outcomes.items():
-            networks = tuple(action.address for action in outcome.actions if action.action == MAP and isinstance(action.address, str))
+            networks = tuple(
+                action.address for action in outcome.actions if action.action == MAP and isinstance(action.address, str)
+            )
             if networks:
                 found[key] = networks
         return found
@@ -366,10 +454,10 @@ def cost_plan(services: t.Sequence[Service], reservations: t.Sequence[Reservatio
     Orders come in the order of the Services' names, so that the same ones are refused in every run when the limit does not allow for all;
     but first those that ask for an address, which nobody else is given then, and last second addresses of who would go without one.
     """
-    refused: t.List[t.Tuple[str, str, str]] = []
-    parts: t.Dict[str, t.List[t.Optional[Outcome]]] = {}
+    refused: list[tuple[str, str, str]] = []
+    parts: dict[str, list[Outcome | None]] = {}
     known = sorted((item for item in services if counts(item, context.our_class)), key=_place)
-    orders: t.List[t.Tuple[int, Order]] = []
+    orders: list[tuple[int, Order]] = []
     brought = users_addresses(known, reservations, context)
     context = _with_sharers(known, reservations, context)
     for service in known:
@@ -382,14 +470,22 @@ def cost_plan(services: t.Sequence[Service], reservations: t.Sequence[Reservatio
             continue
         parts.setdefault(service.key, []).append(outcome)
         rank = 0 if context.places is None and asked_address(service) else 2 if _is_second(service) else 1
-        orders += [(rank, Order(service.key, action.request or {})) for action in outcome.actions if action.action == RESERVE]
-    whole = {key: _together([part for part in found if part is not None]) for key, found in parts.items() if None not in found}
+        orders += [
+            (rank, Order(service.key, action.request or {})) for action in outcome.actions if action.action == RESERVE
+        ]
+    whole = {
+        key: _together([part for part in found if part is not None])
+        for key, found in parts.items()
+        if None not in found
+    }
     placed = [order for dummy, order in sorted(orders, key=lambda row: row[0]) if order.service in whole]
-    before = len([item for item in reservations if context.owner.cluster_uid and is_ours(item, context.owner)]) + brought
+    before = (
+        len([item for item in reservations if context.owner.cluster_uid and is_ours(item, context.owner)]) + brought
+    )
     return CostPlan(placed, before, before + len(placed), context.max_prefixes, refused, whole)
 
 
-def _place(service: Service) -> t.Tuple[str, int]:
+def _place(service: Service) -> tuple[str, int]:
     return service.key, service.families.index(service.version) if service.families else 0
 
 
@@ -419,12 +515,23 @@ def _with_sharers(known: t.Sequence[Service], reservations: t.Sequence[Reservati
     """Who shares which address without having one: the lowest that Services have which agree, of a pool that is for the Service."""
     if context.places is not None or not any(map(wants_to_share, known)):
         return context
-    users: t.Dict[str, Sharing] = {}
-    texts: t.Dict[Key, t.List[str]] = {}  # by the sharing keys of the first who has each: who has none of them cannot agree with him
-    without: t.List[Service] = []
+    users: dict[str, Sharing] = {}
+    texts: dict[
+        Key, list[str]
+    ] = {}  # by the sharing keys of the first who has each: who has none of them cannot agree with him
+    without: list[Service] = []
     for service in known:
         try:
-            mine = reservation_of(reservations, context.owner, service.namespace, service.name, "", context.recorded, context.on_duplicate, service.version)
+            mine = reservation_of(
+                reservations,
+                context.owner,
+                service.namespace,
+                service.name,
+                "",
+                context.recorded,
+                context.on_duplicate,
+                service.version,
+            )
         except ValueRefused:
             continue
         text = address_of(service, context.backend) or (mine.address if mine is not None else "")
@@ -436,18 +543,24 @@ def _with_sharers(known: t.Sequence[Service], reservations: t.Sequence[Reservati
                 _index(texts, service, text)
         elif mine is None and not service.ingress and not service.hosts:
             without.append(service)
-    shared: t.Dict[PartKey, str] = {}
-    waiting: t.Set[PartKey] = set()
-    ordering: t.Dict[Key, t.List[t.Tuple[int, Service]]] = {}
+    shared: dict[PartKey, str] = {}
+    waiting: set[PartKey] = set()
+    ordering: dict[Key, list[tuple[int, Service]]] = {}
     for place, service in enumerate(sorted(without, key=lambda item: (not asked_address(item), _place(item)))):
         part = service.key, service.version
-        agreed: t.List[str] = []
-        partners: t.List[Service] = []
+        agreed: list[str] = []
+        partners: list[Service] = []
         if wants_to_share(service):
             mine_too = dict.fromkeys(text for key in keys_of(service) for text in texts.get(key, ()))
-            agreed = [text for text in mine_too if not users[text].refuses(service) and _may_share(service, text, context)]
-            earlier = sorted(((at, other) for key in keys_of(service) for at, other in ordering.get(key, ())), key=lambda row: row[0])
-            partners = [other for unused, other in earlier if other.version == service.version and not why_not(service, other)]
+            agreed = [
+                text for text in mine_too if not users[text].refuses(service) and _may_share(service, text, context)
+            ]
+            earlier = sorted(
+                ((at, other) for key in keys_of(service) for at, other in ordering.get(key, ())), key=lambda row: row[0]
+            )
+            partners = [
+                other for unused, other in earlier if other.version == service.version and not why_not(service, other)
+            ]
         if agreed:
             shared[part] = min(agreed, key=lambda text: int(parse_address(text)))
             users[shared[part]].add(service)
@@ -458,7 +571,7 @@ def _with_sharers(known: t.Sequence[Service], reservations: t.Sequence[Reservati
     return context._replace(shared=shared, waiting=frozenset(waiting))
 
 
-def _index(rows: t.Dict[Key, t.List[t.Any]], service: Service, row: t.Any) -> None:
+def _index(rows: dict[Key, list[t.Any]], service: Service, row: t.Any) -> None:
     for key in keys_of(service):
         rows.setdefault(key, []).append(row)
 
@@ -469,4 +582,7 @@ def _may_share(service: Service, text: str, context: Context) -> bool:
     if address is None or address.version != service.version or wish.address not in ("", text):
         return False
     pools = [pool for pool in context.grants.of(service.namespace, service.labels) if address in pool.pool]
-    return any(wish.address or (wish.pool == pool.name if wish.pool and context.grants.strict else pool.auto_assign) for pool in pools)
+    return any(
+        wish.address or (wish.pool == pool.name if wish.pool and context.grants.strict else pool.auto_assign)
+        for pool in pools
+    )

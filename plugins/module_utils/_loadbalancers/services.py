@@ -21,7 +21,10 @@ _ADDRESS_ANNOTATIONS = {
 }
 #: Of every controller that can be asked so. An address that stands in one of them is never written into the field beside it:
 #: MetalLB drops the address of a Service that has both.
-EVERY_ANNOTATION = tuple(name for names in _ADDRESS_ANNOTATIONS.values() for name in names) + ("lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips")
+EVERY_ANNOTATION = tuple(name for names in _ADDRESS_ANNOTATIONS.values() for name in names) + (
+    "lbipam.cilium.io/ips",
+    "io.cilium/lb-ipam-ips",
+)
 _POOL_ANNOTATIONS = ("metallb.io/address-pool", "metallb.universe.tf/address-pool")
 #: Of an annotation that names addresses no more are read.
 _MOST_ASKED = 8
@@ -46,26 +49,26 @@ class Service(t.NamedTuple):
     annotations: t.Mapping[str, str] = {}
     load_balancer_class: str = ""
     set_by_us: bool = False
-    ingress: t.Tuple[str, ...] = ()
+    ingress: tuple[str, ...] = ()
     version: int = 4
-    hosts: t.Tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     reported: bool = False
     live: str = ""
-    families: t.Tuple[int, ...] = ()
+    families: tuple[int, ...] = ()
     required: bool = False
-    ports: t.FrozenSet[t.Tuple[str, int]] = frozenset()
+    ports: frozenset[tuple[str, int]] = frozenset()
     local: bool = False
     selector: t.Mapping[str, str] = {}
     labels: t.Mapping[str, str] = {}
     uid: str = ""
-    ours: t.FrozenSet[str] = frozenset()
+    ours: frozenset[str] = frozenset()
     held_back: bool = False
     leaving: bool = False
     giver: str = ""
 
     @property
     def key(self) -> str:
-        return "{0}/{1}".format(self.namespace, self.name)
+        return f"{self.namespace}/{self.name}"
 
 
 def service_of(obj: t.Mapping[str, t.Any]) -> Service:
@@ -86,7 +89,9 @@ def service_of(obj: t.Mapping[str, t.Any]) -> Service:
         tuple(str(item.get("hostname")) for item in ingress if item.get("hostname") and not item.get("ip")),
         families=families if len(set(families)) > 1 else (),
         required=spec.get("ipFamilyPolicy") == "RequireDualStack",
-        ports=frozenset((str(row.get("protocol") or "TCP"), _number(row.get("port"))) for row in spec.get("ports") or ()),
+        ports=frozenset(
+            (str(row.get("protocol") or "TCP"), _number(row.get("port"))) for row in spec.get("ports") or ()
+        ),
         local=spec.get("externalTrafficPolicy") == "Local",
         selector=spec.get("selector") or {},
         labels=meta.get("labels") or {},
@@ -105,7 +110,7 @@ def annotation(annotations: t.Mapping[str, str], names: t.Iterable[str]) -> str:
     return next((str(annotations[name]) for name in names if annotations.get(name)), "")
 
 
-def parts_of(service: Service, versions: t.Container[int]) -> t.List[Service]:
+def parts_of(service: Service, versions: t.Container[int]) -> list[Service]:
     """A Service that wants an address of each family, as one for each that can be had; any other one as it is.
 
     Each part has what is of its family: the address, what stands in the status. ``versions``: the families of which there are
@@ -134,7 +139,7 @@ def _part(service: Service, version: int, first: bool) -> Service:
     )
 
 
-def named_addresses(service: Service) -> t.List[str]:
+def named_addresses(service: Service) -> list[str]:
     """What its owner asks for in the annotation of whichever controller; not what we wrote there."""
     names = [name for name in EVERY_ANNOTATION if name not in service.ours]
     texts = [text.strip() for text in annotation(service.annotations, names)[:1024].split(",")[:_MOST_ASKED]]
@@ -181,14 +186,17 @@ def annotated_address(service: Service, backend: str) -> str:
     return of_family(",".join(_annotated(service, backend)), service).partition(",")[0]
 
 
-def _annotated(service: Service, backend: str) -> t.List[str]:
+def _annotated(service: Service, backend: str) -> list[str]:
     text = annotation(service.annotations, _ADDRESS_ANNOTATIONS.get(backend, ()))
     return [one.strip() for one in text.split(",", maxsplit=_MOST_ASKED)[:_MOST_ASKED]] if text else []
 
 
 def annotates(service: Service, address: str) -> bool:
     """Whether any controller's annotation names the address already."""
-    return any(address in [one.strip() for one in str(service.annotations.get(name) or "").split(",")] for name in EVERY_ANNOTATION)
+    return any(
+        address in [one.strip() for one in str(service.annotations.get(name) or "").split(",")]
+        for name in EVERY_ANNOTATION
+    )
 
 
 def address_of(service: Service, backend: str) -> str:
@@ -196,7 +204,7 @@ def address_of(service: Service, backend: str) -> str:
     return service.address or annotated_address(service, backend) or service.live
 
 
-def addresses_in_use(service: Service, backend: str) -> t.Set[str]:
+def addresses_in_use(service: Service, backend: str) -> set[str]:
     """Every address that stands anywhere in it: none of them may go to somebody else."""
     return {service.address, *_annotated(service, backend), service.live, *service.ingress} - {""}
 
@@ -217,11 +225,16 @@ class States(t.NamedTuple):
     @property
     def state(self) -> str:
         """The farthest state, for people."""
-        farthest = (("Mapped", self.mapped), ("Assigned", self.assigned), ("Reserved", self.reserved), ("Requested", self.requested))
+        farthest = (
+            ("Mapped", self.mapped),
+            ("Assigned", self.assigned),
+            ("Reserved", self.reserved),
+            ("Requested", self.requested),
+        )
         return next((name for name, reached in farthest if reached), "")
 
 
-def states(service_address: str, reservation: t.Optional[Reservation], mapped: t.Container[str]) -> States:
+def states(service_address: str, reservation: Reservation | None, mapped: t.Container[str]) -> States:
     """The states of one Service; ``mapped`` are the networks in the back end's address configuration."""
     has_address = reservation is not None and bool(reservation.address)
     reserved = reservation is not None and has_address and reservation.state == CREATED
@@ -239,12 +252,19 @@ def of_family(text: str, service: Service) -> str:
     return next((one for one, address in found if address is not None and address.version == service.version), "")
 
 
-def beside(first: t.Mapping[str, t.Any], second: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def beside(first: t.Mapping[str, t.Any], second: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """What is shown of a Service of both families: it has come as far as the one that is behind."""
-    row = dict(first, addresses=first["addresses"] + second["addresses"], requested=first["requested"] or second["requested"])
+    row = dict(
+        first, addresses=first["addresses"] + second["addresses"], requested=first["requested"] or second["requested"]
+    )
     row.update((name, first[name] and second[name]) for name in ("reserved", "assigned", "mapped", "ready"))
     last = States(row["requested"], row["reserved"], row["assigned"], row["mapped"])
-    return dict(row, state=last.state, address=first["address"] or second["address"], reservation=first["reservation"] or second["reservation"])
+    return dict(
+        row,
+        state=last.state,
+        address=first["address"] or second["address"],
+        reservation=first["reservation"] or second["reservation"],
+    )
 
 
 #: Who announces where the back end is ``empty``: our role, or something that we know nothing of.
@@ -263,7 +283,7 @@ class Row(t.NamedTuple):
     reported: bool = False
 
 
-def silence(balancer: str, announced_by: str, speakers: t.Optional[t.Collection[str]], backend: str) -> str:
+def silence(balancer: str, announced_by: str, speakers: t.Collection[str] | None, backend: str) -> str:
     """Why nobody announces anything in a cluster, or nothing.
 
     ``speakers``: the nodes of the inventory that have neighbours, None where nobody said; ``backend``: what the back end's own
@@ -284,7 +304,7 @@ def missing_backend(balancer: str, images: t.Collection[str]) -> str:
     name = _BACKENDS.get(balancer, "")
     if not name or not images or any(lower(name) in image for image in images):
         return ""
-    return "load_balancer in load_balancers_settings leaves it to {0}, and no Deployment or DaemonSet of the cluster runs {0}".format(name)
+    return f"load_balancer in load_balancers_settings leaves it to {name}, and no Deployment or DaemonSet of the cluster runs {name}"
 
 
 def uncarried(version: int) -> str:
@@ -296,7 +316,9 @@ def uncarried(version: int) -> str:
     return text.format(version, 4 if version == 6 else 6)
 
 
-def unannounced(rows: t.Iterable[Row], balancer: str, why: str, families: t.Optional[t.Collection[int]] = None) -> t.List[t.Dict[str, str]]:
+def unannounced(
+    rows: t.Iterable[Row], balancer: str, why: str, families: t.Collection[int] | None = None
+) -> list[dict[str, str]]:
     """``service``, ``address`` and ``reason`` of each address that nobody announces. ``why`` is the answer of silence().
 
     ``families``: 4 and 6, of what sessions and segments of our speakers carry; None where that is not known, or where others announce.
@@ -308,18 +330,22 @@ def unannounced(rows: t.Iterable[Row], balancer: str, why: str, families: t.Opti
         if not reason and families is not None and row.address and version not in families:
             reason = uncarried(version)
         if not reason and balancer in _BACKENDS and row.stood and not row.reported:
-            reason = "{0} has not taken it: the status of the Service does not say it; is {0} running in the cluster".format(_BACKENDS[balancer])
+            reason = (
+                "{0} has not taken it: the status of the Service does not say it; is {0} running in the cluster".format(
+                    _BACKENDS[balancer]
+                )
+            )
         if row.address and reason:
             found.append({"service": row.service, "address": row.address, "reason": reason})
     return found
 
 
-def sentences(cluster: str, rows: t.Sequence[t.Mapping[str, str]]) -> t.List[str]:
+def sentences(cluster: str, rows: t.Sequence[t.Mapping[str, str]]) -> list[str]:
     """One for each reason."""
     found = []
     for reason in sorted({row["reason"] for row in rows}):
         these = [row for row in rows if row["reason"] == reason]
-        named = ", ".join("{0} ({1})".format(row["address"], row["service"]) for row in these[:NAMED])
-        more = " and {0} more".format(len(these) - NAMED) if len(these) > NAMED else ""
-        found.append("{0}: nobody announces {1}{2}: {3}".format(cluster, named, more, reason))
+        named = ", ".join(f"{row['address']} ({row['service']})" for row in these[:NAMED])
+        more = f" and {len(these) - NAMED} more" if len(these) > NAMED else ""
+        found.append(f"{cluster}: nobody announces {named}{more}: {reason}")
     return found

@@ -34,8 +34,8 @@ class Setting(t.NamedTuple):
     """One setting. ``variables`` and ``keys`` are in the order of their rank; ``largest`` bounds a number."""
 
     name: str
-    variables: t.Tuple[str, ...]
-    keys: t.Tuple[str, ...]
+    variables: tuple[str, ...]
+    keys: tuple[str, ...]
     default: Value = ""
     kind: str = TEXT
     largest: int = 0
@@ -55,20 +55,45 @@ SETTINGS = (
     Setting("bgp_pass", ("METAL_BGP_PASS",), ("bgpPass",)),
     # Empty names of annotations mean: those of the scheme in use.
     Setting("annotation_local_asn", ("METAL_ANNOTATION_LOCAL_ASN",), ("annotationLocalASN",)),
-    Setting("annotation_peer_asn", ("METAL_ANNOTATION_PEER_ASN", "METAL_ANNOTATION_PEER_ASNS"), ("annotationPeerASN", "annotationPeerASNs")),
-    Setting("annotation_peer_ip", ("METAL_ANNOTATION_PEER_IP", "METAL_ANNOTATION_PEER_IPS"), ("annotationPeerIP", "annotationPeerIPs")),
+    Setting(
+        "annotation_peer_asn",
+        ("METAL_ANNOTATION_PEER_ASN", "METAL_ANNOTATION_PEER_ASNS"),
+        ("annotationPeerASN", "annotationPeerASNs"),
+    ),
+    Setting(
+        "annotation_peer_ip",
+        ("METAL_ANNOTATION_PEER_IP", "METAL_ANNOTATION_PEER_IPS"),
+        ("annotationPeerIP", "annotationPeerIPs"),
+    ),
     Setting("annotation_src_ip", ("METAL_ANNOTATION_SRC_IP",), ("annotationSrcIP",)),
     Setting("annotation_bgp_pass", ("METAL_ANNOTATION_BGP_PASS",), ("annotationBGPPass",)),
-    Setting("annotation_network_ipv4_private", ("METAL_ANNOTATION_NETWORK_IPV4_PRIVATE",), ("annotationNetworkIPv4Private",),
-            "metal.equinix.com/network-4-private"),
-    Setting("annotation_eip_metro", ("METAL_ANNOTATION_EIP_METRO",), ("annotationEIPMetro",), "metal.equinix.com/eip-metro"),
-    Setting("annotation_eip_facility", ("METAL_ANNOTATION_EIP_FACILITY",), ("annotationEIPFacility",), "metal.equinix.com/eip-facility"),
+    Setting(
+        "annotation_network_ipv4_private",
+        ("METAL_ANNOTATION_NETWORK_IPV4_PRIVATE",),
+        ("annotationNetworkIPv4Private",),
+        "metal.equinix.com/network-4-private",
+    ),
+    Setting(
+        "annotation_eip_metro", ("METAL_ANNOTATION_EIP_METRO",), ("annotationEIPMetro",), "metal.equinix.com/eip-metro"
+    ),
+    Setting(
+        "annotation_eip_facility",
+        ("METAL_ANNOTATION_EIP_FACILITY",),
+        ("annotationEIPFacility",),
+        "metal.equinix.com/eip-facility",
+    ),
     Setting("eip_tag", ("METAL_EIP_TAG",), ("eipTag",)),
     Setting("api_server_port", ("METAL_API_SERVER_PORT",), ("apiServerPort",), 0, NUMBER, _PORT),
-    Setting("eip_health_check_use_host_ip", ("METAL_EIP_HEALTH_CHECK_USE_HOST_IP",), ("eipHealthCheckUseHostIP",), False, BOOLEAN),
+    Setting(
+        "eip_health_check_use_host_ip",
+        ("METAL_EIP_HEALTH_CHECK_USE_HOST_IP",),
+        ("eipHealthCheckUseHostIP",),
+        False,
+        BOOLEAN,
+    ),
     Setting("bgp_node_selector", ("METAL_BGP_NODE_SELECTOR",), ("bgpNodeSelector",)),
     Setting("load_balancer_id", ("METAL_LOAD_BALANCER_ID",), ("loadBalancerID",)),
-)  # fmt: skip
+)
 SECRETS = ("api_key", "bgp_pass")
 #: Accepted below everything else but the defaults; two of them had another name as well.
 _OLDEST = {"loadbalancer": ("PACKET_LB", "PACKET_LB_CONFIGMAP")}
@@ -77,8 +102,8 @@ _OLDEST = {"loadbalancer": ("PACKET_LB", "PACKET_LB_CONFIGMAP")}
 class Settings(t.NamedTuple):
     """What counts: values by name, and warnings."""
 
-    values: t.Dict[str, Value]
-    warnings: t.List[str]
+    values: dict[str, Value]
+    warnings: list[str]
 
     def text(self, name: str) -> str:
         """A setting that is text, empty where it is not set."""
@@ -88,14 +113,14 @@ class Settings(t.NamedTuple):
         """A setting that is a number, 0 where it is not set."""
         return int(self.values[name])
 
-    def printable(self) -> t.Dict[str, Value]:
+    def printable(self) -> dict[str, Value]:
         return {name: "<masked>" if name in SECRETS and value else value for name, value in self.values.items()}
 
 
 def read_settings(
     env: t.Mapping[str, str],
-    file: t.Optional[str] = None,
-    parameters: t.Optional[t.Mapping[str, Value]] = None,
+    file: str | None = None,
+    parameters: t.Mapping[str, Value] | None = None,
     empty_tag_disables: bool = True,
     required: bool = True,
 ) -> Settings:
@@ -107,7 +132,7 @@ def read_settings(
     """
     fields = _file_fields(file)
     from_file = {item.name: _of_file(item, fields) for item in SETTINGS}
-    values: t.Dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for item in SETTINGS:
         given = (parameters or {}).get(item.name)
         value = given if given is not None else _of_environment(item, env)
@@ -125,7 +150,11 @@ def read_settings(
         parse_selector(values["bgp_node_selector"], "invalid_node_selector")
     except ValueRefused as refused:
         raise SettingRefused(refused.reason, "METAL_BGP_NODE_SELECTOR", refused.message) from None
-    warnings = ["METAL_LOAD_BALANCER_ID names a product that no longer exists; it is ignored"] if values["load_balancer_id"] else []
+    warnings = (
+        ["METAL_LOAD_BALANCER_ID names a product that no longer exists; it is ignored"]
+        if values["load_balancer_id"]
+        else []
+    )
     return Settings(values, warnings)
 
 
@@ -137,8 +166,10 @@ def settings_text(values: t.Mapping[str, t.Any]) -> str:
     keys = {item.name: item.keys[0] for item in SETTINGS}
     unknown = sorted(set(values) - set(keys))
     if unknown:
-        raise ValueRefused("config_parse", "{0} is no setting".format(quoted(unknown[0])))
-    return json.dumps({keys[name]: value for name, value in values.items() if value not in (None, "")}, indent=2, sort_keys=True)
+        raise ValueRefused("config_parse", f"{quoted(unknown[0])} is no setting")
+    return json.dumps(
+        {keys[name]: value for name, value in values.items() if value not in (None, "")}, indent=2, sort_keys=True
+    )
 
 
 def parse_boolean(text: object, reason: str = "not_a_boolean") -> bool:
@@ -147,10 +178,10 @@ def parse_boolean(text: object, reason: str = "not_a_boolean") -> bool:
         return text
     if text in TRUE or text in FALSE:
         return text in TRUE
-    raise ValueRefused(reason, "{0} is neither true nor false".format(quoted(text)))
+    raise ValueRefused(reason, f"{quoted(text)} is neither true nor false")
 
 
-def _of_environment(item: Setting, env: t.Mapping[str, str]) -> t.Optional[Value]:
+def _of_environment(item: Setting, env: t.Mapping[str, str]) -> Value | None:
     for variable in item.variables:
         text = env.get(variable)
         if text:
@@ -158,7 +189,7 @@ def _of_environment(item: Setting, env: t.Mapping[str, str]) -> t.Optional[Value
     return None
 
 
-def _of_oldest(item: Setting, env: t.Mapping[str, str]) -> t.Optional[Value]:
+def _of_oldest(item: Setting, env: t.Mapping[str, str]) -> Value | None:
     names = _OLDEST.get(item.name) or [name.replace("METAL_", "PACKET_", 1) for name in item.variables]
     return _of_environment(item._replace(variables=tuple(names)), env)
 
@@ -170,13 +201,13 @@ def _parsed(item: Setting, variable: str, text: str) -> Value:
         try:
             return parse_boolean(text)
         except ValueRefused as refused:
-            raise SettingRefused(refused.reason, variable, "{0}: {1}".format(variable, refused.message)) from None
+            raise SettingRefused(refused.reason, variable, f"{variable}: {refused.message}") from None
     if not _INTEGER.match(text) or int(text) > item.largest:
-        raise SettingRefused("not_a_number", variable, "{0}: {1} is no number up to {2}".format(variable, quoted(text), item.largest))
+        raise SettingRefused("not_a_number", variable, f"{variable}: {quoted(text)} is no number up to {item.largest}")
     return int(text)
 
 
-def _file_fields(file: t.Optional[str]) -> t.Dict[str, t.Any]:
+def _file_fields(file: str | None) -> dict[str, t.Any]:
     try:
         return parse_object(file, "config_parse") if file is not None else {}
     except ValueRefused:
@@ -184,14 +215,16 @@ def _file_fields(file: t.Optional[str]) -> t.Dict[str, t.Any]:
         raise SettingRefused("config_parse", "", "the configuration file is no JSON object") from None
 
 
-def _of_file(item: Setting, fields: t.Mapping[str, t.Any]) -> t.Optional[Value]:
+def _of_file(item: Setting, fields: t.Mapping[str, t.Any]) -> Value | None:
     for key in item.keys:
         value = field(fields, key)
         if value is None or value == "" or (item.kind == NUMBER and value == 0 and not isinstance(value, bool)):
             continue
-        wanted: t.Type[t.Any] = {TEXT: str, NUMBER: int, BOOLEAN: bool}[item.kind]
-        if not isinstance(value, wanted) or (item.kind == NUMBER and (isinstance(value, bool) or not 0 < value <= item.largest)):
-            raise SettingRefused("config_parse", key, "{0} in the configuration file has the wrong type".format(key))
+        wanted: type[t.Any] = {TEXT: str, NUMBER: int, BOOLEAN: bool}[item.kind]
+        if not isinstance(value, wanted) or (
+            item.kind == NUMBER and (isinstance(value, bool) or not 0 < value <= item.largest)
+        ):
+            raise SettingRefused("config_parse", key, f"{key} in the configuration file has the wrong type")
         return t.cast(Value, value)
     return None
 
@@ -211,7 +244,7 @@ class LoadBalancer(t.NamedTuple):
     mode: str = ""
     configmap: str = ""
     metro: str = ""
-    warnings: t.Tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def enabled(self) -> bool:
@@ -227,7 +260,7 @@ class LoadBalancer(t.NamedTuple):
 def parse_load_balancer(text: object) -> LoadBalancer:
     """The setting's meaning. Raises ValueRefused ``bad_boolean``; what is not known is disabled, with a warning."""
     if not isinstance(text, str):
-        raise ValueRefused("bad_format", "{0} is no load-balancer setting".format(quoted(text)))
+        raise ValueRefused("bad_format", f"{quoted(text)} is no load-balancer setting")
     if not text:
         return LoadBalancer(DISABLED)
     kind, colon, rest = text.partition(":")
@@ -238,7 +271,7 @@ def parse_load_balancer(text: object) -> LoadBalancer:
         warning = "the managed load balancer no longer exists; load balancing is disabled"
         return LoadBalancer(MANAGED, metro=rest.strip("/").partition("?")[0].partition("/")[0], warnings=(warning,))
     if not colon or kind != METALLB:
-        return _disabled("{0} names no load balancer".format(quoted(text)))
+        return _disabled(f"{quoted(text)} names no load balancer")
     rest, _mark, query = rest.partition("#")[0].partition("?")
     authority, path = "", rest
     if rest.startswith("//"):
@@ -252,12 +285,12 @@ def known_load_balancer(text: object) -> LoadBalancer:
     balancer = parse_load_balancer(text)
     if text and balancer.type == DISABLED:
         reason = "; ".join(warning.partition("; ")[0] for warning in balancer.warnings)
-        raise ValueRefused("bad_choice", "{0}: write {1}, or nothing for no load balancing".format(reason, KNOWN))
+        raise ValueRefused("bad_choice", f"{reason}: write {KNOWN}, or nothing for no load balancing")
     return balancer
 
 
 def _metallb(text: str, authority: str, path: str, custom: bool) -> LoadBalancer:
-    warnings: t.List[str] = []
+    warnings: list[str] = []
     if ":" in authority:
         namespace, _colon, name = authority.partition(":")
     else:
@@ -269,13 +302,13 @@ def _metallb(text: str, authority: str, path: str, custom: bool) -> LoadBalancer
         namespace, _slash, name = path.partition("/")
         name, _slash, more = name.partition("/")
         if more:
-            warnings.append("{0} has more parts than a namespace and a name".format(quoted(text)))
+            warnings.append(f"{quoted(text)} has more parts than a namespace and a name")
     namespace, name = namespace or DEFAULT_NAMESPACE, name or DEFAULT_CONFIGMAP
     try:
         parse_subdomain(namespace)
         parse_subdomain(name)
     except ValueRefused as refused:
-        return _disabled("{0}: {1}".format(quoted(text), refused.message))
+        return _disabled(f"{quoted(text)}: {refused.message}")
     if custom:
         return LoadBalancer(METALLB, namespace, CUSTOM_RESOURCES, warnings=tuple(warnings))
     return LoadBalancer(METALLB, namespace, CONFIGMAP, name, warnings=tuple(warnings))

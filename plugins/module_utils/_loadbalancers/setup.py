@@ -19,15 +19,37 @@ from .pools import Pool, Reserved, readable_spans, shared
 from .reservations import DEFAULT_DOMAIN, DEFAULT_IDENTITY, IDENTITIES, REFUSE, Owner, parse_identity
 from .service_plan import DELETE, Context, Places
 from .services import OTHER
-from .settings import CONFIGMAP, CUSTOM_RESOURCES, EMPTY, METALLB, LoadBalancer, Settings, known_load_balancer, parse_load_balancer, read_settings
+from .settings import (
+    CONFIGMAP,
+    CUSTOM_RESOURCES,
+    EMPTY,
+    METALLB,
+    LoadBalancer,
+    Settings,
+    known_load_balancer,
+    parse_load_balancer,
+    read_settings,
+)
 
 STATIC, EQUINIX = "static", "equinix_metal"
 PROVIDERS = (STATIC, EQUINIX)
 AUTO = "auto"
 BY_LAYER2, BY_BOTH = "layer2", "both"
 Given = t.Mapping[str, t.Any]
-_PARAMETERS = ("api_key", "project_id", "base_url", "facility", "metro", "local_asn", "peer_asn", "bgp_pass", "bgp_node_selector", "eip_tag",
-               "api_server_port", "eip_health_check_use_host_ip")  # fmt: skip
+_PARAMETERS = (
+    "api_key",
+    "project_id",
+    "base_url",
+    "facility",
+    "metro",
+    "local_asn",
+    "peer_asn",
+    "bgp_pass",
+    "bgp_node_selector",
+    "eip_tag",
+    "api_server_port",
+    "eip_health_check_use_host_ip",
+)
 _NAMES = ("local_asn", "peer_asn", "peer_ip", "source_ip", "password")
 
 
@@ -48,19 +70,19 @@ class Setup(t.NamedTuple):
     balancer: LoadBalancer
     identity: str
     pool: Pool
-    nodes: t.Tuple[NodeBgp, ...]
+    nodes: tuple[NodeBgp, ...]
     grants: BgpGrants
     scheme: Scheme
     settings: Settings
     config_options: metallb_config.Options
     resource_options: metallb_resources.Options
-    warnings: t.Tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     others: t.Mapping[str, Pool] = {}
     reserved: Reserved = Reserved()
     cluster_uid: str = ""
-    adopted: t.Tuple[str, ...] = IDENTITIES
+    adopted: tuple[str, ...] = IDENTITIES
     our_class: str = ""
-    max_prefixes: t.Optional[int] = None
+    max_prefixes: int | None = None
     release_unrecorded: bool = False
     on_duplicate: str = REFUSE
     reclaim_policy: str = DELETE
@@ -70,15 +92,15 @@ class Setup(t.NamedTuple):
     plain_http: bool = False
     in_annotation: bool = False
     announced_by: str = ""
-    speakers: t.Optional[t.FrozenSet[str]] = None
-    families: t.Optional[t.FrozenSet[int]] = None
+    speakers: frozenset[str] | None = None
+    families: frozenset[int] | None = None
     exclude_cordoned: bool = False
     not_ready_seconds: int = NOT_READY_SECONDS
-    pools: t.Tuple[NamedPool, ...] = ()
+    pools: tuple[NamedPool, ...] = ()
     strict: bool = False
     segments: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]] = {}
-    reserved_groups: t.FrozenSet[int] = frozenset()
-    further_classes: t.Tuple[str, ...] = ()
+    reserved_groups: frozenset[int] = frozenset()
+    further_classes: tuple[str, ...] = ()
     metallb_advertise: str = ""
 
     @property
@@ -106,10 +128,16 @@ class Setup(t.NamedTuple):
     def owner(self, uid: str) -> Owner:
         return Owner(self.identity, uid, self.adopted)
 
-    def context(self, uid: str, recorded: Ledger, limit: t.Optional[int], host_facility: str = "") -> Context:
+    def context(self, uid: str, recorded: Ledger, limit: int | None, host_facility: str = "") -> Context:
         """For the rules of Services. ``recorded``: our record of addresses. ``host_facility``: where the host's metadata say that it stands."""
         text = self.settings.text
-        places = Places(text("metro"), text("facility"), host_facility, text("annotation_eip_metro"), text("annotation_eip_facility"))
+        places = Places(
+            text("metro"),
+            text("facility"),
+            host_facility,
+            text("annotation_eip_metro"),
+            text("annotation_eip_facility"),
+        )
         return Context(
             self.owner(uid),
             None if self.static else places,
@@ -138,17 +166,20 @@ class Setup(t.NamedTuple):
 
 
 def parse_setups(
-    given: t.Iterable[Given], env: t.Mapping[str, str], texts: t.Mapping[str, t.Optional[str]],
-    claims: t.Container[str] = (), refused: t.Optional[t.Mapping[str, ValueRefused]] = None,
-) -> t.Tuple[t.Dict[str, Setup], t.Dict[str, ValueRefused]]:  # fmt: skip
+    given: t.Iterable[Given],
+    env: t.Mapping[str, str],
+    texts: t.Mapping[str, str | None],
+    claims: t.Container[str] = (),
+    refused: t.Mapping[str, ValueRefused] | None = None,
+) -> tuple[dict[str, Setup], dict[str, ValueRefused]]:
     """Setups by cluster, and why the others have none: a wrong setting leaves its own cluster out, and no other.
 
     ``texts`` are configuration files by cluster, ``claims`` the clusters that keep theirs themselves, ``refused`` those whose file cannot be
     had. The pool of a cluster that is left out is still its own: its addresses may be in use.
     """
-    found: t.Dict[str, Setup] = {}
+    found: dict[str, Setup] = {}
     wrong = dict(refused or {})
-    pools: t.Dict[str, Pool] = {}
+    pools: dict[str, Pool] = {}
     for entry in given:
         name = str(entry["cluster"])
         twice = name in pools
@@ -163,27 +194,39 @@ def parse_setups(
             found[name] = parse_setup(entry, env, texts.get(name), name in claims)
         except ValueRefused as error:
             # the message of a file that the cluster keeps says so itself; what else is wrong is the inventory's
-            label = "" if name in claims else "load_balancers_settings of {0}: ".format(name)
+            label = "" if name in claims else f"load_balancers_settings of {name}: "
             wrong[name] = ValueRefused(error.reason, label + error.message)
     for one, other, address in shared(pools):  # neither may give it to a Service
-        text = "the pools of {0} and {1} in load_balancers_settings both hold {2}; take it out of one of them".format(one, other, address)
+        text = (
+            f"the pools of {one} and {other} in load_balancers_settings both hold {address}; take it out of one of them"
+        )
         for name in (one, other):
             wrong.setdefault(name, ValueRefused("claimed_twice", text))
     pools = {name: pool for name, pool in pools.items() if pool.spans}
     return {
         name: setup._replace(others={other: pool for other, pool in pools.items() if other != name})
-        for name, setup in found.items() if name not in wrong
-    }, wrong  # fmt: skip
+        for name, setup in found.items()
+        if name not in wrong
+    }, wrong
 
 
-def pool_texts(given: Given) -> t.List[object]:
+def pool_texts(given: Given) -> list[object]:
     """The ranges of all pools of one cluster's settings, whatever else may be wrong with them."""
     rows = given.get("pools")
-    lists = [given.get("pool"), *(row.get("addresses") for row in (rows if isinstance(rows, (list, tuple)) else ()) if isinstance(row, t.Mapping))]
-    return [text for texts in lists for text in (texts if isinstance(texts, (list, tuple)) else [texts] if texts else [])]
+    lists = [
+        given.get("pool"),
+        *(
+            row.get("addresses")
+            for row in (rows if isinstance(rows, (list, tuple)) else ())
+            if isinstance(row, t.Mapping)
+        ),
+    ]
+    return [
+        text for texts in lists for text in (texts if isinstance(texts, (list, tuple)) else [texts] if texts else [])
+    ]
 
 
-def spoken_families(given: Given) -> t.Optional[t.FrozenSet[int]]:
+def spoken_families(given: Given) -> frozenset[int] | None:
     """4 and 6, of the networks that speakers of ours carry; None where no one said, where something else announces, or where none speaks at all."""
     families = given.get("bgp_families")
     if families is None or given.get("announced_by") == OTHER or not given.get("bgp_speakers"):
@@ -191,11 +234,11 @@ def spoken_families(given: Given) -> t.Optional[t.FrozenSet[int]]:
     return frozenset(int(version) for version in families)
 
 
-def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], claim: bool = False) -> Setup:
+def parse_setup(given: Given, env: t.Mapping[str, str], file: str | None, claim: bool = False) -> Setup:
     """One cluster's. ``claim``: the file is kept by the cluster, which only claims what it says. Raises ValueRefused, SettingRefused."""
     provider = given.get("provider") or STATIC
     if provider not in PROVIDERS:
-        raise ValueRefused("unknown_provider", "{0} is none of {1}".format(quoted(provider), ", ".join(PROVIDERS)))
+        raise ValueRefused("unknown_provider", f"{quoted(provider)} is none of {', '.join(PROVIDERS)}")
     parameters = {name: given[name] for name in _PARAMETERS if given.get(name) is not None}
     if given.get("load_balancer") is not None:
         parameters["loadbalancer"] = given["load_balancer"]
@@ -203,31 +246,54 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], c
     if claim and provider != STATIC:
         _check_claim(env, file, parameters)
     # the original's own file may say what it likes, and is read as the original reads it; an inventory has no such slips
-    balancer = (known_load_balancer if given.get("load_balancer") else parse_load_balancer)(settings.text("loadbalancer"))
+    balancer = (known_load_balancer if given.get("load_balancer") else parse_load_balancer)(
+        settings.text("loadbalancer")
+    )
     names = {"source_ip": "annotation_src_ip", "password": "annotation_bgp_pass"}
     overrides = {datum: settings.text(names.get(datum, "annotation_" + datum)) for datum in _NAMES}
     domain = given.get("annotation_domain") or DEFAULT_DOMAIN
     private = settings.text("annotation_network_ipv4_private").replace(DEFAULT_DOMAIN, domain, 1)
     scheme = Scheme(
-        given.get("annotation_scheme") or BOTH, {key: text for key, text in overrides.items() if text},
-        given.get("annotation_legacy_singular") is not False, bool(given.get("publish_bgp_password")), domain, private,
-    )  # fmt: skip
+        given.get("annotation_scheme") or BOTH,
+        {key: text for key, text in overrides.items() if text},
+        given.get("annotation_legacy_singular") is not False,
+        bool(given.get("publish_bgp_password")),
+        domain,
+        private,
+    )
     tracking = given.get("metallb_peer_tracking") or metallb_config.NODE
     passwords = metallb_config.PLAIN if given.get("publish_bgp_password") else metallb_config.WITHHOLD
     label, dummy, value = (given.get("crd_label") or "cloud-provider=equinix-metal").partition("=")
     advertise = str(given.get("metallb_advertise") or "")
     if given.get("metallb_layer2") and advertise not in (BY_LAYER2, BY_BOTH):
-        raise ValueRefused("bad_setting", "metallb_layer2 says how, and metallb_advertise: layer2 (or both) that MetalLB announces so")
+        raise ValueRefused(
+            "bad_setting", "metallb_layer2 says how, and metallb_advertise: layer2 (or both) that MetalLB announces so"
+        )
     layer2 = _layer2(given.get("metallb_layer2")) if advertise in (BY_LAYER2, BY_BOTH) else None
     pools, speakers = parse_named_pools(given.get("pool") or (), given.get("pools")), given.get("bgp_speakers")
     pool = Pool(tuple(sorted(span for one in pools for span in one.pool.spans)))
     return Setup(
-        str(given["cluster"]), provider, balancer, parse_identity(given.get("identity") or DEFAULT_IDENTITY), pool,
+        str(given["cluster"]),
+        provider,
+        balancer,
+        parse_identity(given.get("identity") or DEFAULT_IDENTITY),
+        pool,
         tuple(_node(row, settings) for row in given.get("bgp_nodes") or ()),
-        parse_grants(given.get("bgp_grants")), scheme, settings,
+        parse_grants(given.get("bgp_grants")),
+        scheme,
+        settings,
         metallb_config.Options(tracking, given.get("metallb_source_address"), passwords, domain),
-        metallb_resources.Options(balancer.namespace, tracking, given.get("metallb_peer_mode") or metallb_resources.NATIVE, metallb_resources.SECRETS,
-                                  (label, value), given.get("advertisement") or "equinix-metal-bgp-adv", domain, advertise != BY_LAYER2, layer2),
+        metallb_resources.Options(
+            balancer.namespace,
+            tracking,
+            given.get("metallb_peer_mode") or metallb_resources.NATIVE,
+            metallb_resources.SECRETS,
+            (label, value),
+            given.get("advertisement") or "equinix-metal-bgp-adv",
+            domain,
+            advertise != BY_LAYER2,
+            layer2,
+        ),
         balancer.warnings + tuple(settings.warnings),
         reserved=Reserved(pool, given.get("reserved_ranges")),
         cluster_uid=str(given.get("cluster_uid") or "").strip(),
@@ -246,34 +312,43 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: t.Optional[str], c
         speakers=None if speakers is None else frozenset(speakers),
         families=spoken_families(given),
         exclude_cordoned=bool(given.get("exclude_cordoned")),
-        not_ready_seconds=NOT_READY_SECONDS if given.get("not_ready_seconds") is None else int(given["not_ready_seconds"]),
+        not_ready_seconds=NOT_READY_SECONDS
+        if given.get("not_ready_seconds") is None
+        else int(given["not_ready_seconds"]),
         pools=pools,
         strict=bool(given.get("pools")),
         segments=_segments(given.get("layer2_nodes") or ()),
         reserved_groups=parse_reserved(given.get("layer2_reserved_vrids") or ()),
         further_classes=tuple(str(one) for one in given.get("load_balancer_classes") or ()),
         metallb_advertise=advertise,
-    )  # fmt: skip
+    )
 
 
-def _layer2(given: t.Optional[Given]) -> metallb_resources.Layer2:
+def _layer2(given: Given | None) -> metallb_resources.Layer2:
     """How MetalLB announces on the segment. Raises ValueRefused."""
     rows = given or {}
-    selectors = tuple({"matchLabels": {str(key): str(value) for key, value in row.items()}} for row in rows.get("node_selectors") or ())
-    return metallb_resources.Layer2(tuple(check_interface(str(name)) for name in rows.get("interfaces") or ()), selectors)
+    selectors = tuple(
+        {"matchLabels": {str(key): str(value) for key, value in row.items()}}
+        for row in rows.get("node_selectors") or ()
+    )
+    return metallb_resources.Layer2(
+        tuple(check_interface(str(name)) for name in rows.get("interfaces") or ()), selectors
+    )
 
 
-def _segments(rows: t.Iterable[Given]) -> t.Dict[str, t.List[t.Dict[str, t.Any]]]:
+def _segments(rows: t.Iterable[Given]) -> dict[str, list[dict[str, t.Any]]]:
     """Segment -> its nodes. Raises ValueRefused as parse_members."""
-    found: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+    found: dict[str, list[dict[str, t.Any]]] = {}
     for row in sorted(rows, key=lambda row: (str(row["segment"]), str(row["name"]))):
-        found.setdefault(str(row["segment"]), []).append({"name": str(row["name"]), "addresses": list(row["addresses"])})
+        found.setdefault(str(row["segment"]), []).append(
+            {"name": str(row["name"]), "addresses": list(row["addresses"])}
+        )
     for members in found.values():
         parse_members(members)
     return found
 
 
-def _check_claim(env: t.Mapping[str, str], file: t.Optional[str], parameters: t.Mapping[str, t.Any]) -> None:
+def _check_claim(env: t.Mapping[str, str], file: str | None, parameters: t.Mapping[str, t.Any]) -> None:
     """A cluster that keeps its settings itself may choose for its own token where that goes, and never for the inventory's.
 
     It could have the token sent to a server of its own, or name another cluster's project or control plane. Raises ValueRefused
@@ -291,7 +366,11 @@ def _check_claim(env: t.Mapping[str, str], file: t.Optional[str], parameters: t.
 
 def _node(row: Given, settings: Settings) -> NodeBgp:
     return NodeBgp(
-        str(row["name"]), str(row.get("source_ip") or ""), row.get("local_asn") or settings.number("local_asn"),
-        row.get("peer_asn") or settings.number("peer_asn"), tuple(str(peer) for peer in row.get("peers") or ()),
-        str(row.get("password") or settings.text("bgp_pass")), bool(row.get("multihop")),
-    )  # fmt: skip
+        str(row["name"]),
+        str(row.get("source_ip") or ""),
+        row.get("local_asn") or settings.number("local_asn"),
+        row.get("peer_asn") or settings.number("peer_asn"),
+        tuple(str(peer) for peer in row.get("peers") or ()),
+        str(row.get("password") or settings.text("bgp_pass")),
+        bool(row.get("multihop")),
+    )

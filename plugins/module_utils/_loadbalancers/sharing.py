@@ -21,7 +21,7 @@ ANY = "*"
 MOST_KINDS = 256
 #: Every node asks a port of each, twice a second: nobody may have nodes ask thousands for one address.
 MOST_LOCAL = 64
-Key = t.Tuple[str, str]
+Key = tuple[str, str]
 _NO_KEY = "both would have to name the same sharing key"
 _MEETING = "both use the port {0}/{1}"
 
@@ -30,7 +30,7 @@ def wants_to_share(service: Service) -> bool:
     return bool(keys_of(service))
 
 
-def keys_of(service: Service) -> t.List[Key]:
+def keys_of(service: Service) -> list[Key]:
     """Whose key, and the key: two Services without one in common never share."""
     found = [(names[0], annotation(service.annotations, names)) for names in (METALLB_KEYS, CILIUM_KEYS)]
     return [row for row in found if row[1]]
@@ -42,7 +42,7 @@ def why_not(one: Service, other: Service) -> str:
     if not by_metallb and not by_cilium:
         return _NO_KEY
     if not by_metallb and not (_admits(one, other.namespace) and _admits(other, one.namespace)):
-        return "both would have to name the other's namespace in {0}".format(CILIUM_NAMESPACES[0])
+        return f"both would have to name the other's namespace in {CILIUM_NAMESPACES[0]}"
     meeting = sorted(one.ports & other.ports)
     if meeting:
         return _MEETING.format(*meeting[0])
@@ -59,8 +59,8 @@ class Sharing:
     """Services that share an address: each with each of the others. There may be thousands, which differ in their ports alone."""
 
     def __init__(self, services: t.Iterable[Service]) -> None:
-        self._kinds: t.Dict[t.Any, Service] = {}
-        self._ports: t.Set[t.Tuple[str, int]] = set()
+        self._kinds: dict[t.Any, Service] = {}
+        self._ports: set[tuple[str, int]] = set()
         self._local = 0
         for service in services:
             self.add(service)
@@ -75,9 +75,9 @@ class Sharing:
             meeting = sorted(service.ports & self._ports)
             why = _MEETING.format(*meeting[0]) if meeting else ""
         if not why and service.local and self._local >= MOST_LOCAL:
-            why = "{0} Services with externalTrafficPolicy Local share it already, and nodes ask a port for each of them".format(MOST_LOCAL)
+            why = f"{MOST_LOCAL} Services with externalTrafficPolicy Local share it already, and nodes ask a port for each of them"
         if not why and len(self._kinds) >= MOST_KINDS and _kind(service) not in self._kinds:
-            why = "those that share it have {0} different pairs of sharing keys and pods already".format(MOST_KINDS)
+            why = f"those that share it have {MOST_KINDS} different pairs of sharing keys and pods already"
         return why
 
     def join(self, service: Service) -> str:
@@ -98,9 +98,11 @@ def _kind(service: Service) -> t.Any:
     """What why_not looks at beside ports: two Services of a kind get the same answers."""
     cilium = annotation(service.annotations, CILIUM_KEYS)
     return (
-        annotation(service.annotations, METALLB_KEYS), (cilium, service.namespace, annotation(service.annotations, CILIUM_NAMESPACES)) if cilium else (),
-        service.local, tuple(sorted(service.selector.items())) if service.local else (),
-    )  # fmt: skip
+        annotation(service.annotations, METALLB_KEYS),
+        (cilium, service.namespace, annotation(service.annotations, CILIUM_NAMESPACES)) if cilium else (),
+        service.local,
+        tuple(sorted(service.selector.items())) if service.local else (),
+    )
 
 
 def _same_key(one: Service, other: Service, names: t.Iterable[str]) -> bool:
@@ -116,4 +118,4 @@ def _admits(service: Service, namespace: str) -> bool:
 
 
 def refusal_text(address: object, holder: str, why: str) -> str:
-    return "{0} belongs to {1}; {2}".format(address, quoted(holder), why)
+    return f"{address} belongs to {quoted(holder)}; {why}"

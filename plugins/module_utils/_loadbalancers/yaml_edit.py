@@ -16,7 +16,7 @@ from .._values.refused import ValueRefused, quoted
 LONGEST, MOST_NODES = 1_000_000, 100_000
 #: Reading brackets in brackets takes time by the square of their depth.
 DEEPEST = 64
-Document = t.Dict[str, t.Any]
+Document = dict[str, t.Any]
 
 
 def parse_document(text: object) -> Document:
@@ -44,7 +44,8 @@ def edit(text: str, wanted: t.Mapping[str, t.Any], lists: t.Sequence[str]) -> st
 
 def _same(first: t.Any, second: t.Any) -> bool:
     """Equality in which 1 is neither 1.0 nor true, and an absent list is an empty one only at the first level."""
-    def plain(document: t.Mapping[str, t.Any]) -> t.List[t.Tuple[str, str]]:
+
+    def plain(document: t.Mapping[str, t.Any]) -> list[tuple[str, str]]:
         return sorted((repr(key), _canonical(value)) for key, value in document.items() if value not in (None, []))
 
     return plain(first) == plain(second)
@@ -86,7 +87,9 @@ def _compose(text: object) -> t.Any:
     import yaml
 
     if not isinstance(text, str) or len(text) > LONGEST or _too_deep(text):
-        raise ValueRefused("config_parse", "the configuration is not text of at most {0} characters, or too deep".format(LONGEST))
+        raise ValueRefused(
+            "config_parse", f"the configuration is not text of at most {LONGEST} characters, or too deep"
+        )
     try:
         root = yaml.compose(text, Loader=_loader())
         if root is None or (isinstance(root, yaml.ScalarNode) and root.tag == "tag:yaml.org,2002:null"):
@@ -99,11 +102,11 @@ def _compose(text: object) -> t.Any:
         if isinstance(error, ValueRefused):
             raise
         mark = getattr(error, "problem_mark", None)
-        where = " in line {0}".format(mark.line + 1) if mark is not None else ""
-        raise ValueRefused("config_parse", "the configuration is no YAML{0}".format(where)) from None
+        where = f" in line {mark.line + 1}" if mark is not None else ""
+        raise ValueRefused("config_parse", f"the configuration is no YAML{where}") from None
 
 
-def _size(node: t.Any, known: t.Dict[int, int], above: t.Tuple[int, ...]) -> int:
+def _size(node: t.Any, known: dict[int, int], above: tuple[int, ...]) -> int:
     """How many nodes there are once aliases are followed; refuses too many, circles and keys that stand twice."""
     import yaml
 
@@ -115,7 +118,7 @@ def _size(node: t.Any, known: t.Dict[int, int], above: t.Tuple[int, ...]) -> int
             keys = [key.value for key, _value in node.value if isinstance(key, yaml.ScalarNode)]
             if len(set(keys)) < len(node.value):
                 twice = next((key for key in keys if keys.count(key) > 1), "a key that is no text")
-                raise ValueRefused("config_parse", "{0} stands twice, or is no key".format(quoted(twice)))
+                raise ValueRefused("config_parse", f"{quoted(twice)} stands twice, or is no key")
             count += sum(_size(part, known, inner) for pair in node.value for part in pair)
         elif isinstance(node, yaml.SequenceNode):
             count += sum(_size(part, known, inner) for part in node.value)
@@ -132,7 +135,9 @@ def _construct(root: t.Any) -> t.Any:
     try:
         return loader.construct_document(root)
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
-        raise ValueRefused("config_parse", "the configuration has values that cannot be read: {0}".format(type(error).__name__)) from None
+        raise ValueRefused(
+            "config_parse", f"the configuration has values that cannot be read: {type(error).__name__}"
+        ) from None
     finally:
         loader.dispose()
 
@@ -149,29 +154,41 @@ def _dumped(value: t.Any) -> str:
     return yaml.dump(value, Dumper=Dumper, sort_keys=False, default_flow_style=False, width=4096, allow_unicode=True)
 
 
-def _item_lines(item: t.Any, column: int, newline: str) -> t.List[str]:
+def _item_lines(item: t.Any, column: int, newline: str) -> list[str]:
     return [" " * column + line + newline for line in _dumped([item]).splitlines()]
 
 
-def _edited(text: str, before: Document, wanted: t.Mapping[str, t.Any], lists: t.Sequence[str]) -> t.Optional[str]:
+def _edited(text: str, before: Document, wanted: t.Mapping[str, t.Any], lists: t.Sequence[str]) -> str | None:
     """None where the text cannot be edited by lines."""
     root = _compose(text)
     lines = text.splitlines(keepends=True) if "\x0b" not in text and "\x0c" not in text and "\x85" not in text else None
     if lines is None or any(line.startswith(("...", "---")) for line in lines):
         return None
-    if root.flow_style if root is not None else any(line.strip() and not line.lstrip().startswith("#") for line in lines):
+    if (
+        root.flow_style
+        if root is not None
+        else any(line.strip() and not line.lstrip().startswith("#") for line in lines)
+    ):
         return None
     newline = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += newline
-    places = {key.value: (key, value, index) for index, (key, value) in enumerate(root.value)} if root is not None else {}
-    edits: t.List[t.Tuple[int, int, t.List[str]]] = []
+    places = (
+        {key.value: (key, value, index) for index, (key, value) in enumerate(root.value)} if root is not None else {}
+    )
+    edits: list[tuple[int, int, list[str]]] = []
     for name in lists:
         new = wanted.get(name) or []
         if _canonical(before.get(name) or []) == _canonical(new):
             continue
         if name not in places:
-            edits.append((len(lines), len(lines), ["{0}:{1}".format(name, newline)] + [row for item in new for row in _item_lines(item, 0, newline)]))
+            edits.append(
+                (
+                    len(lines),
+                    len(lines),
+                    [f"{name}:{newline}"] + [row for item in new for row in _item_lines(item, 0, newline)],
+                )
+            )
             continue
         key, value, index = places[name]
         end = root.value[index + 1][0].start_mark.line if index + 1 < len(root.value) else len(lines)
@@ -186,8 +203,8 @@ def _edited(text: str, before: Document, wanted: t.Mapping[str, t.Any], lists: t
 
 
 def _list_edits(
-    lines: t.List[str], key: t.Any, value: t.Any, end: int, old: t.List[t.Any], new: t.List[t.Any], newline: str
-) -> t.Optional[t.List[t.Tuple[int, int, t.List[str]]]]:
+    lines: list[str], key: t.Any, value: t.Any, end: int, old: list[t.Any], new: list[t.Any], newline: str
+) -> list[tuple[int, int, list[str]]] | None:
     import yaml
 
     line = key.start_mark.line
@@ -197,7 +214,7 @@ def _list_edits(
     starts = [_dash_line(lines, node.start_mark.line, column, line) for node in value.value]
     if None in starts:
         return None
-    firsts = t.cast(t.List[int], starts)
+    firsts = t.cast(list[int], starts)
     spans = [(first, _content_end(lines, first, after)) for first, after in zip(firsts, firsts[1:] + [end])]
     if not new:
         head = lines[line].rstrip("\r\n")
@@ -209,10 +226,10 @@ def _list_edits(
 
 
 def _matched(
-    old: t.List[t.Any], new: t.List[t.Any], spans: t.List[t.Tuple[int, int]], column: int, newline: str
-) -> t.Optional[t.List[t.Tuple[int, int, t.List[str]]]]:
+    old: list[t.Any], new: list[t.Any], spans: list[tuple[int, int]], column: int, newline: str
+) -> list[tuple[int, int, list[str]]] | None:
     """Edits for items that went, changed (found by their place among those that stay) or came at the end."""
-    edits: t.List[t.Tuple[int, int, t.List[str]]] = []
+    edits: list[tuple[int, int, list[str]]] = []
     texts = [_canonical(item) for item in new]
     at = 0
     for index, item in enumerate(old):
@@ -237,8 +254,8 @@ def _akin(first: t.Any, second: t.Any) -> bool:
 
 
 def _from_empty(
-    lines: t.List[str], key: t.Any, value: t.Any, old: t.List[t.Any], new: t.List[t.Any], newline: str
-) -> t.Optional[t.List[t.Tuple[int, int, t.List[str]]]]:
+    lines: list[str], key: t.Any, value: t.Any, old: list[t.Any], new: list[t.Any], newline: str
+) -> list[tuple[int, int, list[str]]] | None:
     """``peers: []`` and ``peers:`` become a list of lines; a list in brackets is written anew, alone."""
     line = key.start_mark.line
     head, tail = lines[line].rstrip("\r\n"), ""
@@ -252,7 +269,7 @@ def _from_empty(
     return [(line, line + 1, [head + tail + newline] + rows if new else [head + " []" + tail + newline])]
 
 
-def _dash_line(lines: t.List[str], line: int, column: int, above: int) -> t.Optional[int]:
+def _dash_line(lines: list[str], line: int, column: int, above: int) -> int | None:
     while line > above:
         text = lines[line]
         if text[:column].strip() == "" and text[column : column + 1] == "-":
@@ -261,7 +278,7 @@ def _dash_line(lines: t.List[str], line: int, column: int, above: int) -> t.Opti
     return None
 
 
-def _content_end(lines: t.List[str], first: int, after: int) -> int:
+def _content_end(lines: list[str], first: int, after: int) -> int:
     """Behind the last line of an item: comments and empty lines below it belong to whatever follows."""
     while after > first + 1 and (not lines[after - 1].strip() or lines[after - 1].lstrip().startswith("#")):
         after -= 1

@@ -31,4 +31,8 @@ def read_apinetlet(one: Process, into: Proposal) -> None:
             into.cluster(one.cluster)
             into.say(None, variable, one.cluster, one.where)
         else:
-            into.find(one.where, "unknown_cluster", "{0}: a kubeconfig of its own says which cluster that is; write the name of its host".format(variable))
+            into.find(
+                one.where,
+                "unknown_cluster",
+                f"{variable}: a kubeconfig of its own says which cluster that is; write the name of its host",
+            )

@@ -13,23 +13,32 @@ from .programs import LOST, MAPPED, NOT_NEEDED, UNKNOWN
 from .proposal import Proposal, Row, Vault
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*\Z")
-_WORDS = frozenset("y n yes no on off true false null".split())
+_WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 _TEMPLATE = re.compile(r"\{[{%#]")
 HEAD = """# Proposal of an inventory, made from what other programs were told. Nothing was changed, and nothing reads this file before you use it.
 # Put it beside your inventory (-i inventory -i this file) or copy what you want of it. Then: validate, adopt -e adopt_step=plan --check --diff,
 # adopt -e adopt_step=take.
 """
-_TITLES = ((UNKNOWN, "Keys that the reader does not know"), (LOST, "Keys without a counterpart, and what is lost with them"),
-           (NOT_NEEDED, "Keys that nothing needs any more"), (MAPPED, "Keys that variables say now"))  # fmt: skip
+_TITLES = (
+    (UNKNOWN, "Keys that the reader does not know"),
+    (LOST, "Keys without a counterpart, and what is lost with them"),
+    (NOT_NEEDED, "Keys that nothing needs any more"),
+    (MAPPED, "Keys that variables say now"),
+)
 
 
 def text(proposal: Proposal) -> str:
     """The file. The same proposal gives the same bytes."""
     lines = ["---", *HEAD.splitlines()]
-    lines += _comment("Findings: look at each before you go on", ["{0}: {1} [{2}]".format(row.object, row.message, row.reason) for row in proposal.findings])
-    lines += _comment("Secrets, which nobody read: put each into a vault under this name",
-                      ["{0}: {1}".format(name, place) for name, place in sorted(proposal.secrets.items())])  # fmt: skip
-    inventory: t.Dict[str, t.Any] = {}
+    lines += _comment(
+        "Findings: look at each before you go on",
+        [f"{row.object}: {row.message} [{row.reason}]" for row in proposal.findings],
+    )
+    lines += _comment(
+        "Secrets, which nobody read: put each into a vault under this name",
+        [f"{name}: {place}" for name, place in sorted(proposal.secrets.items())],
+    )
+    inventory: dict[str, t.Any] = {}
     if proposal.clusters:
         inventory["clusters"] = {"hosts": {name: proposal.clusters[name] for name in sorted(proposal.clusters)}}
     if proposal.fabric:
@@ -42,12 +51,12 @@ def text(proposal: Proposal) -> str:
 
 def _row(row: Row) -> str:
     ours = ": " + ", ".join(row.ours) if row.ours else ""
-    return "{0}{1}{2} ({3}, {4})".format(row.key, ours, "; " + row.remark if row.remark else "", row.program, row.where)
+    return f"{row.key}{ours}{'; ' + row.remark if row.remark else ''} ({row.program}, {row.where})"
 
 
-def _comment(title: str, rows: t.Sequence[str]) -> t.List[str]:
+def _comment(title: str, rows: t.Sequence[str]) -> list[str]:
     """Lines that no reader of YAML sees: whatever is in a row, it stays on its line."""
-    return ["#", "# {0}:".format(title), *("#   " + ascii(row)[1:-1] for row in rows), "#"] if rows else []
+    return ["#", f"# {title}:", *("#   " + ascii(row)[1:-1] for row in rows), "#"] if rows else []
 
 
 def scalar(value: t.Any) -> str:
@@ -67,15 +76,17 @@ def scalar(value: t.Any) -> str:
 
 def _quoted(text_of: str) -> str:
     """A text in YAML's double quotes: as in JSON, but for what JSON writes as two halves of a character."""
-    return "".join("\\U{0:08x}".format(ord(char)) if ord(char) > 0xFFFF else json.dumps(char)[1:-1] for char in text_of).join('""')
+    return "".join(f"\\U{ord(char):08x}" if ord(char) > 0xFFFF else json.dumps(char)[1:-1] for char in text_of).join(
+        '""'
+    )
 
 
-def _mapping(values: t.Mapping[str, t.Any], depth: int) -> t.List[str]:
+def _mapping(values: t.Mapping[str, t.Any], depth: int) -> list[str]:
     lines = []
     for key, value in values.items():
-        head = "{0}{1}:".format("  " * depth, scalar(str(key)))
+        head = f"{'  ' * depth}{scalar(str(key))}:"
         if isinstance(value, dict):
             lines += [head, *_mapping(value, depth + 1)] if value else [head + " {}"]
         else:
-            lines.append("{0} {1}".format(head, scalar(value)))
+            lines.append(f"{head} {scalar(value)}")
     return lines

@@ -6,7 +6,18 @@ from __future__ import annotations
 
 import typing as t
 
-from .._loadbalancers.settings import BOOLEAN, DISABLED, KUBE_VIP, MANAGED, NUMBER, SECRETS, SETTINGS, Setting, parse_boolean, parse_load_balancer
+from .._loadbalancers.settings import (
+    BOOLEAN,
+    DISABLED,
+    KUBE_VIP,
+    MANAGED,
+    NUMBER,
+    SECRETS,
+    SETTINGS,
+    Setting,
+    parse_boolean,
+    parse_load_balancer,
+)
 from .._values.refused import ValueRefused
 from .._values.text import lower, parse_subdomain
 from . import fields
@@ -29,7 +40,9 @@ _IDENTITY, _FORMER = "cloud-provider-equinix-metal", "packet-ccm"
 def read_controller(one: Process, config_maps: ConfigMaps, into: Proposal) -> None:
     """The controller of a cluster: variables rank over the file."""
     if not one.cluster:
-        into.find(one.where, "local_name_missing", "it is not said in which cluster it runs: give its file with a cluster")
+        into.find(
+            one.where, "local_name_missing", "it is not said in which cluster it runs: give its file with a cluster"
+        )
         return
     identity = _FORMER if "packet" in lower(one.image) else _IDENTITY
     _begin(one.cluster, one.where, into, identity)
@@ -46,11 +59,15 @@ def read_controller(one: Process, config_maps: ConfigMaps, into: Proposal) -> No
         name = into.checked(one.where, "the name of its Secret", parse_subdomain, name)
         if name:
             into.put(one.cluster, VARIABLE, "config_secret", name, one.where)
-            into.find(one.where, "config_unread", "its Secret was not read: config_secret lets every run take its settings from there, token included")
+            into.find(
+                one.where,
+                "config_unread",
+                "its Secret was not read: config_secret lets every run take its settings from there, token included",
+            )
         return
     told = one.file(named, config_maps)
     if told.text is None:
-        into.find(one.where, "config_unread", "its configuration is {0}, which is not read; give the file".format(told.place))
+        into.find(one.where, "config_unread", f"its configuration is {told.place}, which is not read; give the file")
         return
     read_file(one.cluster, told.text, told.place, into, identity)
 
@@ -66,7 +83,7 @@ def read_file(cluster: str, text: str, where: str, into: Proposal, identity: str
         for key in item.keys:
             if item.name in SECRETS:
                 if document.value(key, _anything) is not None:
-                    _secret(cluster, item, "{0}, key {1}".format(where, key), where, into)
+                    _secret(cluster, item, f"{where}, key {key}", where, into)
             else:
                 value = document.value(key, _parser(item))
                 if value is not None:
@@ -80,11 +97,11 @@ def _begin(cluster: str, where: str, into: Proposal, identity: str) -> None:
 
 
 def _told(cluster: str, item: Setting, told: Told, where: str, name: str, into: Proposal) -> None:
-    place = told.place or "the variable {0} of {1}".format(name, where)
+    place = told.place or f"the variable {name} of {where}"
     if item.name in SECRETS or told.secret:
         _secret(cluster, item, place, where, into)
     elif told.text is None:
-        into.find(where, "config_unread", "{0} is {1}, which is not known here".format(name, place))
+        into.find(where, "config_unread", f"{name} is {place}, which is not known here")
     else:
         value = into.checked(where, name, _parser(item), told.text)
         if value is not None:
@@ -98,13 +115,19 @@ def _secret(cluster: str, item: Setting, place: str, where: str, into: Proposal)
 
 def _say(cluster: str, item: Setting, value: t.Any, where: str, into: Proposal) -> None:
     if item.name.startswith(_UNSAID):
-        into.find(where, "no_variable", "{0}: only config_secret and config_file have it; keep it there".format(item.keys[0]))
+        into.find(where, "no_variable", f"{item.keys[0]}: only config_secret and config_file have it; keep it there")
         return
     if item.name == "loadbalancer" and parse_load_balancer(value).type in (DISABLED, MANAGED):
-        into.find(where, "no_load_balancer", "its load balancer is none that there is: addresses are given, and nobody is told of them")
+        into.find(
+            where,
+            "no_load_balancer",
+            "its load balancer is none that there is: addresses are given, and nobody is told of them",
+        )
         value = "empty://"
     if item.name == "loadbalancer" and parse_load_balancer(value).type == KUBE_VIP:
-        into.put(cluster, VARIABLE, "publish_bgp_password", True, where)  # kube-vip takes the sessions' passwords from nodes' annotations
+        into.put(
+            cluster, VARIABLE, "publish_bgp_password", True, where
+        )  # kube-vip takes the sessions' passwords from nodes' annotations
     into.put(cluster, VARIABLE, _CALLED.get(item.name, item.name), value, where)
 
 

@@ -24,11 +24,13 @@ LONGEST = 300
 def names_in(program: Program, document: t.Any, prefix: str = "") -> t.Iterator[str]:
     """The path of every key of a document that the program's table has, and of the first one on the way to any other."""
     for key in document if isinstance(document, dict) else ():
-        path = "{0}{1}".format(prefix, key)
+        path = f"{prefix}{key}"
         value = document[key]
         inner = value if isinstance(value, list) else [value]
         below = lower(path) + ("[]." if isinstance(value, list) else ".")
-        if program.key(path) is not None or not any(lower(name).startswith(below) for one in program.keys for name in one.names):
+        if program.key(path) is not None or not any(
+            lower(name).startswith(below) for one in program.keys for name in one.names
+        ):
             yield path
             continue
         for entry in inner[:MOST_CLUSTERS]:
@@ -42,7 +44,7 @@ class Document:
         self._fields, self.where, self.into, self._path = fields, where, into, path
 
     @classmethod
-    def parse(cls, text: str, where: str, into: Proposal) -> t.Optional["Document"]:
+    def parse(cls, text: str, where: str, into: Proposal) -> Document | None:
         """The document of a JSON text, None with a finding where it is none."""
         try:
             return cls(parse_object(text), where, into)
@@ -62,22 +64,30 @@ class Document:
             return None
         return self.into.checked(self.where, self._path + key, parse, given)
 
-    def below(self, key: str) -> "Document":
+    def below(self, key: str) -> Document:
         """The object under a key, an empty one where there is none."""
         given = field(self._fields, key)
         if given is not None and not isinstance(given, dict):
-            self.into.find(self.where, "bad_type", "{0}{1} is no object, and is left out".format(self._path, key))
-        return Document(given if isinstance(given, dict) else {}, self.where, self.into, "{0}{1}.".format(self._path, key))
+            self.into.find(self.where, "bad_type", f"{self._path}{key} is no object, and is left out")
+        return Document(given if isinstance(given, dict) else {}, self.where, self.into, f"{self._path}{key}.")
 
-    def each(self, key: str) -> t.List["Document"]:
+    def each(self, key: str) -> list[Document]:
         """The objects of the list under a key."""
         given = field(self._fields, key)
         if given is not None and not isinstance(given, list):
-            self.into.find(self.where, "bad_type", "{0}{1} is no list, and is left out".format(self._path, key))
+            self.into.find(self.where, "bad_type", f"{self._path}{key} is no list, and is left out")
         rows = given if isinstance(given, list) else []
         if len(rows) > MOST_CLUSTERS or not all(isinstance(row, dict) for row in rows):
-            self.into.find(self.where, "bad_type", "{0}{1} has entries that are no objects, or too many: they are left out".format(self._path, key))
-        return [Document(row, self.where, self.into, "{0}{1}[].".format(self._path, key)) for row in rows[:MOST_CLUSTERS] if isinstance(row, dict)]
+            self.into.find(
+                self.where,
+                "bad_type",
+                f"{self._path}{key} has entries that are no objects, or too many: they are left out",
+            )
+        return [
+            Document(row, self.where, self.into, f"{self._path}{key}[].")
+            for row in rows[:MOST_CLUSTERS]
+            if isinstance(row, dict)
+        ]
 
 
 def url(text: t.Any) -> str:
@@ -99,7 +109,7 @@ def network(text: t.Any) -> str:
     return str(parse_network(text))
 
 
-def networks(values: t.Any) -> t.List[str]:
+def networks(values: t.Any) -> list[str]:
     """A list of networks, or one."""
     if not isinstance(values, list):
         values = [values]
@@ -140,13 +150,13 @@ def number(least: int, most: int) -> t.Callable[[t.Any], int]:
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 10:
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise ValueRefused("value_range", "that is no number from {0} to {1}".format(least, most))
+            raise ValueRefused("value_range", f"that is no number from {least} to {most}")
         return value
 
     return parse
 
 
-def zones(values: t.Any) -> t.List[str]:
+def zones(values: t.Any) -> list[str]:
     """Names of zones, which are values of labels."""
     if not isinstance(values, list) or len(values) > 8:
         raise ValueRefused("too_many_zones", "zones are a list of eight at most")

@@ -20,7 +20,9 @@ SUBNET, PORT = "10.4.0.0/16", 51820
 def read_agent(one: Process, into: Proposal) -> None:
     """Kilo's agent: the ranges and the port of its cluster."""
     if not one.cluster:
-        into.find(one.where, "local_name_missing", "it is not said in which cluster it runs: give its file with a cluster")
+        into.find(
+            one.where, "local_name_missing", "it is not said in which cluster it runs: give its file with a cluster"
+        )
         return
     subnet = into.checked(one.where, "--subnet", fields.network, one.text("--subnet") or SUBNET)
     if subnet:
@@ -29,12 +31,20 @@ def read_agent(one: Process, into: Proposal) -> None:
     if port:
         into.say(one.cluster, "wireguard_port", port, one.where)
     services = one.text("--service-cidr")
-    found = into.checked(one.where, "--service-cidr", lambda text: fields.networks(text.split(",")), services) if services else None
+    found = (
+        into.checked(one.where, "--service-cidr", lambda text: fields.networks(text.split(",")), services)
+        if services
+        else None
+    )
     if found:
         into.add(one.cluster, "service_cidrs", found)
     granularity = one.text("--mesh-granularity") or "location"
     if granularity == "cross":
-        into.find(one.where, "granularity", "with the granularity cross, nodes of one location need no tunnel to each other; look at the plan")
+        into.find(
+            one.where,
+            "granularity",
+            "with the granularity cross, nodes of one location need no tunnel to each other; look at the plan",
+        )
     elif granularity != "full":
         into.say(None, "clustermesh_group_locations", True, one.where)
 
@@ -44,8 +54,14 @@ def read_meshes(cluster: str, objects: t.Sequence[t.Any], into: Proposal) -> Non
     meshes = [obj for obj in objects if isinstance(obj, dict)]
     into.add(None, "multicluster_capabilities", ["clustermesh"] if meshes else [])
     if len(meshes) > 1:
-        into.say(None, "clustermesh_management", {"cluster": cluster}, "ClusterMesh objects of cluster {0}".format(shown(cluster)))
-        into.find("cluster {0}".format(shown(cluster)), "several_meshes", "its {0} ClusterMesh objects stay, and runs read them".format(len(meshes)))
+        into.say(
+            None, "clustermesh_management", {"cluster": cluster}, f"ClusterMesh objects of cluster {shown(cluster)}"
+        )
+        into.find(
+            f"cluster {shown(cluster)}",
+            "several_meshes",
+            f"its {len(meshes)} ClusterMesh objects stay, and runs read them",
+        )
         for obj in meshes:
             _mesh(obj, cluster, into, False)
         return
@@ -55,7 +71,7 @@ def read_meshes(cluster: str, objects: t.Sequence[t.Any], into: Proposal) -> Non
 
 def _mesh(obj: t.Mapping[str, t.Any], cluster: str, into: Proposal, say: bool) -> None:
     meta = mapping(obj, "metadata")
-    where = "ClusterMesh {0}/{1} of cluster {2}".format(shown(meta.get("namespace")), shown(meta.get("name")), shown(cluster))
+    where = f"ClusterMesh {shown(meta.get('namespace'))}/{shown(meta.get('name'))} of cluster {shown(cluster)}"
     document = Document({"spec": mapping(obj, "spec")}, where, into)
     document.tell(CLUSTERMESH)
     if not say:
@@ -73,8 +89,13 @@ def _entry(entry: Document, cluster: str, namespace: str, where: str, into: Prop
         into.find(where, "remote_name_missing", "a cluster without a usable name is left out")
         return
     into.cluster(name)
-    for key, variable in (("podCIDRs", "pod_cidrs"), ("wireguardCIDR", "wireguard_cidrs"), ("serviceCIDR", "service_cidrs"),
-                          ("additionalCIDRs", "clustermesh_additional_cidrs"), ("allowedNetworks", "clustermesh_allowed_networks")):  # fmt: skip
+    for key, variable in (
+        ("podCIDRs", "pod_cidrs"),
+        ("wireguardCIDR", "wireguard_cidrs"),
+        ("serviceCIDR", "service_cidrs"),
+        ("additionalCIDRs", "clustermesh_additional_cidrs"),
+        ("allowedNetworks", "clustermesh_allowed_networks"),
+    ):
         found = entry.value(key, fields.networks)
         if found:
             into.add(name, variable, found)
@@ -86,11 +107,13 @@ def _entry(entry: Document, cluster: str, namespace: str, where: str, into: Prop
         into.say(name, "clustermesh_keepalive", keepalive, where)
     if entry.value("local", fields.flag):
         if name != cluster:
-            text = "it calls its own cluster {0}, and that name is in every Peer: call the host of the inventory so, too"
+            text = (
+                "it calls its own cluster {0}, and that name is in every Peer: call the host of the inventory so, too"
+            )
             into.find(where, "name_differs", text.format(name))
         return
     secret = entry.below("kubeconfigSecretRef")
     held = secret.value("name", fields.word)
     if held and name not in into.reachable:
-        place = "Secret {0}/{1}, key {2}, of cluster {3}".format(shown(namespace), shown(held), shown(secret.value("key", fields.word)), shown(cluster))
+        place = f"Secret {shown(namespace)}/{shown(held)}, key {shown(secret.value('key', fields.word))}, of cluster {shown(cluster)}"
         into.say(name, "kubeconfig", into.vault(name, "kubeconfig", place), where)

@@ -13,26 +13,31 @@ from .fields import Document
 from .programs import KUBESPAN
 from .proposal import Proposal
 
-_OPTIONS = ("advertiseKubernetesNetworks", "allowDownPeerBypass", "harvestExtraEndpoints", "mtu", "filters", "extraAnnouncedEndpoints")
+_OPTIONS = (
+    "advertiseKubernetesNetworks",
+    "allowDownPeerBypass",
+    "harvestExtraEndpoints",
+    "mtu",
+    "filters",
+    "extraAnnouncedEndpoints",
+)
 #: What the original assumes and we do not: it is said, so that nothing changes on the wire.
 _DEFAULTS = {"advertiseKubernetesNetworks": False}
 
 
-def _fields(document: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def _fields(document: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {str(key): value for key, value in document.items() if key not in ("apiVersion", "kind")}
 
 
 def read_machine(documents: t.Sequence[t.Any], where: str, into: Proposal) -> None:
     """The documents of one machine configuration: the old single one, or the newer ones of their own kinds."""
-    found: t.Dict[str, t.Any] = {}
-    cluster: t.Dict[str, t.Any] = {}
-    identity: t.Dict[str, t.Any] = {}
-    services: t.List[t.Mapping[str, t.Any]] = []
+    found: dict[str, t.Any] = {}
+    cluster: dict[str, t.Any] = {}
+    identity: dict[str, t.Any] = {}
+    services: list[t.Mapping[str, t.Any]] = []
     for document in documents:
         kind = mapping(document).get("kind")
-        if kind == "KubeSpanConfig":
-            found.update(_fields(document))
-        elif kind == "KubeSpanEndpointsConfig":
+        if kind == "KubeSpanConfig" or kind == "KubeSpanEndpointsConfig":
             found.update(_fields(document))
         elif kind == "DiscoveryIdentityConfig":
             identity.update(_fields(document))
@@ -42,7 +47,7 @@ def read_machine(documents: t.Sequence[t.Any], where: str, into: Proposal) -> No
             found.update(mapping(document, "machine", "network", "kubespan"))
             cluster = mapping(document, "cluster") or cluster
         else:
-            into.tell(KUBESPAN, where, "kind.{0}".format(kind))
+            into.tell(KUBESPAN, where, f"kind.{kind}")
     if not found:
         into.find(where, "config_parse", "it has no machine.network.kubespan and no document of KubeSpan")
         return
@@ -51,14 +56,18 @@ def read_machine(documents: t.Sequence[t.Any], where: str, into: Proposal) -> No
         path = "cluster." + key if cluster.get(key) else "DiscoveryIdentityConfig." + field
         if cluster.get(key) or identity.get(field):
             into.tell(KUBESPAN, where, path)
-            into.say(None, "mesh_" + key, into.vault("mesh", key, "{0}, {1}".format(where, path)), where)
+            into.say(None, "mesh_" + key, into.vault("mesh", key, f"{where}, {path}"), where)
     more = {key: identity[key] for key in identity if key not in ("clusterID", "clusterSecret")}
     Document({"DiscoveryIdentityConfig": more}, where, into).tell(KUBESPAN)
     for service in services:
         Document({"DiscoveryServiceConfig": service}, where, into).tell(KUBESPAN)
     Document({"discovery": mapping(cluster, "discovery")}, where, into).tell(KUBESPAN)
     # the newer documents have no switch: without one of the service no service is asked
-    asks = bool(services) if identity else mapping(cluster, "discovery", "registries", "service").get("disabled") is not True
+    asks = (
+        bool(services)
+        if identity
+        else mapping(cluster, "discovery", "registries", "service").get("disabled") is not True
+    )
     if asks or services:
         text = "its nodes find each other by a discovery service; here endpoints come from the inventory, from Nodes and from handshakes"
         into.find(where, "discovery", text)
@@ -73,6 +82,6 @@ def read_machine(documents: t.Sequence[t.Any], where: str, into: Proposal) -> No
         try:
             parse_config({key: config[key]})
         except ValueRefused as refused:
-            into.find(where, refused.reason, "{0} has a value that cannot be used, and is left out".format(key))
+            into.find(where, refused.reason, f"{key} has a value that cannot be used, and is left out")
             del config[key]
     into.say(None, "kubespan_config", config, where)

@@ -18,8 +18,16 @@ MOST_LINES = 40
 #: What every namespace has.
 _ALWAYS = {("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")}
 #: Kinds without a namespace.
-CLUSTER_WIDE = frozenset(("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"))
-Use = t.Tuple[str, str, str]
+CLUSTER_WIDE = frozenset(
+    (
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+    )
+)
+Use = tuple[str, str, str]
 
 
 class Left(t.NamedTuple):
@@ -33,21 +41,21 @@ class Left(t.NamedTuple):
     command: str
 
 
-def leftovers(cluster: str, objects: t.Iterable[t.Any]) -> t.List[Left]:
+def leftovers(cluster: str, objects: t.Iterable[t.Any]) -> list[Left]:
     """The workloads of originals whose place a capability takes, and what they alone use, in the order of their kinds and names."""
     theirs, others = _parted(cluster, objects)
     return [left_of(cluster, theirs[use], *use) for use in sorted(set(theirs) - others)]
 
 
-def others_use(cluster: str, objects: t.Iterable[t.Any]) -> t.Set[Use]:
+def others_use(cluster: str, objects: t.Iterable[t.Any]) -> set[Use]:
     """What workloads use that are not left."""
     return _parted(cluster, objects)[1]
 
 
-def _parted(cluster: str, objects: t.Iterable[t.Any]) -> t.Tuple[t.Dict[Use, str], t.Set[Use]]:
+def _parted(cluster: str, objects: t.Iterable[t.Any]) -> tuple[dict[Use, str], set[Use]]:
     """The program of each thing that goes with its place, and what others use."""
-    theirs: t.Dict[Use, str] = {}
-    others: t.Set[Use] = set()
+    theirs: dict[Use, str] = {}
+    others: set[Use] = set()
     for obj in objects:
         place = use_of(obj)
         if place is None or place[0] not in KINDS:
@@ -67,9 +75,13 @@ def _parted(cluster: str, objects: t.Iterable[t.Any]) -> t.Tuple[t.Dict[Use, str
     return theirs, others
 
 
-def use_of(obj: t.Any) -> t.Optional[Use]:
+def use_of(obj: t.Any) -> Use | None:
     """Kind, namespace and name of an object; the namespace of a kind that has none is empty, None for what is no object."""
-    kind, name, namespace = mapping(obj).get("kind"), mapping(obj, "metadata").get("name"), mapping(obj, "metadata").get("namespace")
+    kind, name, namespace = (
+        mapping(obj).get("kind"),
+        mapping(obj, "metadata").get("name"),
+        mapping(obj, "metadata").get("namespace"),
+    )
     if not isinstance(kind, str) or not isinstance(name, str):
         return None
     if kind in CLUSTER_WIDE:
@@ -77,23 +89,32 @@ def use_of(obj: t.Any) -> t.Optional[Use]:
     return kind, namespace if isinstance(namespace, str) else "default", name
 
 
-def uses(spec: t.Mapping[str, t.Any]) -> t.Set[t.Tuple[str, str]]:
+def uses(spec: t.Mapping[str, t.Any]) -> set[tuple[str, str]]:
     """(kind, name) of the ConfigMaps, Secrets and the account that the pods of a workload use."""
-    found: t.Set[t.Tuple[str, t.Any]] = {("ServiceAccount", _name(spec.get("serviceAccountName")))}
+    found: set[tuple[str, t.Any]] = {("ServiceAccount", _name(spec.get("serviceAccountName")))}
     found |= {("Secret", _name(row.get("name"))) for row in rows_of(spec.get("imagePullSecrets"))}
     for volume in rows_of(spec.get("volumes")):
         for holder in (volume, *rows_of(mapping(volume, "projected").get("sources"))):
             found.add(("ConfigMap", _name(mapping(holder, "configMap").get("name"))))
-            found.add(("Secret", _name(mapping(holder, "secret").get("secretName") or mapping(holder, "secret").get("name"))))
+            found.add(
+                ("Secret", _name(mapping(holder, "secret").get("secretName") or mapping(holder, "secret").get("name")))
+            )
     for container in (*containers_of(spec), *rows_of(spec.get("initContainers"))):
-        sources = [mapping(row, "valueFrom") for row in rows_of(container.get("env"))] + rows_of(container.get("envFrom"))
+        sources = [mapping(row, "valueFrom") for row in rows_of(container.get("env"))] + rows_of(
+            container.get("envFrom")
+        )
         for source in sources:
-            for field, kind in (("configMapKeyRef", "ConfigMap"), ("configMapRef", "ConfigMap"), ("secretKeyRef", "Secret"), ("secretRef", "Secret")):
+            for field, kind in (
+                ("configMapKeyRef", "ConfigMap"),
+                ("configMapRef", "ConfigMap"),
+                ("secretKeyRef", "Secret"),
+                ("secretRef", "Secret"),
+            ):
                 found.add((kind, _name(mapping(source, field).get("name"))))
     return {(kind, name) for kind, name in found if name}
 
 
-def lines(found: t.Sequence[Left]) -> t.List[str]:
+def lines(found: t.Sequence[Left]) -> list[str]:
     """What a person reads, a line for each and at most MOST_LINES, then how many more there are."""
     shown_lines = [
         "not needed once taken over: {0} {1} of {2} in cluster {3}{4}".format(
@@ -101,27 +122,32 @@ def lines(found: t.Sequence[Left]) -> t.List[str]:
         )
         for one in found[:MOST_LINES]
     ]
-    return shown_lines + ["not needed once taken over: {0} more".format(len(found) - MOST_LINES)] * (len(found) > MOST_LINES)
+    return shown_lines + [f"not needed once taken over: {len(found) - MOST_LINES} more"] * (len(found) > MOST_LINES)
 
 
 def _place(one: Left) -> str:
-    return shown(one.name) if one.kind in CLUSTER_WIDE else "{0}/{1}".format(shown(one.namespace), shown(one.name))
+    return shown(one.name) if one.kind in CLUSTER_WIDE else f"{shown(one.namespace)}/{shown(one.name)}"
 
 
 def left_of(cluster: str, program: str, kind: str, namespace: str, name: str, patch: str = "") -> Left:
     """One object with its command; ``patch``: what has to be merged into it before."""
     command = _command(kind, namespace, name)
     if command and patch:
-        command = "{0} --type merge --patch '{1}' && {2}".format(command.replace(" delete ", " patch ", 1), patch, command)
+        command = f"{command.replace(' delete ', ' patch ', 1)} --type merge --patch '{patch}' && {command}"
     return Left(cluster, program, kind, namespace, name, command)
 
 
 def _command(kind: str, namespace: str, name: str) -> str:
-    if shown(namespace or "-") != (namespace or "-") or shown(name) != name or namespace.startswith("-") or name.startswith("-"):
+    if (
+        shown(namespace or "-") != (namespace or "-")
+        or shown(name) != name
+        or namespace.startswith("-")
+        or name.startswith("-")
+    ):
         return ""
     if kind in CLUSTER_WIDE:
-        return "kubectl delete {0} {1}".format(lower(kind), name)
-    return "kubectl --namespace {0} delete {1} {2}".format(namespace, lower(kind), name) if namespace else ""
+        return f"kubectl delete {lower(kind)} {name}"
+    return f"kubectl --namespace {namespace} delete {lower(kind)} {name}" if namespace else ""
 
 
 def _name(value: t.Any) -> str:

@@ -25,7 +25,7 @@ class Marked(t.NamedTuple):
     kind: str
     selector: str = ""
     annotation: str = ""
-    place: t.Tuple[str, ...] = ()
+    place: tuple[str, ...] = ()
     applied: bool = False
 
 
@@ -53,45 +53,69 @@ _EVERYBODYS = ("metadata.ownerReferences", "metadata.finalizers")
 _MOST_FIELDS = 10
 
 
-def count(marked: Marked, objects: t.Iterable[t.Any]) -> t.List[t.Dict[str, t.Any]]:
+def count(marked: Marked, objects: t.Iterable[t.Any]) -> list[dict[str, t.Any]]:
     """Rows of managers: how many objects each is on record for, and whether it is this collection."""
     found: t.Counter[str] = collections.Counter()
     for obj in objects:
-        managers = {str(entry.get("manager")) for entry in record_of(obj) if not entry.get("subresource") and _concerns(marked, entry)}
+        managers = {
+            str(entry.get("manager"))
+            for entry in record_of(obj)
+            if not entry.get("subresource") and _concerns(marked, entry)
+        }
         if marked.place:
             managers = {name for name in managers if name in _names(marked) or name.startswith(MANAGER_PREFIX)}
         elif not managers and not marked.annotation:
             managers = {"(nobody on record)"}
         found.update(managers)
-    return [{"program": marked.program, "kind": marked.kind, "manager": shown(name), "objects": found[name], "ours": name.startswith(MANAGER_PREFIX)}
-            for name in sorted(found)]  # fmt: skip
+    return [
+        {
+            "program": marked.program,
+            "kind": marked.kind,
+            "manager": shown(name),
+            "objects": found[name],
+            "ours": name.startswith(MANAGER_PREFIX),
+        }
+        for name in sorted(found)
+    ]
 
 
-def still(marked: Marked, objects: t.Iterable[t.Any]) -> t.List[t.Dict[str, t.Any]]:
+def still(marked: Marked, objects: t.Iterable[t.Any]) -> list[dict[str, t.Any]]:
     """Rows of fields for which the program is on record in objects that are ours as well: what it wrote and we do not need. Status does not count."""
     names = _names(marked)
-    found: t.Counter[t.Tuple[str, t.Tuple[str, ...]]] = collections.Counter()
+    found: t.Counter[tuple[str, tuple[str, ...]]] = collections.Counter()
     for obj in objects:
         entries = [entry for entry in record_of(obj) if not entry.get("subresource")]
-        mine = [entry["fieldsV1"] for entry in entries if str(entry.get("manager")).startswith(MANAGER_PREFIX)
-                and (entry.get("operation") == "Apply" or not marked.applied)]  # fmt: skip
+        mine = [
+            entry["fieldsV1"]
+            for entry in entries
+            if str(entry.get("manager")).startswith(MANAGER_PREFIX)
+            and (entry.get("operation") == "Apply" or not marked.applied)
+        ]
         if not any(name not in _EVERYBODYS for tree in mine for name in _fields(tree)):
             continue
         for entry in entries:
             fields = tuple(sorted(set(_fields(entry["fieldsV1"])))) if entry.get("manager") in names else ()
             if fields:
-                more = ("and {0} more".format(len(fields) - _MOST_FIELDS),) if len(fields) > _MOST_FIELDS else ()
+                more = (f"and {len(fields) - _MOST_FIELDS} more",) if len(fields) > _MOST_FIELDS else ()
                 found[str(entry.get("manager")), fields[:_MOST_FIELDS] + more] += 1
-    return [{"program": marked.program, "kind": marked.kind, "manager": name, "fields": list(fields), "objects": found[name, fields]}
-            for name, fields in sorted(found)]  # fmt: skip
+    return [
+        {
+            "program": marked.program,
+            "kind": marked.kind,
+            "manager": name,
+            "fields": list(fields),
+            "objects": found[name, fields],
+        }
+        for name, fields in sorted(found)
+    ]
 
 
-def _names(marked: Marked) -> t.Set[str]:
+def _names(marked: Marked) -> set[str]:
     """As what the program is on record."""
     return {*PROGRAMS[marked.program].images, *_MANAGERS.get(marked.program, ())}
 
 
-def _fields(tree: t.Any, path: t.Tuple[str, ...] = ()) -> t.Iterator[str]:
+def _fields(tree: t.Any, path: tuple[str, ...] = ()) -> t.Iterator[str]:
     """The names of a record's fields, down to the first that is an entry of a list."""
     inner = [name for name in tree if str(name).startswith("f:")] if isinstance(tree, dict) and len(path) < 40 else []
     if not inner and path:

@@ -18,9 +18,9 @@ class Key(t.NamedTuple):
     ``ours``: variables of the inventory; ``remark``: what to know, or why there is none.
     """
 
-    names: t.Tuple[str, ...]
+    names: tuple[str, ...]
     fate: str
-    ours: t.Tuple[str, ...] = ()
+    ours: tuple[str, ...] = ()
     remark: str = ""
 
 
@@ -35,20 +35,20 @@ class Program(t.NamedTuple):
     name: str
     title: str
     capability: str
-    images: t.Tuple[str, ...]
+    images: tuple[str, ...]
     dash: str
-    switches: t.FrozenSet[str]
-    keys: t.Tuple[Key, ...]
+    switches: frozenset[str]
+    keys: tuple[Key, ...]
 
-    def key(self, name: str) -> t.Optional[Key]:
+    def key(self, name: str) -> Key | None:
         """The key of that name; case counts for none, as the originals' readers of JSON have it."""
         return _by_name(self).get(lower(name))
 
 
-_INDEX: t.Dict[str, t.Dict[str, Key]] = {}
+_INDEX: dict[str, dict[str, Key]] = {}
 
 
-def _by_name(program: Program) -> t.Dict[str, Key]:
+def _by_name(program: Program) -> dict[str, Key]:
     if program.name not in _INDEX:
         _INDEX[program.name] = {lower(name): key for key in program.keys for name in key.names}
     return _INDEX[program.name]
@@ -70,16 +70,33 @@ _LOUD = "Ansible's -v, see below"
 _PINNED = "over https and pinned only"
 
 WIREGUARD = Program(
-    "semaphore-wireguard", "semaphore-wireguard", "mesh", ("semaphore-wireguard",), "-", frozenset(),
+    "semaphore-wireguard",
+    "semaphore-wireguard",
+    "mesh",
+    ("semaphore-wireguard",),
+    "-",
+    frozenset(),
     (
         _mapped("-node-name SWG_NODE_NAME", "node_name", "of a node; by default its inventory name"),
-        _mapped("-clusters-config SWG_CLUSTERS_CONFIG", "multicluster_clusters_group", "the hosts of that group are the clusters"),
+        _mapped(
+            "-clusters-config SWG_CLUSTERS_CONFIG",
+            "multicluster_clusters_group",
+            "the hosts of that group are the clusters",
+        ),
         _mapped("-wg-key-path SWG_WG_KEY_PATH", "key_dir", "of a cluster; keys that are there are kept"),
-        _mapped("-listen-address SWG_LISTEN_ADDRESS", "status_metrics status_page", "nothing listens; status is a page, a JSON and metrics as text"),
+        _mapped(
+            "-listen-address SWG_LISTEN_ADDRESS",
+            "status_metrics status_page",
+            "nothing listens; status is a page, a JSON and metrics as text",
+        ),
         _not_needed("-log-level SWG_LOG_LEVEL", _LOUD),
         _mapped("local.name", "multicluster_cluster", "of a node, usually of a group"),
         _mapped("local.kubeConfigPath", "kubeconfig context", "of a cluster; only the controller has it"),
-        _mapped("remotes[].name", "device_alias", "a host of the clusters' group; the alias where its name is longer than five characters"),
+        _mapped(
+            "remotes[].name",
+            "device_alias",
+            "a host of the clusters' group; the alias where its name is longer than five characters",
+        ),
         _mapped("remotes[].kubeConfigPath", "kubeconfig context", "of the other cluster"),
         _mapped("remotes[].remoteAPIURL", "api_url"),
         _mapped("remotes[].remoteCAURL", "ca_url ca_sha256 ca_cert ca_data", _PINNED),
@@ -87,20 +104,40 @@ WIREGUARD = Program(
         _mapped("remotes[].podSubnet", "pod_cidrs", "of the other cluster"),
         _mapped("remotes[].wgDeviceMTU", "wireguard_mtu wireguard_mtus"),
         _mapped("remotes[].wgListenPort", "wireguard_port wireguard_ports"),
-        _mapped("remotes[].resyncPeriod", "reconciler_period playbook_timer_interval", "how often a run comes by itself"),
+        _mapped(
+            "remotes[].resyncPeriod", "reconciler_period playbook_timer_interval", "how often a run comes by itself"
+        ),
     ),
-)  # fmt: skip
+)
 
 MIRROR = Program(
-    "semaphore-service-mirror", "semaphore-service-mirror", "service_mirror", ("semaphore-service-mirror",), "-", frozenset(),
+    "semaphore-service-mirror",
+    "semaphore-service-mirror",
+    "service_mirror",
+    ("semaphore-service-mirror",),
+    "-",
+    frozenset(),
     (
         _mapped("-config SSM_CONFIG", "multicluster_clusters_group", "the inventory"),
         _mapped("-kube-config SSM_KUBE_CONFIG", "kubeconfig context"),
-        _mapped("-mirror-svc-label-selector SSM_MIRROR_SVC_LABEL_SELECTOR global.mirrorSvcLabelSelector", "service_mirror_selector", "has a default"),
-        _mapped("-global-svc-label-selector SSM_GLOBAL_SVC_LABEL_SELECTOR global.globalSvcLabelSelector", "service_mirror_global_selector",
-                "empty: no global services"),
-        _mapped("-global-svc-routing-strategy-label SSM_GLOBAL_SVC_TOPOLOGY_LABEL global.globalSvcRoutingStrategyLabel", "service_mirror_routing_selector"),
-        _mapped("-mirror-ns SSM_MIRROR_NS global.mirrorNamespace", "service_mirror_namespace coredns_rewrite_mirror_namespace"),
+        _mapped(
+            "-mirror-svc-label-selector SSM_MIRROR_SVC_LABEL_SELECTOR global.mirrorSvcLabelSelector",
+            "service_mirror_selector",
+            "has a default",
+        ),
+        _mapped(
+            "-global-svc-label-selector SSM_GLOBAL_SVC_LABEL_SELECTOR global.globalSvcLabelSelector",
+            "service_mirror_global_selector",
+            "empty: no global services",
+        ),
+        _mapped(
+            "-global-svc-routing-strategy-label SSM_GLOBAL_SVC_TOPOLOGY_LABEL global.globalSvcRoutingStrategyLabel",
+            "service_mirror_routing_selector",
+        ),
+        _mapped(
+            "-mirror-ns SSM_MIRROR_NS global.mirrorNamespace",
+            "service_mirror_namespace coredns_rewrite_mirror_namespace",
+        ),
         _not_needed("-log-level SSM_LOG_LEVEL", _LOUD),
         _mapped("global.serviceSync", "service_mirror_service_sync", "true here, with a limit on deletions"),
         _mapped("global.endpointSliceSync", "service_mirror_endpoint_slice_sync", "true here"),
@@ -115,12 +152,21 @@ MIRROR = Program(
         _mapped("remoteClusters[].resyncPeriod", "reconciler_period playbook_timer_interval"),
         _mapped("remoteClusters[].servicePrefix", "service_mirror_prefixes", "by cluster; by default its name"),
     ),
-)  # fmt: skip
+)
 
 POLICY = Program(
-    "semaphore-policy", "semaphore-policy", "network_sets", ("semaphore-policy", "kube-policy-semaphore"), "-", frozenset(),
+    "semaphore-policy",
+    "semaphore-policy",
+    "network_sets",
+    ("semaphore-policy", "kube-policy-semaphore"),
+    "-",
+    frozenset(),
     (
-        _mapped("-target-cluster-name SP_TARGET_CLUSTER_NAME", "network_sets_sources", "the cluster whose pods become sets elsewhere; empty is all"),
+        _mapped(
+            "-target-cluster-name SP_TARGET_CLUSTER_NAME",
+            "network_sets_sources",
+            "the cluster whose pods become sets elsewhere; empty is all",
+        ),
         _mapped("-target-kube-config SP_TARGET_KUBE_CONFIG", "kubeconfig context", "of that cluster"),
         _mapped("-remote-api-url SP_REMOTE_API_URL", "api_url"),
         _mapped("-remote-ca-url SP_REMOTE_CA_URL", "ca_url ca_sha256 ca_cert ca_data", _PINNED),
@@ -130,17 +176,36 @@ POLICY = Program(
         _not_needed("-pod-resync-period", "had no effect"),
         _not_needed("-log-level SP_LOG_LEVEL", _LOUD),
     ),
-)  # fmt: skip
+)
 
 _STAYS = "Kilo's agent goes on running, with it"
 KILO = Program(
-    "kilo", "Kilo's agent (kg)", "", ("kilo", "kg"), "--",
-    frozenset(("clean-up", "clean-up-interface", "create-interface", "cni", "local", "iptables-forward-rules", "prioritise-private-addresses", "version")),
+    "kilo",
+    "Kilo's agent (kg)",
+    "",
+    ("kilo", "kg"),
+    "--",
+    frozenset(
+        (
+            "clean-up",
+            "clean-up-interface",
+            "create-interface",
+            "cni",
+            "local",
+            "iptables-forward-rules",
+            "prioritise-private-addresses",
+            "version",
+        )
+    ),
     (
         _mapped("--subnet", "wireguard_cidrs", "of the cluster"),
         _mapped("--service-cidr", "service_cidrs", "of the cluster"),
         _mapped("--port", "wireguard_port", "of the cluster"),
-        _mapped("--mesh-granularity", "clustermesh_group_locations", "full needs nothing; with location the leaders carry theirs"),
+        _mapped(
+            "--mesh-granularity",
+            "clustermesh_group_locations",
+            "full needs nothing; with location the leaders carry theirs",
+        ),
         _not_needed(
             "--backend --clean-up-interface --cni --cni-path --compatibility --create-interface --encapsulate --hostname "
             "--interface --internal-cidr --iptables-forward-rules --kubeconfig --listen --local --log-level --master --mtu "
@@ -149,20 +214,37 @@ KILO = Program(
         ),
         _not_needed("--clean-up", "while the agent restarts, Peers stay: clustermesh_keep_transient"),
     ),
-)  # fmt: skip
+)
 
 _NO_SERVICE = "nothing listens here"
 CLUSTERMESH = Program(
-    "kilo-clustermesh", "Kilo cluster mesh", "clustermesh", ("kilo-clustermesh-operator", "clustermesh-operator"), "--",
+    "kilo-clustermesh",
+    "Kilo cluster mesh",
+    "clustermesh",
+    ("kilo-clustermesh-operator", "clustermesh-operator"),
+    "--",
     frozenset(("leader-elect", "metrics-secure", "enable-http2", "zap-devel")),
     (
-        _mapped("spec.clusters[].name", "clustermesh_name", "a host of the clusters' group; the variable names the mesh"),
-        _mapped("spec.clusters[].local", "clustermesh_management", "no cluster is special; with ClusterMesh objects the one that has them"),
-        _mapped("spec.clusters[].kubeconfigSecretRef.name", "kubeconfig clustermesh_secrets_name",
-                "of a cluster; the role clustermesh_secrets makes the operator's Secrets"),
+        _mapped(
+            "spec.clusters[].name", "clustermesh_name", "a host of the clusters' group; the variable names the mesh"
+        ),
+        _mapped(
+            "spec.clusters[].local",
+            "clustermesh_management",
+            "no cluster is special; with ClusterMesh objects the one that has them",
+        ),
+        _mapped(
+            "spec.clusters[].kubeconfigSecretRef.name",
+            "kubeconfig clustermesh_secrets_name",
+            "of a cluster; the role clustermesh_secrets makes the operator's Secrets",
+        ),
         _mapped("spec.clusters[].kubeconfigSecretRef.key", "clustermesh_secrets_key"),
         _mapped("spec.clusters[].wireguardPort", "wireguard_port"),
-        _mapped("spec.clusters[].persistentKeepalive", "clustermesh_keepalive clustermesh_node_keepalive", "of a cluster; Kilo sends that of its own Node"),
+        _mapped(
+            "spec.clusters[].persistentKeepalive",
+            "clustermesh_keepalive clustermesh_node_keepalive",
+            "of a cluster; Kilo sends that of its own Node",
+        ),
         _mapped("spec.clusters[].allowedNetworks", "clustermesh_allowed_networks", "the flat form"),
         _mapped("spec.clusters[].podCIDRs", "pod_cidrs"),
         _mapped("spec.clusters[].wireguardCIDR", "wireguard_cidrs"),
@@ -172,25 +254,48 @@ CLUSTERMESH = Program(
         _not_needed("reconcile-trigger", "run the playbook"),
         _not_needed("--leader-elect", "one run at a time holds a lease of its own"),
         _not_needed("--kubeconfig", "the inventory has the access"),
-        _not_needed("--health-probe-bind-address --metrics-bind-address --metrics-secure --metrics-cert-path --metrics-cert-name --metrics-cert-key",
-                    _NO_SERVICE),
+        _not_needed(
+            "--health-probe-bind-address --metrics-bind-address --metrics-secure --metrics-cert-path --metrics-cert-name --metrics-cert-key",
+            _NO_SERVICE,
+        ),
         _not_needed("--webhook-cert-path --webhook-cert-name --webhook-cert-key --enable-http2", _NO_SERVICE),
         _not_needed("--zap-devel --zap-encoder --zap-log-level --zap-stacktrace-level --zap-time-encoding", _LOUD),
     ),
-)  # fmt: skip
+)
 
 _S = "load_balancers_settings."
 EQUINIX = Program(
-    "equinix", "Cloud controller (packet-ccm, metal-ccm, cloud-provider-equinix-metal)", "load_balancers",
-    ("cloud-provider-equinix-metal", "packet-ccm", "packet-cloud-controller-manager", "cloud-provider-packet"), "--",
-    frozenset(("leader-elect", "authentication-skip-lookup", "allow-untagged-cloud", "use-service-account-credentials", "configure-cloud-routes",
-               "allocate-node-cidrs", "profiling", "logtostderr")),
+    "equinix",
+    "Cloud controller (packet-ccm, metal-ccm, cloud-provider-equinix-metal)",
+    "load_balancers",
+    ("cloud-provider-equinix-metal", "packet-ccm", "packet-cloud-controller-manager", "cloud-provider-packet"),
+    "--",
+    frozenset(
+        (
+            "leader-elect",
+            "authentication-skip-lookup",
+            "allow-untagged-cloud",
+            "use-service-account-credentials",
+            "configure-cloud-routes",
+            "allocate-node-cidrs",
+            "profiling",
+            "logtostderr",
+        )
+    ),
     (
-        _mapped("--cloud-config --provider-config", _S + "config_file " + _S + "config_secret", "the file or the Secret of the original"),
+        _mapped(
+            "--cloud-config --provider-config",
+            _S + "config_file " + _S + "config_secret",
+            "the file or the Secret of the original",
+        ),
         _mapped("METAL_API_KEY apiKey", _S + "api_key"),
         _mapped("METAL_PROJECT_ID projectID", _S + "project_id"),
         _mapped("base-url", _S + "base_url"),
-        _mapped("METAL_FACILITY_NAME facility", _S + "facility " + _S + "metadata_url", "the second for the host's own, the original's last resort"),
+        _mapped(
+            "METAL_FACILITY_NAME facility",
+            _S + "facility " + _S + "metadata_url",
+            "the second for the host's own, the original's last resort",
+        ),
         _mapped("METAL_METRO_NAME metro", _S + "metro"),
         _mapped("METAL_LOAD_BALANCER METAL_LB loadbalancer metalLB", _S + "load_balancer"),
         _mapped("METAL_LOCAL_ASN localASN", _S + "local_asn bgp_speaker_asn"),
@@ -200,8 +305,14 @@ EQUINIX = Program(
         _lost("METAL_ANNOTATION_PEER_ASN METAL_ANNOTATION_PEER_ASNS annotationPeerASN annotationPeerASNs", "as above"),
         _lost("METAL_ANNOTATION_PEER_IP METAL_ANNOTATION_PEER_IPS annotationPeerIP annotationPeerIPs", "as above"),
         _lost("METAL_ANNOTATION_SRC_IP annotationSrcIP", "as above"),
-        _mapped("METAL_ANNOTATION_BGP_PASS annotationBGPPass", _S + "publish_bgp_password", "as above; written only where that is true"),
-        _mapped("METAL_ANNOTATION_NETWORK_IPV4_PRIVATE annotationNetworkIPv4Private", _S + "annotation_domain", "as above"),
+        _mapped(
+            "METAL_ANNOTATION_BGP_PASS annotationBGPPass",
+            _S + "publish_bgp_password",
+            "as above; written only where that is true",
+        ),
+        _mapped(
+            "METAL_ANNOTATION_NETWORK_IPV4_PRIVATE annotationNetworkIPv4Private", _S + "annotation_domain", "as above"
+        ),
         _lost("METAL_ANNOTATION_EIP_METRO annotationEIPMetro", "as above"),
         _lost("METAL_ANNOTATION_EIP_FACILITY annotationEIPFacility", "as above"),
         _mapped("METAL_EIP_TAG eipTag", _S + "eip_tag", "the playbook control_plane_address"),
@@ -210,39 +321,73 @@ EQUINIX = Program(
         _mapped("METAL_BGP_NODE_SELECTOR bgpNodeSelector", _S + "bgp_node_selector"),
         _not_needed("METAL_LOAD_BALANCER_ID loadBalancerID", "of a product that is gone; ignored with a warning"),
         _not_needed("--v --logtostderr", _LOUD),
-        _not_needed("--kubeconfig --master --cloud-provider --use-service-account-credentials --authentication-skip-lookup", "the inventory has the access"),
+        _not_needed(
+            "--kubeconfig --master --cloud-provider --use-service-account-credentials --authentication-skip-lookup",
+            "the inventory has the access",
+        ),
         _not_needed("--leader-elect", "one run at a time holds a lease of its own"),
         _not_needed("--bind-address --secure-port --profiling", _NO_SERVICE),
-        _not_needed("--allow-untagged-cloud --allocate-node-cidrs --configure-cloud-routes --cluster-cidr", "this controller makes no routes"),
-        _not_needed("--node-status-update-frequency --route-reconciliation-period --concurrent-service-syncs", "every run reads everything once"),
+        _not_needed(
+            "--allow-untagged-cloud --allocate-node-cidrs --configure-cloud-routes --cluster-cidr",
+            "this controller makes no routes",
+        ),
+        _not_needed(
+            "--node-status-update-frequency --route-reconciliation-period --concurrent-service-syncs",
+            "every run reads everything once",
+        ),
     ),
-)  # fmt: skip
+)
 
 APINETLET = Program(
-    "apinetlet", "apinetlet", "tenants", ("apinetlet", "onmetal-api-net-apinetlet", "ironcore-net-apinetlet"), "--", frozenset(("leader-elect", "zap-devel")),
+    "apinetlet",
+    "apinetlet",
+    "tenants",
+    ("apinetlet", "onmetal-api-net-apinetlet", "ironcore-net-apinetlet"),
+    "--",
+    frozenset(("leader-elect", "zap-devel")),
     (
-        _mapped("--kubeconfig --kubeconfig-secret-name --kubeconfig-secret-namespace --bootstrap-kubeconfig", "tenants_source kubeconfig",
-                "the source connection: a host of the clusters' group"),
-        _mapped("--api-net-kubeconfig --api-net-kubeconfig-secret-name --api-net-kubeconfig-secret-namespace --api-net-bootstrap-kubeconfig",
-                "tenants_apinet kubeconfig", "the other connection: a host of the clusters' group, it may be the same"),
+        _mapped(
+            "--kubeconfig --kubeconfig-secret-name --kubeconfig-secret-namespace --bootstrap-kubeconfig",
+            "tenants_source kubeconfig",
+            "the source connection: a host of the clusters' group",
+        ),
+        _mapped(
+            "--api-net-kubeconfig --api-net-kubeconfig-secret-name --api-net-kubeconfig-secret-namespace --api-net-bootstrap-kubeconfig",
+            "tenants_apinet kubeconfig",
+            "the other connection: a host of the clusters' group, it may be the same",
+        ),
         _mapped("--api-net-namespace", "tenants_apinet_namespace"),
         _mapped("--namespace", "tenants_watch_namespace"),
         _mapped("--watch-filter", "tenants_watch_filter"),
-        Key(("min VNI", "max VNI"), MAPPED, ("tenants_min_id", "tenants_max_id"), "of the other API server; with tenants_network_side"),
-        _not_needed("--rotate-certificates --api-net-rotate-certificates --egress-selector-config --api-net-egress-selector-config",
-                    "the inventory has the access"),
+        Key(
+            ("min VNI", "max VNI"),
+            MAPPED,
+            ("tenants_min_id", "tenants_max_id"),
+            "of the other API server; with tenants_network_side",
+        ),
+        _not_needed(
+            "--rotate-certificates --api-net-rotate-certificates --egress-selector-config --api-net-egress-selector-config",
+            "the inventory has the access",
+        ),
         _not_needed("--qps --burst --api-net-qps --api-net-burst", "every kind is listed once a run"),
         _not_needed("--leader-elect", "one run at a time holds a lease of its own"),
         _not_needed("--health-probe-bind-address --metrics-bind-address", _NO_SERVICE),
         _not_needed("--zap-devel --zap-encoder --zap-log-level --zap-stacktrace-level --zap-time-encoding", _LOUD),
     ),
-)  # fmt: skip
+)
 
 KUBESPAN = Program(
-    "kubespan", "KubeSpan", "mesh", (), "", frozenset(),
+    "kubespan",
+    "KubeSpan",
+    "mesh",
+    (),
+    "",
+    frozenset(),
     (
         _mapped("enabled", "multicluster_mesh"),
-        _mapped("advertiseKubernetesNetworks", "kubespan_config", "true here: pods of several clusters are the purpose"),
+        _mapped(
+            "advertiseKubernetesNetworks", "kubespan_config", "true here: pods of several clusters are the purpose"
+        ),
         _mapped("allowDownPeerBypass", "kubespan_config kubespan_fail_closed"),
         _mapped("harvestExtraEndpoints", "kubespan_config kubespan_watcher", "the watcher sees them"),
         _mapped("mtu", "kubespan_config"),
@@ -253,14 +398,24 @@ KUBESPAN = Program(
         _mapped("cluster.id", "mesh_id", "one for the whole fabric"),
         _mapped("cluster.secret", "mesh_secret", "from a vault"),
         _not_needed("discovery.enabled", "nodes are known from the inventory and from what they publish"),
-        _not_needed("discovery.registries.kubernetes.disabled", "nodes are known from the inventory and from what they publish"),
-        _lost("discovery.registries.service.disabled", "no discovery service is asked: a node behind an address that nobody knows has to be found first"),
+        _not_needed(
+            "discovery.registries.kubernetes.disabled", "nodes are known from the inventory and from what they publish"
+        ),
+        _lost(
+            "discovery.registries.service.disabled",
+            "no discovery service is asked: a node behind an address that nobody knows has to be found first",
+        ),
         _lost("discovery.registries.service.endpoint", "as above"),
         _mapped("DiscoveryIdentityConfig.clusterID", "mesh_id", "one for the whole fabric"),
         _mapped("DiscoveryIdentityConfig.clusterSecret", "mesh_secret", "from a vault"),
         _not_needed("DiscoveryServiceConfig.name", "a name among the services"),
-        _lost("DiscoveryServiceConfig.endpoint", "no discovery service is asked: a node behind an address that nobody knows has to be found first"),
+        _lost(
+            "DiscoveryServiceConfig.endpoint",
+            "no discovery service is asked: a node behind an address that nobody knows has to be found first",
+        ),
     ),
-)  # fmt: skip
+)
 
-PROGRAMS: t.Dict[str, Program] = {one.name: one for one in (WIREGUARD, MIRROR, POLICY, KILO, CLUSTERMESH, EQUINIX, APINETLET, KUBESPAN)}
+PROGRAMS: dict[str, Program] = {
+    one.name: one for one in (WIREGUARD, MIRROR, POLICY, KILO, CLUSTERMESH, EQUINIX, APINETLET, KUBESPAN)
+}

@@ -32,7 +32,7 @@ class Row(t.NamedTuple):
     where: str
     key: str
     fate: str
-    ours: t.Tuple[str, ...]
+    ours: tuple[str, ...]
     remark: str
 
 
@@ -41,20 +41,20 @@ class Proposal:
 
     def __init__(self, reachable: t.Iterable[str] = ()) -> None:
         self.reachable = frozenset(reachable)
-        self.clusters: t.Dict[str, t.Dict[str, t.Any]] = {}
-        self.fabric: t.Dict[str, t.Any] = {}
-        self.secrets: t.Dict[str, str] = {}
-        self.rows: t.List[Row] = []
-        self.findings: t.List[Refusal] = []
-        self._said: t.Dict[t.Tuple[str, str], str] = {}
+        self.clusters: dict[str, dict[str, t.Any]] = {}
+        self.fabric: dict[str, t.Any] = {}
+        self.secrets: dict[str, str] = {}
+        self.rows: list[Row] = []
+        self.findings: list[Refusal] = []
+        self._said: dict[tuple[str, str], str] = {}
 
-    def cluster(self, name: str) -> t.Dict[str, t.Any]:
+    def cluster(self, name: str) -> dict[str, t.Any]:
         """The variables of a cluster, which is one from now on. Raises ValueRefused where there are too many."""
         if name not in self.clusters and len(self.clusters) >= MOST_CLUSTERS:
-            raise ValueRefused("too_many", "there are more than {0} clusters".format(MOST_CLUSTERS))
+            raise ValueRefused("too_many", f"there are more than {MOST_CLUSTERS} clusters")
         return self.clusters.setdefault(name, {})
 
-    def say(self, cluster: t.Optional[str], variable: str, value: t.Any, where: str) -> None:
+    def say(self, cluster: str | None, variable: str, value: t.Any, where: str) -> None:
         """A variable of a cluster, or of the fabric (None). Where two programs say different things, the first stays and the other is named."""
         held = self.fabric if cluster is None else self.cluster(cluster)
         if variable not in held:
@@ -62,27 +62,33 @@ class Proposal:
             self._said[cluster or "", variable] = where
         elif held[variable] != value:
             text = "it says another {0}{1} than {2}, which the proposal has"
-            self.find(where, "differs", text.format(variable, " of " + cluster if cluster else "", self._said[cluster or "", variable]))
+            self.find(
+                where,
+                "differs",
+                text.format(variable, " of " + cluster if cluster else "", self._said[cluster or "", variable]),
+            )
 
-    def add(self, cluster: t.Optional[str], variable: str, values: t.Iterable[t.Any]) -> None:
+    def add(self, cluster: str | None, variable: str, values: t.Iterable[t.Any]) -> None:
         """Further entries of a list, without those that it has."""
         held = self.fabric if cluster is None else self.cluster(cluster)
         entries = held.setdefault(variable, [])
         entries.extend(value for value in values if value not in entries)
 
-    def put(self, cluster: t.Optional[str], variable: str, key: str, value: t.Any, where: str) -> None:
+    def put(self, cluster: str | None, variable: str, key: str, value: t.Any, where: str) -> None:
         """One key of a variable that is a dictionary; the first value stays, as with say."""
         held = self.fabric if cluster is None else self.cluster(cluster)
         entries = held.setdefault(variable, {})
         if entries.setdefault(key, value) != value:
-            self.find(where, "differs", "it says another {0}.{1} than another program, which the proposal has".format(variable, key))
+            self.find(
+                where, "differs", f"it says another {variable}.{key} than another program, which the proposal has"
+            )
 
     def vault(self, cluster: str, what: str, place: str) -> Vault:
         """The template of a variable that a vault has to hold; place: where the value lies now, in words."""
-        name = _WORD.sub("_", lower("vault {0} {1}".format(cluster, what)).strip())
+        name = _WORD.sub("_", lower(f"vault {cluster} {what}").strip())
         known = self.secrets.setdefault(name, place)
         if place not in known:
-            self.secrets[name] = "{0}; or {1}".format(known, place)
+            self.secrets[name] = f"{known}; or {place}"
         return Vault("{{ " + name + " }}")
 
     def find(self, where: str, reason: str, message: str) -> None:
@@ -97,7 +103,9 @@ class Proposal:
             return
         key = program.key(name)
         if key is None:
-            row = Row(program.name, where, shown(name), UNKNOWN, (), "the reader does not know it: it counts for nothing here")
+            row = Row(
+                program.name, where, shown(name), UNKNOWN, (), "the reader does not know it: it counts for nothing here"
+            )
         else:
             row = Row(program.name, where, name, key.fate, key.ours, key.remark)
         if row not in self.rows:
@@ -108,5 +116,5 @@ class Proposal:
         try:
             return parse(value)
         except ValueRefused as refused:
-            self.find(where, refused.reason, "{0} has a value that cannot be used, and is left out".format(key))
+            self.find(where, refused.reason, f"{key} has a value that cannot be used, and is left out")
             return None

@@ -35,37 +35,57 @@ class Given(t.NamedTuple):
     documents: t.Sequence[t.Any] = ()
 
 
-def propose(seen: t.Sequence[Seen], given: t.Sequence[Given], reachable: t.Iterable[str] = ()) -> t.Tuple[Proposal, t.List[Process]]:
+def propose(
+    seen: t.Sequence[Seen], given: t.Sequence[Given], reachable: t.Iterable[str] = ()
+) -> tuple[Proposal, list[Process]]:
     """The proposal, and the processes that were found. reachable: clusters to which the inventory has the access."""
     into, mesh = Proposal(reachable), semaphore.Mesh()
-    found: t.List[Process] = []
+    found: list[Process] = []
     for one in seen:
         for process in processes(one.cluster, one.objects, one.config_maps):
             found.append(process)
             _contained(process.where, into, functools.partial(_process, process, one.config_maps, into, mesh))
         if one.meshes:
-            _contained("cluster {0}".format(shown(one.cluster)), into, functools.partial(kilo.read_meshes, one.cluster, one.meshes, into))
+            _contained(
+                f"cluster {shown(one.cluster)}",
+                into,
+                functools.partial(kilo.read_meshes, one.cluster, one.meshes, into),
+            )
     for file in given:
         _contained(file.where, into, functools.partial(_file, file, into, mesh))
     mesh.settle(into)
     for name in sorted(into.clusters):
         if not into.clusters[name].get("pod_cidrs") and not into.clusters[name].get("clustermesh_allowed_networks"):
-            into.find("cluster {0}".format(name), "pod_subnet_missing", "nobody says its pod ranges: write pod_cidrs")
+            into.find(f"cluster {name}", "pod_subnet_missing", "nobody says its pod ranges: write pod_cidrs")
         if name not in into.reachable and not {"kubeconfig", "api_url"} & set(into.clusters[name]):
-            into.find("cluster {0}".format(name), "remote_access_incomplete", "nobody says how it is reached: write kubeconfig, or api_url with a credential")
+            into.find(
+                f"cluster {name}",
+                "remote_access_incomplete",
+                "nobody says how it is reached: write kubeconfig, or api_url with a credential",
+            )
     return into, found
 
 
 def objects_of(cluster: str, documents: t.Iterable[t.Any]) -> Seen:
     """The objects of a file of manifests, lists of them opened."""
-    objects: t.List[t.Any] = []
+    objects: list[t.Any] = []
     for document in documents:
         items = mapping(document).get("items")
         objects.extend(items if isinstance(items, list) else [document])
-    config_maps = {(str(mapping(obj, "metadata").get("namespace") or "default"), str(mapping(obj, "metadata").get("name"))): mapping(obj, "data")
-                   for obj in objects if mapping(obj).get("kind") == "ConfigMap"}  # fmt: skip
-    return Seen(cluster, [obj for obj in objects if mapping(obj).get("kind") in KINDS], config_maps,
-                [obj for obj in objects if mapping(obj).get("kind") == "ClusterMesh"])  # fmt: skip
+    config_maps = {
+        (
+            str(mapping(obj, "metadata").get("namespace") or "default"),
+            str(mapping(obj, "metadata").get("name")),
+        ): mapping(obj, "data")
+        for obj in objects
+        if mapping(obj).get("kind") == "ConfigMap"
+    }
+    return Seen(
+        cluster,
+        [obj for obj in objects if mapping(obj).get("kind") in KINDS],
+        config_maps,
+        [obj for obj in objects if mapping(obj).get("kind") == "ClusterMesh"],
+    )
 
 
 def _contained(where: str, into: Proposal, function: t.Callable[[], None]) -> None:
@@ -114,8 +134,12 @@ def _file(file: Given, into: Proposal, mesh: semaphore.Mesh) -> None:
         _process(Process(file.program, file.cluster, "", file.where, "", 1, _words(file), ()), {}, into, mesh)
 
 
-def _words(file: Given) -> t.Dict[str, Told]:
+def _words(file: Given) -> dict[str, Told]:
     """Flags, and variables as NAME=VALUE, of a program without a file of its own."""
     words = file.text.split()
-    told = {word.partition("=")[0]: Told(word.partition("=")[2]) for word in words if "=" in word and not word.startswith("-")}
+    told = {
+        word.partition("=")[0]: Told(word.partition("=")[2])
+        for word in words
+        if "=" in word and not word.startswith("-")
+    }
     return {**told, **flags(file.program, [Told(word) for word in words])}

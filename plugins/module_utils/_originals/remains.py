@@ -24,11 +24,13 @@ _SHARED = ("kubernetes.io/bootstrapping", "rbac.authorization.k8s.io/aggregate-t
 Objects = t.Sequence[t.Any]
 
 
-def remains(cluster: str, left: t.Sequence[Left], workloads: Objects, around: Objects, meshes: Objects = ()) -> t.List[Left]:
+def remains(
+    cluster: str, left: t.Sequence[Left], workloads: Objects, around: Objects, meshes: Objects = ()
+) -> list[Left]:
     """In the order of their kinds and names. ``left``: of the same cluster; ``around``: bindings, roles, leases, Services, webhooks, each with its kind;
     ``meshes``: ClusterMesh objects of which nothing is read any more."""
     known = {(one.kind, one.namespace, one.name): one.program for one in left}
-    found: t.Dict[Use, str] = {}
+    found: dict[Use, str] = {}
     found.update(_rights(known, around))
     found.update(_leases(known, workloads, around))
     services = _services(known, workloads, around)
@@ -39,18 +41,18 @@ def remains(cluster: str, left: t.Sequence[Left], workloads: Objects, around: Ob
     return sorted(one for one in made if (one.kind, one.namespace, one.name) not in known)
 
 
-def _named(around: Objects, *kinds: str) -> t.Iterator[t.Tuple[Use, t.Any]]:
+def _named(around: Objects, *kinds: str) -> t.Iterator[tuple[Use, t.Any]]:
     for obj in around:
         use = use_of(obj)
         if use is not None and use[0] in kinds:
             yield use, obj
 
 
-def _rights(known: t.Mapping[Use, str], around: Objects) -> t.Dict[Use, str]:
+def _rights(known: t.Mapping[Use, str], around: Objects) -> dict[Use, str]:
     """Bindings of none but accounts that are left, and the roles that nothing else binds."""
-    theirs: t.Dict[Use, str] = {}
-    roles: t.Dict[Use, str] = {}
-    others: t.Set[Use] = set()
+    theirs: dict[Use, str] = {}
+    roles: dict[Use, str] = {}
+    others: set[Use] = set()
     for use, obj in _named(around, *BINDINGS):
         reference = mapping(obj, "roleRef")
         kind, name = reference.get("kind"), reference.get("name")
@@ -64,13 +66,17 @@ def _rights(known: t.Mapping[Use, str], around: Objects) -> t.Dict[Use, str]:
             others.add(role)
     for use, obj in _named(around, *ROLES):
         labels = mapping(obj, "metadata", "labels")
-        shared = use[2].startswith("system:") or any(str(label).startswith(_SHARED) for label in labels) or obj.get("aggregationRule")
+        shared = (
+            use[2].startswith("system:")
+            or any(str(label).startswith(_SHARED) for label in labels)
+            or obj.get("aggregationRule")
+        )
         if use in roles and use not in others and not shared:
             theirs[use] = roles[use]
     return theirs
 
 
-def _account(subject: t.Any) -> t.Optional[Use]:
+def _account(subject: t.Any) -> Use | None:
     row = mapping(subject)
     namespace, name = row.get("namespace"), row.get("name")
     if row.get("kind") != "ServiceAccount" or not isinstance(namespace, str) or not isinstance(name, str):
@@ -78,7 +84,7 @@ def _account(subject: t.Any) -> t.Optional[Use]:
     return "ServiceAccount", namespace, name
 
 
-def _leases(known: t.Mapping[Use, str], workloads: Objects, around: Objects) -> t.Dict[Use, str]:
+def _leases(known: t.Mapping[Use, str], workloads: Objects, around: Objects) -> dict[Use, str]:
     """Those whose holder is called as a pod of a workload that is left."""
     names = [use for use in map(use_of, workloads) if use is not None]
     found = {}
@@ -86,25 +92,37 @@ def _leases(known: t.Mapping[Use, str], workloads: Objects, around: Objects) -> 
         holder = mapping(obj, "spec").get("holderIdentity")
         if isinstance(holder, str):
             # of ccm and ccm-other the longer name has it
-            owners = sorted((one for one in names if one[1] == use[1] and holder.startswith(one[2] + "-")), key=lambda one: len(one[2]))
+            owners = sorted(
+                (one for one in names if one[1] == use[1] and holder.startswith(one[2] + "-")),
+                key=lambda one: len(one[2]),
+            )
             if owners and owners[-1] in known:
                 found[use] = known[owners[-1]]
     return found
 
 
-def _services(known: t.Mapping[Use, str], workloads: Objects, around: Objects) -> t.Dict[Use, str]:
+def _services(known: t.Mapping[Use, str], workloads: Objects, around: Objects) -> dict[Use, str]:
     """Those that select pods of workloads that are left, and of no other."""
-    pods = [(use, mapping(obj, "spec", "template", "metadata", "labels")) for obj in workloads for use in [use_of(obj)] if use is not None]
+    pods = [
+        (use, mapping(obj, "spec", "template", "metadata", "labels"))
+        for obj in workloads
+        for use in [use_of(obj)]
+        if use is not None
+    ]
     found = {}
     for use, obj in _named(around, "Service"):
         selector = mapping(obj, "spec", "selector")
-        chosen = [one for one, labels in pods if one[1] == use[1] and selector and all(labels.get(key) == value for key, value in selector.items())]
+        chosen = [
+            one
+            for one, labels in pods
+            if one[1] == use[1] and selector and all(labels.get(key) == value for key, value in selector.items())
+        ]
         if chosen and all(one in known for one in chosen):
             found[use] = known[chosen[0]]
     return found
 
 
-def _webhooks(services: t.Mapping[Use, str], around: Objects) -> t.Dict[Use, str]:
+def _webhooks(services: t.Mapping[Use, str], around: Objects) -> dict[Use, str]:
     """Those that ask nothing but Services that are left: every write that they would judge fails meanwhile."""
     found = {}
     for use, obj in _named(around, *WEBHOOKS):
@@ -115,9 +133,9 @@ def _webhooks(services: t.Mapping[Use, str], around: Objects) -> t.Dict[Use, str
     return found
 
 
-def _meshes(cluster: str, workloads: Objects, around: Objects, meshes: Objects) -> t.List[Left]:
+def _meshes(cluster: str, workloads: Objects, around: Objects, meshes: Objects) -> list[Left]:
     """The only ClusterMesh, whose cluster's runs say the same in variables, its kubeconfig Secrets, and the kind. Several stay, and are read."""
-    found: t.List[Left] = []
+    found: list[Left] = []
     others = others_use(cluster, workloads)
     for obj in meshes if len(meshes) == 1 else ():
         use = use_of(dict(obj, kind="ClusterMesh") if isinstance(obj, dict) else obj)
@@ -136,6 +154,6 @@ def _meshes(cluster: str, workloads: Objects, around: Objects, meshes: Objects) 
     return list(dict.fromkeys(found))
 
 
-def namespaces_of(left: t.Iterable[Left]) -> t.List[str]:
+def namespaces_of(left: t.Iterable[Left]) -> list[str]:
     """Where workloads are left."""
     return sorted({one.namespace for one in left if one.kind in KINDS})

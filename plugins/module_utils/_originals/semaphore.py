@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from .._values.text import parse_cluster_name, parse_subdomain
 from . import fields
 from .fields import Document
@@ -21,8 +19,8 @@ class Mesh:
     """What all agents say of ports and MTUs: one variable of a cluster where they agree, exceptions on those clusters that differ."""
 
     def __init__(self) -> None:
-        self.ports: t.Dict[str, t.Dict[str, int]] = {}
-        self.mtus: t.Dict[str, t.Dict[str, int]] = {}
+        self.ports: dict[str, dict[str, int]] = {}
+        self.mtus: dict[str, dict[str, int]] = {}
 
     def settle(self, into: Proposal) -> None:
         """Say it."""
@@ -37,7 +35,12 @@ class Mesh:
 
 def read_wireguard(one: Process, config_maps: ConfigMaps, into: Proposal, mesh: Mesh) -> None:
     """The agent of a node."""
-    directory = into.checked(one.where, "-wg-key-path", fields.path, one.text("-wg-key-path", "SWG_WG_KEY_PATH") or "/var/lib/semaphore-wireguard")
+    directory = into.checked(
+        one.where,
+        "-wg-key-path",
+        fields.path,
+        one.text("-wg-key-path", "SWG_WG_KEY_PATH") or "/var/lib/semaphore-wireguard",
+    )
     document = configuration(one, config_maps, into, "-clusters-config", "SWG_CLUSTERS_CONFIG")
     if document is None:
         return
@@ -73,19 +76,39 @@ def read_mirror(one: Process, config_maps: ConfigMaps, into: Proposal) -> None:
         return
     common = document.below("global")
     for flag, variable, key, parse, ours in (
-        ("-mirror-svc-label-selector", "SSM_MIRROR_SVC_LABEL_SELECTOR", "mirrorSvcLabelSelector", fields.selector, "service_mirror_selector"),
-        ("-global-svc-label-selector", "SSM_GLOBAL_SVC_LABEL_SELECTOR", "globalSvcLabelSelector", fields.selector, "service_mirror_global_selector"),
-        ("-global-svc-routing-strategy-label", "SSM_GLOBAL_SVC_TOPOLOGY_LABEL", "globalSvcRoutingStrategyLabel", fields.selector,
-         "service_mirror_routing_selector"),
+        (
+            "-mirror-svc-label-selector",
+            "SSM_MIRROR_SVC_LABEL_SELECTOR",
+            "mirrorSvcLabelSelector",
+            fields.selector,
+            "service_mirror_selector",
+        ),
+        (
+            "-global-svc-label-selector",
+            "SSM_GLOBAL_SVC_LABEL_SELECTOR",
+            "globalSvcLabelSelector",
+            fields.selector,
+            "service_mirror_global_selector",
+        ),
+        (
+            "-global-svc-routing-strategy-label",
+            "SSM_GLOBAL_SVC_TOPOLOGY_LABEL",
+            "globalSvcRoutingStrategyLabel",
+            fields.selector,
+            "service_mirror_routing_selector",
+        ),
         ("-mirror-ns", "SSM_MIRROR_NS", "mirrorNamespace", parse_subdomain, "service_mirror_namespace"),
-    ):  # fmt: skip
+    ):
         told = one.text(flag, variable)
         value = into.checked(one.where, flag, parse, told) if told else common.value(key, parse)
         if value:
             into.say(None, ours, value, one.where)
             if key == "mirrorNamespace":
                 into.say(None, "coredns_rewrite_mirror_namespace", value, one.where)
-    for key, ours in (("serviceSync", "service_mirror_service_sync"), ("endpointSliceSync", "service_mirror_endpoint_slice_sync")):
+    for key, ours in (
+        ("serviceSync", "service_mirror_service_sync"),
+        ("endpointSliceSync", "service_mirror_endpoint_slice_sync"),
+    ):
         into.say(None, ours, bool(common.value(key, fields.flag)), one.where)
     zones = document.below("localCluster").value("zones", fields.zones)
     if zones:
@@ -117,30 +140,46 @@ def read_policy(one: Process, config_maps: ConfigMaps, into: Proposal) -> None:
     if token_path:
         place = one.file(token_path, config_maps).place
     elif secret is not None:
-        place = secret.place or "the variable SP_REMOTE_SERVICE_ACCOUNT_TOKEN of {0}".format(one.where)
-    _access(remote, one, config_maps, into, one.text("-target-kube-config", "SP_TARGET_KUBE_CONFIG"),
-            one.text("-remote-api-url", "SP_REMOTE_API_URL"), one.text("-remote-ca-url", "SP_REMOTE_CA_URL"), place)  # fmt: skip
+        place = secret.place or f"the variable SP_REMOTE_SERVICE_ACCOUNT_TOKEN of {one.where}"
+    _access(
+        remote,
+        one,
+        config_maps,
+        into,
+        one.text("-target-kube-config", "SP_TARGET_KUBE_CONFIG"),
+        one.text("-remote-api-url", "SP_REMOTE_API_URL"),
+        one.text("-remote-ca-url", "SP_REMOTE_CA_URL"),
+        place,
+    )
 
 
-def configuration(one: Process, config_maps: ConfigMaps, into: Proposal, *names: str) -> t.Optional[Document]:
+def configuration(one: Process, config_maps: ConfigMaps, into: Proposal, *names: str) -> Document | None:
     """The document that a flag or a variable names, None with a finding where it cannot be read."""
     named = one.text(*names)
     if named is None:
-        into.find(one.where, "config_path_missing", "neither {0} is known, so its configuration is not read; give the file".format(" nor ".join(names)))
+        into.find(
+            one.where,
+            "config_path_missing",
+            f"neither {' nor '.join(names)} is known, so its configuration is not read; give the file",
+        )
         return None
     told = one.file(named, config_maps)
     if told.text is None:
         why = "Secrets are not read" if told.secret else "it is not there"
-        into.find(one.where, "config_unread", "its configuration is {0}: {1}; give the file".format(told.place, why))
+        into.find(one.where, "config_unread", f"its configuration is {told.place}: {why}; give the file")
         return None
     return Document.parse(told.text, one.where, into)
 
 
-def _local(document: Document, one: Process, into: Proposal) -> t.Optional[str]:
+def _local(document: Document, one: Process, into: Proposal) -> str | None:
     """The name that a cluster has for itself: all others call it that, and so must the inventory."""
     name = document.value("name", parse_cluster_name)
     if name is None:
-        into.find(one.where, "local_name_missing", "its configuration does not name its own cluster, and nothing of it is used")
+        into.find(
+            one.where,
+            "local_name_missing",
+            "its configuration does not name its own cluster, and nothing of it is used",
+        )
         return None
     into.cluster(name)
     if one.cluster and name != one.cluster:
@@ -149,7 +188,7 @@ def _local(document: Document, one: Process, into: Proposal) -> t.Optional[str]:
     return str(name)
 
 
-def _remote(document: Document, one: Process, config_maps: ConfigMaps, into: Proposal) -> t.Optional[str]:
+def _remote(document: Document, one: Process, config_maps: ConfigMaps, into: Proposal) -> str | None:
     """One neighbour: its name and the access to it."""
     name = document.value("name", parse_cluster_name)
     if name is None:
@@ -158,40 +197,66 @@ def _remote(document: Document, one: Process, config_maps: ConfigMaps, into: Pro
     into.cluster(name)
     token_path = document.value("remoteSATokenPath", fields.path)
     place = one.file(token_path, config_maps).place if token_path else ""
-    _access(name, one, config_maps, into, document.value("kubeConfigPath", fields.path), document.value("remoteAPIURL", fields.url),
-            document.value("remoteCAURL", fields.url), place)  # fmt: skip
+    _access(
+        name,
+        one,
+        config_maps,
+        into,
+        document.value("kubeConfigPath", fields.path),
+        document.value("remoteAPIURL", fields.url),
+        document.value("remoteCAURL", fields.url),
+        place,
+    )
     return str(name)
 
 
 def _access(
-    name: str, one: Process, config_maps: ConfigMaps, into: Proposal,
-    kubeconfig: t.Optional[str], api_url: t.Optional[str], ca_url: t.Optional[str], token_place: str,
-) -> None:  # fmt: skip
+    name: str,
+    one: Process,
+    config_maps: ConfigMaps,
+    into: Proposal,
+    kubeconfig: str | None,
+    api_url: str | None,
+    ca_url: str | None,
+    token_place: str,
+) -> None:
     """How the controller may reach a neighbour that the inventory cannot reach yet. A kubeconfig wins, as in the original."""
     if name in into.reachable:
         return
     held = into.cluster(name)
     if kubeconfig and "api_url" not in held:
         told = one.file(kubeconfig, config_maps)
-        into.say(name, "kubeconfig", into.vault(name, "kubeconfig", "{0} (in {1})".format(told.place, one.where)), one.where)
+        into.say(name, "kubeconfig", into.vault(name, "kubeconfig", f"{told.place} (in {one.where})"), one.where)
         return
-    server = into.checked(one.where, "the URL of {0}".format(name), fields.url, api_url) if api_url else None
+    server = into.checked(one.where, f"the URL of {name}", fields.url, api_url) if api_url else None
     if server and "kubeconfig" not in held:
         into.say(name, "api_url", server, one.where)
         if token_place:
             into.say(name, "token", into.vault(name, "token", token_place), one.where)
-    authority = into.checked(one.where, "the CA's URL of {0}".format(name), fields.url, ca_url) if ca_url else None
+    authority = into.checked(one.where, f"the CA's URL of {name}", fields.url, ca_url) if ca_url else None
     if authority and authority.startswith("https://"):
         into.say(name, "ca_url", authority, one.where)
-        into.find(one.where, "ca_unpinned", "ca_url of {0} counts with ca_sha256 only: look the CA up and write its SHA-256 beside it".format(name))
+        into.find(
+            one.where,
+            "ca_unpinned",
+            f"ca_url of {name} counts with ca_sha256 only: look the CA up and write its SHA-256 beside it",
+        )
     elif authority:
-        into.find(one.where, "ca_unpinned", "the CA of {0} comes over plain http, which nobody may trust: write ca_cert with the CA's file".format(name))
+        into.find(
+            one.where,
+            "ca_unpinned",
+            f"the CA of {name} comes over plain http, which nobody may trust: write ca_cert with the CA's file",
+        )
 
 
-def _told_name(one: Process, into: Proposal, *names: str) -> t.Optional[str]:
-    told: t.Optional[Told] = one.first(*names)
+def _told_name(one: Process, into: Proposal, *names: str) -> str | None:
+    told: Told | None = one.first(*names)
     if told is None or told.text is None:
-        into.find(one.where, "target_cluster_missing", "neither {0} says its remote cluster, and nothing of it is used".format(" nor ".join(names)))
+        into.find(
+            one.where,
+            "target_cluster_missing",
+            f"neither {' nor '.join(names)} says its remote cluster, and nothing of it is used",
+        )
         return None
     name = into.checked(one.where, names[0], parse_cluster_name, told.text)
     return None if name is None else str(name)

@@ -17,7 +17,7 @@ from .programs import PROGRAMS, Program
 
 KINDS = ("DaemonSet", "Deployment", "StatefulSet")
 #: A cluster's ConfigMaps by namespace and name.
-ConfigMaps = t.Mapping[t.Tuple[str, str], t.Mapping[str, t.Any]]
+ConfigMaps = t.Mapping[tuple[str, str], t.Mapping[str, t.Any]]
 _REFERENCE = re.compile(r"\$(\$|\(([-._a-zA-Z][-._a-zA-Z0-9]*)\))", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z0-9/_-][A-Za-z0-9._/:\[\]-]{0,252}\Z")
 #: Containers have tens of variables and flags; whoever has more has the rest left out, and is told.
@@ -31,7 +31,7 @@ class Told(t.NamedTuple):
     ``config_map``: the name of the ConfigMap that has it.
     """
 
-    text: t.Optional[str]
+    text: str | None
     place: str = ""
     secret: bool = False
     config_map: str = ""
@@ -57,10 +57,10 @@ class Process(t.NamedTuple):
     image: str
     copies: int
     told: t.Mapping[str, Told]
-    mounts: t.Tuple[Mount, ...]
-    beside: t.Tuple[str, ...] = ()
+    mounts: tuple[Mount, ...]
+    beside: tuple[str, ...] = ()
 
-    def first(self, *names: str) -> t.Optional[Told]:
+    def first(self, *names: str) -> Told | None:
         """The first of these that is there and not empty: a variable that is set but empty counts as unset."""
         for name in names:
             found = self.told.get(name)
@@ -68,7 +68,7 @@ class Process(t.NamedTuple):
                 return found
         return None
 
-    def text(self, *names: str) -> t.Optional[str]:
+    def text(self, *names: str) -> str | None:
         """The text of the same, None where it is not known."""
         found = self.first(*names)
         return found.text if found else None
@@ -77,12 +77,12 @@ class Process(t.NamedTuple):
         """What a file of the container holds: the text of a ConfigMap, or the place alone."""
         kind, name, key = self.mounted(path)
         if not kind:
-            return Told(None, "{0} of the container, which is no ConfigMap".format(shown(path)))
-        place = "{0} {1}/{2}, key {3}".format(kind, shown(self.namespace), shown(name), shown(key))
+            return Told(None, f"{shown(path)} of the container, which is no ConfigMap")
+        place = f"{kind} {shown(self.namespace)}/{shown(name)}, key {shown(key)}"
         text = config_maps.get((self.namespace, name), {}).get(key) if kind == "ConfigMap" else None
         return Told(text if isinstance(text, str) else None, place, kind == "Secret")
 
-    def mounted(self, path: str) -> t.Tuple[str, str, str]:
+    def mounted(self, path: str) -> tuple[str, str, str]:
         """(kind, name, key) behind a path; empty texts where nothing of the API is mounted there. The longest mount wins."""
         path = posixpath.normpath(path)
         for mount in sorted(self.mounts, key=lambda one: -len(one.path)):
@@ -97,14 +97,18 @@ class Process(t.NamedTuple):
 def shown(text: object) -> str:
     """Foreign text for a comment or a message: names as they are, anything else as its length alone."""
     text = str(text)
-    return text if _PLAIN.match(text) else "(a name of {0} characters)".format(len(text))
+    return text if _PLAIN.match(text) else f"(a name of {len(text)} characters)"
 
 
-def processes(cluster: str, objects: t.Iterable[t.Any], config_maps: t.Optional[ConfigMaps] = None) -> t.List[Process]:
+def processes(cluster: str, objects: t.Iterable[t.Any], config_maps: ConfigMaps | None = None) -> list[Process]:
     """The originals among workloads, in the order of their kinds and names."""
     found = []
     for obj in objects:
-        kind, name, namespace = (mapping(obj).get("kind"), mapping(obj, "metadata").get("name"), mapping(obj, "metadata").get("namespace"))
+        kind, name, namespace = (
+            mapping(obj).get("kind"),
+            mapping(obj, "metadata").get("name"),
+            mapping(obj, "metadata").get("namespace"),
+        )
         if kind not in KINDS or not isinstance(name, str):
             continue
         namespace = namespace if isinstance(namespace, str) else "default"
@@ -114,24 +118,36 @@ def processes(cluster: str, objects: t.Iterable[t.Any], config_maps: t.Optional[
             if program is None:
                 continue
             told, beside = _told(program, container, namespace, config_maps or {})
-            where = "{0} {1}/{2} of cluster {3}".format(kind, shown(namespace), shown(name), shown(cluster))
-            found.append(Process(program, cluster, namespace, where, _text(container.get("image")), _copies(obj), told, _mounts(container, spec), beside))
+            where = f"{kind} {shown(namespace)}/{shown(name)} of cluster {shown(cluster)}"
+            found.append(
+                Process(
+                    program,
+                    cluster,
+                    namespace,
+                    where,
+                    _text(container.get("image")),
+                    _copies(obj),
+                    told,
+                    _mounts(container, spec),
+                    beside,
+                )
+            )
     return sorted(found, key=lambda one: (one.program.name, one.where))
 
 
-def wanted_config_maps(found: t.Iterable[Process]) -> t.List[t.Tuple[str, str]]:
+def wanted_config_maps(found: t.Iterable[Process]) -> list[tuple[str, str]]:
     """Namespaces and names of the ConfigMaps that these mount or take variables from."""
     names = {(one.namespace, mount.name) for one in found for mount in one.mounts if mount.kind == "ConfigMap"}
     names |= {(one.namespace, told.config_map) for one in found for told in one.told.values() if told.config_map}
     return sorted(pair for pair in names if pair[1])
 
 
-def containers_of(spec: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
+def containers_of(spec: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
     """The containers of a pod's specification, without those that only prepare it."""
     return rows_of(spec.get("containers"))
 
 
-def rows_of(value: t.Any) -> t.List[t.Dict[str, t.Any]]:
+def rows_of(value: t.Any) -> list[dict[str, t.Any]]:
     """The mappings of a list; of anything else there are none."""
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
@@ -142,14 +158,15 @@ def _text(value: t.Any) -> str:
 
 def _copies(obj: t.Any) -> int:
     """How many copies are wanted: 0 is one that was stopped."""
-    if obj["kind"] == "DaemonSet":
-        wanted = mapping(obj, "status").get("desiredNumberScheduled", 1)
-    else:
-        wanted = mapping(obj, "spec").get("replicas", 1)
+    wanted = (
+        mapping(obj, "status").get("desiredNumberScheduled", 1)
+        if obj["kind"] == "DaemonSet"
+        else mapping(obj, "spec").get("replicas", 1)
+    )
     return wanted if isinstance(wanted, int) else 1
 
 
-def _program(container: t.Mapping[str, t.Any]) -> t.Optional[Program]:
+def _program(container: t.Mapping[str, t.Any]) -> Program | None:
     image = _text(container.get("image")).partition("@")[0].rpartition("/")[2].partition(":")[0]
     command = container.get("command")
     first = _text(command[0]).rpartition("/")[2] if isinstance(command, list) and command else ""
@@ -160,9 +177,11 @@ def _program(container: t.Mapping[str, t.Any]) -> t.Optional[Program]:
     return None
 
 
-def _told(program: Program, container: t.Mapping[str, t.Any], namespace: str, config_maps: ConfigMaps) -> t.Tuple[t.Dict[str, Told], t.Tuple[str, ...]]:
-    told: t.Dict[str, Told] = {}
-    beside: t.List[str] = []
+def _told(
+    program: Program, container: t.Mapping[str, t.Any], namespace: str, config_maps: ConfigMaps
+) -> tuple[dict[str, Told], tuple[str, ...]]:
+    told: dict[str, Told] = {}
+    beside: list[str] = []
     rows = rows_of(container.get("env"))
     for row in rows[:MOST_WORDS]:
         name = row.get("name")
@@ -176,17 +195,19 @@ def _told(program: Program, container: t.Mapping[str, t.Any], namespace: str, co
         beside.append("it is started by a shell, whose words are not read: give its flags as a file")
         words = []
     if len(words) > MOST_WORDS or len(rows) > MOST_WORDS:
-        beside.append("it has more than {0} flags or variables: the others are not read".format(MOST_WORDS))
+        beside.append(f"it has more than {MOST_WORDS} flags or variables: the others are not read")
     told.update(flags(program, [_expanded(word, told) for word in words[:MOST_WORDS]]))
     return told, tuple(beside)
 
 
-def _variable(row: t.Mapping[str, t.Any], before: t.Mapping[str, Told], namespace: str, config_maps: ConfigMaps) -> Told:
+def _variable(
+    row: t.Mapping[str, t.Any], before: t.Mapping[str, Told], namespace: str, config_maps: ConfigMaps
+) -> Told:
     source = mapping(row, "valueFrom")
     for field, kind in (("secretKeyRef", "Secret"), ("configMapKeyRef", "ConfigMap")):
         if field in source:
             name, key = _text(mapping(source, field).get("name")), _text(mapping(source, field).get("key"))
-            place = "{0} {1}/{2}, key {3}".format(kind, shown(namespace), shown(name), shown(key))
+            place = f"{kind} {shown(namespace)}/{shown(name)}, key {shown(key)}"
             if kind == "Secret":
                 return Told(None, place, True)
             text = config_maps.get((namespace, name), {}).get(key)
@@ -198,9 +219,9 @@ def _variable(row: t.Mapping[str, t.Any], before: t.Mapping[str, Told], namespac
 
 def _expanded(text: str, told: t.Mapping[str, Told]) -> Told:
     """``$(NAME)`` stands for a variable, as Kubernetes has it. What holds one that is not known is not known either."""
-    unknown: t.List[Told] = []
+    unknown: list[Told] = []
 
-    def one(match: "re.Match[str]") -> str:
+    def one(match: re.Match[str]) -> str:
         if match.group(1) == "$":
             return "$"
         found = told.get(match.group(2))
@@ -212,9 +233,9 @@ def _expanded(text: str, told: t.Mapping[str, Told]) -> Told:
     return unknown[0] if unknown else Told(text)
 
 
-def flags(program: Program, words: t.Sequence[Told]) -> t.Dict[str, Told]:
+def flags(program: Program, words: t.Sequence[Told]) -> dict[str, Told]:
     """Flags by name, with the program's own dashes. The last of a name wins; a flag that the program has not keeps no value."""
-    found: t.Dict[str, Told] = {}
+    found: dict[str, Told] = {}
     todo = list(words)
     while todo:
         word = todo.pop(0)
@@ -235,8 +256,8 @@ def flags(program: Program, words: t.Sequence[Told]) -> t.Dict[str, Told]:
     return found
 
 
-def _mounts(container: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any]) -> t.Tuple[Mount, ...]:
-    volumes: t.Dict[str, t.Tuple[str, str, t.Dict[str, str]]] = {}
+def _mounts(container: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any]) -> tuple[Mount, ...]:
+    volumes: dict[str, tuple[str, str, dict[str, str]]] = {}
     for volume in rows_of(spec.get("volumes")):
         for kind, source in _sources(volume):
             name = _text(source.get("name") or source.get("secretName"))
@@ -251,7 +272,7 @@ def _mounts(container: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any]) -> t.
     return tuple(found)
 
 
-def _sources(volume: t.Mapping[str, t.Any]) -> t.Iterator[t.Tuple[str, t.Dict[str, t.Any]]]:
+def _sources(volume: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
     """ConfigMaps and Secrets of a volume, those of a projected one too; of several only the first counts."""
     for holder in (volume, *rows_of(mapping(volume, "projected").get("sources"))):
         for field, kind in (("configMap", "ConfigMap"), ("secret", "Secret")):

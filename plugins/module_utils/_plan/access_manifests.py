@@ -12,7 +12,7 @@ from .._values.refused import ValueRefused, quoted
 from .._values.text import parse_subdomain
 from .objects import MANAGED_BY, MANAGED_BY_US
 
-Rule = t.Dict[str, t.List[str]]
+Rule = dict[str, list[str]]
 
 
 def _rule(groups: str, resources: str, verbs: str, names: str = "") -> Rule:
@@ -57,7 +57,7 @@ _MCS = (
 _LEASES = _rule("coordination.k8s.io", "leases", "create,get,patch,delete")
 
 #: Exactly what is used, capability by capability (semaphore 7). Only what follows clusters watches, and nothing reads Secrets.
-CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
+CAPABILITIES: dict[str, tuple[Rule, ...]] = {
     # publishes keys and endpoints on nodes of its own cluster
     "mesh": (_rule("", "nodes", "get,list,patch"),),
     # only reads what nodes of another cluster publish
@@ -96,15 +96,24 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     "coredns_rewrite_mcs": (
         _COREFILE,
         _rule("apps", "deployments", "get", "coredns"),
-        _rule("rbac.authorization.k8s.io", "clusterroles,clusterrolebindings", "get,create,patch,delete", "multicluster-coredns-serviceimports"),
+        _rule(
+            "rbac.authorization.k8s.io",
+            "clusterroles,clusterrolebindings",
+            "get,create,patch,delete",
+            "multicluster-coredns-serviceimports",
+        ),
         _rule(_MULTICLUSTER, "serviceimports", "list,watch"),
     ),
     # the Multi-Cluster Services API; and the same where its definitions are installed
     "mcs": _MCS,
     "mcs_crds": _MCS
     + (
-        _rule("apiextensions.k8s.io", "customresourcedefinitions", "get,create,patch",
-              "serviceexports.multicluster.x-k8s.io,serviceimports.multicluster.x-k8s.io"),  # fmt: skip
+        _rule(
+            "apiextensions.k8s.io",
+            "customresourcedefinitions",
+            "get,create,patch",
+            "serviceexports.multicluster.x-k8s.io,serviceimports.multicluster.x-k8s.io",
+        ),
     ),
     # a cluster whose exports are only read
     "mcs_read": (
@@ -114,9 +123,15 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
         _rule("about.k8s.io", "clusterproperties", "list"),
     ),
     # offers its own Services and reads those of others; what it writes stands in NAMESPACED
-    "service_mirror": (_rule("", "services,endpoints", "get,list"), _rule("discovery.k8s.io", "endpointslices", "get,list")),
+    "service_mirror": (
+        _rule("", "services,endpoints", "get,list"),
+        _rule("discovery.k8s.io", "endpointslices", "get,list"),
+    ),
     # a cluster whose Services are only read
-    "service_mirror_read": (_rule("", "services,endpoints", "get,list"), _rule("discovery.k8s.io", "endpointslices", "get,list")),
+    "service_mirror_read": (
+        _rule("", "services,endpoints", "get,list"),
+        _rule("discovery.k8s.io", "endpointslices", "get,list"),
+    ),
     # what an event source or the role reconciler follows
     "follow": (
         _rule("", "nodes,pods,services,endpoints", "list,watch"),
@@ -130,7 +145,9 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
         _rule("", "configmaps", "get", "coredns,coredns-custom"),
         _rule("discovery.k8s.io", "endpointslices", "list"),
         _rule("networking.k8s.io", "networkpolicies", "list"),
-        _rule("projectcalico.org,crd.projectcalico.org", "globalnetworksets,globalnetworkpolicies,networkpolicies", "list"),
+        _rule(
+            "projectcalico.org,crd.projectcalico.org", "globalnetworksets,globalnetworkpolicies,networkpolicies", "list"
+        ),
         _rule("cilium.io", "ciliumcidrgroups", "list"),
         _rule(_MULTICLUSTER, "serviceimports,serviceexports", "list"),
     ),
@@ -139,7 +156,9 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     "load_balancers": _BALANCED,
     "load_balancers_metallb": _BALANCED
     + (
-        _rule("metallb.io", "ipaddresspools,bgpadvertisements,l2advertisements,bgppeers", "get,list,create,patch,delete"),
+        _rule(
+            "metallb.io", "ipaddresspools,bgpadvertisements,l2advertisements,bgppeers", "get,list,create,patch,delete"
+        ),
         # who announces where there is no BGP peer
         _rule("metallb.io", "l2advertisements", "list"),
         _rule("", "configmaps", "get,list,patch", "config"),
@@ -156,10 +175,13 @@ CAPABILITIES: t.Dict[str, t.Tuple[Rule, ...]] = {
     "tenants_source_leave": _TENANT_RULES + (_rule(_TENANT, _MAPPED + ",loadbalancerroutings", "delete"),),
     # the network side: what the mapping writes; and the same with attaching and the network side's own work
     "tenants_apinet": (_rule(_CORE, "networkids,ipaddresses", "get,list"),),
-    "tenants_network": (_rule(_CORE, "networkids,ipaddresses", "get,list,create,delete"), _rule(_CORE, "nodes", "get,list")),
+    "tenants_network": (
+        _rule(_CORE, "networkids,ipaddresses", "get,list,create,delete"),
+        _rule(_CORE, "nodes", "get,list"),
+    ),
 }
 #: Further rights in one namespace only, which has to exist.
-NAMESPACED: t.Dict[str, t.Tuple[Rule, ...]] = {
+NAMESPACED: dict[str, tuple[Rule, ...]] = {
     "service_mirror": (
         _rule("", "services,endpoints", "create,patch,delete"),
         _rule("discovery.k8s.io", "endpointslices", "create,patch,delete"),
@@ -172,12 +194,20 @@ NAMESPACED: t.Dict[str, t.Tuple[Rule, ...]] = {
     "load_balancers_metallb": (_rule("", "configmaps", "get,list,create,patch,delete"), _LEASES),
     "load_balancers_moving": (_rule("", "configmaps", "get,list,create,patch,delete"), _LEASES),
     "tenants_apinet": (
-        _rule(_CORE, "networks,ips,loadbalancers,loadbalancerroutings,natgateways,natgatewayautoscalers", "get,list,create,patch,delete"),
+        _rule(
+            _CORE,
+            "networks,ips,loadbalancers,loadbalancerroutings,natgateways,natgatewayautoscalers",
+            "get,list,create,patch,delete",
+        ),
         _rule(_CORE, "networkinterfaces", "get,list,patch"),
         _LEASES,
     ),
     "tenants_network": (
-        _rule(_CORE, "networks,ips,loadbalancers,loadbalancerroutings,natgateways,natgatewayautoscalers", "get,list,create,patch,delete"),
+        _rule(
+            _CORE,
+            "networks,ips,loadbalancers,loadbalancerroutings,natgateways,natgatewayautoscalers",
+            "get,list,create,patch,delete",
+        ),
         _rule(_CORE, "networkinterfaces,nattables,daemonsets,instances", "get,list,create,patch,delete"),
         _rule(_CORE, "natgateways/status", "patch"),
         _LEASES,
@@ -191,7 +221,7 @@ def access_manifests(
     prefix: str = "multicluster",
     extra_rules: t.Sequence[Rule] = (),
     target_namespace: str = "sys-semaphore",
-) -> t.List[t.Dict[str, t.Any]]:
+) -> list[dict[str, t.Any]]:
     """ServiceAccount ``<prefix>-<capability>`` with a ClusterRole and binding of its own, for each capability.
 
     ``extra_rules`` (RBAC rules) are added to every ClusterRole. ``target_namespace``: where a capability of NAMESPACED gets
@@ -199,34 +229,59 @@ def access_manifests(
     """
     parse_subdomain(namespace, "name_invalid")
     parse_subdomain(target_namespace, "name_invalid")
-    manifests: t.List[t.Dict[str, t.Any]] = []
+    manifests: list[dict[str, t.Any]] = []
     for capability in sorted(set(capabilities)):
         if capability not in CAPABILITIES:
-            raise ValueRefused("capability_unknown", "{0} is none of {1}".format(quoted(capability), ", ".join(sorted(CAPABILITIES))))
+            raise ValueRefused(
+                "capability_unknown", f"{quoted(capability)} is none of {', '.join(sorted(CAPABILITIES))}"
+            )
         name = parse_subdomain(account_name(capability, prefix), "name_invalid")
-        meta: t.Dict[str, t.Any] = {"name": name, "labels": {MANAGED_BY: MANAGED_BY_US}}
+        meta: dict[str, t.Any] = {"name": name, "labels": {MANAGED_BY: MANAGED_BY_US}}
         subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-        manifests.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": dict(meta, namespace=namespace), "automountServiceAccountToken": False})
+        manifests.append(
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": dict(meta, namespace=namespace),
+                "automountServiceAccountToken": False,
+            }
+        )
         manifests += _role_and_binding("ClusterRole", meta, [*CAPABILITIES[capability], *extra_rules], subject)
         if capability in NAMESPACED:
-            manifests += _role_and_binding("Role", dict(meta, namespace=target_namespace), NAMESPACED[capability], subject)
+            manifests += _role_and_binding(
+                "Role", dict(meta, namespace=target_namespace), NAMESPACED[capability], subject
+            )
     return manifests
 
 
 def _role_and_binding(
     kind: str, meta: t.Mapping[str, t.Any], rules: t.Iterable[Rule], subject: t.Mapping[str, str]
-) -> t.List[t.Dict[str, t.Any]]:
+) -> list[dict[str, t.Any]]:
     group = "rbac.authorization.k8s.io"
-    role = {"apiVersion": group + "/v1", "kind": kind, "metadata": copy.deepcopy(meta), "rules": [dict(rule) for rule in rules]}
+    role = {
+        "apiVersion": group + "/v1",
+        "kind": kind,
+        "metadata": copy.deepcopy(meta),
+        "rules": [dict(rule) for rule in rules],
+    }
     reference = {"apiGroup": group, "kind": kind, "name": meta["name"]}
-    return [role, {"apiVersion": group + "/v1", "kind": kind + "Binding", "metadata": copy.deepcopy(meta), "roleRef": reference, "subjects": [dict(subject)]}]
+    return [
+        role,
+        {
+            "apiVersion": group + "/v1",
+            "kind": kind + "Binding",
+            "metadata": copy.deepcopy(meta),
+            "roleRef": reference,
+            "subjects": [dict(subject)],
+        },
+    ]
 
 
 def account_name(capability: str, prefix: str = "multicluster") -> str:
-    return "{0}-{1}".format(prefix, capability.replace("_", "-"))
+    return f"{prefix}-{capability.replace('_', '-')}"
 
 
-def kubeconfig_secret(cluster: str, kubeconfig: bytes, namespace: str, name: str, key: str) -> t.Dict[str, t.Any]:
+def kubeconfig_secret(cluster: str, kubeconfig: bytes, namespace: str, name: str, key: str) -> dict[str, t.Any]:
     """The Secret of one cluster's kubeconfig; ``{cluster}`` in its name stands for the cluster's. Without data it is enough to remove it."""
     return {
         "apiVersion": "v1",

@@ -12,12 +12,12 @@ from .access_manifests import CAPABILITIES
 NOWHERE = "multicluster-network-nowhere"
 
 
-def review() -> t.Dict[str, t.Any]:
+def review() -> dict[str, t.Any]:
     """The question: what may I do?"""
     return {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": NOWHERE}}
 
 
-def missing(capability: str, answer: t.Mapping[str, t.Any]) -> t.List[str]:
+def missing(capability: str, answer: t.Mapping[str, t.Any]) -> list[str]:
     """``list serviceexports.multicluster.x-k8s.io`` and the like, in the order of the rules; nothing where the server does not know all.
 
     Rights for single names are not looked at, and neither is reading what need not be there.
@@ -33,9 +33,11 @@ def missing(capability: str, answer: t.Mapping[str, t.Any]) -> t.List[str]:
             continue
         for group in needed["apiGroups"]:
             for resource in needed["resources"]:
-                verbs = [verb for verb in needed["verbs"] if not any(_allows(rule, group, resource, verb) for rule in rules)]
+                verbs = [
+                    verb for verb in needed["verbs"] if not any(_allows(rule, group, resource, verb) for rule in rules)
+                ]
                 if verbs:
-                    found.append("{0} {1}".format(",".join(verbs), resource + ("." + group if group else "")))
+                    found.append(f"{','.join(verbs)} {resource + ('.' + group if group else '')}")
     return found
 
 

@@ -28,10 +28,10 @@ class Patch(t.NamedTuple):
     """
 
     name: str
-    uid: t.Optional[str]
-    values: t.Dict[str, t.Optional[str]]
-    taken: t.Tuple[str, ...] = ()
-    given_up: t.Tuple[str, ...] = ()
+    uid: str | None
+    values: dict[str, str | None]
+    taken: tuple[str, ...] = ()
+    given_up: tuple[str, ...] = ()
 
 
 class Pattern:
@@ -44,30 +44,30 @@ class Pattern:
     def __init__(self, text: t.Any) -> None:
         literal = text.replace("*", "", 1) if isinstance(text, str) else ""
         if "*" in literal or len(literal) < 3 or "/" not in literal or not re.match(r"[A-Za-z0-9._/-]+\Z", literal):
-            raise ValueRefused("pattern_invalid", "{0} is no pattern of annotation keys".format(quoted(text)))
+            raise ValueRefused("pattern_invalid", f"{quoted(text)} is no pattern of annotation keys")
         self._match = re.compile(re.escape(text).replace(r"\*", "[A-Za-z0-9._-]+") + r"\Z").match
 
     def __call__(self, key: str) -> bool:
         return self._match(key) is not None
 
 
-def check_annotations(wanted: Annotations) -> t.Dict[str, t.Any]:
+def check_annotations(wanted: Annotations) -> dict[str, t.Any]:
     """Keys and values as they are sent. Raises ``annotation_invalid``; numbers and booleans become text."""
-    checked: t.Dict[str, t.Any] = {}
+    checked: dict[str, t.Any] = {}
     size = 0
     for key, value in wanted.items():
         if not isinstance(key, str) or not _KEY.match(key):
-            raise ValueRefused("annotation_invalid", "{0} is no annotation key".format(quoted(key)))
+            raise ValueRefused("annotation_invalid", f"{quoted(key)} is no annotation key")
         if isinstance(value, bool):
             value = "true" if value else "false"
         elif isinstance(value, (int, float)):
             value = str(value)
         if not isinstance(value, (str, Pending)):
-            raise ValueRefused("annotation_invalid", "the value of {0} is no text".format(key))
+            raise ValueRefused("annotation_invalid", f"the value of {key} is no text")
         size += len(key) + len(str(value).encode("utf-8", "surrogatepass"))
         checked[key] = value
     if size > MAX_BYTES:
-        raise ValueRefused("annotation_invalid", "more than {0} bytes of annotations".format(MAX_BYTES))
+        raise ValueRefused("annotation_invalid", f"more than {MAX_BYTES} bytes of annotations")
     return checked
 
 
@@ -81,10 +81,10 @@ def plan_annotations(
     purge_all: bool = False,
     adopt: bool = False,
     check: bool = False,
-    max_deletes: t.Optional[int] = None,
+    max_deletes: int | None = None,
     confirm_empty: bool = False,
     whole: bool = False,
-) -> t.Tuple[Plan, t.List[Patch]]:
+) -> tuple[Plan, list[Patch]]:
     """One patch for every object that differs (semaphore 3.4); ``objects`` are Nodes by name, as listed.
 
     A key whose value differs and that only other field managers own is refused as ``adoptable``, unless ``adopt``, which makes us the only owner of every
@@ -97,10 +97,10 @@ def plan_annotations(
     ``whole``: the keys of one object belong together. Where others own one of them, nothing is written beside it without ``adopt``.
     """
     plan = Plan()
-    patches: t.List[Patch] = []
+    patches: list[Patch] = []
     removed = owned = kept = 0
     for name in sorted(set(wanted) | (set(objects) if purge_all else set())):
-        label = "{0}/{1}".format(cluster, name)
+        label = f"{cluster}/{name}"
         obj = objects.get(name)
         if obj is None:
             if state == "present" and wanted[name]:
@@ -112,8 +112,12 @@ def plan_annotations(
             plan.refuse(label, refused.reason, refused.message)
             continue
         actual = obj["metadata"].get("annotations") or {}
-        changes: t.Dict[str, t.Any] = {}
-        theirs = _theirs(obj, {*values, *(key for key in actual if any(match(key) for match in patterns))}, manager) if whole or adopt else []
+        changes: dict[str, t.Any] = {}
+        theirs = (
+            _theirs(obj, {*values, *(key for key in actual if any(match(key) for match in patterns))}, manager)
+            if whole or adopt
+            else []
+        )
         for key in sorted(values):
             if state == "absent" or actual.get(key) == values[key]:
                 continue
@@ -121,7 +125,7 @@ def plan_annotations(
                 changes[key] = values[key]  # refused below, in one sentence
                 continue
             if is_pending(values[key]) and not check:
-                plan.refuse(label, "value_pending", "{0} is not known yet: {1}".format(key, values[key]))
+                plan.refuse(label, "value_pending", f"{key} is not known yet: {values[key]}")
             elif key in actual and not _may_change(plan, label, obj, key, manager, adopt):
                 continue
             else:
@@ -147,7 +151,11 @@ def plan_annotations(
         elif name in wanted:
             plan.unchanged += 1
     if state == "present":
-        owned += sum(_is_mine(objects[n], key, manager) for n in wanted if n in objects for key in wanted[n]) if removed else 0
+        owned += (
+            sum(_is_mine(objects[n], key, manager) for n in wanted if n in objects for key in wanted[n])
+            if removed
+            else 0
+        )
         refusal = check_budget(cluster, "annotations", owned, removed, kept, max_deletes, confirm_empty)
         if refusal:
             plan.refused.append(refusal)
@@ -157,11 +165,13 @@ def plan_annotations(
         actual = objects[patch.name]["metadata"].get("annotations") or {}
         before = {key: actual[key] for key in patch.values if key in actual}
         after = {key: value for key, value in patch.values.items() if value is not None}
-        sides: t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any]] = ({"annotations": before}, {"annotations": after})
+        sides: tuple[dict[str, t.Any], dict[str, t.Any]] = ({"annotations": before}, {"annotations": after})
         if patch.taken:
-            names = {name for key in patch.taken for name in owners(objects[patch.name], "metadata", "annotations", key)} - {manager}
+            names = {
+                name for key in patch.taken for name in owners(objects[patch.name], "metadata", "annotations", key)
+            } - {manager}
             sides[0]["owner"], sides[1]["owner"] = ", ".join(sorted(names)), manager
-        plan.update("node", "{0}/{1}".format(cluster, patch.name), *sides)
+        plan.update("node", f"{cluster}/{patch.name}", *sides)
     return plan, patches
 
 
@@ -171,10 +181,10 @@ def plan_release(
     objects: t.Mapping[str, t.Mapping[str, t.Any]],
     manager: str,
     patterns: t.Sequence[t.Callable[[str], t.Any]] = (),
-) -> t.Tuple[Plan, t.List[Patch]]:
+) -> tuple[Plan, list[Patch]]:
     """What gives up the named keys, and those of the patterns, of the named objects: their values stay, for whoever wrote them before us."""
     plan = Plan()
-    patches: t.List[Patch] = []
+    patches: list[Patch] = []
     for name in sorted(set(wanted) & set(objects)):
         obj = objects[name]
         actual = obj["metadata"].get("annotations") or {}
@@ -185,7 +195,12 @@ def plan_release(
             continue
         patches.append(Patch(name, obj["metadata"].get("uid"), {}, (), mine))
         values = {key: actual[key] for key in mine}
-        plan.update("node", "{0}/{1}".format(cluster, name), {"annotations": values, "owner": manager}, {"annotations": values, "owner": None})
+        plan.update(
+            "node",
+            f"{cluster}/{name}",
+            {"annotations": values, "owner": manager},
+            {"annotations": values, "owner": None},
+        )
     return plan, patches
 
 
@@ -197,7 +212,7 @@ def _is_mine(obj: t.Mapping[str, t.Any], key: str, manager: str) -> bool:
     return manager in owners(obj, "metadata", "annotations", key)
 
 
-def _theirs(obj: t.Mapping[str, t.Any], keys: t.Iterable[str], manager: str) -> t.List[str]:
+def _theirs(obj: t.Mapping[str, t.Any], keys: t.Iterable[str], manager: str) -> list[str]:
     """Those of the keys, sorted, that somebody else owns."""
     actual = obj["metadata"].get("annotations") or {}
     return sorted(key for key in keys if key in actual and not _is_mine(obj, key, manager))
@@ -209,7 +224,9 @@ def _left_alone(plan: Plan, label: str, obj: t.Mapping[str, t.Any], theirs: t.Se
         label,
         "adoptable",
         "{0}{1} was written by {2}; nothing is written beside it, set adopt to take the annotations over".format(
-            theirs[0], " and {0} more".format(len(theirs) - 1) if len(theirs) > 1 else "", quoted(", ".join(names[:3])) if names else "somebody else"
+            theirs[0],
+            f" and {len(theirs) - 1} more" if len(theirs) > 1 else "",
+            quoted(", ".join(names[:3])) if names else "somebody else",
         ),
     )
 

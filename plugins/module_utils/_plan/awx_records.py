@@ -9,7 +9,7 @@ import typing as t
 
 from .._values.refused import ValueRefused, quoted
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: Ends the description of every object that was loaded: how it is known again.
 MARK = " [multicluster.network]"
 #: How many slices a sliced job has where nobody says it.
@@ -24,22 +24,44 @@ class Kind(t.NamedTuple):
     title: str
     in_organization: bool
     refs: t.Mapping[str, str]
-    once: t.FrozenSet[str] = frozenset()
+    once: frozenset[str] = frozenset()
 
 
 #: In the order in which they are made; the reverse is how they go.
-KINDS: t.Tuple[Kind, ...] = (
+KINDS: tuple[Kind, ...] = (
     Kind("credential_types", "/credential_types/", "credential type", False, {}),
     Kind("execution_environments", "/execution_environments/", "execution environment", True, {}),
     Kind("projects", "/projects/", "project", True, {}),
     Kind("inventories", "/inventories/", "inventory", True, {}),
-    Kind("inventory_sources", "/inventory_sources/", "inventory source", False, {
-        "inventory": "inventories", "source_project": "projects", "execution_environment": "execution_environments", "credential": "credentials"}),
-    Kind("job_templates", "/job_templates/", "job template", False, {
-        "inventory": "inventories", "project": "projects", "execution_environment": "execution_environments"}),
+    Kind(
+        "inventory_sources",
+        "/inventory_sources/",
+        "inventory source",
+        False,
+        {
+            "inventory": "inventories",
+            "source_project": "projects",
+            "execution_environment": "execution_environments",
+            "credential": "credentials",
+        },
+    ),
+    Kind(
+        "job_templates",
+        "/job_templates/",
+        "job template",
+        False,
+        {"inventory": "inventories", "project": "projects", "execution_environment": "execution_environments"},
+    ),
     Kind("workflow_job_templates", "/workflow_job_templates/", "workflow", True, {}),
-    Kind("schedules", "/schedules/", "schedule", False, {"unified_job_template": "job_templates"}, frozenset(("enabled", "rrule"))),
-)  # fmt: skip
+    Kind(
+        "schedules",
+        "/schedules/",
+        "schedule",
+        False,
+        {"unified_job_template": "job_templates"},
+        frozenset(("enabled", "rrule")),
+    ),
+)
 #: Fields of the data that are no fields of the object: they are calls of their own.
 _APART = frozenset(("survey", "credentials", "optional_credentials", "nodes"))
 #: Fields that AWX keeps as text of JSON or YAML.
@@ -52,27 +74,31 @@ class Record(t.NamedTuple):
     kind: Kind
     name: str
     fields: Data
-    refs: t.Dict[str, str]
-    survey: t.Optional[Data]
-    credentials: t.List[str]
-    optional: t.List[str]
-    nodes: t.List[Data]
+    refs: dict[str, str]
+    survey: Data | None
+    credentials: list[str]
+    optional: list[str]
+    nodes: list[Data]
 
 
-def records(data: t.Mapping[str, t.Any], surveys: t.Mapping[str, Data], site: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.List[Record]:
+def records(
+    data: t.Mapping[str, t.Any], surveys: t.Mapping[str, Data], site: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> list[Record]:
     """The wanted objects in the order of KINDS. ``site``: kind -> fields that every object of it gets,
     and slices: {count: how many a sliced job has}. Raises ValueRefused."""
     unknown = sorted(set(data) - {kind.name for kind in KINDS})
     if unknown:
-        raise ValueRefused("awx_kind_unknown", "data names {0}".format(", ".join(map(quoted, unknown))))
+        raise ValueRefused("awx_kind_unknown", f"data names {', '.join(map(quoted, unknown))}")
     slices = (site.get("slices") or {}).get("count", SLICES)
     if not isinstance(slices, int) or isinstance(slices, bool) or slices < 1:
-        raise ValueRefused("awx_slices", "awx_load_slices is how many slices a job has, 1 or more, not {0}".format(quoted(slices)))
+        raise ValueRefused(
+            "awx_slices", f"awx_load_slices is how many slices a job has, 1 or more, not {quoted(slices)}"
+        )
     found = []
     for kind in KINDS:
         for row in data.get(kind.name) or ():
             if not isinstance(row, dict) or not isinstance(row.get("name"), str) or not row["name"]:
-                raise ValueRefused("awx_name_missing", "a {0} has no name".format(kind.title))
+                raise ValueRefused("awx_name_missing", f"a {kind.title} has no name")
             fields = dict(row, **site.get(kind.name, {}))
             if fields.pop("sliced", False):
                 fields["job_slice_count"] = slices
@@ -83,7 +109,9 @@ def records(data: t.Mapping[str, t.Any], surveys: t.Mapping[str, Data], site: t.
 def _record(kind: Kind, row: Data, surveys: t.Mapping[str, Data]) -> Record:
     survey = row.get("survey")
     if survey is not None and survey not in surveys:
-        raise ValueRefused("awx_survey_unknown", "{0} {1}: there is no survey {2}".format(kind.title, quoted(row["name"]), quoted(survey)))
+        raise ValueRefused(
+            "awx_survey_unknown", f"{kind.title} {quoted(row['name'])}: there is no survey {quoted(survey)}"
+        )
     if kind.name == "schedules":
         row = dict(row, unified_job_template=row.pop("job_template"))
     fields = {
@@ -97,7 +125,14 @@ def _record(kind: Kind, row: Data, surveys: t.Mapping[str, Data]) -> Record:
     refs = {name: str(row[name]) for name in kind.refs if row.get(name)}
     wanted = surveys[survey] if survey is not None else None
     return Record(
-        kind, row["name"], fields, refs, wanted, list(row.get("credentials") or ()), list(row.get("optional_credentials") or ()), list(row.get("nodes") or ())
+        kind,
+        row["name"],
+        fields,
+        refs,
+        wanted,
+        list(row.get("credentials") or ()),
+        list(row.get("optional_credentials") or ()),
+        list(row.get("nodes") or ()),
     )
 
 
@@ -129,7 +164,13 @@ def same(name: str, wanted: t.Any, actual: t.Any) -> bool:
         return all(same("", value, actual.get(key)) for key, value in wanted.items()) and not set(actual) - set(wanted)
     if isinstance(wanted, list) and isinstance(actual, list):
         return len(wanted) == len(actual) and all(
-            same("", one, {k: v for k, v in other.items() if k in one} if isinstance(one, dict) and isinstance(other, dict) else other)
+            same(
+                "",
+                one,
+                {k: v for k, v in other.items() if k in one}
+                if isinstance(one, dict) and isinstance(other, dict)
+                else other,
+            )
             for one, other in zip(wanted, actual)
         )
     return bool(wanted == actual)
@@ -137,4 +178,6 @@ def same(name: str, wanted: t.Any, actual: t.Any) -> bool:
 
 def same_survey(wanted: t.Mapping[str, t.Any], actual: t.Any) -> bool:
     """Whether a template has this survey."""
-    return isinstance(actual, dict) and all(same("", wanted[name], actual.get(name)) for name in ("name", "description", "spec"))
+    return isinstance(actual, dict) and all(
+        same("", wanted[name], actual.get(name)) for name in ("name", "description", "spec")
+    )

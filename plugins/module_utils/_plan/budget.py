@@ -13,10 +13,12 @@ FREE_DELETES, FREE_SHARE = 5, 0.20
 #: How the advice begins where most of what is missing is refused by a range of the inventory.
 _MEND_GRANT = "Mend the grant of cluster "
 #: A wrong range in the inventory refuses any part of a source, and then there is nothing to be deleted.
-_GRANT_FIRST = "Where this run refuses some of {0} as outside_grant, mend pod_cidrs of cluster {0} in the inventory. Otherwise: "
+_GRANT_FIRST = (
+    "Where this run refuses some of {0} as outside_grant, mend pod_cidrs of cluster {0} in the inventory. Otherwise: "
+)
 
 
-def allowed_deletes(owned: int, max_deletes: t.Optional[int] = None) -> int:
+def allowed_deletes(owned: int, max_deletes: int | None = None) -> int:
     """How many of ``owned`` objects one run may delete. ``max_deletes`` overrides; 0 means none, negative means no limit."""
     if max_deletes is not None:
         return owned if max_deletes < 0 else max_deletes
@@ -29,11 +31,11 @@ def check_budget(
     owned: int,
     deletes: int,
     remaining: int,
-    max_deletes: t.Optional[int] = None,
+    max_deletes: int | None = None,
     confirm_empty: bool = False,
     turned_away: str = "",
     claimed: bool = False,
-) -> t.Optional[Refusal]:
+) -> Refusal | None:
     """None when the deletions may go ahead, else a ``delete_budget`` refusal that names the way out.
 
     owned: objects of this kind and source that we own now; deletes: how many of them would go; remaining: how many
@@ -46,18 +48,23 @@ def check_budget(
     limit = allowed_deletes(owned, max_deletes)
     if max_deletes == 0:
         # the one limit that no confirmation passes: it was written down to say that nothing may go
-        why = "{0} of {1} {2} would be deleted, and max_deletes is 0; nothing was deleted. Raise max_deletes if that is right.".format(deletes, owned, kind)
+        why = f"{deletes} of {owned} {kind} would be deleted, and max_deletes is 0; nothing was deleted. Raise max_deletes if that is right."
     elif remaining == 0 and owned > 0 and not confirm_empty:
-        advice = turned_away or "Name {0} in confirm_empty if that is right.".format(source)
-        why = "the source wants no {0} any more while we own {1}; nothing was deleted. {2}".format(kind, owned, advice)
-    elif confirm_empty and remaining == 0 and _MEND_GRANT in turned_away and (max_deletes is None or deletes > max_deletes):
+        advice = turned_away or f"Name {source} in confirm_empty if that is right."
+        why = f"the source wants no {kind} any more while we own {owned}; nothing was deleted. {advice}"
+    elif (
+        confirm_empty
+        and remaining == 0
+        and _MEND_GRANT in turned_away
+        and (max_deletes is None or deletes > max_deletes)
+    ):
         text = "{0} is in confirm_empty and is not empty; nothing was deleted. {1} If all {2} {3} are to go nevertheless, set max_deletes to {2}."
         why = text.format(source, turned_away, deletes, kind)
     elif (confirm_empty and remaining == 0) or deletes <= limit:
         return None
     else:
         advice = turned_away or (_GRANT_FIRST.format(source) if claimed else "") + "Raise max_deletes if that is right."
-        why = "{0} of {1} {2} would be deleted, at most {3} may; nothing was deleted. {4}".format(deletes, owned, kind, limit, advice)
+        why = f"{deletes} of {owned} {kind} would be deleted, at most {limit} may; nothing was deleted. {advice}"
     return Refusal(source, "delete_budget", why)
 
 
@@ -73,14 +80,14 @@ def why_refused(refused: t.Iterable[Refusal], kept: t.Collection[str] = (), kind
         return ""
     granted = [row for row in rows if row.reason == "outside_grant" or row.reason.endswith("OutOfRange")]
     first = rows[0]
-    mend = "Mend the {0}, or the variable that its refusal names.".format(kind)
+    mend = f"Mend the {kind}, or the variable that its refusal names."
     if 2 * len({row.object for row in granted}) > count:  # one range is wrong, and not so many nodes at once
         first = granted[0]
         mend = _MEND_GRANT + "{0} in the inventory (pod_cidrs or what else the refusal names), or the {1}.".format(
             first.object.partition("/")[0], kind
         )
     text = "{0} refused, the first is {1} [{2}]. {3}".format(
-        "1 {0} was".format(kind) if count == 1 else "{0:,} {1}s were".format(count, kind), first.object, first.reason, mend
+        f"1 {kind} was" if count == 1 else f"{count:,} {kind}s were", first.object, first.reason, mend
     )
     # the names are those of a cluster, and the text becomes an argument of a task: nothing in it is a template
     return text.replace("{", "\\x7b")

@@ -19,12 +19,16 @@ Data = t.Mapping[str, t.Any]
 #: Annotations that change without meaning anything: heartbeats, elections, copies of the object.
 NOISE = frozenset(
     (
-        "control-plane.alpha.kubernetes.io/leader", "deprecated.daemonset.template.generation",
-        "endpoints.kubernetes.io/last-change-trigger-time", "kilo.squat.ai/discovered-endpoints", "kilo.squat.ai/last-seen",
-        "kubectl.kubernetes.io/last-applied-configuration", "node.alpha.kubernetes.io/ttl",
+        "control-plane.alpha.kubernetes.io/leader",
+        "deprecated.daemonset.template.generation",
+        "endpoints.kubernetes.io/last-change-trigger-time",
+        "kilo.squat.ai/discovered-endpoints",
+        "kilo.squat.ai/last-seen",
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "node.alpha.kubernetes.io/ttl",
         "volumes.kubernetes.io/controller-managed-attach-detach",
     )
-)  # fmt: skip
+)
 #: Kinds that exist to be written all the time.
 HEARTBEATS = frozenset(("Lease", "Event"))
 _META = ("apiVersion", "kind", "metadata", "status")
@@ -51,13 +55,17 @@ def is_own(obj: Data) -> bool:
     if labels.get(MANAGED_BY) == MANAGED_BY_US:
         return True
     owners = (labels.get("managed-by"), labels.get("endpointslice.kubernetes.io/managed-by"))
-    return any(isinstance(owner, str) and owner.startswith(("semaphore-", "multicluster.network", "multicluster-mcs.multicluster.network")) for owner in owners)
+    return any(
+        isinstance(owner, str)
+        and owner.startswith(("semaphore-", "multicluster.network", "multicluster-mcs.multicluster.network"))
+        for owner in owners
+    )
 
 
-def published(metadata: t.Any) -> t.FrozenSet[str]:
+def published(metadata: t.Any) -> frozenset[str]:
     """Annotations that this collection applied: an answer too. What somebody else writes into one of them is his from then on."""
     rows = mapping(metadata).get("managedFields")
-    found: t.Set[str] = set()
+    found: set[str] = set()
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and str(row.get("manager")).startswith(MANAGER_PREFIX):
             fields = mapping(row, "fieldsV1", "f:metadata", "f:annotations")
@@ -72,16 +80,22 @@ def digest(kind: str, obj: Data) -> str:
     wanted = _SPEC.get(kind)
     annotations = mapping(metadata, "annotations")
     silent = NOISE | published(metadata)
-    shown: t.Dict[str, t.Any] = {name: value for name, value in obj.items() if name not in _META}
+    shown: dict[str, t.Any] = {name: value for name, value in obj.items() if name not in _META}
     if wanted is not None:
         shown["spec"] = {name: spec.get(name) for name in wanted}
     shown["metadata"] = [
-        mapping(metadata, "labels"), {name: value for name, value in annotations.items() if name not in silent},
-        bool(metadata.get("deletionTimestamp")), metadata.get("uid"),
-    ]  # fmt: skip
+        mapping(metadata, "labels"),
+        {name: value for name, value in annotations.items() if name not in silent},
+        bool(metadata.get("deletionTimestamp")),
+        metadata.get("uid"),
+    ]
     shown["status"] = {name: status.get(name) for name in _STATUS.get(kind, ())}
     if kind == "Pod":
-        ready = [row.get("status") for row in status.get("conditions") or () if isinstance(row, dict) and row.get("type") == "Ready"]
+        ready = [
+            row.get("status")
+            for row in status.get("conditions") or ()
+            if isinstance(row, dict) and row.get("type") == "Ready"
+        ]
         shown["status"]["ready"] = ready
     text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
@@ -92,12 +106,12 @@ class ChangeTracker:
 
     def __init__(self, kind: str, ignore_own: bool = True) -> None:
         self._kind, self._ignore_own = kind, ignore_own
-        self._known: t.Dict[t.Tuple[str, str], str] = {}
+        self._known: dict[tuple[str, str], str] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def replace(self, objects: t.Iterable[Data]) -> t.List[Change]:
+    def replace(self, objects: t.Iterable[Data]) -> list[Change]:
         """A complete list takes the place of what was known; the differences, in stable order."""
         fresh = {}
         for obj in objects:
@@ -111,7 +125,7 @@ class ChangeTracker:
         self._known = fresh
         return sorted(changes)
 
-    def observe(self, event: str, obj: Data) -> t.Optional[Change]:
+    def observe(self, event: str, obj: Data) -> Change | None:
         """One row of a watch (ADDED, MODIFIED, DELETED); None when it is no news."""
         key = self._key(obj)
         if event == "DELETED":
@@ -120,24 +134,28 @@ class ChangeTracker:
         if key is None:
             # an object that became ours, or lost what made it count
             place = self._place(obj)
-            return self._change(place, "removed") if place is not None and self._known.pop(place, None) is not None else None
+            return (
+                self._change(place, "removed")
+                if place is not None and self._known.pop(place, None) is not None
+                else None
+            )
         shown = digest(self._kind, obj)
         before = self._known.get(key)
         self._known[key] = shown
         return None if before == shown else self._change(key, "added" if before is None else "changed")
 
-    def _key(self, obj: Data) -> t.Optional[t.Tuple[str, str]]:
+    def _key(self, obj: Data) -> tuple[str, str] | None:
         if self._kind in HEARTBEATS or (self._ignore_own and is_own(obj)):
             return None
         return self._place(obj)
 
-    def _place(self, obj: Data) -> t.Optional[t.Tuple[str, str]]:
+    def _place(self, obj: Data) -> tuple[str, str] | None:
         metadata = mapping(obj, "metadata")
         if not isinstance(metadata.get("name"), str):
             return None
         return str(metadata.get("namespace") or ""), metadata["name"]
 
-    def _change(self, key: t.Tuple[str, str], what: str) -> Change:
+    def _change(self, key: tuple[str, str], what: str) -> Change:
         return Change(self._kind, key[0], key[1], what)
 
 
@@ -151,30 +169,36 @@ class Debounce:
         if not 0 <= window <= longest:
             raise ValueError("window must not be longer than longest")
         self._window, self._longest = window, longest
-        self._first: t.Optional[float] = None
+        self._first: float | None = None
         self._last = 0.0
-        self._found: t.Dict[t.Tuple[str, str], t.Dict[str, str]] = {}
+        self._found: dict[tuple[str, str], dict[str, str]] = {}
 
     def add(self, cluster: str, change: Change, now: float) -> None:
         """One change of one cluster. The last one of an object counts."""
-        name = "{0}/{1}".format(change.namespace, change.name) if change.namespace else change.name
+        name = f"{change.namespace}/{change.name}" if change.namespace else change.name
         self._found.setdefault((cluster, change.kind), {})[name] = change.type
         self._first = now if self._first is None else self._first
         self._last = now
 
-    def due(self, now: float) -> t.Optional[float]:
+    def due(self, now: float) -> float | None:
         """Seconds until the collection ends, 0 when it is over; None while there is nothing."""
         if self._first is None:
             return None
         return max(0.0, min(self._last + self._window, self._first + self._longest) - now)
 
-    def take(self) -> t.List[t.Dict[str, t.Any]]:
+    def take(self) -> list[dict[str, t.Any]]:
         """One event for each cluster and kind: {cluster, kind, names, count, types}; begins anew."""
         events = []
         for cluster, kind in sorted(self._found):
             names = self._found[cluster, kind]
             events.append(
-                {"cluster": cluster, "kind": kind, "names": sorted(names)[:NAMES], "count": len(names), "types": sorted(set(names.values()))}
+                {
+                    "cluster": cluster,
+                    "kind": kind,
+                    "names": sorted(names)[:NAMES],
+                    "count": len(names),
+                    "types": sorted(set(names.values())),
+                }
             )
         self._found, self._first = {}, None
         return events

@@ -29,7 +29,7 @@ _ADDED = {
 }
 
 
-def makers(obj: Object, manager: str, kind: str = "") -> t.List[str]:
+def makers(obj: Object, manager: str, kind: str = "") -> list[str]:
     """Managers other than ours on record for the content of an object: anything outside of metadata and status, sorted.
 
     What controllers of the cluster add to what others made does not count (``kind``: of an object out of a list, which does not say it).
@@ -40,7 +40,11 @@ def makers(obj: Object, manager: str, kind: str = "") -> t.List[str]:
         if entry.get("manager") == manager or entry.get("subresource"):
             continue
         tree = entry["fieldsV1"]
-        content = {name for name in tree if name.startswith("f:") and name not in ("f:metadata", "f:status", "f:apiVersion", "f:kind")}
+        content = {
+            name
+            for name in tree
+            if name.startswith("f:") and name not in ("f:metadata", "f:status", "f:apiVersion", "f:kind")
+        }
         if entry.get("manager") == CONTROLLERS:
             content = {name for name in content if (kind, name) not in _ADDED or _ADDED[kind, name] in content}
         if content:
@@ -63,5 +67,5 @@ def why_it_stays(obj: Object, manager: str, kind: str = "") -> str:
     """The message of a refusal ``not_ours`` for what may not be deleted."""
     others = makers(obj, manager, kind)
     if others:
-        return "carries our field manager, and {0} wrote into it too; it is not deleted: what we did not make alone stays".format(", ".join(others))
+        return f"carries our field manager, and {', '.join(others)} wrote into it too; it is not deleted: what we did not make alone stays"
     return "carries our labels, and neither its name nor its field managers show that it is ours; it is not deleted"

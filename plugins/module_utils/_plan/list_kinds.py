@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import typing as t
 
-Path = t.Tuple[str, ...]
+Path = tuple[str, ...]
 #: The keys of a map-list; an empty tuple is a set. What is not listed is atomic: its order means something.
-Keys = t.Tuple[str, ...]
+Keys = tuple[str, ...]
 
 SET: Keys = ()
-_CONDITIONS: t.Dict[Path, Keys] = {("status", "conditions"): ("type",)}
+_CONDITIONS: dict[Path, Keys] = {("status", "conditions"): ("type",)}
 #: Of every object.
-_METADATA: t.Dict[Path, Keys] = {("metadata", "ownerReferences"): ("uid",), ("metadata", "finalizers"): SET}
-_LISTS: t.Dict[str, t.Dict[Path, Keys]] = {
+_METADATA: dict[Path, Keys] = {("metadata", "ownerReferences"): ("uid",), ("metadata", "finalizers"): SET}
+_LISTS: dict[str, dict[Path, Keys]] = {
     "Service": {("spec", "ports"): ("port", "protocol"), **_CONDITIONS},
     "EndpointSlice": {("endpoints", "*", "addresses"): SET},
     "Node": {("status", "addresses"): ("type", "address"), ("spec", "podCIDRs"): SET, **_CONDITIONS},
@@ -29,7 +29,7 @@ _LISTS: t.Dict[str, t.Dict[Path, Keys]] = {
 }
 
 
-def keys_of(kind: str, path: Path) -> t.Optional[Keys]:
+def keys_of(kind: str, path: Path) -> Keys | None:
     """The keys of the list at a path of an object of this kind, SET for a set, None for a list whose order counts."""
     own = _LISTS.get(kind, {})
     return own[path] if path in own else _METADATA.get(path)

@@ -30,8 +30,17 @@ from .sole_owner import others, release_patch, surplus, tree_of
 #: Somebody else changed a field of ours. It fails the run unless the inventory says to leave it.
 CONFLICT = "conflict"
 #: What others need comes first; deletions go the other way round. Kinds that are not named come last.
-ORDER = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role",
-         "RoleBinding", "Secret", "ConfigMap")  # fmt: skip
+ORDER = (
+    "Namespace",
+    "CustomResourceDefinition",
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "Secret",
+    "ConfigMap",
+)
 
 
 class Key(t.NamedTuple):
@@ -65,9 +74,9 @@ class Write(t.NamedTuple):
 
     change: Change
     key: Key
-    manifest: t.Optional[t.Dict[str, t.Any]]
-    uid: t.Optional[str]
-    version: t.Optional[str]
+    manifest: dict[str, t.Any] | None
+    uid: str | None
+    version: str | None
     force: bool
     alone: bool = False
 
@@ -81,8 +90,8 @@ class Read(t.NamedTuple):
 
     objects: t.Mapping[Key, t.Mapping[str, t.Any]]
     purgeable: t.AbstractSet[Key]
-    unserved: t.AbstractSet[t.Tuple[str, str]]
-    namespaced: t.Mapping[t.Tuple[str, str], bool]
+    unserved: t.AbstractSet[tuple[str, str]]
+    namespaced: t.Mapping[tuple[str, str], bool]
 
 
 def rank(kind: str) -> int:
@@ -90,22 +99,26 @@ def rank(kind: str) -> int:
     return ORDER.index(kind) if kind in ORDER else len(ORDER)
 
 
-def parse_manifest(given: t.Any, where: str) -> t.Tuple[Key, t.Dict[str, t.Any]]:
+def parse_manifest(given: t.Any, where: str) -> tuple[Key, dict[str, t.Any]]:
     """A manifest and its key. Raises ValueRefused ``manifest_invalid`` naming ``where`` (``objects[3]``)."""
     if not isinstance(given, dict) or not isinstance(given.get("metadata"), dict):
-        raise ValueRefused("manifest_invalid", "{0} is no manifest: it has no metadata".format(where))
+        raise ValueRefused("manifest_invalid", f"{where} is no manifest: it has no metadata")
     if is_pending(given):
-        raise ValueRefused("value_pending", "{0} holds a value that does not exist yet".format(where))
+        raise ValueRefused("value_pending", f"{where} holds a value that does not exist yet")
     manifest = _with_merge_keys(normalise(given))
     meta = manifest["metadata"]
     for name in ("apiVersion", "kind"):
-        if not isinstance(manifest.get(name), str) or not is_alnum(manifest[name].replace("/", "").replace(".", "").replace("-", "")):
-            raise ValueRefused("manifest_invalid", "{0} has no valid {1}".format(where, name))
+        if not isinstance(manifest.get(name), str) or not is_alnum(
+            manifest[name].replace("/", "").replace(".", "").replace("-", "")
+        ):
+            raise ValueRefused("manifest_invalid", f"{where} has no valid {name}")
     if manifest["apiVersion"].count("/") > 1:
-        raise ValueRefused("manifest_invalid", "{0}: {1} is no apiVersion".format(where, quoted(manifest["apiVersion"])))
+        raise ValueRefused("manifest_invalid", f"{where}: {quoted(manifest['apiVersion'])} is no apiVersion")
     name, namespace = meta.get("name"), meta.get("namespace", "")
     # RBAC names may hold colons; everything else is a DNS subdomain
-    parse_subdomain(str(name).replace(":", "-") if manifest["apiVersion"].startswith("rbac.") else name, "manifest_invalid")
+    parse_subdomain(
+        str(name).replace(":", "-") if manifest["apiVersion"].startswith("rbac.") else name, "manifest_invalid"
+    )
     if namespace:
         parse_subdomain(namespace, "manifest_invalid")
     if not ownable(manifest):
@@ -118,7 +131,7 @@ def parse_manifest(given: t.Any, where: str) -> t.Tuple[Key, t.Dict[str, t.Any]]
     return Key(manifest["apiVersion"], manifest["kind"], namespace, str(name)), manifest
 
 
-def _with_merge_keys(manifest: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+def _with_merge_keys(manifest: dict[str, t.Any]) -> dict[str, t.Any]:
     """Fill in the protocol of a Service's ports: it is one of their merge keys, and servers before 1.21 want it given."""
     spec = manifest.get("spec")
     ports = spec.get("ports") if manifest.get("kind") == "Service" and isinstance(spec, dict) else None
@@ -135,11 +148,11 @@ def plan_objects(
     manager: str,
     state: str = "present",
     adopt: bool = False,
-    max_deletes: t.Optional[int] = None,
+    max_deletes: int | None = None,
     confirm_empty: bool = False,
     alone: bool = False,
     named: bool = False,
-) -> t.Tuple[Plan, t.List[Write]]:
+) -> tuple[Plan, list[Write]]:
     """The writes that make one cluster have the wanted objects, or, with state ``absent``, none of them.
 
     An existing object that is not ours (is_ours) and differs is refused as ``not_ours``; one that is as wanted is left
@@ -151,14 +164,14 @@ def plan_objects(
     """
     plan, writes = Plan(), []
     coming = defined_kinds(wanted.values()) if state == "present" else set()
-    deletes: t.Dict[t.Tuple[str, str], t.List[Key]] = {}
+    deletes: dict[tuple[str, str], list[Key]] = {}
     for key in sorted(wanted, key=lambda key: (rank(key.kind), key)):
-        ident = "{0}/{1}".format(cluster, key.short)
-        label = "{0} {1}".format(key.kind, ident)
+        ident = f"{cluster}/{key.short}"
+        label = f"{key.kind} {ident}"
         actual = read.objects.get(key)
         if (key.api_version, key.kind) in read.unserved - coming:
             if state == "present":
-                plan.refuse(label, "kind_not_served", "the API server has no {0} in {1}".format(key.kind, key.api_version))
+                plan.refuse(label, "kind_not_served", f"the API server has no {key.kind} in {key.api_version}")
         elif state == "absent":
             if actual is None or _going(actual):
                 plan.unchanged += 1
@@ -185,7 +198,7 @@ def plan_objects(
             if may_delete(read.objects[key], manager, True, named, kind=key.kind):
                 listed.append(key)
             elif key not in wanted:
-                label = "{0} {1}/{2}".format(key.kind, cluster, key.short)
+                label = f"{key.kind} {cluster}/{key.short}"
                 plan.refuse(label, "not_ours", why_it_stays(read.objects[key], manager, key.kind))
     for (api_version, kind), keys in sorted(deletes.items(), key=lambda item: (-rank(item[0][1]), item[0])):
         owned = [key for key in ours if (key.api_version, key.kind) == (api_version, kind)]
@@ -197,14 +210,14 @@ def plan_objects(
                 continue
         for key in sorted(keys):
             actual = read.objects[key]
-            ident = "{0}/{1}".format(cluster, key.short)
+            ident = f"{cluster}/{key.short}"
             change = Change(DELETE, kind, ident, redacted(actual, fingerprint), None)
             writes.append(Write(change, key, None, actual["metadata"].get("uid"), None, False))
     plan.changes.extend(write.change for write in writes)
     return plan, writes
 
 
-def plan_release(cluster: str, wanted: t.Iterable[Key], read: Read, manager: str) -> t.Tuple[Plan, t.List[Write]]:
+def plan_release(cluster: str, wanted: t.Iterable[Key], read: Read, manager: str) -> tuple[Plan, list[Write]]:
     """Those of the named objects that are ours, and what is ours in ``read.purgeable``, given back as they are (decision 1).
 
     A write's manifest is the merge patch that does it.
@@ -215,20 +228,29 @@ def plan_release(cluster: str, wanted: t.Iterable[Key], read: Read, manager: str
         if obj is None or not is_ours(obj, manager):
             plan.unchanged += 1
             continue
-        change = Change(UPDATE, key.kind, "{0}/{1}".format(cluster, key.short), {"owner": manager}, {"owner": None})
-        writes.append(Write(change, key, release_patch(obj), obj["metadata"].get("uid"), obj["metadata"].get("resourceVersion"), False))
+        change = Change(UPDATE, key.kind, f"{cluster}/{key.short}", {"owner": manager}, {"owner": None})
+        writes.append(
+            Write(
+                change,
+                key,
+                release_patch(obj),
+                obj["metadata"].get("uid"),
+                obj["metadata"].get("resourceVersion"),
+                False,
+            )
+        )
     plan.changes.extend(write.change for write in writes)
     return plan, writes
 
 
-def defined_kinds(manifests: t.Iterable[t.Mapping[str, t.Any]]) -> t.Set[t.Tuple[str, str]]:
+def defined_kinds(manifests: t.Iterable[t.Mapping[str, t.Any]]) -> set[tuple[str, str]]:
     """(apiVersion, kind) pairs that the custom resource definitions among the manifests will bring."""
     found = set()
     for manifest in manifests:
         spec = manifest.get("spec")
         if manifest.get("kind") == "CustomResourceDefinition" and isinstance(spec, dict):
             for version in spec.get("versions") or ():
-                found.add(("{0}/{1}".format(spec.get("group"), version.get("name")), str(spec.get("names", {}).get("kind"))))
+                found.add((f"{spec.get('group')}/{version.get('name')}", str(spec.get("names", {}).get("kind"))))
     return found
 
 
@@ -239,7 +261,7 @@ def _going(obj: t.Mapping[str, t.Any]) -> bool:
 
 def _compare(
     plan: Plan,
-    writes: t.List[Write],
+    writes: list[Write],
     key: Key,
     ident: str,
     manifest: t.Mapping[str, t.Any],
@@ -259,19 +281,17 @@ def _compare(
     if not paths and not stale and not extra and not owners and not taking:
         plan.unchanged += 1
         return
-    label = "{0} {1}".format(key.kind, ident)
+    label = f"{key.kind} {ident}"
     if not adopt:
         if not is_ours(actual, manager):
-            plan.refuse(label, "not_ours", "exists, is not ours and differs in {0}; it is left alone".format(_shown(paths)))
+            plan.refuse(label, "not_ours", f"exists, is not ours and differs in {_shown(paths)}; it is left alone")
             return
         taken = foreign_owners(actual, manager, paths)
         if taken:
             plan.refuse(
                 label,
                 CONFLICT,
-                "{0} wrote {1}, which is ours; set adopt to put it right, or see to it that only one of us writes it".format(
-                    quoted(taken[0][1]), taken[0][0]
-                ),
+                f"{quoted(taken[0][1])} wrote {taken[0][0]}, which is ours; set adopt to put it right, or see to it that only one of us writes it",
             )
             return
     meta = actual["metadata"]
@@ -282,20 +302,22 @@ def _compare(
     else:
         # as wanted already, but for whose it is
         change = Change(UPDATE, key.kind, ident, {"owner": ", ".join(owners) or None}, {"owner": manager})
-    writes.append(Write(change, key, dict(manifest), meta.get("uid"), meta.get("resourceVersion"), adopt or alone, alone))
+    writes.append(
+        Write(change, key, dict(manifest), meta.get("uid"), meta.get("resourceVersion"), adopt or alone, alone)
+    )
 
 
-def _ends(patch: t.Mapping[str, t.Any], path: t.Tuple[str, ...] = ()) -> t.List[t.Tuple[str, ...]]:
+def _ends(patch: t.Mapping[str, t.Any], path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """The paths that a merge patch changes."""
-    found: t.List[t.Tuple[str, ...]] = []
+    found: list[tuple[str, ...]] = []
     for name, value in patch.items():
         found += _ends(value, path + (name,)) if isinstance(value, dict) else [path + (name,)]
     return found
 
 
-def _shown(paths: t.Sequence[t.Tuple[str, ...]]) -> str:
+def _shown(paths: t.Sequence[tuple[str, ...]]) -> str:
     names = sorted({".".join(path) for path in paths})
-    return ", ".join(names[:5]) + (" and {0} more".format(len(names) - 5) if len(names) > 5 else "")
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _part(value: t.Any, shape: t.Mapping[str, t.Any]) -> t.Any:

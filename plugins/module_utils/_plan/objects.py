@@ -20,7 +20,7 @@ MANAGER_PREFIX = "multicluster.network/"
 #: An object without any content, such as a bare ServiceAccount, is ours by this label (and only if we own the label).
 MANAGED_BY, MANAGED_BY_US = "app.kubernetes.io/managed-by", "multicluster.network"
 
-Tree = t.Dict[str, t.Any]
+Tree = dict[str, t.Any]
 
 _QUANTITY = re.compile(r"([+-]?[0-9]+(?:\.[0-9]*)?|[+-]?\.[0-9]+)(m|k|[KMGTPE]i?|u|n|[eE][+-]?[0-9]{1,2})?\Z")
 _SUFFIXES = {"n": "1e-9", "u": "1e-6", "m": "1e-3", "": "1", "k": "1e3", "M": "1e6", "G": "1e9", "T": "1e12"}
@@ -37,7 +37,7 @@ def field_manager(fabric: str) -> str:
     """Our field manager for one fabric. Raises ValueError for a name that the API server would refuse."""
     name = MANAGER_PREFIX + fabric
     if not fabric or len(name) > 128 or not name.isprintable() or not name.isascii():
-        raise ValueError("a fabric's name is 1 to {0} printable characters".format(128 - len(MANAGER_PREFIX)))
+        raise ValueError(f"a fabric's name is 1 to {128 - len(MANAGER_PREFIX)} printable characters")
     return name
 
 
@@ -59,7 +59,7 @@ def inside(tree: t.Any, *names: str) -> Tree:
     return tree if isinstance(tree, dict) else {}
 
 
-def labels_of(obj: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, str]:
+def labels_of(obj: t.Mapping[str, t.Any] | None) -> dict[str, str]:
     """The labels of an object that anybody may have written: those whose value is text."""
     try:
         labels = obj["metadata"]["labels"]  # type: ignore[index]
@@ -68,7 +68,7 @@ def labels_of(obj: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, str]:
     return text_values(labels)
 
 
-def text_values(given: t.Any) -> t.Dict[str, str]:
+def text_values(given: t.Any) -> dict[str, str]:
     """What of a mapping is text."""
     if not isinstance(given, dict):
         return {}
@@ -78,7 +78,7 @@ def text_values(given: t.Any) -> t.Dict[str, str]:
     return given
 
 
-def owned_tree(obj: t.Mapping[str, t.Any], manager: str, operation: t.Optional[str] = None) -> Tree:
+def owned_tree(obj: t.Mapping[str, t.Any], manager: str, operation: str | None = None) -> Tree:
     """The fields that the manager owns, as one fieldsV1 tree; {} when it owns none. Status writes do not count."""
     trees = [
         entry["fieldsV1"]
@@ -95,7 +95,7 @@ def whole_tree(obj: t.Mapping[str, t.Any]) -> Tree:
     return merge_trees([entry["fieldsV1"] for entry in record_of(obj)])
 
 
-def owners(obj: t.Mapping[str, t.Any], *path: str, leaf: bool = False) -> t.List[str]:
+def owners(obj: t.Mapping[str, t.Any], *path: str, leaf: bool = False) -> list[str]:
     """Managers that own the field at the path (plain names, such as metadata, annotations, KEY), sorted.
 
     With ``leaf`` only those that own it as one value, not those that own something inside it.
@@ -143,8 +143,10 @@ def is_ours(obj: t.Mapping[str, t.Any], manager: str) -> bool:
 
 def ownable(manifest: t.Mapping[str, t.Any]) -> bool:
     """False for a manifest which, once applied, is_ours could not recognise."""
-    if any(name not in ("apiVersion", "kind", "metadata", "status") and value not in (None, {}, [])
-           for name, value in manifest.items()):  # fmt: skip
+    if any(
+        name not in ("apiVersion", "kind", "metadata", "status") and value not in (None, {}, [])
+        for name, value in manifest.items()
+    ):
         return True
     return (manifest.get("metadata", {}).get("labels") or {}).get(MANAGED_BY) == MANAGED_BY_US
 
@@ -172,13 +174,21 @@ def normalise(value: t.Any, name: str = "", inside: str = "") -> t.Any:
 
 
 _SERVER_METADATA = frozenset(
-    ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink", "deletionTimestamp",
-     "deletionGracePeriodSeconds")
-)  # fmt: skip
+    (
+        "managedFields",
+        "resourceVersion",
+        "uid",
+        "generation",
+        "creationTimestamp",
+        "selfLink",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    )
+)
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def stripped(obj: t.Mapping[str, t.Any], ours: bool = False) -> t.Dict[str, t.Any]:
+def stripped(obj: t.Mapping[str, t.Any], ours: bool = False) -> dict[str, t.Any]:
     """An object without what the server fills in: for diffs, and for comparing before with after.
 
     ours: a manifest of our own making, whose parts are shared instead of copied as deep as is safe.
@@ -194,7 +204,7 @@ def stripped(obj: t.Mapping[str, t.Any], ours: bool = False) -> t.Dict[str, t.An
     return shown if ours else {key: _bounded(value, 32) for key, value in shown.items()}
 
 
-def redacted(obj: t.Mapping[str, t.Any], fingerprint: t.Callable[[str], str], ours: bool = False) -> t.Dict[str, t.Any]:
+def redacted(obj: t.Mapping[str, t.Any], fingerprint: t.Callable[[str], str], ours: bool = False) -> dict[str, t.Any]:
     """stripped(), and a Secret's values as fingerprints (T19)."""
     shown = stripped(obj, ours)
     if obj.get("kind") == "Secret":
@@ -218,8 +228,8 @@ def _bounded(value: t.Any, depth: int) -> t.Any:
 
 
 def differences(
-    wanted: t.Any, actual: t.Any, tree: t.Any = None, path: t.Tuple[str, ...] = (), kind: str = ""
-) -> t.List[t.Tuple[str, ...]]:
+    wanted: t.Any, actual: t.Any, tree: t.Any = None, path: tuple[str, ...] = (), kind: str = ""
+) -> list[tuple[str, ...]]:
     """Paths at which ``actual`` is not what ``wanted`` says; fields that wanted leaves out never count.
 
     ``tree`` is whole_tree(actual object): where it has keyed entries for a list, elements are matched by these keys and
@@ -233,7 +243,7 @@ def differences(
             if actual is None and not wanted and path and path[-1] in _PLAIN_MAPS:
                 return []
             return [path]
-        found: t.List[t.Tuple[str, ...]] = []
+        found: list[tuple[str, ...]] = []
         for key, value in wanted.items():
             if path == () and key in ("apiVersion", "kind"):
                 continue  # the list was asked for them, and list items do not repeat them
@@ -250,8 +260,8 @@ def differences(
 
 
 def _list_differences(
-    wanted: t.List[t.Any], actual: t.List[t.Any], tree: Tree, path: t.Tuple[str, ...], kind: str
-) -> t.List[t.Tuple[str, ...]]:
+    wanted: list[t.Any], actual: list[t.Any], tree: Tree, path: tuple[str, ...], kind: str
+) -> list[tuple[str, ...]]:
     keyed = [name for name in tree if name.startswith("k:")]
     declared = keys_of(kind, path) if not keyed else None
     if keyed or declared:
@@ -275,10 +285,10 @@ def _list_differences(
     return [path] if any(differences(w, a, None, path + ("*",), kind) for w, a in zip(wanted, actual)) else []
 
 
-def _merge_keys(names: t.Sequence[str]) -> t.Tuple[t.List[str], t.Dict[t.Tuple[str, ...], str]]:
+def _merge_keys(names: t.Sequence[str]) -> tuple[list[str], dict[tuple[str, ...], str]]:
     """``k:{...}`` names -> the key fields, and key values -> name."""
-    keys: t.List[str] = []
-    trees: t.Dict[t.Tuple[str, ...], str] = {}
+    keys: list[str] = []
+    trees: dict[tuple[str, ...], str] = {}
     for name in names:
         try:
             values = json.loads(name[2:])
@@ -294,7 +304,7 @@ def _text(value: t.Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def same_scalar(wanted: t.Any, actual: t.Any, path: t.Tuple[str, ...] = ()) -> bool:
+def same_scalar(wanted: t.Any, actual: t.Any, path: tuple[str, ...] = ()) -> bool:
     """Equal as the API sees it: 80 and "80", and quantities by amount where the field is one."""
     if wanted == actual and isinstance(wanted, bool) == isinstance(actual, bool):
         return True
@@ -308,7 +318,7 @@ def same_scalar(wanted: t.Any, actual: t.Any, path: t.Tuple[str, ...] = ()) -> b
     return False
 
 
-def quantity(value: t.Any) -> t.Optional[fractions.Fraction]:
+def quantity(value: t.Any) -> fractions.Fraction | None:
     """A Kubernetes quantity as an exact number, None for anything else."""
     match = _QUANTITY.match(str(value)) if len(str(value)) < 64 else None
     if not match:
@@ -323,12 +333,12 @@ def quantity(value: t.Any) -> t.Optional[fractions.Fraction]:
     return number * fractions.Fraction("1" + suffix)
 
 
-def stale_fields(tree: t.Any, wanted: t.Any, path: t.Tuple[str, ...] = ()) -> t.List[t.Tuple[str, ...]]:
+def stale_fields(tree: t.Any, wanted: t.Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """Paths that we applied once (``tree``: owned_tree(obj, manager, "Apply")) and that the manifest has no more.
 
     Applying without them removes them, which comparing by the manifest's own fields alone would never notice.
     """
-    found: t.List[t.Tuple[str, ...]] = []
+    found: list[tuple[str, ...]] = []
     for name, inner in tree.items() if isinstance(tree, dict) else ():
         if name.startswith("f:"):
             key = name[2:]
@@ -344,19 +354,19 @@ def stale_fields(tree: t.Any, wanted: t.Any, path: t.Tuple[str, ...] = ()) -> t.
             match = [
                 item
                 for item in wanted
-                if isinstance(item, dict) and all(key not in item or same_scalar(item[key], values[key]) for key in keys)
+                if isinstance(item, dict)
+                and all(key not in item or same_scalar(item[key], values[key]) for key in keys)
             ]
             if not match:
                 found.append(path + (name[2:],))
-        elif name.startswith("v:") and isinstance(wanted, list):
-            if name[2:] not in [_text(item) for item in wanted]:
-                found.append(path + (name[2:],))
+        elif name.startswith("v:") and isinstance(wanted, list) and name[2:] not in [_text(item) for item in wanted]:
+            found.append(path + (name[2:],))
     return found
 
 
 def foreign_owners(
-    obj: t.Mapping[str, t.Any], manager: str, paths: t.Iterable[t.Tuple[str, ...]]
-) -> t.List[t.Tuple[str, str]]:
+    obj: t.Mapping[str, t.Any], manager: str, paths: t.Iterable[tuple[str, ...]]
+) -> list[tuple[str, str]]:
     """(path, manager) of fields to be changed that others own and we do not: server-side apply would conflict there.
 
     What happens inside keyed lists is left to the server.

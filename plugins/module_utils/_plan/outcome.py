@@ -19,7 +19,7 @@ SHOWN_WELL = 8
 LONGEST_LINE = 400
 
 Data = t.Mapping[str, t.Any]
-Cells = t.Dict[str, t.Dict[str, str]]
+Cells = dict[str, dict[str, str]]
 #: So many refusals are said, each with so many of the hosts that refused it.
 LINES, SEEN_BY = 40, 3
 
@@ -37,51 +37,68 @@ class RunReports(t.NamedTuple):
     results: t.Mapping[str, t.Sequence[Data]]
     broken: t.Mapping[str, str]
     nodes: t.Mapping[str, str]
-    lost: t.Mapping[str, t.Tuple[str, str]]
+    lost: t.Mapping[str, tuple[str, str]]
     verdict: Data
 
 
-def judge(reports: RunReports) -> t.Dict[str, t.Any]:
+def judge(reports: RunReports) -> dict[str, t.Any]:
     """{ok, cells: {cluster: {capability: text}}, errors: [line], at_fault: [cluster], text: [line]}; ``text`` fits a screen."""
     cells: Cells = {name: {} for name in sorted(reports.clusters)}
-    errors: t.List[str] = []
+    errors: list[str] = []
     for capability in reports.asked:
         errors += _capability(reports, capability, cells)
-    strays = sorted(host for host, (capability, unused) in reports.lost.items() if host not in reports.nodes or capability not in reports.asked)
-    errors += ["{0}: {1}".format(name, _line(reports.lost[name][1])) for name in strays]
-    errors += ["{0}: {1}".format(name, _line(reports.broken[name]) or FAILED) for name in sorted(set(reports.broken) - set(reports.asked))]
+    strays = sorted(
+        host
+        for host, (capability, unused) in reports.lost.items()
+        if host not in reports.nodes or capability not in reports.asked
+    )
+    errors += [f"{name}: {_line(reports.lost[name][1])}" for name in strays]
+    errors += [
+        f"{name}: {_line(reports.broken[name]) or FAILED}" for name in sorted(set(reports.broken) - set(reports.asked))
+    ]
     table = _table(reports.asked, cells) if cells and reports.asked else []
     lines = list(errors[:SHOWN_ERRORS])
     if len(errors) > SHOWN_ERRORS:
-        lines.append("{0} more, see above".format(len(errors) - SHOWN_ERRORS))
-    named = {str(row.get("cluster")) for name in reports.asked for result in reports.results.get(name, ()) for row in result.get("failures") or ()}
+        lines.append(f"{len(errors) - SHOWN_ERRORS} more, see above")
+    named = {
+        str(row.get("cluster"))
+        for name in reports.asked
+        for result in reports.results.get(name, ())
+        for row in result.get("failures") or ()
+    }
     named.update(reports.nodes.get(host, host) for host in reports.lost)
     at_fault = sorted(named.intersection(cells))
     text = table + (["failed:"] + ["  " + line for line in lines] if lines else [])
     return {"ok": not errors, "cells": cells, "errors": errors, "at_fault": at_fault, "text": text}
 
 
-def _capability(reports: RunReports, capability: str, cells: Cells) -> t.List[str]:
+def _capability(reports: RunReports, capability: str, cells: Cells) -> list[str]:
     """Fill the column of one capability; returns its errors."""
     results = reports.results.get(capability, ())
     broken = reports.broken.get(capability)
-    reasons: t.Dict[str, t.List[str]] = {}
-    errors: t.List[str] = []
+    reasons: dict[str, list[str]] = {}
+    errors: list[str] = []
     for failure in _unique(row for result in results for row in result.get("failures") or ()):
-        reasons.setdefault(str(failure.get("cluster")), []).append(_line(str(failure.get("cause") or failure.get("reason") or FAILED))[:40])
+        reasons.setdefault(str(failure.get("cluster")), []).append(
+            _line(str(failure.get("cause") or failure.get("reason") or FAILED))[:40]
+        )
         errors.append(_failure_line(capability, failure))
     if broken is None and not errors:
         broken = next((_message(result) for result in results if result.get("failed")), None)
     # what ended the capability is most often the failure of a cluster that is told already
-    if broken is not None and not any(str(row.get("message")) in broken for result in results for row in result.get("failures") or ()):
-        errors.append("{0}: {1}".format(capability, _line(broken) or FAILED))
+    if broken is not None and not any(
+        str(row.get("message")) in broken for result in results for row in result.get("failures") or ()
+    ):
+        errors.append(f"{capability}: {_line(broken) or FAILED}")
         for name in cells:
             reasons.setdefault(name, [])
-    for node in sorted(host for host, (where, unused) in reports.lost.items() if where == capability and host in reports.nodes):
+    for node in sorted(
+        host for host, (where, unused) in reports.lost.items() if where == capability and host in reports.nodes
+    ):
         reasons.setdefault(reports.nodes[node], []).append("node " + node)
         why = _line(reports.lost[node][1])
         why = why[len(node) + 2 :] if why.startswith(node + ": ") else why
-        errors.append("{0}, node {1} of cluster {2}: {3}".format(capability, node, reports.nodes[node], why))
+        errors.append(f"{capability}, node {node} of cluster {reports.nodes[node]}: {why}")
     unproven = _verdict(reports, reasons, errors, cells) if capability == "verify" and reports.verdict else set()
     refused = _refused(reports, results, cells)
     idle = bool(results) and all(result.get("objects") == 0 for result in results)
@@ -91,7 +108,7 @@ def _capability(reports: RunReports, capability: str, cells: Cells) -> t.List[st
     return errors
 
 
-def _verdict(reports: RunReports, reasons: t.Dict[str, t.List[str]], errors: t.List[str], cells: Cells) -> t.Set[str]:
+def _verdict(reports: RunReports, reasons: dict[str, list[str]], errors: list[str], cells: Cells) -> set[str]:
     """Clusters of which something is not proven. What is broken fails its clusters, and only a cluster of which all is proven is ok, however the run ends."""
     verdict = reports.verdict
     unproven = [str(reason) for reason in verdict.get("unproven") or ()]
@@ -100,15 +117,19 @@ def _verdict(reports: RunReports, reasons: t.Dict[str, t.List[str]], errors: t.L
     for name in _concerned(reports, broken, cells):
         reasons.setdefault(name, [])
     if problems:
-        errors.append("verify: {0} problems, first: {1}".format(len(problems), _line(problems[0])) if len(problems) > 1 else "verify: " + _line(problems[0]))
+        errors.append(
+            f"verify: {len(problems)} problems, first: {_line(problems[0])}"
+            if len(problems) > 1
+            else "verify: " + _line(problems[0])
+        )
     return _concerned(reports, unproven, cells)
 
 
-def _concerned(reports: RunReports, lines: t.Iterable[str], cells: Cells) -> t.Set[str]:
+def _concerned(reports: RunReports, lines: t.Iterable[str], cells: Cells) -> set[str]:
     """Clusters that reasons concern. One names a cluster (``service_mirror: cluster NAME: ...``), an object of it (``mesh: refused NAME/...``) or begins
     with its node; one that does none of it concerns all.
     """
-    found: t.Set[str] = set()
+    found: set[str] = set()
     for line in lines:
         subjects = []
         for part in (part.strip() for part in line.split(":")[:2]):
@@ -118,9 +139,9 @@ def _concerned(reports: RunReports, lines: t.Iterable[str], cells: Cells) -> t.S
     return found
 
 
-def _refused(reports: RunReports, results: t.Iterable[Data], cells: Cells) -> t.Dict[str, int]:
+def _refused(reports: RunReports, results: t.Iterable[Data], cells: Cells) -> dict[str, int]:
     """Cluster -> how much was refused there. An object's name begins with its cluster, or with its node."""
-    counts: t.Dict[str, int] = {}
+    counts: dict[str, int] = {}
     for row in _unique(row for result in results for row in result.get("refused") or ()):
         first = str(row.get("object", "")).split("/", 1)[0]
         words = [first, reports.nodes.get(first, ""), *first.split()]
@@ -130,33 +151,33 @@ def _refused(reports: RunReports, results: t.Iterable[Data], cells: Cells) -> t.
     return counts
 
 
-def _unique(rows: t.Iterable[Data]) -> t.List[Data]:
+def _unique(rows: t.Iterable[Data]) -> list[Data]:
     """Two results may tell of the same thing: the mesh is planned before and after it is published."""
-    found: t.Dict[t.Tuple[t.Tuple[str, str], ...], Data] = {}
+    found: dict[tuple[tuple[str, str], ...], Data] = {}
     for row in rows:
         found.setdefault(tuple(sorted((str(name), str(value)) for name, value in row.items())), row)
     return list(found.values())
 
 
-def _cell(ran: bool, reasons: t.Optional[t.Sequence[str]], refused: int, unproven: bool = False, idle: bool = False) -> str:
+def _cell(ran: bool, reasons: t.Sequence[str] | None, refused: int, unproven: bool = False, idle: bool = False) -> str:
     """idle: the capability looks after no object at all, so that what was refused is everything."""
     if not ran:
         return NOT_ASKED
     if reasons is not None:
         words = list(dict.fromkeys(reasons))
-        more = " +{0}".format(len(words) - 1) if len(words) > 1 else ""
-        return "{0}: {1}{2}".format(FAILED, words[0], more) if words else FAILED
+        more = f" +{len(words) - 1}" if len(words) > 1 else ""
+        return f"{FAILED}: {words[0]}{more}" if words else FAILED
     if unproven:
         return NOT_PROVEN
-    return "{0}refused {1}".format("" if idle else OK + ", ", refused) if refused else OK
+    return f"{'' if idle else OK + ', '}refused {refused}" if refused else OK
 
 
 def _failure_line(capability: str, failure: Data) -> str:
     operation = failure.get("operation")
-    what = "cannot {0}: ".format(operation) if operation else ""
-    lead, message = "cluster {0}: ".format(failure.get("cluster")), str(failure.get("message"))
+    what = f"cannot {operation}: " if operation else ""
+    lead, message = f"cluster {failure.get('cluster')}: ", str(failure.get("message"))
     message = message[len(lead) :] if message.startswith(lead) else message
-    return _line("{0}, {1}{2}{3} [{4}]".format(capability, lead, what, message, failure.get("reason")))
+    return _line(f"{capability}, {lead}{what}{message} [{failure.get('reason')}]")
 
 
 def _message(result: Data) -> str:
@@ -169,29 +190,43 @@ def _line(text: str) -> str:
     return plain if len(plain) <= LONGEST_LINE else plain[: LONGEST_LINE - 4] + " ..."
 
 
-def _table(asked: t.Sequence[str], cells: Cells) -> t.List[str]:
+def _table(asked: t.Sequence[str], cells: Cells) -> list[str]:
     """Clusters under each other, what failed first. Capabilities that nobody asked for have no column."""
     columns = [name for name in asked if any(row[name] != NOT_ASKED for row in cells.values())]
     order = sorted(cells, key=lambda name: (_rank(cells[name], columns), name))
     most = max(SHOWN_WELL, min(SHOWN_CLUSTERS, sum(1 for name in order if _rank(cells[name], columns) < 2)))
     shown, rest = order[:most], order[most:]
-    rows = [["CLUSTER", *(name.upper() for name in columns)]] + [[name, *(cells[name][column] for column in columns)] for name in shown]
+    rows = [["CLUSTER", *(name.upper() for name in columns)]] + [
+        [name, *(cells[name][column] for column in columns)] for name in shown
+    ]
     widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
     if rest:
         failed = sum(1 for name in rest if _rank(cells[name], columns) == 0)
-        lines.append("{0} more clusters, {1} of them failed".format(len(rest), failed) if failed else "{0} more clusters: nothing failed".format(len(rest)))
+        lines.append(
+            f"{len(rest)} more clusters, {failed} of them failed"
+            if failed
+            else f"{len(rest)} more clusters: nothing failed"
+        )
     return lines
 
 
 def _rank(row: t.Mapping[str, str], columns: t.Sequence[str]) -> int:
     texts = [row[name] for name in columns]
-    return 0 if any(text.startswith(FAILED) for text in texts) else 1 if any(text not in (OK, NOT_ASKED) for text in texts) else 2
+    return (
+        0
+        if any(text.startswith(FAILED) for text in texts)
+        else 1
+        if any(text not in (OK, NOT_ASKED) for text in texts)
+        else 2
+    )
 
 
-def refused_lines(refused: t.Iterable[t.Mapping[str, t.Any]], by_host: t.Mapping[str, t.Iterable[t.Mapping[str, t.Any]]]) -> t.List[str]:
+def refused_lines(
+    refused: t.Iterable[t.Mapping[str, t.Any]], by_host: t.Mapping[str, t.Iterable[t.Mapping[str, t.Any]]]
+) -> list[str]:
     """Sorted lines. refused: of the fabric's plan; by_host: of each host's result. Rows are {object, reason, message}."""
-    rows: t.Dict[t.Tuple[str, str, str], t.List[str]] = {_key(row): [] for row in refused}
+    rows: dict[tuple[str, str, str], list[str]] = {_key(row): [] for row in refused}
     for host in sorted(by_host):
         for row in by_host[host]:
             rows.setdefault(_key(row), []).append(host)
@@ -199,14 +234,14 @@ def refused_lines(refused: t.Iterable[t.Mapping[str, t.Any]], by_host: t.Mapping
     for (about, reason, message), hosts in sorted(rows.items()):
         # a refusal quotes what somebody else wrote, and a play may keep these lines as variables: nothing in them is a template
         about, message = about.replace("{", "\\x7b"), message.replace("{", "\\x7b")
-        text = message if message.startswith(about) else "{0}: {1}".format(about, message)
-        more = " and {0} more".format(len(hosts) - SEEN_BY) if len(hosts) > SEEN_BY else ""
-        seen = " (refused by {0}{1})".format(", ".join(hosts[:SEEN_BY]), more) if hosts else ""
-        found.append("refused: {0} [{1}]{2}".format(text, reason, seen))
+        text = message if message.startswith(about) else f"{about}: {message}"
+        more = f" and {len(hosts) - SEEN_BY} more" if len(hosts) > SEEN_BY else ""
+        seen = f" (refused by {', '.join(hosts[:SEEN_BY])}{more})" if hosts else ""
+        found.append(f"refused: {text} [{reason}]{seen}")
     if len(found) > LINES:
-        found[LINES - 1 :] = ["... and {0} more".format(len(found) - LINES + 1)]
+        found[LINES - 1 :] = [f"... and {len(found) - LINES + 1} more"]
     return found
 
 
-def _key(row: t.Mapping[str, t.Any]) -> t.Tuple[str, str, str]:
+def _key(row: t.Mapping[str, t.Any]) -> tuple[str, str, str]:
     return str(row.get("object")), str(row.get("reason")), str(row.get("message"))

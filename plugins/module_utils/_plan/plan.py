@@ -24,7 +24,7 @@ class Pending:
         self.what = what
 
     def __str__(self) -> str:
-        return "({0}, known after apply)".format(self.what)
+        return f"({self.what}, known after apply)"
 
     __repr__ = __str__
 
@@ -86,7 +86,7 @@ class Change(t.NamedTuple):
     after: t.Any
 
     @property
-    def fields(self) -> t.List[str]:
+    def fields(self) -> list[str]:
         """Names of the top-level fields that differ."""
         if not isinstance(self.before, dict) or not isinstance(self.after, dict):
             return []
@@ -98,10 +98,10 @@ class Plan:
     """Changes in the order in which they are applied, refusals, and the count of what already is as wanted."""
 
     def __init__(self) -> None:
-        self.changes: t.List[Change] = []
-        self.refused: t.List[Refusal] = []
+        self.changes: list[Change] = []
+        self.refused: list[Refusal] = []
         self.unchanged = 0
-        self.warnings: t.List[str] = []
+        self.warnings: list[str] = []
 
     def create(self, kind: str, ident: str, after: t.Any) -> None:
         self.changes.append(Change(CREATE, kind, ident, None, after))
@@ -116,7 +116,7 @@ class Plan:
         """Note an object that is left out; the rest goes on."""
         self.refused.append(Refusal(obj, reason, message))
 
-    def extend(self, other: "Plan") -> "Plan":
+    def extend(self, other: Plan) -> Plan:
         """Append another plan: its changes come after ours."""
         self.changes.extend(other.changes)
         self.refused.extend(other.refused)
@@ -128,13 +128,13 @@ class Plan:
     def changed(self) -> bool:
         return bool(self.changes)
 
-    def of(self, action: str, kind: t.Optional[str] = None) -> t.List[Change]:
+    def of(self, action: str, kind: str | None = None) -> list[Change]:
         """The changes of one action (and kind), in order."""
         return [c for c in self.changes if c.action == action and kind in (None, c.kind)]
 
-    def result(self) -> t.Dict[str, t.Any]:
+    def result(self) -> dict[str, t.Any]:
         """The keys ``changed``, ``plan`` and ``refused`` of a module's result, plain JSON."""
-        plan: t.Dict[str, t.Any] = {"unchanged": self.unchanged}
+        plan: dict[str, t.Any] = {"unchanged": self.unchanged}
         for action in (CREATE, UPDATE, DELETE):
             plan[action] = len(self.of(action))
         plan["changes"] = [
@@ -147,13 +147,13 @@ class Plan:
             "refused": [r._asdict() for r in sorted(self.refused)],
         }
 
-    def diff(self) -> t.Dict[str, str]:
+    def diff(self) -> dict[str, str]:
         """before/after texts for ``--diff``: one block a changed object, sorted by kind and name."""
-        sides: t.Dict[str, t.List[str]] = {"before": [], "after": []}
+        sides: dict[str, list[str]] = {"before": [], "after": []}
         for change in sorted(self.changes, key=lambda c: (c.kind, c.id)):
             for side, value in (("before", change.before), ("after", change.after)):
                 if value is not None:
-                    sides[side].append("{0} {1}".format(change.kind, change.id))
+                    sides[side].append(f"{change.kind} {change.id}")
                     sides[side].extend(render(value, 1))
         return {side: "".join(line + "\n" for line in lines) for side, lines in sides.items()}
 
@@ -173,13 +173,13 @@ def reconcile(kind: str, wanted: t.Mapping[str, t.Any], actual: t.Mapping[str, t
     return plan
 
 
-def render(value: t.Any, indent: int = 0) -> t.List[str]:
+def render(value: t.Any, indent: int = 0) -> list[str]:
     """Plain data as indented ``key: value`` lines with sorted keys. Lists keep their order."""
     pad = "  " * indent
-    lines: t.List[str] = []
+    lines: list[str] = []
     if isinstance(value, dict):
         for key in sorted(value, key=str):
-            lines.extend(_entry(pad + "{0}:".format(scalar(str(key))), value[key], indent))
+            lines.extend(_entry(pad + f"{scalar(str(key))}:", value[key], indent))
     elif isinstance(value, (list, tuple)):
         for item in value:
             lines.extend(_entry(pad + "-", item, indent))
@@ -188,10 +188,10 @@ def render(value: t.Any, indent: int = 0) -> t.List[str]:
     return lines
 
 
-def _entry(head: str, value: t.Any, indent: int) -> t.List[str]:
+def _entry(head: str, value: t.Any, indent: int) -> list[str]:
     if isinstance(value, (dict, list, tuple)) and value:
         return [head] + render(value, indent + 1)
-    return ["{0} {1}".format(head, scalar(value))]
+    return [f"{head} {scalar(value)}"]
 
 
 def scalar(value: t.Any) -> str:

@@ -15,20 +15,26 @@ Data = t.Mapping[str, t.Any]
 NAMES = 100
 
 
-def merge(events: t.Iterable[Data]) -> t.Dict[str, t.Any]:
+def merge(events: t.Iterable[Data]) -> dict[str, t.Any]:
     """Events of clusters and kinds as one: {clusters, kinds, names, count, types}; names begin with their cluster."""
-    clusters: t.Set[t.Any] = set()
-    kinds: t.Set[t.Any] = set()
-    names: t.Set[t.Any] = set()
-    types: t.Set[t.Any] = set()
+    clusters: set[t.Any] = set()
+    kinds: set[t.Any] = set()
+    names: set[t.Any] = set()
+    types: set[t.Any] = set()
     count = 0
     for event in events:
         clusters.add(str(event["cluster"]))
         kinds.add(str(event["kind"]))
-        names.update("{0}/{1}".format(event["cluster"], name) for name in event.get("names") or ())
+        names.update(f"{event['cluster']}/{name}" for name in event.get("names") or ())
         types.update(event.get("types") or ())
         count += int(event.get("count") or 0)
-    return {"clusters": sorted(clusters), "kinds": sorted(kinds), "names": sorted(names)[:NAMES], "count": count, "types": sorted(types)}
+    return {
+        "clusters": sorted(clusters),
+        "kinds": sorted(kinds),
+        "names": sorted(names)[:NAMES],
+        "count": count,
+        "types": sorted(types),
+    }
 
 
 class Runs:
@@ -40,8 +46,8 @@ class Runs:
 
     def __init__(self, watch: t.Sequence[Data], kinds: t.Mapping[str, t.Sequence[str]], settle: float = 30.0) -> None:
         self._settle = settle
-        self._order: t.List[str] = []
-        self._books: t.Dict[str, t.List[str]] = {}
+        self._order: list[str] = []
+        self._books: dict[str, list[str]] = {}
         for row in watch:
             for book in row.get("playbooks") or ():
                 if book not in self._order:
@@ -49,11 +55,11 @@ class Runs:
                 for kind in kinds[row["resource"]]:
                     if book not in self._books.setdefault(kind, []):
                         self._books[kind].append(book)
-        self._found: t.Dict[str, t.List[Data]] = {}
+        self._found: dict[str, list[Data]] = {}
         self._asked = 0
-        self._seen: t.Set[t.Any] = set()
+        self._seen: set[t.Any] = set()
         self._busy = False
-        self._quiet_since: t.Optional[float] = None
+        self._quiet_since: float | None = None
 
     def add(self, events: t.Iterable[Data]) -> None:
         """News of the clusters."""
@@ -73,7 +79,7 @@ class Runs:
             self._quiet_since = now
         self._busy = bool(here)
 
-    def take(self, now: float) -> t.List[t.Dict[str, t.Any]]:
+    def take(self, now: float) -> list[dict[str, t.Any]]:
         """Events to tell now, one for each playbook, in the order of the table; [] while they have to wait."""
         if not self._found or self._busy:
             return []

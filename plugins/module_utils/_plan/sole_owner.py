@@ -16,12 +16,12 @@ import typing as t
 from .objects import merge_trees, record_of
 
 Object = t.Mapping[str, t.Any]
-Path = t.Tuple[str, ...]
-Patch = t.Dict[str, t.Any]
+Path = tuple[str, ...]
+Patch = dict[str, t.Any]
 
 _APART = frozenset(("f:metadata", "f:status"))
 #: What a Service has by default; another value is somebody's doing, whoever is on record for it.
-_DEFAULTS: t.Dict[str, t.Dict[Path, t.Any]] = {
+_DEFAULTS: dict[str, dict[Path, t.Any]] = {
     "Service": {
         ("spec", "sessionAffinity"): "None",
         ("spec", "type"): "ClusterIP",
@@ -30,26 +30,37 @@ _DEFAULTS: t.Dict[str, t.Dict[Path, t.Any]] = {
     }
 }
 #: What no server fills in.
-_NEVER: t.Dict[str, t.FrozenSet[Path]] = {
+_NEVER: dict[str, frozenset[Path]] = {
     "Service": frozenset(
         ("spec", name)
-        for name in ("selector", "externalIPs", "externalName", "loadBalancerIP", "loadBalancerSourceRanges", "loadBalancerClass",
-                     "sessionAffinityConfig", "topologyKeys", "trafficDistribution")
+        for name in (
+            "selector",
+            "externalIPs",
+            "externalName",
+            "loadBalancerIP",
+            "loadBalancerSourceRanges",
+            "loadBalancerClass",
+            "sessionAffinityConfig",
+            "topologyKeys",
+            "trafficDistribution",
+        )
     )
-}  # fmt: skip
+}
 #: What a server chooses for an object, and keeps.
-_ASSIGNED: t.Dict[str, t.FrozenSet[Path]] = {
-    "Service": frozenset(("spec", name) for name in ("clusterIP", "clusterIPs", "ipFamily", "ipFamilies", "ipFamilyPolicy"))
+_ASSIGNED: dict[str, frozenset[Path]] = {
+    "Service": frozenset(
+        ("spec", name) for name in ("clusterIP", "clusterIPs", "ipFamily", "ipFamilies", "ipFamilyPolicy")
+    )
 }
 #: Kinds in whose objects no server fills in anything.
 _PLAIN = frozenset(("Peer", "GlobalNetworkSet", "ServiceImport"))
 _NOTHING = object()
 
 
-def others(obj: Object, manager: str, kept: t.Collection[Path] = ()) -> t.List[str]:
+def others(obj: Object, manager: str, kept: t.Collection[Path] = ()) -> list[str]:
     """Managers besides ours that are on record for something that is ours alone, sorted. ``kept``: paths that may be theirs."""
-    found: t.Set[str] = set()
-    mine: t.Optional[t.Set[Path]] = None
+    found: set[str] = set()
+    mine: set[Path] | None = None
     for entry in record_of(obj):
         if entry.get("manager") == manager or entry.get("subresource"):
             continue
@@ -64,7 +75,9 @@ def others(obj: Object, manager: str, kept: t.Collection[Path] = ()) -> t.List[s
     return sorted(found)
 
 
-def sole_record(obj: Object, manager: str, kept: t.Collection[Path] = (), whole: bool = True) -> t.Optional[t.List[t.Dict[str, t.Any]]]:
+def sole_record(
+    obj: Object, manager: str, kept: t.Collection[Path] = (), whole: bool = True
+) -> list[dict[str, t.Any]] | None:
     """``metadata.managedFields`` with nobody beside us; None where it is so already.
 
     whole: everything but metadata and status is ours. Otherwise only what we applied is.
@@ -74,14 +87,18 @@ def sole_record(obj: Object, manager: str, kept: t.Collection[Path] = (), whole:
         return None
     mine = _our_metadata(obj, manager)
     content = set() if whole else _applied(obj, manager)
-    made: t.List[t.Dict[str, t.Any]] = []
+    made: list[dict[str, t.Any]] = []
     for entry in entries:
         tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
         if not isinstance(tree, dict) or entry.get("manager") == manager or entry.get("subresource"):
             made.append(entry)
             continue
         leaves = [leaf for part in tree for leaf in _leaves(tree[part], (part,))]
-        left = [leaf for leaf in leaves if leaf not in mine and (leaf[0] in _APART or _within(leaf, kept) or not (whole or _covered(leaf, content)))]
+        left = [
+            leaf
+            for leaf in leaves
+            if leaf not in mine and (leaf[0] in _APART or _within(leaf, kept) or not (whole or _covered(leaf, content)))
+        ]
         if len(left) == len(leaves):
             made.append(entry)
         elif any(leaf[-1] != "." for leaf in left):
@@ -89,20 +106,20 @@ def sole_record(obj: Object, manager: str, kept: t.Collection[Path] = (), whole:
     return made if len(made) != len(entries) or made != entries else None
 
 
-def release_patch(obj: Object) -> t.Dict[str, t.Any]:
+def release_patch(obj: Object) -> dict[str, t.Any]:
     """The merge patch that gives an object back as it is: nothing of it changes but that nobody is on record as its owner."""
     meta = obj["metadata"]
     # an empty entry is the API's way to say so
     return {"metadata": {"uid": meta.get("uid"), "resourceVersion": meta.get("resourceVersion"), "managedFields": [{}]}}
 
 
-def given_up_record(obj: Object, manager: str, paths: t.Iterable[Path]) -> t.List[t.Dict[str, t.Any]]:
+def given_up_record(obj: Object, manager: str, paths: t.Iterable[Path]) -> list[dict[str, t.Any]]:
     """``metadata.managedFields`` in which we are not on record for the fields at the paths, and nobody is in our place.
 
     For an object that is others', but for these fields of it; see release_patch for one that is ours as a whole.
     """
     wanted = {tuple("f:" + name for name in path) for path in paths}
-    made: t.List[t.Dict[str, t.Any]] = []
+    made: list[dict[str, t.Any]] = []
     for entry in (obj.get("metadata") or {}).get("managedFields") or []:
         tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
         if not isinstance(tree, dict) or entry.get("subresource") or entry.get("manager") != manager:
@@ -119,15 +136,19 @@ NOBODY = "before-first-apply"
 
 
 def handed_over(
-    obj: Object, is_ours: t.Callable[[Object], bool], heir: str = NOBODY, operation: str = "Update", within: t.Optional[t.Callable[[Path], bool]] = None
-) -> t.Optional[t.List[t.Dict[str, t.Any]]]:
+    obj: Object,
+    is_ours: t.Callable[[Object], bool],
+    heir: str = NOBODY,
+    operation: str = "Update",
+    within: t.Callable[[Path], bool] | None = None,
+) -> list[dict[str, t.Any]] | None:
     """``metadata.managedFields`` in which what ours are on record for is the heir's, as by that operation; None where they are for nothing.
 
     An object of which nobody is on record would look as if it came from a server that does not track writers, and be ours again.
     ``is_ours``: whether an entry of the record is. ``within``: whether a field, as its path in a fieldsV1 tree, is given up, where we keep others.
     """
-    made: t.List[t.Dict[str, t.Any]] = []
-    given: t.Dict[t.Tuple[str, str], t.List[t.Dict[str, t.Any]]] = {}
+    made: list[dict[str, t.Any]] = []
+    given: dict[tuple[str, str], list[dict[str, t.Any]]] = {}
     for entry in (obj.get("metadata") or {}).get("managedFields") or []:
         tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
         if not isinstance(tree, dict) or not is_ours(entry):
@@ -138,52 +159,70 @@ def handed_over(
         if not goes:
             made.append(entry)
             continue
-        given.setdefault((str(entry.get("apiVersion")), str(entry.get("subresource") or "")), []).append(dict(entry, fieldsV1=tree_of(goes)))
+        given.setdefault((str(entry.get("apiVersion")), str(entry.get("subresource") or "")), []).append(
+            dict(entry, fieldsV1=tree_of(goes))
+        )
         left = [leaf for leaf in leaves if leaf not in goes]
         if any(leaf[-1] != "." for leaf in left):
             made.append(dict(entry, fieldsV1=tree_of(_without_empty_maps(left))))
     for (version, subresource), entries in sorted(given.items()):
-        same = [row for row in made if isinstance(row, dict) and row.get("manager") == heir and row.get("operation") == operation
-                and str(row.get("apiVersion")) == version and str(row.get("subresource") or "") == subresource]  # fmt: skip
+        same = [
+            row
+            for row in made
+            if isinstance(row, dict)
+            and row.get("manager") == heir
+            and row.get("operation") == operation
+            and str(row.get("apiVersion")) == version
+            and str(row.get("subresource") or "") == subresource
+        ]
         made = [row for row in made if row not in same]
         trees = [row["fieldsV1"] for row in [*same, *entries] if isinstance(row.get("fieldsV1"), dict)]
         made.append(dict(entries[0], manager=heir, operation=operation, fieldsV1=merge_trees(trees)))
     return made if given else None
 
 
-def writers_of(obj: Object, counts: t.Callable[[Object], bool], within: t.Callable[[Path], bool]) -> t.List[str]:
+def writers_of(obj: Object, counts: t.Callable[[Object], bool], within: t.Callable[[Path], bool]) -> list[str]:
     """The managers on record for a field, as its path in a fieldsV1 tree, for which ``within`` holds, sorted. ``counts``: whether an entry is looked at."""
     found = set()
     for entry in record_of(obj):
-        if counts(entry) and any(within(leaf) for part, inner in entry["fieldsV1"].items() for leaf in _leaves(inner, (part,))):
+        if counts(entry) and any(
+            within(leaf) for part, inner in entry["fieldsV1"].items() for leaf in _leaves(inner, (part,))
+        ):
             found.add(str(entry.get("manager")))
     return sorted(found)
 
 
-def taken_record(obj: Object, manager: str) -> t.List[t.Dict[str, t.Any]]:
+def taken_record(obj: Object, manager: str) -> list[dict[str, t.Any]]:
     """``metadata.managedFields`` in which whatever others are on record for is ours, as by an update of ours.
 
     For objects that are written by patches: a patch which changes no value takes nothing over.
     """
-    made: t.List[t.Dict[str, t.Any]] = []
-    mine: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+    made: list[dict[str, t.Any]] = []
+    mine: dict[str, list[dict[str, t.Any]]] = {}
     for entry in (obj.get("metadata") or {}).get("managedFields") or []:
         tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
-        if not isinstance(tree, dict) or entry.get("subresource") or (entry.get("manager") == manager and entry.get("operation") == "Apply"):
+        if (
+            not isinstance(tree, dict)
+            or entry.get("subresource")
+            or (entry.get("manager") == manager and entry.get("operation") == "Apply")
+        ):
             made.append(entry)
             continue
         mine.setdefault(str(entry.get("apiVersion")), []).append(dict(entry, manager=manager, operation="Update"))
-    return made + [dict(found[0], fieldsV1=merge_trees([one["fieldsV1"] for one in found])) for dummy, found in sorted(mine.items())]
+    return made + [
+        dict(found[0], fieldsV1=merge_trees([one["fieldsV1"] for one in found]))
+        for dummy, found in sorted(mine.items())
+    ]
 
 
-def taken_paths(obj: Object, manager: str, paths: t.Iterable[Path]) -> t.Optional[t.List[t.Dict[str, t.Any]]]:
+def taken_paths(obj: Object, manager: str, paths: t.Iterable[Path]) -> list[dict[str, t.Any]] | None:
     """``metadata.managedFields`` in which the fields at the paths are ours alone, as by an update of ours; None where they are so already.
 
     For an object that is others', but for these fields of it.
     """
     wanted = {tuple("f:" + name for name in path) for path in paths}
-    made: t.List[t.Dict[str, t.Any]] = []
-    taken: t.Dict[str, t.Set[Path]] = {}
+    made: list[dict[str, t.Any]] = []
+    taken: dict[str, set[Path]] = {}
     for entry in (obj.get("metadata") or {}).get("managedFields") or []:
         tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
         if not isinstance(tree, dict) or entry.get("subresource") or entry.get("manager") == manager:
@@ -198,7 +237,15 @@ def taken_paths(obj: Object, manager: str, paths: t.Iterable[Path]) -> t.Optiona
         if any(leaf[-1] != "." for leaf in left):
             made.append(dict(entry, fieldsV1=tree_of(_without_empty_maps(left))))
     for version, leaves_of_it in sorted(taken.items()):
-        made.append({"manager": manager, "operation": "Update", "apiVersion": version, "fieldsType": "FieldsV1", "fieldsV1": tree_of(sorted(leaves_of_it))})
+        made.append(
+            {
+                "manager": manager,
+                "operation": "Update",
+                "apiVersion": version,
+                "fieldsType": "FieldsV1",
+                "fieldsV1": tree_of(sorted(leaves_of_it)),
+            }
+        )
     return made if taken else None
 
 
@@ -209,7 +256,13 @@ def surplus(manifest: Object, actual: Object, manager: str, kept: t.Collection[P
     names counts only when somebody else is on record for it. A list that has too much is put right as a whole.
     """
     kind = str(manifest.get("kind") or actual.get("kind") or "")
-    theirs = merge_trees([entry["fieldsV1"] for entry in record_of(actual) if entry.get("manager") != manager and not entry.get("subresource")])
+    theirs = merge_trees(
+        [
+            entry["fieldsV1"]
+            for entry in record_of(actual)
+            if entry.get("manager") != manager and not entry.get("subresource")
+        ]
+    )
     patch: Patch = {}
     for name, value in actual.items():
         if name not in ("apiVersion", "kind", "metadata", "status"):
@@ -240,7 +293,7 @@ def _surplus(wanted: t.Any, actual: t.Any, theirs: t.Any, path: Path, kind: str,
     return _NOTHING
 
 
-def _too_much(wanted: t.List[t.Any], actual: t.List[t.Any], theirs: t.Any) -> bool:
+def _too_much(wanted: list[t.Any], actual: list[t.Any], theirs: t.Any) -> bool:
     """Whether a list has more entries than is wanted, or more in an entry that others are on record for."""
     if len(actual) > len(wanted):
         return True
@@ -258,16 +311,16 @@ def _inside(tree: t.Any, name: str) -> t.Any:
     return tree.get("f:" + name) if isinstance(tree, dict) else None
 
 
-def _leaves(tree: t.Any, path: Path) -> t.List[Path]:
+def _leaves(tree: t.Any, path: Path) -> list[Path]:
     """The ends of a fieldsV1 tree, each as the names on the way."""
     if not isinstance(tree, dict) or not tree or len(path) > 40:
         return [path]
     return [leaf for name, inner in tree.items() for leaf in _leaves(inner, path + (name,))]
 
 
-def tree_of(paths: t.Iterable[Path]) -> t.Dict[str, t.Any]:
+def tree_of(paths: t.Iterable[Path]) -> dict[str, t.Any]:
     """Paths as a tree of their names."""
-    tree: t.Dict[str, t.Any] = {}
+    tree: dict[str, t.Any] = {}
     for path in paths:
         node = tree
         for name in path:
@@ -275,7 +328,7 @@ def tree_of(paths: t.Iterable[Path]) -> t.Dict[str, t.Any]:
     return tree
 
 
-def _without_empty_maps(leaves: t.List[Path]) -> t.List[Path]:
+def _without_empty_maps(leaves: list[Path]) -> list[Path]:
     """A server reads a map with nothing in it as all that is in it, and would put back what was taken out."""
     inside = {leaf[:length] for leaf in leaves if leaf[-1] != "." for length in range(1, len(leaf))}
     return [leaf for leaf in leaves if leaf[-1] != "." or leaf[:-1] in inside]
@@ -290,14 +343,20 @@ def _covered(leaf: Path, mine: t.AbstractSet[Path]) -> bool:
     return any(leaf[:length] in mine for length in range(1, len(leaf) + 1))
 
 
-def _applied(obj: Object, manager: str) -> t.Set[Path]:
+def _applied(obj: Object, manager: str) -> set[Path]:
     """What we applied: ends of the tree, and entries of lists as wholes."""
-    leaves = [leaf for entry in record_of(obj) if _ours(entry, manager) for part, inner in entry["fieldsV1"].items() for leaf in _leaves(inner, (part,))]
+    leaves = [
+        leaf
+        for entry in record_of(obj)
+        if _ours(entry, manager)
+        for part, inner in entry["fieldsV1"].items()
+        for leaf in _leaves(inner, (part,))
+    ]
     items = {leaf[: index + 1] for leaf in leaves for index, name in enumerate(leaf) if name[:2] in ("k:", "v:")}
     return {leaf for leaf in leaves if leaf[-1] != "."} | items
 
 
-def _our_metadata(obj: Object, manager: str) -> t.Set[Path]:
+def _our_metadata(obj: Object, manager: str) -> set[Path]:
     parts = [entry["fieldsV1"].get("f:metadata") for entry in record_of(obj) if _ours(entry, manager)]
     leaves = [leaf for part in parts if part for leaf in _leaves(part, ("f:metadata",))]
     return {leaf for leaf in leaves if len(leaf) > 2 and leaf[1] in ("f:labels", "f:annotations") and leaf[-1] != "."}

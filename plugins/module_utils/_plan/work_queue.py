@@ -12,7 +12,7 @@ Key = str
 class Due(t.NamedTuple):
     """One turn: ``keys``, and when the oldest of them became known."""
 
-    keys: t.FrozenSet[Key]
+    keys: frozenset[Key]
     since: float
 
 
@@ -28,17 +28,17 @@ class WorkQueue:
         if not 0 <= window <= longest:
             raise ValueError("window must not be longer than longest")
         self._window, self._longest, self._pauses = window, longest, (first, last)
-        self._since: t.Dict[Key, float] = {}
-        self._known: t.Dict[Key, float] = {}
-        self._begun: t.Optional[float] = None
+        self._since: dict[Key, float] = {}
+        self._known: dict[Key, float] = {}
+        self._begun: float | None = None
         self._last = 0.0
-        self._failures: t.Dict[Key, int] = {}
-        self._later: t.Dict[Key, float] = {}
+        self._failures: dict[Key, int] = {}
+        self._later: dict[Key, float] = {}
 
     def __len__(self) -> int:
         return len(self._since) + len(self._later)
 
-    def oldest(self) -> t.Optional[float]:
+    def oldest(self) -> float | None:
         """When the oldest key became known that is not done, whether it collects, is at work or comes again after a failure."""
         return min(self._known.values()) if self._known else None
 
@@ -60,13 +60,13 @@ class WorkQueue:
         self._begun = self._begun if self._since else None
         self._later[key] = until
 
-    def wait(self, now: float) -> t.Optional[float]:
+    def wait(self, now: float) -> float | None:
         """Seconds until something is due; None while there is nothing."""
         when = [] if self._begun is None else [min(self._last + self._window, self._begun + self._longest)]
         when += self._later.values()
         return max(0.0, min(when) - now) if when else None
 
-    def take(self, now: float) -> t.Optional[Due]:
+    def take(self, now: float) -> Due | None:
         """The next turn: everything that collected, or one key that comes again after a failure."""
         if self._begun is not None and now >= min(self._last + self._window, self._begun + self._longest):
             together = {key: since for key, since in self._since.items() if not self._failures.get(key)}

@@ -10,7 +10,14 @@ import typing as t
 import zlib
 
 from .._plan.plan import Refusal
-from .._values.addresses import network_key, parse_address, parse_network, plain_address, plain_network_key, special_kind
+from .._values.addresses import (
+    network_key,
+    parse_address,
+    parse_network,
+    plain_address,
+    plain_network_key,
+    special_kind,
+)
 from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused, quoted
 
@@ -52,7 +59,7 @@ class Origin(t.NamedTuple):
 
 
 #: {member: {network: origin}}
-Members = t.Dict[Member, t.Dict[str, Origin]]
+Members = dict[Member, dict[str, Origin]]
 
 
 class NamedSet(t.NamedTuple):
@@ -60,7 +67,7 @@ class NamedSet(t.NamedTuple):
 
     name: str
     member: Member
-    nets: t.Tuple[str, ...]
+    nets: tuple[str, ...]
 
 
 class Clash(t.NamedTuple):
@@ -71,15 +78,15 @@ class Clash(t.NamedTuple):
 
 
 def members_of(
-    cluster: str, pods: t.Iterable[t.Any], include_host_network: bool = False, now: t.Optional[float] = None
-) -> t.Tuple[Members, t.List[Refusal]]:
+    cluster: str, pods: t.Iterable[t.Any], include_host_network: bool = False, now: float | None = None
+) -> tuple[Members, list[Refusal]]:
     """The addresses of a cluster's pods by set, and what of them could not be read.
 
     Host-network and finished pods are left out, and with ``now`` (seconds since 1970) those that should long be gone:
     their addresses may belong to others. Readiness does not matter. Never raises for what a cluster sends.
     """
     members: Members = {}
-    refused: t.List[Refusal] = []
+    refused: list[Refusal] = []
     for pod in pods:
         try:
             _add_pod(cluster, pod, include_host_network, now, members, refused)
@@ -89,7 +96,7 @@ def members_of(
 
 
 def _add_pod(
-    cluster: str, pod: t.Any, include_host: bool, now: t.Optional[float], members: Members, refused: t.List[Refusal]
+    cluster: str, pod: t.Any, include_host: bool, now: float | None, members: Members, refused: list[Refusal]
 ) -> None:
     metadata, spec, status = (_section(pod, name) for name in ("metadata", "spec", "status"))
     value = _section(metadata, "labels").get(NAME_LABEL)
@@ -98,9 +105,9 @@ def _add_pod(
         return
     namespace = metadata.get("namespace")
     if not isinstance(namespace, str) or not _NAMESPACE.match(namespace):
-        raise ValueRefused("name_invalid", "{0} is not a namespace".format(quoted(namespace)))
+        raise ValueRefused("name_invalid", f"{quoted(namespace)} is not a namespace")
     if not isinstance(value, str) or not _VALUE.match(value):
-        raise ValueRefused("name_invalid", "{0} is not a label's value".format(quoted(value)))
+        raise ValueRefused("name_invalid", f"{quoted(value)} is not a label's value")
     member = Member(cluster, namespace, value)
     origin = Origin(str(metadata.get("name")), host)
     for text in _addresses(status):
@@ -120,7 +127,7 @@ def _host_net(text: t.Any) -> str:
     if plain_address(text) is not None:
         return text + "/32"
     address = parse_address(text)
-    return "{0}/{1}".format(address, address.max_prefixlen)
+    return f"{address}/{address.max_prefixlen}"
 
 
 def _section(parent: t.Any, name: str) -> t.Mapping[str, t.Any]:
@@ -128,16 +135,16 @@ def _section(parent: t.Any, name: str) -> t.Mapping[str, t.Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _addresses(status: t.Mapping[str, t.Any]) -> t.List[t.Any]:
+def _addresses(status: t.Mapping[str, t.Any]) -> list[t.Any]:
     """Every podIPs entry; podIP where there are none."""
     entries = status.get("podIPs")
     found = [entry.get("ip") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     if len(found) > MOST_ADDRESSES:
-        raise ValueRefused("bad_address", "it has {0} addresses".format(len(found)))
+        raise ValueRefused("bad_address", f"it has {len(found)} addresses")
     return [text for text in found if text] or ([status["podIP"]] if status.get("podIP") else [])
 
 
-def _overdue(metadata: t.Mapping[str, t.Any], now: t.Optional[float]) -> bool:
+def _overdue(metadata: t.Mapping[str, t.Any], now: float | None) -> bool:
     """True when the time at which the pod had to be gone has passed."""
     text = metadata.get("deletionTimestamp")
     if now is None or not isinstance(text, str):
@@ -146,8 +153,10 @@ def _overdue(metadata: t.Mapping[str, t.Any], now: t.Optional[float]) -> bool:
     return due is not None and now > due + TERMINATION_SLACK_SECONDS
 
 
-def _seconds(text: str) -> t.Optional[float]:
-    found = re.match(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]{1,9})?Z\Z", text, re.ASCII)
+def _seconds(text: str) -> float | None:
+    found = re.match(
+        r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]{1,9})?Z\Z", text, re.ASCII
+    )
     if not found:
         return None
     try:
@@ -164,7 +173,7 @@ def _pod_label(cluster: str, pod: t.Any) -> str:
 
 def check_members(
     cluster: str, members: Members, grants: t.Mapping[str, t.Iterable[str]]
-) -> t.Tuple[Members, t.List[Refusal]]:
+) -> tuple[Members, list[Refusal]]:
     """The members with those networks that the cluster may claim, and a refusal for each other one (decision 29, threat T13).
 
     Every run goes through it, between reading pods and building sets. It has no off switch.
@@ -174,9 +183,9 @@ def check_members(
     """
     pods, nodes = (PrefixSet.of_texts(grants.get(name) or ()) for name in ("pod_cidrs", "node_cidrs"))
     kept: Members = {}
-    refused: t.List[Refusal] = []
+    refused: list[Refusal] = []
     for member in sorted(members):
-        good: t.Dict[str, Origin] = {}
+        good: dict[str, Origin] = {}
         for net, origin in members[member].items():
             # nearly all, quickly
             number = plain_address(net[:-3]) if net.endswith("/32") else None
@@ -185,15 +194,17 @@ def check_members(
                 continue
             network = parse_network(net)
             address = network.network_address
-            label = "{0}/{1}/{2}".format(cluster, member.namespace, origin.pod)
+            label = f"{cluster}/{member.namespace}/{origin.pod}"
             kind = special_kind(address)
             if member.cluster != cluster:
-                refused.append(Refusal(label, "outside_grant", "{0} speaks for cluster {1}".format(cluster, member.cluster)))
+                refused.append(Refusal(label, "outside_grant", f"{cluster} speaks for cluster {member.cluster}"))
             elif network.prefixlen != network.max_prefixlen or kind is not None:
-                refused.append(Refusal(label, "special_address", "{0} is no address of one pod ({1})".format(net, kind or "network")))
+                refused.append(
+                    Refusal(label, "special_address", f"{net} is no address of one pod ({kind or 'network'})")
+                )
             elif address not in (nodes if origin.host else pods):
                 what = "node_cidrs" if origin.host else "pod_cidrs"
-                refused.append(Refusal(label, "outside_grant", "{0} is in none of the {1} of {2}".format(address, what, cluster)))
+                refused.append(Refusal(label, "outside_grant", f"{address} is in none of the {what} of {cluster}"))
             else:
                 good[net] = origin
         if good:
@@ -206,12 +217,12 @@ def set_name(member: Member) -> str:
     name = "-".join(member)
     if len(name) > 253 or not _NAME.match(name):
         raise ValueRefused(
-            "name_invalid", "{0} cannot name an object: lower-case letters, digits, hyphens and dots only".format(quoted(name))
+            "name_invalid", f"{quoted(name)} cannot name an object: lower-case letters, digits, hyphens and dots only"
         )
     return name
 
 
-def set_labels(member: Member) -> t.Dict[str, str]:
+def set_labels(member: Member) -> dict[str, str]:
     """The four labels, by which policies find a set and the original program its own."""
     return {
         MANAGED_BY_LABEL: MANAGED_BY,
@@ -223,9 +234,9 @@ def set_labels(member: Member) -> t.Dict[str, str]:
 
 def name_sets(
     members: t.Mapping[Member, t.Iterable[str]],
-    holders: t.Optional[t.Mapping[str, Member]] = None,
+    holders: t.Mapping[str, Member] | None = None,
     shard_bytes: int = SHARD_BYTES,
-) -> t.Tuple[t.List[NamedSet], t.List[Clash]]:
+) -> tuple[list[NamedSet], list[Clash]]:
     """One or more objects for every member, sorted by name; no name is used by two members, and none mixes two.
 
     ``a-b``/``c`` and ``a``/``b-c`` make one name, as do cluster ``x`` with namespace ``2-y`` and ``x-2`` with ``y``. The
@@ -233,9 +244,9 @@ def name_sets(
     object, since admitting too little is an error that shows and admitting too much is one that does not.
     """
     holders = holders or {}
-    taken: t.Dict[str, Member] = {}
-    named: t.List[NamedSet] = []
-    clashes: t.List[Clash] = []
+    taken: dict[str, Member] = {}
+    named: list[NamedSet] = []
+    clashes: list[Clash] = []
     ranked = []
     for member in sorted(members):
         try:
@@ -253,7 +264,7 @@ def name_sets(
         owners += [holders[one] for one in shards if one in holders and holders[one] not in members]
         other = next((owner for owner in owners if owner != member), None)
         if other is not None:
-            message = "its set would be called {0} like that of {1}, which keeps the name".format(name, other.label)
+            message = f"its set would be called {name} like that of {other.label}, which keeps the name"
             clashes.append(Clash(name, Refusal(member.label, "claimed_twice", message)))
             continue
         taken.update((one, member) for one in shards)
@@ -261,12 +272,12 @@ def name_sets(
     return sorted(named), clashes
 
 
-def sorted_nets(nets: t.Iterable[str]) -> t.List[str]:
+def sorted_nets(nets: t.Iterable[str]) -> list[str]:
     """Networks without duplicates, IPv4 first, by address."""
     return sorted(set(nets), key=lambda net: plain_network_key(net) or network_key(parse_network(net)))
 
 
-def _shards(name: str, nets: t.Sequence[str], shard_bytes: int) -> t.Dict[str, t.List[str]]:
+def _shards(name: str, nets: t.Sequence[str], shard_bytes: int) -> dict[str, list[str]]:
     """{object name: networks}. A network always goes to the same one of N, so that one change is one write.
 
     N is a power of two and so seldom changes. The first part has the plain name.
@@ -274,7 +285,7 @@ def _shards(name: str, nets: t.Sequence[str], shard_bytes: int) -> t.Dict[str, t
     count = 1
     while sum(len(net) + 3 for net in nets) > shard_bytes * count:
         count *= 2
-    shards: t.Dict[str, t.List[str]] = {name if part == 0 else "{0}.part-{1}".format(name, part + 1): [] for part in range(count)}
+    shards: dict[str, list[str]] = {name if part == 0 else f"{name}.part-{part + 1}": [] for part in range(count)}
     names = list(shards)
     for net in nets:
         shards[names[zlib.crc32(net.encode()) % count]].append(net)

@@ -13,7 +13,18 @@ from .._plan.objects import inside, labels_of, owned_tree
 from .._plan.plan import CREATE, DELETE, UPDATE, Change, Plan
 from .._plan.sole_owner import others, release_patch, surplus
 from .._values.refused import ValueRefused
-from .network_sets import CLUSTER_LABEL, MANAGED_BY, MANAGED_BY_LABEL, NAME_LABEL, NAMESPACE_LABEL, Member, Members, NamedSet, name_sets, set_name
+from .network_sets import (
+    CLUSTER_LABEL,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    NAME_LABEL,
+    NAMESPACE_LABEL,
+    Member,
+    Members,
+    NamedSet,
+    name_sets,
+    set_name,
+)
 from .targets import Target, manifest, nets_of
 
 Objects = t.Mapping[str, t.Mapping[str, t.Any]]
@@ -23,7 +34,7 @@ class Planned(t.NamedTuple):
     """What would be written to one cluster; ``plan`` has the same changes as ``writes``, in their order."""
 
     plan: Plan
-    writes: t.List[Write]
+    writes: list[Write]
 
     def write(self, write: Write) -> None:
         self.plan.changes.append(write.change)
@@ -37,11 +48,11 @@ def plan_sets(
     sources: t.Mapping[str, Members],
     manager: str,
     adopt: bool = False,
-    max_deletes: t.Optional[int] = None,
+    max_deletes: int | None = None,
     confirm_empty: t.Collection[str] = (),
     absent: bool = False,
     emptied: t.Collection[str] = (),
-    turned_away: t.Optional[t.Mapping[str, str]] = None,
+    turned_away: t.Mapping[str, str] | None = None,
 ) -> Planned:
     """The writes that make cluster ``local`` have the sets of its sources.
 
@@ -53,7 +64,9 @@ def plan_sets(
     under a wanted name is ``not_ours``, and no option takes it.
     """
     planned = Planned(Plan(), [])
-    holders = {name: member for name, member in ((name, _member(obj)) for name, obj in existing.items()) if member is not None}
+    holders = {
+        name: member for name, member in ((name, _member(obj)) for name, obj in existing.items()) if member is not None
+    }
     merged = {member: nets for source in sorted(sources) for member, nets in sources[source].items()}
     # a set whose source is known and has it no more gives its name free
     held = {name: member for name, member in holders.items() if member in merged or member.cluster not in sources}
@@ -68,22 +81,38 @@ def plan_sets(
     for source in sorted(sources):
         stale = {name for name, member in holders.items() if member.cluster == source and name not in wanted}
         # a name in conflict is still ours: the loser's set is in nobody's way but its own
-        owned = [name for name, member in holders.items() if member.cluster == source and (adopt or owned_by(existing[name], manager))]
-        gone = sorted(name for name in stale if name in owned and not existing[name]["metadata"].get("deletionTimestamp"))
+        owned = [
+            name
+            for name, member in holders.items()
+            if member.cluster == source and (adopt or owned_by(existing[name], manager))
+        ]
+        gone = sorted(
+            name for name in stale if name in owned and not existing[name]["metadata"].get("deletionTimestamp")
+        )
         for name in gone:
             if not _may_delete(name, holders[name], existing[name], manager, adopt):
-                planned.plan.refuse("{0} {1}/{2}".format(target.kind, local, name), "not_ours", why_it_stays(existing[name], manager))
+                planned.plan.refuse(f"{target.kind} {local}/{name}", "not_ours", why_it_stays(existing[name], manager))
         gone = [name for name in gone if _may_delete(name, holders[name], existing[name], manager, adopt)]
         remaining = sum(1 for item in wanted.values() if item.member.cluster == source)
         if not absent:
             why = (turned_away or {}).get(source, "")
-            refusal = check_budget(source, target.kind, len(owned), len(gone), remaining, max_deletes, source in confirm_empty, why, claimed=True)
+            refusal = check_budget(
+                source,
+                target.kind,
+                len(owned),
+                len(gone),
+                remaining,
+                max_deletes,
+                source in confirm_empty,
+                why,
+                claimed=True,
+            )
             if refusal is not None:
-                planned.plan.refused.append(refusal._replace(object="{0}/{1}".format(local, source)))
+                planned.plan.refused.append(refusal._replace(object=f"{local}/{source}"))
                 continue
         for name in gone:
             obj = existing[name]
-            change = Change(DELETE, target.kind, "{0}/{1}".format(local, name), _shown(target, obj), None)
+            change = Change(DELETE, target.kind, f"{local}/{name}", _shown(target, obj), None)
             planned.write(Write(change, _key(target, name), None, obj["metadata"].get("uid"), None, False))
     return planned
 
@@ -98,7 +127,7 @@ def plan_release(local: str, target: Target, existing: Objects, sources: t.Colle
         obj, member = existing[name], _member(existing[name])
         if member is None or member.cluster not in sources or not owned_by(obj, manager):
             continue
-        change = Change(UPDATE, target.kind, "{0}/{1}".format(local, name), {"field_manager": manager}, {"field_manager": None})
+        change = Change(UPDATE, target.kind, f"{local}/{name}", {"field_manager": manager}, {"field_manager": None})
         planned.write(Write(change, _key(target, name), release_patch(obj), obj["metadata"].get("uid"), None, False))
     return planned
 
@@ -108,12 +137,12 @@ def _compare(
     local: str,
     target: Target,
     wanted: NamedSet,
-    actual: t.Optional[t.Mapping[str, t.Any]],
+    actual: t.Mapping[str, t.Any] | None,
     manager: str,
     adopt: bool,
 ) -> None:
-    plan, ident, after = planned.plan, "{0}/{1}".format(local, wanted.name), manifest(target, wanted)
-    label = "{0} {1}".format(target.kind, ident)
+    plan, ident, after = planned.plan, f"{local}/{wanted.name}", manifest(target, wanted)
+    label = f"{target.kind} {ident}"
     if actual is None:
         change = Change(CREATE, target.kind, ident, None, _shown(target, after))
         planned.write(Write(change, _key(target, wanted.name), after, None, None, False))
@@ -167,7 +196,7 @@ def _may_delete(name: str, member: Member, obj: t.Mapping[str, t.Any], manager: 
     return may_delete(obj, manager, owned_by(obj, manager), named, adopt)
 
 
-def _member(obj: t.Mapping[str, t.Any]) -> t.Optional[Member]:
+def _member(obj: t.Mapping[str, t.Any]) -> Member | None:
     """What a set stands for by its labels; None for an object without the original program's marks.
 
     These are managed-by and the cluster. A set whose other labels are gone stands for no pods any more.
@@ -185,10 +214,12 @@ def _same(target: Target, wanted: t.Mapping[str, t.Any], actual: t.Mapping[str, 
         return False
     nets = nets_of(target, actual)
     mine = nets_of(target, wanted)
-    return nets == mine or (len(nets) == len(mine) and all(isinstance(net, str) for net in nets) and set(nets) == set(mine))
+    return nets == mine or (
+        len(nets) == len(mine) and all(isinstance(net, str) for net in nets) and set(nets) == set(mine)
+    )
 
 
-def _shown(target: Target, obj: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def _shown(target: Target, obj: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {"labels": dict(obj["metadata"].get("labels") or {}), target.field: list(nets_of(target, obj))}
 
 

@@ -21,7 +21,7 @@ class Target(t.NamedTuple):
     field: str
 
     def path(self, name: str = "") -> str:
-        base = "/apis/{0}/{1}".format(self.api_version, self.plural)
+        base = f"/apis/{self.api_version}/{self.plural}"
         return base + "/" + name if name else base
 
 
@@ -31,7 +31,7 @@ CILIUM_V2 = Target("cilium.io/v2", "CiliumCIDRGroup", "ciliumcidrgroups", "exter
 CILIUM_V2ALPHA1 = Target("cilium.io/v2alpha1", "CiliumCIDRGroup", "ciliumcidrgroups", "externalCIDRs")
 
 #: What the option ``target`` stands for: the first that is served is used.
-TARGETS: t.Dict[str, t.Tuple[Target, ...]] = {
+TARGETS: dict[str, tuple[Target, ...]] = {
     "auto": (CALICO_V3, CALICO_CRD, CILIUM_V2, CILIUM_V2ALPHA1),
     "calico": (CALICO_V3, CALICO_CRD),
     "cilium": (CILIUM_V2, CILIUM_V2ALPHA1),
@@ -42,7 +42,7 @@ TARGETS: t.Dict[str, t.Tuple[Target, ...]] = {
 }
 
 
-def manifest(target: Target, wanted: NamedSet) -> t.Dict[str, t.Any]:
+def manifest(target: Target, wanted: NamedSet) -> dict[str, t.Any]:
     return {
         "apiVersion": target.api_version,
         "kind": target.kind,
@@ -51,7 +51,7 @@ def manifest(target: Target, wanted: NamedSet) -> t.Dict[str, t.Any]:
     }
 
 
-def nets_of(target: Target, obj: t.Mapping[str, t.Any]) -> t.List[t.Any]:
+def nets_of(target: Target, obj: t.Mapping[str, t.Any]) -> list[t.Any]:
     """The networks of an object; whatever else stands there counts as none."""
     spec = obj.get("spec")
     nets = spec.get(target.field) if isinstance(spec, dict) else None
@@ -63,7 +63,7 @@ def nets_of(target: Target, obj: t.Mapping[str, t.Any]) -> t.List[t.Any]:
 _VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 
 
-def calico_selector(cluster: str, namespace: str, name: str) -> t.Dict[str, str]:
+def calico_selector(cluster: str, namespace: str, name: str) -> dict[str, str]:
     """{selector, namespaceSelector} of a rule's source. Texts that are no label values are refused: they would be code.
 
     A namespaced policy sees global sets only with ``namespaceSelector: global()``; a GlobalNetworkPolicy needs none.
@@ -71,15 +71,15 @@ def calico_selector(cluster: str, namespace: str, name: str) -> t.Dict[str, str]
     parse_cluster_name(cluster)
     for text in (namespace, name):
         if not isinstance(text, str) or not _VALUE.match(text):
-            raise ValueRefused("name_invalid", "{0} is not a label's value".format(quoted(text)))
+            raise ValueRefused("name_invalid", f"{quoted(text)} is not a label's value")
     terms = ((NAME_LABEL, name), (NAMESPACE_LABEL, namespace), (CLUSTER_LABEL, cluster))
     return {
-        "selector": " && ".join("{0} == '{1}'".format(label, value) for label, value in terms),
+        "selector": " && ".join(f"{label} == '{value}'" for label, value in terms),
         "namespaceSelector": "global()",
     }
 
 
-def cilium_rule(cluster: str, namespace: str, name: str) -> t.Dict[str, t.Any]:
+def cilium_rule(cluster: str, namespace: str, name: str) -> dict[str, t.Any]:
     """{fromCIDRSet} of an ingress rule of a CiliumNetworkPolicy."""
     calico_selector(cluster, namespace, name)
     return {"fromCIDRSet": [{"cidrGroupRef": set_name(Member(cluster, namespace, name))}]}

@@ -12,7 +12,16 @@ from .._plan.plan import Refusal
 from .._values.refused import ValueRefused
 from .endpoints import endpoints_manifest
 from .exports import ENDPOINTS, ExportedSlice, Exports, Id, Listed, Options, ServiceExport, label_of
-from .global_services import CLUSTER_LABEL, DEFAULT_ZONES, Aggregate, ExportingCluster, aggregate, global_service, global_slice, precedence
+from .global_services import (
+    CLUSTER_LABEL,
+    DEFAULT_ZONES,
+    Aggregate,
+    ExportingCluster,
+    aggregate,
+    global_service,
+    global_slice,
+    precedence,
+)
 from .mirror_services import PREFIX_LABEL, Manifest, Object, mirror_labels, mirror_service
 from .names import collisions, keeper, mirror_name
 from .service_annotations import copied_metadata
@@ -25,7 +34,7 @@ class Bundle(t.NamedTuple):
     """Objects that stand or fall together. ``label`` names their source in refusals."""
 
     label: str
-    manifests: t.Dict[Key, Manifest]
+    manifests: dict[Key, Manifest]
 
 
 class Claimant(t.NamedTuple):
@@ -71,14 +80,19 @@ def bundle_of(label: str, manifests: t.Iterable[Manifest]) -> Bundle:
 
 def mirror_bundles(
     local: str, here: Listed, objects: Objects, exports: t.Mapping[str, Exports], options: Options
-) -> t.Tuple[t.List[Bundle], t.List[Refusal]]:
+) -> tuple[list[Bundle], list[Refusal]]:
     """Mirrors of everything that the other clusters export, sorted, and what cannot be mirrored."""
-    refused: t.List[Refusal] = []
-    named: t.List[t.Tuple[str, Claimant]] = []
+    refused: list[Refusal] = []
+    named: list[tuple[str, Claimant]] = []
     for source in sorted(exports):
         for key, export in sorted(exports[source].mirrors.items()) if source != local else ():
             if export.clusters is None or local in export.clusters:
-                named.append((mirror_name(options.prefixes[source], key[0], export.name).name, Claimant(source, export.name != key[1], key)))
+                named.append(
+                    (
+                        mirror_name(options.prefixes[source], key[0], export.name).name,
+                        Claimant(source, export.name != key[1], key),
+                    )
+                )
     losers = _losers(named, objects, options, refused)
     current = _slices_by_service(objects) if here.form != ENDPOINTS else {}
     bundles = []
@@ -87,7 +101,12 @@ def mirror_bundles(
             continue
         export = exports[claimant.cluster].mirrors[claimant.service]
         try:
-            bundles.append(bundle_of(claimant.label, _mirror(name, options.prefixes[claimant.cluster], export, here, current.get(name, ()), options)))
+            bundles.append(
+                bundle_of(
+                    claimant.label,
+                    _mirror(name, options.prefixes[claimant.cluster], export, here, current.get(name, ()), options),
+                )
+            )
         except ValueRefused as error:
             refused.append(Refusal(claimant.label, error.reason, error.message))
     return bundles, refused
@@ -95,7 +114,7 @@ def mirror_bundles(
 
 def _mirror(
     name: str, prefix: str, export: ServiceExport, here: Listed, slices: t.Sequence[Object], options: Options
-) -> t.List[Manifest]:
+) -> list[Manifest]:
     """The mirror of one Service with its endpoints; ``slices`` are those that it has. Raises ValueRefused."""
     remote = export.service
     if remote["metadata"]["name"] != export.name:
@@ -114,8 +133,8 @@ def _mirror(
 
 
 def _losers(
-    named: t.Sequence[t.Tuple[str, Claimant]], objects: Objects, options: Options, refused: t.List[Refusal]
-) -> t.Set[Claimant]:
+    named: t.Sequence[tuple[str, Claimant]], objects: Objects, options: Options, refused: list[Refusal]
+) -> set[Claimant]:
     """Sources whose name another one keeps: the one whose prefix the live mirror carries, else the first in order."""
     losers = set()
     for name, claimants in collisions(named).items():
@@ -124,12 +143,14 @@ def _losers(
         for claimant in claimants:
             if claimant != kept:
                 losers.add(claimant)
-                refused.append(Refusal(claimant.label, "claimed_twice", "its mirror would be {0}, which {1} keeps".format(name, kept.label)))
+                refused.append(
+                    Refusal(claimant.label, "claimed_twice", f"its mirror would be {name}, which {kept.label} keeps")
+                )
     return losers
 
 
-def _slices_by_service(objects: Objects) -> t.Dict[str, t.List[Object]]:
-    found: t.Dict[str, t.List[Object]] = {}
+def _slices_by_service(objects: Objects) -> dict[str, list[Object]]:
+    found: dict[str, list[Object]] = {}
     for key, obj in objects.items():
         if key.kind == "EndpointSlice":
             found.setdefault(labels_of(obj).get(SERVICE_NAME, ""), []).append(obj)
@@ -141,24 +162,28 @@ def _slices_by_service(objects: Objects) -> t.Dict[str, t.List[Object]]:
 
 def global_bundles(
     local: str, here: Listed, objects: Objects, exports: t.Mapping[str, Exports], options: Options
-) -> t.Tuple[t.List[Bundle], t.List[Refusal]]:
+) -> tuple[list[Bundle], list[Refusal]]:
     """Global Services and the copies of their slices, as seen from one cluster."""
-    refused: t.List[Refusal] = []
-    exporting: t.Dict[Id, t.List[ExportingCluster]] = {}
+    refused: list[Refusal] = []
+    exporting: dict[Id, list[ExportingCluster]] = {}
     for source in sorted(exports):
         for key, one in exports[source].shared.items():
             exporting.setdefault(key, []).append(one)
     if exporting and not here.version:
-        return [], [Refusal(local, "kind_not_served", "the API server has no EndpointSlice, which global services need")]
+        return [], [
+            Refusal(local, "kind_not_served", "the API server has no EndpointSlice, which global services need")
+        ]
     bundles, made = [], {}
     for key in sorted(exporting):
         ranked = precedence(exporting[key], local)
         found, decider = aggregate(key[0], key[1], ranked), ranked[0].cluster
         for cluster in found.held_back:
-            message = "it is headless where {0}'s is not, or the reverse; its endpoints are held back".format(decider)
+            message = f"it is headless where {decider}'s is not, or the reverse; its endpoints are held back"
             refused.append(Refusal(label_of(cluster, key), "headless_mismatch", message))
         for cluster in found.ports_differ:
-            refused.append(Refusal(label_of(cluster, key), "ports_conflict", "its ports differ; those of {0} count".format(decider)))
+            refused.append(
+                Refusal(label_of(cluster, key), "ports_conflict", f"its ports differ; those of {decider} count")
+            )
         try:
             bundles.append(bundle_of("/".join(key), [global_service(found, options.namespace, options.topology_mode)]))
         except ValueRefused as error:
@@ -175,10 +200,10 @@ def _slice_bundles(
     exports: t.Mapping[str, Exports],
     options: Options,
     services: t.Mapping[Id, Aggregate],
-    refused: t.List[Refusal],
-) -> t.List[Bundle]:
+    refused: list[Refusal],
+) -> list[Bundle]:
     """The copies of slices of global Services; of two that would have one name, one is made."""
-    made: t.Dict[SliceId, Manifest] = {}
+    made: dict[SliceId, Manifest] = {}
     for source in sorted(exports):
         for one in exports[source].slices:
             found = services.get(one.service)
@@ -191,19 +216,27 @@ def _slice_bundles(
                 refused.append(Refusal(where.label, error.reason, error.message))
     for name, sources in collisions((manifest["metadata"]["name"], where) for where, manifest in made.items()).items():
         live = labels_of(objects.get(Key(version, "EndpointSlice", options.namespace, name)))
-        kept = keeper(sources, [where for where in sources if _copy_of(made[where]) == _copy_of({"metadata": {"labels": live}})])
+        kept = keeper(
+            sources, [where for where in sources if _copy_of(made[where]) == _copy_of({"metadata": {"labels": live}})]
+        )
         for where in sources:
             if where != kept:
-                refused.append(Refusal(where.label, "claimed_twice", "its copy would be {0}, which {1} keeps".format(name, kept.label)))
+                refused.append(
+                    Refusal(where.label, "claimed_twice", f"its copy would be {name}, which {kept.label} keeps")
+                )
                 del made[where]
     return [bundle_of(where.label, [made[where]]) for where in sorted(made)]
 
 
-def _slice_copy(one: ExportedSlice, source: str, local: str, version: str, service: Aggregate, options: Options) -> Manifest:
+def _slice_copy(
+    one: ExportedSlice, source: str, local: str, version: str, service: Aggregate, options: Options
+) -> Manifest:
     zones = options.zones.get(local) or DEFAULT_ZONES
-    return global_slice(one.slice, one.group, source, source == local, zones, service.opted_in, options.namespace, version)
+    return global_slice(
+        one.slice, one.group, source, source == local, zones, service.opted_in, options.namespace, version
+    )
 
 
-def _copy_of(obj: Object) -> t.List[t.Optional[str]]:
+def _copy_of(obj: Object) -> list[str | None]:
     """What says of a copy whose it is."""
     return [labels_of(obj).get(key) for key in (CLUSTER_LABEL, SERVICE_NAME)]

@@ -20,7 +20,7 @@ from .mirror_services import Object
 
 Grants = t.Mapping[str, t.Mapping[str, t.Iterable[str]]]
 #: None: it holds; else (reason word, why).
-Verdict = t.Optional[t.Tuple[str, str]]
+Verdict = t.Optional[tuple[str, str]]
 RANGES = ("pod_cidrs", "service_cidrs", "node_cidrs", "wireguard_cidrs")
 #: More endpoints of one Service than any cluster has are an attack on our memory (T21).
 MOST_ENDPOINTS = 50_000
@@ -32,7 +32,8 @@ _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _SHOWN = 5
 _NEW = ("", "")
 _IN_CLEAR = (
-    "is a node's, of a pod on the host's network, which the mesh does not carry: packets would leave unencrypted; allow_host_network: clear accepts that"
+    "is a node's, of a pod on the host's network, which the mesh does not carry: packets would leave unencrypted; "
+    "allow_host_network: clear accepts that"
 )
 
 
@@ -55,11 +56,12 @@ class Guard:
         self,
         grants: Grants,
         servers: t.Iterable[str] = (),
-        own_servers: t.Optional[t.Mapping[str, t.Iterable[str]]] = None,
+        own_servers: t.Mapping[str, t.Iterable[str]] | None = None,
         allow_host_network: bool = True,
     ) -> None:
         ranges = {
-            name: {key: [parse_network(text) for text in given.get(key) or ()] for key in RANGES} for name, given in grants.items()
+            name: {key: [parse_network(text) for text in given.get(key) or ()] for key in RANGES}
+            for name, given in grants.items()
         }
         self._granted = {}
         self._others = {}
@@ -67,12 +69,14 @@ class Guard:
         self._kinds = "pod and node ranges" if allow_host_network else "pod ranges"
         for name, own in ranges.items():
             self._granted[name] = PrefixSet.of(own["pod_cidrs"] + (own["node_cidrs"] if allow_host_network else []))
-            foreign = [net for other, theirs in ranges.items() if other != name for key in RANGES for net in theirs[key]]
+            foreign = [
+                net for other, theirs in ranges.items() if other != name for key in RANGES for net in theirs[key]
+            ]
             self._others[name] = PrefixSet.of(foreign + own["service_cidrs"] + own["wireguard_cidrs"])
         common = _addresses(servers)
         self._servers = {name: common | _addresses((own_servers or {}).get(name) or ()) for name in ranges}
         self._server_texts = {name: {str(address) for address in found} for name, found in self._servers.items()}
-        self._known: t.Dict[str, t.Dict[str, Verdict]] = {}
+        self._known: dict[str, dict[str, Verdict]] = {}
 
     def refusal(self, source: str, text: str) -> Verdict:
         """None when the source may name this address, else (reason word, why)."""
@@ -81,7 +85,7 @@ class Guard:
             known[text] = None if self._plainly_holds(source, text) else self._judge(source, text)
         return known[text]
 
-    def known(self, source: str) -> t.Dict[str, Verdict]:
+    def known(self, source: str) -> dict[str, Verdict]:
         """What was judged before of this source, by address."""
         return self._known.setdefault(source, {})
 
@@ -89,9 +93,12 @@ class Guard:
         """True for nearly all addresses of honest sources, quickly. False decides nothing."""
         number = plain_address(text)
         return (
-            number is not None and source in self._granted and self._granted[source].has_v4(number)
-            and not self._others[source].has_v4(number) and text not in self._server_texts[source]
-        )  # fmt: skip
+            number is not None
+            and source in self._granted
+            and self._granted[source].has_v4(number)
+            and not self._others[source].has_v4(number)
+            and text not in self._server_texts[source]
+        )
 
     def _judge(self, source: str, text: str) -> Verdict:
         try:
@@ -100,7 +107,7 @@ class Guard:
             return "special_address", "is no address"
         kind = special_kind(address)
         if kind:
-            return "special_address", "is {0}".format(kind.replace("_", " "))
+            return "special_address", f"is {kind.replace('_', ' ')}"
         if source not in self._granted:
             return "outside_grant", "is named by a cluster that the inventory does not have"
         if address in self._servers[source]:
@@ -110,11 +117,11 @@ class Guard:
         if address not in self._granted[source]:
             if address in self._nodes[source]:
                 return "host_network_in_clear", _IN_CLEAR
-            return "outside_grant", "is outside the {0} that the inventory grants {1}".format(self._kinds, source)
+            return "outside_grant", f"is outside the {self._kinds} that the inventory grants {source}"
         return None
 
 
-def _addresses(texts: t.Iterable[str]) -> t.Set[Address]:
+def _addresses(texts: t.Iterable[str]) -> set[Address]:
     found = set()
     for text in texts:
         try:
@@ -124,11 +131,9 @@ def _addresses(texts: t.Iterable[str]) -> t.Set[Address]:
     return found
 
 
-def check_groups(
-    groups: t.Sequence[Group], source: str, label: str, guard: Guard
-) -> t.Tuple[t.List[Group], t.List[Refusal]]:
+def check_groups(groups: t.Sequence[Group], source: str, label: str, guard: Guard) -> tuple[list[Group], list[Refusal]]:
     """The groups without what does not hold, and one refusal for each reason. ``label`` names the source object."""
-    bad: t.Dict[str, t.List[str]] = {}
+    bad: dict[str, list[str]] = {}
     kept = []
     room = MOST_ENDPOINTS
     known = guard.known(source)
@@ -137,7 +142,7 @@ def check_groups(
             bad.setdefault("ports_invalid", []).append("a port that no Service can have")
             continue
         if len(group.endpoints) > room:
-            bad.setdefault("source_incomplete", []).append("more than {0} endpoints".format(MOST_ENDPOINTS))
+            bad.setdefault("source_incomplete", []).append(f"more than {MOST_ENDPOINTS} endpoints")
         endpoints = []
         either, six = group.family is None, group.family == "IPv6"
         for endpoint in group.endpoints[: max(0, room)]:
@@ -145,10 +150,13 @@ def check_groups(
             # nearly all are one address that holds, and a pod
             if len(texts) == 1 and not (hostname or zone or node):
                 verdict = known.get(texts[0], _NEW)
-                if (guard.refusal(source, texts[0]) if verdict is _NEW else verdict) is None and (either or (":" in texts[0]) == six):
-                    if target is None or _target_holds(target):
-                        endpoints.append(endpoint)
-                        continue
+                if (
+                    (guard.refusal(source, texts[0]) if verdict is _NEW else verdict) is None
+                    and (either or (":" in texts[0]) == six)
+                    and (target is None or _target_holds(target))
+                ):
+                    endpoints.append(endpoint)
+                    continue
             held = _endpoint(endpoint, group.family, source, guard, bad)
             if held is not None:
                 endpoints.append(held)
@@ -157,14 +165,14 @@ def check_groups(
     refusals = []
     for reason in sorted(bad):
         told = sorted(set(bad[reason]))
-        more = " and {0} more".format(len(told) - _SHOWN) if len(told) > _SHOWN else ""
-        refusals.append(Refusal(label, reason, "left out: {0}{1}".format("; ".join(told[:_SHOWN]), more)))
+        more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+        refusals.append(Refusal(label, reason, f"left out: {'; '.join(told[:_SHOWN])}{more}"))
     return kept, refusals
 
 
 def _endpoint(
-    endpoint: Endpoint, family: t.Optional[str], source: str, guard: Guard, bad: t.Dict[str, t.List[str]]
-) -> t.Optional[Endpoint]:
+    endpoint: Endpoint, family: str | None, source: str, guard: Guard, bad: dict[str, list[str]]
+) -> Endpoint | None:
     """The endpoint with what of it holds, None without any address that does."""
     held = []
     for text in endpoint.addresses[:100]:
@@ -174,7 +182,7 @@ def _endpoint(
         if refused is None:
             held.append(text)
         else:
-            bad.setdefault(refused[0], []).append("{0} {1}".format(quoted(text), refused[1]))
+            bad.setdefault(refused[0], []).append(f"{quoted(text)} {refused[1]}")
     if not held:
         return None
     if len(held) != len(endpoint.addresses):
@@ -182,10 +190,10 @@ def _endpoint(
     return endpoint if endpoint.bare else _named(endpoint, bad)
 
 
-def _named(endpoint: Endpoint, bad: t.Dict[str, t.List[str]]) -> Endpoint:
+def _named(endpoint: Endpoint, bad: dict[str, list[str]]) -> Endpoint:
     """The endpoint without those names that cannot be any."""
     if endpoint.hostname and not _HOSTNAME.match(endpoint.hostname):
-        bad.setdefault("name_invalid", []).append("the hostname {0}".format(quoted(endpoint.hostname)))
+        bad.setdefault("name_invalid", []).append(f"the hostname {quoted(endpoint.hostname)}")
         endpoint = endpoint._replace(hostname=None)
     if endpoint.zone and not _OBJECT.match(endpoint.zone):
         endpoint = endpoint._replace(zone=None)
@@ -194,7 +202,7 @@ def _named(endpoint: Endpoint, bad: t.Dict[str, t.List[str]]) -> Endpoint:
     return endpoint if _target_holds(endpoint.target) else endpoint._replace(target=None)
 
 
-def _target_holds(target: t.Optional[t.Mapping[str, str]]) -> bool:
+def _target_holds(target: t.Mapping[str, str] | None) -> bool:
     if not target:
         return True
     whole = "".join(target.values())  # one look at all of them; nearly always that is the end of it
@@ -217,7 +225,9 @@ def _port_holds(port: t.Any) -> bool:
     if target is not None and not _is_port(target) and not (isinstance(target, str) and _PORT_NAME.match(target)):
         return False
     application = port.get("appProtocol")
-    if application is not None and not (isinstance(application, str) and len(application) <= 253 and application.isprintable()):
+    if application is not None and not (
+        isinstance(application, str) and len(application) <= 253 and application.isprintable()
+    ):
         return False
     name = port.get("name", "")
     return name in ("", None) or (isinstance(name, str) and bool(_PORT_NAME.match(name)))
@@ -248,6 +258,9 @@ def _affinity_holds(config: t.Any) -> bool:
     client = config.get("clientIP") if isinstance(config, dict) else None
     seconds = client.get("timeoutSeconds") if isinstance(client, dict) else None
     return (
-        isinstance(config, dict) and set(config) <= {"clientIP"} and isinstance(client, dict) and set(client) <= {"timeoutSeconds"}
+        isinstance(config, dict)
+        and set(config) <= {"clientIP"}
+        and isinstance(client, dict)
+        and set(client) <= {"timeoutSeconds"}
         and (seconds is None or (isinstance(seconds, int) and not isinstance(seconds, bool) and 0 < seconds <= 86400))
     )

@@ -11,14 +11,14 @@ from .._values.refused import ValueRefused, quoted
 from .._values.text import parse_cluster_name
 from .coredns_rules import DEFAULT_DOMAIN, GLOBAL_ZONE, Rule, parse_domain, rewrite_rules, zone_of
 
-Version = t.Tuple[int, int, int]
+Version = tuple[int, int, int]
 #: What is rendered when nobody says which CoreDNS it is for: every option of today, none that was removed.
 CURRENT: Version = (1, 12, 0)
 #: The first one that answers from ServiceImports.
 FIRST_MULTICLUSTER: Version = (1, 12, 2)
 REVERSE_ZONES = ("in-addr.arpa", "ip6.arpa")
 #: (plugin, option) -> first version that has it, first version that refuses it.
-_SPANS: t.Dict[t.Tuple[str, str], t.Tuple[Version, t.Optional[Version]]] = {
+_SPANS: dict[tuple[str, str], tuple[Version, Version | None]] = {
     ("kubernetes", "upstream"): ((0, 0, 0), (1, 7, 0)),
     ("kubernetes", "resyncperiod"): ((0, 0, 0), (1, 6, 0)),
     ("kubernetes", "multicluster"): (FIRST_MULTICLUSTER, None),
@@ -32,13 +32,15 @@ ONCE = ("health", "ready")
 _VERSION = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.([0-9]{1,3}))?(?:[-+][0-9A-Za-z.+-]*)?\Z", re.ASCII)
 
 
-def parse_version(text: t.Optional[str]) -> Version:
+def parse_version(text: str | None) -> Version:
     """``1.11.1`` or ``v1.11.1-eksbuild.4`` as numbers; nothing means a current one."""
     if not text:
         return CURRENT
     found = _VERSION.match(text) if isinstance(text, str) and len(text) < 64 else None
     if not found:
-        raise ValueRefused("version_invalid", "{0} is not a version of CoreDNS; write coredns_rewrite_version as 1.11.1".format(quoted(text)))
+        raise ValueRefused(
+            "version_invalid", f"{quoted(text)} is not a version of CoreDNS; write coredns_rewrite_version as 1.11.1"
+        )
     return int(found.group(1)), int(found.group(2)), int(found.group(3) or 0)
 
 
@@ -56,10 +58,10 @@ class Plugin(t.NamedTuple):
     """One line of a server block, with the lines of its own block."""
 
     name: str
-    arguments: t.Tuple[str, ...] = ()
-    body: t.Tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    body: tuple[str, ...] = ()
 
-    def lines(self) -> t.List[str]:
+    def lines(self) -> list[str]:
         """Indented text."""
         head = "    " + " ".join((self.name,) + self.arguments)
         return [head + " {"] + ["        " + line for line in self.body] + ["    }"] if self.body else [head]
@@ -68,8 +70,8 @@ class Plugin(t.NamedTuple):
 class Block(t.NamedTuple):
     """A server block: its zones (``cluster.aws``, ``.:53``) and plugins."""
 
-    zones: t.Tuple[str, ...]
-    plugins: t.Tuple[Plugin, ...]
+    zones: tuple[str, ...]
+    plugins: tuple[Plugin, ...]
 
     def text(self) -> str:
         """As it stands in a Corefile."""
@@ -88,41 +90,47 @@ class Options(t.NamedTuple):
     ``multicluster``: the zone of the Multi-Cluster Services API, for the merged blocks.
     """
 
-    local: t.Optional[str]
-    remotes: t.Tuple[str, ...]
+    local: str | None
+    remotes: tuple[str, ...]
     mirror_namespace: str
     global_zone: bool = False
     prefixes: t.Mapping[str, str] = {}
     cluster_domain: str = DEFAULT_DOMAIN
     version: Version = CURRENT
-    port: t.Optional[int] = None
+    port: int | None = None
     ready: bool = False
-    multicluster: t.Optional[str] = None
-    ports: t.Tuple[str, ...] = ()
-    forwards: t.Tuple[Plugin, ...] = ()
-    binds: t.Tuple[Plugin, ...] = ()
+    multicluster: str | None = None
+    ports: tuple[str, ...] = ()
+    forwards: tuple[Plugin, ...] = ()
+    binds: tuple[Plugin, ...] = ()
 
 
-def rules_of(options: Options) -> t.List[Rule]:
+def rules_of(options: Options) -> list[Rule]:
     """The rewrite rules of a cluster; its own zone is served and not rewritten."""
     if options.local is not None:
         if zone_of(parse_cluster_name(options.local)) == options.cluster_domain or options.local == GLOBAL_ZONE:
-            raise ValueRefused("name_invalid", "a cluster cannot be called {0} in DNS".format(options.local))
+            raise ValueRefused("name_invalid", f"a cluster cannot be called {options.local} in DNS")
         if options.local in options.remotes:
-            raise ValueRefused("remote_is_local", "{0} cannot be its own remote".format(options.local))
+            raise ValueRefused("remote_is_local", f"{options.local} cannot be its own remote")
     return rewrite_rules(
         options.remotes, options.mirror_namespace, options.global_zone, options.prefixes, options.cluster_domain
     )
 
 
-def owned_blocks(options: Options) -> t.List[Block]:
+def owned_blocks(options: Options) -> list[Block]:
     """The server blocks to merge into a Corefile: one for the rewritten zones, one for the cluster's own alias, one for ServiceImports."""
     rules = rules_of(options)
     # all rewritten zones share a block, since each block with kubernetes in it watches the API server anew
     blocks = [_rewriting(rules, options, _merged_tail(options))] if rules else []
     if options.local is not None:
         zone = zone_of(options.local)
-        alias = (*options.binds, Plugin("errors"), _kubernetes((zone,), options.version), Plugin("cache", ("30",)), Plugin("loadbalance"))
+        alias = (
+            *options.binds,
+            Plugin("errors"),
+            _kubernetes((zone,), options.version),
+            Plugin("cache", ("30",)),
+            Plugin("loadbalance"),
+        )
         blocks.append(Block(_addresses(zone, options), alias))
     if options.multicluster is not None:
         blocks.append(_multicluster(parse_domain(options.multicluster), options))
@@ -135,24 +143,31 @@ def _multicluster(zone: str, options: Options) -> Block:
     One of its own, though the option could stand in the block that serves the cluster's domain: that one is somebody else's. ServiceImports
     and their slices are watched apart from the cluster's own, so ``noendpoints`` keeps it from following all pods once more.
     """
-    taken = [options.cluster_domain, *(rule.zone for rule in rules_of(options)), *([zone_of(options.local)] if options.local is not None else [])]
+    taken = [
+        options.cluster_domain,
+        *(rule.zone for rule in rules_of(options)),
+        *([zone_of(options.local)] if options.local is not None else []),
+    ]
     if zone in taken:
-        raise ValueRefused("name_invalid", "the zone {0} of ServiceImports is another's already".format(quoted(zone)))
+        raise ValueRefused("name_invalid", f"the zone {quoted(zone)} of ServiceImports is another's already")
     served = Plugin("kubernetes", (zone,), ("noendpoints", "multicluster " + zone))
-    return Block(_addresses(zone, options), (*options.binds, Plugin("errors"), served, Plugin("cache", ("30",)), Plugin("loadbalance")))
+    return Block(
+        _addresses(zone, options),
+        (*options.binds, Plugin("errors"), served, Plugin("cache", ("30",)), Plugin("loadbalance")),
+    )
 
 
-def whole_corefile(options: Options) -> t.List[Block]:
+def whole_corefile(options: Options) -> list[Block]:
     """A complete Corefile: a block for each rewritten zone, and the root, which also serves the cluster's own zone."""
     blocks = [_rewriting([rule], options, _tail()) for rule in rules_of(options)]
     own = () if options.local is None else (zone_of(options.local),)
     served = _kubernetes((options.cluster_domain,) + own + REVERSE_ZONES, options.version)
     once = tuple(Plugin(name) for name in ONCE if accepts(options.version, name) and (name != "ready" or options.ready))
     root = (Plugin("errors"),) + once + (served, Plugin("prometheus", (":9153",))) + _tail()
-    return blocks + [Block((".:{0}".format(options.port or 53),), root)]
+    return blocks + [Block((f".:{options.port or 53}",), root)]
 
 
-def _rewriting(rules: t.Sequence[Rule], options: Options, tail: t.Tuple[Plugin, ...]) -> Block:
+def _rewriting(rules: t.Sequence[Rule], options: Options, tail: tuple[Plugin, ...]) -> Block:
     zones = tuple(address for rule in rules for address in _addresses(rule.zone, options))
     rewrites = tuple(_rewrite(rule, options.version) for rule in rules)
     served = _kubernetes((options.cluster_domain,) + REVERSE_ZONES, options.version)
@@ -164,21 +179,21 @@ def corefile_text(blocks: t.Iterable[Block]) -> str:
     return "\n".join(block.text() for block in blocks)
 
 
-def _addresses(zone: str, options: Options) -> t.Tuple[str, ...]:
+def _addresses(zone: str, options: Options) -> tuple[str, ...]:
     ports = options.ports or (str(options.port or 53),)
-    return tuple(zone if port == "53" else "{0}:{1}".format(zone, port) for port in ports)
+    return tuple(zone if port == "53" else f"{zone}:{port}" for port in ports)
 
 
 def _rewrite(rule: Rule, version: Version) -> Plugin:
-    body = ["name regex {0} {1}".format(rule.name_regex, rule.name_to)]
+    body = [f"name regex {rule.name_regex} {rule.name_to}"]
     for what in ("name", "value"):
         if accepts(version, "rewrite", "answer " + what):
-            body.append("answer {0} {1} {2}".format(what, rule.answer_regex, rule.answer_to))
+            body.append(f"answer {what} {rule.answer_regex} {rule.answer_to}")
     # the zones are disjoint, so that no second rule could apply
     return Plugin("rewrite", ("stop",), tuple(body))
 
 
-def _kubernetes(zones: t.Tuple[str, ...], version: Version) -> Plugin:
+def _kubernetes(zones: tuple[str, ...], version: Version) -> Plugin:
     body = ["pods insecure", "endpoint_pod_names"]
     if accepts(version, "kubernetes", "upstream"):
         body.append("upstream")
@@ -187,7 +202,7 @@ def _kubernetes(zones: t.Tuple[str, ...], version: Version) -> Plugin:
     return Plugin("kubernetes", zones, tuple(body))
 
 
-def _merged_tail(options: Options) -> t.Tuple[Plugin, ...]:
+def _merged_tail(options: Options) -> tuple[Plugin, ...]:
     """The end of a block in somebody else's Corefile: names that no rule matches go where its root sends them, and nowhere else.
 
     ``forward . /etc/resolv.conf`` would lead back to CoreDNS itself where the pod's resolver is a stub or a node's cache, and ``loop``, which
@@ -196,7 +211,7 @@ def _merged_tail(options: Options) -> t.Tuple[Plugin, ...]:
     return (*options.forwards, Plugin("cache", ("30",)), Plugin("reload"), Plugin("loadbalance"))
 
 
-def _tail() -> t.Tuple[Plugin, ...]:
+def _tail() -> tuple[Plugin, ...]:
     return (
         Plugin("forward", (".", "/etc/resolv.conf")),
         Plugin("cache", ("30",)),

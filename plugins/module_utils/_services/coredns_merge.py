@@ -25,23 +25,23 @@ _SENDS_ON = ("forward", "proxy")
 class ServerBlock(t.NamedTuple):
     """A server block as it was read: its addresses, the directives at its first level, and the words of each line at any."""
 
-    addresses: t.Tuple[str, ...]
-    directives: t.Tuple[str, ...]
-    lines: t.Tuple[t.Tuple[str, ...], ...] = ()
+    addresses: tuple[str, ...]
+    directives: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...] = ()
 
 
 class Split(t.NamedTuple):
     """A Corefile in three parts; ``section`` None where it has none of ours."""
 
     before: str
-    section: t.Optional[str]
+    section: str | None
     after: str
 
 
-def markers(fabric: str) -> t.Tuple[str, str]:
+def markers(fabric: str) -> tuple[str, str]:
     """The comments around the section of one fabric."""
     if not _FABRIC.match(fabric):
-        raise ValueRefused("name_invalid", "{0} cannot stand in a Corefile's comment".format(quoted(fabric)))
+        raise ValueRefused("name_invalid", f"{quoted(fabric)} cannot stand in a Corefile's comment")
     return _BEGIN + fabric, _END + fabric
 
 
@@ -54,7 +54,7 @@ def split(text: str, fabric: str) -> Split:
     if not first and not last:
         return Split(text, None, "")
     if len(first) != 1 or len(last) != 1 or first[0] > last[0]:
-        raise ValueRefused("corefile_broken", "the comments {0} and {1} do not stand once each, in this order".format(begin, end))
+        raise ValueRefused("corefile_broken", f"the comments {begin} and {end} do not stand once each, in this order")
     return Split("".join(lines[: first[0]]), "".join(lines[first[0] : last[0] + 1]), "".join(lines[last[0] + 1 :]))
 
 
@@ -65,7 +65,7 @@ def merge(text: str, fabric: str, blocks: t.Sequence[Block]) -> str:
     one of our zones (CoreDNS would refuse to load the whole file).
     """
     if len(text) > LONGEST:
-        raise ValueRefused("corefile_broken", "it is longer than {0} characters".format(LONGEST))
+        raise ValueRefused("corefile_broken", f"it is longer than {LONGEST} characters")
     parts = split(text, fabric)
     theirs = server_blocks(parts.before) + server_blocks(parts.after)
     if not blocks:
@@ -75,17 +75,18 @@ def merge(text: str, fabric: str, blocks: t.Sequence[Block]) -> str:
         for address in block.addresses:
             if key_of(address) in ours:
                 raise ValueRefused(
-                    "not_ours", "a server block that is not ours has the zone {0}; remove it, we leave it alone".format(quoted(address))
+                    "not_ours",
+                    f"a server block that is not ours has the zone {quoted(address)}; remove it, we leave it alone",
                 )
     begin, end = markers(fabric)
-    section = "{0}\n{1}{2}\n".format(begin, corefile_text(blocks), end)
+    section = f"{begin}\n{corefile_text(blocks)}{end}\n"
     if parts.section is not None:
         return parts.before + section + parts.after
     # in front, so that taking it away leaves the very bytes there were, even without a newline at their end
     return section + text
 
 
-def key_of(address: str) -> t.Tuple[str, str]:
+def key_of(address: str) -> tuple[str, str]:
     """(zone, port) of a server block's address, as CoreDNS tells them apart; the transport is left out of it."""
     text = lower(address).rpartition("://")[2]
     found = _PORT.search(text)
@@ -103,7 +104,7 @@ def has_multicluster(text: str, fabric: str) -> bool:
     return bool(_multicluster_lines(split(text, fabric).section or ""))
 
 
-def multicluster_elsewhere(text: str, fabric: str, zone: str) -> t.Optional[str]:
+def multicluster_elsewhere(text: str, fabric: str, zone: str) -> str | None:
     """How what is not ours answers from ServiceImports below the zone already, or None: as a plugin, or as an option of ``kubernetes``."""
     parts = split(text, fabric)
     for tokens in _multicluster_lines(parts.before + parts.after):
@@ -112,11 +113,11 @@ def multicluster_elsewhere(text: str, fabric: str, zone: str) -> t.Optional[str]
     return None
 
 
-def _multicluster_lines(text: str) -> t.List[t.List[str]]:
+def _multicluster_lines(text: str) -> list[list[str]]:
     return [tokens for tokens in _lines(text) if tokens[0] == "multicluster"]
 
 
-def serves_zone(text: str, fabric: str, zone: str) -> t.Optional[str]:
+def serves_zone(text: str, fabric: str, zone: str) -> str | None:
     """The address of a server block that is not ours and has the zone, on the port of the root; or None."""
     parts = split(text, fabric)
     ports = {lower(port) for port in root_ports(text, fabric)} or {"53"}
@@ -127,15 +128,15 @@ def serves_zone(text: str, fabric: str, zone: str) -> t.Optional[str]:
     return None
 
 
-def root_ports(text: str, fabric: str) -> t.Tuple[str, ...]:
+def root_ports(text: str, fabric: str) -> tuple[str, ...]:
     """The ports at which the root is asked by plain DNS, as they are written, each once: our zones must listen where it does.
 
     None where no block serves the root. Raises ValueRefused ``corefile_broken`` where it is served by TLS, gRPC or HTTPS alone, for our
     zones would have to say by which keys.
     """
     parts = split(text, fabric)
-    found: t.List[str] = []
-    others: t.List[str] = []
+    found: list[str] = []
+    others: list[str] = []
     for block in server_blocks(parts.before) + server_blocks(parts.after):
         for address in block.addresses:
             if key_of(address)[0] != ".":
@@ -147,27 +148,34 @@ def root_ports(text: str, fabric: str) -> t.Tuple[str, ...]:
             else:
                 others.append(address)
     if others and not found:
-        raise ValueRefused("corefile_broken", "its root is served by {0} alone, and our zones are asked by plain DNS; add .:53".format(quoted(others[0])))
+        raise ValueRefused(
+            "corefile_broken",
+            f"its root is served by {quoted(others[0])} alone, and our zones are asked by plain DNS; add .:53",
+        )
     return tuple(dict.fromkeys(found))
 
 
-def root_forwards(text: str, fabric: str) -> t.Tuple[Plugin, ...]:
+def root_forwards(text: str, fabric: str) -> tuple[Plugin, ...]:
     """How the root sends on what it does not know, with all options and as often as it does; what it imports from snippets counts.
 
     Lines for other zones than the root do not concern ours. What a file outside of the Corefile says is not known.
     """
-    found: t.List[Plugin] = []
+    found: list[Plugin] = []
     for plugins in _root_plugins(text, fabric):
-        found += [plugin for plugin in plugins if plugin.name in _SENDS_ON and plugin.arguments[:1] == (".",) and plugin not in found]
+        found += [
+            plugin
+            for plugin in plugins
+            if plugin.name in _SENDS_ON and plugin.arguments[:1] == (".",) and plugin not in found
+        ]
     return tuple(found)
 
 
-def root_binds(text: str, fabric: str) -> t.Tuple[Plugin, ...]:
+def root_binds(text: str, fabric: str) -> tuple[Plugin, ...]:
     """The addresses on which the root listens, as its lines say; none where a block of the root listens on all of them.
 
     CoreDNS asks the blocks of the address that a query came to: zones that listen on all addresses never see what comes to one of the root's own.
     """
-    found: t.List[Plugin] = []
+    found: list[Plugin] = []
     for plugins in _root_plugins(text, fabric):
         binds = [plugin for plugin in plugins if plugin.name == "bind"]
         if not binds:
@@ -176,13 +184,18 @@ def root_binds(text: str, fabric: str) -> t.Tuple[Plugin, ...]:
     return tuple(found)
 
 
-def _root_plugins(text: str, fabric: str) -> t.List[t.List[Plugin]]:
+def _root_plugins(text: str, fabric: str) -> list[list[Plugin]]:
     """The plugins of each block that serves the root by plain DNS, with those of the snippets that it imports in their place."""
     parts = split(text, fabric)
     theirs = parts.before + parts.after
-    snippets = {address[1:-1]: plugins for addresses, plugins in sections(theirs) for address in addresses if address[:1] == "(" and address[-1:] == ")"}
+    snippets = {
+        address[1:-1]: plugins
+        for addresses, plugins in sections(theirs)
+        for address in addresses
+        if address[:1] == "(" and address[-1:] == ")"
+    }
 
-    def spread(plugins: t.Iterable[Plugin], within: t.Tuple[str, ...] = ()) -> t.Iterator[Plugin]:
+    def spread(plugins: t.Iterable[Plugin], within: tuple[str, ...] = ()) -> t.Iterator[Plugin]:
         for plugin in plugins:
             name = plugin.arguments[0] if plugin.name == "import" and plugin.arguments else ""
             if name and name not in within:  # CoreDNS does not load snippets that import each other
@@ -193,19 +206,21 @@ def _root_plugins(text: str, fabric: str) -> t.List[t.List[Plugin]]:
     return [
         list(spread(plugins))
         for addresses, plugins in sections(theirs)
-        if any(key_of(address)[0] == "." and lower(address).rpartition("://")[0] in ("", "dns") for address in addresses)
+        if any(
+            key_of(address)[0] == "." and lower(address).rpartition("://")[0] in ("", "dns") for address in addresses
+        )
     ]
 
 
-def sections(text: str) -> t.List[t.Tuple[t.Tuple[str, ...], t.Tuple[Plugin, ...]]]:
+def sections(text: str) -> list[tuple[tuple[str, ...], tuple[Plugin, ...]]]:
     """(addresses, plugins) of every server block and snippet, with what stands in each plugin's own block, as it would be written again.
 
     Raises ValueRefused ``corefile_broken`` for braces that do not pair.
     """
-    found: t.List[t.Tuple[t.Tuple[str, ...], t.Tuple[Plugin, ...]]] = []
-    addresses: t.List[str] = []
-    plugins: t.List[Plugin] = []
-    body: t.List[str] = []
+    found: list[tuple[tuple[str, ...], tuple[Plugin, ...]]] = []
+    addresses: list[str] = []
+    plugins: list[Plugin] = []
+    body: list[str] = []
     depth = 0
     for tokens in _lines(text):
         opens = tokens[-1] == "{"
@@ -243,12 +258,12 @@ def _written(token: str) -> str:
     return '"{0}"'.format(token[1:].replace('"', '\\"')) if token.startswith('"') else token
 
 
-def warnings(text: str, fabric: str) -> t.List[str]:
+def warnings(text: str, fabric: str) -> list[str]:
     """What keeps a correct section from having an effect."""
     parts = split(text, fabric)
     theirs = server_blocks(parts.before) + server_blocks(parts.after)
     found = [
-        "CoreDNS does not load a Corefile with {0}: {1}".format(quoted(" ".join(rule)), problem)
+        f"CoreDNS does not load a Corefile with {quoted(' '.join(rule))}: {problem}"
         for rule, problem in ((rule, rule_problem(*rule[-2:])) for rule in _name_rules(parts.before + parts.after))
         if problem
     ]
@@ -257,28 +272,31 @@ def warnings(text: str, fabric: str) -> t.List[str]:
     return found
 
 
-def _name_rules(text: str) -> t.Iterator[t.Tuple[str, ...]]:
+def _name_rules(text: str) -> t.Iterator[tuple[str, ...]]:
     """Rules that rewrite names by a pattern, and those for the answers to them, each with pattern and template last."""
     for tokens in _lines(text):
         words = [token[1:] if token.startswith('"') else token for token in tokens]
         words = words[1:] if words[:1] == ["rewrite"] else words
         words = words[1:] if words[:1] in (["stop"], ["continue"]) else words
         for index in range(len(words)):
-            if words[index : index + 2] == ["name", "regex"] and len(words) >= index + 4:
-                yield tuple(words[index : index + 4])
-            elif words[index : index + 2] == ["answer", "name"] and len(words) >= index + 4:
+            if (
+                words[index : index + 2] == ["name", "regex"]
+                and len(words) >= index + 4
+                or words[index : index + 2] == ["answer", "name"]
+                and len(words) >= index + 4
+            ):
                 yield tuple(words[index : index + 4])
 
 
-def server_blocks(text: str) -> t.List[ServerBlock]:
+def server_blocks(text: str) -> list[ServerBlock]:
     """The server blocks of a Corefile. Raises ValueRefused ``corefile_broken`` for braces that do not pair.
 
     Snippets, in parentheses, and imports outside of blocks are left out.
     """
-    blocks: t.List[ServerBlock] = []
-    addresses: t.List[str] = []
-    directives: t.List[str] = []
-    lines: t.List[t.Tuple[str, ...]] = []
+    blocks: list[ServerBlock] = []
+    addresses: list[str] = []
+    directives: list[str] = []
+    lines: list[tuple[str, ...]] = []
     depth = 0
     for tokens in _lines(text):
         opens = tokens[-1] == "{"
@@ -289,7 +307,7 @@ def server_blocks(text: str) -> t.List[ServerBlock]:
             if opens:
                 depth, directives, lines = 1, [], []
             elif not tokens[-1].endswith(","):
-                raise ValueRefused("corefile_broken", "{0} stands outside of a server block".format(quoted(" ".join(tokens))))
+                raise ValueRefused("corefile_broken", f"{quoted(' '.join(tokens))} stands outside of a server block")
             continue
         if tokens == ["}"]:
             depth -= 1
@@ -308,9 +326,9 @@ def server_blocks(text: str) -> t.List[ServerBlock]:
     return blocks
 
 
-def _lines(text: str) -> t.Iterator[t.List[str]]:
+def _lines(text: str) -> t.Iterator[list[str]]:
     """Lines of tokens, without comments; a closing brace ends the line before it."""
-    tokens: t.List[str] = []
+    tokens: list[str] = []
     for newline, token in _tokens(text):
         if newline and tokens:
             yield tokens
@@ -324,7 +342,7 @@ def _lines(text: str) -> t.Iterator[t.List[str]]:
         yield tokens
 
 
-def _tokens(text: str) -> t.Iterator[t.Tuple[bool, str]]:
+def _tokens(text: str) -> t.Iterator[tuple[bool, str]]:
     """(begins a line, token). Quoted text is one token, in which a backslash protects the next character."""
     newline, index = True, 0
     while index < len(text):
@@ -342,14 +360,14 @@ def _tokens(text: str) -> t.Iterator[t.Tuple[bool, str]]:
             newline = False
 
 
-def _word(text: str, index: int) -> t.Tuple[str, int]:
+def _word(text: str, index: int) -> tuple[str, int]:
     end = index
     while end < len(text) and not text[end].isspace():
         end += 1
     return text[index:end], end
 
 
-def _quoted(text: str, index: int) -> t.Tuple[str, int]:
+def _quoted(text: str, index: int) -> tuple[str, int]:
     found = []
     index += 1
     while index < len(text):

@@ -33,13 +33,13 @@ class Found(t.NamedTuple):
     ``rights``: role and binding as they stand. ``hidden``: what the access may not read, as an operation.
     """
 
-    deployment: t.Optional[t.Mapping[str, t.Any]] = None
+    deployment: t.Mapping[str, t.Any] | None = None
     served: bool = False
     rights: t.Mapping[Key, t.Mapping[str, t.Any]] = {}
-    hidden: t.Tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
 
-def version_of(deployment: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[Version]:
+def version_of(deployment: t.Mapping[str, t.Any] | None) -> Version | None:
     """The version that the image's tag says; None where it says none, which is no reason to guess."""
     found = []
     for image in _images(deployment):
@@ -52,25 +52,27 @@ def version_of(deployment: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[Vers
     return min(found) if found else None
 
 
-def _images(deployment: t.Optional[t.Mapping[str, t.Any]]) -> t.List[str]:
+def _images(deployment: t.Mapping[str, t.Any] | None) -> list[str]:
     containers = _pod(deployment).get("containers")
     rows = containers if isinstance(containers, list) else []
     return [row["image"] for row in rows if isinstance(row, dict) and isinstance(row.get("image"), str)]
 
 
-def _pod(deployment: t.Optional[t.Mapping[str, t.Any]]) -> t.Mapping[str, t.Any]:
+def _pod(deployment: t.Mapping[str, t.Any] | None) -> t.Mapping[str, t.Any]:
     inner: t.Any = deployment
     for name in ("spec", "template", "spec"):
         inner = inner.get(name) if isinstance(inner, dict) else None
     return inner if isinstance(inner, dict) else {}
 
 
-def account_of(deployment: t.Optional[t.Mapping[str, t.Any]]) -> str:
+def account_of(deployment: t.Mapping[str, t.Any] | None) -> str:
     """The ServiceAccount of CoreDNS's pods. Raises ValueRefused for what is no name."""
     return parse_subdomain(_pod(deployment).get("serviceAccountName") or DEFAULT_ACCOUNT, "name_invalid")
 
 
-def refused(options: Options, given: bool, found: Found, namespace: str, name: str, stands: bool) -> t.Optional[t.Tuple[str, str]]:
+def refused(
+    options: Options, given: bool, found: Found, namespace: str, name: str, stands: bool
+) -> tuple[str, str] | None:
     """Why the zone cannot be written, as (reason, message), or None.
 
     given: the version of ``options`` is what the user says, not a default. stands: the zone is there since an earlier run; then what
@@ -79,41 +81,56 @@ def refused(options: Options, given: bool, found: Found, namespace: str, name: s
     version = options.version if given else version_of(found.deployment)
     if version is not None and not accepts(version, "kubernetes", "multicluster"):
         shown, first = (".".join(str(part) for part in one) for one in (version, FIRST_MULTICLUSTER))
-        return "coredns_too_old", "CoreDNS {0} does not load the option multicluster, which came with {1}; update CoreDNS first".format(shown, first)
+        return (
+            "coredns_too_old",
+            f"CoreDNS {shown} does not load the option multicluster, which came with {first}; update CoreDNS first",
+        )
     if stands:
         return None
     if found.hidden:
-        return "forbidden", "the access may not {0}; the role cluster_access gives it with cluster_access_capability: coredns_rewrite_mcs".format(
-            ", ".join(found.hidden)
+        return (
+            "forbidden",
+            "the access may not {0}; the role cluster_access gives it with cluster_access_capability: coredns_rewrite_mcs".format(
+                ", ".join(found.hidden)
+            ),
         )
     if version is None:
         images = _images(found.deployment)
-        why = "Deployment {0}/{1} has the image {2}".format(namespace, name, quoted(", ".join(images))) if images else (
-            "there is no Deployment {0}/{1} to tell it (coredns_rewrite_deployment)".format(namespace, name)
+        why = (
+            f"Deployment {namespace}/{name} has the image {quoted(', '.join(images))}"
+            if images
+            else (f"there is no Deployment {namespace}/{name} to tell it (coredns_rewrite_deployment)")
         )
-        return "coredns_version_unknown", "the option multicluster needs CoreDNS {0}: {1}; say the version with coredns_rewrite_version".format(
-            ".".join(str(part) for part in FIRST_MULTICLUSTER), why
+        return (
+            "coredns_version_unknown",
+            "the option multicluster needs CoreDNS {0}: {1}; say the version with coredns_rewrite_version".format(
+                ".".join(str(part) for part in FIRST_MULTICLUSTER), why
+            ),
         )
     if not found.served:
-        return "kind_not_served", "the API server has no {0} in {1}, and a CoreDNS that cannot list them is never ready; mcs_install_crds brings them".format(
-            KIND, API_VERSION
+        return (
+            "kind_not_served",
+            f"the API server has no {KIND} in {API_VERSION}, and a CoreDNS that cannot list them is never ready; mcs_install_crds brings them",
         )
     return None
 
 
-def manifests(namespace: str, account: str) -> t.Dict[Key, t.Dict[str, t.Any]]:
+def manifests(namespace: str, account: str) -> dict[Key, dict[str, t.Any]]:
     """Role and binding that let CoreDNS's account follow ServiceImports."""
     rule = {"apiGroups": [API_VERSION.partition("/")[0]], "resources": ["serviceimports"], "verbs": ["list", "watch"]}
     head = {"apiVersion": ROLE.api_version, "metadata": {"name": RIGHTS}}
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     reference = {"apiGroup": _RBAC, "kind": ROLE.kind, "name": RIGHTS}
-    return {ROLE: dict(head, kind=ROLE.kind, rules=[rule]), BINDING: dict(head, kind=BINDING.kind, roleRef=reference, subjects=[subject])}
+    return {
+        ROLE: dict(head, kind=ROLE.kind, rules=[rule]),
+        BINDING: dict(head, kind=BINDING.kind, roleRef=reference, subjects=[subject]),
+    }
 
 
-def plan_rights(cluster: str, namespace: str, found: Found, wanted: bool, manager: str) -> t.Tuple[Plan, t.List[Write]]:
+def plan_rights(cluster: str, namespace: str, found: Found, wanted: bool, manager: str) -> tuple[Plan, list[Write]]:
     """The writes for role and binding. Where they are not wanted, only ours go, and somebody else's are no news."""
     read = Read(found.rights, frozenset(), frozenset(), {key[:2]: False for key in (ROLE, BINDING)})
     if wanted:
         return plan_objects(cluster, manifests(namespace, account_of(found.deployment)), read, manager)
-    ours: t.Dict[Key, t.Dict[str, t.Any]] = {key: {} for key, actual in found.rights.items() if is_ours(actual, manager)}
+    ours: dict[Key, dict[str, t.Any]] = {key: {} for key, actual in found.rights.items() if is_ours(actual, manager)}
     return plan_objects(cluster, ours, read, manager, state="absent", named=True)

@@ -18,7 +18,7 @@ CUSTOM_MAP, CUSTOM_KEY = "coredns-custom", "multicluster.server"
 _IMPORT = re.compile(r"^[ \t]*import[ \t]+(?:/etc/coredns/)?custom/([A-Za-z0-9*?._-]+)[ \t]*(?:#.*)?$", re.MULTILINE)
 
 #: (annotation or label, its value or None for any, who it is, when he writes). The first that fits is the owner.
-_MARKS: t.Tuple[t.Tuple[str, t.Optional[str], str, str], ...] = (
+_MARKS: tuple[tuple[str, str | None, str, str], ...] = (
     ("objectset.rio.cattle.io/id", None, "the add-ons of k3s or RKE2", "whenever a server starts"),
     ("addonmanager.kubernetes.io/mode", "Reconcile", "the add-on manager", "within minutes"),
     ("argocd.argoproj.io/tracking-id", None, "Argo CD", "at its next sync"),
@@ -64,23 +64,27 @@ def place_of(request: t.Mapping[str, t.Any], cluster: str) -> Place:
     )
 
 
-def owner_of(config: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[Owner]:
+def owner_of(config: t.Mapping[str, t.Any] | None) -> Owner | None:
     """The program that keeps this object as it made it, by its labels, annotations, owners and field managers; None where nothing says so."""
     labels, annotations = mapping(config, "metadata", "labels"), mapping(config, "metadata", "annotations")
     for key, value, name, when in _MARKS:
         for kind, given in (("label", labels), ("annotation", annotations)):
             found = given.get(key)
             if isinstance(found, str) and (value is None or found == value):
-                return Owner(name, "{0} {1}: {2}".format(kind, key, quoted(found)), when)
+                return Owner(name, f"{kind} {key}: {quoted(found)}", when)
     metadata = mapping(config, "metadata")
     for row in metadata.get("ownerReferences") or ():
         if isinstance(row, dict) and row.get("controller") is True:
-            return Owner("{0} {1}".format(quoted(row.get("kind")), quoted(row.get("name"))), "its owner reference", "as soon as it sees a change")
+            return Owner(
+                f"{quoted(row.get('kind'))} {quoted(row.get('name'))}",
+                "its owner reference",
+                "as soon as it sees a change",
+            )
     for row in metadata.get("managedFields") or ():
         manager = row.get("manager") if isinstance(row, dict) else None
         if isinstance(manager, str) and manager in _MANAGERS:
             name, when = _MANAGERS[manager]
-            return Owner(name, "field manager {0}".format(quoted(manager)), when)
+            return Owner(name, f"field manager {quoted(manager)}", when)
     return None
 
 
@@ -92,8 +96,12 @@ def imports(text: str, key: str) -> bool:
 def with_imports(text: str, custom: t.Mapping[str, t.Any], but: str = "") -> str:
     """A Corefile with the users' files that it imports in their places, as CoreDNS reads it. but: a key that is left out."""
 
-    def spread(found: "re.Match[str]") -> str:
-        files = [custom[key] for key in sorted(custom) if key != but and isinstance(custom[key], str) and fnmatch.fnmatchcase(key, found.group(1))]
+    def spread(found: re.Match[str]) -> str:
+        files = [
+            custom[key]
+            for key in sorted(custom)
+            if key != but and isinstance(custom[key], str) and fnmatch.fnmatchcase(key, found.group(1))
+        ]
         return "\n".join(files)
 
     return _IMPORT.sub(spread, text)
@@ -101,9 +109,10 @@ def with_imports(text: str, custom: t.Mapping[str, t.Any], but: str = "") -> str
 
 def owner_sentence(cluster: str, place: Place, owner: Owner, text: str) -> str:
     """What the user should know who has the section in a text that somebody writes back."""
-    said = "{0}: ConfigMap {1}/{2} is that of {3} ({4}), and loses our section {5}".format(
-        cluster, place.namespace, place.name, owner.name, owner.mark, owner.when
-    )
+    said = f"{cluster}: ConfigMap {place.namespace}/{place.name} is that of {owner.name} ({owner.mark}), and loses our section {owner.when}"
     if imports(text, CUSTOM_KEY):
-        return said + "; leave coredns_rewrite_config_map and coredns_rewrite_key empty, and it goes to {0}, which this Corefile imports".format(CUSTOM_MAP)
-    return said + "; run again after that, or let {0} write the blocks".format(owner.name)
+        return (
+            said
+            + f"; leave coredns_rewrite_config_map and coredns_rewrite_key empty, and it goes to {CUSTOM_MAP}, which this Corefile imports"
+        )
+    return said + f"; run again after that, or let {owner.name} write the blocks"

@@ -39,33 +39,33 @@ class Rule(t.NamedTuple):
 class Rewritten(t.NamedTuple):
     """What becomes of one query. ``name`` None: not rewritten; ``rcode`` SERVFAIL where the result is no legal name."""
 
-    name: t.Optional[str]
-    answer: t.Optional[str]
-    rcode: t.Optional[str]
+    name: str | None
+    answer: str | None
+    rcode: str | None
 
 
 def rewrite_rules(
     clusters: t.Iterable[str],
     mirror_namespace: str,
     global_zone: bool = False,
-    prefixes: t.Optional[t.Mapping[str, str]] = None,
+    prefixes: t.Mapping[str, str] | None = None,
     cluster_domain: str = DEFAULT_DOMAIN,
-) -> t.List[Rule]:
+) -> list[Rule]:
     """The rules for the zones ``cluster.<name>`` of remote clusters, longest names first, and for ``cluster.global``.
 
     prefixes: {cluster: servicePrefix} where they differ. Raises ValueRefused for names that could reach into another
     zone or another cluster's mirrors.
     """
-    mirror_domain = "{0}.svc.{1}".format(_namespace(mirror_namespace), parse_domain(cluster_domain))
-    pairs: t.List[t.Tuple[str, str]] = []
+    mirror_domain = f"{_namespace(mirror_namespace)}.svc.{parse_domain(cluster_domain)}"
+    pairs: list[tuple[str, str]] = []
     for cluster in sorted(set(clusters), key=lambda name: (-len(name), name)):
         prefix = (prefixes or {}).get(cluster) or cluster
         if zone_of(parse_cluster_name(cluster)) == cluster_domain or (global_zone and cluster == GLOBAL_ZONE):
-            raise ValueRefused("name_invalid", "the zone {0} is not a remote cluster's".format(zone_of(cluster)))
+            raise ValueRefused("name_invalid", f"the zone {zone_of(cluster)} is not a remote cluster's")
         if parse_cluster_name(prefix, "service_prefix_invalid") == GLOBAL_PREFIX:
             raise ValueRefused("reserved_service_prefix", "prefix gl is taken by the names of global services")
         if prefix in [other for dummy, other in pairs]:
-            raise ValueRefused("duplicate_service_prefix", "two clusters have prefix {0}".format(prefix))
+            raise ValueRefused("duplicate_service_prefix", f"two clusters have prefix {prefix}")
         pairs.append((cluster, prefix))
     if global_zone:
         pairs.append((GLOBAL_ZONE, GLOBAL_PREFIX))
@@ -75,10 +75,10 @@ def rewrite_rules(
 def _rule(cluster: str, prefix: str, mirror_domain: str) -> Rule:
     return Rule(
         zone_of(cluster),
-        r"^{0}{1}\.{1}\.svc\.{2}\.$".format(_LEADING, _LABEL, escaped(zone_of(cluster))),
-        "{{1}}{0}-{{3}}-{1}-{{2}}.{2}".format(prefix, SEPARATOR, mirror_domain),
-        r"^{0}{1}-{2}-{3}-{2}\.{4}\.$".format(_LEADING, escaped(prefix), _LABEL, SEPARATOR, escaped(mirror_domain)),
-        "{{1}}{{3}}.{{2}}.svc.{0}".format(zone_of(cluster)),
+        rf"^{_LEADING}{_LABEL}\.{_LABEL}\.svc\.{escaped(zone_of(cluster))}\.$",
+        f"{{1}}{prefix}-{{3}}-{SEPARATOR}-{{2}}.{mirror_domain}",
+        rf"^{_LEADING}{escaped(prefix)}-{_LABEL}-{SEPARATOR}-{_LABEL}\.{escaped(mirror_domain)}\.$",
+        f"{{1}}{{3}}.{{2}}.svc.{zone_of(cluster)}",
     )
 
 
@@ -94,21 +94,21 @@ def escaped(name: str) -> str:
 
 def _namespace(text: object) -> str:
     if not isinstance(text, str) or not _NAMESPACE.match(text):
-        raise ValueRefused("name_invalid", "{0} is not a namespace".format(quoted(text)))
+        raise ValueRefused("name_invalid", f"{quoted(text)} is not a namespace")
     return text
 
 
 def parse_domain(text: object) -> str:
     """A DNS domain without its final dot. Raises ValueRefused ``name_invalid``."""
     if not isinstance(text, str) or len(text) > 200 or not _DOMAIN.match(text):
-        raise ValueRefused("name_invalid", "{0} is not a DNS domain".format(quoted(text)))
+        raise ValueRefused("name_invalid", f"{quoted(text)} is not a DNS domain")
     return text
 
 
 # -- what CoreDNS does with them ---------------------------------------------------------------------------------
 
 
-def rule_problem(pattern: str, template: str) -> t.Optional[str]:
+def rule_problem(pattern: str, template: str) -> str | None:
     """Why CoreDNS would refuse to load a pattern with its template, or None (semaphore 5.1).
 
     It compares the number of different groups that the template uses with the number of groups in the pattern.
@@ -116,12 +116,12 @@ def rule_problem(pattern: str, template: str) -> t.Optional[str]:
     try:
         groups = re.compile(pattern, re.ASCII).groups
     except re.error as error:
-        return "the pattern does not compile: {0}".format(error)
+        return f"the pattern does not compile: {error}"
     used = len(set(_GROUP.findall(template)))
-    return "the template uses {0} groups, the pattern has {1}".format(used, groups) if used > groups else None
+    return f"the template uses {used} groups, the pattern has {groups}" if used > groups else None
 
 
-def substitute(pattern: str, template: str, name: str) -> t.Optional[str]:
+def substitute(pattern: str, template: str, name: str) -> str | None:
     """One pattern on one name: lower-case and absolute before and after, None when nothing matches (semaphore 5.2)."""
     found = re.search(pattern, absolute(name), re.ASCII)
     if found is None:

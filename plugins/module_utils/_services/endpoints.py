@@ -17,7 +17,7 @@ SAFE, ALL = "safe", "all"
 #: As safe, and without what stands behind an endpoint.
 ADDRESSES = "addresses"
 _PORT_FIELDS = ("name", "port", "protocol", "appProtocol")
-_TARGET_FIELDS: t.Dict[str, t.Tuple[str, ...]] = {
+_TARGET_FIELDS: dict[str, tuple[str, ...]] = {
     ADDRESSES: (),
     SAFE: ("kind", "name"),
     ALL: ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"),
@@ -35,12 +35,12 @@ _HOST = "kubernetes.io/hostname"
 class Endpoint(t.NamedTuple):
     """``addresses`` as text; ``conditions`` as a slice has them; ``target`` the copied fields of targetRef or None."""
 
-    addresses: t.Tuple[str, ...]
+    addresses: tuple[str, ...]
     conditions: t.Mapping[str, t.Any]
-    hostname: t.Optional[str] = None
-    zone: t.Optional[str] = None
-    node: t.Optional[str] = None
-    target: t.Optional[t.Mapping[str, t.Any]] = None
+    hostname: str | None = None
+    zone: str | None = None
+    node: str | None = None
+    target: t.Mapping[str, t.Any] | None = None
 
     @property
     def bare(self) -> bool:
@@ -59,25 +59,25 @@ _NO_NAMES = (None, None, None, None)
 class Group(t.NamedTuple):
     """Endpoints that share their ports. ``family`` is IPv4, IPv6, or None for a subset, which may hold both."""
 
-    family: t.Optional[str]
-    ports: t.Tuple[t.Mapping[str, t.Any], ...]
-    endpoints: t.Tuple[Endpoint, ...]
+    family: str | None
+    ports: tuple[t.Mapping[str, t.Any], ...]
+    endpoints: tuple[Endpoint, ...]
 
 
-def _list(value: t.Any) -> t.List[t.Any]:
+def _list(value: t.Any) -> list[t.Any]:
     """The dictionaries of a list that a server sent."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _text(value: t.Any) -> t.Optional[str]:
+def _text(value: t.Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _ports(given: t.Any) -> t.Tuple[t.Mapping[str, t.Any], ...]:
+def _ports(given: t.Any) -> tuple[t.Mapping[str, t.Any], ...]:
     return tuple({field: port[field] for field in _PORT_FIELDS if port.get(field) is not None} for port in _list(given))
 
 
-def _target(given: t.Any, fields: t.Sequence[str]) -> t.Optional[t.Mapping[str, t.Any]]:
+def _target(given: t.Any, fields: t.Sequence[str]) -> t.Mapping[str, t.Any] | None:
     if not isinstance(given, dict):
         return None
     found = {}
@@ -88,7 +88,7 @@ def _target(given: t.Any, fields: t.Sequence[str]) -> t.Optional[t.Mapping[str, 
     return found or None
 
 
-def from_endpoints(obj: Object, fields: str = SAFE) -> t.List[Group]:
+def from_endpoints(obj: Object, fields: str = SAFE) -> list[Group]:
     """Groups of an Endpoints object, one for each subset, in its order."""
     groups, copied, safe = [], _TARGET_FIELDS[fields], fields != ALL
     for subset in _list(obj.get("subsets")):
@@ -114,17 +114,18 @@ def from_slice(obj: Object, fields: str = SAFE) -> Group:
     """The group of a slice of discovery.k8s.io/v1 or v1beta1. Raises ValueRefused unsupported_type for names."""
     family = obj.get("addressType")
     if family not in ("IPv4", "IPv6"):
-        raise ValueRefused("unsupported_type", "a slice of type {0} holds no addresses".format(quoted(family)))
+        raise ValueRefused("unsupported_type", f"a slice of type {quoted(family)} holds no addresses")
     found, copied, every = [], _TARGET_FIELDS[fields], fields == ALL
     for item in _list(obj.get("endpoints")):
         # nearly all have one address and no name, and there are a hundred thousand in a large cluster
         get = item.get
         texts, hostname, zone, node = get("addresses"), get("hostname"), get("zone"), get("nodeName") if every else None
-        if isinstance(texts, list):
-            addresses = (str(texts[0]),) if len(texts) == 1 else tuple([str(text) for text in texts])
-        else:
-            addresses = ()
-        topology = item["topology"] if "topology" in item else None
+        addresses = (
+            ((str(texts[0]),) if len(texts) == 1 else tuple([str(text) for text in texts]))
+            if isinstance(texts, list)
+            else ()
+        )
+        topology = item.get("topology", None)
         if isinstance(topology, dict):
             zone = _text(zone) or topology.get(_ZONE)
             node = (_text(node) or topology.get(_HOST)) if every else None
@@ -147,11 +148,11 @@ def _conditions(given: t.Any) -> t.Mapping[str, t.Any]:
     return {name: given[name] for name in _CONDITIONS if isinstance(given.get(name), bool)}
 
 
-def to_subsets(groups: t.Sequence[Group]) -> t.List[Manifest]:
+def to_subsets(groups: t.Sequence[Group]) -> list[Manifest]:
     """Subsets of an Endpoints object. Groups that came from slices are joined where their ports are the same."""
     subsets = []
     for group in _joined(groups):
-        sides: t.Dict[str, t.List[Manifest]] = {"addresses": [], "notReadyAddresses": []}
+        sides: dict[str, list[Manifest]] = {"addresses": [], "notReadyAddresses": []}
         for texts, conditions, hostname, dummy, node, target in group.endpoints:
             ready = conditions.get("ready") is not False
             if not texts or (not ready and conditions.get("terminating")):
@@ -176,8 +177,8 @@ def to_subsets(groups: t.Sequence[Group]) -> t.List[Manifest]:
 def _joined(groups: t.Sequence[Group]) -> t.Iterable[Group]:
     if all(group.family is None for group in groups):
         return groups
-    by_ports: t.Dict[t.Any, t.Dict[t.Any, Endpoint]] = {}
-    ports: t.Dict[t.Any, t.Any] = {}
+    by_ports: dict[t.Any, dict[t.Any, Endpoint]] = {}
+    ports: dict[t.Any, t.Any] = {}
     for group in groups:
         key = ports_key(group.ports)
         ports.setdefault(key, group.ports)
@@ -189,7 +190,7 @@ def _joined(groups: t.Sequence[Group]) -> t.Iterable[Group]:
     ]
 
 
-def ports_key(ports: t.Sequence[t.Mapping[str, t.Any]]) -> t.Tuple[t.Tuple[str, ...], ...]:
+def ports_key(ports: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[tuple[str, ...], ...]:
     """Ports as a value that can be sorted and compared, whatever their order."""
     return tuple(sorted(tuple(str(port.get(field, "")) for field in _PORT_FIELDS) for port in ports))
 
@@ -216,7 +217,7 @@ def endpoint_manifest(endpoint: Endpoint, version: str) -> Manifest:
     return made
 
 
-def endpoints_manifest(name: str, namespace: str, labels: t.Dict[str, str], groups: t.Sequence[Group]) -> Manifest:
+def endpoints_manifest(name: str, namespace: str, labels: dict[str, str], groups: t.Sequence[Group]) -> Manifest:
     """An Endpoints object."""
     return {
         "apiVersion": "v1",
@@ -226,25 +227,29 @@ def endpoints_manifest(name: str, namespace: str, labels: t.Dict[str, str], grou
     }
 
 
-def flat(subsets: t.Any) -> t.FrozenSet[t.Any]:
+def flat(subsets: t.Any) -> frozenset[t.Any]:
     """What subsets say, whatever their order and grouping: API servers sort and regroup them as they are written.
 
     One entry for each address, readiness and port. An address is one by its ip and its target's uid, as on the server.
     """
-    rows: t.Dict[t.Any, t.Any] = {}
+    rows: dict[t.Any, t.Any] = {}
     for subset in _list(subsets):
         ports = ports_key(_ports(subset.get("ports"))) or ((),)
         for key in ("addresses", "notReadyAddresses"):
             for address in _list(subset.get(key)):
                 target = address.get("targetRef")
                 target = target if isinstance(target, dict) else {}
-                more = (address.get("hostname"), address.get("nodeName"), tuple(sorted((k, str(v)) for k, v in target.items())))
+                more = (
+                    address.get("hostname"),
+                    address.get("nodeName"),
+                    tuple(sorted((k, str(v)) for k, v in target.items())),
+                )
                 for port in ports:
                     rows.setdefault((address.get("ip"), target.get("uid"), key, port), more)
     return frozenset(rows.items())
 
 
-def aligned(wanted: Manifest, actual: t.Optional[Object]) -> Manifest:
+def aligned(wanted: Manifest, actual: Object | None) -> Manifest:
     """The wanted Endpoints with the server's own order, where that is all that differs."""
     if actual is None:
         return wanted

@@ -23,7 +23,7 @@ MADE_OF_ENDPOINTS = "endpointslicemirroring-controller.k8s.io"
 #: So many names are in one sentence.
 NAMED = 3
 #: (namespace, name)
-Id = t.Tuple[str, str]
+Id = tuple[str, str]
 Selector = t.Sequence[Requirement]
 
 
@@ -34,9 +34,9 @@ class Options(t.NamedTuple):
     """
 
     namespace: str
-    mirror_selector: t.Optional[Selector]
-    global_selector: t.Optional[Selector]
-    routing: t.Optional[Selector]
+    mirror_selector: Selector | None
+    global_selector: Selector | None
+    routing: Selector | None
     prefixes: t.Mapping[str, str]
     zones: t.Mapping[str, t.Sequence[str]]
     fields: str = "safe"
@@ -46,7 +46,7 @@ class Options(t.NamedTuple):
     sweep_slices: bool = True
     on_unreachable: str = "keep"
     adopt: bool = False
-    max_deletes: t.Optional[int] = None
+    max_deletes: int | None = None
     confirm_empty: t.Sequence[str] = ()
     honoured: t.Sequence[str] = ()
     copy_labels: t.Sequence[str] = ()
@@ -68,7 +68,7 @@ class Listed(t.NamedTuple):
     endpoints: t.Sequence[Object]
     slices: t.Sequence[Object]
     form: str
-    version: t.Optional[str]
+    version: str | None
 
 
 class ServiceExport(t.NamedTuple):
@@ -78,9 +78,9 @@ class ServiceExport(t.NamedTuple):
     """
 
     service: Object
-    groups: t.Optional[t.List[Group]]
+    groups: list[Group] | None
     name: str
-    clusters: t.Optional[t.FrozenSet[str]] = None
+    clusters: frozenset[str] | None = None
 
 
 class ExportedSlice(t.NamedTuple):
@@ -97,33 +97,36 @@ class Exports(t.NamedTuple):
     ``skipped``: Services of a type that has no endpoints, with the name for their mirrors: none is made, one that there is stays.
     """
 
-    mirrors: t.Dict[Id, ServiceExport]
-    shared: t.Dict[Id, ExportingCluster]
-    slices: t.List[ExportedSlice]
-    skipped: t.Dict[Id, str]
-    refused: t.List[Refusal]
+    mirrors: dict[Id, ServiceExport]
+    shared: dict[Id, ExportingCluster]
+    slices: list[ExportedSlice]
+    skipped: dict[Id, str]
+    refused: list[Refusal]
 
 
-def id_of(obj: Object) -> t.Optional[Id]:
+def id_of(obj: Object) -> Id | None:
     """(namespace, name), or None for an object that says neither as text."""
     meta = obj["metadata"]
     namespace, name = meta.get("namespace"), meta.get("name")
     return (namespace, name) if isinstance(namespace, str) and isinstance(name, str) else None
 
 
-def label_of(cluster: str, key: t.Optional[Id]) -> str:
+def label_of(cluster: str, key: Id | None) -> str:
     """``cluster/namespace/name`` for results; hostile text is shown escaped and cut."""
     parts = key or ("?", "?")
     text = "/".join((cluster,) + parts)
     if len(text) <= 253 and text.isascii() and text.isprintable() and text.count("/") == cluster.count("/") + 2:
         return text
-    shown = [part if len(part) <= 253 and part.isascii() and part.isprintable() and "/" not in part else quoted(part) for part in parts]
+    shown = [
+        part if len(part) <= 253 and part.isascii() and part.isprintable() and "/" not in part else quoted(part)
+        for part in parts
+    ]
     return "/".join([cluster] + shown)
 
 
-def api_servers(listed: Listed) -> t.List[str]:
+def api_servers(listed: Listed) -> list[str]:
     """The addresses that a cluster calls its API server: the endpoints of default/kubernetes."""
-    found: t.List[str] = []
+    found: list[str] = []
     for obj in listed.endpoints:
         if id_of(obj) == ("default", "kubernetes"):
             found += [text for group in from_endpoints(obj) for one in group.endpoints for text in one.addresses]
@@ -151,13 +154,13 @@ def read_exports(cluster: str, listed: Listed, options: Options, guard: Guard) -
     return exports
 
 
-def _unlabelled(cluster: str, listed: Listed, options: Options, exports: Exports) -> t.List[Refusal]:
+def _unlabelled(cluster: str, listed: Listed, options: Options, exports: Exports) -> list[Refusal]:
     """Endpoints of Services that are exported, which lack the label themselves, so that they are left out (semaphore 4.1).
 
     Kubernetes puts a Service's labels on those that it makes. What a user or an operator such as Patroni's makes has its own, and so have the
     slices that Kubernetes makes of such Endpoints.
     """
-    found: t.Dict[t.Tuple[Id, str], t.List[t.Tuple[str, int]]] = {}
+    found: dict[tuple[Id, str], list[tuple[str, int]]] = {}
 
     def note(key: Id, what: str, missing: str, count: int) -> None:
         if missing and count:
@@ -179,24 +182,37 @@ def _unlabelled(cluster: str, listed: Listed, options: Options, exports: Exports
         if key in exports.shared:
             selectors.append(options.global_selector)
         made = labels.get(MANAGED_BY) == MADE_OF_ENDPOINTS
-        what = "slice {0}{1}".format(quoted(place[1]), ", which is made of Endpoints {0},".format(quoted(key[1])) if made else "")
+        what = f"slice {quoted(place[1])}{(f', which is made of Endpoints {quoted(key[1])},' if made else '')}"
         for selector in selectors:
             note(key, what, unmet(selector or (), labels), len(ends) if isinstance(ends, list) else 0)
-    return [Refusal(label_of(cluster, key), "label_missing", _missing(parts, missing)) for (key, missing), parts in sorted(found.items())]
+    return [
+        Refusal(label_of(cluster, key), "label_missing", _missing(parts, missing))
+        for (key, missing), parts in sorted(found.items())
+    ]
 
 
-def _missing(parts: t.Sequence[t.Tuple[str, int]], missing: str) -> str:
+def _missing(parts: t.Sequence[tuple[str, int]], missing: str) -> str:
     count = sum(number for dummy, number in parts)
     names = [what for what, dummy in sorted(parts)]
-    more = " and {0} more".format(len(names) - NAMED) if len(names) > NAMED else ""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return "{0}{1} {2} not the label {3}, so {4} {5} left out; a Service's own label does not count for endpoints that Kubernetes does not make".format(
-        ", ".join(names[:NAMED]), more, "has" if len(names) == 1 else "have", quoted(missing),
-        "1 endpoint" if count == 1 else "{0} endpoints".format(count), "is" if count == 1 else "are",
-    )  # fmt: skip
+        ", ".join(names[:NAMED]),
+        more,
+        "has" if len(names) == 1 else "have",
+        quoted(missing),
+        "1 endpoint" if count == 1 else f"{count} endpoints",
+        "is" if count == 1 else "are",
+    )
 
 
 def _read_service(
-    exports: Exports, cluster: str, obj: Object, key: t.Optional[Id], endpoints: t.Mapping[Id, t.List[Group]], options: Options, guard: Guard
+    exports: Exports,
+    cluster: str,
+    obj: Object,
+    key: Id | None,
+    endpoints: t.Mapping[Id, list[Group]],
+    options: Options,
+    guard: Guard,
 ) -> None:
     """Add what one Service exports, if it does. Raises ValueRefused."""
     labels = labels_of(obj)
@@ -211,7 +227,9 @@ def _read_service(
     if is_external_name(obj):
         if mirrored:
             exports.skipped[key] = name
-        raise ValueRefused("unsupported_type", "a Service of type ExternalName has no endpoints; a mirror that there is stays as it is")
+        raise ValueRefused(
+            "unsupported_type", "a Service of type ExternalName has no endpoints; a mirror that there is stays as it is"
+        )
     check_service(obj)
     if shared:
         opted_in = options.routing is not None and matches(options.routing, labels)
@@ -226,9 +244,9 @@ def _read_service(
 
 def _endpoints_by_service(
     cluster: str, listed: Listed, options: Options, guard: Guard, exports: Exports
-) -> t.Dict[Id, t.List[Group]]:
+) -> dict[Id, list[Group]]:
     """Endpoints of Services to mirror, unchecked; slices of global Services go checked into ``exports``."""
-    found: t.Dict[Id, t.List[Group]] = {}
+    found: dict[Id, list[Group]] = {}
     for obj in listed.endpoints if listed.form == ENDPOINTS else ():
         labels, key = labels_of(obj), id_of(obj)
         if key is not None and options.mirrors(labels) and MIRRORED not in labels:

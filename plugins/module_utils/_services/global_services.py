@@ -27,7 +27,7 @@ class ExportingCluster(t.NamedTuple):
     """What one cluster exports under a name: ports, headlessness, and whether its Service asks for local-first routing."""
 
     cluster: str
-    ports: t.List[Manifest]
+    ports: list[Manifest]
     headless: bool
     opted_in: bool
 
@@ -38,12 +38,12 @@ class Aggregate(t.NamedTuple):
 
     namespace: str
     name: str
-    clusters: t.List[str]
-    ports: t.List[Manifest]
+    clusters: list[str]
+    ports: list[Manifest]
     headless: bool
     opted_in: bool
-    held_back: t.List[str]
-    ports_differ: t.List[str]
+    held_back: list[str]
+    ports_differ: list[str]
 
 
 def exporting_cluster(cluster: str, service: Object, opted_in: bool) -> ExportingCluster:
@@ -67,16 +67,16 @@ def aggregate(namespace: str, name: str, exporting: t.Sequence[ExportingCluster]
     )
 
 
-def _comparable(ports: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[str]:
+def _comparable(ports: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
     return sorted(repr(sorted(dict({"protocol": "TCP", "name": ""}, **port).items(), key=str)) for port in ports)
 
 
-def precedence(exporting: t.Iterable[ExportingCluster], local: str) -> t.List[ExportingCluster]:
+def precedence(exporting: t.Iterable[ExportingCluster], local: str) -> list[ExportingCluster]:
     """Who decides, as seen from one cluster: itself if it exports the Service, else the first by name."""
     return sorted(exporting, key=lambda one: (one.cluster != local, one.cluster))
 
 
-def annotations_of(found: Aggregate, topology_mode: bool = False) -> t.Dict[str, str]:
+def annotations_of(found: Aggregate, topology_mode: bool = False) -> dict[str, str]:
     """The annotations of the local Service, all of them."""
     made = {CLUSTERS: ",".join(found.clusters)}
     if found.opted_in:
@@ -95,7 +95,7 @@ def global_service(found: Aggregate, namespace: str, topology_mode: bool = False
     return service_manifest(name, namespace, {GLOBAL: "true"}, spec, annotations_of(found, topology_mode))
 
 
-def clusters_of(service: Object) -> t.List[str]:
+def clusters_of(service: Object) -> list[str]:
     """The clusters that a local Service's annotation names."""
     annotations = service["metadata"].get("annotations")
     text = annotations.get(CLUSTERS) if isinstance(annotations, dict) else None
@@ -108,10 +108,10 @@ def clusters_of(service: Object) -> t.List[str]:
 def check_zones(zones: t.Sequence[str]) -> None:
     """Raises ValueRefused too_many_zones: an endpoint can carry no more hints."""
     if len(zones) > MOST_ZONES:
-        raise ValueRefused("too_many_zones", "{0} zones; an endpoint takes hints for {1} at most".format(len(zones), MOST_ZONES))
+        raise ValueRefused("too_many_zones", f"{len(zones)} zones; an endpoint takes hints for {MOST_ZONES} at most")
 
 
-def slice_labels(cluster: str, namespace: str, service: str) -> t.Dict[str, str]:
+def slice_labels(cluster: str, namespace: str, service: str) -> dict[str, str]:
     """The labels of a copy."""
     return {
         MIRRORED_SLICE: "true",
@@ -125,7 +125,7 @@ def service_of(remote: Object) -> str:
     """The Service that a slice belongs to. Raises ValueRefused missing_service_name_label."""
     name = labels_of(remote).get(SERVICE_NAME)
     if not name:
-        raise ValueRefused("missing_service_name_label", "the slice has no label {0}".format(SERVICE_NAME))
+        raise ValueRefused("missing_service_name_label", f"the slice has no label {SERVICE_NAME}")
     return name
 
 

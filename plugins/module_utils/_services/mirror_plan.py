@@ -19,13 +19,17 @@ from .names import mirror_name
 from .slices import SERVICE_NAME
 from .sweeps import MARKS, MIRROR, Scope, mark_of, marked, stale
 
-_NO_REASONS: t.FrozenSet[str] = frozenset()
+_NO_REASONS: frozenset[str] = frozenset()
 
 
-def objects_of(listed: Listed, namespace: str) -> t.Dict[Key, Object]:
+def objects_of(listed: Listed, namespace: str) -> dict[Key, Object]:
     """What a cluster has in its mirror namespace."""
     found = {}
-    kinds = (("v1", "Service", listed.services), ("v1", "Endpoints", listed.endpoints), (str(listed.version), "EndpointSlice", listed.slices))
+    kinds = (
+        ("v1", "Service", listed.services),
+        ("v1", "Endpoints", listed.endpoints),
+        (str(listed.version), "EndpointSlice", listed.slices),
+    )
     for api_version, kind, items in kinds:
         for obj in items:
             meta = obj["metadata"]
@@ -41,9 +45,9 @@ def plan_cluster(
     unreachable: t.Collection[str],
     options: Options,
     manager: str,
-    sources: t.Optional[t.Collection[str]] = None,
+    sources: t.Collection[str] | None = None,
     state: str = "present",
-) -> t.Tuple[Plan, t.List[Write]]:
+) -> tuple[Plan, list[Write]]:
     """The writes of one cluster.
 
     exports: of every source that was listed completely. unreachable: sources whose outage counts (after its grace time).
@@ -55,7 +59,7 @@ def plan_cluster(
     objects = objects_of(here, options.namespace)
     speaking = set(options.prefixes) if sources is None else set(sources)
     taking_part = set(options.prefixes) if state == "present" else speaking
-    wanted: t.List[Bundle] = []
+    wanted: list[Bundle] = []
     if state == "present":
         given = {name: exports[name] for name in exports if name in speaking}
         wanted, refused = mirror_bundles(local, here, objects, given, options)
@@ -71,7 +75,9 @@ def plan_cluster(
         settled.keep.update(_skipped(objects, given, options))
     if state == "present" and options.on_unreachable != "keep":
         settled.manifests.update(_stopped(objects, speaking & set(unreachable), options, mine))
-    unwanted, refused = stale(Scope(local, exports, speaking, taking_part, options, mine, manager, state), objects, settled)
+    unwanted, refused = stale(
+        Scope(local, exports, speaking, taking_part, options, mine, manager, state), objects, settled
+    )
     plan.refused.extend(refused)
     part, writes = plan_writes(local, settled, objects, sorted({*unwanted, *_selected(objects, settled)}), manager)
     return plan.extend(part), writes
@@ -79,7 +85,7 @@ def plan_cluster(
 
 def release_cluster(
     local: str, here: Listed, options: Options, manager: str, sources: t.Collection[str]
-) -> t.Tuple[Plan, t.List[Write]]:
+) -> tuple[Plan, list[Write]]:
     """The patches that hand back what came from ``sources``: objects in a form that the original program goes on with.
 
     A mirror with slices is not: the original writes Endpoints, and would never take the slices away.
@@ -87,18 +93,23 @@ def release_cluster(
     objects = objects_of(here, options.namespace)
     scope = Scope(local, {}, sources, sources, options, _mine(objects, manager), manager, "released")
     ours = [one for one in marked(scope, objects) if one.sweeping and one.key in scope.mine]
-    sliced = {one.labels.get(SERVICE_NAME, "") for one in ours if one.key.kind == "EndpointSlice" and one.mark[0] == MIRROR}
-    given_back = [one.key for one in ours if one.mark[0] != MIRROR or one.labels.get(SERVICE_NAME, one.key.name) not in sliced]
+    sliced = {
+        one.labels.get(SERVICE_NAME, "") for one in ours if one.key.kind == "EndpointSlice" and one.mark[0] == MIRROR
+    }
+    given_back = [
+        one.key for one in ours if one.mark[0] != MIRROR or one.labels.get(SERVICE_NAME, one.key.name) not in sliced
+    ]
     plan, writes = plan_release(local, objects, given_back, manager)
     for name in sorted(sliced):
         plan.refuse(
-            "Service {0}/{1}/{2}".format(local, options.namespace, name), "unsupported_type",
+            f"Service {local}/{options.namespace}/{name}",
+            "unsupported_type",
             "its endpoints are slices, which the original program does not write; run with mirror_as: endpoints first",
-        )  # fmt: skip
+        )
     return plan, writes
 
 
-def _mine(objects: Objects, manager: str) -> t.Set[Key]:
+def _mine(objects: Objects, manager: str) -> set[Key]:
     """What is ours of what is there; asked once, since the answer takes a walk through the object's owners."""
     return {key for key, obj in objects.items() if owned(obj, manager)}
 
@@ -106,13 +117,28 @@ def _mine(objects: Objects, manager: str) -> t.Set[Key]:
 def _selected(objects: Objects, settled: Settled) -> t.Iterator[Key]:
     """Endpoints that Kubernetes made for a selector which somebody put on a mirror: local ones, which stay there when the selector goes."""
     names = {
-        key.name for key, manifest in settled.manifests.items()
-        if key.kind == "Service" and key not in settled.recreate and has_selector(objects.get(key)) and not has_selector(manifest)
-    }  # fmt: skip
+        key.name
+        for key, manifest in settled.manifests.items()
+        if key.kind == "Service"
+        and key not in settled.recreate
+        and has_selector(objects.get(key))
+        and not has_selector(manifest)
+    }
     for key, obj in objects.items() if names else ():
-        of = key.name if key.kind == "Endpoints" else labels_of(obj).get(SERVICE_NAME) if key.kind == "EndpointSlice" else None
+        of = (
+            key.name
+            if key.kind == "Endpoints"
+            else labels_of(obj).get(SERVICE_NAME)
+            if key.kind == "EndpointSlice"
+            else None
+        )
         # a label can be forged: what Kubernetes made for a Service begins with the Service's name
-        if of in names and (key.name + "-").startswith("{0}-".format(of)) and key not in settled.manifests and mark_of(labels_of(obj)) is None:
+        if (
+            of in names
+            and (key.name + "-").startswith(f"{of}-")
+            and key not in settled.manifests
+            and mark_of(labels_of(obj)) is None
+        ):
             yield key
 
 
@@ -120,8 +146,9 @@ def _skipped(objects: Objects, exports: t.Mapping[str, Exports], options: Option
     """What there is of mirrors whose Services cannot be mirrored any more: it stays as it is until somebody decides."""
     names = {
         (options.prefixes[source], mirror_name(options.prefixes[source], key[0], name).name)
-        for source, one in exports.items() for key, name in one.skipped.items()
-    }  # fmt: skip
+        for source, one in exports.items()
+        for key, name in one.skipped.items()
+    }
     for key, obj in objects.items() if names else ():
         labels = labels_of(obj)
         if (labels.get(PREFIX_LABEL), labels.get(SERVICE_NAME, key.name)) in names:
@@ -149,11 +176,11 @@ def _settle(plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, mine: t.C
         reasons = {_reason(key, found[key], bundle.manifests[key]) for key in foreign} if foreign else _NO_REASONS
         if foreign and not (adopt and reasons == {"adoptable"}):
             settled.keep.update(bundle.manifests)
-            name = "{0} {1}".format(foreign[0].kind, foreign[0].short)
+            name = f"{foreign[0].kind} {foreign[0].short}"
             if reasons == {"adoptable"}:
-                plan.refuse(bundle.label, "adoptable", "{0} is the original program's; set adopt to take it over".format(name))
+                plan.refuse(bundle.label, "adoptable", f"{name} is the original program's; set adopt to take it over")
             else:
-                plan.refuse(bundle.label, "not_ours", "{0} exists and is not ours; it is left alone".format(name))
+                plan.refuse(bundle.label, "not_ours", f"{name} exists and is not ours; it is left alone")
             continue
         if foreign:
             settled.adopted.update(foreign)
@@ -162,7 +189,11 @@ def _settle(plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, mine: t.C
             if actual is not None and key.kind == "Service" and must_recreate(manifest, actual):
                 # Kubernetes takes Endpoints away with their Service, some time later
                 settled.recreate.update(other for other in found if other.kind in ("Service", "Endpoints"))
-            elif actual is not None and key.kind == "EndpointSlice" and actual.get("addressType") != manifest["addressType"]:
+            elif (
+                actual is not None
+                and key.kind == "EndpointSlice"
+                and actual.get("addressType") != manifest["addressType"]
+            ):
                 settled.recreate.add(key)
             settled.manifests[key] = aligned(manifest, actual) if key.kind == "Endpoints" else manifest
     return settled._replace(adopted=settled.adopted - settled.recreate)
@@ -174,10 +205,16 @@ def _reason(key: Key, actual: Object, manifest: Manifest) -> str:
         return "adoptable" if may_adopt(actual, labels) else "not_ours"
     found = labels_of(actual)
     # Endpoints belong to the Service of their name, which decides; a slice says itself whose it is
-    return "adoptable" if key.kind == "Endpoints" or all(found.get(name) == labels[name] for name in labels) else "not_ours"
+    return (
+        "adoptable"
+        if key.kind == "Endpoints" or all(found.get(name) == labels[name] for name in labels)
+        else "not_ours"
+    )
 
 
-def _stopped(objects: Objects, unreachable: t.Collection[str], options: Options, mine: t.Collection[Key]) -> t.Dict[Key, Manifest]:
+def _stopped(
+    objects: Objects, unreachable: t.Collection[str], options: Options, mine: t.Collection[Key]
+) -> dict[Key, Manifest]:
     """Our endpoints of clusters that are not reachable, without addresses or not ready."""
     prefixes = {options.prefixes[name] for name in unreachable if name in options.prefixes}
     made = {}
@@ -185,6 +222,8 @@ def _stopped(objects: Objects, unreachable: t.Collection[str], options: Options,
         labels = labels_of(obj)
         gone = labels.get(PREFIX_LABEL) in prefixes if is_mirror(labels) else labels.get(CLUSTER_LABEL) in unreachable
         if key.kind != "Service" and gone and key in mine:
-            manifest = dict(not_ready(obj, options.on_unreachable == "empty"), apiVersion=key.api_version, kind=key.kind)
+            manifest = dict(
+                not_ready(obj, options.on_unreachable == "empty"), apiVersion=key.api_version, kind=key.kind
+            )
             made[key] = aligned(manifest, obj) if key.kind == "Endpoints" else manifest
     return made

@@ -10,19 +10,19 @@ from .._plan.objects import labels_of
 from .names import mirror_name
 
 Object = t.Mapping[str, t.Any]
-Manifest = t.Dict[str, t.Any]
+Manifest = dict[str, t.Any]
 
 MIRRORED, PREFIX_LABEL = "mirrored-svc", "mirror-svc-prefix-sync"
 #: All that is copied of a port: a nodePort belongs to the source cluster.
 _PORT_FIELDS = ("name", "protocol", "appProtocol", "port", "targetPort")
 
 
-def mirror_labels(prefix: str) -> t.Dict[str, str]:
+def mirror_labels(prefix: str) -> dict[str, str]:
     """The labels by which a mirror is known."""
     return {MIRRORED: "true", PREFIX_LABEL: prefix}
 
 
-def is_mirror(labels: t.Mapping[str, str], prefix: t.Optional[str] = None) -> bool:
+def is_mirror(labels: t.Mapping[str, str], prefix: str | None = None) -> bool:
     """True when the labels are those of a mirror (of this prefix)."""
     return labels.get(MIRRORED) == "true" and (labels.get(PREFIX_LABEL) == prefix if prefix else PREFIX_LABEL in labels)
 
@@ -37,7 +37,7 @@ def is_external_name(service: Object) -> bool:
     return _spec(service).get("type") == "ExternalName" or bool(_spec(service).get("externalName"))
 
 
-def has_selector(service: t.Optional[Object]) -> bool:
+def has_selector(service: Object | None) -> bool:
     """True for a Service whose endpoints Kubernetes itself looks for."""
     return service is not None and bool(_spec(service).get("selector"))
 
@@ -47,7 +47,7 @@ def _spec(obj: Object) -> t.Mapping[str, t.Any]:
     return spec if isinstance(spec, dict) else {}
 
 
-def copied_ports(service: Object) -> t.List[Manifest]:
+def copied_ports(service: Object) -> list[Manifest]:
     """The ports of a Service without what belongs to its own cluster."""
     ports = _spec(service).get("ports") or []
     return [{field: port[field] for field in _PORT_FIELDS if port.get(field) is not None} for port in ports]
@@ -73,7 +73,7 @@ def mirror_service(prefix: str, namespace: str, remote: Object, session_affinity
 
 
 def service_manifest(
-    name: str, namespace: str, labels: t.Dict[str, str], spec: Manifest, annotations: t.Optional[t.Dict[str, str]] = None
+    name: str, namespace: str, labels: dict[str, str], spec: Manifest, annotations: dict[str, str] | None = None
 ) -> Manifest:
     """A Service with these contents."""
     meta: Manifest = {"name": name, "namespace": namespace, "labels": labels}

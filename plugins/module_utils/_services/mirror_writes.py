@@ -16,7 +16,7 @@ from .mirror_services import MIRRORED, Manifest, Object
 #: What others need comes first, when things are made and the other way round when they go.
 _ORDER = ("Service", "EndpointSlice", "Endpoints")
 _OUR_LABELS = (MIRRORED, GLOBAL, MIRRORED_SLICE)
-_NOTHING: t.FrozenSet[t.Any] = frozenset()
+_NOTHING: frozenset[t.Any] = frozenset()
 #: What of a manifest says which object it is.
 _APART = frozenset(("apiVersion", "kind", "metadata"))
 
@@ -28,10 +28,10 @@ class Settled(t.NamedTuple):
     are made anew. ``adopted``: keys of the original program's objects that are taken over.
     """
 
-    manifests: t.Dict[Key, Manifest]
-    keep: t.Set[Key]
-    recreate: t.Set[Key]
-    adopted: t.Set[Key]
+    manifests: dict[Key, Manifest]
+    keep: set[Key]
+    recreate: set[Key]
+    adopted: set[Key]
 
 
 def owned(obj: Object, manager: str) -> bool:
@@ -47,7 +47,7 @@ def owned(obj: Object, manager: str) -> bool:
 
 def plan_writes(
     local: str, settled: Settled, objects: t.Mapping[Key, Object], stale: t.Iterable[Key], manager: str
-) -> t.Tuple[Plan, t.List[Write]]:
+) -> tuple[Plan, list[Write]]:
     """Old forms that cannot be changed go first, then what is wanted is made and changed, then the rest goes."""
     plan = Plan()
     recreate, adopted = settled.recreate, settled.adopted
@@ -70,7 +70,9 @@ def plan_writes(
     return plan, writes
 
 
-def plan_release(local: str, objects: t.Mapping[Key, Object], keys: t.Iterable[Key], manager: str) -> t.Tuple[Plan, t.List[Write]]:
+def plan_release(
+    local: str, objects: t.Mapping[Key, Object], keys: t.Iterable[Key], manager: str
+) -> tuple[Plan, list[Write]]:
     """Objects given back as they are: nothing of them changes but that nobody is on record as their owner (decision 1).
 
     A write's manifest is the merge patch that does it.
@@ -78,8 +80,10 @@ def plan_release(local: str, objects: t.Mapping[Key, Object], keys: t.Iterable[K
     plan, writes = Plan(), []
     for key in sorted(keys):
         meta = objects[key]["metadata"]
-        change = Change(UPDATE, key.kind, "{0}/{1}".format(local, key.short), {"owner": manager}, {"owner": None})
-        writes.append(Write(change, key, release_patch(objects[key]), meta.get("uid"), meta.get("resourceVersion"), False))
+        change = Change(UPDATE, key.kind, f"{local}/{key.short}", {"owner": manager}, {"owner": None})
+        writes.append(
+            Write(change, key, release_patch(objects[key]), meta.get("uid"), meta.get("resourceVersion"), False)
+        )
     plan.changes.extend(write.change for write in writes)
     return plan, writes
 
@@ -107,7 +111,7 @@ def _same(manifest: Manifest, actual: Object, manager: str) -> bool:
     return all(spec.get(name) == value for name, value in wanted.items())
 
 
-def _deletes(local: str, objects: t.Mapping[Key, Object], keys: t.Iterable[Key], manager: str) -> t.List[Write]:
+def _deletes(local: str, objects: t.Mapping[Key, Object], keys: t.Iterable[Key], manager: str) -> list[Write]:
     there = {key: objects[key] for key in keys}
     dummy, writes = plan_objects(local, {key: {} for key in there}, _read(there), manager, state="absent", adopt=True)
     writes = [write for write in writes if write.change.action == DELETE]
@@ -115,7 +119,7 @@ def _deletes(local: str, objects: t.Mapping[Key, Object], keys: t.Iterable[Key],
     return writes
 
 
-def recreated(writes: t.Iterable[Write]) -> t.Set[str]:
+def recreated(writes: t.Iterable[Write]) -> set[str]:
     """Names of Services that are deleted and made anew: Kubernetes may take their Endpoints away in between."""
     gone = {write.key.name for write in writes if write.manifest is None and write.key.kind == "Service"}
     return gone & {write.key.name for write in writes if write.manifest is not None and write.key.kind == "Service"}

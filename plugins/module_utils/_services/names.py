@@ -5,6 +5,7 @@
 Kubernetes 1.36 takes Service names that begin with a digit, and older releases do not. A Service that is there may have such a name. Whatever
 is made of it begins with a letter, by its prefix, so that every release takes it: no version is asked for.
 """
+
 from __future__ import annotations
 
 import functools
@@ -23,14 +24,14 @@ _SUBDOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9
 
 
 #: Whatever claims a name; sources have an order.
-Source = t.TypeVar("Source", bound=t.Tuple[t.Any, ...])
+Source = t.TypeVar("Source", bound=tuple[t.Any, ...])
 
 
 class Name(t.NamedTuple):
     """A built name. ``reason`` is None when the API server would take it, else name_too_long or name_invalid."""
 
     name: str
-    reason: t.Optional[str]
+    reason: str | None
 
     @property
     def valid(self) -> bool:
@@ -40,9 +41,7 @@ class Name(t.NamedTuple):
     def checked(self) -> str:
         """The name. Raises ValueRefused with the reason word."""
         if self.reason == "name_too_long":
-            message = "the name {0} would have {1} characters; shorten the namespace, the name or the prefix".format(
-                quoted(self.name), len(self.name)
-            )
+            message = f"the name {quoted(self.name)} would have {len(self.name)} characters; shorten the namespace, the name or the prefix"
             raise ValueRefused(self.reason, message)
         if self.reason:
             text = "{0} would be no Service's name: those are lower-case letters, digits and dashes, and begin with a letter"
@@ -78,7 +77,7 @@ SEPARATOR = separator("ssm")
 def mirror_name(prefix: str, namespace: str, name: str) -> Name:
     """Name of the mirror of a Service, of its Endpoints, and the beginning of its slices' names."""
     parts_valid = bool(_SERVICE.match(prefix) and _LABEL.match(namespace) and _LABEL.match(name))
-    return _service_name("{0}-{1}-{2}-{3}".format(prefix, namespace, SEPARATOR, name), parts_valid)
+    return _service_name(f"{prefix}-{namespace}-{SEPARATOR}-{name}", parts_valid)
 
 
 def global_name(namespace: str, name: str) -> Name:
@@ -88,7 +87,7 @@ def global_name(namespace: str, name: str) -> Name:
 
 def global_slice_name(name: str) -> Name:
     """Name of the copy of a slice of a global service."""
-    text = "{0}-{1}".format(GLOBAL_PREFIX, name)
+    text = f"{GLOBAL_PREFIX}-{name}"
     if len(text) > _OBJECT_LENGTH:
         return Name(text, "name_too_long")
     return Name(text, None if is_object_name(text) and is_object_name(name) else "name_invalid")
@@ -100,9 +99,9 @@ def _service_name(text: str, parts_valid: bool) -> Name:
     return Name(text, None if parts_valid and is_service_name(text) else "name_invalid")
 
 
-def collisions(named: t.Iterable[t.Tuple[str, Source]]) -> t.Dict[str, t.List[Source]]:
+def collisions(named: t.Iterable[tuple[str, Source]]) -> dict[str, list[Source]]:
     """{name: [sources, sorted]} of every name that two or more different sources share."""
-    by_name: t.Dict[str, t.Set[Source]] = {}
+    by_name: dict[str, set[Source]] = {}
     for name, source in named:
         by_name.setdefault(name, set()).add(source)
     return {name: sorted(sources) for name, sources in sorted(by_name.items()) if len(sources) > 1}
@@ -115,7 +114,7 @@ def keeper(sources: t.Sequence[Source], live: t.Sequence[Source]) -> Source:
 
 def check_prefixes(prefixes: t.Iterable[str]) -> None:
     """Raises ValueRefused for a prefix that makes no names, or the same names as another cluster's."""
-    seen: t.Set[str] = set()
+    seen: set[str] = set()
     for prefix in prefixes:
         if prefix == GLOBAL_PREFIX:
             raise ValueRefused("reserved_service_prefix", "prefix gl is taken by the names of global services")
@@ -123,5 +122,8 @@ def check_prefixes(prefixes: t.Iterable[str]) -> None:
             text = "prefix {0} cannot begin a Service's name on every release of Kubernetes: lower-case letters, digits and dashes, a letter first"
             raise ValueRefused("service_prefix_invalid", text.format(quoted(prefix)))
         if prefix and prefix in seen:
-            raise ValueRefused("duplicate_service_prefix", "two remotes have prefix {0} and would delete each other's mirrors".format(quoted(prefix)))
+            raise ValueRefused(
+                "duplicate_service_prefix",
+                f"two remotes have prefix {quoted(prefix)} and would delete each other's mirrors",
+            )
         seen.add(prefix)

@@ -17,7 +17,7 @@ PREFIX = "mirror.semaphore.uw.io/"
 PORTS, CLUSTERS, NAME = "ports", "clusters", "exported-name"
 
 
-def _chosen(service: Object, honoured: t.Collection[str], what: str) -> t.Optional[str]:
+def _chosen(service: Object, honoured: t.Collection[str], what: str) -> str | None:
     if what not in honoured:
         return None
     annotations = service["metadata"].get("annotations")
@@ -25,44 +25,55 @@ def _chosen(service: Object, honoured: t.Collection[str], what: str) -> t.Option
     return text if isinstance(text, str) else None
 
 
-def _items(text: str) -> t.FrozenSet[str]:
+def _items(text: str) -> frozenset[str]:
     return frozenset(item.strip() for item in text.split(",") if item.strip())
 
 
-def chosen_name(service: Object, honoured: t.Collection[str]) -> t.Optional[str]:
+def chosen_name(service: Object, honoured: t.Collection[str]) -> str | None:
     """The name under which the Service is shared, None for its own."""
     return _chosen(service, honoured, NAME)
 
 
-def chosen_clusters(service: Object, honoured: t.Collection[str]) -> t.Optional[t.FrozenSet[str]]:
+def chosen_clusters(service: Object, honoured: t.Collection[str]) -> frozenset[str] | None:
     """The clusters that get a mirror, None for all."""
     text = _chosen(service, honoured, CLUSTERS)
     return None if text is None else _items(text)
 
 
 def narrowed(
-    service: Object, groups: t.Optional[t.List[Group]], honoured: t.Collection[str]
-) -> t.Tuple[Object, t.Optional[t.List[Group]]]:
+    service: Object, groups: list[Group] | None, honoured: t.Collection[str]
+) -> tuple[Object, list[Group] | None]:
     """The Service and its endpoints with the chosen ports only, by name or number. Raises ValueRefused ports_invalid."""
     text = _chosen(service, honoured, PORTS)
     if text is None:
         return service, groups
     wanted = _items(text)
-    ports = [port for port in service["spec"].get("ports") or () if port.get("name") in wanted or str(port["port"]) in wanted]
+    ports = [
+        port for port in service["spec"].get("ports") or () if port.get("name") in wanted or str(port["port"]) in wanted
+    ]
     known = {str(value) for port in ports for value in (port.get("name"), port["port"])}
     if not ports or wanted - known:
-        raise ValueRefused("ports_invalid", "its annotation asks for the ports {0}, which it does not all have".format(quoted(text)))
+        raise ValueRefused(
+            "ports_invalid", f"its annotation asks for the ports {quoted(text)}, which it does not all have"
+        )
     service = dict(service, spec=dict(service["spec"], ports=ports))
     # a port of an endpoint goes by the name that it has in the Service
     names = {port.get("name") or "" for port in ports}
-    kept = [group._replace(ports=tuple(port for port in group.ports if port.get("name", "") in names)) for group in groups or ()]
+    kept = [
+        group._replace(ports=tuple(port for port in group.ports if port.get("name", "") in names))
+        for group in groups or ()
+    ]
     return service, None if groups is None else kept
 
 
-def copied_metadata(service: Object, labels: t.Collection[str], annotations: t.Collection[str]) -> t.Tuple[Manifest, Manifest]:
+def copied_metadata(
+    service: Object, labels: t.Collection[str], annotations: t.Collection[str]
+) -> tuple[Manifest, Manifest]:
     """The labels and annotations of a Service that the inventory lets through."""
     found = []
     for kind, keys in (("labels", labels), ("annotations", annotations)):
         given = service["metadata"].get(kind) if keys else None
-        found.append({key: given[key] for key in keys if isinstance(given.get(key), str)} if isinstance(given, dict) else {})
+        found.append(
+            {key: given[key] for key in keys if isinstance(given.get(key), str)} if isinstance(given, dict) else {}
+        )
     return found[0], found[1]

@@ -18,7 +18,7 @@ MOST_ENDPOINTS = 1000
 
 def mirror_slices(
     name: str, namespace: str, prefix: str, groups: t.Sequence[Group], version: str, current: t.Sequence[Object] = ()
-) -> t.List[Manifest]:
+) -> list[Manifest]:
     """Slices ``<mirror name>-<4|6>-<n>`` of a mirror.
 
     ``current``: the slices that this mirror has. An endpoint stays in the slice that it is in, so that one endpoint more
@@ -49,20 +49,22 @@ def slice_manifest(part: Part, namespace: str, labels: t.Mapping[str, str], vers
     }
 
 
-def sliced(name: str, groups: t.Sequence[Group], current: t.Sequence[Object] = (), most: int = MOST_ENDPOINTS) -> t.Iterator[Part]:
+def sliced(
+    name: str, groups: t.Sequence[Group], current: t.Sequence[Object] = (), most: int = MOST_ENDPOINTS
+) -> t.Iterator[Part]:
     """Slices ``<name>-<4|6>-<n>`` with at most so many endpoints each; as mirror_slices."""
     found = _by_ports(groups)
     for family, number in (("IPv4", "4"), ("IPv6", "6")):
         mine = {key: value for key, value in found.items() if key[0] == family}
         if not mine:
             continue
-        base = "{0}-{1}-".format(name, number)
+        base = f"{name}-{number}-"
         own = [item for item in current if str(item["metadata"].get("name")).startswith(base)]
         # nearly all are one slice, the first, and there is no place to keep
         single = len(mine) == 1 and all(len(endpoints) <= most for dummy, endpoints in mine.values())
         single = single and all(item["metadata"]["name"] == base + "0" for item in own)
         places = {} if single else _places(own, base)
-        taken: t.Set[int] = set()
+        taken: set[int] = set()
         for key in sorted(mine):
             ports, endpoints = mine[key]
             for index, chunk in _chunks(endpoints, places.get(key[1], {}), taken, most):
@@ -74,12 +76,12 @@ def family_of(text: str) -> str:
     return "IPv6" if ":" in text else "IPv4"
 
 
-def _by_ports(groups: t.Sequence[Group]) -> t.Dict[t.Any, t.Tuple[t.Any, t.Dict[str, Endpoint]]]:
+def _by_ports(groups: t.Sequence[Group]) -> dict[t.Any, tuple[t.Any, dict[str, Endpoint]]]:
     """(family, ports) -> (ports, {first address: endpoint}), sorted by address."""
-    found: t.Dict[t.Any, t.Tuple[t.Any, t.Dict[str, Endpoint]]] = {}
+    found: dict[t.Any, tuple[t.Any, dict[str, Endpoint]]] = {}
     for group in groups:
         ports = ports_key(group.ports)
-        rows: t.Dict[str, Endpoint] = {}
+        rows: dict[str, Endpoint] = {}
         family = None
         for endpoint in group.endpoints:
             addresses = endpoint[0]
@@ -92,9 +94,9 @@ def _by_ports(groups: t.Sequence[Group]) -> t.Dict[t.Any, t.Tuple[t.Any, t.Dict[
     return found
 
 
-def _places(current: t.Sequence[Object], base: str) -> t.Dict[t.Any, t.Dict[str, int]]:
+def _places(current: t.Sequence[Object], base: str) -> dict[t.Any, dict[str, int]]:
     """ports -> {address: number of the slice}."""
-    places: t.Dict[t.Any, t.Dict[str, int]] = {}
+    places: dict[t.Any, dict[str, int]] = {}
     for item in current:
         number = item["metadata"]["name"][len(base) :]
         if not is_digits(number) or len(number) > 6:
@@ -107,13 +109,13 @@ def _places(current: t.Sequence[Object], base: str) -> t.Dict[t.Any, t.Dict[str,
 
 
 def _chunks(
-    endpoints: t.Mapping[str, Endpoint], places: t.Mapping[str, int], taken: t.Set[int], most: int
-) -> t.List[t.Tuple[int, t.List[Endpoint]]]:
+    endpoints: t.Mapping[str, Endpoint], places: t.Mapping[str, int], taken: set[int], most: int
+) -> list[tuple[int, list[Endpoint]]]:
     """(number, endpoints sorted by address) of slices with room; ``taken`` numbers belong to other ports."""
     if not places and not taken and len(endpoints) <= most:
         taken.add(0)
         return [(0, [endpoints[address] for address in sorted(endpoints)])]
-    chunks: t.Dict[int, t.List[str]] = {}
+    chunks: dict[int, list[str]] = {}
     waiting = []
     for address in sorted(endpoints):
         number = places.get(address, -1)

@@ -29,7 +29,7 @@ EVERYBODY = "global services"
 _OTHER_FORM = {"Endpoints": "EndpointSlice", "EndpointSlice": "Endpoints"}
 
 
-def mark_of(labels: t.Mapping[str, str]) -> t.Optional[t.Tuple[str, str]]:
+def mark_of(labels: t.Mapping[str, str]) -> tuple[str, str] | None:
     """(what it is, whose) of an object that carries the labels of one of ours: a mirror's prefix, a slice's cluster."""
     if is_mirror(labels):
         return MIRROR, labels[PREFIX_LABEL]
@@ -40,7 +40,7 @@ def mark_of(labels: t.Mapping[str, str]) -> t.Optional[t.Tuple[str, str]]:
     return None
 
 
-def named(key: Key, mark: t.Tuple[str, str], labels: t.Mapping[str, str]) -> bool:
+def named(key: Key, mark: tuple[str, str], labels: t.Mapping[str, str]) -> bool:
     """Whether an object's name is that of a mirror, or of what belongs to a global Service: labels can be forged, names cannot.
 
     The copy of a slice has the slice's own name and a short prefix, which is no proof.
@@ -48,7 +48,7 @@ def named(key: Key, mark: t.Tuple[str, str], labels: t.Mapping[str, str]) -> boo
     if mark[0] == SLICE:
         return False  # see _copied
     prefix = mark[1] if mark[0] == MIRROR else GLOBAL_PREFIX
-    if not key.name.startswith(prefix + "-") or "-{0}-".format(SEPARATOR) not in key.name[len(prefix) :]:
+    if not key.name.startswith(prefix + "-") or f"-{SEPARATOR}-" not in key.name[len(prefix) :]:
         return False
     return key.kind != "EndpointSlice" or key.name.startswith(labels.get(SERVICE_NAME, "") + "-")
 
@@ -74,13 +74,13 @@ class Scope(t.NamedTuple):
         """False when things are to be taken away or given back: then it does not matter who could be listed."""
         return self.state == "present"
 
-    def source_of(self, mark: t.Tuple[str, str]) -> str:
+    def source_of(self, mark: tuple[str, str]) -> str:
         """The cluster's name; what is left over from a cluster that the inventory no longer has keeps its prefix."""
         if mark[0] != MIRROR:
             return mark[1]
         return next((name for name, prefix in self.options.prefixes.items() if prefix == mark[1]), mark[1])
 
-    def may_sweep(self, mark: t.Tuple[str, str], source: str) -> bool:
+    def may_sweep(self, mark: tuple[str, str], source: str) -> bool:
         """Whether what has no source any more may go: it is what the run speaks of, and its source was listed."""
         what, options = mark[0], self.options
         if what == SHARED:
@@ -100,14 +100,14 @@ class Marked(t.NamedTuple):
 
     key: Key
     labels: t.Mapping[str, str]
-    mark: t.Tuple[str, str]
+    mark: tuple[str, str]
     source: str
     sweeping: bool
 
 
 def marked(scope: Scope, objects: t.Mapping[Key, Object]) -> t.Iterator[Marked]:
     """Everything that carries our labels, whoever wrote it."""
-    sources: t.Dict[t.Tuple[str, str], t.Tuple[str, bool]] = {}
+    sources: dict[tuple[str, str], tuple[str, bool]] = {}
     for key, obj in objects.items():
         labels = labels_of(obj)
         mark = mark_of(labels)
@@ -124,26 +124,35 @@ def _copied(scope: Scope, key: Key, obj: Object) -> bool:
     labels = labels_of(obj)
     if key in scope.mine or labels.get(MIRRORED_SLICE) != "true" or not key.name.startswith(GLOBAL_PREFIX + "-"):
         return False
-    return "-{0}-".format(SEPARATOR) in labels.get(SERVICE_NAME, "") and CONTROLLERS not in makers(obj, scope.manager)
+    return f"-{SEPARATOR}-" in labels.get(SERVICE_NAME, "") and CONTROLLERS not in makers(obj, scope.manager)
 
 
-def stale(scope: Scope, objects: t.Mapping[Key, Object], settled: Settled) -> t.Tuple[t.List[Key], t.List[Refusal]]:
+def stale(scope: Scope, objects: t.Mapping[Key, Object], settled: Settled) -> tuple[list[Key], list[Refusal]]:
     """What is ours and nobody wants, within the budget of each source and kind (decision 38), and what stops at it."""
     if all(key in settled.manifests or key in settled.keep for key in objects):
         return [], []  # as after nearly every run
-    replacing = {(key.kind, manifest["metadata"]["labels"].get(SERVICE_NAME, key.name)) for key, manifest in settled.manifests.items()}
-    found: t.Dict[t.Tuple[str, str], t.List[Key]] = {}
-    mine: t.Dict[t.Tuple[str, str], int] = {}
-    doomed: t.List[Key] = []
-    refused: t.List[Refusal] = []
+    replacing = {
+        (key.kind, manifest["metadata"]["labels"].get(SERVICE_NAME, key.name))
+        for key, manifest in settled.manifests.items()
+    }
+    found: dict[tuple[str, str], list[Key]] = {}
+    mine: dict[tuple[str, str], int] = {}
+    doomed: list[Key] = []
+    refused: list[Refusal] = []
     for key, labels, mark, source, sweeping in marked(scope, objects):
         if not (scope.options.adopt or key in scope.mine):
             continue
         mine[source, key.kind] = mine.get((source, key.kind), 0) + 1
         if not sweeping or key in settled.manifests or key in settled.keep:
             continue
-        if not may_delete(objects[key], scope.manager, key in scope.mine, named(key, mark, labels) or _copied(scope, key, objects[key]), scope.options.adopt):
-            label = "{0} {1}/{2}".format(key.kind, scope.local, key.short)
+        if not may_delete(
+            objects[key],
+            scope.manager,
+            key in scope.mine,
+            named(key, mark, labels) or _copied(scope, key, objects[key]),
+            scope.options.adopt,
+        ):
+            label = f"{key.kind} {scope.local}/{key.short}"
             refused.append(Refusal(label, "not_ours", why_it_stays(objects[key], scope.manager)))
             continue
         service = labels.get(SERVICE_NAME, key.name)
@@ -153,7 +162,11 @@ def stale(scope: Scope, objects: t.Mapping[Key, Object], settled: Settled) -> t.
         else:
             found.setdefault((source, key.kind), []).append(key)
     for (source, kind), keys in sorted(found.items()):
-        refusal = _over_budget(scope, settled.manifests, source, kind, mine[source, kind], len(keys)) if scope.present else None
+        refusal = (
+            _over_budget(scope, settled.manifests, source, kind, mine[source, kind], len(keys))
+            if scope.present
+            else None
+        )
         if refusal:
             refused.append(refusal)
         else:
@@ -163,9 +176,11 @@ def stale(scope: Scope, objects: t.Mapping[Key, Object], settled: Settled) -> t.
 
 def _over_budget(
     scope: Scope, manifests: t.Mapping[Key, Manifest], source: str, kind: str, mine: int, deletes: int
-) -> t.Optional[Refusal]:
+) -> Refusal | None:
     options = scope.options
     marks = [mark_of(labels_of(manifest)) for key, manifest in manifests.items() if key.kind == kind]
     remaining = sum(1 for mark in marks if mark is not None and scope.source_of(mark) == source)
-    refusal = check_budget(source, kind, mine, deletes, remaining, options.max_deletes, source in options.confirm_empty, claimed=True)
-    return refusal._replace(object="{0}: {1}".format(scope.local, source)) if refusal else None
+    refusal = check_budget(
+        source, kind, mine, deletes, remaining, options.max_deletes, source in options.confirm_empty, claimed=True
+    )
+    return refusal._replace(object=f"{scope.local}: {source}") if refusal else None

@@ -36,15 +36,15 @@ class Index:
     def __init__(self, cluster: str, options: Options) -> None:
         self._prefix, self._options = options.prefixes.get(cluster), options
         #: what is known of each kind, by place
-        self._objects: t.Dict[str, t.Dict[Id, Object]] = {SERVICES: {}, ENDPOINTS: {}, SLICES: {}}
+        self._objects: dict[str, dict[Id, Object]] = {SERVICES: {}, ENDPOINTS: {}, SLICES: {}}
         #: places of each kind by the Service that they belong to
-        self._of_service: t.Dict[str, t.Dict[Id, t.Set[Id]]] = {ENDPOINTS: {}, SLICES: {}}
+        self._of_service: dict[str, dict[Id, set[Id]]] = {ENDPOINTS: {}, SLICES: {}}
         #: Services by target
-        self._by_target: t.Dict[str, t.Set[Id]] = {}
+        self._by_target: dict[str, set[Id]] = {}
         #: slices by the name of their copies
-        self._copies: t.Dict[str, t.Set[Id]] = {}
+        self._copies: dict[str, set[Id]] = {}
 
-    def put(self, kind: str, place: Id, after: t.Optional[Object]) -> t.Set[str]:
+    def put(self, kind: str, place: Id, after: Object | None) -> set[str]:
         """One object is new, other or (None) gone; returns the targets that it touches, before and after."""
         before = self._objects[kind].get(place)
         touched = self._targets(kind, place, before)
@@ -54,7 +54,7 @@ class Index:
             self._remember(kind, place, after)
         return touched | self._targets(kind, place, after)
 
-    def related(self, target: str) -> t.Set[str]:
+    def related(self, target: str) -> set[str]:
         """Targets with which one shares an object: all names of its Services, and those of the copies of their slices."""
         if target.startswith("/"):
             services = {_service(SLICES, place, self._objects[SLICES][place]) for place in self._copies.get(target, ())}
@@ -63,7 +63,9 @@ class Index:
             here = (self._options.namespace, target)
             if here in self._objects[SERVICES] or any(here in parts for parts in self._of_service.values()):
                 services.add(here)
-        found = {name for service in services for name in self._targets_of(service, self._objects[SERVICES].get(service))}
+        found = {
+            name for service in services for name in self._targets_of(service, self._objects[SERVICES].get(service))
+        }
         if self._options.global_selector is not None:
             found |= {_copy(place) for place in self._parts(SLICES, services)}
         return found
@@ -79,15 +81,15 @@ class Index:
             slices=self._some(SLICES, self._parts(SLICES, found) | self._copied(targets)) if listed.slices else (),
         )
 
-    def _copied(self, targets: t.Iterable[str]) -> t.Set[Id]:
+    def _copied(self, targets: t.Iterable[str]) -> set[Id]:
         """Slices in the mirror namespace by their names, whatever they say of whose they are."""
         return {(self._options.namespace, target[1:]) for target in targets if target.startswith("/")}
 
-    def _some(self, kind: str, places: t.Iterable[Id]) -> t.List[Object]:
+    def _some(self, kind: str, places: t.Iterable[Id]) -> list[Object]:
         objects = self._objects[kind]
         return [objects[place] for place in sorted(places) if place in objects]
 
-    def _parts(self, kind: str, services: t.Collection[Id]) -> t.Set[Id]:
+    def _parts(self, kind: str, services: t.Collection[Id]) -> set[Id]:
         return {place for service in services for place in self._of_service[kind].get(service, ())}
 
     def _remember(self, kind: str, place: Id, obj: Object) -> None:
@@ -99,7 +101,7 @@ class Index:
         if kind == SLICES:
             self._copies.setdefault(_copy(place), set()).add(place)
 
-    def _forget(self, kind: str, place: Id, obj: t.Optional[Object]) -> None:
+    def _forget(self, kind: str, place: Id, obj: Object | None) -> None:
         if obj is None:
             return
         del self._objects[kind][place]
@@ -111,7 +113,7 @@ class Index:
         if kind == SLICES:
             _drop(self._copies, _copy(place), place)
 
-    def _targets(self, kind: str, place: Id, obj: t.Optional[Object]) -> t.Set[str]:
+    def _targets(self, kind: str, place: Id, obj: Object | None) -> set[str]:
         """The targets of an object, by the Services that are known at this moment."""
         if obj is None:
             return set()
@@ -123,7 +125,7 @@ class Index:
             found.add("/" + place[1] if place[0] == self._options.namespace else _copy(place))
         return found
 
-    def _targets_of(self, place: Id, service: t.Optional[Object]) -> t.Set[str]:
+    def _targets_of(self, place: Id, service: Object | None) -> set[str]:
         """Names that a Service may have elsewhere, whether it is shared at this moment or not."""
         found = set() if self._options.global_selector is None else {global_name(*place).name}
         if self._prefix is not None:
@@ -153,13 +155,13 @@ def _copy(place: Id) -> str:
     return "/" + global_slice_name(place[1]).name
 
 
-def _drop(index: t.Dict[t.Any, t.Set[Id]], key: t.Any, place: Id) -> None:
+def _drop(index: dict[t.Any, set[Id]], key: t.Any, place: Id) -> None:
     index[key].discard(place)
     if not index[key]:
         del index[key]
 
 
-def closed(indices: t.Iterable[Index], targets: t.Iterable[str]) -> t.Set[str]:
+def closed(indices: t.Iterable[Index], targets: t.Iterable[str]) -> set[str]:
     """The targets and all that share an object with them, in any cluster."""
     indices, found, todo = list(indices), set(targets), list(targets)
     while todo:
@@ -173,12 +175,16 @@ def closed(indices: t.Iterable[Index], targets: t.Iterable[str]) -> t.Set[str]:
 
 def everything(kind: str, place: Id) -> bool:
     """Whether a change of this object touches all of them: the endpoints of the API server are refused everywhere."""
-    return place == _API_SERVER or (kind == SLICES and place[0] == _API_SERVER[0] and place[1].startswith(_API_SERVER[1]))
+    return place == _API_SERVER or (
+        kind == SLICES and place[0] == _API_SERVER[0] and place[1].startswith(_API_SERVER[1])
+    )
 
 
 def decided(plan: Plan, writes: t.Iterable[Write]) -> bool:
     """Whether a plan of some targets says what a plan of everything would say of them: not where something goes, which a budget counts."""
-    return all(write.manifest is not None for write in writes) and not counted(refusal._asdict() for refusal in plan.refused)
+    return all(write.manifest is not None for write in writes) and not counted(
+        refusal._asdict() for refusal in plan.refused
+    )
 
 
 def counted(refused: t.Iterable[t.Mapping[str, t.Any]]) -> bool:

@@ -8,7 +8,7 @@ import typing as t
 
 from .model import cut
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 Objects = t.Iterable[t.Mapping[str, t.Any]]
 
 #: The marks of the originals, on the wire (semaphore 7).
@@ -33,22 +33,22 @@ def describe(read: t.Mapping[str, t.Any]) -> Data:
     }
 
 
-def _meta(obj: t.Any, part: str) -> t.Dict[str, str]:
+def _meta(obj: t.Any, part: str) -> dict[str, str]:
     found = (obj.get("metadata") or {}).get(part)
     return found if isinstance(found, dict) else {}
 
 
-def _list(value: t.Any) -> t.List[t.Any]:
+def _list(value: t.Any) -> list[t.Any]:
     return value if isinstance(value, list) else []
 
 
-def _dict(value: t.Any) -> t.Dict[str, t.Any]:
+def _dict(value: t.Any) -> dict[str, t.Any]:
     return value if isinstance(value, dict) else {}
 
 
-def services(given: Objects, endpoints: Objects, slices: Objects) -> t.List[Data]:
+def services(given: Objects, endpoints: Objects, slices: Objects) -> list[Data]:
     """Mirrors and global services with what is behind them: from Endpoints where the mirror has them, else from slices of ours."""
-    behind: t.Dict[t.Tuple[str, str], t.List[t.Tuple[str, bool, str]]] = {}
+    behind: dict[tuple[str, str], list[tuple[str, bool, str]]] = {}
     for obj in endpoints:
         if _meta(obj, "labels").get(MIRROR) == "true":
             rows = behind.setdefault(_key(obj, str(obj["metadata"].get("name"))), [])
@@ -57,12 +57,17 @@ def services(given: Objects, endpoints: Objects, slices: Objects) -> t.List[Data
                     rows += [(str(_dict(one).get("ip")), ready, "") for one in _list(_dict(subset).get(part))]
     for obj in slices:
         labels = _meta(obj, "labels")
-        if labels.get(COPY) != "true" and not (labels.get(MIRROR) == "true" and labels.get(SLICE_MANAGER) == OUR_SLICES):
+        if labels.get(COPY) != "true" and not (
+            labels.get(MIRROR) == "true" and labels.get(SLICE_MANAGER) == OUR_SLICES
+        ):
             continue
         rows = behind.setdefault(_key(obj, str(labels.get(SERVICE_NAME))), [])
         for one in _list(obj.get("endpoints")):
             ready = _dict(_dict(one).get("conditions")).get("ready") is not False
-            rows += [(str(address), ready, str(labels.get(COPY_FROM) or "")) for address in _list(_dict(one).get("addresses"))]
+            rows += [
+                (str(address), ready, str(labels.get(COPY_FROM) or ""))
+                for address in _list(_dict(one).get("addresses"))
+            ]
     found = []
     for obj in given:
         labels = _meta(obj, "labels")
@@ -71,40 +76,52 @@ def services(given: Objects, endpoints: Objects, slices: Objects) -> t.List[Data
         spec = _dict(obj.get("spec"))
         rows = sorted(set(behind.get(_key(obj, str(obj["metadata"].get("name"))), [])))
         sources = sorted({source for dummy, dummy_ready, source in rows if source})
-        found.append({
-            "namespace": cut(obj["metadata"].get("namespace"), 63),
-            "name": cut(obj["metadata"].get("name"), 63),
-            "kind": "mirror" if labels.get(MIRROR) == "true" else "global",
-            "source": cut(labels.get(PREFIX) or ", ".join(sources)),
-            "cluster_ip": cut(spec.get("clusterIP"), 64),
-            "ports": [cut("{0}/{1}".format(_dict(port).get("port"), _dict(port).get("protocol") or "TCP"), 40) for port in _list(spec.get("ports"))][:20],
-            "endpoints": len({(address, source) for address, dummy_ready, source in rows}),
-            "ready": len({(address, source) for address, ready, source in rows if ready}),
-        })
+        found.append(
+            {
+                "namespace": cut(obj["metadata"].get("namespace"), 63),
+                "name": cut(obj["metadata"].get("name"), 63),
+                "kind": "mirror" if labels.get(MIRROR) == "true" else "global",
+                "source": cut(labels.get(PREFIX) or ", ".join(sources)),
+                "cluster_ip": cut(spec.get("clusterIP"), 64),
+                "ports": [
+                    cut(f"{_dict(port).get('port')}/{_dict(port).get('protocol') or 'TCP'}", 40)
+                    for port in _list(spec.get("ports"))
+                ][:20],
+                "endpoints": len({(address, source) for address, dummy_ready, source in rows}),
+                "ready": len({(address, source) for address, ready, source in rows if ready}),
+            }
+        )
     return sorted(found, key=_by_name)
 
 
-def _key(obj: t.Mapping[str, t.Any], name: str) -> t.Tuple[str, str]:
+def _key(obj: t.Mapping[str, t.Any], name: str) -> tuple[str, str]:
     return str(obj["metadata"].get("namespace")), name
 
 
-def _by_name(row: Data) -> t.Tuple[str, str]:
+def _by_name(row: Data) -> tuple[str, str]:
     return str(row.get("namespace") or ""), str(row["name"])
 
 
-def sets(given: Objects, field: str) -> t.List[Data]:
+def sets(given: Objects, field: str) -> list[Data]:
     """Network sets that say of which cluster they are."""
     found = []
     for obj in given:
         labels = _meta(obj, "labels")
         if SET_CLUSTER in labels:
             networks = [cut(item, 64) for item in _list(_dict(obj.get("spec")).get(field))]
-            found.append({"name": cut(obj["metadata"].get("name")), "source": cut(labels[SET_CLUSTER], 63), "label": cut(labels.get(SET_NAME), 63),
-                          "networks": len(networks), "shown": networks[:SHOWN]})  # fmt: skip
+            found.append(
+                {
+                    "name": cut(obj["metadata"].get("name")),
+                    "source": cut(labels[SET_CLUSTER], 63),
+                    "label": cut(labels.get(SET_NAME), 63),
+                    "networks": len(networks),
+                    "shown": networks[:SHOWN],
+                }
+            )
     return sorted(found, key=_by_name)
 
 
-def addresses(given: Objects, ledger: t.Mapping[str, str]) -> t.List[Data]:
+def addresses(given: Objects, ledger: t.Mapping[str, str]) -> list[Data]:
     """Each address of each Service of type LoadBalancer, with the Service that our record has for it."""
     found = []
     for obj in given:
@@ -113,12 +130,14 @@ def addresses(given: Objects, ledger: t.Mapping[str, str]) -> t.List[Data]:
             continue
         shown = [_dict(row).get("ip") or _dict(row).get("hostname") for row in _list(status.get("ingress"))]
         texts = [text for text in shown if text] or [text for text in (spec.get("loadBalancerIP"),) if text]
-        service = "{0}/{1}".format(obj["metadata"].get("namespace"), obj["metadata"].get("name"))
-        found += [{"address": cut(text, 64), "service": cut(service), "holder": cut(ledger.get(str(text)))} for text in texts]
+        service = f"{obj['metadata'].get('namespace')}/{obj['metadata'].get('name')}"
+        found += [
+            {"address": cut(text, 64), "service": cut(service), "holder": cut(ledger.get(str(text)))} for text in texts
+        ]
     return sorted(found, key=lambda row: (row["address"], row["service"]))
 
 
-def kilo_peers(given: Objects) -> t.List[Data]:
+def kilo_peers(given: Objects) -> list[Data]:
     """Peers of Kilo, whoever wrote them. A preshared key is never looked at."""
     found = []
     for obj in given:
@@ -127,10 +146,12 @@ def kilo_peers(given: Objects) -> t.List[Data]:
         dns = _dict(endpoint.get("dnsOrIP"))
         place = dns.get("ip") or dns.get("dns") or endpoint.get("ip")
         managers = [str(_dict(row).get("manager")) for row in _list((obj.get("metadata") or {}).get("managedFields"))]
-        found.append({
-            "name": cut(obj["metadata"].get("name")),
-            "endpoint": cut("{0}:{1}".format(place, endpoint.get("port")) if place else "", 120),
-            "allowed_ips": [cut(item, 64) for item in _list(spec.get("allowedIPs"))][:50],
-            "owner": cut(", ".join(sorted(set(managers)))),
-        })
+        found.append(
+            {
+                "name": cut(obj["metadata"].get("name")),
+                "endpoint": cut(f"{place}:{endpoint.get('port')}" if place else "", 120),
+                "allowed_ips": [cut(item, 64) for item in _list(spec.get("allowedIPs"))][:50],
+                "owner": cut(", ".join(sorted(set(managers)))),
+            }
+        )
     return sorted(found, key=_by_name)

@@ -8,7 +8,7 @@ import typing as t
 
 from .verdict import change_name
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 #: Capability -> where its role registers the result of a run.
 PLANS = {
@@ -28,10 +28,21 @@ NODE = "__node_dataplane_r_converge"
 PODS = "__mesh_r_pods"
 #: Of a result, what describes the fabric. Everything else (the arguments, above all) stays where it is.
 _PROBE = ("pods", "strays", "others", "pings", "peers", "paths", "units", "bgp", "layer2", "errors")
-_PARTS = ("plan", "refused", "failures", "failed", "msg", "interfaces", "counts", "load_balancers", "sources", "imports")
+_PARTS = (
+    "plan",
+    "refused",
+    "failures",
+    "failed",
+    "msg",
+    "interfaces",
+    "counts",
+    "load_balancers",
+    "sources",
+    "imports",
+)
 
 
-def results(hostvars: t.Any, hosts: t.Iterable[str], variable: str) -> t.Dict[str, t.Mapping[str, t.Any]]:
+def results(hostvars: t.Any, hosts: t.Iterable[str], variable: str) -> dict[str, t.Mapping[str, t.Any]]:
     """Host -> what was registered there as ``variable``, without the hosts that have no such result."""
     seen = ((str(host), hostvars[host]) for host in hosts)
     return {host: given[variable] for host, given in seen if variable in given}
@@ -42,9 +53,9 @@ def part(result: t.Mapping[str, t.Any]) -> Data:
     return {name: result[name] for name in _PARTS if name in result}
 
 
-def plans(hostvars: t.Any, hosts: t.Iterable[str], clusters: t.Iterable[str]) -> t.Dict[str, Data]:
+def plans(hostvars: t.Any, hosts: t.Iterable[str], clusters: t.Iterable[str]) -> dict[str, Data]:
     """Name -> what a capability's module found, from whichever host has it."""
-    found: t.Dict[str, Data] = {}
+    found: dict[str, Data] = {}
     for names, places in ((NODE_PLANS, hosts), (PLANS, clusters)):
         for host in places:
             given = hostvars[host]
@@ -54,83 +65,105 @@ def plans(hostvars: t.Any, hosts: t.Iterable[str], clusters: t.Iterable[str]) ->
     return found
 
 
-def failed_checks(hostvars: t.Any, hosts: t.Iterable[str]) -> t.List[t.Dict[str, str]]:
+def failed_checks(hostvars: t.Any, hosts: t.Iterable[str]) -> list[dict[str, str]]:
     """``[{where, why}]`` of every result of our roles that is a failure, whatever the play made of it.
 
     What failed alike on all hosts was done once for all, or has one cause: it is said once, of the ``run``. A plan that failed for findings
     of the inventory is left out, since they are findings themselves.
     """
-    found: t.Dict[str, t.List[str]] = {}
+    found: dict[str, list[str]] = {}
     count = 0
     for host in hosts:
         count += 1
         given = hostvars[host]
         for name in sorted(name for name in given if name.startswith("__")):
             result = given[name]
-            said = isinstance(result, t.Mapping) and (result.get("findings") or result.get("missing_package"))  # a run installs what is missing
+            said = isinstance(result, t.Mapping) and (
+                result.get("findings") or result.get("missing_package")
+            )  # a run installs what is missing
             if isinstance(result, t.Mapping) and result.get("failed") and not said:
                 message = " ".join(str(result.get("msg") or "failed without a message").split())
                 found.setdefault(message, []).append(str(host))
     rows = []
     for message, places in sorted(found.items()):
         where = sorted(set(places))
-        rows += [{"where": "run", "why": message}] if len(where) == count > 1 else [{"where": place, "why": message} for place in where]
+        rows += (
+            [{"where": "run", "why": message}]
+            if len(where) == count > 1
+            else [{"where": place, "why": message} for place in where]
+        )
     return rows
 
 
-def verifications(hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, Data]:
+def verifications(hostvars: t.Any, hosts: t.Iterable[str]) -> dict[str, Data]:
     """Host -> {"drift", "probe"} as mesh_verdict.judge takes them, or {"why": text} where the host has no results."""
-    found: t.Dict[str, Data] = {}
+    found: dict[str, Data] = {}
     for host in hosts:
         given = hostvars[host]
-        drift = given[NODE] if NODE in given else {}
+        drift = given.get(NODE, {})
         probe = drift.get("probe") or {}
         if "pings" in probe:
-            found[str(host)] = {"drift": part(drift), "probe": {name: value for name, value in probe.items() if name in _PROBE}}
+            found[str(host)] = {
+                "drift": part(drift),
+                "probe": {name: value for name, value in probe.items() if name in _PROBE},
+            }
         else:
             found[str(host)] = {"why": next((text for text in map(why_none, (probe, drift)) if text), "")}
     return _without_gone(found)
 
 
-def _without_gone(found: t.Dict[str, Data]) -> t.Dict[str, Data]:
+def _without_gone(found: dict[str, Data]) -> dict[str, Data]:
     """The same where nothing is held against a pod that has gone since others were told of it: its node, which looked for it, has it no more.
 
     ``gone`` of a probe: the nodes of such pods.
     """
     there = {
-        host: {address for pod in row["probe"].get("pods") or () for address in pod["addresses"]} for host, row in found.items() if "probe" in row
-    }  # fmt: skip
+        host: {address for pod in row["probe"].get("pods") or () for address in pod["addresses"]}
+        for host, row in found.items()
+        if "probe" in row
+    }
     for row in found.values():
         pings = (row.get("probe") or {}).get("pings") or ()
-        gone = [ping for ping in pings if not ping["ok"] and ping["node"] in there and ping["target"] not in there[ping["node"]]]
+        gone = [
+            ping
+            for ping in pings
+            if not ping["ok"] and ping["node"] in there and ping["target"] not in there[ping["node"]]
+        ]
         if gone:
-            row["probe"] = dict(row["probe"], pings=[ping for ping in pings if ping not in gone], gone=sorted({ping["node"] for ping in gone}))
+            row["probe"] = dict(
+                row["probe"],
+                pings=[ping for ping in pings if ping not in gone],
+                gone=sorted({ping["node"] for ping in gone}),
+            )
     return found
 
 
-def pods(hostvars: t.Any, hosts: t.Iterable[str], own: bool = False) -> t.Dict[str, t.List[str]]:
+def pods(hostvars: t.Any, hosts: t.Iterable[str], own: bool = False) -> dict[str, list[str]]:
     """Host -> addresses of the pods that were found there. Each host's variables are looked at once: whoever asks, asks for all.
 
     own: without addresses of the node itself, which are used where no pod is found.
     """
-    found: t.Dict[str, t.List[str]] = {}
+    found: dict[str, list[str]] = {}
     for host in hosts:
         given = hostvars[host]
-        probe = (given[NODE] if NODE in given else {}).get("probe") or {}
+        probe = (given.get(NODE, {})).get("probe") or {}
         if "pods" not in probe:
-            probe = given[PODS] if PODS in given else {}
+            probe = given.get(PODS, {})
         if "pods" in probe:
             found[str(host)] = [
-                str(address) for pod in probe["pods"] if not own or pod.get("in_namespace") for address in pod["addresses"]
+                str(address)
+                for pod in probe["pods"]
+                if not own or pod.get("in_namespace")
+                for address in pod["addresses"]
             ]
     return found
 
 
-def traced(found: t.Mapping[str, t.Mapping[str, t.Any]], hostvars: t.Any, hosts: t.Iterable[str]) -> t.Dict[str, Data]:
+def traced(found: t.Mapping[str, t.Mapping[str, t.Any]], hostvars: t.Any, hosts: t.Iterable[str]) -> dict[str, Data]:
     """``found`` of verifications, where the pings that a trace followed have its finding as ``why``."""
     followed = trace(hostvars, hosts)
     flows = {str(flow["id"]): flow for flow in followed.get("flows") or ()}
-    whys: t.Dict[t.Tuple[str, str], str] = {}
+    whys: dict[tuple[str, str], str] = {}
     for row in followed.get("findings") or ():
         flow = flows.get(str(row.get("flow")))
         if flow:
@@ -141,19 +174,29 @@ def traced(found: t.Mapping[str, t.Mapping[str, t.Any]], hostvars: t.Any, hosts:
 
 def trace(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
     """What became of the packets that were followed: {flows, findings, hops}, as its page takes it; empty where none were."""
-    given = next((hostvars[host] for host in hosts if "__trace_r" in hostvars[host] and "__trace_r_plan" in hostvars[host]), None)
+    given = next(
+        (hostvars[host] for host in hosts if "__trace_r" in hostvars[host] and "__trace_r_plan" in hostvars[host]), None
+    )
     if given is None:
         return {}
     flows = [flow for flow in (given["__trace_r_plan"].get("trace") or {}).get("flows") or () if not flow.get("about")]
-    return {"flows": flows, "findings": given["__trace_r"].get("findings") or [], "hops": given["__trace_r"].get("hops") or []}
+    return {
+        "flows": flows,
+        "findings": given["__trace_r"].get("findings") or [],
+        "hops": given["__trace_r"].get("hops") or [],
+    }
 
 
-def _explained(row: t.Mapping[str, t.Any], whys: t.Mapping[t.Tuple[str, str], str]) -> Data:
+def _explained(row: t.Mapping[str, t.Any], whys: t.Mapping[tuple[str, str], str]) -> Data:
     probe = row.get("probe") or {}
     if not probe.get("pings"):
         return dict(row)
-    pings = [dict(ping, why=whys[ping["source"], ping["target"]]) if not ping["ok"] and (ping["source"], ping["target"]) in whys else ping
-             for ping in probe["pings"]]  # fmt: skip
+    pings = [
+        dict(ping, why=whys[ping["source"], ping["target"]])
+        if not ping["ok"] and (ping["source"], ping["target"]) in whys
+        else ping
+        for ping in probe["pings"]
+    ]
     return dict(row, probe=dict(probe, pings=pings))
 
 
@@ -161,7 +204,7 @@ def why_none(result: t.Mapping[str, t.Any]) -> str:
     """Why a result is none: what the connection or the module said."""
     if not (result.get("unreachable") or result.get("failed")):
         return ""
-    return "{0}: {1}".format("unreachable" if result.get("unreachable") else "failed", str(result.get("msg") or "").strip()[:300])
+    return f"{'unreachable' if result.get('unreachable') else 'failed'}: {str(result.get('msg') or '').strip()[:300]}"
 
 
 def mesh(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
@@ -173,12 +216,12 @@ def mesh(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
     return {}
 
 
-def applied(given: t.Any) -> t.Dict[str, Data]:
+def applied(given: t.Any) -> dict[str, Data]:
     """Name -> {again, written} of every result that a run registered on a host (``given``: its variables).
 
     ``again``: it wrote, and has to be read once more. ``written``: what it wrote, each as "kind id"; None where the result does not tell all.
     """
-    found: t.Dict[str, Data] = {}
+    found: dict[str, Data] = {}
     for name, variable in {**NODE_PLANS, **PLANS}.items():
         if variable not in given:
             continue
@@ -188,21 +231,23 @@ def applied(given: t.Any) -> t.Dict[str, Data]:
     return found
 
 
-def _written(result: t.Mapping[str, t.Any]) -> t.Optional[t.List[str]]:
+def _written(result: t.Mapping[str, t.Any]) -> list[str] | None:
     plan = result.get("plan") or {}
     changes = plan.get("changes") or ()
-    if sum(number for number in map(plan.get, ("create", "update", "delete")) if isinstance(number, int)) > len(changes):
+    if sum(number for number in map(plan.get, ("create", "update", "delete")) if isinstance(number, int)) > len(
+        changes
+    ):
         return None  # a result names the first of many only
     return [change_name(change) for change in changes]
 
 
 def noted(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
     """{capabilities: [name], applied: {name: written}} as the playbook that compares noted them on hosts."""
-    capabilities: t.List[str] = []
-    written: t.Dict[str, t.Optional[t.List[str]]] = {}
+    capabilities: list[str] = []
+    written: dict[str, list[str] | None] = {}
     for host in hosts:
         given = hostvars[host]
-        notes = given["__verify_r_changes"] if "__verify_r_changes" in given else {}
+        notes = given.get("__verify_r_changes", {})
         capabilities += [str(one) for one in notes.get("capabilities") or () if one not in capabilities]
         for name, row in (notes.get("applied") or {}).items():
             written.setdefault(str(name), row["written"])
@@ -210,33 +255,51 @@ def noted(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
 
 
 def status(
-    hostvars: t.Any, hosts: t.Iterable[str], clusters: t.Sequence[str], register: str, on: t.Sequence[str] = (), limit: str = "",
+    hostvars: t.Any,
+    hosts: t.Iterable[str],
+    clusters: t.Sequence[str],
+    register: str,
+    on: t.Sequence[str] = (),
+    limit: str = "",
     asked: t.Iterable[str] = (),
-) -> Data:  # fmt: skip
+) -> Data:
     """What the modules that describe a fabric take: {mesh, nodes, node_plans, plans, probes, trace, silent, limit, outside, unasked}.
 
     hosts: those that may be nodes; one without ``multicluster_cluster`` is left out, one without a result is kept as silent, or, under
     a limit, as outside of it. register: the variable with the result of node_info. on: the capabilities that the inventory asks for;
     asked: the hosts that the limit left.
     """
-    found: Data = {"mesh": {}, "nodes": {}, "node_plans": {}, "plans": {}, "silent": {}, "limit": limit, "outside": [], "unasked": []}
+    found: Data = {
+        "mesh": {},
+        "nodes": {},
+        "node_plans": {},
+        "plans": {},
+        "silent": {},
+        "limit": limit,
+        "outside": [],
+        "unasked": [],
+    }
     for host in hosts:
         given = hostvars[host]
         if host in clusters or "multicluster_cluster" not in given:
             continue
-        result = given[register] if register in given else {}
+        result = given.get(register, {})
         found["nodes"][str(host)] = result.get("node")
         if limit and register not in given:
             found["outside"].append(str(host))  # who was asked and was silent has a result that says so
             continue
         if result.get("node") is None:
             found["silent"][str(host)] = why_none(result)
-        converge = given[NODE] if NODE in given else {}
+        converge = given.get(NODE, {})
         if "plan" in converge or converge.get("refused"):
             found["node_plans"][str(host)] = part(converge)
     nodes = list(found["nodes"])
     found["mesh"] = mesh(hostvars, nodes)
-    found["probes"] = {host: row["probe"] for host, row in traced(verifications(hostvars, nodes), hostvars, [*clusters, *nodes]).items() if "probe" in row}
+    found["probes"] = {
+        host: row["probe"]
+        for host, row in traced(verifications(hostvars, nodes), hostvars, [*clusters, *nodes]).items()
+        if "probe" in row
+    }
     found["trace"] = trace(hostvars, [*clusters, *nodes])
     found["plans"] = plans(hostvars, nodes, clusters)
     if limit and not set(asked).intersection(clusters):

@@ -11,7 +11,7 @@ import typing as t
 from .verdict import BROKEN, UNPROVEN
 
 Data = t.Mapping[str, t.Any]
-Point = t.Tuple[float, float]
+Point = tuple[float, float]
 
 #: Up to so many nodes of a cluster have their names beside their dots.
 NAMED = 6
@@ -55,11 +55,13 @@ def draw(document: Data, tall: bool = False) -> str:
     links = [link for link in document["links"] if link["a"] != link["b"] and link["a"] in where and link["b"] in where]
     parts = [_line(link, where) for link in links]
     inside = {link["a"]: link for link in document["links"] if link["a"] == link["b"]}
-    members: t.Dict[str, t.List[Data]] = {row["name"]: [] for row in clusters}
+    members: dict[str, list[Data]] = {row["name"]: [] for row in clusters}
     for node in document["nodes"]:
         members.setdefault(node["cluster"], []).append(node)
     for row in clusters:
-        parts.append(_cluster(row, members[row["name"]], where[row["name"]], radius, inside.get(row["name"]), len(clusters)))
+        parts.append(
+            _cluster(row, members[row["name"]], where[row["name"]], radius, inside.get(row["name"]), len(clusters))
+        )
     parts += [_tag(link, where, radius, tall) for link in links]
     label = "{0} clusters, {1} nodes, {2} of {3} tunnels up".format(
         len(clusters), len(document["nodes"]), document["summary"]["tunnels_up"], document["summary"]["tunnels"]
@@ -69,12 +71,16 @@ def draw(document: Data, tall: bool = False) -> str:
     )
 
 
-def _layout(count: int, tall: bool) -> t.Tuple[float, float, float, t.List[Point]]:
+def _layout(count: int, tall: bool) -> tuple[float, float, float, list[Point]]:
     """(width, height, radius of a disc, centres)."""
     if count == 1:
         return (360.0, 300.0, 105.0, [(180.0, 140.0)]) if tall else (960.0, 300.0, 105.0, [(480.0, 140.0)])
     if count == 2:
-        return (360.0, 620.0, 105.0, [(180.0, 115.0), (180.0, 455.0)]) if tall else (960.0, 320.0, 115.0, [(210.0, 145.0), (750.0, 145.0)])
+        return (
+            (360.0, 620.0, 105.0, [(180.0, 115.0), (180.0, 455.0)])
+            if tall
+            else (960.0, 320.0, 115.0, [(210.0, 145.0), (750.0, 145.0)])
+        )
     radius = max(24.0, min(105.0, (300.0 if tall else 560.0) / (count + 1)))
     down = (radius + (26 if tall else 30)) / math.sin(math.pi / count)
     across = down if tall else max(down, 480.0 - radius - 30)
@@ -82,16 +88,18 @@ def _layout(count: int, tall: bool) -> t.Tuple[float, float, float, t.List[Point
     angles = [2 * math.pi * index / count - turn for index in range(count)]
     lowest, highest = min(math.sin(angle) for angle in angles) * down, max(math.sin(angle) for angle in angles) * down
     width, height = max(2 * (across + radius) + 36, 330.0 if tall else 960.0), highest - lowest + 2 * radius + 80
-    centres = [(width / 2 + across * math.cos(angle), 15 + radius - lowest + down * math.sin(angle)) for angle in angles]
+    centres = [
+        (width / 2 + across * math.cos(angle), 15 + radius - lowest + down * math.sin(angle)) for angle in angles
+    ]
     return width, height, radius, centres
 
 
 def _words(link: Data) -> str:
-    unknown = ", {0:,} unknown".format(link["unknown"]) if link["unknown"] else ""
-    return "{0:,} of {1:,} up{2}".format(link["up"], link["tunnels"], unknown)
+    unknown = f", {link['unknown']:,} unknown" if link["unknown"] else ""
+    return f"{link['up']:,} of {link['tunnels']:,} up{unknown}"
 
 
-def _curve(link: Data, where: t.Mapping[str, Point]) -> t.Tuple[Point, Point, Point]:
+def _curve(link: Data, where: t.Mapping[str, Point]) -> tuple[Point, Point, Point]:
     """Two ends and the point between that a curve leans to: straight between two clusters."""
     (ax, ay), (bx, by) = where[link["a"]], where[link["b"]]
     length = math.hypot(bx - ax, by - ay) or 1.0
@@ -102,11 +110,9 @@ def _curve(link: Data, where: t.Mapping[str, Point]) -> t.Tuple[Point, Point, Po
 def _line(link: Data, where: t.Mapping[str, Point]) -> str:
     (ax, ay), (mx, my), (bx, by) = _curve(link, where)
     thick = 2.0 + 1.2 * math.log10(max(1, link["tunnels"]))
-    title = "{0} and {1}: {2}".format(link["a"], link["b"], "; ".join([_words(link), *link["causes"]]))
+    title = f"{link['a']} and {link['b']}: {'; '.join([_words(link), *link['causes']])}"
     shape = '<a href="#links"><g class="link {0}"><title>{1}</title><path d="M{2:.1f} {3:.1f}Q{4:.1f} {5:.1f} {6:.1f} {7:.1f}" stroke-width="{8:.1f}"/></g></a>'
-    return shape.format(
-        link_grade(link), escape(title), ax, ay, mx, my, bx, by, thick
-    )
+    return shape.format(link_grade(link), escape(title), ax, ay, mx, my, bx, by, thick)
 
 
 def _tag(link: Data, where: t.Mapping[str, Point], radius: float, tall: bool) -> str:
@@ -124,40 +130,45 @@ def _tag(link: Data, where: t.Mapping[str, Point], radius: float, tall: bool) ->
     y = (1 - part) ** 2 * ay + 2 * part * (1 - part) * my + part**2 * by
     if tall and len(where) == 2:
         y += 22  # below the name of the upper cluster
-    return '<g class="tag"><rect x="{0:.1f}" y="{1:.1f}" width="{2:.1f}" height="24" rx="12"/><text x="{3:.1f}" y="{4:.1f}">{5}</text></g>'.format(
-        x - box / 2, y - 12, box, x, y + 4.5, escape(text)
+    return (
+        f'<g class="tag"><rect x="{x - box / 2:.1f}" y="{y - 12:.1f}" width="{box:.1f}" height="24" rx="12"/>'
+        f'<text x="{x:.1f}" y="{y + 4.5:.1f}">{escape(text)}</text></g>'
     )
 
 
-def _cluster(row: Data, members: t.Sequence[Data], centre: Point, radius: float, inside: t.Optional[Data], count: int) -> str:
+def _cluster(
+    row: Data, members: t.Sequence[Data], centre: Point, radius: float, inside: Data | None, count: int
+) -> str:
     x, y = centre
     state = BAD if not row["reachable"] else ""
     ring = " ring-" + link_grade(inside) if inside else ""
     name = row["name"] if len(row["name"]) <= 18 else row["name"][:17] + "…"
-    parts = ['<circle class="disc {0}{1}" cx="{2:.1f}" cy="{3:.1f}" r="{4:.1f}"/>'.format(state, ring, x, y, radius)]
+    parts = [f'<circle class="disc {state}{ring}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"/>']
     if len(members) <= NAMED and count <= 3:
         parts += [_named(node, x, y, radius, index, len(members)) for index, node in enumerate(members)]
     else:
         parts += _dots(members, x, y, radius)
-    below = "{0:,} nodes".format(row["hosts"]) if row["reachable"] else "API server silent"
+    below = f"{row['hosts']:,} nodes" if row["reachable"] else "API server silent"
     if inside:
-        below += ", {0:,} of {1:,} inside".format(inside["up"], inside["tunnels"])
+        below += f", {inside['up']:,} of {inside['tunnels']:,} inside"
     size = "" if count < 7 else " small"
-    parts.append('<text class="name{0}" x="{1:.1f}" y="{2:.1f}">{3}</text>'.format(size, x, y + radius + 22, escape(name)))
-    parts.append('<text class="under{0}" x="{1:.1f}" y="{2:.1f}">{3}</text>'.format(size, x, y + radius + 39, escape(below)))
-    return "<g><title>{0}</title>{1}</g>".format(escape("cluster " + row["name"]), "".join(parts))
+    parts.append(f'<text class="name{size}" x="{x:.1f}" y="{y + radius + 22:.1f}">{escape(name)}</text>')
+    parts.append(f'<text class="under{size}" x="{x:.1f}" y="{y + radius + 39:.1f}">{escape(below)}</text>')
+    return f"<g><title>{escape('cluster ' + row['name'])}</title>{''.join(parts)}</g>"
 
 
 def _named(node: Data, x: float, y: float, radius: float, index: int, count: int) -> str:
     step = min(34.0, radius * 1.5 / max(1, count))
     top = y - step * (count - 1) / 2 + index * step
     text = node["host"] if len(node["host"]) <= 16 else node["host"][:15] + "…"
-    return '<g><title>{0}</title><circle class="dot {1}" cx="{2:.1f}" cy="{3:.1f}" r="7"/><text class="label" x="{4:.1f}" y="{5:.1f}">{6}</text></g>'.format(
-        escape(_title(node)), node_grade(node), x - radius * 0.62, top, x - radius * 0.62 + 15, top + 4.5, escape(text)
+    return (
+        f"<g><title>{escape(_title(node))}</title>"
+        f'<circle class="dot {node_grade(node)}" cx="{x - radius * 0.62:.1f}" cy="{top:.1f}" r="7"/>'
+        f'<text class="label" x="{x - radius * 0.62 + 15:.1f}" y="{top + 4.5:.1f}">{escape(text)}</text></g>'
     )
 
 
-def _dots(members: t.Sequence[Data], x: float, y: float, radius: float) -> t.List[str]:
+def _dots(members: t.Sequence[Data], x: float, y: float, radius: float) -> list[str]:
     """Evenly over the disc, as seeds on a sunflower, the troubled ones in the middle."""
     order = {BAD: 0, FAIR: 1, GOOD: 2}
     ranked = sorted((order[node_grade(node)], node["host"], node) for node in members) if members else []
@@ -165,17 +176,18 @@ def _dots(members: t.Sequence[Data], x: float, y: float, radius: float) -> t.Lis
     drawn = []
     for index, (dummy, dummy_host, node) in enumerate(ranked):
         far = (radius - size - 6) * math.sqrt((index + 0.5) / len(ranked))
-        drawn.append('<circle class="dot {0}" cx="{1:.1f}" cy="{2:.1f}" r="{3:.1f}"><title>{4}</title></circle>'.format(
-            node_grade(node), x + far * math.cos(index * _GOLDEN), y + far * math.sin(index * _GOLDEN), size, escape(_title(node))
-        ))  # fmt: skip
+        drawn.append(
+            f'<circle class="dot {node_grade(node)}" cx="{x + far * math.cos(index * _GOLDEN):.1f}" cy="{y + far * math.sin(index * _GOLDEN):.1f}" '
+            f'r="{size:.1f}"><title>{escape(_title(node))}</title></circle>'
+        )
     return drawn
 
 
 def _title(node: Data) -> str:
     if not node["asked"]:
-        return "{0}: {1} ({2})".format(node["host"], node["verdict"], node["why"])
+        return f"{node['host']}: {node['verdict']} ({node['why']})"
     if not node["answered"]:
-        return "{0}: did not answer: {1}".format(node["host"], node["why"])
+        return f"{node['host']}: did not answer: {node['why']}"
     if node["why"]:
-        return "{0}: {1} of {2} peers up; {3}".format(node["host"], node["up"], node["peers"], node["why"])
-    return "{0}: {1} of {2} peers up".format(node["host"], node["up"], node["peers"])
+        return f"{node['host']}: {node['up']} of {node['peers']} peers up; {node['why']}"
+    return f"{node['host']}: {node['up']} of {node['peers']} peers up"

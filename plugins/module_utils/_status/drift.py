@@ -10,27 +10,50 @@ import typing as t
 from .._plan.annotations import Pattern
 from .mesh_verdict import unit_is_bad
 
-Data = t.Dict[str, t.Any]
-Blame = t.Tuple[t.Optional[str], t.Optional[str], str]  # owner, since, note
+Data = dict[str, t.Any]
+Blame = tuple[t.Optional[str], t.Optional[str], str]  # owner, since, note
 
 #: What an action of a plan means for what is there.
 _DIFFERENCES = {"create": "missing", "update": "differs", "delete": "not wanted"}
 NOBODY = "nobody"
 #: rtnetlink's protocol numbers, by the names that people know.
 PROTOCOLS = {
-    1: "redirect", 2: "kernel", 3: "boot (a command or script)", 4: "static (an administrator or network manager)", 9: "ra", 11: "zebra", 12: "bird",
-    16: "dhcp", 42: "babel", 109: "multicluster.network", 186: "bgp", 187: "isis", 188: "ospf", 189: "rip", 192: "eigrp",
+    1: "redirect",
+    2: "kernel",
+    3: "boot (a command or script)",
+    4: "static (an administrator or network manager)",
+    9: "ra",
+    11: "zebra",
+    12: "bird",
+    16: "dhcp",
+    42: "babel",
+    109: "multicluster.network",
+    186: "bgp",
+    187: "isis",
+    188: "ospf",
+    189: "rip",
+    192: "eigrp",
 }
 #: Tables of nftables that well-known programs make, by how their names begin.
 FAMILIES = (
-    ("kube-proxy", "kube-proxy"), ("cali", "calico"), ("cilium", "cilium"), ("firewalld", "firewalld"), ("docker", "docker"), ("podman", "podman"),
-    ("netavark", "podman"), ("ufw", "ufw"), ("talos", "talos"), ("filter", "iptables-nft or an administrator"), ("nat", "iptables-nft or an administrator"),
-    ("mangle", "iptables-nft or an administrator"), ("raw", "iptables-nft or an administrator"),
+    ("kube-proxy", "kube-proxy"),
+    ("cali", "calico"),
+    ("cilium", "cilium"),
+    ("firewalld", "firewalld"),
+    ("docker", "docker"),
+    ("podman", "podman"),
+    ("netavark", "podman"),
+    ("ufw", "ufw"),
+    ("talos", "talos"),
+    ("filter", "iptables-nft or an administrator"),
+    ("nat", "iptables-nft or an administrator"),
+    ("mangle", "iptables-nft or an administrator"),
+    ("raw", "iptables-nft or an administrator"),
 )
 _GONE = "it is gone; nobody has it"
 
 
-def entry(where: str, change: t.Mapping[str, t.Any], owner: t.Optional[str], since: t.Optional[str], note: str = "") -> Data:
+def entry(where: str, change: t.Mapping[str, t.Any], owner: str | None, since: str | None, note: str = "") -> Data:
     """One difference: {where, kind, name, action, difference, owner, since, note}."""
     fields = [str(name) for name in change.get("fields") or ()]
     difference = _DIFFERENCES.get(str(change.get("action")), str(change.get("action")))
@@ -56,7 +79,7 @@ def table_owner(table: t.Mapping[str, t.Any]) -> str:
 
 def protocol_name(number: t.Any) -> str:
     """``protocol 4, static (...)``."""
-    return "protocol {0}, {1}".format(number, PROTOCOLS.get(number, "unknown")) if number else "no protocol, an administrator"
+    return f"protocol {number}, {PROTOCOLS.get(number, 'unknown')}" if number else "no protocol, an administrator"
 
 
 # -- nodes ---------------------------------------------------------------------------------------------------------
@@ -67,11 +90,15 @@ def planned_changes(result: t.Any) -> t.Sequence[Data]:
     return ((result or {}).get("plan") or {}).get("changes") or ()
 
 
-def node_entries(host: str, result: t.Mapping[str, t.Any], node: t.Any, names: t.Mapping[str, t.Tuple[str, str]]) -> t.List[Data]:
+def node_entries(
+    host: str, result: t.Mapping[str, t.Any], node: t.Any, names: t.Mapping[str, tuple[str, str]]
+) -> list[Data]:
     """What node_dataplane would change on a host. ``node``: of node_info; ``names``: of model.peer_names."""
     rows = []
     for change in planned_changes(result):
-        owner, since, note = _BY_KIND.get(str(change.get("kind")).split(" ", maxsplit=1)[0], _unknown)(change, node or {}, names)
+        owner, since, note = _BY_KIND.get(str(change.get("kind")).split(" ", maxsplit=1)[0], _unknown)(
+            change, node or {}, names
+        )
         rows.append(entry(host, change, owner, since, note))
     return rows
 
@@ -85,13 +112,13 @@ def _find(rows: t.Any, **wanted: t.Any) -> Data:
     return next((row for row in rows or () if all(row.get(name) == value for name, value in wanted.items())), {})
 
 
-def _peer(change: Data, node: Data, names: t.Mapping[str, t.Tuple[str, str]]) -> Blame:
+def _peer(change: Data, node: Data, names: t.Mapping[str, tuple[str, str]]) -> Blame:
     device, dummy, key = str(change.get("id")).partition(" ")
     peer = _find(_find(node.get("devices"), name=device).get("peers"), public_key=key)
     if not peer:
         return None, None, _GONE
-    owner = "the key of {0}/{1}".format(*names[key]) if key in names else "a key that nobody in the fabric has, {0}".format(key)
-    return owner, None, "allowed IPs now: {0}".format(", ".join(peer.get("allowed_ips") or ()) or "none")
+    owner = "the key of {0}/{1}".format(*names[key]) if key in names else f"a key that nobody in the fabric has, {key}"
+    return owner, None, f"allowed IPs now: {', '.join(peer.get('allowed_ips') or ()) or 'none'}"
 
 
 def _route(change: Data, node: Data, names: t.Any) -> Blame:
@@ -103,14 +130,20 @@ def _route(change: Data, node: Data, names: t.Any) -> Blame:
     if not found:
         return None, None, _GONE
     route = found[0]
-    return protocol_name(route.get("protocol")), None, "now: {0} {1}".format(route.get("type"), "by " + str(route["dev"]) if route.get("dev") else "").strip()
+    return (
+        protocol_name(route.get("protocol")),
+        None,
+        f"now: {route.get('type')} {'by ' + str(route['dev']) if route.get('dev') else ''}".strip(),
+    )
 
 
 def _rule(change: Data, node: Data, names: t.Any) -> Blame:
     text = str(change.get("id"))
     number, family = re.search(r"([0-9]+):", text), 6 if "IPv6" in text else 4
     first = number.group(1) if number else ""
-    same = [rule for rule in node.get("rules") or () if str(rule.get("priority")) == first and rule.get("version") == family]
+    same = [
+        rule for rule in node.get("rules") or () if str(rule.get("priority")) == first and rule.get("version") == family
+    ]
     if not same:
         return None, None, _GONE
     return protocol_name(same[0].get("protocol")), None, "a rule of that priority is there"
@@ -121,22 +154,35 @@ def _nftables(change: Data, node: Data, names: t.Any) -> Blame:
     table = _find(node.get("tables"), family=family, name=name.partition(" ")[0])
     if not table:
         return None, None, _GONE
-    return table_owner(table), None, "the table is ours; somebody with root changed it" if table.get("ours") else "the table is somebody else's"
+    return (
+        table_owner(table),
+        None,
+        "the table is ours; somebody with root changed it" if table.get("ours") else "the table is somebody else's",
+    )
 
 
 def _link(change: Data, node: Data, names: t.Any) -> Blame:
     device = _find(node.get("devices"), name=change.get("id"))
-    return (str(device.get("alias") or "unknown, without a mark"), None, "the device is there, with other settings") if device else (None, None, _GONE)
+    return (
+        (str(device.get("alias") or "unknown, without a mark"), None, "the device is there, with other settings")
+        if device
+        else (None, None, _GONE)
+    )
 
 
 def _unit(change: Data, node: Data, names: t.Any) -> Blame:
     unit = _find(node.get("units"), name=change.get("id"))
-    return ("systemd", None, "{0}, result {1}".format(unit.get("active"), unit.get("result"))) if unit else (None, None, _GONE)
+    return ("systemd", None, f"{unit.get('active')}, result {unit.get('result')}") if unit else (None, None, _GONE)
 
 
-_BY_KIND: t.Dict[str, t.Callable[[Data, Data, t.Any], Blame]] = {
-    "peer": _peer, "route": _route, "rule": _rule, "nftables": _nftables, "link": _link, "unit": _unit,
-}  # fmt: skip
+_BY_KIND: dict[str, t.Callable[[Data, Data, t.Any], Blame]] = {
+    "peer": _peer,
+    "route": _route,
+    "rule": _rule,
+    "nftables": _nftables,
+    "link": _link,
+    "unit": _unit,
+}
 
 
 # -- objects of API servers ----------------------------------------------------------------------------------------
@@ -144,10 +190,10 @@ _BY_KIND: t.Dict[str, t.Callable[[Data, Data, t.Any], Blame]] = {
 
 def object_entries(
     plans: t.Mapping[str, t.Mapping[str, t.Any]],
-    objects: t.Mapping[t.Tuple[str, str], t.Any],
+    objects: t.Mapping[tuple[str, str], t.Any],
     manager: str,
     patterns: t.Sequence[str] = (),
-) -> t.List[Data]:
+) -> list[Data]:
     """What the plans of the capabilities would change. ``objects``: (kind, id of the change) -> the object as it is, or None."""
     rows = []
     for name in sorted(plans):
@@ -155,7 +201,11 @@ def object_entries(
             ident = str(change.get("id"))
             where = ident.partition("/")[0]
             key = (str(change.get("kind")), ident)
-            owner, since, note = blame_object(objects[key], change, manager, patterns) if key in objects else (None, None, "its owner was not looked up")
+            owner, since, note = (
+                blame_object(objects[key], change, manager, patterns)
+                if key in objects
+                else (None, None, "its owner was not looked up")
+            )
             rows.append(entry(where, dict(change, id=ident.partition("/")[2] or ident), owner, since, note))
     return rows
 
@@ -170,16 +220,18 @@ def blame_object(obj: t.Any, change: t.Mapping[str, t.Any], manager: str, patter
         return None, None, "the API server keeps no record of who wrote it"
     fields = [str(field) for field in change.get("fields") or ()]
     others = [e for e in entries if e.get("manager") != manager and not e.get("subresource")]
-    touching = [e for e in others if _touches(e.get("fieldsV1"), fields, patterns if change.get("kind") == "node" else ())]
+    touching = [
+        e for e in others if _touches(e.get("fieldsV1"), fields, patterns if change.get("kind") == "node" else ())
+    ]
     if change.get("action") != "update" and not touching:
         touching = others
     if touching:
         last = max(touching, key=lambda row: str(row.get("time") or ""))
-        return str(last.get("manager"))[:128], last.get("time"), "by {0}".format(last.get("operation") or "Update")
+        return str(last.get("manager"))[:128], last.get("time"), f"by {last.get('operation') or 'Update'}"
     newest = max(others, key=lambda row: str(row.get("time") or ""), default=None)
     note = "a field was removed, which leaves no owner" if change.get("action") == "update" else ""
     if newest is not None and note:
-        note += "; {0} wrote to it at {1}".format(str(newest.get("manager"))[:128], newest.get("time"))
+        note += f"; {str(newest.get('manager'))[:128]} wrote to it at {newest.get('time')}"
     return None, None, note
 
 
@@ -188,7 +240,7 @@ def _touches(tree: t.Any, fields: t.Sequence[str], patterns: t.Sequence[str]) ->
     if not isinstance(tree, dict):
         return False
     given = tree.get("f:metadata")
-    metadata: t.Dict[str, t.Any] = given if isinstance(given, dict) else {}
+    metadata: dict[str, t.Any] = given if isinstance(given, dict) else {}
     for field in fields:
         if field in ("metadata", "annotations", "labels"):
             for part in ("f:annotations", "f:labels"):
@@ -209,7 +261,7 @@ def _has(tree: t.Any, key: str, depth: int = 4) -> bool:
     return key in tree or any(_has(inner, key, depth - 1) for inner in tree.values())
 
 
-def unit_entries(host: str, node: t.Any, planned: t.Iterable[Data] = ()) -> t.List[Data]:
+def unit_entries(host: str, node: t.Any, planned: t.Iterable[Data] = ()) -> list[Data]:
     """Units of ours that failed, or that are enabled to run all the time and do not, besides those that ``planned`` changes start."""
     started = {change.get("id") for change in planned if change.get("kind") == "unit"}
     rows = []

@@ -8,7 +8,7 @@ import typing as t
 
 from .mesh_verdict import is_cut, is_kubespan, peer_names
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
 
 UP, STALE, NEVER, MISSING, UNKNOWN, DOWN = "up", "stale", "never", "missing", "unknown", "down"
@@ -17,7 +17,7 @@ STATES = (UP, STALE, NEVER, MISSING, UNKNOWN, DOWN)
 CAUSES = 3
 
 
-def unreported(mesh: Facts, nodes: t.Mapping[str, t.Any], reported: t.Iterable[Facts]) -> t.List[Data]:
+def unreported(mesh: Facts, nodes: t.Mapping[str, t.Any], reported: t.Iterable[Facts]) -> list[Data]:
     """Ends that the plan wants and that no kernel reported: ``unknown`` where the node is silent, ``missing`` where it answered."""
     whole = is_kubespan(mesh)  # which has one device, whatever its name
     seen = {(row["host"], "" if whole else row["device"], row["public_key"]) for row in reported}
@@ -31,11 +31,23 @@ def unreported(mesh: Facts, nodes: t.Mapping[str, t.Any], reported: t.Iterable[F
             if (host, "" if whole else device, key) in seen:
                 continue
             cluster, unused, node = name.partition("/")
-            rows.append({
-                "host": host, "cluster": str(about["cluster"]), "device": device[:32], "peer": node[:300], "peer_cluster": cluster[:300],
-                "public_key": key[:64], "endpoint": "", "allowed_ips": ranges.get(key, []), "handshake": 0, "age": None, "rx": 0, "tx": 0,
-                "state": UNKNOWN if nodes[host] is None else MISSING,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "host": host,
+                    "cluster": str(about["cluster"]),
+                    "device": device[:32],
+                    "peer": node[:300],
+                    "peer_cluster": cluster[:300],
+                    "public_key": key[:64],
+                    "endpoint": "",
+                    "allowed_ips": ranges.get(key, []),
+                    "handshake": 0,
+                    "age": None,
+                    "rx": 0,
+                    "tx": 0,
+                    "state": UNKNOWN if nodes[host] is None else MISSING,
+                }
+            )
     return rows
 
 
@@ -43,15 +55,22 @@ def _remotes(mesh: Facts, cluster: str) -> t.Mapping[str, t.Any]:
     return ((mesh.get("clusters") or {}).get(cluster) or {}).get("remotes") or {}
 
 
-def _ranges(mesh: Facts, cluster: str) -> t.Dict[str, t.List[str]]:
+def _ranges(mesh: Facts, cluster: str) -> dict[str, list[str]]:
     remotes = _remotes(mesh, cluster)
-    return {str(peer["public_key"]): [str(cidr)[:64] for cidr in peer.get("allowed_ips") or ()] for part in remotes.values() for peer in part["peers"]}
+    return {
+        str(peer["public_key"]): [str(cidr)[:64] for cidr in peer.get("allowed_ips") or ()]
+        for part in remotes.values()
+        for peer in part["peers"]
+    }
 
 
-def with_latency(rows: t.Sequence[Data], mesh: Facts, pings: t.Mapping[str, t.Iterable[Facts]]) -> t.List[Data]:
+def with_latency(rows: t.Sequence[Data], mesh: Facts, pings: t.Mapping[str, t.Iterable[Facts]]) -> list[Data]:
     """The rows with ``latency``: milliseconds of the slowest answer from pods of the one node to pods of the other, or None."""
-    places = {host: (str(row.get("cluster")), str(row.get("node_name") or host)) for host, row in (mesh.get("nodes") or {}).items()}
-    slowest: t.Dict[t.Tuple[str, str, str], float] = {}
+    places = {
+        host: (str(row.get("cluster")), str(row.get("node_name") or host))
+        for host, row in (mesh.get("nodes") or {}).items()
+    }
+    slowest: dict[tuple[str, str, str], float] = {}
     for host, found in pings.items():
         for ping in found:
             if ping.get("ok") and ping.get("milliseconds") is not None and ping["node"] in places:
@@ -60,9 +79,9 @@ def with_latency(rows: t.Sequence[Data], mesh: Facts, pings: t.Mapping[str, t.It
     return [dict(row, latency=slowest.get((row["host"], row["peer_cluster"], row["peer"]))) for row in rows]
 
 
-def faults(mesh: Facts, found: t.Mapping[str, Facts]) -> t.Dict[t.Tuple[str, str], t.List[str]]:
+def faults(mesh: Facts, found: t.Mapping[str, Facts]) -> dict[tuple[str, str], list[str]]:
     """Pair of clusters -> what is wrong between them besides handshakes: drift of a device's parts, ranges led elsewhere, lost pings."""
-    rows: t.Dict[t.Tuple[str, str], t.List[str]] = {}
+    rows: dict[tuple[str, str], list[str]] = {}
     nodes = mesh.get("nodes") or {}
     for host in sorted(found):
         if host not in nodes:
@@ -71,21 +90,23 @@ def faults(mesh: Facts, found: t.Mapping[str, Facts]) -> t.Dict[t.Tuple[str, str
         devices = {str(part["device"]): str(name) for name, part in _remotes(mesh, own).items()}
         for change in ((found[host].get("drift") or {}).get("plan") or {}).get("changes") or ():
             for remote in _touched(devices, str(change.get("id")), mesh, own):
-                rows.setdefault(pair(own, remote), []).append("{0}: {1} {2} ({3})".format(host, change.get("kind"), change.get("id"), change.get("action")))
+                rows.setdefault(pair(own, remote), []).append(
+                    f"{host}: {change.get('kind')} {change.get('id')} ({change.get('action')})"
+                )
         for row in (probe.get("paths") or {}).get("elsewhere") or ():
             for remote in _touched(devices, str(row["device"]), mesh, own):
-                rows.setdefault(pair(own, remote), []).append("{0}: {1}: {2}".format(host, row["range"], row["text"]))
+                rows.setdefault(pair(own, remote), []).append(f"{host}: {row['range']}: {row['text']}")
         for ping in probe.get("pings") or ():
             if is_cut(ping) and ping["node"] in nodes:
-                text = "{0}: packets of more than {1:,} bytes do not reach pod {2} of {3}".format(host, ping["size"], ping["target"], ping["node"])
+                text = f"{host}: packets of more than {ping['size']:,} bytes do not reach pod {ping['target']} of {ping['node']}"
                 rows.setdefault(pair(own, str(nodes[ping["node"]]["cluster"])), []).append(text)
             if not ping["ok"] and ping["node"] in nodes:
-                text = "{0}: pod {1} does not reach pod {2} of {3}".format(host, ping["source"], ping["target"], ping["node"])
+                text = f"{host}: pod {ping['source']} does not reach pod {ping['target']} of {ping['node']}"
                 rows.setdefault(pair(own, str(nodes[ping["node"]]["cluster"])), []).append(text)
     return rows
 
 
-def _touched(devices: t.Mapping[str, str], text: str, mesh: Facts, own: str) -> t.List[str]:
+def _touched(devices: t.Mapping[str, str], text: str, mesh: Facts, own: str) -> list[str]:
     """The clusters behind a device that a text names; a mesh of nodes has one device for all of them."""
     if is_kubespan(mesh):
         return [str(name) for name in mesh.get("clusters") or ()]
@@ -93,21 +114,31 @@ def _touched(devices: t.Mapping[str, str], text: str, mesh: Facts, own: str) -> 
     return [devices[name] for name in sorted(words & set(devices))]
 
 
-def pair(one: str, other: str) -> t.Tuple[str, str]:
+def pair(one: str, other: str) -> tuple[str, str]:
     """Two clusters in their order."""
     return (one, other) if one <= other else (other, one)
 
 
-def links(tunnels: t.Iterable[Facts], wrong: t.Mapping[t.Tuple[str, str], t.Sequence[str]]) -> t.List[Data]:
+def links(tunnels: t.Iterable[Facts], wrong: t.Mapping[tuple[str, str], t.Sequence[str]]) -> list[Data]:
     """Tunnels between each pair of clusters, both directions together; a peer that nobody knows counts under no cluster."""
-    found: t.Dict[t.Tuple[str, str], Data] = {}
+    found: dict[tuple[str, str], Data] = {}
     for row in tunnels:
         key = pair(row["cluster"], row["peer_cluster"] or "?")
         link = found.get(key)
         if link is None:
             texts = [str(text)[:300] for text in wrong.get(key) or ()]
-            link = found[key] = {"a": key[0], "b": key[1], "tunnels": 0, **dict.fromkeys(STATES, 0), "rx": 0, "tx": 0, "oldest": None, "latency": None,
-                                 "faults": len(texts), "causes": texts[:CAUSES]}  # fmt: skip
+            link = found[key] = {
+                "a": key[0],
+                "b": key[1],
+                "tunnels": 0,
+                **dict.fromkeys(STATES, 0),
+                "rx": 0,
+                "tx": 0,
+                "oldest": None,
+                "latency": None,
+                "faults": len(texts),
+                "causes": texts[:CAUSES],
+            }
         link["tunnels"] += 1
         link[row["state"]] += 1
         link["rx"] += row["rx"]

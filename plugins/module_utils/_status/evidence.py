@@ -7,7 +7,18 @@ from __future__ import annotations
 import typing as t
 
 from . import mesh_verdict
-from .verdict import PROVEN, Verdict, capabilities_unasked, combine, cut_clusters, nodes_outside, of_capability, report_lines, scope_of, unannounced
+from .verdict import (
+    PROVEN,
+    Verdict,
+    capabilities_unasked,
+    combine,
+    cut_clusters,
+    nodes_outside,
+    of_capability,
+    report_lines,
+    scope_of,
+    unannounced,
+)
 
 Facts = t.Mapping[str, t.Any]
 
@@ -17,7 +28,7 @@ MESH_PLANS = ("annotations", "pools")
 LOAD_BALANCERS = "load_balancers"
 
 
-def judge(facts: Facts) -> t.Dict[str, Verdict]:
+def judge(facts: Facts) -> dict[str, Verdict]:
     """Part -> verdict: of the mesh where there are nodes, and of each capability that is on.
 
     facts: ``mesh`` (of mesh_plan), ``found`` {host: {drift, probe}} (see mesh_verdict.judge), ``declared`` [host], ``capabilities``
@@ -28,7 +39,7 @@ def judge(facts: Facts) -> t.Dict[str, Verdict]:
     declared, capabilities = facts.get("declared") or (), list(facts.get("capabilities") or ())
     plans, applied = facts.get("plans") or {}, facts.get("applied") or {}
     outside, unasked = nodes_outside(facts), capabilities_unasked(facts)
-    parts: t.Dict[str, Verdict] = {}
+    parts: dict[str, Verdict] = {}
     if set(declared or mesh.get("nodes") or ()) - outside:
         if mesh.get("nodes"):
             # a KubeSpan mesh joins the nodes of one cluster, too
@@ -46,45 +57,58 @@ def judge(facts: Facts) -> t.Dict[str, Verdict]:
             silent = unannounced(name, plans.get(name), announcing(mesh, found), cut_clusters(facts))
             parts[name] = combine({name: parts[name], "announced": silent, "held": contested(name, mesh, found)})
     if not parts and facts.get("limit"):
-        parts["scope"] = Verdict(unproven=("nothing was looked at: --limit {0} leaves no node and no cluster to ask".format(scope_of(facts)["limit"]),))
+        parts["scope"] = Verdict(
+            unproven=(
+                f"nothing was looked at: --limit {scope_of(facts)['limit']} leaves no node and no cluster to ask",
+            )
+        )
     return parts
 
 
-def announcing(mesh: Facts, found: t.Mapping[str, Facts]) -> t.Dict[str, t.Set[str]]:
+def announcing(mesh: Facts, found: t.Mapping[str, Facts]) -> dict[str, set[str]]:
     """Cluster -> networks that speakers of its nodes announce, where a neighbour listens, or withhold, since no pod of the Service is there."""
-    networks: t.Dict[str, t.Set[str]] = {}
+    networks: dict[str, set[str]] = {}
     for host, row in found.items():
         cluster = ((mesh.get("nodes") or {}).get(host) or {}).get("cluster")
         bgp, layer2 = [(row.get("probe") or {}).get(name) for name in ("bgp", "layer2")]
-        networks.setdefault(str(cluster), set()).update(announced(bgp) + announced(bgp, "withheld") + held(layer2) + held(layer2, "withheld"))
+        networks.setdefault(str(cluster), set()).update(
+            announced(bgp) + announced(bgp, "withheld") + held(layer2) + held(layer2, "withheld")
+        )
     return networks
 
 
-def held(layer2: t.Any, key: str = "holds") -> t.List[str]:
+def held(layer2: t.Any, key: str = "holds") -> list[str]:
     """What a node holds on its segment, or leaves to others since it cannot deliver it."""
     return [str(network) for network in layer2.get(key) or ()] if isinstance(layer2, t.Mapping) else []
 
 
 def contested(name: str, mesh: Facts, found: t.Mapping[str, Facts]) -> Verdict:
     """Addresses that several nodes of a cluster hold at once: they do not hear each other."""
-    holders: t.Dict[t.Tuple[str, str], t.List[str]] = {}
+    holders: dict[tuple[str, str], list[str]] = {}
     for host in sorted(found):
         cluster = ((mesh.get("nodes") or {}).get(host) or {}).get("cluster")
         for network in held((found[host].get("probe") or {}).get("layer2")):
             holders.setdefault((str(cluster), network.partition("/")[0]), []).append(host)
     text = "{0}: cluster {1}: {2} hold {3} at once: they do not hear each other; let IP protocol 112 pass between them"
-    return Verdict(broken=tuple(text.format(name, cluster, " and ".join(hosts[:3]), address)
-                                for (cluster, address), hosts in sorted(holders.items()) if len(hosts) > 1))  # fmt: skip
+    return Verdict(
+        broken=tuple(
+            text.format(name, cluster, " and ".join(hosts[:3]), address)
+            for (cluster, address), hosts in sorted(holders.items())
+            if len(hosts) > 1
+        )
+    )
 
 
-def announced(bgp: t.Any, key: str = "announces") -> t.List[str]:
+def announced(bgp: t.Any, key: str = "announces") -> list[str]:
     """What a speaker announces, or withholds for want of a pod: nothing while no neighbour is connected."""
-    if not isinstance(bgp, t.Mapping) or not any(row.get("state") == "Established" for row in bgp.get("sessions") or ()):
+    if not isinstance(bgp, t.Mapping) or not any(
+        row.get("state") == "Established" for row in bgp.get("sessions") or ()
+    ):
         return []
     return [str(network) for network in bgp.get(key) or ()]
 
 
-def shown(parts: t.Mapping[str, Verdict], facts: Facts) -> t.Dict[str, t.Any]:
+def shown(parts: t.Mapping[str, Verdict], facts: Facts) -> dict[str, t.Any]:
     """{value, broken, unproven, parts: {name: {value, reasons: count}}, scope, lines: for people}: a verdict as data."""
     asked = scope_of(facts)
     whole = combine(parts)
@@ -92,13 +116,16 @@ def shown(parts: t.Mapping[str, Verdict], facts: Facts) -> t.Dict[str, t.Any]:
         "value": whole.value,
         "broken": list(whole.broken),
         "unproven": list(whole.unproven),
-        "parts": {name: {"value": part.value, "reasons": len(part.broken) + len(part.unproven)} for name, part in parts.items()},
+        "parts": {
+            name: {"value": part.value, "reasons": len(part.broken) + len(part.unproven)}
+            for name, part in parts.items()
+        },
         "scope": asked,
         "lines": _table(parts) + report_lines(whole, asked),
     }
 
 
-def _table(parts: t.Mapping[str, Verdict]) -> t.List[str]:
+def _table(parts: t.Mapping[str, Verdict]) -> list[str]:
     """One line for each part, where there are several."""
     if len(parts) < 2:
         return []
@@ -106,5 +133,5 @@ def _table(parts: t.Mapping[str, Verdict]) -> t.List[str]:
     lines = []
     for name, part in parts.items():
         count = len(part.broken) + len(part.unproven)
-        lines.append("{0}  {1}{2}".format(name.ljust(width), part.value, "" if part.value == PROVEN else " ({0})".format(count)))
+        lines.append(f"{name.ljust(width)}  {part.value}{('' if part.value == PROVEN else f' ({count})')}")
     return lines + [""]

@@ -19,7 +19,11 @@ NAMED = 3
 
 
 def judge(
-    topology: Facts, found: Found, declared: t.Collection[str] = (), alone: bool = False, outside: t.Collection[str] = ()
+    topology: Facts,
+    found: Found,
+    declared: t.Collection[str] = (),
+    alone: bool = False,
+    outside: t.Collection[str] = (),
 ) -> Verdict:
     """The verdict of a mesh. ``alone``: there is one cluster and other work than joining it, so peers and pings are not missed.
 
@@ -27,8 +31,8 @@ def judge(
     have been looked at and has no results maps to {}, or to {"why": text}. ``declared``: the hosts of the inventory that are nodes. ``outside``:
     those that nobody asked for, who neither prove nor break anything.
     """
-    broken: t.List[str] = []
-    unproven: t.List[str] = []
+    broken: list[str] = []
+    unproven: list[str] = []
     for failure in topology.get("failures") or ():
         broken.append(of_cluster(failure["cluster"], failure["message"], failure["reason"]))
     for cluster, places in sorted((topology.get("pod_places") or {}).items()):
@@ -53,15 +57,23 @@ def of_host(topology: Facts, host: str, found: Found, alone: bool = False, outsi
     """One host's part of it."""
     row = found.get(host) or {}
     if not row.get("probe") and not row.get("drift"):
-        return Verdict(broken=("{0}: could not be verified ({1})".format(host, row.get("why") or "unreachable or failed"),))
+        return Verdict(broken=(f"{host}: could not be verified ({row.get('why') or 'unreachable or failed'})",))
     probe = row.get("probe") or {}
     broken = drift_lines(row.get("drift") or {}) + handshake_lines(topology, host, probe) + path_lines(probe)
-    broken += stray_lines(topology, host, probe) + ping_lines(probe, found) + size_lines(topology, probe) + unit_lines(probe)
-    unproven = [] if alone else no_peer_lines(topology, host) + no_ping_lines(topology, host, probe, found, outside) + stand_in_lines(topology, host, probe)
-    return Verdict(*(tuple("{0}: {1}".format(host, text) for text in texts) for texts in (broken, unproven + unread_lines(row))))
+    broken += (
+        stray_lines(topology, host, probe) + ping_lines(probe, found) + size_lines(topology, probe) + unit_lines(probe)
+    )
+    unproven = (
+        []
+        if alone
+        else no_peer_lines(topology, host)
+        + no_ping_lines(topology, host, probe, found, outside)
+        + stand_in_lines(topology, host, probe)
+    )
+    return Verdict(*(tuple(f"{host}: {text}" for text in texts) for texts in (broken, unproven + unread_lines(row))))
 
 
-def causes_of_budgets(topology: Facts, found: Found) -> t.List[Facts]:
+def causes_of_budgets(topology: Facts, found: Found) -> list[Facts]:
     """The refusals that left a source so empty that nodes keep its peers: what is to be mended, so it is told first."""
     rows = [refusal for host in sorted(found) for refusal in (found[host].get("drift") or {}).get("refused") or ()]
     short = {str(row.get("object")) for row in rows if row.get("reason") == "delete_budget"}
@@ -95,17 +107,17 @@ def apart(topology: Facts, host: str, other: str) -> bool:
     return host != other and (is_kubespan(topology) or nodes[host]["cluster"] != nodes[other]["cluster"])
 
 
-def peer_names(topology: Facts, host: str) -> t.Dict[t.Tuple[str, str], str]:
+def peer_names(topology: Facts, host: str) -> dict[tuple[str, str], str]:
     """(device, public key) -> cluster/node, for the peers that a host should have."""
     if is_kubespan(topology):
         own, device = about_of(topology, host), topology["kubespan"].get("device", "kubespan")
         return {
-            (device, str(row["public_key"])): "{0}/{1}".format(row["cluster"], row["node"])
+            (device, str(row["public_key"])): f"{row['cluster']}/{row['node']}"
             for row in topology["kubespan"]["affiliates"]
             if (row["cluster"], row["node"]) != (own.get("cluster"), own.get("node_name"))
         }
     return {
-        (part["device"], str(peer["public_key"])): "{0}/{1}".format(remote, peer.get("node", "?"))
+        (part["device"], str(peer["public_key"])): f"{remote}/{peer.get('node', '?')}"
         for remote, part in remotes_of(topology, host).items()
         for peer in part["peers"]
     }
@@ -132,19 +144,21 @@ def unread(topology: Facts, host: str) -> str:
     return str(own) if any(failure["cluster"] == own for failure in topology.get("failures") or ()) else ""
 
 
-def drift_lines(result: Facts) -> t.List[str]:
+def drift_lines(result: Facts) -> list[str]:
     """What differs on a host, and what its own plan refused: it is somebody else's and in our way."""
     changes = list((result.get("plan") or {}).get("changes") or ())
     code = [c for c in changes if c["kind"] == "file" and _BOOT_CODE.search(c["id"])]
     lines = []
     if {c["action"] for c in code} == {"create", "delete"}:  # files carry their content in their name
         changes = [c for c in changes if c not in code]
-        lines.append("what it runs at boot is of another release of this collection than this run; multicluster.network.mesh brings it")
+        lines.append(
+            "what it runs at boot is of another release of this collection than this run; multicluster.network.mesh brings it"
+        )
     lines += ["{kind} {id} is not as wanted ({action})".format(**c) for c in changes]
     return lines + ["{object}: {message} [{reason}]".format(**r) for r in result.get("refused") or ()]
 
 
-def handshake_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
+def handshake_lines(topology: Facts, host: str, probe: Facts) -> list[str]:
     """Peers that are missing, or that did not answer lately, with the way that packets would have to find open."""
     seen = {(peer["device"], peer["public_key"]): peer for peer in probe.get("peers") or ()}
     by_key = {peer["public_key"]: peer for peer in probe.get("peers") or ()}
@@ -153,11 +167,11 @@ def handshake_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
         # a mesh of nodes has one device, whatever its name
         peer = seen.get(key) or (by_key.get(key[1]) if is_kubespan(topology) else None)
         if peer is None:
-            lines.append("{0} is no peer of {1}".format(name, key[0]))
+            lines.append(f"{name} is no peer of {key[0]}")
         elif peer["handshake_age"] is None:
-            lines.append("no handshake with {0}: {1}".format(name, udp_text(peer)))
+            lines.append(f"no handshake with {name}: {udp_text(peer)}")
         elif peer["handshake_age"] > HANDSHAKE_SECONDS:
-            lines.append("last handshake with {0} is {1} s old: {2}".format(name, peer["handshake_age"], udp_text(peer)))
+            lines.append(f"last handshake with {name} is {peer['handshake_age']} s old: {udp_text(peer)}")
     return lines
 
 
@@ -166,13 +180,17 @@ def udp_text(peer: Facts) -> str:
     if not peer.get("endpoint"):
         return "it has no endpoint to send to"
     port = str(peer["endpoint"]).rpartition(":")[2]
-    own = "port {0}".format(peer["listen_port"]) if peer.get("listen_port") else "its port"
+    own = f"port {peer['listen_port']}" if peer.get("listen_port") else "its port"
     return "UDP from {0} {1} to {2} got no answer; check firewalls and security groups for UDP port {3} into the peer{4}, and that it is up".format(
-        peer.get("source") or "this node", own, peer["endpoint"], port, " and " + own + " into this node" if peer.get("listen_port") else ""
+        peer.get("source") or "this node",
+        own,
+        peer["endpoint"],
+        port,
+        " and " + own + " into this node" if peer.get("listen_port") else "",
     )
 
 
-def path_lines(probe: Facts) -> t.List[str]:
+def path_lines(probe: Facts) -> list[str]:
     """Ranges of peers whose packets the kernel sends elsewhere."""
     found = probe.get("paths") or {}
     lines = [
@@ -181,10 +199,10 @@ def path_lines(probe: Facts) -> t.List[str]:
         )
         for row in found.get("elsewhere") or ()
     ]
-    return lines + (["{0:,} more such ranges".format(found["more"])] if found.get("more") else [])
+    return lines + ([f"{found['more']:,} more such ranges"] if found.get("more") else [])
 
 
-def stray_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
+def stray_lines(topology: Facts, host: str, probe: Facts) -> list[str]:
     """Pods whose addresses the mesh cannot carry, since they are not from the ranges of their Node."""
     strays = probe.get("strays") or ()
     if not strays or unread(topology, host):
@@ -200,13 +218,13 @@ def stray_text(strays: t.Sequence[str], pod_cidrs: t.Sequence[str]) -> str:
     ).format(counted(len(strays), "pod"), ", ".join(pod_cidrs) or "(none)", _named(strays))
 
 
-def stand_ins(found: Found) -> t.FrozenSet[str]:
+def stand_ins(found: Found) -> frozenset[str]:
     """The addresses of nodes that were pinged, and pinged from, where no pod was found: they prove nothing of what is forwarded to pods."""
     pods = [pod for row in found.values() for pod in (row.get("probe") or {}).get("pods") or ()]
     return frozenset(str(address) for pod in pods if not pod.get("in_namespace", True) for address in pod["addresses"])
 
 
-def stand_in_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
+def stand_in_lines(topology: Facts, host: str, probe: Facts) -> list[str]:
     """That a node's own address stood in for its pods, and what to do about it."""
     addresses = sorted(stand_ins({host: {"probe": probe}}))
     if not addresses:
@@ -218,14 +236,18 @@ def stand_in_lines(topology: Facts, host: str, probe: Facts) -> t.List[str]:
     return [text.format(", ".join(about_of(topology, host).get("pod_cidrs") or ()) or "(none)", _named(addresses))]
 
 
-def ping_lines(probe: Facts, found: t.Optional[Found] = None) -> t.List[str]:
+def ping_lines(probe: Facts, found: Found | None = None) -> list[str]:
     """Pods that did not answer, each with what a trace found, where there was one. found: of all hosts, which says what is no pod."""
     nodes = stand_ins(found or {})
     lines = []
     for ping in probe.get("pings") or ():
         if not ping["ok"]:
-            source, target = ["{0} {1}".format("node address" if ping[end] in nodes else "pod", ping[end]) for end in ("source", "target")]
-            lines.append("{0} does not reach {1} of {2}".format(source, target, ping["node"]) + (": " + ping["why"] if ping.get("why") else ""))
+            source, target = [
+                f"{'node address' if ping[end] in nodes else 'pod'} {ping[end]}" for end in ("source", "target")
+            ]
+            lines.append(
+                f"{source} does not reach {target} of {ping['node']}" + (": " + ping["why"] if ping.get("why") else "")
+            )
     return lines
 
 
@@ -234,25 +256,30 @@ def is_cut(ping: Facts) -> bool:
     return bool(ping["ok"] and ping.get("full") and ping["size"] < ping["full"])
 
 
-def size_lines(topology: Facts, probe: Facts) -> t.List[str]:
+def size_lines(topology: Facts, probe: Facts) -> list[str]:
     """Clusters to which large packets are lost, each with the largest that passes and the variable to set."""
-    cut: t.Dict[t.Tuple[str, int, int], t.List[str]] = {}
+    cut: dict[tuple[str, int, int], list[str]] = {}
     for ping in probe.get("pings") or ():
         if is_cut(ping):
             remote = str(about_of(topology, ping["node"]).get("cluster"))
             cut.setdefault((remote, ping["size"], ping["full"]), []).append("pod {target} of {node}".format(**ping))
-    variable = "kubespan_config: {{mtu: {1}}} on the nodes" if is_kubespan(topology) else "wireguard_mtu: {1} on the host of cluster {0}"
+    variable = (
+        "kubespan_config: {{mtu: {1}}} on the nodes"
+        if is_kubespan(topology)
+        else "wireguard_mtu: {1} on the host of cluster {0}"
+    )
     text = (
-        "packets of more than {0:,} bytes do not reach {1}, though the tunnel takes {2:,}: set " + variable.replace("{0}", "{3}").replace("{1}", "{0}")
-        + " and run site, or let ICMP \"too big\" and fragments pass between the nodes [mtu_black_hole]"
+        "packets of more than {0:,} bytes do not reach {1}, though the tunnel takes {2:,}: set "
+        + variable.replace("{0}", "{3}").replace("{1}", "{0}")
+        + ' and run site, or let ICMP "too big" and fragments pass between the nodes [mtu_black_hole]'
     )
     return [text.format(size, _named(pods), full, remote) for (remote, size, full), pods in sorted(cut.items())]
 
 
-def unit_lines(probe: Facts) -> t.List[str]:
+def unit_lines(probe: Facts) -> list[str]:
     """Units of ours that failed, or that should run all the time and do not."""
     bad = [unit for unit in probe.get("units") or () if unit_is_bad(unit)]
-    return ["unit {0} is {1} ({2})".format(unit["name"], unit.get("active"), unit.get("result")) for unit in bad]
+    return [f"unit {unit['name']} is {unit.get('active')} ({unit.get('result')})" for unit in bad]
 
 
 def unit_is_bad(unit: Facts) -> bool:
@@ -260,7 +287,7 @@ def unit_is_bad(unit: Facts) -> bool:
     return unit.get("active") == "failed" or (watching and unit.get("active") not in ("active", "activating"))
 
 
-def no_peer_lines(topology: Facts, host: str) -> t.List[str]:
+def no_peer_lines(topology: Facts, host: str) -> list[str]:
     """Clusters to which a node has no peer at all: nobody is behind its device."""
     if not about_of(topology, host):
         return ["the plan of the mesh does not know it"]
@@ -269,21 +296,27 @@ def no_peer_lines(topology: Facts, host: str) -> t.List[str]:
     remotes = remotes_of(topology, host)
     why = {name: part.get("reason") for name, part in sorted(remotes.items()) if not part["peers"]}
     refused = "; all its nodes are refused or publish nothing"
-    lines = ["no peer of cluster {0} is planned{1}".format(name, ": {0}".format(why[name]) if why[name] else refused) for name in why]
+    lines = [f"no peer of cluster {name} is planned{(f': {why[name]}' if why[name] else refused)}" for name in why]
     return lines or ([] if remotes else ["there is no other cluster, so it is no part of a mesh"])
 
 
-def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found, outside: t.Collection[str] = ()) -> t.List[str]:
+def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found, outside: t.Collection[str] = ()) -> list[str]:
     """Why nothing was pinged from a node, or which nodes nothing was pinged on."""
     if probe.get("pings") is None:
         return ["nothing was pinged from there"]
     if not probe.get("pods") and unread(topology, host):
-        return ["cluster {0} was not read, so the pod range of this node is not known and nothing was pinged from there".format(unread(topology, host))]
+        return [
+            f"cluster {unread(topology, host)} was not read, so the pod range of this node is not known and nothing was pinged from there"
+        ]
     if not probe.get("pods"):
         ranges = ", ".join(about_of(topology, host).get("pod_cidrs") or ())
-        where = "no pod and no address in its pod ranges {0}".format(ranges) if ranges else "no pod range (its Node has no spec.podCIDR)"
+        where = (
+            f"no pod and no address in its pod ranges {ranges}"
+            if ranges
+            else "no pod range (its Node has no spec.podCIDR)"
+        )
         if not probe.get("others"):
-            return ["has {0}, so nothing was pinged from there; start a pod on it".format(where)]
+            return [f"has {where}, so nothing was pinged from there; start a pod on it"]
         text = (
             "has {0}, so nothing was pinged from there; network namespaces there have other addresses ({1}): if they are pods, the CNI uses ranges that "
             "pod_cidrs of cluster {2} or spec.podCIDR does not have; if not, start a pod on it"
@@ -293,23 +326,31 @@ def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found, outsid
         return []
     reached = {ping["node"] for ping in probe["pings"]}
     asked = reached.union(probe.get("gone") or ())
-    missed = [other for other in sorted(found) if other in topology["nodes"] and apart(topology, host, other) and other not in asked]
+    missed = [
+        other
+        for other in sorted(found)
+        if other in topology["nodes"] and apart(topology, host, other) and other not in asked
+    ]
     with_pods = [other for other in missed if (found[other].get("probe") or {}).get("pods")]
     if with_pods:
-        return ["no pod there has an address of the same IP version as those of {0}, so they were not pinged".format(_named(with_pods))]
-    nobody = "pinged no pod of another {0}".format("node" if is_kubespan(topology) else "cluster")
+        return [
+            f"no pod there has an address of the same IP version as those of {_named(with_pods)}, so they were not pinged"
+        ]
+    nobody = f"pinged no pod of another {'node' if is_kubespan(topology) else 'cluster'}"
     nodes = stand_ins(found)
     if reached and nodes.issuperset(ping["target"] for ping in probe["pings"]):
         return [nobody + ": what answered there are addresses of nodes"]
     # whether any host was asked that this one could have pinged
-    if not reached and not (outside and all(other in outside for other in topology["nodes"] if apart(topology, host, other))):
+    if not reached and not (
+        outside and all(other in outside for other in topology["nodes"] if apart(topology, host, other))
+    ):
         return [nobody]
     return []
 
 
-def unread_lines(row: Facts) -> t.List[str]:
+def unread_lines(row: Facts) -> list[str]:
     probe = row.get("probe") or {}
-    lines = ["could not read {0}: {1}".format(error.get("section"), error.get("message")) for error in probe.get("errors") or ()]
+    lines = [f"could not read {error.get('section')}: {error.get('message')}" for error in probe.get("errors") or ()]
     if "plan" not in (row.get("drift") or {}) and not (row.get("drift") or {}).get("refused"):
         lines.append("was not compared with the plan")
     if probe.get("pending"):

@@ -18,7 +18,7 @@ from . import ends, evidence, mesh_verdict
 from .ends import DOWN, MISSING, NEVER, STALE, UNKNOWN, UP
 from .verdict import NOT_ASKED, OUTSIDE, Verdict, capabilities_unasked, combine, nodes_outside, of_cluster, refusal_text
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
 
 FORMAT = 1
@@ -41,23 +41,42 @@ def build(facts: Facts) -> Data:
     mesh, now, outside = facts["mesh"], float(facts["now"]), nodes_outside(facts)
     names = peer_names(mesh, facts["nodes"])
     found = gathered(facts, now)
-    parts = evidence.judge({
-        "mesh": mesh, "found": found, "declared": list(facts["nodes"]), "capabilities": facts.get("capabilities") or (), "plans": facts.get("plans") or {},
-        "limit": facts.get("limit"), "outside": facts.get("outside"), "unasked": facts.get("unasked"),
-    })  # fmt: skip
+    parts = evidence.judge(
+        {
+            "mesh": mesh,
+            "found": found,
+            "declared": list(facts["nodes"]),
+            "capabilities": facts.get("capabilities") or (),
+            "plans": facts.get("plans") or {},
+            "limit": facts.get("limit"),
+            "outside": facts.get("outside"),
+            "unasked": facts.get("unasked"),
+        }
+    )
     verdict = evidence.shown(_with_reading(parts, facts), dict(facts, declared=list(facts["nodes"])))
     pings = {host: (row.get("probe") or {}).get("pings") or () for host, row in found.items()}
     tunnels = [row for host in sorted(facts["nodes"]) for row in _tunnels(host, mesh, facts["nodes"][host], names, now)]
     tunnels += ends.unreported(mesh, facts["nodes"], tunnels)
-    tunnels = ends.with_latency(sorted(tunnels, key=operator.itemgetter("host", "device", "peer_cluster", "peer", "public_key")), mesh, pings)
+    tunnels = ends.with_latency(
+        sorted(tunnels, key=operator.itemgetter("host", "device", "peer_cluster", "peer", "public_key")), mesh, pings
+    )
     alone = bool(facts.get("capabilities"))
     nodes = [
-        _node(host, mesh, facts["nodes"][host], tunnels_of, mesh_verdict.of_host(mesh, host, found, alone, outside), found[host].get("why"))
+        _node(
+            host,
+            mesh,
+            facts["nodes"][host],
+            tunnels_of,
+            mesh_verdict.of_host(mesh, host, found, alone, outside),
+            found[host].get("why"),
+        )
         if host not in outside
         else dict(_node(host, mesh, None, tunnels_of, Verdict(), OUTSIDE), asked=False, verdict=NOT_ASKED)
         for host, tunnels_of in _by_host(facts["nodes"], tunnels)
     ]
-    clusters = [_cluster(name, mesh, facts, nodes) for name in sorted(set(mesh.get("clusters") or ()) | set(facts["clusters"]))]
+    clusters = [
+        _cluster(name, mesh, facts, nodes) for name in sorted(set(mesh.get("clusters") or ()) | set(facts["clusters"]))
+    ]
     refused = [{key: cut(row.get(key)) for key in ("where", "object", "reason", "message")} for row in facts["refused"]]
     document: Data = {
         "format": FORMAT,
@@ -78,7 +97,10 @@ def build(facts: Facts) -> Data:
         "tenants": _tenants(facts.get("tenants")),
         "traces": _traces(facts.get("trace") or {}),
         "refused": sorted(refused, key=operator.itemgetter("where", "object", "reason", "message")),
-        "failures": [{key: cut(row.get(key)) for key in ("cluster", "operation", "reason", "message")} for row in facts["failures"]],
+        "failures": [
+            {key: cut(row.get(key)) for key in ("cluster", "operation", "reason", "message")}
+            for row in facts["failures"]
+        ],
     }
     not_seen = outside | (set(facts["clusters"]) if capabilities_unasked(facts) else set())
     drift, since = compare_runs(list(facts["drift"]), facts.get("previous"), moment(now), not_seen)
@@ -86,9 +108,12 @@ def build(facts: Facts) -> Data:
     document["summary"] = summary(document)
     document["scope"] = verdict["scope"]
     document["verdict"] = {
-        "value": verdict["value"], "parts": verdict["parts"], "counts": {"broken": len(verdict["broken"]), "unproven": len(verdict["unproven"])},
-        "broken": [cut(text, 500) for text in verdict["broken"][:REASONS]], "unproven": [cut(text, 500) for text in verdict["unproven"][:REASONS]],
-    }  # fmt: skip
+        "value": verdict["value"],
+        "parts": verdict["parts"],
+        "counts": {"broken": len(verdict["broken"]), "unproven": len(verdict["unproven"])},
+        "broken": [cut(text, 500) for text in verdict["broken"][:REASONS]],
+        "unproven": [cut(text, 500) for text in verdict["unproven"][:REASONS]],
+    }
     document["history"] = remember(facts.get("previous"), document)
     return document
 
@@ -98,9 +123,9 @@ def _traces(trace: t.Mapping[str, t.Any]) -> Data:
     return {name: list(trace.get(name) or ()) for name in ("flows", "findings", "hops")}
 
 
-def gathered(facts: Facts, now: float) -> t.Dict[str, Data]:
+def gathered(facts: Facts, now: float) -> dict[str, Data]:
     """What the nodes said, as the verdict takes it. Handshakes are those of node_info, where no probe was made."""
-    found: t.Dict[str, Data] = {}
+    found: dict[str, Data] = {}
     probes, plans, silent = facts.get("probes") or {}, facts.get("node_plans") or {}, facts.get("silent") or {}
     for host, node in facts["nodes"].items():
         if host in nodes_outside(facts):
@@ -108,29 +133,46 @@ def gathered(facts: Facts, now: float) -> t.Dict[str, Data]:
         if node is None:
             found[host] = {"why": cut(silent.get(host)) or "it did not answer"}
             continue
-        without = {"pings": None, "peers": _reported_peers(node, now), "paths": None, "units": node.get("units"),
-                   **{name: node.get(name) for name in ("bgp", "layer2")}}  # fmt: skip
+        without = {
+            "pings": None,
+            "peers": _reported_peers(node, now),
+            "paths": None,
+            "units": node.get("units"),
+            **{name: node.get(name) for name in ("bgp", "layer2")},
+        }
         probe = dict(probes.get(host) or without)
         probe["errors"] = [*(probe.get("errors") or ()), *(node.get("errors") or ())]
         found[host] = {"drift": plans.get(host) or {}, "probe": dict(probe, pending=node.get("pending"))}
     return found
 
 
-def _reported_peers(node: Facts, now: float) -> t.List[Data]:
+def _reported_peers(node: Facts, now: float) -> list[Data]:
     clock = float(node.get("now") or now)
     return [
-        {"device": device["name"], "public_key": peer["public_key"], "endpoint": peer.get("endpoint"), "allowed_ips": peer.get("allowed_ips") or (),
-         "handshake_age": max(0, int(clock - peer["handshake"])) if peer.get("handshake") else None, "listen_port": device.get("listen_port")}
-        for device in node.get("devices") or () if device.get("ours") for peer in device.get("peers") or ()
-    ]  # fmt: skip
+        {
+            "device": device["name"],
+            "public_key": peer["public_key"],
+            "endpoint": peer.get("endpoint"),
+            "allowed_ips": peer.get("allowed_ips") or (),
+            "handshake_age": max(0, int(clock - peer["handshake"])) if peer.get("handshake") else None,
+            "listen_port": device.get("listen_port"),
+        }
+        for device in node.get("devices") or ()
+        if device.get("ours")
+        for peer in device.get("peers") or ()
+    ]
 
 
-def _with_reading(parts: t.Dict[str, Verdict], facts: Facts) -> t.Dict[str, Verdict]:
+def _with_reading(parts: dict[str, Verdict], facts: Facts) -> dict[str, Verdict]:
     """With what this page itself could not read, and whatever else it shows that no part has said: no sign of it may be greener."""
     parts = parts or {"fabric": combine({})}
     whole = combine(parts)
     broken = [of_cluster(row.get("cluster"), row.get("message"), row.get("reason")) for row in facts["failures"]]
-    broken += ["cluster {0}: its API server was not read".format(name) for name, read in facts["clusters"].items() if read is None and not broken]
+    broken += [
+        f"cluster {name}: its API server was not read"
+        for name, read in facts["clusters"].items()
+        if read is None and not broken
+    ]
     broken = [text for text in broken if not any(one.endswith(text) for one in whole.broken)]
     if not whole.broken:
         broken += ["{where}: {kind} {name} is not as wanted ({action})".format(**row) for row in facts["drift"]]
@@ -156,16 +198,16 @@ def moment(epoch: float) -> str:
     return datetime.datetime.fromtimestamp(int(epoch), datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _by_host(given: t.Mapping[str, t.Any], tunnels: t.Sequence[Data]) -> t.List[t.Tuple[str, t.List[Data]]]:
-    found: t.Dict[str, t.List[Data]] = {host: [] for host in sorted(given)}
+def _by_host(given: t.Mapping[str, t.Any], tunnels: t.Sequence[Data]) -> list[tuple[str, list[Data]]]:
+    found: dict[str, list[Data]] = {host: [] for host in sorted(given)}
     for row in tunnels:
         found[row["host"]].append(row)
     return list(found.items())
 
 
-def peer_names(mesh: Facts, nodes: t.Mapping[str, t.Any]) -> t.Dict[str, t.Tuple[str, str]]:
+def peer_names(mesh: Facts, nodes: t.Mapping[str, t.Any]) -> dict[str, tuple[str, str]]:
     """Public key -> (cluster, node). What the kernel of a node says of its own keys comes before what its cluster says."""
-    found: t.Dict[str, t.Tuple[str, str]] = {}
+    found: dict[str, tuple[str, str]] = {}
     for cluster in (mesh.get("clusters") or {}).values():
         for remote, part in (cluster.get("remotes") or {}).items():
             for peer in part.get("peers") or ():
@@ -182,7 +224,7 @@ def peer_names(mesh: Facts, nodes: t.Mapping[str, t.Any]) -> t.Dict[str, t.Tuple
     return found
 
 
-def _tunnels(host: str, mesh: Facts, node: t.Any, names: t.Mapping[str, t.Tuple[str, str]], now: float) -> t.List[Data]:
+def _tunnels(host: str, mesh: Facts, node: t.Any, names: t.Mapping[str, tuple[str, str]], now: float) -> list[Data]:
     """Every peer of every WireGuard device of ours on a host. Ages are by the node's own clock (T30)."""
     rows = []
     about = (mesh.get("nodes") or {}).get(host) or {}
@@ -194,21 +236,29 @@ def _tunnels(host: str, mesh: Facts, node: t.Any, names: t.Mapping[str, t.Tuple[
             cluster, name = names.get(peer["public_key"], ("", ""))
             handshake = int(peer.get("handshake") or 0)
             age = max(0, int(clock - handshake)) if handshake else None
-            rows.append({
-                "host": host,
-                "cluster": str(about.get("cluster") or "?"),
-                "device": cut(device.get("name"), 32),
-                "peer": cut(name),
-                "peer_cluster": cut(cluster),
-                "public_key": cut(peer["public_key"], 64),
-                "endpoint": cut(peer.get("endpoint"), 80),
-                "allowed_ips": [cut(item, 64) for item in peer.get("allowed_ips") or ()],
-                "handshake": handshake,
-                "age": age,
-                "rx": int(peer.get("rx") or 0),
-                "tx": int(peer.get("tx") or 0),
-                "state": DOWN if device.get("up") is False else NEVER if age is None else UP if age <= mesh_verdict.HANDSHAKE_SECONDS else STALE,
-            })
+            rows.append(
+                {
+                    "host": host,
+                    "cluster": str(about.get("cluster") or "?"),
+                    "device": cut(device.get("name"), 32),
+                    "peer": cut(name),
+                    "peer_cluster": cut(cluster),
+                    "public_key": cut(peer["public_key"], 64),
+                    "endpoint": cut(peer.get("endpoint"), 80),
+                    "allowed_ips": [cut(item, 64) for item in peer.get("allowed_ips") or ()],
+                    "handshake": handshake,
+                    "age": age,
+                    "rx": int(peer.get("rx") or 0),
+                    "tx": int(peer.get("tx") or 0),
+                    "state": DOWN
+                    if device.get("up") is False
+                    else NEVER
+                    if age is None
+                    else UP
+                    if age <= mesh_verdict.HANDSHAKE_SECONDS
+                    else STALE,
+                }
+            )
     return rows
 
 
@@ -226,22 +276,41 @@ def _node(host: str, mesh: Facts, node: t.Any, tunnels: t.Sequence[Data], verdic
         "verdict": verdict.value,
         "findings": len(verdict.broken) + len(verdict.unproven),
         "why": cut(why or next(iter(verdict.broken + verdict.unproven), "").partition(": ")[2]),
-        "errors": [{"section": cut(row.get("section"), 40), "message": cut(row.get("message"))} for row in read.get("errors") or ()],
+        "errors": [
+            {"section": cut(row.get("section"), 40), "message": cut(row.get("message"))}
+            for row in read.get("errors") or ()
+        ],
         "kernel": cut(system.get("kernel"), 80),
         "operating_system": cut(system.get("operating_system"), 80),
         "devices": [
-            {"name": cut(d.get("name"), 32), "public_key": d.get("public_key"), "listen_port": d.get("listen_port"), "mtu": d.get("mtu"),
-             "up": bool(d.get("up")), "addresses": list(d.get("addresses") or ())}
+            {
+                "name": cut(d.get("name"), 32),
+                "public_key": d.get("public_key"),
+                "listen_port": d.get("listen_port"),
+                "mtu": d.get("mtu"),
+                "up": bool(d.get("up")),
+                "addresses": list(d.get("addresses") or ()),
+            }
             for d in devices
         ],
-        "routes": len([route for route in read.get("routes") or () if route.get("dev") in {d.get("name") for d in devices}]),
+        "routes": len(
+            [route for route in read.get("routes") or () if route.get("dev") in {d.get("name") for d in devices}]
+        ),
         "rules": len(read.get("rules") or ()),
         "tables": len([table for table in read.get("tables") or () if table.get("ours")]),
-        "units": [{key: cut(unit.get(key), 80) for key in ("name", "active", "sub", "result")} for unit in read.get("units") or ()],
+        "units": [
+            {key: cut(unit.get(key), 80) for key in ("name", "active", "sub", "result")}
+            for unit in read.get("units") or ()
+        ],
         "pending": cut(read.get("pending"), 40),
-        "announces": sorted(cut(item, 64) for item in evidence.announced(read.get("bgp")) + evidence.held(read.get("layer2"))),
+        "announces": sorted(
+            cut(item, 64) for item in evidence.announced(read.get("bgp")) + evidence.held(read.get("layer2"))
+        ),
         "announces_since": _since(read.get("bgp")),
-        "sessions": [{key: cut(row.get(key), 80) for key in ("neighbor", "state")} for row in (read.get("bgp") or {}).get("sessions") or ()],
+        "sessions": [
+            {key: cut(row.get(key), 80) for key in ("neighbor", "state")}
+            for row in (read.get("bgp") or {}).get("sessions") or ()
+        ],
         "peers": len(tunnels),
         "up": sum(1 for row in tunnels if row["state"] == UP),
         "unknown": sum(1 for row in tunnels if row["state"] in (UNKNOWN, MISSING)),
@@ -252,10 +321,14 @@ def _node(host: str, mesh: Facts, node: t.Any, tunnels: t.Sequence[Data], verdic
     }
 
 
-def _key_age(read: Facts) -> t.Optional[int]:
+def _key_age(read: Facts) -> int | None:
     """Seconds since the oldest key of the node was written, by its own clock; None where that is not known."""
     now, times = read.get("now"), [row.get("since") for row in read.get("keys") or () if isinstance(row, t.Mapping)]
-    ages = [int(now - since) for since in times if isinstance(since, int) and isinstance(now, (int, float)) and not isinstance(since, bool)]
+    ages = [
+        int(now - since)
+        for since in times
+        if isinstance(since, int) and isinstance(now, (int, float)) and not isinstance(since, bool)
+    ]
     return max(0, *ages) if ages else None
 
 
@@ -276,21 +349,27 @@ def _cluster(name: str, mesh: Facts, facts: Facts, nodes: t.Sequence[Data]) -> D
     }
 
 
-def _all(facts: Facts, part: str) -> t.List[Data]:
-    return [dict(row, cluster=str(name)) for name in sorted(facts["clusters"]) for row in (facts["clusters"][name] or {}).get(part) or ()]
+def _all(facts: Facts, part: str) -> list[Data]:
+    return [
+        dict(row, cluster=str(name))
+        for name in sorted(facts["clusters"])
+        for row in (facts["clusters"][name] or {}).get(part) or ()
+    ]
 
 
-def _since(bgp: t.Any) -> t.Dict[str, str]:
+def _since(bgp: t.Any) -> dict[str, str]:
     """Network -> since when a node says that it announces it, in UTC by its own clock; nothing for what is no time."""
     rows = bgp.get("since") if isinstance(bgp, t.Mapping) else None
     found = {}
     for network, when in rows.items() if isinstance(rows, t.Mapping) else ():
         if isinstance(when, int) and not isinstance(when, bool) and 0 <= when < 2**33:
-            found[cut(network, 64)] = datetime.datetime.fromtimestamp(when, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+            found[cut(network, 64)] = datetime.datetime.fromtimestamp(when, datetime.timezone.utc).strftime(
+                "%Y-%m-%dT%H:%M:%SZ"
+            )
     return found
 
 
-def _addresses(facts: Facts, nodes: t.Sequence[Data], plans: Facts) -> t.List[Data]:
+def _addresses(facts: Facts, nodes: t.Sequence[Data], plans: Facts) -> list[Data]:
     """Addresses of Services, and the nodes whose speaker announces each right now, by BGP or by holding it on their segment.
 
     ``announced``: ``yes``, ``no`` where that is our work or nobody's, ``unknown`` where another program does it.
@@ -298,8 +377,8 @@ def _addresses(facts: Facts, nodes: t.Sequence[Data], plans: Facts) -> t.List[Da
     rows = []
     balancers = ((plans.get("load_balancers") or {}).get("load_balancers")) or {}
     for name in sorted(facts["clusters"]):
-        announcing: t.Dict[str, t.List[str]] = {}
-        since: t.Dict[str, t.Dict[str, str]] = {}
+        announcing: dict[str, list[str]] = {}
+        since: dict[str, dict[str, str]] = {}
         for node in nodes:
             if node["cluster"] == name:
                 for prefix in node["announces"]:
@@ -310,29 +389,45 @@ def _addresses(facts: Facts, nodes: t.Sequence[Data], plans: Facts) -> t.List[Da
             by, ours = announcing.get(row["address"], []), balancers.get(name) or {}
             silent = {str(one.get("address")) for one in ours.get("unannounced") or ()}
             silent.update(text.partition("/")[0] for text in (ours.get("announce") or () if ours.get("nodes") else ()))
-            rows.append(dict(row, cluster=str(name), announced_by=by, announced_since=since.get(row["address"], {}),
-                             announced="yes" if by else "no" if row["address"] in silent else "unknown"))  # fmt: skip
+            rows.append(
+                dict(
+                    row,
+                    cluster=str(name),
+                    announced_by=by,
+                    announced_since=since.get(row["address"], {}),
+                    announced="yes" if by else "no" if row["address"] in silent else "unknown",
+                )
+            )
     return rows
 
 
-def _pools(plans: Facts) -> t.List[Data]:
+def _pools(plans: Facts) -> list[Data]:
     """How many addresses each pool of Services has, and how many of them are free, as the plan counted."""
     balancers = ((plans.get("load_balancers") or {}).get("load_balancers")) or {}
     return [
-        {"cluster": str(name), "pool": cut(row.get("pool"), 63), **{part: int(row.get(part) or 0) for part in ("family", "total", "used", "free")}}
-        for name in sorted(balancers) for row in (balancers[name] or {}).get("pools") or ()
-    ]  # fmt: skip
+        {
+            "cluster": str(name),
+            "pool": cut(row.get("pool"), 63),
+            **{part: int(row.get(part) or 0) for part in ("family", "total", "used", "free")},
+        }
+        for name in sorted(balancers)
+        for row in (balancers[name] or {}).get("pools") or ()
+    ]
 
 
-def _imports(plans: Facts) -> t.List[Data]:
+def _imports(plans: Facts) -> list[Data]:
     """What each cluster exports and imports by the Multi-Cluster Services API, as its module counted."""
     given = plans.get("mcs") or {}
     sources, imports = given.get("sources") or {}, given.get("imports") or {}
     return [
-        {"cluster": str(name), "listed": bool(sources[name].get("listed")), "imports": int(imports.get(name) or 0),
-         **{part: int(sources[name].get(part) or 0) for part in ("exports", "valid", "conflicts")}}
+        {
+            "cluster": str(name),
+            "listed": bool(sources[name].get("listed")),
+            "imports": int(imports.get(name) or 0),
+            **{part: int(sources[name].get(part) or 0) for part in ("exports", "valid", "conflicts")},
+        }
         for name in sorted(sources)
-    ]  # fmt: skip
+    ]
 
 
 def _tenants(given: t.Any) -> Data:
@@ -340,11 +435,17 @@ def _tenants(given: t.Any) -> Data:
     if not isinstance(given, dict):
         return {"interfaces": [], "orphans": 0, "known": False}
     rows = [
-        {"name": cut(row.get("name")), "source": cut(row.get("source")), "network": cut(row.get("network")), "node": cut(row.get("node")),
-         "state": cut(row.get("state"), 40), "ips": [cut(item, 64) for item in row.get("ips") or ()],
-         "public_ips": [cut(item, 64) for item in row.get("public_ips") or ()]}
+        {
+            "name": cut(row.get("name")),
+            "source": cut(row.get("source")),
+            "network": cut(row.get("network")),
+            "node": cut(row.get("node")),
+            "state": cut(row.get("state"), 40),
+            "ips": [cut(item, 64) for item in row.get("ips") or ()],
+            "public_ips": [cut(item, 64) for item in row.get("public_ips") or ()],
+        }
         for row in given.get("interfaces") or ()
-    ]  # fmt: skip
+    ]
     return {"interfaces": rows, "orphans": int((given.get("counts") or {}).get("orphans") or 0), "known": True}
 
 
@@ -383,12 +484,14 @@ ROWS = 200
 _NUMBERS = ("nodes", "nodes_answered", "tunnels", "tunnels_up", "drift", "refused", "failures")
 
 
-def key_of(row: t.Mapping[str, t.Any]) -> t.Tuple[str, str, str]:
+def key_of(row: t.Mapping[str, t.Any]) -> tuple[str, str, str]:
     """What makes two runs speak of the same thing."""
     return str(row.get("where")), str(row.get("kind")), str(row.get("name"))
 
 
-def compare_runs(drift: t.List[Data], previous: t.Any, now: str, unasked: t.Collection[str] = ()) -> t.Tuple[t.List[Data], Data]:
+def compare_runs(
+    drift: list[Data], previous: t.Any, now: str, unasked: t.Collection[str] = ()
+) -> tuple[list[Data], Data]:
     """(drift with ``first_seen`` and ``last_good``, what is new and what is gone since the previous document).
 
     ``unasked``: places where this run did not look, so nothing is gone there.
@@ -405,11 +508,15 @@ def compare_runs(drift: t.List[Data], previous: t.Any, now: str, unasked: t.Coll
         if known and old is None:
             new.append({name: row[name] for name in ("where", "kind", "name")})
     current = {key_of(row) for row in drift}
-    gone = [{"where": key[0], "kind": key[1], "name": key[2]} for key in sorted(before) if key not in current and key[0] not in unasked]
+    gone = [
+        {"where": key[0], "kind": key[1], "name": key[2]}
+        for key in sorted(before)
+        if key not in current and key[0] not in unasked
+    ]
     return rows, {"previous": at or None, "new": new, "gone": gone}
 
 
-def remember(previous: t.Any, document: t.Mapping[str, t.Any]) -> t.List[Data]:
+def remember(previous: t.Any, document: t.Mapping[str, t.Any]) -> list[Data]:
     """The rows of the previous document with this run: [{first, last, runs, verdict, cause, numbers...}], newest last."""
     given = previous.get("history") if isinstance(previous, dict) else None
     rows = [dict(row) for row in given if _is_row(row)][-ROWS:] if isinstance(given, list) else []
@@ -428,5 +535,7 @@ def _is_row(row: t.Any) -> bool:
     return (
         isinstance(row, dict)
         and all(isinstance(row.get(name), int) for name in (*_NUMBERS, "runs"))
-        and all(isinstance(row.get(name), str) and len(row[name]) <= 500 for name in ("first", "last", "verdict", "cause"))
+        and all(
+            isinstance(row.get(name), str) and len(row[name]) <= 500 for name in ("first", "last", "verdict", "cause")
+        )
     )

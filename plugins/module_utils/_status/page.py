@@ -11,7 +11,17 @@ import typing as t
 
 from .drawing import BAD, FAIR, GOOD, draw, escape, grade, link_grade, node_grade
 from .ends import DOWN, MISSING, NEVER, STALE, UNKNOWN, UP, pair
-from .parts import Cell, moment, number, number_cell as _num, pill as _pill, shown_time as _time, table as _table, text_cell as _text, whole
+from .parts import (
+    Cell,
+    moment,
+    number,
+    number_cell as _num,
+    pill as _pill,
+    shown_time as _time,
+    table as _table,
+    text_cell as _text,
+    whole,
+)
 from .verdict import BROKEN, HEADLINES, PROVEN, UNPROVEN, behind, scope_line
 from .ways import STYLE, pictures
 
@@ -26,19 +36,44 @@ NAMED = 6
 
 def render(document: Data) -> str:
     sections = [
-        _why(document), _traces(document), _failures(document), _drift(document), _refused(document), _links(document), _nodes(document),
-        _tunnels(document), _services(document), _imports(document), _sets(document), _addresses(document), _pools(document), _kilo(document),
-        _tenants(document), _history(document),
-    ]  # fmt: skip
+        _why(document),
+        _traces(document),
+        _failures(document),
+        _drift(document),
+        _refused(document),
+        _links(document),
+        _nodes(document),
+        _tunnels(document),
+        _services(document),
+        _imports(document),
+        _sets(document),
+        _addresses(document),
+        _pools(document),
+        _kilo(document),
+        _tenants(document),
+        _history(document),
+    ]
     css, text = verdict(document)
-    under = "{0}, as of {1}".format(escape(document["mode"]), moment(document["generated"]))
-    return whole(document["fabric"] + ": fabric status", "Fabric " + document["fabric"], under, (css, text), "".join([
-        '<p class="scope">{0}</p>\n'.format(escape(scope_line(document["scope"]))) if document["scope"]["limit"] else "",
-        _tiles(document["summary"]), _map(document), "".join(section for section in sections if section),
-    ]), "Ages and counters are those of the moment above; times are UTC. The JSON beside this page has every row.", STYLE)  # fmt: skip
+    under = f"{escape(document['mode'])}, as of {moment(document['generated'])}"
+    return whole(
+        document["fabric"] + ": fabric status",
+        "Fabric " + document["fabric"],
+        under,
+        (css, text),
+        "".join(
+            [
+                f'<p class="scope">{escape(scope_line(document["scope"]))}</p>\n' if document["scope"]["limit"] else "",
+                _tiles(document["summary"]),
+                _map(document),
+                "".join(section for section in sections if section),
+            ]
+        ),
+        "Ages and counters are those of the moment above; times are UTC. The JSON beside this page has every row.",
+        STYLE,
+    )
 
 
-def verdict(document: Data) -> t.Tuple[str, str]:
+def verdict(document: Data) -> tuple[str, str]:
     """(grade, words) for the whole fabric."""
     value = document["verdict"]["value"]
     return {BROKEN: BAD, UNPROVEN: FAIR, PROVEN: GOOD}[value], behind(HEADLINES[value], document["scope"])
@@ -49,9 +84,16 @@ def _why(document: Data) -> str:
     given = document["verdict"]
     rows = [[_pill(BAD, BROKEN), _text(text, "long wide")] for text in given["broken"]]
     rows += [[_pill(FAIR, UNPROVEN), _text(text, "long wide")] for text in given["unproven"]]
-    parts = ", ".join("{0}: {1}".format(name, part["value"]) for name, part in given["parts"].items())
+    parts = ", ".join(f"{name}: {part['value']}" for name, part in given["parts"].items())
     columns = "Verdict|Reason"
-    return _table("Why", "why", columns, rows[:ROWS], sum(given["counts"].values()), note=parts + "." if len(given["parts"]) > 1 else "")
+    return _table(
+        "Why",
+        "why",
+        columns,
+        rows[:ROWS],
+        sum(given["counts"].values()),
+        note=parts + "." if len(given["parts"]) > 1 else "",
+    )
 
 
 def _traces(document: Data) -> str:
@@ -59,13 +101,23 @@ def _traces(document: Data) -> str:
     given = document["traces"]
     flows = {str(flow["id"]): flow for flow in given["flows"]}
     rows = [
-        [_pill(BAD, r["cause"]), _text(r["where"], "name"), _text(r["message"], "long"), _text(r["mend"], "long"), _text(r["command"], "mono"),
-         _text(r["confidence"])]
+        [
+            _pill(BAD, r["cause"]),
+            _text(r["where"], "name"),
+            _text(r["message"], "long"),
+            _text(r["mend"], "long"),
+            _text(r["command"], "mono"),
+            _text(r["confidence"]),
+        ]
         for r in given["findings"]
-    ]  # fmt: skip
-    return _table("Packets that were followed", "traces", "Cause|Where|What was found|Fix|See it by hand|Confidence", rows[:ROWS], len(rows)) + pictures(
-        given, flows
-    )
+    ]
+    return _table(
+        "Packets that were followed",
+        "traces",
+        "Cause|Where|What was found|Fix|See it by hand|Confidence",
+        rows[:ROWS],
+        len(rows),
+    ) + pictures(given, flows)
 
 
 def _history(document: Data) -> str:
@@ -73,13 +125,28 @@ def _history(document: Data) -> str:
     grades = {PROVEN: GOOD, UNPROVEN: FAIR}
     rows = []
     for r in reversed(document["history"][-RUNS:]):
-        rows.append([
-            _text(_time(r["first"])), _text(_time(r["last"])), _num("", r["runs"]), _pill(grades.get(r["verdict"], BAD), r["verdict"]),
-            _text("{0} of {1}".format(r["nodes_answered"], r["nodes"])), _text("{0} of {1}".format(r["tunnels_up"], r["tunnels"])),
-            _text(r["drift"]), _text(r["refused"]), _text(r["cause"], "long"),
-        ])  # fmt: skip
+        rows.append(
+            [
+                _text(_time(r["first"])),
+                _text(_time(r["last"])),
+                _num("", r["runs"]),
+                _pill(grades.get(r["verdict"], BAD), r["verdict"]),
+                _text(f"{r['nodes_answered']} of {r['nodes']}"),
+                _text(f"{r['tunnels_up']} of {r['tunnels']}"),
+                _text(r["drift"]),
+                _text(r["refused"]),
+                _text(r["cause"], "long"),
+            ]
+        )
     columns = "From|To|#Runs|Verdict|Nodes|Tunnels up|Drifted|Refused|First reason"
-    return _table("Earlier runs", "history", columns, rows, len(document["history"]), note="One row for as long as nothing changed.")
+    return _table(
+        "Earlier runs",
+        "history",
+        columns,
+        rows,
+        len(document["history"]),
+        note="One row for as long as nothing changed.",
+    )
 
 
 def human_bytes(count: int) -> str:
@@ -87,30 +154,30 @@ def human_bytes(count: int) -> str:
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1024 or unit == "TiB":
-            return "{0:.0f} {1}".format(value, unit) if unit == "B" else "{0:.1f} {1}".format(value, unit)
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     return ""
 
 
-def human_age(seconds: t.Optional[int]) -> str:
+def human_age(seconds: int | None) -> str:
     if seconds is None:
         return "never"
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
-            return "{0} {1}".format(seconds // size, unit)
-    return "{0} s".format(seconds)
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
 
 
-def human_milliseconds(value: t.Optional[float]) -> str:
+def human_milliseconds(value: float | None) -> str:
     """A latency for people; nothing where nobody pinged."""
-    return "" if value is None else "{0:.1f} ms".format(value)
+    return "" if value is None else f"{value:.1f} ms"
 
 
 def _tiles(s: Data) -> str:
-    ends = "ends of tunnels up" + (", {0:,} unknown".format(s["tunnels_unknown"]) if s["tunnels_unknown"] else "")
+    ends = "ends of tunnels up" + (f", {s['tunnels_unknown']:,} unknown" if s["tunnels_unknown"] else "")
 
     def of(name: str, whole: str) -> str:
-        return "{0}<small> of {1}</small>".format(number("summary." + name, s[name]), number("summary." + whole, s[whole]))
+        return f"{number('summary.' + name, s[name])}<small> of {number('summary.' + whole, s[whole])}</small>"
 
     tiles = [
         (grade(s["clusters_reachable"], s["clusters"]), of("clusters_reachable", "clusters"), "clusters answer"),
@@ -125,122 +192,184 @@ def _tiles(s: Data) -> str:
         (FAIR if s["drift"] else GOOD, number("summary.drift", s["drift"]), "things drifted"),
         (FAIR if s["refused"] else GOOD, number("summary.refused", s["refused"]), "refused"),
     ]
-    body = "".join('<div class="tile {0}"><b>{1}</b><span class="what">{2}</span></div>'.format(*tile) for tile in tiles)
-    return '<div class="tiles">{0}</div>\n'.format(body)
+    body = "".join(
+        '<div class="tile {0}"><b>{1}</b><span class="what">{2}</span></div>'.format(*tile) for tile in tiles
+    )
+    return f'<div class="tiles">{body}</div>\n'
 
 
 def _map(document: Data) -> str:
     legend = "".join(
-        '<li><i class="{0}"></i>{1}</li>'.format(css, text)
-        for css, text in ((GOOD, "all of it works"), (FAIR, "old handshakes, or something unknown"), (BAD, "something is broken, or no answer"))
+        f'<li><i class="{css}"></i>{text}</li>'
+        for css, text in (
+            (GOOD, "all of it works"),
+            (FAIR, "old handshakes, or something unknown"),
+            (BAD, "something is broken, or no answer"),
+        )
     )
-    return '<div class="map">{0}{1}<ul class="legend">{2}</ul></div>\n'.format(draw(document), draw(document, tall=True), legend)
+    return f'<div class="map">{draw(document)}{draw(document, tall=True)}<ul class="legend">{legend}</ul></div>\n'
 
 
-def _plain(rows: t.Iterable[Data], *columns: t.Tuple[str, str]) -> t.List[t.List[Cell]]:
+def _plain(rows: t.Iterable[Data], *columns: tuple[str, str]) -> list[list[Cell]]:
     """Rows of nothing but texts; columns: (field, class)."""
-    return [[_text(", ".join(r[name]) if isinstance(r[name], list) else r[name], css) for name, css in columns] for r in rows]
+    return [
+        [_text(", ".join(r[name]) if isinstance(r[name], list) else r[name], css) for name, css in columns]
+        for r in rows
+    ]
 
 
-def _merged(rows: t.Iterable[Data], where: str, fields: t.Sequence[str]) -> t.List[t.Dict[str, t.Any]]:
+def _merged(rows: t.Iterable[Data], where: str, fields: t.Sequence[str]) -> list[dict[str, t.Any]]:
     """Rows that differ in their place only, as one, with all places."""
-    found: t.Dict[t.Tuple[str, ...], t.Dict[str, t.Any]] = {}
+    found: dict[tuple[str, ...], dict[str, t.Any]] = {}
     for row in rows:
         key = tuple(str(row[name]) for name in fields)
         found.setdefault(key, dict(row, places=[]))["places"].append(str(row[where]))
     for row in found.values():
         names = list(dict.fromkeys(row["places"]))
-        row["places"] = ", ".join(names[:NAMED]) + (" and {0:,} more".format(len(names) - NAMED) if len(names) > NAMED else "")
+        row["places"] = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
     return list(found.values())
 
 
 def _failures(document: Data) -> str:
     merged = _merged(document["failures"], "cluster", ("operation", "reason", "message"))
-    rows = [[_text(r["places"], "name"), _text(r["operation"]), _pill(BAD, r["reason"]), _text(r["message"], "long")] for r in merged]
-    return _table("Could not be read", "failures", "Cluster|Doing|Reason|Message", rows, len(document["failures"]), merged=True)
+    rows = [
+        [_text(r["places"], "name"), _text(r["operation"]), _pill(BAD, r["reason"]), _text(r["message"], "long")]
+        for r in merged
+    ]
+    return _table(
+        "Could not be read", "failures", "Cluster|Doing|Reason|Message", rows, len(document["failures"]), merged=True
+    )
 
 
 def _drift(document: Data) -> str:
     run = document["since_last_run"]
     note = "The first run; there is nothing to compare it with."
     if run["previous"]:
-        note = "Compared with {0}: {1} new, {2} gone.".format(_time(run["previous"]), len(run["new"]), len(run["gone"]))
+        note = f"Compared with {_time(run['previous'])}: {len(run['new'])} new, {len(run['gone'])} gone."
     rows = []
-    for r in _merged(document["drift"], "where", ("kind", "name", "difference", "owner", "note", "since", "first_seen", "last_good"))[:ROWS]:
+    for r in _merged(
+        document["drift"], "where", ("kind", "name", "difference", "owner", "note", "since", "first_seen", "last_good")
+    )[:ROWS]:
         since = (
-            _time(r["since"]) if r["since"] else "seen {0}{1}".format(_time(r["first_seen"]), ", right at " + _time(r["last_good"]) if r["last_good"] else "")
+            _time(r["since"])
+            if r["since"]
+            else f"seen {_time(r['first_seen'])}{', right at ' + _time(r['last_good']) if r['last_good'] else ''}"
         )
         owner = r["owner"] + (" (" + r["note"] + ")" if r["note"] else "")
         rows.append(
-            [_text(r["places"], "name"), _text(r["kind"]), _text(r["name"], "mono"), _pill(FAIR, r["difference"]), _text(owner, "long"), _text(since, "long")]
+            [
+                _text(r["places"], "name"),
+                _text(r["kind"]),
+                _text(r["name"], "mono"),
+                _pill(FAIR, r["difference"]),
+                _text(owner, "long"),
+                _text(since, "long"),
+            ]
         )
     columns = "Where|Kind|Name|Difference|Who has it now|Since"
-    return _table("Drift from the inventory", "drift", columns, rows, len(document["drift"]), note=note, merged=len(rows) < ROWS)
+    return _table(
+        "Drift from the inventory", "drift", columns, rows, len(document["drift"]), note=note, merged=len(rows) < ROWS
+    )
 
 
 def _refused(document: Data) -> str:
     merged = _merged(document["refused"], "where", ("object", "reason", "message"))[:ROWS]
-    rows = [[_text(r["places"], "name"), _text(r["object"], "long"), _pill(FAIR, r["reason"]), _text(r["message"], "long")] for r in merged]
-    return _table("Refused", "refused", "Where|Object|Reason|Message", rows, len(document["refused"]), merged=len(rows) < ROWS)
+    rows = [
+        [_text(r["places"], "name"), _text(r["object"], "long"), _pill(FAIR, r["reason"]), _text(r["message"], "long")]
+        for r in merged
+    ]
+    return _table(
+        "Refused", "refused", "Where|Object|Reason|Message", rows, len(document["refused"]), merged=len(rows) < ROWS
+    )
 
 
 def _links(document: Data) -> str:
     rows = []
     ids = _pair_ids(document)
     for r in document["links"]:
-        key = "link.{0}.{1}.".format(r["a"], r["b"])
-        text = "{0} – {1}".format(r["a"], r["b"]) if r["a"] != r["b"] else "inside " + r["a"]
+        key = f"link.{r['a']}.{r['b']}."
+        text = f"{r['a']} – {r['b']}" if r["a"] != r["b"] else "inside " + r["a"]
         where = ids.get((r["a"], r["b"]), "tunnels")
         searched = "" if r["a"] == r["b"] else " ".join((r["a"], r["b"]))
         state = link_grade(r)
-        rows.append([
-            ("name", '<a href="#{0}" data-f="{1}">{2}</a>'.format(where, escape(searched), escape(text))),
-            _pill(state, {GOOD: "up", FAIR: "in part", BAD: "broken"}[state]),
-            _num(key + "up", r["up"]), _num(key + "tunnels", r["tunnels"]), _num(key + "stale", r["stale"]),
-            _num(key + "never", r["never"] + r["missing"] + r["down"]),
-            _num(key + "unknown", r["unknown"]), _num(key + "oldest", r["oldest"], human_age(r["oldest"])),
-            _num(key + "latency", r["latency"], human_milliseconds(r["latency"])),
-            _num(key + "rx", r["rx"], human_bytes(r["rx"])), _num(key + "tx", r["tx"], human_bytes(r["tx"])), _text(_causes(r), "long"),
-        ])  # fmt: skip
+        rows.append(
+            [
+                ("name", f'<a href="#{where}" data-f="{escape(searched)}">{escape(text)}</a>'),
+                _pill(state, {GOOD: "up", FAIR: "in part", BAD: "broken"}[state]),
+                _num(key + "up", r["up"]),
+                _num(key + "tunnels", r["tunnels"]),
+                _num(key + "stale", r["stale"]),
+                _num(key + "never", r["never"] + r["missing"] + r["down"]),
+                _num(key + "unknown", r["unknown"]),
+                _num(key + "oldest", r["oldest"], human_age(r["oldest"])),
+                _num(key + "latency", r["latency"], human_milliseconds(r["latency"])),
+                _num(key + "rx", r["rx"], human_bytes(r["rx"])),
+                _num(key + "tx", r["tx"], human_bytes(r["tx"])),
+                _text(_causes(r), "long"),
+            ]
+        )
     columns = "Clusters|State|#Up|#Ends|#Stale|#Never|#Unknown|#Oldest handshake|#Slowest ping|#Received|#Sent|Cause"
-    return _table("Between clusters", "links", columns, rows, len(rows), note="Each tunnel has two ends, of which each node tells its own.")
+    return _table(
+        "Between clusters",
+        "links",
+        columns,
+        rows,
+        len(rows),
+        note="Each tunnel has two ends, of which each node tells its own.",
+    )
 
 
 def _causes(link: Data) -> str:
     more = link["faults"] - len(link["causes"])
-    return "; ".join(link["causes"]) + ("; and {0:,} more".format(more) if more > 0 else "")
+    return "; ".join(link["causes"]) + (f"; and {more:,} more" if more > 0 else "")
 
 
-def _ranked_tunnels(document: Data) -> t.List[Data]:
+def _ranked_tunnels(document: Data) -> list[Data]:
     order = {MISSING: 0, DOWN: 1, NEVER: 2, UNKNOWN: 3, STALE: 4, UP: 5}
-    return sorted(document["tunnels"], key=lambda r: (order[r["state"]], r["host"], r["peer_cluster"], r["peer"], r["public_key"]))
+    return sorted(
+        document["tunnels"], key=lambda r: (order[r["state"]], r["host"], r["peer_cluster"], r["peer"], r["public_key"])
+    )
 
 
-def _pair_ids(document: Data) -> t.Dict[t.Tuple[str, str], str]:
+def _pair_ids(document: Data) -> dict[tuple[str, str], str]:
     """Pair of clusters -> the id of its first row among the tunnels that are shown."""
-    found: t.Dict[t.Tuple[str, str], str] = {}
+    found: dict[tuple[str, str], str] = {}
     for r in _ranked_tunnels(document)[:ROWS]:
-        found.setdefault(pair(r["cluster"], r["peer_cluster"] or "?"), "pair-{0}".format(len(found) + 1))
+        found.setdefault(pair(r["cluster"], r["peer_cluster"] or "?"), f"pair-{len(found) + 1}")
     return found
 
 
 def _nodes(document: Data) -> str:
     order = {BAD: 0, FAIR: 1, GOOD: 2}
-    ranked = sorted(((order[node_grade(n)], n["cluster"], n["host"], n) for n in document["nodes"]), key=lambda row: row[:3])
+    ranked = sorted(
+        ((order[node_grade(n)], n["cluster"], n["host"], n) for n in document["nodes"]), key=lambda row: row[:3]
+    )
     rows = []
     for dummy, dummy_cluster, host, n in ranked[:ROWS]:
-        key = "node.{0}.".format(host)
-        state = "did not answer" if not n["answered"] else "{0} findings".format(n["findings"]) if n["findings"] else "answers"
+        key = f"node.{host}."
+        state = "did not answer" if not n["answered"] else f"{n['findings']} findings" if n["findings"] else "answers"
         state = state if n["asked"] else n["verdict"]
         if n["pending"]:
             state = "change unconfirmed"
-        rows.append([
-            _text(host, "name"), _text(n["cluster"]), _pill(node_grade(n), state), _num(key + "up", n["up"]), _num(key + "peers", n["peers"]),
-            _num(key + "unknown", n["unknown"]), _num(key + "oldest", n["oldest"], human_age(n["oldest"])), _num(key + "rx", n["rx"], human_bytes(n["rx"])),
-            _num(key + "tx", n["tx"], human_bytes(n["tx"])), _num(key + "routes", n["routes"]), _text(n["kernel"]),
-            _text(n["why"], "long"),
-        ])  # fmt: skip
-    columns = "Node|Cluster|State|#Peers up|#Peers|#Unknown|#Oldest handshake|#Received|#Sent|#Routes|Kernel|First finding"
+        rows.append(
+            [
+                _text(host, "name"),
+                _text(n["cluster"]),
+                _pill(node_grade(n), state),
+                _num(key + "up", n["up"]),
+                _num(key + "peers", n["peers"]),
+                _num(key + "unknown", n["unknown"]),
+                _num(key + "oldest", n["oldest"], human_age(n["oldest"])),
+                _num(key + "rx", n["rx"], human_bytes(n["rx"])),
+                _num(key + "tx", n["tx"], human_bytes(n["tx"])),
+                _num(key + "routes", n["routes"]),
+                _text(n["kernel"]),
+                _text(n["why"], "long"),
+            ]
+        )
+    columns = (
+        "Node|Cluster|State|#Peers up|#Peers|#Unknown|#Oldest handshake|#Received|#Sent|#Routes|Kernel|First finding"
+    )
     return _table("Nodes", "nodes", columns, rows, len(document["nodes"]))
 
 
@@ -248,20 +377,28 @@ def _tunnels(document: Data) -> str:
     ids, given = _pair_ids(document), set()
     rows = []
     for r in _ranked_tunnels(document)[:ROWS]:
-        key = "tunnel.{0}.{1}.".format(r["host"], r["public_key"])
+        key = f"tunnel.{r['host']}.{r['public_key']}."
         css = GOOD if r["state"] == UP else FAIR if r["state"] in (STALE, UNKNOWN) else BAD
         clusters = pair(r["cluster"], r["peer_cluster"] or "?")
         name = _text(r["host"], "name")
         if clusters not in given:
             given.add(clusters)
-            name = ("name", '<span id="{0}">{1}</span>'.format(ids[clusters], name[1]))
-        peer = "{0}/{1}".format(r["peer_cluster"], r["peer"]) if r["peer"] else "unknown key " + r["public_key"][:12] + "…"
-        rows.append([
-            name, _text(peer, "name"), _pill(css, r["state"]), _num(key + "age", r["age"], human_age(r["age"])),
-            _num(key + "latency", r["latency"], human_milliseconds(r["latency"])),
-            _num(key + "rx", r["rx"], human_bytes(r["rx"])), _num(key + "tx", r["tx"], human_bytes(r["tx"])), _text(r["endpoint"], "mono"),
-            _text(", ".join(r["allowed_ips"]), "mono"), _text(r["device"], "mono"),
-        ])  # fmt: skip
+            name = ("name", f'<span id="{ids[clusters]}">{name[1]}</span>')
+        peer = f"{r['peer_cluster']}/{r['peer']}" if r["peer"] else "unknown key " + r["public_key"][:12] + "…"
+        rows.append(
+            [
+                name,
+                _text(peer, "name"),
+                _pill(css, r["state"]),
+                _num(key + "age", r["age"], human_age(r["age"])),
+                _num(key + "latency", r["latency"], human_milliseconds(r["latency"])),
+                _num(key + "rx", r["rx"], human_bytes(r["rx"])),
+                _num(key + "tx", r["tx"], human_bytes(r["tx"])),
+                _text(r["endpoint"], "mono"),
+                _text(", ".join(r["allowed_ips"]), "mono"),
+                _text(r["device"], "mono"),
+            ]
+        )
     columns = "Node|Peer|State|#Handshake|#Ping|#Received|#Sent|Endpoint|Allowed IPs|Device"
     return _table("Tunnels", "tunnels", columns, rows, len(document["tunnels"]))
 
@@ -269,11 +406,20 @@ def _tunnels(document: Data) -> str:
 def _services(document: Data) -> str:
     rows = []
     for r in document["services"][:ROWS]:
-        key = "service.{0}.{1}.{2}.".format(r["cluster"], r["namespace"], r["name"])
-        rows.append([
-            _text(r["name"], "name"), _text(r["namespace"]), _text(r["cluster"]), _text(r["source"]), _text(r["kind"]), _text(r["cluster_ip"], "mono"),
-            _text(", ".join(r["ports"]), "mono"), _num(key + "ready", r["ready"]), _num(key + "endpoints", r["endpoints"]),
-        ])  # fmt: skip
+        key = f"service.{r['cluster']}.{r['namespace']}.{r['name']}."
+        rows.append(
+            [
+                _text(r["name"], "name"),
+                _text(r["namespace"]),
+                _text(r["cluster"]),
+                _text(r["source"]),
+                _text(r["kind"]),
+                _text(r["cluster_ip"], "mono"),
+                _text(", ".join(r["ports"]), "mono"),
+                _num(key + "ready", r["ready"]),
+                _num(key + "endpoints", r["endpoints"]),
+            ]
+        )
     columns = "Service|Namespace|In cluster|From|Kind|Address|Ports|#Ready|#Endpoints"
     return _table("Services from other clusters", "services", columns, rows, len(document["services"]))
 
@@ -281,42 +427,75 @@ def _services(document: Data) -> str:
 def _imports(document: Data) -> str:
     """Exports and imports of the Multi-Cluster Services API; the cluster that was not read first, then those in conflict."""
     rows = []
-    for r in sorted(document["imports"], key=lambda row: (row["listed"], not row["conflicts"], row["exports"] == row["valid"], row["cluster"]))[:ROWS]:
-        key = "imports.{0}.".format(r["cluster"])
-        css, state = (BAD, "not read") if not r["listed"] else (FAIR, "conflicts") if r["conflicts"] else (GOOD, "as exported")
+    for r in sorted(
+        document["imports"],
+        key=lambda row: (row["listed"], not row["conflicts"], row["exports"] == row["valid"], row["cluster"]),
+    )[:ROWS]:
+        key = f"imports.{r['cluster']}."
+        css, state = (
+            (BAD, "not read") if not r["listed"] else (FAIR, "conflicts") if r["conflicts"] else (GOOD, "as exported")
+        )
         if r["listed"] and r["valid"] < r["exports"] and not r["conflicts"]:
             css, state = FAIR, "not all valid"
-        rows.append([
-            _text(r["cluster"], "name"), _pill(css, state), _num(key + "exports", r["exports"]), _num(key + "valid", r["valid"]),
-            _num(key + "conflicts", r["conflicts"]), _num(key + "imports", r["imports"]),
-        ])  # fmt: skip
-    return _table("Exports and imports", "imports", "Cluster|State|#Exports|#Valid|#In conflict|#Imports", rows, len(document["imports"]))
+        rows.append(
+            [
+                _text(r["cluster"], "name"),
+                _pill(css, state),
+                _num(key + "exports", r["exports"]),
+                _num(key + "valid", r["valid"]),
+                _num(key + "conflicts", r["conflicts"]),
+                _num(key + "imports", r["imports"]),
+            ]
+        )
+    return _table(
+        "Exports and imports",
+        "imports",
+        "Cluster|State|#Exports|#Valid|#In conflict|#Imports",
+        rows,
+        len(document["imports"]),
+    )
 
 
 def _sets(document: Data) -> str:
     merged = _merged(document["sets"], "cluster", ("name", "source", "networks", "shown"))[:ROWS]
     rows = [
-        [_text(r["name"], "name"), _text(r["places"]), _text(r["source"]), _num("set.{0}.{1}".format(r["cluster"], r["name"]), r["networks"]),
-         _text(", ".join(r["shown"]), "mono")]
+        [
+            _text(r["name"], "name"),
+            _text(r["places"]),
+            _text(r["source"]),
+            _num(f"set.{r['cluster']}.{r['name']}", r["networks"]),
+            _text(", ".join(r["shown"]), "mono"),
+        ]
         for r in merged
-    ]  # fmt: skip
+    ]
     columns = "Set|In cluster|From|#Networks|First of them"
     return _table("Network sets", "sets", columns, rows, len(document["sets"]), merged=len(rows) < ROWS)
 
 
 def _announcer(host: str, since: t.Mapping[str, str]) -> str:
-    return "{0} since {1}".format(host, since[host].replace("T", " ")) if host in since else host
+    return f"{host} since {since[host].replace('T', ' ')}" if host in since else host
 
 
 def _addresses(document: Data) -> str:
     rows = []
     for r in document["addresses"][:ROWS]:
         held = r["holder"] or "no record"
-        by = ", ".join(_announcer(host, r["announced_since"]) for host in r["announced_by"]) or ("nobody" if r["announced"] == "no" else "none of our nodes")
+        by = ", ".join(_announcer(host, r["announced_since"]) for host in r["announced_by"]) or (
+            "nobody" if r["announced"] == "no" else "none of our nodes"
+        )
         state = {"yes": (GOOD, "announced"), "no": (BAD, "not announced"), "unknown": ("", "not by us")}[r["announced"]]
-        key = "address.{0}.{1}".format(r["cluster"], r["address"])
-        rows.append([_text(r["address"], "name"), _text(r["service"]), _text(r["cluster"]), _text(held), _pill(*state),
-                     _num(key, len(r["announced_by"])), _text(by)])  # fmt: skip
+        key = f"address.{r['cluster']}.{r['address']}"
+        rows.append(
+            [
+                _text(r["address"], "name"),
+                _text(r["service"]),
+                _text(r["cluster"]),
+                _text(held),
+                _pill(*state),
+                _num(key, len(r["announced_by"])),
+                _text(by),
+            ]
+        )
     columns = "Address|Service|Cluster|Recorded for|State|#Announcers|Announced by"
     return _table("Addresses of Services", "addresses", columns, rows, len(document["addresses"]))
 
@@ -324,22 +503,39 @@ def _addresses(document: Data) -> str:
 def _pools(document: Data) -> str:
     rows = []
     for r in document["pools"][:ROWS]:
-        key = "pool.{0}.{1}.{2}.".format(r["cluster"], r["pool"], r["family"])
+        key = f"pool.{r['cluster']}.{r['pool']}.{r['family']}."
         state = (GOOD, "some left") if r["free"] > 0 else (BAD, "used up")
-        rows.append([_text(r["pool"], "name"), _text(r["cluster"]), _text("IPv{0}".format(r["family"])), _num(key + "free", r["free"]),
-                     _num(key + "used", r["used"]), _num(key + "total", r["total"]), _pill(*state)])  # fmt: skip
-    return _table("Pools of addresses", "pools", "Pool|Cluster|Family|#Free|#Taken|#In all|State", rows, len(document["pools"]))
+        rows.append(
+            [
+                _text(r["pool"], "name"),
+                _text(r["cluster"]),
+                _text(f"IPv{r['family']}"),
+                _num(key + "free", r["free"]),
+                _num(key + "used", r["used"]),
+                _num(key + "total", r["total"]),
+                _pill(*state),
+            ]
+        )
+    return _table(
+        "Pools of addresses", "pools", "Pool|Cluster|Family|#Free|#Taken|#In all|State", rows, len(document["pools"])
+    )
 
 
 def _kilo(document: Data) -> str:
     given = document["kilo_peers"]
-    rows = _plain(given[:ROWS], ("name", "name"), ("cluster", ""), ("endpoint", "mono"), ("allowed_ips", "mono"), ("owner", ""))
+    rows = _plain(
+        given[:ROWS], ("name", "name"), ("cluster", ""), ("endpoint", "mono"), ("allowed_ips", "mono"), ("owner", "")
+    )
     return _table("Kilo peers", "kilo", "Peer|In cluster|Endpoint|Allowed IPs|Written by", rows, len(given))
 
 
 def _tenants(document: Data) -> str:
     given, orphans = document["tenants"]["interfaces"], document["tenants"]["orphans"]
     named = [dict(r, name=r["source"] or r["name"]) for r in given[:ROWS]]
-    rows = _plain(named, ("name", "name"), ("network", ""), ("node", ""), ("state", ""), ("ips", "mono"), ("public_ips", "mono"))
-    note = "{0} objects without an owner on the other side.".format(orphans) if orphans else ""
-    return _table("Tenants", "tenants", "Interface|Network|Node|State|Addresses|Public addresses", rows, len(given), note=note)
+    rows = _plain(
+        named, ("name", "name"), ("network", ""), ("node", ""), ("state", ""), ("ips", "mono"), ("public_ips", "mono")
+    )
+    note = f"{orphans} objects without an owner on the other side." if orphans else ""
+    return _table(
+        "Tenants", "tenants", "Interface|Network|Node|State|Addresses|Public addresses", rows, len(given), note=note
+    )

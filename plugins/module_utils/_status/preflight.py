@@ -19,7 +19,7 @@ from .mesh_verdict import HANDSHAKE_SECONDS, stray_text, udp_text
 from .model import cut
 from .remedies import masquerade_fix
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
 
 ERROR, WARNING = "error", "warning"
@@ -35,14 +35,30 @@ FREE_BYTES = 32 << 20
 _PODS = "the pods"
 #: Programs that do one of our jobs: a part of their image's name, and what they would fight about.
 PROGRAMS = (
-    ("semaphore-wireguard", "the node mesh"), ("semaphore-service-mirror", "mirrored Services"), ("semaphore-policy", "network sets"),
-    ("kilo-clustermesh-operator", "Kilo's Peers"), ("cloud-provider-equinix-metal", "addresses of Services"), ("apinetlet", "tenants' networks"),
-)  # fmt: skip
+    ("semaphore-wireguard", "the node mesh"),
+    ("semaphore-service-mirror", "mirrored Services"),
+    ("semaphore-policy", "network sets"),
+    ("kilo-clustermesh-operator", "Kilo's Peers"),
+    ("cloud-provider-equinix-metal", "addresses of Services"),
+    ("apinetlet", "tenants' networks"),
+)
 #: Refusals of plans that say that something belongs to somebody else.
-FOREIGN = frozenset(("not_ours", "adoptable", "claimed_twice", "table_taken", "table_shared", "priority_taken", "port_taken", "mark_taken", "rule_before"))
+FOREIGN = frozenset(
+    (
+        "not_ours",
+        "adoptable",
+        "claimed_twice",
+        "table_taken",
+        "table_shared",
+        "priority_taken",
+        "port_taken",
+        "mark_taken",
+        "rule_before",
+    )
+)
 
 
-def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
+def find(facts: Facts, max_skew: float = SKEW) -> list[Data]:
     """All of it: [{level, where, reason, message}], errors first. max_skew: seconds that a node's clock may differ from the controller's.
 
     facts: ``inventory`` [{where, variable, reason, message, level}], ``without_host`` {cluster: names of Nodes},
@@ -56,17 +72,22 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     ``silent`` {cluster: why nobody announces the addresses of its Services},
     ``lacking`` {cluster: {rights: [text], capability, undefined}} for the Multi-Cluster Services API, ``untraced`` {cluster: [right]}.
     """
-    found: t.List[Data] = []
+    found: list[Data] = []
 
     def note(level: str, where: str, reason: str, message: str, longest: int = 500) -> None:
         found.append({"level": level, "where": cut(where), "reason": cut(reason, 60), "message": cut(message, longest)})
 
     for row in facts.get("inventory") or ():
         level = WARNING if row.get("level") == "warning" else ERROR
-        note(level, row["where"], row["reason"], "{0}: {1}".format(row["variable"], row["message"]))
+        note(level, row["where"], row["reason"], f"{row['variable']}: {row['message']}")
     for cluster, names in sorted((facts.get("without_host") or {}).items()):
         for name in names:
-            note(WARNING, cluster, "node_without_host", "no host of the inventory stands for Node {0}, so no run does anything for its pods".format(name))
+            note(
+                WARNING,
+                cluster,
+                "node_without_host",
+                f"no host of the inventory stands for Node {name}, so no run does anything for its pods",
+            )
     for cluster, holders in sorted((facts.get("left_clusters") or {}).items())[:10]:
         text = "it was in this fabric, as Nodes of {0} say, and is not in the inventory; write it there again and run leave with -e cluster={1}"
         note(WARNING, cluster, "cluster_left", text.format(", ".join(holders), cluster))
@@ -81,14 +102,21 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
     for row in facts.get("failures") or ():
         note(ERROR, row["cluster"], row["reason"], row["message"])
     for row in facts.get("refused") or ():
-        note(ERROR if row["reason"] in FOREIGN else WARNING, row["where"], row["reason"], "{0}: {1}".format(row["object"], row["message"]))
+        note(
+            ERROR if row["reason"] in FOREIGN else WARNING,
+            row["where"],
+            row["reason"],
+            f"{row['object']}: {row['message']}",
+        )
     ranges = _ranges(facts.get("grants") or {})
     for host, given in sorted((facts.get("nodes") or {}).items()):
         if given.get("node") is None:
             note(ERROR, host, "no_answer", _why_unknown(str((facts.get("unreached") or {}).get(host) or "")))
             continue
         node = given["node"]
-        for level, reason, message in _of_node(node, (facts.get("devices") or {}).get(host) or (), given.get("cluster"), ranges, max_skew):
+        for level, reason, message in _of_node(
+            node, (facts.get("devices") or {}).get(host) or (), given.get("cluster"), ranges, max_skew
+        ):
             note(level, host, reason, message)
     for where, reason, message in _shared(facts.get("nodes") or {}, facts.get("grants") or {}):
         note(ERROR, where, reason, message)
@@ -96,13 +124,18 @@ def find(facts: Facts, max_skew: float = SKEW) -> t.List[Data]:
         for name, image in workloads:
             for part, job in PROGRAMS:
                 if part in image:
-                    note(WARNING, cluster, "foreign_manager", "{0} runs {1}, which looks after {2} too".format(name, image, job))
+                    note(WARNING, cluster, "foreign_manager", f"{name} runs {image}, which looks after {job} too")
     for cluster, namespace in sorted((facts.get("without_namespace") or {}).items()):
         message = "namespace {0}, into which Services are mirrored, does not exist; make it, or set service_mirror_create_namespace: true"
         note(ERROR, cluster, "mirror_namespace_missing", message.format(namespace))
     for cluster, row in sorted((facts.get("lacking") or {}).items()):
         if row["undefined"]:
-            note(ERROR, cluster, "kind_not_served", "the API server has no ServiceExports and ServiceImports; install them, or set mcs_install_crds: true")
+            note(
+                ERROR,
+                cluster,
+                "kind_not_served",
+                "the API server has no ServiceExports and ServiceImports; install them, or set mcs_install_crds: true",
+            )
         if row["rights"]:
             message = "for the capability mcs the access may not {0}; the role cluster_access gives it with cluster_access_capability: {1}"
             note(ERROR, cluster, "forbidden", message.format("; ".join(row["rights"]), row["capability"]))
@@ -120,24 +153,29 @@ def _why_unknown(why: str) -> str:
     if not why:
         return "the host did not answer"
     if _PYTHON.search(why):
-        return "no usable Python there ({0}); install Python 3.9 or newer, or set ansible_python_interpreter to where it is".format(why)
-    return "the host did not answer ({0})".format(why)
+        return f"no usable Python there ({why}); install Python 3.9 or newer, or set ansible_python_interpreter to where it is"
+    return f"the host did not answer ({why})"
 
 
 #: How ansible-core, a shell and an old Python say that a module did not start.
 _PYTHON = re.compile(
-    r"interpreter|python[0-9.]*: (?:not found|No such file)|SyntaxError|requires? (?:a )?(?:minimum )?Python|MODULE FAILURE", re.IGNORECASE | re.ASCII
+    r"interpreter|python[0-9.]*: (?:not found|No such file)|SyntaxError|requires? (?:a )?(?:minimum )?Python|MODULE FAILURE",
+    re.IGNORECASE | re.ASCII,
 )
 
 
 def _of_node(
-    node: Facts, devices: t.Sequence[Facts], cluster: t.Any, ranges: t.Sequence[t.Tuple[Network, str, str]], max_skew: float
-) -> t.Iterator[t.Tuple[str, str, str]]:
+    node: Facts,
+    devices: t.Sequence[Facts],
+    cluster: t.Any,
+    ranges: t.Sequence[tuple[Network, str, str]],
+    max_skew: float,
+) -> t.Iterator[tuple[str, str, str]]:
     for row in node.get("errors") or ():
-        yield ERROR, "unreadable", "{0}: {1}".format(row.get("section"), row.get("message"))
+        yield ERROR, "unreadable", f"{row.get('section')}: {row.get('message')}"
     yield from _kernel(node)
     if node.get("skew") is not None and abs(node["skew"]) > max_skew:
-        yield ERROR, "clock_skew", "its clock differs from the controller's by {0:.0f} s".format(node["skew"])
+        yield ERROR, "clock_skew", f"its clock differs from the controller's by {node['skew']:.0f} s"
     if node.get("pending"):
         yield WARNING, "unconfirmed", "a change of an earlier run waits for its confirmation"
     own = {device.get("listen_port"): device.get("name") for device in node.get("devices") or () if device.get("ours")}
@@ -146,14 +184,18 @@ def _of_node(
     foreign = {device.get("name") for device in node.get("devices") or () if not device.get("ours")}
     for device in devices:
         if device.get("name") in foreign:
-            yield ERROR, "adoptable", "device {0} is there and not ours".format(device["name"])
+            yield ERROR, "adoptable", f"device {device['name']} is there and not ours"
             continue
         port = device.get("listen_port")
         if port in own:
             continue
         other = next((row["name"] for row in node.get("devices") or () if row.get("listen_port") == port), None)
         if other or port in (node.get("udp_ports") or ()):
-            yield ERROR, "port_taken", "UDP port {0} of {1} is {2}".format(port, device.get("name"), "that of device " + other if other else "in use")
+            yield (
+                ERROR,
+                "port_taken",
+                f"UDP port {port} of {device.get('name')} is {'that of device ' + other if other else 'in use'}",
+            )
     if node.get("strays"):
         yield ERROR, "pods_outside_node_range", stray_text(node["strays"], node.get("pod_cidrs") or ())
     yield from _unanswered(node)
@@ -173,31 +215,52 @@ def _of_node(
             continue
         for granted, owner, kind in ranges:
             if owner != cluster and overlaps(network, granted):
-                yield ERROR, "range_in_use", "the host has a network {0} of its own inside {1}, {2} of cluster {3}".format(text, granted, kind, owner)
+                yield (
+                    ERROR,
+                    "range_in_use",
+                    f"the host has a network {text} of its own inside {granted}, {kind} of cluster {owner}",
+                )
     for route in node.get("routes") or ():
         # a wider route gives way to ours, one that is as narrow or narrower takes packets from the mesh
         if route.get("table") != 254 or route.get("protocol") == 109 or route.get("dst") in ("0.0.0.0/0", "::/0"):
             continue
         network = parse_network(route["dst"])
-        inside = next(((owner, kind) for granted, owner, kind in ranges if owner != cluster and contains(granted, network)), None)
+        inside = next(
+            ((owner, kind) for granted, owner, kind in ranges if owner != cluster and contains(granted, network)), None
+        )
         if inside:
-            yield ERROR, "route_taken", "its route to {0} by {1} takes packets for {3} of cluster {2}".format(route["dst"], route.get("dev"), *inside)
+            yield (
+                ERROR,
+                "route_taken",
+                "its route to {0} by {1} takes packets for {3} of cluster {2}".format(
+                    route["dst"], route.get("dev"), *inside
+                ),
+            )
 
 
 def _between_pods(
-    node: Facts, devices: t.Sequence[Facts], cluster: t.Any, ranges: t.Sequence[t.Tuple[Network, str, str]]
-) -> t.Iterator[t.Tuple[str, str, str]]:
+    node: Facts, devices: t.Sequence[Facts], cluster: t.Any, ranges: t.Sequence[tuple[Network, str, str]]
+) -> t.Iterator[tuple[str, str, str]]:
     """What would happen on this host to packets of its pods to pods of other clusters: no family, another source, or a drop."""
     others = [(network, owner) for network, owner, kind in ranges if owner != cluster and kind == _PODS]
     off, sixes = node.get("ipv6_off"), [(network, owner) for network, owner in others if network.version == 6]
     if off and sixes:
         text = "IPv6 is switched off ({0} = {1}; {2}), so this node gets no route to {3} of cluster {4}; set it to 0, for all and default"
         who = off.get("set_by") or "no file of the host sets it"
-        yield ERROR, "family_off", text.format(off["name"], off["value"], who, ", ".join(str(network) for network, dummy in sixes[:3]), sixes[0][1])
-    judged: t.Dict[t.Tuple[str, str], t.List[str]] = {}
+        yield (
+            ERROR,
+            "family_off",
+            text.format(
+                off["name"], off["value"], who, ", ".join(str(network) for network, dummy in sixes[:3]), sixes[0][1]
+            ),
+        )
+    judged: dict[tuple[str, str], list[str]] = {}
     own = [parse_network(text) for text in node.get("pod_cidrs") or ()]
     for network, owner in others:
-        device = next((str(row["name"]) for row in devices if str(row.get("name")).endswith(owner)), str(devices[0].get("name")) if devices else "")
+        device = next(
+            (str(row["name"]) for row in devices if str(row.get("name")).endswith(owner)),
+            str(devices[0].get("name")) if devices else "",
+        )
         for source in [source for source in own if source.version == network.version]:
             lines = (node.get("filters") or {}).get(str(network.version)) or ()
             for table, chain, bad in (("nat", "POSTROUTING", MASQUERADE), ("filter", "FORWARD", DROP)):
@@ -210,26 +273,38 @@ def _between_pods(
             text = "packets of pods to pods of {0} would come from the node's address: {1}; {2}"
             yield ERROR, "masqueraded", text.format(where, rule, masquerade_fix(rule, "this host"))
         else:
-            yield ERROR, "forward_dropped", "packets of pods to pods of {0} would be dropped: {1}; let the tunnel's devices pass".format(where, rule)
+            yield (
+                ERROR,
+                "forward_dropped",
+                f"packets of pods to pods of {where} would be dropped: {rule}; let the tunnel's devices pass",
+            )
     # one that iptables shows was judged with its rules
-    chains = [name for name in node.get("forward_drops") or () if name not in ("ip filter FORWARD", "ip6 filter FORWARD") or not (node.get("filters") or {})]
+    chains = [
+        name
+        for name in node.get("forward_drops") or ()
+        if name not in ("ip filter FORWARD", "ip6 filter FORWARD") or not (node.get("filters") or {})
+    ]
     if chains and others and not any(bad == DROP for bad, dummy in judged):
         text = "the chain {0} drops what none of its rules lets pass: see that one lets packets between pods and the tunnel's devices pass (nft list ruleset)"
         yield WARNING, "forward_policy_drop", text.format(", ".join(chains))
 
 
-def _unanswered(node: Facts) -> t.Iterator[t.Tuple[str, str, str]]:
+def _unanswered(node: Facts) -> t.Iterator[tuple[str, str, str]]:
     """Tunnels of an earlier run that nobody answers: in a cloud, mostly a port that is closed."""
     for device in node.get("devices") or ():
         for peer in device.get("peers") or () if device.get("ours") else ():
             age = float(node.get("now") or 0) - int(peer.get("handshake") or 0)
             if not peer.get("endpoint") or (peer.get("handshake") and age <= HANDSHAKE_SECONDS):
                 continue
-            about = {"endpoint": peer["endpoint"], "listen_port": device.get("listen_port"), "source": (node.get("sources") or {}).get(peer["endpoint"])}
-            yield WARNING, "udp_unanswered", "{0}: {1}".format(device.get("name"), udp_text(about))
+            about = {
+                "endpoint": peer["endpoint"],
+                "listen_port": device.get("listen_port"),
+                "source": (node.get("sources") or {}).get(peer["endpoint"]),
+            }
+            yield WARNING, "udp_unanswered", f"{device.get('name')}: {udp_text(about)}"
 
 
-def _kernel(node: Facts) -> t.Iterator[t.Tuple[str, str, str]]:
+def _kernel(node: Facts) -> t.Iterator[tuple[str, str, str]]:
     system = node.get("host") or {}
     digits = re.match(r"([0-9]+)\.([0-9]+)", str(system.get("kernel") or ""))
     if digits and (int(digits.group(1)), int(digits.group(2))) < OLDEST_KERNEL:
@@ -240,28 +315,38 @@ def _kernel(node: Facts) -> t.Iterator[t.Tuple[str, str, str]]:
         yield ERROR, "tun_missing", "wireguard-go needs /dev/net/tun"
 
 
-def _shared(nodes: Facts, grants: Facts) -> t.Iterator[t.Tuple[str, str, str]]:
+def _shared(nodes: Facts, grants: Facts) -> t.Iterator[tuple[str, str, str]]:
     """Keys and addresses that two hosts have. Only addresses of the fabric count: every host has the same bridge of containers."""
-    fabric = PrefixSet.of_texts(text for ranges in grants.values() for kind in ("node_cidrs", "wireguard_cidrs") for text in ranges.get(kind) or ())
-    keys: t.Dict[str, t.List[str]] = {}
-    addresses: t.Dict[str, t.List[str]] = {}
+    fabric = PrefixSet.of_texts(
+        text
+        for ranges in grants.values()
+        for kind in ("node_cidrs", "wireguard_cidrs")
+        for text in ranges.get(kind) or ()
+    )
+    keys: dict[str, list[str]] = {}
+    addresses: dict[str, list[str]] = {}
     for host in sorted(nodes):
         node = nodes[host].get("node") or {}
         for device in node.get("devices") or ():
             if device.get("public_key"):
-                keys.setdefault(device["public_key"], []).append("{0} ({1})".format(host, device.get("name")))
+                keys.setdefault(device["public_key"], []).append(f"{host} ({device.get('name')})")
         for text in sorted({item.partition("/")[0] for item in (node.get("host") or {}).get("addresses") or ()}):
             address = readable_address(text)
             if address is not None and address in fabric:
                 addresses.setdefault(text, []).append(host)
     for key, hosts in sorted(keys.items()):
         if len({name.partition(" ")[0] for name in hosts}) > 1:
-            yield ", ".join(hosts), "key_twice", "they have the same public key {0}; one is a copy of the other".format(key)
+            yield ", ".join(hosts), "key_twice", f"they have the same public key {key}; one is a copy of the other"
     for text, hosts in sorted(addresses.items()):
         if len(hosts) > 1:
-            yield ", ".join(hosts), "address_twice", "they have the same address {0}".format(text)
+            yield ", ".join(hosts), "address_twice", f"they have the same address {text}"
 
 
-def _ranges(grants: Facts) -> t.List[t.Tuple[Network, str, str]]:
+def _ranges(grants: Facts) -> list[tuple[Network, str, str]]:
     whose = {"pod_cidrs": _PODS, "service_cidrs": "the Services"}
-    return [(parse_network(text), str(cluster), whose[kind]) for cluster in sorted(grants) for kind in whose for text in grants[cluster].get(kind) or ()]
+    return [
+        (parse_network(text), str(cluster), whose[kind])
+        for cluster in sorted(grants)
+        for kind in whose
+        for text in grants[cluster].get(kind) or ()
+    ]

@@ -47,10 +47,20 @@ class Redactor:
         self._public = {text for text in public if text}
         # with the longest first, no secret hides the end of another
         spellings = {text for secret in known for text in spellings_of(secret)} - self._public
-        self._known = re.compile("|".join(re.escape(text) for text in sorted(spellings, key=lambda text: (-len(text), text)))) if spellings else None
+        self._known = (
+            re.compile("|".join(re.escape(text) for text in sorted(spellings, key=lambda text: (-len(text), text))))
+            if spellings
+            else None
+        )
 
     def value(self, given: t.Any, name: str = "") -> t.Any:
-        if name and _NAMES.search(name) and not _HARMLESS.search(name) and given not in (None, "", [], {}) and not isinstance(given, bool):
+        if (
+            name
+            and _NAMES.search(name)
+            and not _HARMLESS.search(name)
+            and given not in (None, "", [], {})
+            and not isinstance(given, bool)
+        ):
             self.count += 1
             return MARK
         if isinstance(given, t.Mapping):
@@ -69,27 +79,27 @@ class Redactor:
         given = _BASE64_KEY.sub(self._key, given)
         return _HEX_KEY.sub(self._key, given)
 
-    def _gone(self, match: "re.Match[str]") -> str:
+    def _gone(self, match: re.Match[str]) -> str:
         self.count += 1
         return MARK
 
-    def _key(self, match: "re.Match[str]") -> str:
+    def _key(self, match: re.Match[str]) -> str:
         return match.group(0) if match.group(0) in self._public else self._gone(match)
 
-    def _said(self, match: "re.Match[str]") -> str:
+    def _said(self, match: re.Match[str]) -> str:
         if match.group(3) == MARK or match.group(3) in self._public:
             return match.group(0)
         self.count += 1
         return match.group(1) + match.group(2) + MARK
 
-    def _user(self, match: "re.Match[str]") -> str:
+    def _user(self, match: re.Match[str]) -> str:
         self.count += 1
         return match.group(1) + MARK + "@"
 
 
-def spellings_of(secret: str) -> t.Set[str]:
+def spellings_of(secret: str) -> set[str]:
     """A secret as it may stand somewhere: itself, what its base64 or hexadecimal digits stand for, and these written once more."""
-    found: t.Set[str] = set()
+    found: set[str] = set()
     plain = {secret, secret.strip()}
     for raw in {text.encode("utf-8", "replace") for text in plain} | {raw for text in plain for raw in _decoded(text)}:
         if len(raw) < SHORTEST:
@@ -110,7 +120,7 @@ def spellings_of(secret: str) -> t.Set[str]:
 
 def _percent(raw: bytes) -> str:
     """As in a URL, with nothing but unreserved characters as they are."""
-    return "".join(chr(byte) if is_alnum(chr(byte)) or chr(byte) in "_.-~" else "%{0:02X}".format(byte) for byte in raw)
+    return "".join(chr(byte) if is_alnum(chr(byte)) or chr(byte) in "_.-~" else f"%{byte:02X}" for byte in raw)
 
 
 def _decoded(text: str) -> t.Iterator[bytes]:
@@ -124,13 +134,18 @@ def _decoded(text: str) -> t.Iterator[bytes]:
             return
 
 
-def public_keys(document: t.Mapping[str, t.Any]) -> t.Set[str]:
+def public_keys(document: t.Mapping[str, t.Any]) -> set[str]:
     """The keys that a status document shows."""
     found = {str(row["public_key"]) for row in document.get("tunnels") or ()}
-    return found | {str(device["public_key"]) for node in document.get("nodes") or () for device in node.get("devices") or () if device.get("public_key")}
+    return found | {
+        str(device["public_key"])
+        for node in document.get("nodes") or ()
+        for device in node.get("devices") or ()
+        if device.get("public_key")
+    }
 
 
-def secrets_of(variables: t.Any, name: str = "", depth: int = 12) -> t.Set[str]:
+def secrets_of(variables: t.Any, name: str = "", depth: int = 12) -> set[str]:
     """Texts in variables whose names say that they are secret, with every text below such a name."""
     if depth == 0:
         return set()

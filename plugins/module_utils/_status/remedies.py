@@ -20,4 +20,4 @@ def masquerade_fix(rule: str, host: str) -> str:
         how = "by ipv4NativeRoutingCIDR of Cilium, which must hold the pods of all clusters"
     else:
         how = "in the program that wrote the rule"
-    return "except the ranges in pod_cidrs of the other clusters from masquerading on {0}, {1}".format(host, how)
+    return f"except the ranges in pod_cidrs of the other clusters from masquerading on {host}, {how}"

@@ -24,7 +24,7 @@ PAIRS = 10
 NOT_CARRIED = "not carried: packets of a host itself (ingress controllers on the host's network, webhooks) to pods of other clusters, see guide_limits"
 
 
-def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> t.Dict[str, t.Any]:
+def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> dict[str, t.Any]:
     """Judge one verification. ``facts``: of evidence.judge.
 
     Returns {"verdict": value, "ok": whether the run may go on, "problems": reasons that end it, "warnings": the others, "broken", "unproven": all reasons,
@@ -37,12 +37,18 @@ def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> t.Di
     ok = whole.value == PROVEN or (whole.value == UNPROVEN and allow_unproven)
     problems = list(whole.broken or (() if ok else whole.unproven))
     if not ok and not whole.broken:
-        problems.append("not proven is no success: fix what is named, or accept it with {0}: true".format(ALLOW))
+        problems.append(f"not proven is no success: fix what is named, or accept it with {ALLOW}: true")
     texts = []
     for rows in (ROWS, 0) if full else (ROWS,):
         mesh, found = facts.get("mesh") or {}, facts.get("found") or {}
-        tables = [_nodes_table(mesh, found, rows), _matrix(mesh, found, rows), not_carried(mesh)] if mesh.get("nodes") else []
-        texts.append("\n\n".join([part for part in (scope_line(shown["scope"]), *tables) if part] + ["\n".join(shown["lines"])]))
+        tables = (
+            [_nodes_table(mesh, found, rows), _matrix(mesh, found, rows), not_carried(mesh)]
+            if mesh.get("nodes")
+            else []
+        )
+        texts.append(
+            "\n\n".join([part for part in (scope_line(shown["scope"]), *tables) if part] + ["\n".join(shown["lines"])])
+        )
     return {
         "verdict": whole.value,
         "ok": ok,
@@ -62,7 +68,7 @@ def not_carried(topology: Facts) -> str:
     return NOT_CARRIED if not is_kubespan(topology) and len(topology.get("clusters") or ()) > 1 else ""
 
 
-def targets(topology: Facts, pods: t.Mapping[str, t.Sequence[str]], host: str) -> t.List[t.Dict[str, str]]:
+def targets(topology: Facts, pods: t.Mapping[str, t.Sequence[str]], host: str) -> list[dict[str, str]]:
     """The pods that a host shall reach through the mesh: [{node, address}]. pods: host -> addresses, of collected.pods."""
     return [
         {"node": other, "address": address}
@@ -74,7 +80,7 @@ def targets(topology: Facts, pods: t.Mapping[str, t.Sequence[str]], host: str) -
 
 def _nodes_table(topology: Facts, found: Found, most: int) -> str:
     """One row a peer. ``most``: so many rows, those in trouble first; 0: all, in the order of nodes."""
-    rows: t.List[t.Tuple[t.Any, t.Tuple[str, ...]]] = []
+    rows: list[tuple[t.Any, tuple[str, ...]]] = []
     for host in sorted(found, key=lambda name: (topology["nodes"].get(name, {}).get("cluster") or "", name)):
         names = peer_names(topology, host) if host in topology["nodes"] else {}
         cluster = topology["nodes"].get(host, {}).get("cluster") or "?"
@@ -82,10 +88,19 @@ def _nodes_table(topology: Facts, found: Found, most: int) -> str:
         for peer in sorted(peers, key=lambda p: names.get((p["device"], p["public_key"]), "~")):
             age = peer["handshake_age"]
             name = names.get((peer["device"], peer["public_key"]))
-            rows.append((_badness(name, age), (
-                cluster, host, name or peer["public_key"][:12] + "...", peer["endpoint"] or "-", ",".join(peer["allowed_ips"]),
-                "never" if age is None else "{0} s ago".format(age),
-            )))  # fmt: skip
+            rows.append(
+                (
+                    _badness(name, age),
+                    (
+                        cluster,
+                        host,
+                        name or peer["public_key"][:12] + "...",
+                        peer["endpoint"] or "-",
+                        ",".join(peer["allowed_ips"]),
+                        "never" if age is None else f"{age} s ago",
+                    ),
+                )
+            )
         if not peers:
             rows.append(((0, 0), (cluster, host, "-", "-", "-", "-")))
     if not rows:
@@ -97,10 +112,10 @@ def _nodes_table(topology: Facts, found: Found, most: int) -> str:
     worst = sorted(rows)[:most]
     note = "{0:,} of {1:,} peers, the worst first; {2} answered lately (mesh_report_file and -v have every row)"
     fresh = sum(1 for badness, unused in rows if badness[0] == 2)
-    return table([heads] + [row for unused, row in worst]) + "\n" + note.format(most, len(rows), "{0:,}".format(fresh))
+    return table([heads] + [row for unused, row in worst]) + "\n" + note.format(most, len(rows), f"{fresh:,}")
 
 
-def _badness(name: t.Optional[str], age: t.Optional[int]) -> t.Tuple[int, int]:
+def _badness(name: str | None, age: int | None) -> tuple[int, int]:
     """Sorts the worst first: never, unknown or stale, then by age."""
     if age is None:
         return 0, 0
@@ -125,15 +140,19 @@ def _matrix(topology: Facts, found: Found, most: int) -> str:
             if not cell:
                 row.append("-" if apart(topology, host, other) else ".")
             elif any(is_cut(ping) for ping in cell):
-                row.append("FAIL > {0} B".format(min(ping["size"] for ping in cell if is_cut(ping))))
+                row.append(f"FAIL > {min(ping['size'] for ping in cell if is_cut(ping))} B")
             elif all(ping["ok"] for ping in cell):
                 whole = nodes.isdisjoint(ping[end] for ping in cell for end in ("source", "target"))
                 noted = noted or not whole
-                row.append("{0} {1:.1f} ms".format("ok" if whole else "node", max(ping["milliseconds"] or 0 for ping in cell)))
+                row.append(f"{'ok' if whole else 'node'} {max(ping['milliseconds'] or 0 for ping in cell):.1f} ms")
             else:
                 row.append("FAIL")
         rows.append(tuple(row))
-    note = "\nnode: an end has no pod that was found, so the node's own address was pinged: that is no proof of pods" if noted else ""
+    note = (
+        "\nnode: an end has no pod that was found, so the node's own address was pinged: that is no proof of pods"
+        if noted
+        else ""
+    )
     return table(rows) + note if len(rows) > 1 else ""
 
 
@@ -142,11 +161,13 @@ def _worst_pairs(hosts: t.Sequence[str], found: Found, most: int) -> str:
     nodes = stand_ins(found)
     pairs = [pair for pair in every if not pair[1]["ok"] or nodes.isdisjoint((pair[1]["source"], pair[1]["target"]))]
     good = sum(1 for unused, ping in pairs if _whole(ping))
-    text = "ping pod to pod: {0:,} of {1:,} pairs answer; {2} take part".format(good, len(pairs), counted(len(hosts), "node"))
+    text = f"ping pod to pod: {good:,} of {len(pairs):,} pairs answer; {counted(len(hosts), 'node')} take part"
     if len(pairs) < len(every):
-        text += "; {0} with a node's own address in place of a pod are left out".format(counted(len(every) - len(pairs), "pair"))
-    ranked = sorted(pairs, key=lambda pair: (_whole(pair[1]), -(pair[1]["milliseconds"] or 0), pair[0], pair[1]["node"]))[: PAIRS if most else None]
-    rows: t.List[t.Sequence[str]] = [("FROM", "TO", "POD", "ANSWER")]
+        text += f"; {counted(len(every) - len(pairs), 'pair')} with a node's own address in place of a pod are left out"
+    ranked = sorted(
+        pairs, key=lambda pair: (_whole(pair[1]), -(pair[1]["milliseconds"] or 0), pair[0], pair[1]["node"])
+    )[: PAIRS if most else None]
+    rows: list[t.Sequence[str]] = [("FROM", "TO", "POD", "ANSWER")]
     rows += [(host, ping["node"], ping["target"], _answer(ping)) for host, ping in ranked]
     return text + ((":" if not most else ", the worst first:") + "\n" + table(rows) if pairs else "")
 
@@ -157,8 +178,8 @@ def _whole(ping: t.Mapping[str, t.Any]) -> bool:
 
 def _answer(ping: t.Mapping[str, t.Any]) -> str:
     if is_cut(ping):
-        return "FAIL > {0} B".format(ping["size"])
-    return "{0:.1f} ms".format(ping["milliseconds"] or 0) if ping["ok"] else "FAIL"
+        return f"FAIL > {ping['size']} B"
+    return f"{ping['milliseconds'] or 0:.1f} ms" if ping["ok"] else "FAIL"
 
 
 def table(rows: t.Sequence[t.Sequence[str]]) -> str:

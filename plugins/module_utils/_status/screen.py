@@ -17,7 +17,7 @@ REASONS = 20
 _HEADS = ("CLUSTER", "NODES", "TUNNELS", "SERVICES", "ADDRESSES", "OLDEST KEY", "VERDICT")
 
 
-def lines(document: Data, files: t.Mapping[str, str]) -> t.List[str]:
+def lines(document: Data, files: t.Mapping[str, str]) -> list[str]:
     """document: of model.build; files: {option: path} of what was written. First what the fabric is, last what to do."""
     given = document["verdict"]
     reasons = [*one_for_all(given["broken"]), *one_for_all(given["unproven"], given["broken"])]
@@ -27,21 +27,21 @@ def lines(document: Data, files: t.Mapping[str, str]) -> t.List[str]:
         headline += ": " + counted(count, "problem" if given["value"] == BROKEN else "reason")
     rows = [_row(cluster, document) for cluster in document["clusters"]]
     rows.sort(key=lambda row: (_ORDER.get(row[-1], 1), row[0]))
-    texts = ["fabric {0}: {1}".format(document["fabric"], headline)]
+    texts = [f"fabric {document['fabric']}: {headline}"]
     texts += [scope_line(document["scope"])] if document["scope"]["limit"] else []
     texts += table([_HEADS, *rows[:ROWS]]).splitlines() if rows else []
-    texts += ["{0:,} more clusters".format(len(rows) - ROWS)] if len(rows) > ROWS else []
+    texts += [f"{len(rows) - ROWS:,} more clusters"] if len(rows) > ROWS else []
     texts += ["  " + reason for reason in reasons[:REASONS]]
-    texts += ["  ... and {0:,} more".format(len(reasons) - REASONS)] if len(reasons) > REASONS else []
+    texts += [f"  ... and {len(reasons) - REASONS:,} more"] if len(reasons) > REASONS else []
     where = files.get("page") or files.get("document")
-    texts += ["the rest: {0}".format(where)] if where else []
+    texts += [f"the rest: {where}"] if where else []
     return texts if given["value"] == PROVEN else [*texts, "next: fix what is named, and run status again"]
 
 
 _ORDER = {BROKEN: 0, UNPROVEN: 1, NOT_ASKED: 2, PROVEN: 3}
 
 
-def _row(cluster: Data, document: Data) -> t.Tuple[str, ...]:
+def _row(cluster: Data, document: Data) -> tuple[str, ...]:
     """One cluster. Numbers are of what answered; ``-`` is what the fabric has none of, or what is not known."""
     name = cluster["name"]
     nodes = [node for node in document["nodes"] if node["cluster"] == name]
@@ -51,8 +51,8 @@ def _row(cluster: Data, document: Data) -> t.Tuple[str, ...]:
     known = cluster["reachable"]
     return (
         name,
-        "{0} of {1}".format(cluster["answered"], cluster["hosts"]) if cluster["hosts"] else "-",
-        "{0} of {1}".format(cluster["up"], cluster["peers"]) if cluster["hosts"] else "-",
+        f"{cluster['answered']} of {cluster['hosts']}" if cluster["hosts"] else "-",
+        f"{cluster['up']} of {cluster['peers']}" if cluster["hosts"] else "-",
         str(services) if known else "-",
         str(addresses) if known else "-",
         human_age(max(ages)) if ages else "-",
@@ -72,5 +72,5 @@ def _verdict(name: str, cluster: Data, nodes: t.Sequence[Data], verdict: Data) -
 
 def _named(name: str, reasons: t.Iterable[str]) -> bool:
     """Whether a reason is about a cluster: ``cluster NAME:`` or an object of it, ``refused NAME/...``."""
-    marks = ("cluster {0}:".format(name), "refused {0}/".format(name))
+    marks = (f"cluster {name}:", f"refused {name}/")
     return any(mark in ": " + reason for reason in reasons for mark in marks)

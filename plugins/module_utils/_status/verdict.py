@@ -22,22 +22,22 @@ NAMED = 10
 NOT_ASKED, OUTSIDE = "not asked", "outside --limit"
 
 
-def nodes_outside(facts: Facts) -> t.FrozenSet[str]:
+def nodes_outside(facts: Facts) -> frozenset[str]:
     """The nodes that ``--limit`` left out; none without one, since then nobody asked for a part."""
     return frozenset(facts.get("outside") or ()) if facts.get("limit") else frozenset()
 
 
-def capabilities_unasked(facts: Facts) -> t.FrozenSet[str]:
+def capabilities_unasked(facts: Facts) -> frozenset[str]:
     return frozenset(facts.get("unasked") or ()) if facts.get("limit") else frozenset()
 
 
-def cut_clusters(facts: Facts) -> t.FrozenSet[str]:
+def cut_clusters(facts: Facts) -> frozenset[str]:
     """The clusters of which a node was left out: what only all of their nodes could tell is not known."""
     nodes = (facts.get("mesh") or {}).get("nodes") or {}
     return frozenset(str(nodes[host]["cluster"]) for host in nodes_outside(facts) if host in nodes)
 
 
-def scope_of(facts: Facts) -> t.Dict[str, t.Any]:
+def scope_of(facts: Facts) -> dict[str, t.Any]:
     """{limit, nodes: how many there are, judged: how many of them, not_asked: {nodes: [host], capabilities: [name]}}."""
     left, declared = nodes_outside(facts), set(facts.get("declared") or ())
     return {
@@ -54,18 +54,18 @@ def scope_line(scope: Facts) -> str:
         return ""
     left = scope["not_asked"]
     missing = [_listed("node", "nodes", left["nodes"]), _listed("capability", "capabilities", left["capabilities"])]
-    text = "scope: --limit {0}: {1:,} of {2:,} nodes judged".format(scope["limit"], scope["judged"], scope["nodes"])
+    text = f"scope: --limit {scope['limit']}: {scope['judged']:,} of {scope['nodes']:,} nodes judged"
     return text + ("; not asked (outside --limit): " + "; ".join(filter(None, missing)) if any(missing) else "")
 
 
 def _listed(single: str, several: str, names: t.Sequence[str]) -> str:
-    more = " and {0:,} more".format(len(names) - NAMED) if len(names) > NAMED else ""
-    return "{0} {1}{2}".format(single if len(names) == 1 else several, ", ".join(names[:NAMED]), more) if names else ""
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return f"{single if len(names) == 1 else several} {', '.join(names[:NAMED])}{more}" if names else ""
 
 
 def behind(headline: str, scope: Facts) -> str:
     """A headline that says no more than was asked."""
-    return "{0} inside --limit {1}".format(headline, scope["limit"]) if scope["limit"] else headline
+    return f"{headline} inside --limit {scope['limit']}" if scope["limit"] else headline
 
 
 def _short(text: str) -> str:
@@ -85,8 +85,8 @@ SHOWN = 40
 class Verdict(t.NamedTuple):
     """Reasons, by what they make of the whole."""
 
-    broken: t.Tuple[str, ...] = ()
-    unproven: t.Tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
 
     @property
     def value(self) -> str:
@@ -97,13 +97,18 @@ class Verdict(t.NamedTuple):
 def combine(parts: t.Mapping[str, Verdict]) -> Verdict:
     """One verdict over several parts. Nothing at all proves nothing."""
     if not parts:
-        return Verdict(unproven=("nothing was looked at: no host is a node (multicluster_cluster) and multicluster_capabilities names nothing",))
+        return Verdict(
+            unproven=(
+                "nothing was looked at: no host is a node (multicluster_cluster) and multicluster_capabilities names nothing",
+            )
+        )
     return Verdict(
-        tuple(reason for name in parts for reason in parts[name].broken), tuple(reason for name in parts for reason in parts[name].unproven)
+        tuple(reason for name in parts for reason in parts[name].broken),
+        tuple(reason for name in parts for reason in parts[name].unproven),
     )
 
 
-def of_capability(name: str, result: t.Any, written: t.Optional[t.Collection[str]] = None) -> Verdict:
+def of_capability(name: str, result: t.Any, written: t.Collection[str] | None = None) -> Verdict:
     """What the result of a capability's module says: its changes are what differs from the inventory.
 
     ``result``: a module's result, or None where there is none. ``written``: what this run wrote before it compared, each as "kind id",
@@ -111,28 +116,33 @@ def of_capability(name: str, result: t.Any, written: t.Optional[t.Collection[str
     found them as wanted.
     """
     if not isinstance(result, t.Mapping):
-        return Verdict(unproven=("{0}: it is on, and was not compared".format(name),))
-    broken = ["{0}: cluster {1}: {2} [{3}]".format(name, row.get("cluster"), row.get("message"), row.get("reason")) for row in result.get("failures") or ()]
+        return Verdict(unproven=(f"{name}: it is on, and was not compared",))
+    broken = [
+        f"{name}: cluster {row.get('cluster')}: {row.get('message')} [{row.get('reason')}]"
+        for row in result.get("failures") or ()
+    ]
     if result.get("failed") and not broken:
-        broken.append("{0}: {1}".format(name, result.get("msg") or "failed"))
+        broken.append(f"{name}: {result.get('msg') or 'failed'}")
     for change in (result.get("plan") or {}).get("changes") or ():
         if written is not None and change_name(change) not in written:
             continue
-        broken.append("{0}: {1} {2} is not as wanted ({3})".format(name, change.get("kind"), change.get("id"), change.get("action")))
+        broken.append(f"{name}: {change.get('kind')} {change.get('id')} is not as wanted ({change.get('action')})")
     unproven = [refusal_text(name, row) for row in result.get("refused") or ()]
     return Verdict(tuple(broken), tuple(dict.fromkeys(unproven)))
 
 
 def change_name(change: t.Mapping[str, t.Any]) -> str:
     """What a change is about, the same in the run that makes it and in the one that compares."""
-    return "{0} {1}".format(change.get("kind"), change.get("id"))
+    return f"{change.get('kind')} {change.get('id')}"
 
 
 def refusal_text(where: str, row: t.Mapping[str, t.Any]) -> str:
-    return "{0}: refused {1}: {2} [{3}]".format(where, row.get("object"), row.get("message"), row.get("reason"))
+    return f"{where}: refused {row.get('object')}: {row.get('message')} [{row.get('reason')}]"
 
 
-def unannounced(name: str, result: t.Any, announcing: t.Mapping[str, t.Collection[str]], cut: t.Collection[str] = ()) -> Verdict:
+def unannounced(
+    name: str, result: t.Any, announcing: t.Mapping[str, t.Collection[str]], cut: t.Collection[str] = ()
+) -> Verdict:
     """Addresses of Services that we announce ourselves and that no node announces to anybody.
 
     ``announcing``: cluster -> the networks that speakers of its nodes announce to neighbours that listen. ``cut``: the
@@ -142,66 +152,87 @@ def unannounced(name: str, result: t.Any, announcing: t.Mapping[str, t.Collectio
     given = (result.get("load_balancers") or {}) if isinstance(result, t.Mapping) else {}
     for cluster, row in sorted(given.items()):
         for entry in row.get("unannounced") or ():
-            found.append("{0}: cluster {1}: nobody announces {2} ({3}): {4}".format(name, cluster, entry["address"], entry["service"], entry["reason"]))
+            found.append(
+                f"{name}: cluster {cluster}: nobody announces {entry['address']} ({entry['service']}): {entry['reason']}"
+            )
         missing = [] if cluster in cut else silent_networks(row, announcing.get(cluster, ()))
         if missing:
             message = "{0}: cluster {1}: no speaker of {2} announces {3} to a neighbour that listens: look at its sessions, then run site"
-            found.append(message.format(name, cluster, ", ".join(row["nodes"][:3]), ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")))
+            found.append(
+                message.format(
+                    name,
+                    cluster,
+                    ", ".join(row["nodes"][:3]),
+                    ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else ""),
+                )
+            )
         homeless = [] if cluster in cut else unheld_networks(row, announcing.get(cluster, ()))
         if homeless:
             message = "{0}: cluster {1}: no node holds {2}: look at the journal of multicluster-layer2, then run site"
-            found.append(message.format(name, cluster, ", ".join(homeless[:5]) + (", ..." if len(homeless) > 5 else "")))
+            found.append(
+                message.format(name, cluster, ", ".join(homeless[:5]) + (", ..." if len(homeless) > 5 else ""))
+            )
     return Verdict(unproven=tuple(found))
 
 
-def silent_networks(row: t.Mapping[str, t.Any], announced: t.Collection[str]) -> t.List[str]:
+def silent_networks(row: t.Mapping[str, t.Any], announced: t.Collection[str]) -> list[str]:
     """Of one cluster, the networks that speakers of ours are there for and do not announce."""
-    return [str(network) for network in row.get("announce") or () if network not in announced] if row.get("nodes") else []
+    return (
+        [str(network) for network in row.get("announce") or () if network not in announced] if row.get("nodes") else []
+    )
 
 
-def unheld_networks(row: t.Mapping[str, t.Any], announced: t.Collection[str]) -> t.List[str]:
+def unheld_networks(row: t.Mapping[str, t.Any], announced: t.Collection[str]) -> list[str]:
     """Of one cluster, the networks that nodes of a segment are there for and that none has."""
     routes = [route for route in row.get("routes") or () if isinstance(route, t.Mapping) and route.get("group")]
-    return [str(route["network"]) for route in routes if route["network"] not in announced] if row.get("segments") else []
+    return (
+        [str(route["network"]) for route in routes if route["network"] not in announced] if row.get("segments") else []
+    )
 
 
-def report_lines(verdict: Verdict, scope: t.Mapping[str, t.Any]) -> t.List[str]:
+def report_lines(verdict: Verdict, scope: t.Mapping[str, t.Any]) -> list[str]:
     """The headline and the reasons, as lines for people. ``scope``: of verdict.scope_of."""
     headline = behind(HEADLINES[verdict.value], scope)
     if verdict.value == BROKEN:
-        headline += ": {0}".format(counted(len(verdict.broken), "problem"))
+        headline += f": {counted(len(verdict.broken), 'problem')}"
     if verdict.value == UNPROVEN:
-        headline += ": {0}".format(counted(len(verdict.unproven), "reason"))
+        headline += f": {counted(len(verdict.unproven), 'reason')}"
     lines = [headline] + _some(verdict.broken)
     if verdict.unproven:
         lines += (["also not proven:"] if verdict.broken else []) + _some(verdict.unproven, verdict.broken)
     if verdict.value == UNPROVEN:
-        lines.append("Nothing was found broken, and the above could not be proven. Fix it, or accept it with {0}: true.".format(ALLOW))
+        lines.append(
+            f"Nothing was found broken, and the above could not be proven. Fix it, or accept it with {ALLOW}: true."
+        )
     return lines
 
 
 def of_cluster(cluster: t.Any, message: t.Any, reason: t.Any) -> str:
     """``cluster NAME: message [reason]``, of a message that may begin with its cluster already."""
-    lead = "cluster {0}: ".format(cluster)
-    return "{0}{1} [{2}]".format("" if str(message).startswith(lead) else lead, message, reason)
+    lead = f"cluster {cluster}: "
+    return f"{'' if str(message).startswith(lead) else lead}{message} [{reason}]"
 
 
 def counted(count: int, noun: str) -> str:
     """``1 reason``, ``2 reasons``."""
-    return "{0:,} {1}{2}".format(count, noun, "" if count == 1 else "s")
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _some(reasons: t.Sequence[str], known: t.Sequence[str] = ()) -> t.List[str]:
+def _some(reasons: t.Sequence[str], known: t.Sequence[str] = ()) -> list[str]:
     """Lines of reasons, one for all nodes that have the same. known: reasons that are above, which are not said again."""
     merged = one_for_all(reasons, known)
     lines = ["  " + reason for reason in merged[:SHOWN]]
-    return lines + (["  ... and {0:,} more".format(len(merged) - SHOWN)] if len(merged) > SHOWN else [])
+    return lines + ([f"  ... and {len(merged) - SHOWN:,} more"] if len(merged) > SHOWN else [])
 
 
-def one_for_all(reasons: t.Sequence[str], known: t.Sequence[str] = ()) -> t.List[str]:
+def one_for_all(reasons: t.Sequence[str], known: t.Sequence[str] = ()) -> list[str]:
     """``NODE: why`` and ``OTHER: why`` as ``NODE: why (also OTHER)``; a cause of ``known`` at a reason's end as ``see above``."""
-    causes = [text for text in (_CAUSE.sub("", reason).rpartition(" [")[0] or _CAUSE.sub("", reason) for reason in known) if text]
-    found: t.Dict[str, t.List[str]] = {}
+    causes = [
+        text
+        for text in (_CAUSE.sub("", reason).rpartition(" [")[0] or _CAUSE.sub("", reason) for reason in known)
+        if text
+    ]
+    found: dict[str, list[str]] = {}
     for reason in reasons:
         where, colon, why = reason.partition(": ")
         if not colon or " " in where or why.startswith("refused ") or _CAUSE.match(why):  # a capability's, not a node's
@@ -215,9 +246,9 @@ def one_for_all(reasons: t.Sequence[str], known: t.Sequence[str] = ()) -> t.List
     texts = []
     for why, places in found.items():
         names = list(dict.fromkeys(filter(None, places)))
-        more = " and {0:,} more".format(len(names) - 1 - NAMED) if len(names) - 1 > NAMED else ""
-        also = " (also {0}{1})".format(", ".join(names[1 : NAMED + 1]), more) if names[1:] else ""
-        texts.append("{0}: {1}{2}".format(names[0], why, also) if names else why)
+        more = f" and {len(names) - 1 - NAMED:,} more" if len(names) - 1 > NAMED else ""
+        also = f" (also {', '.join(names[1 : NAMED + 1])}{more})" if names[1:] else ""
+        texts.append(f"{names[0]}: {why}{also}" if names else why)
     return texts
 
 

@@ -30,9 +30,9 @@ STYLE = """
 def way(flow: Data) -> str:
     """One way in words."""
     source, target = flow["source"], flow["target"]
-    port = ":{0}".format(target["port"]) if target.get("port") else ""
-    text = "{0} ({1}) to {2} ({3}{4})".format(source["name"], source["address"], target["name"], target["address"], port)
-    return "{0}, {1}, IPv{2}".format(text, flow["protocol"], flow["version"])
+    port = f":{target['port']}" if target.get("port") else ""
+    text = f"{source['name']} ({source['address']}) to {target['name']} ({target['address']}{port})"
+    return f"{text}, {flow['protocol']}, IPv{flow['version']}"
 
 
 def pictures(document: Data, flows: t.Mapping[str, Data]) -> str:
@@ -44,7 +44,7 @@ def pictures(document: Data, flows: t.Mapping[str, Data]) -> str:
         hops = [row for row in document["hops"] if str(row.get("flow")) == name][:HOPS]
         if hops:
             picture = draw(hops, {where for flow, where in found if flow == name})
-            parts.append('<div class="map way"><h3>{0}</h3>{1}</div>\n'.format(escape(way(flows[name])), picture))
+            parts.append(f'<div class="map way"><h3>{escape(way(flows[name]))}</h3>{picture}</div>\n')
     return "".join(parts)
 
 
@@ -57,26 +57,26 @@ def draw(hops: t.Sequence[Data], marked: t.AbstractSet[t.Any] = frozenset()) -> 
     room = max(6, int((gap * 0.86 - 24) / 7.2))
     parts = []
     for place, x in lane.items():
-        parts.append('<path class="lane" d="M{0:.1f} {1}V{2}"/><text class="label" x="{3:.1f}" y="24">{4}</text>'.format(
-            x, _TOP - 16, height - 8, x - 8, escape(_short(place, room + 3))
-        ))  # fmt: skip
-    before: t.Optional[t.Tuple[float, float]] = None
+        parts.append(
+            f'<path class="lane" d="M{x:.1f} {_TOP - 16}V{height - 8}"/><text class="label" x="{x - 8:.1f}" y="24">{escape(_short(place, room + 3))}</text>'
+        )
+    before: tuple[float, float] | None = None
     ringed = False
     for number, row in enumerate(hops):
         x, y, css = lane[str(row["where"])], _TOP + _STEP * (number + 0.5), GRADES.get(row["verdict"], FAIR)
         if before:
-            parts.append('<path class="leg {0}" d="M{1:.1f} {2:.1f}L{3:.1f} {4:.1f}"/>'.format(css, before[0], before[1], x, y))
+            parts.append(f'<path class="leg {css}" d="M{before[0]:.1f} {before[1]:.1f}L{x:.1f} {y:.1f}"/>')
         before = (x, y)
-        title = "{0}: {1}; expected {2}; observed {3}".format(row["where"], row["what"], row["expected"], row["observed"])
+        title = f"{row['where']}: {row['what']}; expected {row['expected']}; observed {row['observed']}"
         arrow = "\u2190 " if row["direction"] == "back" else "\u2192 "
-        dot = '<circle class="dot {0}" cx="{1:.1f}" cy="{2:.1f}" r="6"/>'.format(css, x, y)
-        text = '<text class="label" x="{0:.1f}" y="{1:.1f}">{2}</text>'.format(x + 13, y + 4.5, escape(arrow + _short(str(row["what"]), room)))
-        parts.append("<g><title>{0}</title>{1}{2}</g>".format(escape(title), dot, text))
+        dot = f'<circle class="dot {css}" cx="{x:.1f}" cy="{y:.1f}" r="6"/>'
+        text = f'<text class="label" x="{x + 13:.1f}" y="{y + 4.5:.1f}">{escape(arrow + _short(str(row["what"]), room))}</text>'
+        parts.append(f"<g><title>{escape(title)}</title>{dot}{text}</g>")
         if not ringed and css == BAD and (not marked or row["where"] in marked):
             ringed = True
-            parts.append('<circle class="here" cx="{0:.1f}" cy="{1:.1f}" r="10"/>'.format(x, y))
-    label = "{0} hops over {1}".format(len(hops), ", ".join(places))
-    return '<svg viewBox="0 0 {0} {1}" role="img" aria-label="{2}">{3}</svg>'.format(_WIDTH, height, escape(label), "".join(parts))
+            parts.append(f'<circle class="here" cx="{x:.1f}" cy="{y:.1f}" r="10"/>')
+    label = f"{len(hops)} hops over {', '.join(places)}"
+    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
 
 
 def _short(text: str, most: int) -> str:

@@ -14,9 +14,34 @@ import typing as t
 from .._values.addresses import Network, contains, parse_address, parse_network
 from .._values.refused import ValueRefused, quoted
 from .._values.text import lower
-from .fields import Object, address_or_none, controller, deleting, entries, family_of, get, labels, name, namespace, show_address, text, uid
+from .fields import (
+    Object,
+    address_or_none,
+    controller,
+    deleting,
+    entries,
+    family_of,
+    get,
+    labels,
+    name,
+    namespace,
+    show_address,
+    text,
+    uid,
+)
 from .object_turn import ObjectTurn
-from .options import APINET, IP, IP_ADDRESS, LOAD_BALANCER, NAT_GATEWAY, NETWORK, NETWORK_ID, NETWORK_INTERFACE, ONMETAL, Profile
+from .options import (
+    APINET,
+    IP,
+    IP_ADDRESS,
+    LOAD_BALANCER,
+    NAT_GATEWAY,
+    NETWORK,
+    NETWORK_ID,
+    NETWORK_INTERFACE,
+    ONMETAL,
+    Profile,
+)
 from .view import View
 
 #: The range of network IDs that the original hands out, both ends included.
@@ -29,10 +54,12 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,32}\Z", re.ASCII)
 def check_range(lowest: int, highest: int) -> None:
     """Raises ValueRefused unless 0 <= lowest < highest."""
     if not 0 <= lowest < highest:
-        raise ValueRefused("invalid_range", "0 <= {0} < {1} does not hold".format(lowest, highest))
+        raise ValueRefused("invalid_range", f"0 <= {lowest} < {highest} does not hold")
 
 
-def next_id(taken: t.Container[str], wanted: t.Any = None, lowest: int = MIN_ID, highest: int = MAX_ID, start: int = 0) -> str:
+def next_id(
+    taken: t.Container[str], wanted: t.Any = None, lowest: int = MIN_ID, highest: int = MAX_ID, start: int = 0
+) -> str:
     """The wanted ID or the first free one from ``start`` on, with wrap-around.
 
     Refused with ``invalid_vni``, ``not_in_range``, ``allocated`` or ``full``.
@@ -40,38 +67,38 @@ def next_id(taken: t.Container[str], wanted: t.Any = None, lowest: int = MIN_ID,
     check_range(lowest, highest)
     if wanted not in (None, ""):
         if not isinstance(wanted, str) or not _NUMBER.match(wanted) or not -(2**31) <= int(wanted) < 2**31:
-            raise ValueRefused("invalid_vni", "{0} is no decimal number of 32 bits".format(quoted(wanted)))
+            raise ValueRefused("invalid_vni", f"{quoted(wanted)} is no decimal number of 32 bits")
         number = int(wanted)
         if not lowest <= number <= highest:
-            raise ValueRefused("not_in_range", "{0} is not in {1} to {2}".format(number, lowest, highest))
+            raise ValueRefused("not_in_range", f"{number} is not in {lowest} to {highest}")
         if str(number) in taken:
-            raise ValueRefused("allocated", "{0} is taken".format(number))
+            raise ValueRefused("allocated", f"{number} is taken")
         return str(number)
     size = highest - lowest + 1
     for offset in range(size):
         free = str(lowest + (start + offset) % size)
         if free not in taken:
             return free
-    raise ValueRefused("full", "every ID from {0} to {1} is taken".format(lowest, highest))
+    raise ValueRefused("full", f"every ID from {lowest} to {highest} is taken")
 
 
 def next_address(
-    prefixes: t.Sequence[t.Union[str, Network]], family: t.Any, taken: t.Container[str], wanted: t.Any = None, start: int = 0
+    prefixes: t.Sequence[str | Network], family: t.Any, taken: t.Container[str], wanted: t.Any = None, start: int = 0
 ) -> str:
     """The wanted address or the first free one of the family's prefixes; their first and last are handed out too.
 
     Refused with ``no_prefix``, ``bad_address``, ``not_in_range``, ``allocated`` or ``full``.
     """
     ranges = [parse_network(prefix) if isinstance(prefix, str) else prefix for prefix in prefixes]
-    ranges = [prefix for prefix in ranges if "IPv{0}".format(prefix.version) == family]
+    ranges = [prefix for prefix in ranges if f"IPv{prefix.version}" == family]
     if not ranges:
-        raise ValueRefused("no_prefix", "there is no prefix of family {0}".format(quoted(family)))
+        raise ValueRefused("no_prefix", f"there is no prefix of family {quoted(family)}")
     if wanted not in (None, ""):
         address = parse_address(wanted)
-        if not any(contains(prefix, parse_network("{0}/{1}".format(address, address.max_prefixlen))) for prefix in ranges):
-            raise ValueRefused("not_in_range", "{0} is in none of the prefixes".format(address))
+        if not any(contains(prefix, parse_network(f"{address}/{address.max_prefixlen}")) for prefix in ranges):
+            raise ValueRefused("not_in_range", f"{address} is in none of the prefixes")
         if show_address(address) in taken:
-            raise ValueRefused("allocated", "{0} is taken".format(address))
+            raise ValueRefused("allocated", f"{address} is taken")
         return show_address(address)
     for prefix in ranges:
         size = prefix.num_addresses
@@ -79,10 +106,12 @@ def next_address(
             found = show_address(prefix[(start + offset) % size])
             if found not in taken:
                 return found
-    raise ValueRefused("full", "every address of family {0} is taken".format(quoted(family)))
+    raise ValueRefused("full", f"every address of family {quoted(family)} is taken")
 
 
-def claim_reference(resource: str, claimer: Object, namespaced: bool = True, profile: Profile = ONMETAL) -> t.Dict[str, str]:
+def claim_reference(
+    resource: str, claimer: Object, namespaced: bool = True, profile: Profile = ONMETAL
+) -> dict[str, str]:
     """Whom an ID or an address belongs to."""
     found = {"group": profile.apinet.partition("/")[0], "resource": resource}
     if namespaced:
@@ -90,7 +119,7 @@ def claim_reference(resource: str, claimer: Object, namespaced: bool = True, pro
     return dict(found, name=name(claimer), uid=uid(claimer))
 
 
-def address_labels(address: str, family: str, profile: Profile = ONMETAL) -> t.Dict[str, str]:
+def address_labels(address: str, family: str, profile: Profile = ONMETAL) -> dict[str, str]:
     """The labels of an IP object. A label cannot have colons."""
     prefix = profile.finalizer_prefix
     return {prefix + "ip-family": family, prefix + "ip": address.replace(":", "-").strip("-") or "0"}
@@ -119,18 +148,18 @@ READS = (NETWORK, NETWORK_ID, IP, IP_ADDRESS) + tuple(CLAIMERS)
 class Pools(t.NamedTuple):
     """What there is to hand out. ``start`` moves the place where the search begins."""
 
-    prefixes: t.Tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
     lowest: int = MIN_ID
     highest: int = MAX_ID
     start: int = 0
 
 
-def plan_allocation(view: View, pools: Pools) -> t.List[ObjectTurn]:
+def plan_allocation(view: View, pools: Pools) -> list[ObjectTurn]:
     """One pass over everything that waits for an ID or an address, or holds one that it should not."""
     return [*_network_ids(view, pools), *_addresses(view, pools), *_claims(view)]
 
 
-def _network_ids(view: View, pools: Pools) -> t.List[ObjectTurn]:
+def _network_ids(view: View, pools: Pools) -> list[ObjectTurn]:
     held = {text(obj, "spec", "claimRef", "uid"): name(obj) for obj in view.every(APINET, NETWORK_ID)}
     owners = {name(obj): text(obj, "spec", "claimRef", "uid") for obj in view.every(APINET, NETWORK_ID)}
     taken = set(owners)
@@ -146,7 +175,12 @@ def _network_ids(view: View, pools: Pools) -> t.List[ObjectTurn]:
             if found is None:
                 found = next_id(taken, given or None, pools.lowest, pools.highest, pools.start)
                 taken.add(found)
-                _make(turn, NETWORK_ID, found, {"claimRef": claim_reference("networks", network, profile=view.options.profile)})
+                _make(
+                    turn,
+                    NETWORK_ID,
+                    found,
+                    {"claimRef": claim_reference("networks", network, profile=view.options.profile)},
+                )
             if not given:
                 turn.patch_twin(FILL, network, {"spec": {"id": found}})
         except ValueRefused as error:
@@ -156,7 +190,12 @@ def _network_ids(view: View, pools: Pools) -> t.List[ObjectTurn]:
 
 
 def _make(turn: ObjectTurn, kind: str, called: str, spec: t.Mapping[str, t.Any]) -> None:
-    manifest = {"apiVersion": turn.options.profile.apinet, "kind": kind, "metadata": {"name": called}, "spec": dict(spec)}
+    manifest = {
+        "apiVersion": turn.options.profile.apinet,
+        "kind": kind,
+        "metadata": {"name": called},
+        "spec": dict(spec),
+    }
     turn.create(CLAIM, manifest)
 
 
@@ -170,9 +209,9 @@ def _without_claimer(view: View, kind: str, living: t.Container[str]) -> t.Itera
             yield turn
 
 
-def _addresses(view: View, pools: Pools) -> t.List[ObjectTurn]:
-    taken: t.Dict[str, str] = {}
-    held: t.Dict[str, str] = {}
+def _addresses(view: View, pools: Pools) -> list[ObjectTurn]:
+    taken: dict[str, str] = {}
+    held: dict[str, str] = {}
     for obj in view.every(APINET, IP_ADDRESS):
         address = address_or_none(get(obj, "spec", "ip")) or name(obj)
         taken[address] = text(obj, "spec", "claimRef", "uid")
@@ -191,7 +230,7 @@ def _addresses(view: View, pools: Pools) -> t.List[ObjectTurn]:
                 spec = {"ip": found, "claimRef": claim_reference("ips", obj, profile=view.options.profile)}
                 _make(turn, IP_ADDRESS, address_object_name(found), spec)
             wanted = address_labels(found, family_of(found), view.options.profile)
-            body: t.Dict[str, t.Any] = {} if given else {"spec": {"ip": found}}
+            body: dict[str, t.Any] = {} if given else {"spec": {"ip": found}}
             if any(labels(obj).get(key) != value for key, value in wanted.items()):
                 body["metadata"] = {"labels": wanted}
             if body:
@@ -202,10 +241,15 @@ def _addresses(view: View, pools: Pools) -> t.List[ObjectTurn]:
     return [*turns, *_without_claimer(view, IP_ADDRESS, living)]
 
 
-def _claims(view: View) -> t.List[ObjectTurn]:
+def _claims(view: View) -> list[ObjectTurn]:
     by_address = {address_or_none(get(obj, "spec", "ip")) or "": obj for obj in view.twins(IP)}
-    used: t.Dict[str, str] = {}
-    claimers = [(kind, obj) for kind in CLAIMERS for obj in view.twins(kind) if kind != LOAD_BALANCER or get(obj, "spec", "type") == "Public"]
+    used: dict[str, str] = {}
+    claimers = [
+        (kind, obj)
+        for kind in CLAIMERS
+        for obj in view.twins(kind)
+        if kind != LOAD_BALANCER or get(obj, "spec", "type") == "Public"
+    ]
     for kind, obj in claimers:
         for entry in entries(obj, "spec", CLAIMERS[kind][1]):
             address = address_or_none(entry.get("ip"))
@@ -231,18 +275,20 @@ def _claimer(
             if dynamic is None:
                 _make_dynamic(turn, resource, obj, entry)
             elif not mine:
-                turn.fail("name_taken", "an IP {0} exists and is another's".format(quoted(name(dynamic))))
+                turn.fail("name_taken", f"an IP {quoted(name(dynamic))} exists and is another's")
             if found:
                 entry, changed = dict(entry, ip=found), True
         else:
             known = by_address.get(address)
             holder = used.get(uid(known)) if known is not None else None
             if known is None:
-                turn.fail("address_unknown", "no IP object has the address {0}".format(address))
+                turn.fail("address_unknown", f"no IP object has the address {address}")
             elif holder != uid(obj):
-                turn.fail("address_claimed", "the address {0} is in use".format(address))
+                turn.fail("address_claimed", f"the address {address} is in use")
             elif text(known, "spec", "claimRef", "uid") != uid(obj):
-                turn.patch_twin(CLAIM, known, {"spec": {"claimRef": claim_reference(resource, obj, False, view.options.profile)}})
+                turn.patch_twin(
+                    CLAIM, known, {"spec": {"claimRef": claim_reference(resource, obj, False, view.options.profile)}}
+                )
         filled.append(entry)
     if changed:
         turn.patch_twin(FILL, obj, {"spec": {field: filled}})
@@ -251,16 +297,22 @@ def _claimer(
 
 def dynamic_name(claimer: Object, entry: t.Mapping[str, t.Any]) -> str:
     """The name of the IP made for an entry without address: always the same, so that none is made twice."""
-    return "{0}-{1}".format(name(claimer), lower(text(entry, "name")).replace(":", "-"))
+    return f"{name(claimer)}-{lower(text(entry, 'name')).replace(':', '-')}"
 
 
 def _make_dynamic(turn: ObjectTurn, resource: str, obj: Object, entry: t.Mapping[str, t.Any]) -> None:
     family = entry.get("ipFamily") or get(obj, "spec", "ipFamily")
-    spec = {"type": "Public", "ipFamily": family, "claimRef": claim_reference(resource, obj, False, turn.options.profile)}
+    spec = {
+        "type": "Public",
+        "ipFamily": family,
+        "claimRef": claim_reference(resource, obj, False, turn.options.profile),
+    }
     turn.create_owned(CLAIM, IP, dynamic_name(obj, entry), spec=spec)
 
 
-def _given_up(view: View, claimers: t.Mapping[str, t.Tuple[str, Object]], used: t.Mapping[str, str]) -> t.Iterator[ObjectTurn]:
+def _given_up(
+    view: View, claimers: t.Mapping[str, tuple[str, Object]], used: t.Mapping[str, str]
+) -> t.Iterator[ObjectTurn]:
     """Addresses whose claimer names them no more: a dynamic one is deleted, any other is free again."""
     for obj in view.twins(IP):
         holder = text(obj, "spec", "claimRef", "uid")

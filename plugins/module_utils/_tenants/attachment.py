@@ -14,7 +14,13 @@ from .object_turn import CLAIM, DELETE, MAIN, TWIN, ObjectTurn
 from .options import APINET, NETWORK, NETWORK_INTERFACE, PREFIX, SOURCE
 from .view import View, balancer_addresses
 
-READS = [(SOURCE, NETWORK), (SOURCE, NETWORK_INTERFACE), (SOURCE, PREFIX), (APINET, NETWORK), (APINET, NETWORK_INTERFACE)]
+READS = [
+    (SOURCE, NETWORK),
+    (SOURCE, NETWORK_INTERFACE),
+    (SOURCE, PREFIX),
+    (APINET, NETWORK),
+    (APINET, NETWORK_INTERFACE),
+]
 #: Whose twin it is, also when the source interface is gone already. What has it was made here.
 MARK = "multicluster.network/interface"
 
@@ -28,23 +34,30 @@ class Attachment(t.NamedTuple):
 
     @property
     def label(self) -> str:
-        return "{0}/{1}".format(self.namespace, self.name)
+        return f"{self.namespace}/{self.name}"
 
 
-def plan_attachment(view: View, wanted: t.Sequence[Attachment], require_ready: bool = True) -> t.List[ObjectTurn]:
+def plan_attachment(view: View, wanted: t.Sequence[Attachment], require_ready: bool = True) -> list[ObjectTurn]:
     """One pass: twins where there are none, provider IDs once they are ready."""
     marked = _marked(view)
-    return [_turn(view, one, functools.partial(_attach, one=one, marked=marked.get(one.label, []), require_ready=require_ready)) for one in wanted]
+    return [
+        _turn(
+            view,
+            one,
+            functools.partial(_attach, one=one, marked=marked.get(one.label, []), require_ready=require_ready),
+        )
+        for one in wanted
+    ]
 
 
-def plan_detachment(view: View, wanted: t.Sequence[Attachment]) -> t.List[ObjectTurn]:
+def plan_detachment(view: View, wanted: t.Sequence[Attachment]) -> list[ObjectTurn]:
     """One pass: provider IDs that name our twins are cleared, and the twins go."""
     marked = _marked(view)
     return [_turn(view, one, functools.partial(_detach, one=one, marked=marked.get(one.label, []))) for one in wanted]
 
 
-def _marked(view: View) -> t.Dict[str, t.List[t.Dict[str, t.Any]]]:
-    found: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+def _marked(view: View) -> dict[str, list[dict[str, t.Any]]]:
+    found: dict[str, list[dict[str, t.Any]]] = {}
     for twin in view.twins(NETWORK_INTERFACE):
         found.setdefault(_mark(twin), []).append(twin)
     return found
@@ -69,7 +82,7 @@ def _turn(view: View, one: Attachment, plan: t.Callable[[ObjectTurn], None]) -> 
 def _attach(turn: ObjectTurn, one: Attachment, marked: t.Sequence[Object], require_ready: bool) -> None:
     source, view = turn.subject, turn.view
     if not uid(source):
-        raise ValueRefused("interface_missing", "there is no interface {0}".format(quoted(one.label)))
+        raise ValueRefused("interface_missing", f"there is no interface {quoted(one.label)}")
     if deleting(source):
         raise ValueRefused("interface_deleting", "the interface is being deleted")
     network = _network(turn)
@@ -77,7 +90,7 @@ def _attach(turn: ObjectTurn, one: Attachment, marked: t.Sequence[Object], requi
         return
     addresses, missing = balancer_addresses(view, source)
     if missing:
-        turn.wait("prefix_not_allocated", "not allocated yet: {0}".format(quoted(", ".join(missing))))
+        turn.wait("prefix_not_allocated", f"not allocated yet: {quoted(', '.join(missing))}")
         return
     ips = [address_or_none(entry["ip"]) or str(entry["ip"]) for entry in addresses]
     for stale in marked:
@@ -88,20 +101,25 @@ def _attach(turn: ObjectTurn, one: Attachment, marked: t.Sequence[Object], requi
     if twin is None:
         meta = {"namespace": view.options.apinet_namespace, "name": uid(source), "annotations": {MARK: one.label}}
         spec = {"nodeRef": {"name": one.node}, "networkRef": {"name": network}, "ips": ips}
-        manifest = {"apiVersion": view.options.profile.apinet, "kind": NETWORK_INTERFACE, "metadata": meta, "spec": spec}
+        manifest = {
+            "apiVersion": view.options.profile.apinet,
+            "kind": NETWORK_INTERFACE,
+            "metadata": meta,
+            "spec": spec,
+        }
         turn.create(TWIN, manifest)
         return
     if _mark(twin) != one.label:
-        raise ValueRefused("not_ours", "there is another interface {0} on the network side".format(quoted(name(twin))))
+        raise ValueRefused("not_ours", f"there is another interface {quoted(name(twin))} on the network side")
     if deleting(twin):
         turn.wait("twin_deleting", "the former interface of the network side is still being deleted")
         return
     found = (text(twin, "spec", "nodeRef", "name"), text(twin, "spec", "networkRef", "name"))
     if found != (one.node, network) or not same(items(twin, "spec", "ips"), ips, "ips"):
-        message = "it is attached on node {0} to network {1}; detach it first".format(quoted(found[0]), quoted(found[1]))
+        message = f"it is attached on node {quoted(found[0])} to network {quoted(found[1])}; detach it first"
         raise ValueRefused("attached_elsewhere", message)
     if require_ready and get(twin, "status", "state") != READY:
-        turn.wait("twin_not_ready", "the network side says {0}".format(quoted(get(twin, "status", "state"))))
+        turn.wait("twin_not_ready", f"the network side says {quoted(get(twin, 'status', 'state'))}")
         return
     wanted = format_id((namespace(twin), name(twin), one.node, uid(twin)), view.options.profile)
     given = text(source, "spec", "providerID")
@@ -110,7 +128,7 @@ def _attach(turn: ObjectTurn, one: Attachment, marked: t.Sequence[Object], requi
         turn.patch_source(MAIN, {"spec": {"providerID": wanted}}, guarded=True)
 
 
-def _network(turn: ObjectTurn) -> t.Optional[str]:
+def _network(turn: ObjectTurn) -> str | None:
     """The name of the network on the network side, verified there: a provider ID is only text (T23)."""
     view = turn.view
     network = view.source(NETWORK, namespace(turn.subject), text(turn.subject, "spec", "networkRef", "name"))
@@ -119,7 +137,9 @@ def _network(turn: ObjectTurn) -> t.Optional[str]:
         return None
     found = parse_network_id(text(network, "spec", "providerID"), view.options.profile)
     twin = view.twin(NETWORK, found.name)
-    verified = found.namespace == view.options.apinet_namespace and found.name == uid(network) and uid(twin or {}) == found.uid
+    verified = (
+        found.namespace == view.options.apinet_namespace and found.name == uid(network) and uid(twin or {}) == found.uid
+    )
     if not verified or not found.uid:
         raise ValueRefused("outside_grant", "the provider ID of its network does not name its twin")
     return found.name
@@ -130,7 +150,7 @@ def _check_free(turn: ObjectTurn, given: str) -> None:
     other = interface_id_or_none(given, turn.options.profile)
     for twin in turn.view.twins(NETWORK_INTERFACE):
         if other is not None and uid(twin) == other.uid and not deleting(twin) and _mark(twin) == "":
-            raise ValueRefused("attached_elsewhere", "another machine pool attached it as {0}".format(quoted(name(twin))))
+            raise ValueRefused("attached_elsewhere", f"another machine pool attached it as {quoted(name(twin))}")
 
 
 def _detach(turn: ObjectTurn, one: Attachment, marked: t.Sequence[Object]) -> None:
@@ -147,7 +167,7 @@ def _detach(turn: ObjectTurn, one: Attachment, marked: t.Sequence[Object]) -> No
             turn.remove_twin(twin, DELETE)
 
 
-def attached_to(view: View, within: str) -> t.List[Attachment]:
+def attached_to(view: View, within: str) -> list[Attachment]:
     """Everything of one namespace that was attached here."""
     marks = sorted(_mark(twin) for twin in view.twins(NETWORK_INTERFACE))
     return [Attachment(*mark.split("/", 1)) for mark in marks if mark.startswith(within + "/")]

@@ -17,16 +17,27 @@ from .._values.text import parse_subdomain
 from .fields import Object, deleting, entries, get, name, namespace, text, uid
 from .links import LONGEST_LABEL, claimer, foreign, interface_id_or_none, linked, message, parse_network_id
 from .networks import accepted
-from .options import DEPENDENTS, KINDS, LOAD_BALANCER, LOAD_BALANCER_ROUTING, NETWORK, NETWORK_INTERFACE, PEERING, SOURCE, TWIN_KINDS, selected
+from .options import (
+    DEPENDENTS,
+    KINDS,
+    LOAD_BALANCER,
+    LOAD_BALANCER_ROUTING,
+    NETWORK,
+    NETWORK_INTERFACE,
+    PEERING,
+    SOURCE,
+    TWIN_KINDS,
+    selected,
+)
 from .view import NotRead, View
 
 
 class Claims(t.NamedTuple):
     """What the stage decides: objects left out, objects that go on without a part, and why."""
 
-    left_out: t.Set[t.Tuple[str, str, str]]
-    changed: t.List[t.Dict[str, t.Any]]
-    refused: t.List[Refusal]
+    left_out: set[tuple[str, str, str]]
+    changed: list[dict[str, t.Any]]
+    refused: list[Refusal]
 
 
 def check_claims(view: View) -> Claims:
@@ -51,7 +62,7 @@ def check_claims(view: View) -> Claims:
     return result
 
 
-def apply_claims(view: View) -> t.List[Refusal]:
+def apply_claims(view: View) -> list[Refusal]:
     """Check and narrow the view: objects left out are treated as not selected, so they still exist for lookups."""
     found = check_claims(view)
     view.narrow(found.left_out, found.changed)
@@ -65,18 +76,20 @@ class _Lookup:
         self.view = view
 
     @functools.cached_property
-    def interfaces(self) -> t.Dict[str, t.Dict[str, t.Any]]:
+    def interfaces(self) -> dict[str, dict[str, t.Any]]:
         """uid -> interface twin."""
         return {uid(twin): twin for twin in self.view.twins(NETWORK_INTERFACE)}
 
     @functools.cached_property
-    def claimed(self) -> t.Dict[str, t.Dict[str, t.Any]]:
+    def claimed(self) -> dict[str, dict[str, t.Any]]:
         """uid of the claimer -> an interface twin that it holds."""
-        holders = [(claimer(NETWORK_INTERFACE, twin, self.view.options.profile), twin) for twin in self.interfaces.values()]
+        holders = [
+            (claimer(NETWORK_INTERFACE, twin, self.view.options.profile), twin) for twin in self.interfaces.values()
+        ]
         return {holder: twin for holder, twin in holders if holder is not None}
 
     @functools.cached_property
-    def networks(self) -> t.Dict[t.Tuple[str, str], str]:
+    def networks(self) -> dict[tuple[str, str], str]:
         """(name, uid or id, its value) -> the name of the network twin that has it, which is its owner's uid."""
         found = {}
         for twin in self.view.twins(NETWORK):
@@ -86,31 +99,33 @@ class _Lookup:
 
 
 def _label(kind: str, source: Object) -> str:
-    return "{0} {1}/{2}".format(kind, namespace(source), name(source))
+    return f"{kind} {namespace(source)}/{name(source)}"
 
 
-def _by_uid(view: View, kind: str) -> t.Dict[str, t.List[t.Dict[str, t.Any]]]:
-    found: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+def _by_uid(view: View, kind: str) -> dict[str, list[dict[str, t.Any]]]:
+    found: dict[str, list[dict[str, t.Any]]] = {}
     for source in view.every(SOURCE, kind):
         found.setdefault(uid(source), []).append(source)
     return found
 
 
-def _check(lookup: _Lookup, kind: str, source: Object, holders: t.Mapping[str, t.List[t.Any]], result: Claims) -> None:
+def _check(lookup: _Lookup, kind: str, source: Object, holders: t.Mapping[str, list[t.Any]], result: Claims) -> None:
     view = lookup.view
     ident = uid(source)
     # it becomes the name of an object and part of a path
     parse_subdomain(ident, "uid_invalid")
     if len(ident) > LONGEST_LABEL or len(name(source)) > LONGEST_LABEL:
-        raise ValueRefused("name_too_long", "a name or uid of more than {0} characters fits no label".format(LONGEST_LABEL))
+        raise ValueRefused("name_too_long", f"a name or uid of more than {LONGEST_LABEL} characters fits no label")
     twin = lookup.claimed.get(ident) if kind == NETWORK_INTERFACE else view.twin(TWIN_KINDS[kind], ident)
     link = linked(kind, twin, view.options.profile) if twin is not None else None
     if len(holders[ident]) > 1:
-        live = [other for other in holders[ident] if link and (namespace(other), name(other)) == (link.namespace, link.name)]
+        live = [
+            other for other in holders[ident] if link and (namespace(other), name(other)) == (link.namespace, link.name)
+        ]
         if not live or live[0] is not source:
-            raise ValueRefused("claimed_twice", "{0} objects have the uid {1}".format(len(holders[ident]), quoted(ident)))
+            raise ValueRefused("claimed_twice", f"{len(holders[ident])} objects have the uid {quoted(ident)}")
     if link is not None and link.uid and link.uid != ident:
-        raise ValueRefused("not_ours", "the twin {0} belongs to the uid {1}".format(quoted(ident), quoted(link.uid)))
+        raise ValueRefused("not_ours", f"the twin {quoted(ident)} belongs to the uid {quoted(link.uid)}")
     if kind != NETWORK_INTERFACE:
         for twin_kind in (TWIN_KINDS[kind], DEPENDENTS.get(TWIN_KINDS[kind], "")):
             made = view.twin(twin_kind, ident) if twin_kind else None
@@ -137,11 +152,15 @@ def _check_network(lookup: _Lookup, source: Object, result: Claims) -> None:
         except ValueRefused:
             found = None
         own = view.twin(NETWORK, uid(source)) or {}
-        if found is not None and found.namespace == view.options.apinet_namespace and found[1:] != (name(own), text(own, "spec", "id"), uid(own)):
+        if (
+            found is not None
+            and found.namespace == view.options.apinet_namespace
+            and found[1:] != (name(own), text(own, "spec", "id"), uid(own))
+        ):
             known = lookup.networks
             owners = {known.get(part) for part in (("name", found.name), ("uid", found.uid), ("id", found.id))}
             if owners - {None, uid(source)}:
-                raise ValueRefused("outside_grant", "the provider ID {0} names a network of another".format(quoted(given)))
+                raise ValueRefused("outside_grant", f"the provider ID {quoted(given)} names a network of another")
     if PEERING in view.options.switches:
         _check_peerings(view, source, result)
 
@@ -154,11 +173,14 @@ def _check_peerings(view: View, source: Object, result: Claims) -> None:
         peer = view.source(NETWORK, within, text(incoming, "name"))
         if peer is None and _live(view, source, entry, incoming):
             continue  # nothing is known about the peer (any more), so what is live stays and nothing is added
-        asks = [text(other, "networkRef", "namespace") or within for other in entries(peer, "spec", "peerings")
-                if text(other, "networkRef", "name") == name(source)]  # fmt: skip
+        asks = [
+            text(other, "networkRef", "namespace") or within
+            for other in entries(peer, "spec", "peerings")
+            if text(other, "networkRef", "name") == name(source)
+        ]
         if peer is None or uid(peer) != text(incoming, "uid") or namespace(source) not in asks:
             refused.append(incoming)
-            message = "the peer {0} does not ask for this peering".format(quoted(within + "/" + text(incoming, "name")))
+            message = f"the peer {quoted(within + '/' + text(incoming, 'name'))} does not ask for this peering"
             result.refused.append(Refusal(_label(NETWORK, source), "outside_grant", message))
     if refused:
         kept = [entry for entry in entries(source, "spec", "incomingPeerings") if entry not in refused]
@@ -207,12 +229,12 @@ def _check_routing(lookup: _Lookup, source: Object, result: Claims) -> None:
         if found is not None and found.uid in twins and not _within(twins[found.uid], network):
             destination = {key: value for key, value in destination.items() if key != "targetRef"}
             hostile = True
-            message = "the destination {0} names an interface of another network".format(quoted(found.uid))
+            message = f"the destination {quoted(found.uid)} names an interface of another network"
             result.refused.append(Refusal(_label(LOAD_BALANCER_ROUTING, source), "outside_grant", message))
         destinations.append(destination)
     if hostile and routing is not None:
         result.changed.append(dict(routing, destinations=destinations))
 
 
-def _within(twin: Object, network: t.Optional[Object]) -> bool:
+def _within(twin: Object, network: Object | None) -> bool:
     return network is not None and bool(uid(network)) and text(twin, "spec", "networkRef", "name") == uid(network)

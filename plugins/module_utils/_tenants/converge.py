@@ -21,7 +21,7 @@ from .options import APINET, KINDS, LOAD_BALANCER, NAT_GATEWAY, NETWORK, NETWORK
 from .store import NOT_FOUND, MemoryStore, Store, StoreError
 from .view import Index, NotRead, View
 
-_PLANS: t.Dict[str, t.Callable[[ObjectTurn], None]] = {
+_PLANS: dict[str, t.Callable[[ObjectTurn], None]] = {
     NETWORK: plan_network,
     VIRTUAL_IP: plan_virtual_ip,
     LOAD_BALANCER: plan_load_balancer,
@@ -29,9 +29,9 @@ _PLANS: t.Dict[str, t.Callable[[ObjectTurn], None]] = {
 }
 
 
-def plan_pass(view: View, now: str) -> t.List[ObjectTurn]:
+def plan_pass(view: View, now: str) -> list[ObjectTurn]:
     """The turn of every selected object and of every twin that nobody wants. ``now``: RFC 3339, seconds, UTC."""
-    turns: t.List[ObjectTurn] = []
+    turns: list[ObjectTurn] = []
     for kind in KINDS:
         if kind in view.options.kinds:
             turns.extend(_kind(view, kind, now))
@@ -63,7 +63,7 @@ def _kind(view: View, kind: str, now: str) -> t.Iterator[ObjectTurn]:
     yield from extra
 
 
-def _one(view: View, kind: str, source: t.Dict[str, t.Any], index: t.Optional[Index], now: str) -> ObjectTurn:
+def _one(view: View, kind: str, source: dict[str, t.Any], index: Index | None, now: str) -> ObjectTurn:
     turn = ObjectTurn(view, kind, source)
     try:
         if not uid(source):
@@ -87,7 +87,7 @@ def _one(view: View, kind: str, source: t.Dict[str, t.Any], index: t.Optional[In
         turn.refuse(error.reason, error.message)
     except (AttributeError, TypeError, ValueError, KeyError) as error:
         # an object that no schema has checked must not stop the others
-        turn.refuse("malformed", "the object cannot be read: {0}".format(quoted(error)))
+        turn.refuse("malformed", f"the object cannot be read: {quoted(error)}")
     return turn
 
 
@@ -104,9 +104,9 @@ class Outcome(t.NamedTuple):
     kind: str
     key: Key
     action: str
-    reasons: t.List[Condition]
-    failures: t.List[Condition]
-    source: t.Optional[Key] = None
+    reasons: list[Condition]
+    failures: list[Condition]
+    source: Key | None = None
 
 
 class Done(t.NamedTuple):
@@ -114,47 +114,49 @@ class Done(t.NamedTuple):
 
     subject: Key
     step: Step
-    before: t.Optional[t.Dict[str, t.Any]]
-    after: t.Optional[t.Dict[str, t.Any]]
+    before: dict[str, t.Any] | None
+    after: dict[str, t.Any] | None
 
 
 class Result(t.NamedTuple):
     """What a call did. ``unread``: (side, kind) of lists that failed; a caller must report them as failures."""
 
-    outcomes: t.List[Outcome]
-    done: t.List[Done]
+    outcomes: list[Outcome]
+    done: list[Done]
     passes: int
     settled: bool
-    refused: t.List[Refusal]
-    unread: t.FrozenSet[t.Tuple[str, str]] = frozenset()
+    refused: list[Refusal]
+    unread: frozenset[tuple[str, str]] = frozenset()
 
     @property
-    def failed(self) -> t.List[Outcome]:
+    def failed(self) -> list[Outcome]:
         """Objects that failed in the last pass."""
         return [outcome for outcome in self.outcomes if outcome.action == "failed"]
 
 
-Planner = t.Callable[[View], t.List[ObjectTurn]]
+Planner = t.Callable[[View], list[ObjectTurn]]
 #: The stage that checks claims (``claims.apply_claims``).
-CheckClaims = t.Callable[[View], t.List[Refusal]]
+CheckClaims = t.Callable[[View], list[Refusal]]
 #: Performs steps that do not depend on each other; answers each with the object, None (gone) or a StoreError.
-Perform = t.Callable[[t.List[t.Tuple[Step, t.Mapping[str, t.Any]]]], t.List[t.Any]]
+Perform = t.Callable[[list[tuple[Step, t.Mapping[str, t.Any]]]], list[t.Any]]
 
 
-def converge(view: View, now: str, perform: Perform, keep: t.Optional[CheckClaims] = None, limit: int = PASS_LIMIT) -> Result:
+def converge(
+    view: View, now: str, perform: Perform, keep: CheckClaims | None = None, limit: int = PASS_LIMIT
+) -> Result:
     """Map pass after pass over what was read and what our own writes answered. ``keep``: the module always gives it."""
     return _mapped(view, now, keep, lambda plan: run_passes(view, plan, perform, limit))
 
 
-def predict(view: View, now: str, keep: t.Optional[CheckClaims] = None) -> Result:
+def predict(view: View, now: str, keep: CheckClaims | None = None) -> Result:
     """What the first pass of a mapping would do, for check mode."""
     return _mapped(view, now, keep, lambda plan: predict_pass(view, plan))
 
 
-def _mapped(view: View, now: str, keep: t.Optional[CheckClaims], run: t.Callable[[Planner], Result]) -> Result:
-    refused: t.List[Refusal] = []
+def _mapped(view: View, now: str, keep: CheckClaims | None, run: t.Callable[[Planner], Result]) -> Result:
+    refused: list[Refusal] = []
 
-    def plan(current: View) -> t.List[ObjectTurn]:
+    def plan(current: View) -> list[ObjectTurn]:
         if keep is not None:
             refused[:] = keep(current)
         return plan_pass(current, now)
@@ -174,8 +176,8 @@ def predict_pass(view: View, plan: Planner) -> Result:
 
 def run_passes(view: View, plan: Planner, run: Perform, limit: int = PASS_LIMIT) -> Result:
     """Plan and write until a pass writes nothing, or the limit is reached."""
-    actions: t.Dict[t.Tuple[str, Key], str] = {}
-    done: t.List[Done] = []
+    actions: dict[tuple[str, Key], str] = {}
+    done: list[Done] = []
     for number in range(1, limit + 1):
         turns = plan(view)
         wrote, failures = _do(turns, view, run)
@@ -187,11 +189,13 @@ def run_passes(view: View, plan: Planner, run: Perform, limit: int = PASS_LIMIT)
             break
     outcomes = [_outcome(turn, actions, failures.get(id(turn), [])) for turn in turns]
     seen = {(outcome.kind, outcome.key) for outcome in outcomes}
-    gone = [Outcome(kind, key, action, [], []) for (kind, key), action in sorted(actions.items()) if (kind, key) not in seen]
+    gone = [
+        Outcome(kind, key, action, [], []) for (kind, key), action in sorted(actions.items()) if (kind, key) not in seen
+    ]
     return Result(outcomes + gone, done, number, not wrote, [])
 
 
-def _outcome(turn: ObjectTurn, actions: t.Mapping[t.Tuple[str, Key], str], refused: t.List[Condition]) -> Outcome:
+def _outcome(turn: ObjectTurn, actions: t.Mapping[tuple[str, Key], str], refused: list[Condition]) -> Outcome:
     failures = turn.failed + refused
     action = "failed" if failures else "pending" if turn.pending else actions.get((turn.kind, turn.key), "unchanged")
     return Outcome(turn.kind, turn.key, action, turn.pending, failures, turn.source)
@@ -199,13 +203,15 @@ def _outcome(turn: ObjectTurn, actions: t.Mapping[t.Tuple[str, Key], str], refus
 
 def _do(
     turns: t.Sequence[ObjectTurn], view: View, run: Perform
-) -> t.Tuple[t.List[t.Tuple[ObjectTurn, Done]], t.Dict[int, t.List[Condition]]]:
+) -> tuple[list[tuple[ObjectTurn, Done]], dict[int, list[Condition]]]:
     """The writes of a pass, phase after phase; a failed write ends the turn of its object only, after the phase."""
-    wrote: t.List[t.Tuple[ObjectTurn, Done]] = []
-    failures: t.Dict[int, t.List[Condition]] = {}
-    stopped: t.Set[int] = set()
+    wrote: list[tuple[ObjectTurn, Done]] = []
+    failures: dict[int, list[Condition]] = {}
+    stopped: set[int] = set()
     for phase in sorted({step.phase for turn in turns for step in turn.steps}):
-        batch = [(turn, step) for turn in turns for step in turn.steps if step.phase == phase and id(turn) not in stopped]
+        batch = [
+            (turn, step) for turn in turns for step in turn.steps if step.phase == phase and id(turn) not in stopped
+        ]
         for part in _apart(batch):
             for (turn, step), answer in zip(part, run([(step, _body(step, view)) for _work, step in part])):
                 if isinstance(answer, StoreError):
@@ -222,13 +228,13 @@ def _do(
     return wrote, failures
 
 
-def _apart(batch: t.Sequence[t.Tuple[ObjectTurn, Step]]) -> t.Iterator[t.List[t.Tuple[ObjectTurn, Step]]]:
+def _apart(batch: t.Sequence[tuple[ObjectTurn, Step]]) -> t.Iterator[list[tuple[ObjectTurn, Step]]]:
     """Parts in which no object is written twice, so that each part may run at once."""
     rest = list(batch)
     while rest:
-        seen: t.Set[t.Any] = set()
-        part: t.List[t.Any] = []
-        later: t.List[t.Any] = []
+        seen: set[t.Any] = set()
+        part: list[t.Any] = []
+        later: list[t.Any] = []
         for item in rest:
             places = {(item[1].side, item[1].key), id(item[0])}
             (later if places & seen else part).append(item)
@@ -250,7 +256,7 @@ def _body(step: Step, view: View) -> t.Mapping[str, t.Any]:
     return dict(step.body, metadata=meta)
 
 
-def _note(turn: ObjectTurn, view: View, step: Step, answer: t.Any) -> t.List[Done]:
+def _note(turn: ObjectTurn, view: View, step: Step, answer: t.Any) -> list[Done]:
     """Keep the view up to date; one entry when the server's state changed."""
     before = view.now(step.side, step.key)
     if answer is None:
@@ -263,7 +269,7 @@ def _note(turn: ObjectTurn, view: View, step: Step, answer: t.Any) -> t.List[Don
 
 
 def one_by_one(stores: t.Mapping[str, Store], options: Options) -> Perform:
-    def run(steps: t.List[t.Tuple[Step, t.Mapping[str, t.Any]]]) -> t.List[t.Any]:
+    def run(steps: list[tuple[Step, t.Mapping[str, t.Any]]]) -> list[t.Any]:
         return [perform_step(stores[step.side], step, body, options) for step, body in steps]
 
     return run

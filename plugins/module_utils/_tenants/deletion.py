@@ -12,11 +12,22 @@ from .fields import Object, controller, deleting, name, namespace, uid
 from .interfaces import release, release_patch
 from .links import foreign, has_finalizer, linked, message, without_finalizer
 from .object_turn import DELETE, DELETE_NETWORK, LAST, RELEASE, REMOVE, ObjectTurn, Step
-from .options import DEPENDENTS, LOAD_BALANCER_ROUTING, NETWORK, NETWORK_INTERFACE, SOURCE, STALE_UID, TWIN_KINDS, VIP_RELEASE, in_watch, selected
+from .options import (
+    DEPENDENTS,
+    LOAD_BALANCER_ROUTING,
+    NETWORK,
+    NETWORK_INTERFACE,
+    SOURCE,
+    STALE_UID,
+    TWIN_KINDS,
+    VIP_RELEASE,
+    in_watch,
+    selected,
+)
 from .view import Index, View
 
 
-def plan_deletion(turn: ObjectTurn, index: t.Optional[Index]) -> None:
+def plan_deletion(turn: ObjectTurn, index: Index | None) -> None:
     """One source object with a deletion timestamp. Without our finalizer there is nothing to do."""
     profile = turn.options.profile
     if not has_finalizer(turn.kind, turn.subject, profile):
@@ -67,7 +78,7 @@ def _remove_dependent(turn: ObjectTurn, called: str) -> None:
         turn.remove_twin(dependent)
 
 
-def collected(view: View, kind: str) -> t.Iterator[t.Dict[str, t.Any]]:
+def collected(view: View, kind: str) -> t.Iterator[dict[str, t.Any]]:
     """Twins of a kind whose source object is gone, or is another one now (switch stale_uid)."""
     mapped = {uid(source) for source in view.every(SOURCE, kind) if selected(source, view.options)}
     for twin in view.twins(TWIN_KINDS[kind]):
@@ -83,7 +94,7 @@ def collected(view: View, kind: str) -> t.Iterator[t.Dict[str, t.Any]]:
             yield twin
 
 
-def plan_collection(view: View, kind: str) -> t.List[ObjectTurn]:
+def plan_collection(view: View, kind: str) -> list[ObjectTurn]:
     """The turns of twins that nobody wants; none while the budget of deletions forbids it (decision 38)."""
     if not view.options.collect:
         return []
@@ -99,7 +110,13 @@ def plan_collection(view: View, kind: str) -> t.List[ObjectTurn]:
     ]
     deletes = len([twin for twin in ours if not deleting(twin)])
     refusal = check_budget(
-        "source", kind, len(owned), deletes, len(owned) - len(ours), view.options.max_deletes, view.options.confirm_empty
+        "source",
+        kind,
+        len(owned),
+        deletes,
+        len(owned) - len(ours),
+        view.options.max_deletes,
+        view.options.confirm_empty,
     )
     if refusal is not None:
         for turn in turns:

@@ -28,13 +28,13 @@ def text(obj: t.Any, *path: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def items(obj: t.Any, *path: str) -> t.List[t.Any]:
+def items(obj: t.Any, *path: str) -> list[t.Any]:
     """The list at a path, [] for anything else."""
     value = get(obj, *path)
     return value if isinstance(value, list) else []
 
 
-def entries(obj: t.Any, *path: str) -> t.List[t.Dict[str, t.Any]]:
+def entries(obj: t.Any, *path: str) -> list[dict[str, t.Any]]:
     """The objects in the list at a path."""
     return [item for item in items(obj, *path) if isinstance(item, dict)]
 
@@ -51,7 +51,7 @@ def namespace(obj: Object) -> str:
     return text(obj, "metadata", "namespace")
 
 
-def labels(obj: Object) -> t.Dict[str, t.Any]:
+def labels(obj: Object) -> dict[str, t.Any]:
     return get(obj, "metadata", "labels") or {}
 
 
@@ -59,7 +59,7 @@ def deleting(obj: Object) -> bool:
     return bool(get(obj, "metadata", "deletionTimestamp"))
 
 
-def controller(obj: Object) -> t.Optional[t.Dict[str, t.Any]]:
+def controller(obj: Object) -> dict[str, t.Any] | None:
     """The owner reference that controls the object."""
     return next((ref for ref in entries(obj, "metadata", "ownerReferences") if ref.get("controller") is True), None)
 
@@ -67,11 +67,11 @@ def controller(obj: Object) -> t.Optional[t.Dict[str, t.Any]]:
 def show_address(address: Address) -> str:
     """An address as the API servers write it: IPv4 inside IPv6 keeps its dotted form, on every Python."""
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return "::ffff:{0}".format(address.ipv4_mapped)
+        return f"::ffff:{address.ipv4_mapped}"
     return str(address)
 
 
-def address_or_none(value: t.Any) -> t.Optional[str]:
+def address_or_none(value: t.Any) -> str | None:
     """The canonical text of an address; None when it is missing, null, empty or no address."""
     found = readable_address(value)
     return None if found is None else show_address(found)
@@ -79,10 +79,10 @@ def address_or_none(value: t.Any) -> t.Optional[str]:
 
 def family_of(value: t.Any) -> str:
     """``IPv4`` or ``IPv6``. Raises ValueRefused."""
-    return "IPv{0}".format(parse_address(value).version)
+    return f"IPv{parse_address(value).version}"
 
 
-def addresses(obj: t.Any, *path: str) -> t.List[str]:
+def addresses(obj: t.Any, *path: str) -> list[str]:
     """The canonical addresses in the ``ip`` fields of a list of entries, those without address left out."""
     found = (address_or_none(entry.get("ip")) for entry in entries(obj, *path))
     return [address for address in found if address is not None]
@@ -94,7 +94,7 @@ def canonical_prefix(value: t.Any) -> t.Any:
         address, length = value.split("/")
         shown = address_or_none(address)
         if shown is not None:
-            return "{0}/{1}".format(shown, length)
+            return f"{shown}/{length}"
     return value
 
 
@@ -102,7 +102,9 @@ def plain(value: t.Any, key: str = "") -> t.Any:
     """A value for comparing: nothing empty, addresses in canonical form."""
     if isinstance(value, dict):
         inner = {name: plain(item, name) for name, item in value.items()}
-        return {name: item for name, item in inner.items() if item is not None and item != "" and item != {} and item != []}
+        return {
+            name: item for name, item in inner.items() if item is not None and item != "" and item != {} and item != []
+        }
     if isinstance(value, (list, tuple)):
         return [plain(item, key) for item in value]
     if key in ("ip", "ips", "virtualIP", "value") and isinstance(value, str):
@@ -135,7 +137,7 @@ _KEYED = {
 ATOMIC = frozenset(("selector", "labelSelector", "networkRef", "natGatewayRef", "claimRef", "targetRef", "nodeRef"))
 
 
-def list_key(path: t.Tuple[str, ...], *lists: t.Any) -> t.Optional[str]:
+def list_key(path: tuple[str, ...], *lists: t.Any) -> str | None:
     """The key field of the list at a path; None when it is one value (as the plain addresses in spec.ips are)."""
     key = _KEYED.get(path[-2:]) if len(path) == 2 else None
     if key is None:
@@ -143,7 +145,7 @@ def list_key(path: t.Tuple[str, ...], *lists: t.Any) -> t.Optional[str]:
     return key if all(isinstance(item, dict) and item.get(key) for part in lists for item in part or ()) else None
 
 
-def merged(current: t.Any, wanted: t.Any, path: t.Tuple[str, ...] = ()) -> t.Any:
+def merged(current: t.Any, wanted: t.Any, path: tuple[str, ...] = ()) -> t.Any:
     """What an object is after the manifest was applied. Entries keep the place that the manifest gives them."""
     if isinstance(wanted, dict) and isinstance(current, dict) and not (path and path[-1] in ATOMIC):
         result = dict(current)
@@ -160,7 +162,7 @@ def merged(current: t.Any, wanted: t.Any, path: t.Tuple[str, ...] = ()) -> t.Any
     return wanted
 
 
-def pruned(current: t.Any, applied: t.Any, wanted: t.Any, path: t.Tuple[str, ...] = ()) -> t.Any:
+def pruned(current: t.Any, applied: t.Any, wanted: t.Any, path: tuple[str, ...] = ()) -> t.Any:
     """The current object without what the last manifest had and this one has no more."""
     if isinstance(applied, dict) and isinstance(current, dict) and not (path and path[-1] in ATOMIC):
         result = dict(current)
@@ -211,7 +213,7 @@ def replacing(current: t.Any, wanted: t.Any) -> t.Any:
     return dict(dict.fromkeys(current), **{key: replacing(current.get(key), value) for key, value in wanted.items()})
 
 
-def covered(wanted: t.Any, current: t.Any, path: t.Tuple[str, ...] = ()) -> bool:
+def covered(wanted: t.Any, current: t.Any, path: tuple[str, ...] = ()) -> bool:
     """Whether an object says everything that a manifest says."""
     if isinstance(wanted, dict) and not (path and path[-1] in ATOMIC):
         inner = current if isinstance(current, dict) else {}
@@ -237,9 +239,9 @@ def spelled(wanted: t.Any, current: t.Any, key: str = "") -> t.Any:
 _WHOLE = ("peerings",)
 
 
-def leftovers(manifest: Object, current: Object, owned: t.Sequence[t.Tuple[str, ...]]) -> t.Dict[str, t.Any]:
+def leftovers(manifest: Object, current: Object, owned: t.Sequence[tuple[str, ...]]) -> dict[str, t.Any]:
     """The patch that takes away, from the fields that are ours, what the manifest does not say."""
-    patch: t.Dict[str, t.Any] = {}
+    patch: dict[str, t.Any] = {}
     for path in owned:
         wanted, found = get(manifest, *path), get(current, *path)
         if found is None or same(found, None):
@@ -261,14 +263,18 @@ def leftovers(manifest: Object, current: Object, owned: t.Sequence[t.Tuple[str, 
     return patch
 
 
-def _second_controllers(manifest: Object, current: Object) -> t.List[t.Any]:
+def _second_controllers(manifest: Object, current: Object) -> list[t.Any]:
     ours = {ref.get("uid") for ref in entries(manifest, "metadata", "ownerReferences")}
     if not ours:
         return []
-    return [ref for ref in entries(current, "metadata", "ownerReferences") if ref.get("controller") is True and ref.get("uid") not in ours]
+    return [
+        ref
+        for ref in entries(current, "metadata", "ownerReferences")
+        if ref.get("controller") is True and ref.get("uid") not in ours
+    ]
 
 
-def _set(patch: t.Dict[str, t.Any], path: t.Tuple[str, ...], value: t.Any) -> None:
+def _set(patch: dict[str, t.Any], path: tuple[str, ...], value: t.Any) -> None:
     for name in path[:-1]:
         patch = patch.setdefault(name, {})
     patch[path[-1]] = value

@@ -7,7 +7,21 @@ from __future__ import annotations
 import typing as t
 
 from .._values.refused import ValueRefused, quoted
-from .fields import Object, address_or_none, deleting, entries, family_of, get, items, labels, name, namespace, same, text, uid
+from .fields import (
+    Object,
+    address_or_none,
+    deleting,
+    entries,
+    family_of,
+    get,
+    items,
+    labels,
+    name,
+    namespace,
+    same,
+    text,
+    uid,
+)
 from .links import PENDING, READY, claimer, interface_state, link_labels, parse_interface_id, unlink_patch
 from .object_turn import CLAIM, RELEASE, TWIN, ObjectTurn
 from .options import IP, NETWORK_INTERFACE, VIRTUAL_IP
@@ -25,7 +39,7 @@ def plan_interface(turn: ObjectTurn, index: Index, now: str) -> None:
         _report(turn, PENDING, {"ips": None, "prefixes": None, "virtualIP": None}, now)
         return
     if missing:
-        turn.wait("prefix_not_allocated", "not allocated yet: {0}".format(quoted(", ".join(missing))))
+        turn.wait("prefix_not_allocated", f"not allocated yet: {quoted(', '.join(missing))}")
     if equip(turn, index, twin, virtual_ip, prefixes):
         return
     state = get(twin, "status", "state")
@@ -37,7 +51,7 @@ def plan_interface(turn: ObjectTurn, index: Index, now: str) -> None:
     }
     _report(turn, interface_state(state), shown, now)
     if state != READY:
-        turn.wait("twin_not_ready", "the network side says {0}".format(quoted(state)))
+        turn.wait("twin_not_ready", f"the network side says {quoted(state)}")
 
 
 def _report(turn: ObjectTurn, state: str, shown: t.Mapping[str, t.Any], now: str) -> None:
@@ -47,7 +61,7 @@ def _report(turn: ObjectTurn, state: str, shown: t.Mapping[str, t.Any], now: str
     turn.status(wanted)
 
 
-def claim_twin(turn: ObjectTurn, index: Index) -> t.Optional[t.Dict[str, t.Any]]:
+def claim_twin(turn: ObjectTurn, index: Index) -> dict[str, t.Any] | None:
     """The usable twin; also releases what is ours and does not match any more."""
     source, profile = turn.subject, turn.options.profile
     wanted = ""
@@ -66,12 +80,12 @@ def claim_twin(turn: ObjectTurn, index: Index) -> t.Optional[t.Dict[str, t.Any]]
         return None
     mine = index.by_uid.get(wanted)
     if mine is None:
-        turn.wait("twin_unknown", "the network side has no interface with the uid in {0}".format(quoted(given)))
+        turn.wait("twin_unknown", f"the network side has no interface with the uid in {quoted(given)}")
         return None
     holder = claimer(NETWORK_INTERFACE, mine, profile)
     if holder != uid(source):
         if holder is not None or uid(mine) in index.taken:
-            turn.wait("twin_claimed", "the interface is claimed by {0}".format(quoted(holder or "another one")))
+            turn.wait("twin_claimed", f"the interface is claimed by {quoted(holder or 'another one')}")
             return None
         if deleting(mine):
             turn.wait("twin_deleting", "the interface is being deleted on the network side")
@@ -84,7 +98,7 @@ def claim_twin(turn: ObjectTurn, index: Index) -> t.Optional[t.Dict[str, t.Any]]
     return mine
 
 
-def release_patch(turn: ObjectTurn) -> t.Dict[str, t.Any]:
+def release_patch(turn: ObjectTurn) -> dict[str, t.Any]:
     """What a released twin loses. NAT claims and foreign labels stay."""
     unlinked = unlink_patch(NETWORK_INTERFACE, turn.options.profile)
     return {"metadata": {"labels": unlinked}, "spec": {"publicIPs": None, "prefixes": None}}
@@ -101,7 +115,7 @@ def wanted_virtual_ip(source: Object) -> str:
     return name(source) if get(source, "spec", "virtualIP", "ephemeral") is not None else ""
 
 
-def claim_virtual_ip(turn: ObjectTurn, index: Index) -> t.Optional[t.Dict[str, t.Any]]:
+def claim_virtual_ip(turn: ObjectTurn, index: Index) -> dict[str, t.Any] | None:
     """The usable virtual IP; also releases those that point at us and are not wanted any more."""
     source = turn.subject
     wanted = wanted_virtual_ip(source)
@@ -112,16 +126,16 @@ def claim_virtual_ip(turn: ObjectTurn, index: Index) -> t.Optional[t.Dict[str, t
         return None
     found = turn.view.source(VIRTUAL_IP, namespace(source), wanted)
     if found is None:
-        turn.wait("virtual_ip_missing", "there is no virtual IP {0}".format(quoted(wanted)))
+        turn.wait("virtual_ip_missing", f"there is no virtual IP {quoted(wanted)}")
         return None
     holder = text(found, "spec", "targetRef", "uid")
     if holder == uid(source):
         return found
     if get(found, "spec", "targetRef") or uid(found) in index.taken:
-        turn.wait("virtual_ip_taken", "the virtual IP {0} is in use by another interface".format(quoted(wanted)))
+        turn.wait("virtual_ip_taken", f"the virtual IP {quoted(wanted)} is in use by another interface")
         return None
     if deleting(found):
-        turn.wait("virtual_ip_deleting", "the virtual IP {0} is being deleted".format(quoted(wanted)))
+        turn.wait("virtual_ip_deleting", f"the virtual IP {quoted(wanted)} is being deleted")
         return None
     index.taken.add(uid(found))
     target = {"name": name(source), "uid": uid(source)}
@@ -142,9 +156,7 @@ def plan_virtual_ip(turn: ObjectTurn) -> None:
     turn.status({"ip": address})
 
 
-def equip(
-    turn: ObjectTurn, index: Index, twin: Object, virtual_ip: t.Optional[Object], prefixes: t.Sequence[str]
-) -> bool:
+def equip(turn: ObjectTurn, index: Index, twin: Object, virtual_ip: Object | None, prefixes: t.Sequence[str]) -> bool:
     """Public addresses, prefixes and NAT claims in one patch; False when they are right already."""
     address = address_or_none(get(virtual_ip, "status", "ip"))
     if virtual_ip is not None and address is None:

@@ -23,7 +23,7 @@ def twin_name(source: Object) -> str:
     return uid(source)
 
 
-def link_labels(kind: str, source: Object, profile: Profile = ONMETAL) -> t.Dict[str, str]:
+def link_labels(kind: str, source: Object, profile: Profile = ONMETAL) -> dict[str, str]:
     """The three labels on everything that belongs to a source object of a kind."""
     values = (name(source), namespace(source), uid(source))
     return {profile.link(kind, part): value for part, value in zip(_PARTS, values)}
@@ -37,7 +37,7 @@ class Link(t.NamedTuple):
     uid: str
 
 
-def linked(kind: str, obj: Object, profile: Profile = ONMETAL) -> t.Optional[Link]:
+def linked(kind: str, obj: Object, profile: Profile = ONMETAL) -> Link | None:
     """The source object that the labels name; None unless both name and namespace are there."""
     found = labels(obj)
     values = [found.get(profile.link(kind, part)) for part in _PARTS]
@@ -46,7 +46,7 @@ def linked(kind: str, obj: Object, profile: Profile = ONMETAL) -> t.Optional[Lin
     return Link(str(values[1]), str(values[0]), "" if values[2] is None else str(values[2]))
 
 
-def claimer(kind: str, obj: Object, profile: Profile = ONMETAL) -> t.Optional[str]:
+def claimer(kind: str, obj: Object, profile: Profile = ONMETAL) -> str | None:
     """The uid that holds an object; None when any of the three labels is missing, so that it is free."""
     found = labels(obj)
     if all(found.get(profile.link(kind, part)) is not None for part in _PARTS):
@@ -54,7 +54,7 @@ def claimer(kind: str, obj: Object, profile: Profile = ONMETAL) -> t.Optional[st
     return None
 
 
-def unlink_patch(kind: str, profile: Profile = ONMETAL) -> t.Dict[str, None]:
+def unlink_patch(kind: str, profile: Profile = ONMETAL) -> dict[str, None]:
     """A merge patch of labels that takes the three away."""
     return {profile.link(kind, part): None for part in _PARTS}
 
@@ -63,17 +63,17 @@ def has_finalizer(kind: str, source: Object, profile: Profile = ONMETAL) -> bool
     return profile.finalizer(kind) in items(source, "metadata", "finalizers")
 
 
-def with_finalizer(kind: str, source: Object, profile: Profile = ONMETAL) -> t.Dict[str, t.Any]:
+def with_finalizer(kind: str, source: Object, profile: Profile = ONMETAL) -> dict[str, t.Any]:
     return {"metadata": {"finalizers": items(source, "metadata", "finalizers") + [profile.finalizer(kind)]}}
 
 
-def without_finalizer(kind: str, source: Object, profile: Profile = ONMETAL) -> t.Dict[str, t.Any]:
+def without_finalizer(kind: str, source: Object, profile: Profile = ONMETAL) -> dict[str, t.Any]:
     """The patch that takes our finalizer away and keeps the others."""
     ours = profile.finalizer(kind)
     return {"metadata": {"finalizers": [item for item in items(source, "metadata", "finalizers") if item != ours]}}
 
 
-def controller_reference(owner: Object, profile: Profile = ONMETAL) -> t.Dict[str, t.Any]:
+def controller_reference(owner: Object, profile: Profile = ONMETAL) -> dict[str, t.Any]:
     return {
         "apiVersion": profile.apinet,
         "kind": str(owner.get("kind", "")),
@@ -90,7 +90,7 @@ ADOPTABLE, NOT_OURS = "adoptable", "not_ours"
 
 
 def foreign(kind: str, twin: Object, options: Options) -> str:
-    """"" for a twin that is ours to write, else why not: ADOPTABLE or NOT_OURS. ``kind``: of its source object.
+    """ "" for a twin that is ours to write, else why not: ADOPTABLE or NOT_OURS. ``kind``: of its source object.
 
     Where no server has noted who wrote what, the labels alone decide, and they were looked at already.
     """
@@ -101,16 +101,20 @@ def foreign(kind: str, twin: Object, options: Options) -> str:
     return ADOPTABLE if theirs or linked(kind, twin, options.profile) is not None else NOT_OURS
 
 
-def appliers(noted: t.Sequence[t.Mapping[str, t.Any]]) -> t.Set[str]:
+def appliers(noted: t.Sequence[t.Mapping[str, t.Any]]) -> set[str]:
     """The field managers that applied an object; who only patched it does not own it."""
-    return {str(entry.get("manager")) for entry in noted if entry.get("operation") == "Apply" and not entry.get("subresource")}
+    return {
+        str(entry.get("manager"))
+        for entry in noted
+        if entry.get("operation") == "Apply" and not entry.get("subresource")
+    }
 
 
 def message(reason: str, kind: str) -> str:
     """A sentence for the reason word."""
     if reason == ADOPTABLE:
-        return "the {0} of the network side was made by another program; set adopt to take it over".format(kind)
-    return "there is another program's {0} under the name of the twin".format(kind)
+        return f"the {kind} of the network side was made by another program; set adopt to take it over"
+    return f"there is another program's {kind} under the name of the twin"
 
 
 # -- how the state of a twin is shown on its source object
@@ -152,13 +156,13 @@ class NetworkID(t.NamedTuple):
     uid: str
 
 
-def _parts(text: object, profile: Profile) -> t.List[str]:
+def _parts(text: object, profile: Profile) -> list[str]:
     if not isinstance(text, str):
-        raise ValueRefused("segment_count", "{0} is not a provider ID".format(quoted(text)))
+        raise ValueRefused("segment_count", f"{quoted(text)} is not a provider ID")
     rest = text[len(profile.provider_prefix) :] if text.startswith(profile.provider_prefix) else text
     parts = rest.split("/", 4)
     if len(parts) != 4:
-        raise ValueRefused("segment_count", "{0} does not have four parts".format(quoted(text)))
+        raise ValueRefused("segment_count", f"{quoted(text)} does not have four parts")
     return parts
 
 
@@ -166,7 +170,7 @@ def parse_interface_id(text: object, profile: Profile = ONMETAL) -> InterfaceID:
     """namespace/name/node/uid with or without the scheme. Only the node's form is checked."""
     found = InterfaceID(*_parts(text, profile))
     if len(found.node) > 253 or not _NODE.match(found.node):
-        raise ValueRefused("invalid_node", "the node in {0} is not a DNS subdomain".format(quoted(text)))
+        raise ValueRefused("invalid_node", f"the node in {quoted(text)} is not a DNS subdomain")
     return found
 
 
@@ -180,7 +184,7 @@ def format_id(parts: t.Iterable[t.Any], profile: Profile = ONMETAL) -> str:
     return profile.provider_prefix + "/".join("" if part is None else str(part) for part in parts)
 
 
-def interface_id_or_none(text: object, profile: Profile = ONMETAL) -> t.Optional[InterfaceID]:
+def interface_id_or_none(text: object, profile: Profile = ONMETAL) -> InterfaceID | None:
     """The parsed ID; None for what does not parse, which is no failure where IDs are only matched."""
     try:
         return parse_interface_id(text, profile)

@@ -11,7 +11,14 @@ from .._values.refused import ValueRefused, quoted
 from .fields import address_or_none, addresses, entries, family_of, get, items, name, namespace, show_address, text, uid
 from .links import controller_reference, interface_id_or_none, link_labels
 from .object_turn import DEPENDENT, TWIN, ObjectTurn
-from .options import LB_NODE_AFFINITY, LOAD_BALANCER, LOAD_BALANCER_ROUTING, NAT_GATEWAY, NAT_GATEWAY_AUTOSCALER, NETWORK
+from .options import (
+    LB_NODE_AFFINITY,
+    LOAD_BALANCER,
+    LOAD_BALANCER_ROUTING,
+    NAT_GATEWAY,
+    NAT_GATEWAY_AUTOSCALER,
+    NETWORK,
+)
 from .view import balancer_addresses
 
 _TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -24,7 +31,7 @@ def plan_load_balancer(turn: ObjectTurn) -> None:
     if network is None:
         return
     if get(source, "spec", "type") not in ("Public", "Internal"):
-        turn.fail("invalid_type", "{0} is neither Public nor Internal".format(quoted(get(source, "spec", "type"))))
+        turn.fail("invalid_type", f"{quoted(get(source, 'spec', 'type'))} is neither Public nor Internal")
         return
     try:
         ips = address_entries(turn)
@@ -41,7 +48,7 @@ def plan_load_balancer(turn: ObjectTurn) -> None:
         "selector": {"matchLabels": dict(labels)},
         "template": {"metadata": {"labels": dict(labels)}, "spec": {"affinity": _affinity(turn, labels, destinations)}},
     }
-    owned: t.List[t.Tuple[str, ...]] = [("spec", "ips"), ("spec", "ports")]
+    owned: list[tuple[str, ...]] = [("spec", "ips"), ("spec", "ports")]
     if LB_NODE_AFFINITY in options.switches:
         owned.append(("spec", "template", "spec", "affinity", "nodeAffinity"))
     twin = turn.apply(TWIN, turn.manifest(LOAD_BALANCER, spec=spec), owned)
@@ -57,16 +64,16 @@ def plan_load_balancer(turn: ObjectTurn) -> None:
     turn.status({"ips": found})
 
 
-def network_of(turn: ObjectTurn) -> t.Optional[t.Dict[str, t.Any]]:
+def network_of(turn: ObjectTurn) -> dict[str, t.Any] | None:
     """The source network that an object names, whatever its state."""
     called = text(turn.subject, "spec", "networkRef", "name")
     network = turn.view.source(NETWORK, namespace(turn.subject), called)
     if network is None:
-        turn.wait("network_missing", "there is no network {0} in its namespace".format(quoted(called)))
+        turn.wait("network_missing", f"there is no network {quoted(called)} in its namespace")
     return network
 
 
-def address_entries(turn: ObjectTurn) -> t.List[t.Dict[str, t.Any]]:
+def address_entries(turn: ObjectTurn) -> list[dict[str, t.Any]]:
     """spec.ips of the twin. Raises ValueRefused for a literal that is no address."""
     source = turn.subject
     if get(source, "spec", "type") == "Public":
@@ -74,21 +81,21 @@ def address_entries(turn: ObjectTurn) -> t.List[t.Dict[str, t.Any]]:
         return [{"name": family.lower(), "ipFamily": family} for family in families]
     found, missing = balancer_addresses(turn.view, source)
     if missing:
-        turn.wait("prefix_not_allocated", "not allocated yet: {0}".format(quoted(", ".join(missing))))
+        turn.wait("prefix_not_allocated", f"not allocated yet: {quoted(', '.join(missing))}")
     result = []
     for entry in found:
         address = show_address(parse_address(entry["ip"]))
         family = entry["ipFamily"] or family_of(address)
-        result.append({"name": "ip-{0}".format(entry["index"]), "ipFamily": family, "ip": address})
+        result.append({"name": f"ip-{entry['index']}", "ipFamily": family, "ip": address})
     return result
 
 
-def routing_destinations(turn: ObjectTurn) -> t.List[t.Dict[str, t.Any]]:
+def routing_destinations(turn: ObjectTurn) -> list[dict[str, t.Any]]:
     """Every destination of the source routing, in order; a target only where its provider ID can be read."""
     routing = turn.view.source(LOAD_BALANCER_ROUTING, namespace(turn.subject), name(turn.subject))
     result = []
     for destination in entries(routing, "destinations"):
-        entry: t.Dict[str, t.Any] = {"ip": address_or_none(destination.get("ip")) or destination.get("ip")}
+        entry: dict[str, t.Any] = {"ip": address_or_none(destination.get("ip")) or destination.get("ip")}
         found = interface_id_or_none(get(destination, "targetRef", "providerID"), turn.options.profile)
         if found is not None:
             entry["targetRef"] = {"uid": found.uid, "name": found.name, "nodeRef": {"name": found.node}}
@@ -96,9 +103,9 @@ def routing_destinations(turn: ObjectTurn) -> t.List[t.Dict[str, t.Any]]:
     return result
 
 
-def _affinity(turn: ObjectTurn, labels: t.Mapping[str, str], destinations: t.List[t.Dict[str, t.Any]]) -> t.Dict[str, t.Any]:
+def _affinity(turn: ObjectTurn, labels: t.Mapping[str, str], destinations: list[dict[str, t.Any]]) -> dict[str, t.Any]:
     term = {"topologyKey": turn.options.profile.zone, "labelSelector": {"matchLabels": dict(labels)}}
-    affinity: t.Dict[str, t.Any] = {"instanceAntiAffinity": {_TERMS: [term]}}
+    affinity: dict[str, t.Any] = {"instanceAntiAffinity": {_TERMS: [term]}}
     nodes = sorted({entry["targetRef"]["nodeRef"]["name"] for entry in destinations if "targetRef" in entry})
     if LB_NODE_AFFINITY in turn.options.switches and nodes:
         fields = [{"key": "metadata.name", "operator": "In", "values": [node]} for node in nodes]

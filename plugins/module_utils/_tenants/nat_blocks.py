@@ -13,26 +13,26 @@ from .fields import Object, address_or_none, addresses, deleting, entries, famil
 FIRST_PORT, LAST_PORT = 1024, 65535
 PORTS = LAST_PORT - FIRST_PORT + 1
 
-Block = t.Tuple[str, int]
+Block = tuple[str, int]
 
 
 class NatPlan(t.NamedTuple):
     """``claims``: interface name -> uid of the claiming gateway afterwards, or None. ``table``: ips of the NATTable."""
 
-    table: t.List[t.Dict[str, t.Any]]
+    table: list[dict[str, t.Any]]
     used: int
     requested: int
-    claims: t.Dict[str, t.Optional[str]]
+    claims: dict[str, str | None]
 
 
 def blocks_per_address(ports: t.Any) -> int:
     """How many interfaces one address serves. A block must fit into the port space."""
     if isinstance(ports, bool) or not isinstance(ports, int) or not 1 <= ports <= PORTS:
-        raise ValueRefused("invalid_ports", "{0} ports for each interface is not 1 to {1}".format(quoted(ports), PORTS))
+        raise ValueRefused("invalid_ports", f"{quoted(ports)} ports for each interface is not 1 to {PORTS}")
     return PORTS // ports
 
 
-def claim_of(interface: Object, family: str) -> t.Optional[str]:
+def claim_of(interface: Object, family: str) -> str | None:
     """The uid of the gateway that claims an interface for a family."""
     for entry in entries(interface, "spec", "natGateways"):
         if entry.get("ipFamily") == family:
@@ -40,7 +40,7 @@ def claim_of(interface: Object, family: str) -> t.Optional[str]:
     return None
 
 
-def address_of(interface: Object, family: str) -> t.Optional[str]:
+def address_of(interface: Object, family: str) -> str | None:
     found = [address_or_none(item) for item in items(interface, "spec", "ips")]
     return next((item for item in found if item and family_of(item) == family), None)
 
@@ -48,7 +48,8 @@ def address_of(interface: Object, family: str) -> t.Optional[str]:
 def suitable(interface: Object, family: str) -> bool:
     """Whether an interface can be behind NAT: an address of the family and no public one."""
     public = [
-        entry.get("ipFamily") or (family_of(entry.get("ip")) if address_or_none(entry.get("ip")) else None) for entry in entries(interface, "spec", "publicIPs")
+        entry.get("ipFamily") or (family_of(entry.get("ip")) if address_or_none(entry.get("ip")) else None)
+        for entry in entries(interface, "spec", "publicIPs")
     ]
     return address_of(interface, family) is not None and family not in public
 
@@ -62,10 +63,10 @@ def plan_nat(gateway: Object, interfaces: t.Sequence[Object], table: t.Sequence[
     ours = uid(gateway)
     offered = list(dict.fromkeys(addresses(gateway, "spec", "ips")))
     kept = _existing(table, offered, size, count)
-    claims: t.Dict[str, t.Optional[str]] = {}
-    served: t.Dict[str, Block] = {}
-    claimed: t.List[Object] = []
-    new: t.List[Object] = []
+    claims: dict[str, str | None] = {}
+    served: dict[str, Block] = {}
+    claimed: list[Object] = []
+    new: list[Object] = []
     for interface in sorted(interfaces, key=name):
         claim = claim_of(interface, family)
         claims[name(interface)] = claim
@@ -97,10 +98,10 @@ def plan_nat(gateway: Object, interfaces: t.Sequence[Object], table: t.Sequence[
 
 def _existing(
     table: t.Sequence[t.Mapping[str, t.Any]], offered: t.Sequence[str], size: int, count: int
-) -> t.Dict[str, Block]:
+) -> dict[str, Block]:
     """uid -> block of the sections that still make sense."""
-    found: t.Dict[str, Block] = {}
-    used: t.Set[Block] = set()
+    found: dict[str, Block] = {}
+    used: set[Block] = set()
     for row in table:
         address = address_or_none(row.get("ip"))
         for section in entries(row, "sections"):
@@ -118,11 +119,15 @@ def _existing(
 
 def _table(
     served: t.Mapping[str, Block], rows: t.Mapping[str, Object], family: str, size: int
-) -> t.List[t.Dict[str, t.Any]]:
-    sections: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+) -> list[dict[str, t.Any]]:
+    sections: dict[str, list[dict[str, t.Any]]] = {}
     for called, (address, number) in served.items():
         interface, port = rows[called], FIRST_PORT + number * size
-        target = {"uid": uid(interface), "name": called, "nodeRef": {"name": text(interface, "spec", "nodeRef", "name")}}
+        target = {
+            "uid": uid(interface),
+            "name": called,
+            "nodeRef": {"name": text(interface, "spec", "nodeRef", "name")},
+        }
         row = {"ip": address_of(interface, family), "port": port, "endPort": port + size - 1, "targetRef": target}
         sections.setdefault(address, []).append(row)
     by_number = sorted(sections, key=lambda address: int(parse_address(address)))
@@ -130,7 +135,7 @@ def _table(
 
 
 def desired_addresses(
-    ports: int, current: int, requested: int, lowest: int, highest: t.Optional[int], upstream: bool = False
+    ports: int, current: int, requested: int, lowest: int, highest: int | None, upstream: bool = False
 ) -> int:
     """How many public addresses a gateway should have. ``upstream``: as the original, which grows late."""
     count = blocks_per_address(ports)

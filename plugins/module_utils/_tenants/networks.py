@@ -42,12 +42,12 @@ def plan_network(turn: ObjectTurn) -> None:
 # -- peerings: what cannot be looked up never shortens a live list
 
 
-def _target(source: Object, entry: t.Mapping[str, t.Any]) -> t.Tuple[str, str]:
+def _target(source: Object, entry: t.Mapping[str, t.Any]) -> tuple[str, str]:
     reference = entry.get("networkRef") if isinstance(entry.get("networkRef"), dict) else {}
     return (text(reference, "namespace") or namespace(source), text(reference, "name"))
 
 
-def accepted(source: Object) -> t.List[t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any]]]:
+def accepted(source: Object) -> list[tuple[dict[str, t.Any], dict[str, t.Any]]]:
     """(incoming entry, our entry) of the peerings that this network asks for as well, in the order of the incoming."""
     ours = {_target(source, entry): entry for entry in reversed(entries(source, "spec", "peerings"))}
     found = []
@@ -58,11 +58,11 @@ def accepted(source: Object) -> t.List[t.Tuple[t.Dict[str, t.Any], t.Dict[str, t
     return found
 
 
-def wanted_peerings(turn: ObjectTurn) -> t.List[t.Dict[str, t.Any]]:
+def wanted_peerings(turn: ObjectTurn) -> list[dict[str, t.Any]]:
     """spec.peerings of the twin."""
     twin = turn.view.twin(NETWORK, uid(turn.subject))
     present = {text(entry, "name"): entry for entry in entries(twin, "spec", "peerings")}
-    wanted: t.Dict[str, t.Dict[str, t.Any]] = {}
+    wanted: dict[str, dict[str, t.Any]] = {}
     for incoming, entry in accepted(turn.subject):
         label = text(entry, "name")
         peer = turn.view.twin(NETWORK, text(incoming, "uid")) if text(incoming, "uid") else None
@@ -74,7 +74,7 @@ def wanted_peerings(turn: ObjectTurn) -> t.List[t.Dict[str, t.Any]]:
         alive = _peer_exists(turn, incoming)
         if alive and label in present:
             wanted.setdefault(label, present[label])
-        turn.wait("peer_not_ready", "the network side has no network for the peering {0!r:.80} yet".format(label))
+        turn.wait("peer_not_ready", f"the network side has no network for the peering {label!r:.80} yet")
     return list(wanted.values())
 
 
@@ -88,12 +88,14 @@ def _peer_exists(turn: ObjectTurn, incoming: t.Mapping[str, t.Any]) -> bool:
     return uid(peer) == text(incoming, "uid")
 
 
-def _entry(turn: ObjectTurn, entry: t.Mapping[str, t.Any], ident: str) -> t.Dict[str, t.Any]:
-    found: t.Dict[str, t.Any] = {"name": text(entry, "name"), "id": ident}
+def _entry(turn: ObjectTurn, entry: t.Mapping[str, t.Any], ident: str) -> dict[str, t.Any]:
+    found: dict[str, t.Any] = {"name": text(entry, "name"), "id": ident}
     prefixes = []
     for offered in entries(entry, "prefixes"):
         called = text(offered, "prefixRef", "name")
-        literal = text(offered, "prefix") or text(allocated_prefix(turn.view, namespace(turn.subject), called), "spec", "prefix")
+        literal = text(offered, "prefix") or text(
+            allocated_prefix(turn.view, namespace(turn.subject), called), "spec", "prefix"
+        )
         if literal:
             prefixes.append({"name": text(offered, "name"), "prefix": literal})
     if prefixes:

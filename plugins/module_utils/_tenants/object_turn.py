@@ -36,7 +36,7 @@ class Step(t.NamedTuple):
     guarded: bool = False
     stops: bool = True
     action: str = "updated"
-    otherwise: t.Optional["Step"] = None
+    otherwise: Step | None = None
 
 
 class Condition(t.NamedTuple):
@@ -52,10 +52,10 @@ class ObjectTurn:
     def __init__(self, view: View, kind: str, subject: Object) -> None:
         self.view, self.kind, self.subject = view, kind, subject
         self.key = key_of(subject)
-        self.source: t.Optional[Key] = None
-        self.steps: t.List[Step] = []
-        self.pending: t.List[Condition] = []
-        self.failed: t.List[Condition] = []
+        self.source: Key | None = None
+        self.steps: list[Step] = []
+        self.pending: list[Condition] = []
+        self.failed: list[Condition] = []
 
     @property
     def options(self) -> Options:
@@ -82,12 +82,14 @@ class ObjectTurn:
         if not has_finalizer(self.kind, self.subject, self.options.profile):
             self.patch_source(FINALIZER, with_finalizer(self.kind, self.subject, self.options.profile), guarded=True)
 
-    def patch_source(self, phase: int, body: Object, guarded: bool = False, other: t.Optional[Object] = None, stops: bool = True) -> None:
+    def patch_source(
+        self, phase: int, body: Object, guarded: bool = False, other: Object | None = None, stops: bool = True
+    ) -> None:
         """A write to the main part of our source object (or of another one)."""
         target = self.subject if other is None else other
         self.steps.append(Step(phase, SOURCE, PATCH, key_of(target), body, uid(target), guarded, stops))
 
-    def status_step(self, wanted: t.Mapping[str, t.Any]) -> t.Optional[Step]:
+    def status_step(self, wanted: t.Mapping[str, t.Any]) -> Step | None:
         """The status write that makes these fields so (None or empty: removed); None when they are."""
         current = get(self.subject, "status") or {}
         change = {name: value or None for name, value in wanted.items() if not same(current.get(name), value, name)}
@@ -104,9 +106,9 @@ class ObjectTurn:
     def create(self, phase: int, manifest: Object) -> None:
         self.steps.append(Step(phase, APINET, CREATE, key_of(manifest), manifest, action="created"))
 
-    def create_owned(self, phase: int, kind: str, called: str, labels: t.Optional[Object] = None, **parts: t.Any) -> None:
+    def create_owned(self, phase: int, kind: str, called: str, labels: Object | None = None, **parts: t.Any) -> None:
         """Make an object of the network side that the turn's own object, one of that side, controls."""
-        meta: t.Dict[str, t.Any] = {
+        meta: dict[str, t.Any] = {
             "namespace": self.options.apinet_namespace,
             "name": called,
             "ownerReferences": [controller_reference(dict(self.subject, kind=self.kind), self.options.profile)],
@@ -126,9 +128,9 @@ class ObjectTurn:
         self,
         phase: int,
         manifest: Object,
-        owned: t.Sequence[t.Tuple[str, ...]] = (),
-        otherwise: t.Optional[Step] = None,
-    ) -> t.Optional[t.Dict[str, t.Any]]:
+        owned: t.Sequence[tuple[str, ...]] = (),
+        otherwise: Step | None = None,
+    ) -> dict[str, t.Any] | None:
         """Make a twin say what the manifest says; the twin once it does, None while that is still to be written.
 
         Where nothing but the record of its writers differs, it says so already: what hangs on it is planned in the same pass, and shown in check mode.
@@ -164,9 +166,9 @@ class ObjectTurn:
             return self.options.adopt
         return sole_record(current, manager, whole=False) is not None
 
-    def manifest(self, kind: str, owner: t.Optional[Object] = None, **parts: t.Any) -> t.Dict[str, t.Any]:
+    def manifest(self, kind: str, owner: Object | None = None, **parts: t.Any) -> dict[str, t.Any]:
         """A manifest in our namespace, named for the source object and labelled with it."""
-        meta: t.Dict[str, t.Any] = {
+        meta: dict[str, t.Any] = {
             "namespace": self.options.apinet_namespace,
             "name": uid(self.subject),
             "labels": link_labels(self.kind, self.subject, self.options.profile),

@@ -12,7 +12,12 @@ from .fields import Object, get, labels, namespace
 
 NETWORK, VIRTUAL_IP, LOAD_BALANCER = "Network", "VirtualIP", "LoadBalancer"
 NAT_GATEWAY, NETWORK_INTERFACE = "NATGateway", "NetworkInterface"
-LOAD_BALANCER_ROUTING, NAT_GATEWAY_AUTOSCALER, PREFIX, IP = "LoadBalancerRouting", "NATGatewayAutoscaler", "Prefix", "IP"
+LOAD_BALANCER_ROUTING, NAT_GATEWAY_AUTOSCALER, PREFIX, IP = (
+    "LoadBalancerRouting",
+    "NATGatewayAutoscaler",
+    "Prefix",
+    "IP",
+)
 NETWORK_ID, IP_ADDRESS, NAT_TABLE = "NetworkID", "IPAddress", "NATTable"
 DAEMON_SET, INSTANCE, NODE = "DaemonSet", "Instance", "Node"
 
@@ -45,7 +50,7 @@ class Profile(t.NamedTuple):
 
     def link(self, kind: str, what: str) -> str:
         """The key of a link label: ``what`` is name, namespace or uid."""
-        return "{0}{1}-{2}".format(self.link_prefix, kind.lower(), what)
+        return f"{self.link_prefix}{kind.lower()}-{what}"
 
     def finalizer(self, kind: str) -> str:
         return self.finalizer_prefix + kind.lower()
@@ -71,22 +76,22 @@ SOURCE, APINET = "source", "apinet"
 def _profile(name: str, domain: str, provider_prefix: str) -> Profile:
     return Profile(
         name=name,
-        source="networking.{0}/v1alpha1".format(domain),
-        ipam="ipam.{0}/v1alpha1".format(domain),
-        apinet="core.apinet.{0}/v1alpha1".format(domain),
+        source=f"networking.{domain}/v1alpha1",
+        ipam=f"ipam.{domain}/v1alpha1",
+        apinet=f"core.apinet.{domain}/v1alpha1",
         provider_prefix=provider_prefix,
-        link_prefix="apinetlet.{0}/".format(domain),
-        finalizer_prefix="apinet.{0}/".format(domain),
-        field_manager="{0}/apinetlet".format(domain),
-        watch_filter_label="common.{0}/watch-filter".format(domain),
-        managed_by_annotation="common.{0}/managed-by".format(domain),
-        zone="topology.core.apinet.{0}/zone".format(domain),
+        link_prefix=f"apinetlet.{domain}/",
+        finalizer_prefix=f"apinet.{domain}/",
+        field_manager=f"{domain}/apinetlet",
+        watch_filter_label=f"common.{domain}/watch-filter",
+        managed_by_annotation=f"common.{domain}/managed-by",
+        zone=f"topology.core.apinet.{domain}/zone",
     )
 
 
 ONMETAL = _profile("onmetal", "api.onmetal.de", "onmetal-api-net://")
 IRONCORE = _profile("ironcore", "ironcore.dev", "ironcore-net://")
-PROFILES: t.Dict[str, Profile] = {profile.name: profile for profile in (ONMETAL, IRONCORE)}
+PROFILES: dict[str, Profile] = {profile.name: profile for profile in (ONMETAL, IRONCORE)}
 
 
 PEERING, VIP_RELEASE, STALE_UID, LB_NODE_AFFINITY = "peering", "vip_release", "stale_uid", "lb_node_affinity"
@@ -104,13 +109,13 @@ class Options(t.NamedTuple):
 
     apinet_namespace: str
     watch_namespace: str = ""
-    watch_filter: t.Optional[str] = None
-    kinds: t.FrozenSet[str] = frozenset(KINDS)
-    switches: t.FrozenSet[str] = frozenset()
+    watch_filter: str | None = None
+    kinds: frozenset[str] = frozenset(KINDS)
+    switches: frozenset[str] = frozenset()
     collect: bool = True
     min_public_ips: int = 1
     max_public_ips: int = 10
-    max_deletes: t.Optional[int] = None
+    max_deletes: int | None = None
     confirm_empty: bool = False
     always_apply: bool = False
     adopt: bool = False
@@ -122,13 +127,16 @@ class Options(t.NamedTuple):
 _READ_WITH = {
     NETWORK: ((), (NETWORK,)),
     VIRTUAL_IP: ((), (IP,)),
-    LOAD_BALANCER: ((NETWORK, LOAD_BALANCER_ROUTING, PREFIX), (LOAD_BALANCER, LOAD_BALANCER_ROUTING, NETWORK_INTERFACE)),
+    LOAD_BALANCER: (
+        (NETWORK, LOAD_BALANCER_ROUTING, PREFIX),
+        (LOAD_BALANCER, LOAD_BALANCER_ROUTING, NETWORK_INTERFACE),
+    ),
     NAT_GATEWAY: ((NETWORK,), (NAT_GATEWAY, NAT_GATEWAY_AUTOSCALER)),
     NETWORK_INTERFACE: ((NETWORK, VIRTUAL_IP, PREFIX), (NETWORK_INTERFACE,)),
 }
 
 
-def needed(options: Options) -> t.List[t.Tuple[str, str]]:
+def needed(options: Options) -> list[tuple[str, str]]:
     """(side, kind) of the lists that a run reads, each once."""
     found = {(SOURCE, kind) for kind in options.kinds}
     for kind in options.kinds:
@@ -148,21 +156,23 @@ def parse_options(given: t.Mapping[str, t.Any]) -> Options:
     profile = known.get("profile", ONMETAL)
     if not isinstance(profile, Profile):
         if profile not in PROFILES:
-            raise ValueRefused("unknown_profile", "{0} is none of {1}".format(quoted(profile), ", ".join(PROFILES)))
+            raise ValueRefused("unknown_profile", f"{quoted(profile)} is none of {', '.join(PROFILES)}")
         known["profile"] = PROFILES[profile]
     options = Options(**known)
     if options.leaving and not options.watch_namespace:
-        raise ValueRefused("watch_namespace_missing", "whose objects are to go must be said: watch_namespace is required")
+        raise ValueRefused(
+            "watch_namespace_missing", "whose objects are to go must be said: watch_namespace is required"
+        )
     if not 0 <= options.min_public_ips <= options.max_public_ips:
         raise ValueRefused("public_ips_range", "0 <= min_public_ips <= max_public_ips does not hold")
     return options
 
 
-def _subset(option: str, given: t.Any, known: t.Sequence[str]) -> t.FrozenSet[str]:
+def _subset(option: str, given: t.Any, known: t.Sequence[str]) -> frozenset[str]:
     chosen = frozenset([given] if isinstance(given, str) else given)
     unknown = sorted(str(item) for item in chosen - frozenset(known))
     if unknown:
-        raise ValueRefused("unknown_" + option, "{0}: {1} is none of {2}".format(option, quoted(unknown[0]), ", ".join(known)))
+        raise ValueRefused("unknown_" + option, f"{option}: {quoted(unknown[0])} is none of {', '.join(known)}")
     return chosen
 
 

@@ -10,11 +10,36 @@ import typing as t
 
 from .._values.refused import ValueRefused
 from .._values.selectors import Requirement, matches
-from .fields import Object, controller, deleting, entries, get, items, labels, name, namespace, replacing, same, text, uid, without_nulls
+from .fields import (
+    Object,
+    controller,
+    deleting,
+    entries,
+    get,
+    items,
+    labels,
+    name,
+    namespace,
+    replacing,
+    same,
+    text,
+    uid,
+    without_nulls,
+)
 from .links import controller_reference
 from .nat_blocks import NatPlan, claim_of, desired_addresses, plan_nat
 from .object_turn import PATCH_STATUS, ObjectTurn, Step
-from .options import APINET, DAEMON_SET, INSTANCE, LOAD_BALANCER, NAT_GATEWAY, NAT_GATEWAY_AUTOSCALER, NAT_TABLE, NETWORK_INTERFACE, NODE
+from .options import (
+    APINET,
+    DAEMON_SET,
+    INSTANCE,
+    LOAD_BALANCER,
+    NAT_GATEWAY,
+    NAT_GATEWAY_AUTOSCALER,
+    NAT_TABLE,
+    NETWORK_INTERFACE,
+    NODE,
+)
 from .view import View
 
 _TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -22,7 +47,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}\Z")
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent", "Gt": "gt", "Lt": "lt"}
 
 
-def _requirements(expressions: t.Sequence[t.Mapping[str, t.Any]]) -> t.Optional[t.List[Requirement]]:
+def _requirements(expressions: t.Sequence[t.Mapping[str, t.Any]]) -> list[Requirement] | None:
     """Expressions as terms; None when one of them cannot be understood, so that nothing matches."""
     found = []
     for expression in expressions:
@@ -62,18 +87,23 @@ def node_fits(spec: Object, node: Object) -> bool:
     return False
 
 
-def _anti_terms(instance: Object) -> t.List[t.Dict[str, t.Any]]:
+def _anti_terms(instance: Object) -> list[dict[str, t.Any]]:
     return entries(instance, "spec", "affinity", "instanceAntiAffinity", _TERMS)
 
 
-def acceptable_nodes(instance: Object, nodes: t.Sequence[Object], placed: t.Sequence[Object]) -> t.List[str]:
+def acceptable_nodes(instance: Object, nodes: t.Sequence[Object], placed: t.Sequence[Object]) -> list[str]:
     """The nodes that fit best, by name: of those that pass every filter the ones with the fewest instances."""
     by_name = {name(node): node for node in nodes}
-    hosts = [(other, by_name[text(other, "spec", "nodeRef", "name")]) for other in placed
-             if text(other, "spec", "nodeRef", "name") in by_name]  # fmt: skip
+    hosts = [
+        (other, by_name[text(other, "spec", "nodeRef", "name")])
+        for other in placed
+        if text(other, "spec", "nodeRef", "name") in by_name
+    ]
     near = [(other, node) for other, node in hosts if namespace(other) == namespace(instance)]
     fitting = [node for node in nodes if node_fits(get(instance, "spec") or {}, node)]
-    passing = [node for node in fitting if not _repelled(instance, node, near) and _spread(instance, node, fitting, near)]
+    passing = [
+        node for node in fitting if not _repelled(instance, node, near) and _spread(instance, node, fitting, near)
+    ]
     if not passing:
         return []
     load = dict.fromkeys(by_name, 0)
@@ -83,13 +113,15 @@ def acceptable_nodes(instance: Object, nodes: t.Sequence[Object], placed: t.Sequ
     return sorted(name(node) for node in passing if load[name(node)] == least)
 
 
-Hosts = t.Sequence[t.Tuple[Object, Object]]
+Hosts = t.Sequence[tuple[Object, Object]]
 
 
 def _repelled(instance: Object, node: Object, hosts: Hosts) -> bool:
     """Anti-affinity, both directions. Nodes without the topology label do not restrict each other."""
     for other, host in hosts:
-        for term, matched in [(term, other) for term in _anti_terms(instance)] + [(term, instance) for term in _anti_terms(other)]:
+        for term, matched in [(term, other) for term in _anti_terms(instance)] + [
+            (term, instance) for term in _anti_terms(other)
+        ]:
             place = labels(node).get(text(term, "topologyKey"))
             if place is None or place != labels(host).get(text(term, "topologyKey")):
                 continue
@@ -120,8 +152,8 @@ def _spread(instance: Object, node: Object, nodes: t.Sequence[Object], hosts: Ho
 class DaemonPlan(t.NamedTuple):
     """Nodes that lack an instance, and names of instances that are too many."""
 
-    create_for_nodes: t.List[str]
-    delete: t.List[str]
+    create_for_nodes: list[str]
+    delete: list[str]
 
 
 def pinned_node(instance: Object) -> str:
@@ -134,7 +166,7 @@ def pinned_node(instance: Object) -> str:
     return ""
 
 
-def node_term(node: str) -> t.Dict[str, t.Any]:
+def node_term(node: str) -> dict[str, t.Any]:
     """The node affinity that pins an instance to a node."""
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     return {_TERMS: {"nodeSelectorTerms": [{"matchFields": [field]}]}}
@@ -145,15 +177,15 @@ def plan_daemon(template: Object, nodes: t.Sequence[Object], instances: t.Sequen
     wanted_ref = text(template, "nodeRef", "name")
     fitting = [name(node) for node in nodes if node_fits(template, node) and wanted_ref in ("", name(node))]
     existing = {name(node) for node in nodes}
-    by_node: t.Dict[str, t.List[Object]] = {}
+    by_node: dict[str, list[Object]] = {}
 
-    def oldest(instance: Object) -> t.Tuple[str, str]:
+    def oldest(instance: Object) -> tuple[str, str]:
         return (text(instance, "metadata", "creationTimestamp") or "9999", name(instance))
 
     for instance in instances:
         if not deleting(instance):
             by_node.setdefault(text(instance, "spec", "nodeRef", "name") or pinned_node(instance), []).append(instance)
-    surplus: t.List[str] = []
+    surplus: list[str] = []
     for node, found in by_node.items():
         if node not in existing:
             surplus.extend(name(instance) for instance in found if not text(instance, "spec", "nodeRef", "name"))
@@ -169,7 +201,7 @@ READS = (LOAD_BALANCER, NAT_GATEWAY, NAT_GATEWAY_AUTOSCALER, NAT_TABLE, NETWORK_
 FREE, MAKE, TAKE, TABLE, SHOW = range(5)
 
 
-def plan_placement(view: View) -> t.List[ObjectTurn]:
+def plan_placement(view: View) -> list[ObjectTurn]:
     """One pass over load balancers, gateways and instances. Objects of our namespace only."""
     turns = [_daemon(view, balancer) for balancer in view.twins(LOAD_BALANCER) if not deleting(balancer)]
     turns += [_instances(view, daemon) for daemon in view.twins(DAEMON_SET) if not deleting(daemon)]
@@ -182,13 +214,18 @@ def _orphans(view: View) -> t.Iterator[ObjectTurn]:
         living = {uid(owner) for owner in view.twins(owner_kind)}
         for obj in view.twins(kind):
             owner = controller(obj)
-            if owner is not None and owner.get("kind") == owner_kind and owner.get("uid") not in living and not deleting(obj):
+            if (
+                owner is not None
+                and owner.get("kind") == owner_kind
+                and owner.get("uid") not in living
+                and not deleting(obj)
+            ):
                 turn = ObjectTurn(view, kind, obj)
                 turn.remove_twin(obj, SHOW)
                 yield turn
 
 
-def instance_spec(balancer: Object) -> t.Dict[str, t.Any]:
+def instance_spec(balancer: Object) -> dict[str, t.Any]:
     """The InstanceSpec of a load balancer's instances, without what it does not say of itself."""
     spec = dict(get(balancer, "spec", "template", "spec") or {})
     spec.update(
@@ -198,7 +235,7 @@ def instance_spec(balancer: Object) -> t.Dict[str, t.Any]:
         ips=[entry["ip"] for entry in entries(balancer, "spec", "ips") if entry.get("ip")],
         loadBalancerPorts=items(balancer, "spec", "ports"),
     )
-    return t.cast(t.Dict[str, t.Any], without_nulls(spec))
+    return t.cast(dict[str, t.Any], without_nulls(spec))
 
 
 def _daemon(view: View, balancer: Object) -> ObjectTurn:
@@ -235,13 +272,19 @@ def _instances(view: View, daemon: Object) -> ObjectTurn:
             turn.remove_twin(instance, FREE)
         elif not deleting(instance):
             wanted = {field: spec.get(field) for field in ("ips", "loadBalancerPorts")}
-            changed = {field: value or None for field, value in wanted.items() if not same(get(instance, "spec", field), value, field)}
+            changed = {
+                field: value or None
+                for field, value in wanted.items()
+                if not same(get(instance, "spec", field), value, field)
+            }
             if changed:
                 turn.patch_twin(MAKE, instance, {"spec": changed})
     for node in plan.create_for_nodes:
         affinity = dict(spec.get("affinity") or {}, nodeAffinity=node_term(node))
-        called = "{0}-{1}".format(name(daemon), node)
-        turn.create_owned(MAKE, INSTANCE, called, labels=get(template, "metadata", "labels"), spec=dict(spec, affinity=affinity))
+        called = f"{name(daemon)}-{node}"
+        turn.create_owned(
+            MAKE, INSTANCE, called, labels=get(template, "metadata", "labels"), spec=dict(spec, affinity=affinity)
+        )
     return turn
 
 
@@ -281,7 +324,7 @@ def _gateways(view: View) -> t.Iterator[ObjectTurn]:
         yield turn
 
 
-def with_claim(interface: Object, family: str, gateway: t.Optional[Object]) -> t.Dict[str, t.Any]:
+def with_claim(interface: Object, family: str, gateway: Object | None) -> dict[str, t.Any]:
     """An interface with its claim for a family set, or taken away."""
     kept = [entry for entry in entries(interface, "spec", "natGateways") if entry.get("ipFamily") != family]
     if gateway is not None:
@@ -290,7 +333,7 @@ def with_claim(interface: Object, family: str, gateway: t.Optional[Object]) -> t
 
 
 def _serve(
-    turn: ObjectTurn, gateway: Object, interfaces: t.Dict[str, t.Dict[str, t.Any]], plan: NatPlan, table: t.Optional[Object]
+    turn: ObjectTurn, gateway: Object, interfaces: dict[str, dict[str, t.Any]], plan: NatPlan, table: Object | None
 ) -> None:
     family = text(gateway, "spec", "ipFamily")
     for called, claim in plan.claims.items():
@@ -309,7 +352,7 @@ def _serve(
         turn.steps.append(Step(SHOW, APINET, PATCH_STATUS, turn.key, {"status": status}, uid(gateway)))
 
 
-def _scale(turn: ObjectTurn, gateway: Object, scaler: t.Optional[Object], requested: int) -> None:
+def _scale(turn: ObjectTurn, gateway: Object, scaler: Object | None, requested: int) -> None:
     if scaler is None or deleting(scaler):
         return
     ips = entries(gateway, "spec", "ips")
@@ -319,7 +362,7 @@ def _scale(turn: ObjectTurn, gateway: Object, scaler: t.Optional[Object], reques
         turn.patch_twin(MAKE, gateway, {"spec": {"ips": ips[:wanted] or None}})
     elif wanted > len(ips):
         known = {entry.get("name") for entry in ips}
-        free = (called for called in ("ip-{0}".format(number) for number in range(len(ips) + wanted + 1)) if called not in known)
+        free = (called for called in (f"ip-{number}" for number in range(len(ips) + wanted + 1)) if called not in known)
         added = [{"name": next(free)} for _number in range(wanted - len(ips))]
         turn.patch_twin(MAKE, gateway, {"spec": {"ips": ips + added}})
 

@@ -8,6 +8,7 @@ check mode. Both stand under one contract suite. Deleting and patching answer No
 
 from __future__ import annotations
 
+import builtins
 import copy
 import re
 import typing as t
@@ -23,32 +24,32 @@ class StoreError(Exception):
 
     def __init__(self, reason: str, message: str) -> None:
         self.reason, self.message = reason, message
-        super().__init__("{0}: {1}".format(reason, message))
+        super().__init__(f"{reason}: {message}")
 
 
 class Store(t.Protocol):
     """One API server. Patches are JSON merge patches; one that carries uid or resourceVersion has them as precondition."""
 
-    def list(self, api_version: str, kind: str, within: str = "") -> t.List[t.Dict[str, t.Any]]:
+    def list(self, api_version: str, kind: str, within: str = "") -> builtins.list[dict[str, t.Any]]:
         """Every object of a kind (in one namespace). Raises StoreError rather than answer in part."""
 
-    def create(self, manifest: Object) -> t.Dict[str, t.Any]:
+    def create(self, manifest: Object) -> dict[str, t.Any]:
         """Make an object; EXISTS when its name is taken. ``generateName`` is honoured."""
 
-    def apply(self, manifest: Object, manager: str) -> t.Dict[str, t.Any]:
+    def apply(self, manifest: Object, manager: str) -> dict[str, t.Any]:
         """Server-side apply, forced."""
 
-    def patch(self, key: Key, body: Object, status: bool = False) -> t.Optional[t.Dict[str, t.Any]]:
+    def patch(self, key: Key, body: Object, status: bool = False) -> dict[str, t.Any] | None:
         """Change an object, or its status."""
 
-    def delete(self, key: Key, expected: str = "") -> t.Optional[t.Dict[str, t.Any]]:
+    def delete(self, key: Key, expected: str = "") -> dict[str, t.Any] | None:
         """Request deletion of the object with this uid. What is not there is gone."""
 
 
 #: (verb, key, object as it would be) -> nothing; raises StoreError.
 Admission = t.Callable[[str, Key, Object], None]
 #: (object as it is about to be stored, before or None) -> object: what a server fills in by itself.
-Fill = t.Callable[[t.Dict[str, t.Any], t.Optional[Object]], t.Dict[str, t.Any]]
+Fill = t.Callable[[dict[str, t.Any], t.Optional[Object]], dict[str, t.Any]]
 
 _LABEL = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z")
 _NOW = "1970-01-01T00:00:00Z"
@@ -64,45 +65,45 @@ class MemoryStore:
     def __init__(
         self,
         objects: t.Iterable[Object] = (),
-        admit: t.Optional[Admission] = None,
-        fill: t.Optional[Fill] = None,
+        admit: Admission | None = None,
+        fill: Fill | None = None,
         garbage_collector: bool = True,
         prefix: str = "made",
     ) -> None:
         self._admit, self._fill, self._collects = admit, fill, garbage_collector
-        self._objects: t.Dict[Key, t.Dict[str, t.Any]] = {}
-        self._applied: t.Dict[t.Tuple[Key, str], t.Dict[str, t.Any]] = {}
+        self._objects: dict[Key, dict[str, t.Any]] = {}
+        self._applied: dict[tuple[Key, str], dict[str, t.Any]] = {}
         self._version, self._made, self._prefix = 0, 0, prefix
-        self.writes: t.List[t.Tuple[str, Key]] = []
+        self.writes: list[tuple[str, Key]] = []
         for obj in objects:
             known = copy.deepcopy(dict(obj))
             if not uid(known):
                 self._made += 1
-                known.setdefault("metadata", {})["uid"] = "{0}-{1:08d}".format(prefix, self._made)
+                known.setdefault("metadata", {})["uid"] = f"{prefix}-{self._made:08d}"
             self._put(key_of(known), known)
 
-    def all(self) -> t.List[t.Dict[str, t.Any]]:
+    def all(self) -> builtins.list[dict[str, t.Any]]:
         return [copy.deepcopy(self._objects[key]) for key in sorted(self._objects)]
 
-    def list(self, api_version: str, kind: str, within: str = "") -> t.List[t.Dict[str, t.Any]]:
+    def list(self, api_version: str, kind: str, within: str = "") -> builtins.list[dict[str, t.Any]]:
         found = [key for key in self._objects if key[:2] == (api_version, kind) and within in ("", key.namespace)]
         return [copy.deepcopy(self._objects[key]) for key in sorted(found)]
 
-    def create(self, manifest: Object) -> t.Dict[str, t.Any]:
+    def create(self, manifest: Object) -> dict[str, t.Any]:
         wanted = copy.deepcopy(dict(manifest))
         if not name(wanted):
             self._made += 1
-            wanted["metadata"]["name"] = "{0}{1:010d}".format(get(wanted, "metadata", "generateName") or "", self._made)
+            wanted["metadata"]["name"] = f"{get(wanted, 'metadata', 'generateName') or ''}{self._made:010d}"
         key = key_of(wanted)
         if key in self._objects:
-            raise StoreError(EXISTS, "{0} {1} already exists".format(key.kind, key.short))
+            raise StoreError(EXISTS, f"{key.kind} {key.short} already exists")
         return self._store("create", key, wanted, None)
 
-    def apply(self, manifest: Object, manager: str) -> t.Dict[str, t.Any]:
+    def apply(self, manifest: Object, manager: str) -> dict[str, t.Any]:
         key = key_of(manifest)
         before = self._objects.get(key)
         if before is not None and get(manifest, "metadata", "uid") not in (None, uid(before)):
-            raise StoreError(CONFLICT, "{0} {1} is another object now".format(key.kind, key.short))
+            raise StoreError(CONFLICT, f"{key.kind} {key.short} is another object now")
         wanted = {part: value for part, value in copy.deepcopy(dict(manifest)).items() if part != "status"}
         kept = pruned(before or {}, self._applied.get((key, manager), {}), wanted)
         after = merged(kept, wanted)
@@ -111,17 +112,19 @@ class MemoryStore:
             # as a server has it after an object was taken over
             theirs = [entry for entry in noted if entry.get("subresource")]
             mine = [entry for entry in noted if entry.get("manager") == manager and not entry.get("subresource")]
-            after["metadata"]["managedFields"] = theirs + (mine or [{"manager": manager, "operation": "Apply", "fieldsV1": {}}])
+            after["metadata"]["managedFields"] = theirs + (
+                mine or [{"manager": manager, "operation": "Apply", "fieldsV1": {}}]
+            )
         after = self._store("apply", key, after, before)
         self._applied[key, manager] = copy.deepcopy(dict(manifest))
         return after
 
-    def patch(self, key: Key, body: Object, status: bool = False) -> t.Optional[t.Dict[str, t.Any]]:
+    def patch(self, key: Key, body: Object, status: bool = False) -> dict[str, t.Any] | None:
         before = self._existing(key)
         meta = body.get("metadata") or {}
         for precondition in ("uid", "resourceVersion"):
             if meta.get(precondition) not in (None, "", before["metadata"].get(precondition)):
-                raise StoreError(CONFLICT, "{0} {1} has changed".format(key.kind, key.short))
+                raise StoreError(CONFLICT, f"{key.kind} {key.short} has changed")
         parts = [part for part in body if (part == "status") == status and part != "metadata"]
         change = {part: copy.deepcopy(body[part]) for part in parts}
         if not status:
@@ -129,12 +132,12 @@ class MemoryStore:
             change["metadata"] = {part: copy.deepcopy(value) for part, value in meta.items() if part not in server}
         return self._store("status" if status else "patch", key, merge_patched(before, change), before, not status)
 
-    def delete(self, key: Key, expected: str = "") -> t.Optional[t.Dict[str, t.Any]]:
+    def delete(self, key: Key, expected: str = "") -> dict[str, t.Any] | None:
         before = self._objects.get(key)
         if before is None:
             return None
         if expected not in ("", uid(before)):
-            raise StoreError(CONFLICT, "{0} {1} is another object now".format(key.kind, key.short))
+            raise StoreError(CONFLICT, f"{key.kind} {key.short} is another object now")
         if self._admit:
             self._admit("delete", key, before)
         self.writes.append(("delete", key))
@@ -146,34 +149,36 @@ class MemoryStore:
         self._gone(key)
         return None
 
-    def _existing(self, key: Key) -> t.Dict[str, t.Any]:
+    def _existing(self, key: Key) -> dict[str, t.Any]:
         if key not in self._objects:
-            raise StoreError(NOT_FOUND, "{0} {1} does not exist".format(key.kind, key.short))
+            raise StoreError(NOT_FOUND, f"{key.kind} {key.short} does not exist")
         return self._objects[key]
 
-    def _store(
-        self, verb: str, key: Key, after: t.Dict[str, t.Any], before: t.Optional[Object], fill: bool = True
-    ) -> t.Any:
+    def _store(self, verb: str, key: Key, after: dict[str, t.Any], before: Object | None, fill: bool = True) -> t.Any:
         for value in labels(after).values():
             if not isinstance(value, str) or not _LABEL.match(value):
-                raise StoreError(INVALID, "{0} {1}: {2!r:.80} is no label value".format(key.kind, key.short, value))
+                raise StoreError(INVALID, f"{key.kind} {key.short}: {value!r:.80} is no label value")
         if self._admit:
             self._admit(verb, key, after)
         if self._fill and fill:
             after = self._fill(copy.deepcopy(after), before)
         if not uid(after):
             self._made += 1
-            after.setdefault("metadata", {})["uid"] = "{0}-{1:08d}".format(self._prefix, self._made)
+            after.setdefault("metadata", {})["uid"] = f"{self._prefix}-{self._made:08d}"
         if before is not None and after == before:
             return copy.deepcopy(after)
         self.writes.append((verb, key))
-        if deleting(after) and items(before or {}, "metadata", "finalizers") and not items(after, "metadata", "finalizers"):
+        if (
+            deleting(after)
+            and items(before or {}, "metadata", "finalizers")
+            and not items(after, "metadata", "finalizers")
+        ):
             self._gone(key)
             return None
         self._put(key, after)
         return copy.deepcopy(after)
 
-    def _put(self, key: Key, obj: t.Dict[str, t.Any]) -> None:
+    def _put(self, key: Key, obj: dict[str, t.Any]) -> None:
         self._version += 1
         obj.setdefault("metadata", {})["resourceVersion"] = str(self._version)
         self._objects[key] = obj

@@ -13,7 +13,7 @@ from .links import claimer
 from .options import APINET, NETWORK_INTERFACE, PREFIX, SOURCE, VIRTUAL_IP, Options, selected
 from .store import key_of
 
-Sides = t.Dict[t.Tuple[str, str], t.Dict[t.Tuple[str, str], t.Dict[str, t.Any]]]
+Sides = dict[tuple[str, str], dict[tuple[str, str], dict[str, t.Any]]]
 
 
 class NotRead(Exception):
@@ -21,7 +21,7 @@ class NotRead(Exception):
 
     def __init__(self, side: str, kind: str) -> None:
         self.side, self.kind = side, kind
-        super().__init__("the {0} server's list of {1} is incomplete".format(side, kind))
+        super().__init__(f"the {side} server's list of {kind} is incomplete")
 
 
 class View:
@@ -32,14 +32,14 @@ class View:
         source: t.Iterable[Object],
         apinet: t.Iterable[Object],
         options: Options,
-        unread: t.Iterable[t.Tuple[str, str]] = (),
+        unread: t.Iterable[tuple[str, str]] = (),
     ) -> None:
         self.options = options
         self.unread = frozenset(unread)
         self._objects: Sides = {}
         #: (kind, namespace, name) of source objects whose claims were refused: they exist, and are left alone
-        self.left_out: t.FrozenSet[t.Tuple[str, str, str]] = frozenset()
-        self._claims: t.Dict[t.Tuple[str, str, str], t.Dict[str, t.Any]] = {}
+        self.left_out: frozenset[tuple[str, str, str]] = frozenset()
+        self._claims: dict[tuple[str, str, str], dict[str, t.Any]] = {}
         profile = options.profile
         groups = {SOURCE: (profile.source, profile.ipam), APINET: (profile.apinet,)}
         for side, objects in ((SOURCE, source), (APINET, apinet)):
@@ -55,43 +55,43 @@ class View:
     def drop(self, side: str, key: Key) -> None:
         self._objects.get((side, key.kind), {}).pop((key.namespace, key.name), None)
 
-    def narrow(self, left_out: t.Iterable[t.Tuple[str, str, str]], changed: t.Iterable[t.Dict[str, t.Any]]) -> None:
+    def narrow(self, left_out: t.Iterable[tuple[str, str, str]], changed: t.Iterable[dict[str, t.Any]]) -> None:
         """Map these source objects no more, and those as given here, until the next time."""
         self.left_out = frozenset(left_out)
         self._claims = {(str(obj.get("kind")), namespace(obj), name(obj)): obj for obj in changed}
 
-    def mapped(self, kind: str) -> t.List[t.Dict[str, t.Any]]:
+    def mapped(self, kind: str) -> list[dict[str, t.Any]]:
         """The source objects of a kind that are ours to map, as far as their claims hold."""
         found = [obj for obj in self.every(SOURCE, kind) if selected(obj, self.options)]
         places = [(kind, namespace(obj), name(obj)) for obj in found]
         return [self._claims.get(place, obj) for place, obj in zip(places, found) if place not in self.left_out]
 
-    def every(self, side: str, kind: str) -> t.List[t.Dict[str, t.Any]]:
+    def every(self, side: str, kind: str) -> list[dict[str, t.Any]]:
         """All objects of a kind, by namespace and name."""
         self._read(side, kind)
         found = self._objects.get((side, kind), {})
         return [found[place] for place in sorted(found)]
 
-    def twins(self, kind: str) -> t.List[t.Dict[str, t.Any]]:
+    def twins(self, kind: str) -> list[dict[str, t.Any]]:
         """Objects of the network side in our namespace."""
         return [obj for obj in self.every(APINET, kind) if namespace(obj) == self.options.apinet_namespace]
 
-    def source(self, kind: str, within: str, called: str) -> t.Optional[t.Dict[str, t.Any]]:
+    def source(self, kind: str, within: str, called: str) -> dict[str, t.Any] | None:
         self._read(SOURCE, kind)
         place = (kind, within, called)
         return self._claims.get(place) or self._objects.get((SOURCE, kind), {}).get((within, called))
 
-    def twin(self, kind: str, called: str) -> t.Optional[t.Dict[str, t.Any]]:
+    def twin(self, kind: str, called: str) -> dict[str, t.Any] | None:
         """One object of the network side in our namespace."""
         self._read(APINET, kind)
         return self._objects.get((APINET, kind), {}).get((self.options.apinet_namespace, called))
 
-    def objects(self, side: str) -> t.List[t.Dict[str, t.Any]]:
+    def objects(self, side: str) -> list[dict[str, t.Any]]:
         """Everything that was read of one side: what check mode starts its stores from."""
         kinds = sorted(kind for where, kind in self._objects if where == side)
         return [obj for kind in kinds for obj in self._objects[side, kind].values()]
 
-    def now(self, side: str, key: Key) -> t.Optional[t.Dict[str, t.Any]]:
+    def now(self, side: str, key: Key) -> dict[str, t.Any] | None:
         return self._objects.get((side, key.kind), {}).get((key.namespace, key.name))
 
     def _read(self, side: str, kind: str) -> None:
@@ -104,9 +104,9 @@ class Index:
 
     def __init__(self, view: View) -> None:
         profile = view.options.profile
-        self.by_uid: t.Dict[str, t.Dict[str, t.Any]] = {}
-        self.by_claimer: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
-        self._holders: t.Dict[str, t.Set[str]] = {}
+        self.by_uid: dict[str, dict[str, t.Any]] = {}
+        self.by_claimer: dict[str, list[dict[str, t.Any]]] = {}
+        self._holders: dict[str, set[str]] = {}
         for twin in view.twins(NETWORK_INTERFACE):
             self.by_uid.setdefault(uid(twin), twin)
             holder = claimer(NETWORK_INTERFACE, twin, profile)
@@ -114,14 +114,14 @@ class Index:
                 self.by_claimer.setdefault(holder, []).append(twin)
             for address in addresses(twin, "spec", "publicIPs"):
                 self._holders.setdefault(address, set()).add(uid(twin))
-        self._targets: t.Dict[t.Tuple[str, str], t.List[t.Dict[str, t.Any]]] = {}
+        self._targets: dict[tuple[str, str], list[dict[str, t.Any]]] = {}
         for virtual_ip in view.every(SOURCE, VIRTUAL_IP):
             place = (namespace(virtual_ip), text(virtual_ip, "spec", "targetRef", "uid"))
             self._targets.setdefault(place, []).append(virtual_ip)
         #: uids of objects that this pass has promised to one claimer
-        self.taken: t.Set[str] = set()
+        self.taken: set[str] = set()
 
-    def targeting(self, within: str, interface: str) -> t.List[t.Dict[str, t.Any]]:
+    def targeting(self, within: str, interface: str) -> list[dict[str, t.Any]]:
         """Virtual IPs of a namespace that point at the interface of this uid."""
         return self._targets.get((within, interface), []) if interface else []
 
@@ -129,7 +129,7 @@ class Index:
         return bool(self._holders.get(address, set()) - {uid(twin)})
 
 
-def allocated_prefix(view: View, within: str, called: str, owner: str = "") -> t.Optional[t.Dict[str, t.Any]]:
+def allocated_prefix(view: View, within: str, called: str, owner: str = "") -> dict[str, t.Any] | None:
     """The Prefix of a name once it is allocated; with ``owner`` only if it is controlled by the object of that uid."""
     prefix = view.source(PREFIX, within, called)
     if prefix is None or get(prefix, "status", "phase") != "Allocated" or not text(prefix, "spec", "prefix"):
@@ -139,14 +139,14 @@ def allocated_prefix(view: View, within: str, called: str, owner: str = "") -> t
     return prefix
 
 
-def interface_prefixes(view: View, source: Object) -> t.Tuple[t.List[str], t.List[str]]:
+def interface_prefixes(view: View, source: Object) -> tuple[list[str], list[str]]:
     """(prefixes of an interface in their order, names of those that are not allocated yet)."""
     found, missing = [], []
     for index, entry in enumerate(items(source, "spec", "prefixes")):
         if text(entry, "value"):
             found.append(text(entry, "value"))
         elif get(entry, "ephemeral") is not None:
-            called = "{0}-pf-{1}".format(name(source), index)
+            called = f"{name(source)}-pf-{index}"
             prefix = allocated_prefix(view, namespace(source), called)
             if prefix is None:
                 missing.append(called)
@@ -155,15 +155,15 @@ def interface_prefixes(view: View, source: Object) -> t.Tuple[t.List[str], t.Lis
     return found, missing
 
 
-def balancer_addresses(view: View, source: Object) -> t.Tuple[t.List[t.Dict[str, t.Any]], t.List[str]]:
+def balancer_addresses(view: View, source: Object) -> tuple[list[dict[str, t.Any]], list[str]]:
     """(sources of an internal load balancer's addresses as {index, ip, ipFamily}, Prefixes that are not there yet)."""
-    found: t.List[t.Dict[str, t.Any]] = []
+    found: list[dict[str, t.Any]] = []
     missing = []
     for index, entry in enumerate(items(source, "spec", "ips")):
         if text(entry, "value"):
             found.append({"index": index, "ip": text(entry, "value"), "ipFamily": None})
         elif get(entry, "ephemeral") is not None:
-            called = "{0}-{1}".format(name(source), index)
+            called = f"{name(source)}-{index}"
             prefix = allocated_prefix(view, namespace(source), called, uid(source))
             if prefix is None:
                 missing.append(called)

@@ -10,14 +10,49 @@ from .._values.prefix_sets import address_text
 from .._values.text import is_alnum
 
 ALLOWED_IPS_LACK_SOURCE, ALLOWED_IPS_LACK_TARGET = "allowed_ips_lack_source", "allowed_ips_lack_target"
-ANSWER_ANOTHER_WAY, DEVICE_DOWN, DEVICE_MISSING, ENDPOINT_MOVED = "answer_another_way", "device_down", "device_missing", "endpoint_moved"
+ANSWER_ANOTHER_WAY, DEVICE_DOWN, DEVICE_MISSING, ENDPOINT_MOVED = (
+    "answer_another_way",
+    "device_down",
+    "device_missing",
+    "endpoint_moved",
+)
 DNS_DIFFERS, DNS_FAILS = "dns_differs", "dns_fails"
-FORWARD_DROPPED, FORWARDING_OFF, KEYS_SHARED, KUBE_PROXY_OFF = "forward_dropped", "forwarding_off", "keys_shared", "kube_proxy_off"
-MASQUERADED, MIRROR_MISSING, MIRROR_STALE, MTU_BLACK_HOLE = "masqueraded", "mirror_missing", "mirror_stale", "mtu_black_hole"
-NAME_UNKNOWN, NO_ENDPOINTS, NO_HANDSHAKE, NOT_EXPLAINED = "name_unknown", "no_endpoints", "no_handshake", "not_explained"
-PEER_MISSING, POLICY_LACKS_SOURCE, PORT_CLOSED, PORT_NOT_IN_SERVICE = "peer_missing", "policy_lacks_source", "port_closed", "port_not_in_service"
-REVERSE_PATH_FILTER, REWRITE_MISSING, ROUTE_MISSING, ROUTE_SHADOWED = "reverse_path_filter", "rewrite_missing", "route_missing", "route_shadowed"
-RULE_SHADOWED, STALE_ENDPOINT, TARGET_SILENT, UDP_BLOCKED = "rule_shadowed", "stale_endpoint", "target_silent", "udp_blocked"
+FORWARD_DROPPED, FORWARDING_OFF, KEYS_SHARED, KUBE_PROXY_OFF = (
+    "forward_dropped",
+    "forwarding_off",
+    "keys_shared",
+    "kube_proxy_off",
+)
+MASQUERADED, MIRROR_MISSING, MIRROR_STALE, MTU_BLACK_HOLE = (
+    "masqueraded",
+    "mirror_missing",
+    "mirror_stale",
+    "mtu_black_hole",
+)
+NAME_UNKNOWN, NO_ENDPOINTS, NO_HANDSHAKE, NOT_EXPLAINED = (
+    "name_unknown",
+    "no_endpoints",
+    "no_handshake",
+    "not_explained",
+)
+PEER_MISSING, POLICY_LACKS_SOURCE, PORT_CLOSED, PORT_NOT_IN_SERVICE = (
+    "peer_missing",
+    "policy_lacks_source",
+    "port_closed",
+    "port_not_in_service",
+)
+REVERSE_PATH_FILTER, REWRITE_MISSING, ROUTE_MISSING, ROUTE_SHADOWED = (
+    "reverse_path_filter",
+    "rewrite_missing",
+    "route_missing",
+    "route_shadowed",
+)
+RULE_SHADOWED, STALE_ENDPOINT, TARGET_SILENT, UDP_BLOCKED = (
+    "rule_shadowed",
+    "stale_endpoint",
+    "target_silent",
+    "udp_blocked",
+)
 UDP_BLOCKED_ONE_WAY, WATCHER_STOPPED, WRONG_KEY = "udp_blocked_one_way", "watcher_stopped", "wrong_key"
 
 #: What to do about each; the finding's own text names the place.
@@ -74,7 +109,7 @@ class Step(t.NamedTuple):
     text: str
     command: str
     source: str
-    dev: t.Optional[str] = None
+    dev: str | None = None
 
 
 class Fault(t.NamedTuple):
@@ -87,7 +122,7 @@ class Fault(t.NamedTuple):
     text: str
     at: str
     command: str = ""
-    dev: t.Optional[str] = None
+    dev: str | None = None
     confidence: str = PROVEN
     device: str = ""
 
@@ -110,7 +145,7 @@ def argument(text: t.Any) -> str:
     return shown if is_alnum(plain) else "'{0}'".format(shown.replace("'", "?"))
 
 
-def place_text(version: int, number: int, port: t.Optional[int] = None) -> str:
+def place_text(version: int, number: int, port: int | None = None) -> str:
     """An address, with its port where there is one."""
     text = address_text(version, number)
-    return text if port is None else "[{0}]:{1}".format(text, port) if version == 6 else "{0}:{1}".format(text, port)
+    return text if port is None else f"[{text}]:{port}" if version == 6 else f"{text}:{port}"

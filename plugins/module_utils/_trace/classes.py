@@ -19,16 +19,19 @@ from .causes import printable
 from .facts import span_of
 from .objects import Cluster
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: (version, first, last, length)
-Range = t.Tuple[int, int, int, int]
+Range = tuple[int, int, int, int]
 #: Nodes of a class, and pairs of classes, that a result names.
 NAMED = 5
 SHOWN = 200
 UNREAD = "not read"
 AWAY = "away"
 #: What a peer's range that lacks the other is called by who receives.
-_RECEIVES = {causes.ALLOWED_IPS_LACK_TARGET: causes.ALLOWED_IPS_LACK_SOURCE, causes.ROUTE_MISSING: causes.ANSWER_ANOTHER_WAY}
+_RECEIVES = {
+    causes.ALLOWED_IPS_LACK_TARGET: causes.ALLOWED_IPS_LACK_SOURCE,
+    causes.ROUTE_MISSING: causes.ANSWER_ANOTHER_WAY,
+}
 
 
 class Seat(t.NamedTuple):
@@ -37,10 +40,10 @@ class Seat(t.NamedTuple):
     host: str
     cluster: str
     node: str
-    pods: t.Tuple[Range, ...]
+    pods: tuple[Range, ...]
 
 
-def ranges(texts: t.Any) -> t.Tuple[Range, ...]:
+def ranges(texts: t.Any) -> tuple[Range, ...]:
     """Networks in CIDR form; what is none is left out."""
     found = []
     for text in texts if isinstance(texts, (list, tuple)) else ():
@@ -51,11 +54,11 @@ def ranges(texts: t.Any) -> t.Tuple[Range, ...]:
     return tuple(found)
 
 
-def owners(given: t.Iterable[t.Tuple[Range, str]], points: t.Sequence[t.Tuple[int, int]]) -> t.Dict[t.Tuple[int, int], str]:
+def owners(given: t.Iterable[tuple[Range, str]], points: t.Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
     """Whose the longest range around each point (version, number) is: narrower ranges are drawn over wider ones."""
-    found: t.Dict[t.Tuple[int, int], str] = {}
+    found: dict[tuple[int, int], str] = {}
     ordered = {version: sorted({number for family, number in points if family == version}) for version in (4, 6)}
-    drawn: t.Dict[int, t.List[str]] = {version: [""] * len(rows) for version, rows in ordered.items()}
+    drawn: dict[int, list[str]] = {version: [""] * len(rows) for version, rows in ordered.items()}
     for (version, first, last, dummy), owner in sorted(given, key=lambda row: row[0][3]):
         start, stop = bisect.bisect_left(ordered[version], first), bisect.bisect_right(ordered[version], last)
         drawn[version][start:stop] = [owner] * (stop - start)
@@ -72,16 +75,18 @@ class Pairs:
     """``verdict(source, target)`` of every pair of hosts. away: hosts and clusters that are taken for gone."""
 
     def __init__(self, mesh: t.Mapping[str, t.Any], away: t.Collection[str] = ()) -> None:
-        self.seats: t.Dict[str, Seat] = {}
+        self.seats: dict[str, Seat] = {}
         for host, node in sorted(mapping(mesh, "nodes").items()):
             if isinstance(node, dict):
-                self.seats[host] = Seat(host, str(node.get("cluster")), str(node.get("node_name")), ranges(node.get("pod_cidrs")))
+                self.seats[host] = Seat(
+                    host, str(node.get("cluster")), str(node.get("node_name")), ranges(node.get("pod_cidrs"))
+                )
         self.away = frozenset(host for host, seat in self.seats.items() if host in away or seat.cluster in away)
         self.whole = mesh.get("mode") == "kubespan"
         self.clusters = sorted({seat.cluster for seat in self.seats.values()})
         #: (cluster that looks, host): why not
-        self.found: t.Dict[t.Tuple[str, str], str] = {}
-        by_cluster: t.Dict[str, t.List[Seat]] = {}
+        self.found: dict[tuple[str, str], str] = {}
+        by_cluster: dict[str, list[Seat]] = {}
         for seat in self.seats.values():
             by_cluster.setdefault(seat.cluster, []).append(seat)
         if self.whole:
@@ -104,7 +109,8 @@ class Pairs:
         contested = {str(row.get("node")) for row in settings.get("contested") or () if isinstance(row, dict)}
         allowed = {name: ranges(row.get("allowed_ips")) for name, row in peers.items()}
         holders = owners(
-            ((one, name) for name, rows in allowed.items() for one in rows), [(pod[0], pod[1]) for seat in seats for pod in seat.pods]
+            ((one, name) for name, rows in allowed.items() for one in rows),
+            [(pod[0], pod[1]) for seat in seats for pod in seat.pods],
         )
         for seat in seats:
             cause = ""
@@ -119,13 +125,17 @@ class Pairs:
             if cause:
                 self.found[local, seat.host] = cause
 
-    def _kubespan(self, part: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
+    def _kubespan(self, part: t.Mapping[str, t.Any]) -> dict[str, str]:
         """Why nodes are no peers of the others: all nodes get the same affiliates."""
         hosts = {(seat.cluster, seat.node): host for host, seat in self.seats.items()}
         records = [row for row in part.get("affiliates") or () if isinstance(row, dict)]
-        contested = {(str(row.get("cluster")), str(row.get("node"))) for row in part.get("contested") or () if isinstance(row, dict)}
+        contested = {
+            (str(row.get("cluster")), str(row.get("node")))
+            for row in part.get("contested") or ()
+            if isinstance(row, dict)
+        }
         ids = {str(row.get("node_id")): hosts.get((str(row.get("cluster")), str(row.get("node")))) for row in records}
-        held: t.Dict[str, t.Tuple[Range, ...]] = {}
+        held: dict[str, tuple[Range, ...]] = {}
         mesh = KubeSpanMesh(records)
         for looking in sorted(ids)[:2]:  # everybody but oneself
             held.update((key, ranges(list(peer.allowed_ips))) for key, peer in mesh.specs(looking).peers.items())
@@ -155,9 +165,9 @@ class Pairs:
         other = self.found.get((there.cluster, source), "")
         return _RECEIVES.get(other, other)
 
-    def classes(self) -> t.Dict[t.Tuple[t.Any, ...], t.List[str]]:
+    def classes(self) -> dict[tuple[t.Any, ...], list[str]]:
         """Hosts by all that is decided of them: (cluster, whether away, what each cluster says of them)."""
-        found: t.Dict[t.Tuple[t.Any, ...], t.List[str]] = {}
+        found: dict[tuple[t.Any, ...], list[str]] = {}
         for host, seat in self.seats.items():
             says = tuple(self.found.get((cluster, host), "") for cluster in self.clusters)
             found.setdefault((seat.cluster, host in self.away, says), []).append(host)
@@ -167,7 +177,7 @@ class Pairs:
         """{nodes, pairs, reachable, unread, classes: [{cluster, nodes, hosts}], cut: [{cause, from, to, pairs, message, mend}]}; pairs are ordered."""
         groups = self.classes()
         rows = sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[1][0]))
-        cut: t.List[Data] = []
+        cut: list[Data] = []
         reachable = unread = total = 0
         for key, sources in rows:
             for other, targets in rows:
@@ -180,21 +190,35 @@ class Pairs:
                 reachable += number if not cause else 0
                 unread += number if cause == UNREAD else 0
                 if cause and cause not in (UNREAD, AWAY):
-                    text = "{0} of {1} to {2} of {3}: {4} ordered pairs of nodes".format(len(sources), key[0], len(targets), other[0], number)
-                    cut.append({
-                        "cause": cause, "from": sources[:NAMED], "to": targets[:NAMED], "pairs": number, "message": text,
-                        "mend": causes.MENDS[cause].format(host=printable(one)),
-                    })  # fmt: skip
+                    text = (
+                        f"{len(sources)} of {key[0]} to {len(targets)} of {other[0]}: {number} ordered pairs of nodes"
+                    )
+                    cut.append(
+                        {
+                            "cause": cause,
+                            "from": sources[:NAMED],
+                            "to": targets[:NAMED],
+                            "pairs": number,
+                            "message": text,
+                            "mend": causes.MENDS[cause].format(host=printable(one)),
+                        }
+                    )
         return {
-            "nodes": len(self.seats), "pairs": total, "reachable": reachable, "unread": unread, "away": sorted(self.away),
-            "classes": [{"cluster": key[0], "nodes": len(hosts), "hosts": hosts[:NAMED]} for key, hosts in rows][:SHOWN],
+            "nodes": len(self.seats),
+            "pairs": total,
+            "reachable": reachable,
+            "unread": unread,
+            "away": sorted(self.away),
+            "classes": [{"cluster": key[0], "nodes": len(hosts), "hosts": hosts[:NAMED]} for key, hosts in rows][
+                :SHOWN
+            ],
             "cut": sorted(cut, key=lambda row: -int(row["pairs"]))[:SHOWN],
-        }  # fmt: skip
+        }
 
 
-def left_alone(clusters: t.Mapping[str, Cluster], away: t.Collection[str]) -> t.List[Data]:
+def left_alone(clusters: t.Mapping[str, Cluster], away: t.Collection[str]) -> list[Data]:
     """Services that keep no endpoint where hosts and clusters are away: [{cluster, namespace, name, endpoints}]."""
-    gone: t.Set[t.Tuple[int, int]] = set()
+    gone: set[tuple[int, int]] = set()
     for cluster in clusters.values():
         nodes = {name for name, seat in cluster.seats.items() if seat.host in away or cluster.name in away}
         for pod in cluster.pods.values():

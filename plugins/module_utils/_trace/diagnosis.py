@@ -56,7 +56,7 @@ class Flow(t.NamedTuple):
     #: The flow that this one is only sent back for, to tell one direction of a tunnel from the other.
     about: str = ""
     #: Every address that its packets may go to: as it is dialled, and those behind it.
-    targets: t.FrozenSet[int] = frozenset()
+    targets: frozenset[int] = frozenset()
 
     @property
     def udp(self) -> bool:
@@ -67,12 +67,12 @@ class Flow(t.NamedTuple):
 class Seen(t.NamedTuple):
     """Everything observed. ``armed``: the hosts that recorded; ``passages`` by (flow, host, direction); ``after``: devices at the end, by host."""
 
-    armed: t.FrozenSet[str]
-    passages: t.Mapping[t.Tuple[str, str, str], Passage]
+    armed: frozenset[str]
+    passages: t.Mapping[tuple[str, str, str], Passage]
     sent: t.Mapping[str, t.Sequence[Sent]]
     after: t.Mapping[str, t.Mapping[str, Device]]
     #: The hosts whose recorder missed some of what the kernel told.
-    overrun: t.FrozenSet[str] = frozenset()
+    overrun: frozenset[str] = frozenset()
 
     def passage(self, flow: str, host: str, direction: str) -> Passage:
         """What a host saw; nothing where it saw nothing."""
@@ -85,20 +85,21 @@ class Judge:
     def __init__(self, nodes: t.Mapping[str, Node], mesh: Mesh, seen: Seen, flows: t.Sequence[Flow] = ()) -> None:
         self.nodes, self.mesh, self.seen, self.flows = nodes, mesh, seen, flows
 
-    def judge(self, flow: Flow, there: Walk, back: Walk) -> t.Tuple[str, t.Optional[Finding]]:
+    def judge(self, flow: Flow, there: Walk, back: Walk) -> tuple[str, Finding | None]:
         """(arrives, does not arrive or not explained; the finding). Both walks are by the facts alone."""
         sent = self.seen.sent.get(flow.id) or ()
         first = sent[0].outcome if sent else ""
         if first == ANSWERED and self._answered_by_another(flow):
-            text = "an answer came, and {0} saw nothing of the packet: somebody before it answers for {1}".format(
-                flow.end, place_text(flow.packet.version, flow.packet.dst)
-            )  # fmt: skip
+            address = place_text(flow.packet.version, flow.packet.dst)
+            text = f"an answer came, and {flow.end} saw nothing of the packet: somebody before it answers for {address}"
             return OPEN, self._open(flow, FORWARD, text, flow.start)
         if first == ANSWERED:
             lost = next((one for one in sent if one.size >= LARGE and one.outcome == "silent"), None)
             if lost is not None and flow.packet.protocol != "icmp" and self._large_came(flow):
                 return ARRIVES, None  # what a program says to a packet out of its turn is its own matter
-            return (ARRIVES, None) if lost is None else (FAILS, self._dropped(flow, True) or self._black_hole(flow, lost))
+            return (
+                (ARRIVES, None) if lost is None else (FAILS, self._dropped(flow, True) or self._black_hole(flow, lost))
+            )
         dropped = self._dropped(flow)
         answer = self._answer_of_another(flow)
         if answer is not None and (dropped is None or dropped.direction == BACK):
@@ -121,47 +122,53 @@ class Judge:
     # -- findings ------------------------------------------------------------------------------------------------------
 
     def _open(self, flow: Flow, direction: str, text: str, where: str) -> Finding:
-        return Finding(flow.id, causes.NOT_EXPLAINED, direction, where, text, causes.MENDS[causes.NOT_EXPLAINED], "", UNEXPLAINED)
+        return Finding(
+            flow.id, causes.NOT_EXPLAINED, direction, where, text, causes.MENDS[causes.NOT_EXPLAINED], "", UNEXPLAINED
+        )
 
     def _with_word(self, flow: Flow, found: Finding) -> Finding:
         """What nobody explains, with what the source was told when it sent."""
         sent = self.seen.sent.get(flow.id) or ()
         if found.cause != causes.NOT_EXPLAINED or not sent or sent[0].outcome not in _TOLD or not sent[0].detail:
             return found
-        return found._replace(text="{0}; the source was told: {1}".format(found.text, printable(sent[0].detail)))
+        return found._replace(text=f"{found.text}; the source was told: {printable(sent[0].detail)}")
 
     def _no_answer(self, flow: Flow) -> Finding:
         """Everything leads there and back."""
         outs = self.seen.passage(flow.id, flow.start, BACK).outs
         if outs:
-            text = "the answer was last seen as {0} handed it back by {1}, and its sender did not take it".format(flow.start, ", ".join(map(printable, outs)))
+            text = f"the answer was last seen as {flow.start} handed it back by {', '.join(map(printable, outs))}, and its sender did not take it"
             return self._open(flow, BACK, text, flow.start)
-        return self._open(flow, FORWARD, "the facts lead to {0} and back, and no answer came".format(flow.end), flow.end)
+        return self._open(flow, FORWARD, f"the facts lead to {flow.end} and back, and no answer came", flow.end)
 
     def _of(self, flow: Flow, fault: Fault, direction: str, confidence: str) -> Finding:
         if fault.cause == causes.NOT_EXPLAINED:
             return self._open(flow, direction, fault.text, fault.at)
         return Finding(flow.id, fault.cause, direction, fault.at, fault.text, fault.mend, fault.command, confidence)
 
-    def _finding(self, flow: Flow, cause: str, direction: str, where: str, text: str, command: str = "", confidence: str = PROVEN) -> Finding:
+    def _finding(
+        self, flow: Flow, cause: str, direction: str, where: str, text: str, command: str = "", confidence: str = PROVEN
+    ) -> Finding:
         fix = masquerade_fix(text, where) if cause == causes.MASQUERADED else causes.MENDS[cause].format(host=where)
         return Finding(flow.id, cause, direction, where, text, fix, command, confidence)
 
     def _black_hole(self, flow: Flow, lost: Sent) -> Finding:
-        text = "small packets are answered, one of {0} bytes that may not be cut is not, and nobody says how large it may be".format(lost.size)
-        command = "ip route get {0}".format(place_text(flow.packet.version, flow.packet.dst))
+        text = f"small packets are answered, one of {lost.size} bytes that may not be cut is not, and nobody says how large it may be"
+        command = f"ip route get {place_text(flow.packet.version, flow.packet.dst)}"
         return self._finding(flow, causes.MTU_BLACK_HOLE, FORWARD, flow.start, text, command)
 
-    def _dropped(self, flow: Flow, large: bool = False) -> t.Optional[Finding]:
+    def _dropped(self, flow: Flow, large: bool = False) -> Finding | None:
         """The first rule on the way that dropped it, whosever it is; large: where small packets are let through."""
         for direction, hosts in ((FORWARD, (flow.start, flow.end)), (BACK, (flow.end, flow.start))):
             for host in dict.fromkeys(hosts):
                 found = self.seen.passage(flow.id, host, direction)
                 event = found.large_drop if large else found.drop
                 if event is not None:
-                    what = "packets of {0} bytes, no small ones,".format(event.length) if large else "it"
-                    text = "{0} drops {1} in the hook {2}: {3}".format(host, what, printable(event.hook or "?"), event.place)
-                    command = "nft -a list chain {0} {1} {2}".format(*map(causes.argument, (event.family, event.table, event.chain)))
+                    what = f"packets of {event.length} bytes, no small ones," if large else "it"
+                    text = f"{host} drops {what} in the hook {printable(event.hook or '?')}: {event.place}"
+                    command = "nft -a list chain {0} {1} {2}".format(
+                        *map(causes.argument, (event.family, event.table, event.chain))
+                    )
                     return self._finding(flow, causes.FORWARD_DROPPED, direction, host, text, command)
         return None
 
@@ -170,12 +177,14 @@ class Judge:
         silent = self._nobody_listens(flow)
         if self._delivered(flow) or silent or flow.end not in self.seen.armed:
             confidence = PROVEN if self._delivered(flow) or silent else LIKELY
-            return self._finding(flow, causes.PORT_CLOSED, FORWARD, flow.end, "{0} refuses the connection".format(place), "", confidence)
-        return self._open(flow, FORWARD, "somebody before {0} refuses the connection to {1}".format(flow.end, place), flow.start)
+            return self._finding(
+                flow, causes.PORT_CLOSED, FORWARD, flow.end, f"{place} refuses the connection", "", confidence
+            )
+        return self._open(flow, FORWARD, f"somebody before {flow.end} refuses the connection to {place}", flow.start)
 
     def _unheard(self, flow: Flow) -> Finding:
         """A datagram that was handed over where nobody listens. The refusal may stay out: kernels send only so many in a second."""
-        text = "{0} handed it over, and nobody listens on {1}".format(flow.end, place_text(flow.packet.version, flow.packet.dst, flow.packet.port))
+        text = f"{flow.end} handed it over, and nobody listens on {place_text(flow.packet.version, flow.packet.dst, flow.packet.port)}"
         return self._finding(flow, causes.PORT_CLOSED, FORWARD, flow.end, text, "", LIKELY)
 
     def _large_came(self, flow: Flow) -> bool:
@@ -184,15 +193,16 @@ class Judge:
         device = node.pods.get((flow.packet.version, flow.packet.dst)) if node is not None else None
         return bool(device) and device in self.seen.passage(flow.id, flow.end, FORWARD).large_outs
 
-    def _retargeted(self, flow: Flow) -> t.Optional[Finding]:
+    def _retargeted(self, flow: Flow) -> Finding | None:
         """It goes to an address that is none of those of the target: whatever happens there is nothing that the facts of the target's way tell."""
         for host in dict.fromkeys((flow.start, flow.end)):
             found = self.seen.passage(flow.id, host, FORWARD)
             strange = sorted(found.targets - {flow.packet.dst} - flow.targets)
             if strange:
-                text = "on {0} it becomes one to {1} instead of {2}".format(
-                    host, place_text(flow.packet.version, strange[0]), place_text(flow.packet.version, flow.packet.dst)
-                ) + (" by {0}".format(found.redirect.place) if found.redirect else "")
+                text = (
+                    f"on {host} it becomes one to {place_text(flow.packet.version, strange[0])} instead of {place_text(flow.packet.version, flow.packet.dst)}"
+                    + (f" by {found.redirect.place}" if found.redirect else "")
+                )
                 return self._open(flow, FORWARD, text, host)
         return None
 
@@ -209,21 +219,22 @@ class Judge:
         here, there = (self.seen.passage(flow.id, host, FORWARD).events for host in (flow.start, flow.end))
         return bool(here) and not there
 
-    def _answer_of_another(self, flow: Flow) -> t.Optional[Finding]:
+    def _answer_of_another(self, flow: Flow) -> Finding | None:
         """Its answer comes from an address that was not asked: whoever asked does not know it."""
         for host in dict.fromkeys((flow.end, flow.start)):
             strange = sorted(self.seen.passage(flow.id, host, BACK).sources - {flow.packet.dst} - flow.targets)
             if strange:
-                text = "the answer comes from {0} instead of {1}, on {2}".format(
-                    place_text(flow.packet.version, strange[0]), place_text(flow.packet.version, flow.packet.dst), host
-                )  # fmt: skip
+                wrong, right = (place_text(flow.packet.version, address) for address in (strange[0], flow.packet.dst))
+                text = f"the answer comes from {wrong} instead of {right}, on {host}"
                 return self._open(flow, BACK, text, host)
         return None
 
     def _nobody_listens(self, flow: Flow) -> bool:
         node = self.nodes.get(flow.end)
         known = node.listeners.get((flow.packet.version, flow.packet.dst)) if node is not None else None
-        return known is not None and flow.packet.port is not None and (flow.packet.protocol, flow.packet.port) not in known
+        return (
+            known is not None and flow.packet.port is not None and (flow.packet.protocol, flow.packet.port) not in known
+        )
 
     def _delivered(self, flow: Flow) -> bool:
         """Whether the target's node handed it over."""
@@ -235,17 +246,25 @@ class Judge:
         device = node.pods.get((flow.packet.version, flow.packet.dst)) if node is not None else None
         if device and device not in found.outs:
             return False
-        return found.drop is None and any(dev not in tunnels for dev in found.outs) and (flow.start != flow.end or bool(found.outs))
+        return (
+            found.drop is None
+            and any(dev not in tunnels for dev in found.outs)
+            and (flow.start != flow.end or bool(found.outs))
+        )
 
-    def _silent(self, flow: Flow) -> t.Optional[Finding]:
+    def _silent(self, flow: Flow) -> Finding | None:
         """The packet was handed over, and nothing came out of the target."""
-        if not self._delivered(flow) or flow.end not in self.seen.armed or self.seen.passage(flow.id, flow.end, BACK).events:
+        if (
+            not self._delivered(flow)
+            or flow.end not in self.seen.armed
+            or self.seen.passage(flow.id, flow.end, BACK).events
+        ):
             return None
         place = place_text(flow.packet.version, flow.packet.dst, flow.packet.port)
-        text = "{0} handed it to {1}, and nothing came back from there".format(flow.end, place)
+        text = f"{flow.end} handed it to {place}, and nothing came back from there"
         return self._finding(flow, causes.TARGET_SILENT, FORWARD, flow.end, text)
 
-    def _one_way(self, flow: Flow, walk: Walk, direction: str) -> t.Optional[Finding]:
+    def _one_way(self, flow: Flow, walk: Walk, direction: str) -> Finding | None:
         """What is wrong with one direction; None where it came to its end, or nothing tells otherwise."""
         hosts = [flow.start, flow.end] if direction == FORWARD else [flow.end, flow.start]
         hosts = list(dict.fromkeys(hosts))
@@ -258,26 +277,34 @@ class Judge:
             if self._agrees(flow, fault, direction, hosts, last):
                 # what diverts it comes before what rewrites it on the way out
                 sure = last is not None or fault.host not in self.seen.armed
-                return (rewritten if fault.stage != IN else None) or self._of(flow, fault, direction, fault.confidence if sure else LIKELY)
+                return (rewritten if fault.stage != IN else None) or self._of(
+                    flow, fault, direction, fault.confidence if sure else LIKELY
+                )
         if rewritten is not None:
             return rewritten
         if last is None:
             if hosts[0] in self.seen.armed and direction == FORWARD:
-                return self._open(flow, direction, "{0} saw nothing of it leave its source".format(hosts[0]), hosts[0])
+                return self._open(flow, direction, f"{hosts[0]} saw nothing of it leave its source", hosts[0])
             if walk.unknown and direction == FORWARD:
                 return self._open(flow, direction, walk.unknown, hosts[0])
             return None
         index, stage = last
         if index == len(hosts) - 1:
             if stage == IN and not self._at_end(flow, direction, hosts):
-                return self._open(flow, direction, "last seen as it came into {0}, which did not pass it on".format(hosts[-1]), hosts[-1])
+                return self._open(
+                    flow, direction, f"last seen as it came into {hosts[-1]}, which did not pass it on", hosts[-1]
+                )
             return None
         if hosts[index + 1] not in self.seen.armed:
             if walk.unknown or fault is not None:
-                return self._open(flow, direction, "last seen on {0}; {1} did not record".format(hosts[index], hosts[index + 1]), hosts[index])
+                return self._open(
+                    flow, direction, f"last seen on {hosts[index]}; {hosts[index + 1]} did not record", hosts[index]
+                )
             return None
         if stage == IN:
-            return self._open(flow, direction, "last seen as it came into {0}, which did not pass it on".format(hosts[index]), hosts[index])
+            return self._open(
+                flow, direction, f"last seen as it came into {hosts[index]}, which did not pass it on", hosts[index]
+            )
         return self._between(flow, walk, direction, hosts[index], hosts[index + 1])
 
     def _at_end(self, flow: Flow, direction: str, hosts: t.Sequence[str]) -> bool:
@@ -285,7 +312,7 @@ class Judge:
         found = self.seen.passage(flow.id, hosts[-1], direction)
         return INPUT in found.hooks and not (flow.to_pod if direction == FORWARD else flow.from_pod)
 
-    def _last(self, flow: Flow, direction: str, hosts: t.Sequence[str]) -> t.Optional[t.Tuple[int, int]]:
+    def _last(self, flow: Flow, direction: str, hosts: t.Sequence[str]) -> tuple[int, int] | None:
         """The last place where it was seen: (index of the host, stage)."""
         for index in range(len(hosts) - 1, -1, -1):
             stage = self.seen.passage(flow.id, hosts[index], direction).stage
@@ -294,7 +321,7 @@ class Judge:
         return None
 
     def _agrees(
-        self, flow: Flow, fault: Fault, direction: str, hosts: t.Sequence[str], last: t.Optional[t.Tuple[int, int]]
+        self, flow: Flow, fault: Fault, direction: str, hosts: t.Sequence[str], last: tuple[int, int] | None
     ) -> bool:
         """Whether what was seen is what a fault would leave to be seen."""
         if fault.host not in hosts:
@@ -312,7 +339,7 @@ class Judge:
             return fault.host not in self.seen.armed and last[1] == OUT
         return last[1] == IN if fault.stage == IN else last[1] == OUT
 
-    def _rewritten(self, flow: Flow, direction: str, hosts: t.Sequence[str]) -> t.Optional[Finding]:
+    def _rewritten(self, flow: Flow, direction: str, hosts: t.Sequence[str]) -> Finding | None:
         """The source is another one than was sent, though it went through a tunnel."""
         wanted = flow.packet.src if direction == FORWARD else flow.packet.dst
         for index, host in enumerate(hosts):
@@ -322,15 +349,16 @@ class Judge:
             strange = sorted(found.sources - {wanted}) if direction == FORWARD and inside else []
             if strange:
                 rule = self.seen.passage(flow.id, hosts[max(0, index - 1)], direction).rewrite
-                text = "it comes to {0} from {1} instead of {2}".format(
-                    host, place_text(flow.packet.version, strange[0]), place_text(flow.packet.version, wanted)
-                ) + (" by {0}".format(rule.place) if rule else "")
+                text = (
+                    f"it comes to {host} from {place_text(flow.packet.version, strange[0])} instead of {place_text(flow.packet.version, wanted)}"
+                    + (f" by {rule.place}" if rule else "")
+                )
                 at = hosts[max(0, index - 1)]
                 return self._finding(flow, causes.MASQUERADED, direction, at, text, "nft list ruleset")
             if found.rewrite is not None and index == 0 and any(dev in tunnels for dev in found.outs):
                 later = self.seen.passage(flow.id, hosts[-1], direction)
                 if len(hosts) > 1 and not later.events:
-                    text = "{0} rewrites its source before it enters the tunnel: {1}".format(host, found.rewrite.place)
+                    text = f"{host} rewrites its source before it enters the tunnel: {found.rewrite.place}"
                     return self._finding(flow, causes.MASQUERADED, direction, host, text, "nft list ruleset")
         return None
 
@@ -339,15 +367,22 @@ class Judge:
     def _between(self, flow: Flow, walk: Walk, direction: str, host: str, other: str) -> Finding:
         """It left one node and never came to the next: what the tunnel's ends counted says more."""
         outs = self.seen.passage(flow.id, host, direction).outs
-        where = "last seen as it left {0} by {1}; {2} did not see it".format(host, ", ".join(map(printable, outs)) or "?", other)
+        where = f"last seen as it left {host} by {', '.join(map(printable, outs)) or '?'}; {other} did not see it"
         wanted = next((step.dev for step in walk.steps if step.host == host and step.dev is not None), None)
         if wanted is not None and outs and wanted not in outs:
-            where += "; routes and rules of {0} lead to {1}, so a mark or a rewriting on its way there decided otherwise".format(host, printable(wanted))
+            where += f"; routes and rules of {host} lead to {printable(wanted)}, so a mark or a rewriting on its way there decided otherwise"
         here, there = self.nodes.get(host), self.nodes.get(other)
         device = next((here.devices[dev] for dev in outs if dev in here.devices), None) if here is not None else None
         if here is None or there is None or device is None or walk.fault is not None and walk.fault.host == host:
             return self._open(flow, direction, where, host)
-        inner = next((one for one in there.devices.values() if device.peer(one.public_key) is not None and one.peer(device.public_key) is not None), None)
+        inner = next(
+            (
+                one
+                for one in there.devices.values()
+                if device.peer(one.public_key) is not None and one.peer(device.public_key) is not None
+            ),
+            None,
+        )
         if inner is None:
             return self._open(flow, direction, where, host)
         mine = counted(device, (self.seen.after.get(host) or {}).get(device.name), inner.public_key)
@@ -355,11 +390,16 @@ class Judge:
         return self._udp(flow, direction, (host, device, mine), (other, inner, theirs), where)
 
     def _udp(
-        self, flow: Flow, direction: str, mine: t.Tuple[str, Device, Counted], theirs: t.Tuple[str, Device, Counted], where: str
+        self,
+        flow: Flow,
+        direction: str,
+        mine: tuple[str, Device, Counted],
+        theirs: tuple[str, Device, Counted],
+        where: str,
     ) -> Finding:
         host, device, here = mine
         other, inner, there = theirs
-        command = "wg show {0}".format(causes.argument(device.name))
+        command = f"wg show {causes.argument(device.name)}"
         if here.rx is None or there.rx is None:
             return self._open(flow, direction, where, host)
         if not here.tx:
@@ -368,13 +408,15 @@ class Judge:
         # what the other end sends is counted here where both have the session, or where it has none and calls
         called = self._sent_into(other, inner.name) and (session or not theirs_too)
         if not there.rx and here.rx:
-            text = "{0} hears {1}, which hears nothing of it: UDP from {0} to {1} is lost; {2}".format(host, other, where)
+            text = f"{host} hears {other}, which hears nothing of it: UDP from {host} to {other} is lost; {where}"
             # an answer that is not taken, for the sake of a preshared key, is counted as little as one that is lost
             ends = (device.peer(inner.public_key), inner.peer(device.public_key))
             sure = session or theirs_too or all(peer is not None and peer.preshared is False for peer in ends)
-            return self._finding(flow, causes.UDP_BLOCKED_ONE_WAY, direction, other, text, command, PROVEN if sure else LIKELY)
+            return self._finding(
+                flow, causes.UDP_BLOCKED_ONE_WAY, direction, other, text, command, PROVEN if sure else LIKELY
+            )
         if not there.rx and called:
-            text = "{0} and {1} both send, and neither hears the other: UDP between them is lost; {2}".format(host, other, where)
+            text = f"{host} and {other} both send, and neither hears the other: UDP between them is lost; {where}"
             return self._finding(flow, causes.UDP_BLOCKED, direction, host, text, command)
         if not session:
             why = "got no answer"
@@ -382,7 +424,7 @@ class Judge:
                 why = "each hears the other, and no session comes about (do their preshared keys differ?)"
             elif there.rx:
                 why = "which heard it; its answer was lost, or is not taken (do their preshared keys differ?)"
-            text = "{0} called {1}, {2}; {3}".format(host, other, why, where)
+            text = f"{host} called {other}, {why}; {where}"
             return self._finding(flow, causes.NO_HANDSHAKE, direction, host, text, command, LIKELY)
         return self._open(flow, direction, where, host)
 

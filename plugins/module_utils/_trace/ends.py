@@ -14,9 +14,26 @@ from .._values.refused import ValueRefused, quoted
 from .._values.text import is_alnum, is_digits, lower, parse_cluster_name, parse_port, parse_subdomain
 
 FROM, TO = "trace_from", "trace_to"
-ANY, NODE, POD, SERVICE, IMPORT, OBJECT, ADDRESS, NAME = "any", "node", "pod", "service", "serviceimport", "object", "address", "name"
+ANY, NODE, POD, SERVICE, IMPORT, OBJECT, ADDRESS, NAME = (
+    "any",
+    "node",
+    "pod",
+    "service",
+    "serviceimport",
+    "object",
+    "address",
+    "name",
+)
 #: Words that say what a name between slashes is of.
-KINDS = {"pod": POD, "pods": POD, "service": SERVICE, "services": SERVICE, "svc": SERVICE, "serviceimport": IMPORT, "serviceimports": IMPORT}
+KINDS = {
+    "pod": POD,
+    "pods": POD,
+    "service": SERVICE,
+    "services": SERVICE,
+    "svc": SERVICE,
+    "serviceimport": IMPORT,
+    "serviceimports": IMPORT,
+}
 TCP, UDP, ICMP = "tcp", "udp", "icmp"
 PROTOCOLS = (TCP, UDP, ICMP)
 #: As objects of Kubernetes call them.
@@ -39,14 +56,14 @@ class End(t.NamedTuple):
     cluster: str = ""
     namespace: str = ""
     name: str = ""
-    address: t.Optional[Address] = None
-    port: t.Optional[int] = None
+    address: Address | None = None
+    port: int | None = None
 
     def __str__(self) -> str:
-        port = "" if self.port is None else ":{0}".format(self.port)
+        port = "" if self.port is None else f":{self.port}"
         if self.kind == ADDRESS:
             text = str(self.address)
-            return ("[{0}]".format(text) if ":" in text and port else text) + port
+            return (f"[{text}]" if ":" in text and port else text) + port
         if self.kind in (ANY, NAME):
             return (self.name or ANY) + port
         middle = [self.kind] if self.kind in (POD, SERVICE, IMPORT) else []
@@ -54,7 +71,7 @@ class End(t.NamedTuple):
 
 
 def _refused(variable: str, text: object, why: str) -> ValueRefused:
-    return ValueRefused(REASON, "{0} is {1}: {2}; write {3}".format(variable, quoted(text), why, _FORMS[variable]))
+    return ValueRefused(REASON, f"{variable} is {quoted(text)}: {why}; write {_FORMS[variable]}")
 
 
 def parse_end(text: object, variable: str) -> End:
@@ -77,7 +94,7 @@ def parse_end(text: object, variable: str) -> End:
 def _object(text: str) -> End:
     parts = text.split("/")
     if not 2 <= len(parts) <= 4:
-        raise ValueRefused(REASON, "it has {0} parts".format(len(parts)))
+        raise ValueRefused(REASON, f"it has {len(parts)} parts")
     cluster = parse_cluster_name(parts[0])
     name = parse_subdomain(parts[-1])
     if len(parts) == 2:
@@ -87,7 +104,7 @@ def _object(text: str) -> End:
         return End(OBJECT, cluster, namespace, name)
     kind = KINDS.get(lower(parts[2]))
     if kind is None:
-        raise ValueRefused(REASON, "{0} is none of pod, service, serviceimport".format(quoted(parts[2])))
+        raise ValueRefused(REASON, f"{quoted(parts[2])} is none of pod, service, serviceimport")
     return End(kind, cluster, namespace, name)
 
 
@@ -120,31 +137,37 @@ class Question(t.NamedTuple):
 
     source: End
     target: End
-    port: t.Optional[int]
+    port: int | None
     protocol: str
     family: int
     given: bool = False
 
 
-def parse_question(source: object, target: object, port: object = None, protocol: object = None, family: object = None) -> Question:
+def parse_question(
+    source: object, target: object, port: object = None, protocol: object = None, family: object = None
+) -> Question:
     """The variables of a trace. Raises ValueRefused."""
     start, end = parse_end(source, FROM), parse_end(target, TO)
     number = None if port in (None, "", 0) else parse_port(port)
     if end.port is not None:
         if number is not None and number != end.port:
-            raise ValueRefused("trace_port_twice", "trace_to says port {0} and trace_port {1}".format(end.port, number))
+            raise ValueRefused("trace_port_twice", f"trace_to says port {end.port} and trace_port {number}")
         number = end.port
     word = protocol or (ICMP if number is None else TCP)
     if word not in PROTOCOLS:
-        raise ValueRefused("trace_protocol_invalid", "trace_protocol is {0} and should be one of {1}".format(quoted(word), ", ".join(PROTOCOLS)))
+        raise ValueRefused(
+            "trace_protocol_invalid", f"trace_protocol is {quoted(word)} and should be one of {', '.join(PROTOCOLS)}"
+        )
     if word == ICMP and number is not None:
-        raise ValueRefused("trace_protocol_invalid", "trace_protocol is icmp, which has no ports, and the port is {0}".format(number))
+        raise ValueRefused(
+            "trace_protocol_invalid", f"trace_protocol is icmp, which has no ports, and the port is {number}"
+        )
     if word != ICMP and number is None and end.kind not in (SERVICE, IMPORT, OBJECT, NAME):
-        raise ValueRefused("trace_port_missing", "trace_protocol is {0}, which needs trace_port".format(word))
+        raise ValueRefused("trace_port_missing", f"trace_protocol is {word}, which needs trace_port")
     version = {"4": 4, "6": 6, "any": 0, "": 0}.get(str("" if family is None else family))
     if version is None:
-        raise ValueRefused("trace_family_invalid", "trace_family is {0} and should be 4, 6 or any".format(quoted(family)))
+        raise ValueRefused("trace_family_invalid", f"trace_family is {quoted(family)} and should be 4, 6 or any")
     for one in (start, end):
         if one.address is not None and version and one.address.version != version:
-            raise ValueRefused("trace_family_invalid", "trace_family is {0}, and {1} is of the other family".format(version, one))
+            raise ValueRefused("trace_family_invalid", f"trace_family is {version}, and {one} is of the other family")
     return Question(start, end, number, str(word), version, bool(protocol))

@@ -15,32 +15,45 @@ from . import causes
 from .causes import BACK, DELIVERED, FORWARD, IN, LIKELY, OUT, Fault, Step, argument, place_text, printable
 from .facts import Device, Node
 from .mesh import Mesh, in_set, mark_of, our_rule, own_route
-from .routing import BLOCKED, LEAVES, LOCAL, NOWHERE, UNKNOWN, Decision, Packet, by_text, decide, get_command, route_text, rule_text
+from .routing import (
+    BLOCKED,
+    LEAVES,
+    LOCAL,
+    NOWHERE,
+    UNKNOWN,
+    Decision,
+    Packet,
+    by_text,
+    decide,
+    get_command,
+    route_text,
+    rule_text,
+)
 from .tunnels import Tunnels
 
 
 class Walk(t.NamedTuple):
     """A way. ``arrived``: whether the facts lead to the target; ``fault``: what stops it; neither: it leaves what is known, as ``unknown`` says."""
 
-    steps: t.Tuple[Step, ...]
+    steps: tuple[Step, ...]
     arrived: bool
-    fault: t.Optional[Fault]
+    fault: Fault | None
     unknown: str = ""
 
 
 class Walker:
     """Ways through the facts of nodes, with what the mesh's plan says of them."""
 
-    def __init__(self, nodes: t.Mapping[str, Node], mesh: Mesh, silent: t.Optional[t.Mapping[str, str]] = None) -> None:
+    def __init__(self, nodes: t.Mapping[str, Node], mesh: Mesh, silent: t.Mapping[str, str] | None = None) -> None:
         self.nodes, self.mesh, self.silent = nodes, mesh, silent or {}
         self.tunnels = Tunnels(nodes, mesh)
 
     def walk(self, packet: Packet, start: str, end: str, from_pod: bool, direction: str = FORWARD) -> Walk:
         """The way of a packet from a node to another, which the cluster says has the target."""
-        steps: t.List[Step] = []
+        steps: list[Step] = []
         missing = next((host for host in (start, end) if host not in self.nodes), None)
         if missing is not None:
-            return Walk((), False, None, "{0} did not say what it has{1}".format(missing, self._why(missing)))
+            return Walk((), False, None, f"{missing} did not say what it has{self._why(missing)}")
         here, there = self.nodes[start], self.nodes[end]
         iif = self._way_in(here, packet) if from_pod else None
         if from_pod and iif:
@@ -54,7 +67,12 @@ class Walker:
                 return Walk(tuple(steps), False, fault, unknown)
             device = here.devices.get(step.dev)
             if device is None:
-                found = Walk(tuple(steps), False, None, "the mesh has no tunnel between {0} and {1}: what lies between them is not ours".format(start, end))
+                found = Walk(
+                    tuple(steps),
+                    False,
+                    None,
+                    f"the mesh has no tunnel between {start} and {end}: what lies between them is not ours",
+                )
                 if self.mesh.device(here, there) is not None:
                     return found
                 iif = None  # an ordinary network between two nodes: its own devices are not known
@@ -72,15 +90,13 @@ class Walker:
         steps += [step] if step else []
         return Walk(tuple(steps), fault is None and not unknown, fault, unknown)
 
-    def proxied(self, packet: Packet, start: str, dialled: t.Optional[int]) -> t.Optional[Fault]:
+    def proxied(self, packet: Packet, start: str, dialled: int | None) -> Fault | None:
         """Why the address of a Service does not become that of an endpoint: who would do it does not run."""
         here = self.nodes.get(start)
         if here is None or dialled is None or dialled == packet.dst or here.kube_proxy is not False:
             return None
         found = decide(here, packet.version, dialled, packet.src, self._way_in(here, packet), 0)
-        text = "no kube-proxy runs on {0}, and nothing else turns {1} into {2}".format(
-            start, place_text(packet.version, dialled), place_text(packet.version, packet.dst)
-        )
+        text = f"no kube-proxy runs on {start}, and nothing else turns {place_text(packet.version, dialled)} into {place_text(packet.version, packet.dst)}"
         dev = found.dev if found.kind == LEAVES else None
         return Fault(causes.KUBE_PROXY_OFF, start, IN, text, start, "nft list ruleset", dev, LIKELY)
 
@@ -89,7 +105,7 @@ class Walker:
 
     # -- on a node -----------------------------------------------------------------------------------------------------
 
-    def _way_in(self, node: Node, packet: Packet) -> t.Optional[str]:
+    def _way_in(self, node: Node, packet: Packet) -> str | None:
         """The device by which a pod's packets come: the one that leads to the pod."""
         known = node.pods.get((packet.version, packet.src))
         if known:
@@ -97,7 +113,7 @@ class Walker:
         found = decide(node, packet.version, packet.src, None, None, 0)
         return found.dev if found.kind == LEAVES else None
 
-    def _reverse(self, node: Node, packet: Packet, iif: str, mark: int) -> t.Optional[Fault]:
+    def _reverse(self, node: Node, packet: Packet, iif: str, mark: int) -> Fault | None:
         """The reverse-path filter: IPv4 alone, the stricter of all and the device."""
         if packet.version != 4 or not node.rp_filter:
             return None
@@ -111,30 +127,36 @@ class Walker:
         loose = level == 2 and (link is None or link.numbered)
         if found.kind == UNKNOWN or (found.kind == LEAVES and (loose or found.dev == iif)):
             return None
-        text = "{0} takes nothing from {1} by {2}: its way back is {3}, and the reverse-path filter of {2} is {4}".format(
-            node.host, place_text(4, packet.src), printable(iif), by_text(found), "strict" if level == 1 else "loose"
+        text = (
+            "{0} takes nothing from {1} by {2}: its way back is {3}, and the reverse-path filter of {2} is {4}".format(
+                node.host,
+                place_text(4, packet.src),
+                printable(iif),
+                by_text(found),
+                "strict" if level == 1 else "loose",
+            )
         )
         if iif in node.devices and own_route(node, self.mesh, 4, iif, packet.back())[0] is None:
-            text += "; a route to it by {0} is missing".format(printable(iif))
+            text += f"; a route to it by {printable(iif)} is missing"
             return Fault(causes.ROUTE_MISSING, node.host, IN, text, node.host, get_command(packet.back(), None, mark))
-        hand = "sysctl net.ipv4.conf.{0}.rp_filter".format(argument(iif))
+        hand = f"sysctl net.ipv4.conf.{argument(iif)}.rp_filter"
         return Fault(causes.REVERSE_PATH_FILTER, node.host, IN, text, node.host, hand, device=argument(iif))
 
-    def _still(self, node: Node, version: int, iif: t.Optional[str]) -> t.Optional[Fault]:
+    def _still(self, node: Node, version: int, iif: str | None) -> Fault | None:
         """Whether a node passes nothing on of what comes in by a device."""
         if iif is None or node.forwards(version, iif):
             return None
         if node.forwarding.get(version) is False:
-            text = "{0} passes nothing on: forwarding of IPv{1} is off".format(node.host, version)
+            text = f"{node.host} passes nothing on: forwarding of IPv{version} is off"
             name = "net.ipv4.ip_forward" if version == 4 else "net.ipv6.conf.all.forwarding"
         else:
-            text = "{0} passes nothing on that comes in by {1}: its forwarding of IPv{2} is off".format(node.host, printable(iif), version)
-            name = "net.ipv{0}.conf.{1}.forwarding".format(version, printable(iif).replace(".", "/"))
+            text = f"{node.host} passes nothing on that comes in by {printable(iif)}: its forwarding of IPv{version} is off"
+            name = f"net.ipv{version}.conf.{printable(iif).replace('.', '/')}.forwarding"
         return Fault(causes.FORWARDING_OFF, node.host, IN, text, node.host, "sysctl " + argument(name))
 
     def _leave(
-        self, here: Node, there: Node, packet: Packet, iif: t.Optional[str], direction: str
-    ) -> t.Tuple[t.Optional[Step], t.Optional[Fault], str]:
+        self, here: Node, there: Node, packet: Packet, iif: str | None, direction: str
+    ) -> tuple[Step | None, Fault | None, str]:
         """How the packet leaves a node for another."""
         version, mark = packet.version, mark_of(here, self.mesh, packet.version, packet.dst) if self.mesh.whole else 0
         wanted = self.mesh.device(here, there) or self.tunnels.guess(here, there, packet)
@@ -144,7 +166,7 @@ class Walker:
             return None, still, ""
         found = decide(here, version, packet.dst, packet.src, iif, mark)
         if found.kind == UNKNOWN:
-            return None, None, "{0} decides by {1}, which asks for more than is known here".format(here.host, by_text(found))
+            return None, None, f"{here.host} decides by {by_text(found)}, which asks for more than is known here"
         if wanted is not None and (found.kind != LEAVES or found.dev != wanted):
             device = here.devices.get(found.dev or "")
             if device is not None and self.tunnels.leads(device, there, packet):
@@ -152,12 +174,14 @@ class Walker:
             else:
                 return None, self._diverted(here, there, packet, wanted, found, direction, command), ""
         elif wanted is None and found.kind != LEAVES:
-            text = "{0} has no way to {1}: {2}".format(here.host, place_text(version, packet.dst), by_text(found))
+            text = f"{here.host} has no way to {place_text(version, packet.dst)}: {by_text(found)}"
             return None, Fault(causes.ROUTE_MISSING, here.host, IN, text, here.host, command), ""
-        source = "pod_cidrs of cluster {0}".format(there.cluster) if here.cluster != there.cluster else "the cluster's own network"
-        text = "{0} to {1}".format(by_text(found), printable(found.dev))
+        source = (
+            f"pod_cidrs of cluster {there.cluster}" if here.cluster != there.cluster else "the cluster's own network"
+        )
+        text = f"{by_text(found)} to {printable(found.dev)}"
         if mark:
-            text = "mark {0:#x}, {1}".format(mark, text)
+            text = f"mark {mark:#x}, {text}"
         return Step(here.host, OUT, "route", text, command, source, found.dev), None, ""
 
     def _diverted(
@@ -166,19 +190,27 @@ class Walker:
         """Why a packet does not leave by the device that it should."""
         version, target = packet.version, place_text(packet.version, packet.dst)
         dev = found.dev if found.kind == LEAVES else None
-        show = "ip -d link show {0}".format(argument(wanted))
+        show = f"ip -d link show {argument(wanted)}"
 
         def fault(cause: str, text: str, hand: str = command, confidence: str = causes.PROVEN) -> Fault:
             return Fault(cause, here.host, IN, text, here.host, hand, dev, confidence)
 
         link, device = here.links.get(wanted), here.devices.get(wanted)
         if link is None and device is None and "links" not in here.left_out:
-            return fault(causes.DEVICE_MISSING, "{0} has no device {1}, by which it reaches cluster {2}".format(here.host, wanted, there.cluster), show)
+            return fault(
+                causes.DEVICE_MISSING,
+                f"{here.host} has no device {wanted}, by which it reaches cluster {there.cluster}",
+                show,
+            )
         if link is not None and not link.up:
-            return fault(causes.DEVICE_DOWN, "the device {1} of {0} is down".format(here.host, wanted), show)._replace(device=argument(wanted))
-        took = "{0} sends {1} by {2}".format(here.host, target, by_text(found)) if found.kind == LEAVES else "{0}: {1} for {2}".format(
-            here.host, by_text(found) if found.kind != NOWHERE else "no route", target
-        )  # fmt: skip
+            return fault(causes.DEVICE_DOWN, f"the device {wanted} of {here.host} is down", show)._replace(
+                device=argument(wanted)
+            )
+        took = (
+            f"{here.host} sends {target} by {by_text(found)}"
+            if found.kind == LEAVES
+            else "{0}: {1} for {2}".format(here.host, by_text(found) if found.kind != NOWHERE else "no route", target)
+        )
         if self.mesh.whole:
             early = self._not_marked(here, there, device, packet, fault, took)
             if early is not None:
@@ -189,43 +221,66 @@ class Walker:
             if peer is None or not self.tunnels.is_of(peer, there):
                 return self.tunnels.wrong_peer(here, device, there, packet, peer)._replace(stage=IN, dev=dev)
         if own is None:
-            what = "its rule for marked packets" if self.mesh.whole and our_rule(here, self.mesh, version) is None else "a route to it by " + wanted
-            return fault(causes.ROUTE_MISSING, "{0}; {1} is missing".format(took, what))
+            what = (
+                "its rule for marked packets"
+                if self.mesh.whole and our_rule(here, self.mesh, version) is None
+                else "a route to it by " + wanted
+            )
+            return fault(causes.ROUTE_MISSING, f"{took}; {what} is missing")
         if direction == BACK and found.kind == LEAVES:
-            return fault(causes.ANSWER_ANOTHER_WAY, "the answer does not go back by {0}: {1}".format(wanted, took))
+            return fault(causes.ANSWER_ANOTHER_WAY, f"the answer does not go back by {wanted}: {took}")
         if found.kind == NOWHERE:
-            return fault(causes.NOT_EXPLAINED, "{0}, though {1} is there".format(took, route_text(own)), confidence=causes.UNEXPLAINED)
+            return fault(
+                causes.NOT_EXPLAINED, f"{took}, though {route_text(own)} is there", confidence=causes.UNEXPLAINED
+            )
         if found.rule is not None and rule is not None and found.rule != rule:
-            text = "{0}; {1} comes before {2}".format(took, rule_text(found.rule), rule_text(rule))
+            text = f"{took}; {rule_text(found.rule)} comes before {rule_text(rule)}"
             return fault(causes.RULE_SHADOWED, text)
         if found.kind == BLOCKED and found.route is None:
             return fault(causes.RULE_SHADOWED, took)
-        return fault(causes.ROUTE_SHADOWED, "{0}; it is narrower than ours, or has a better metric: {1}".format(took, route_text(own)))
+        return fault(
+            causes.ROUTE_SHADOWED, f"{took}; it is narrower than ours, or has a better metric: {route_text(own)}"
+        )
 
     def _not_marked(
-        self, here: Node, there: Node, device: t.Optional[Device], packet: Packet, fault: t.Callable[..., Fault], took: str
-    ) -> t.Optional[Fault]:
+        self, here: Node, there: Node, device: Device | None, packet: Packet, fault: t.Callable[..., Fault], took: str
+    ) -> Fault | None:
         """Why the table of a KubeSpan mesh does not mark a packet; None where it does."""
         version, target = packet.version, place_text(packet.version, packet.dst)
         if in_set(here, version, packet.dst):
             return None
         missing = here.sets is None and "sets" not in here.left_out
-        text = "{0}; {1}".format(took, "the mesh's table of nftables is missing" if missing else "{0} is in no set of the mesh's table".format(target))
+        text = "{0}; {1}".format(
+            took, "the mesh's table of nftables is missing" if missing else f"{target} is in no set of the mesh's table"
+        )
         if device is not None:
             peer = device.peer_for(version, packet.dst)
-            known = self.tunnels.device_of(there, here, device) is not None  # else nobody can tell whose key that of a peer is
+            known = (
+                self.tunnels.device_of(there, here, device) is not None
+            )  # else nobody can tell whose key that of a peer is
             if known and (peer is None or not self.tunnels.is_of(peer, there)):
-                return self.tunnels.wrong_peer(here, device, there, packet, peer)._replace(stage=IN, dev=fault("not_explained", "").dev)
+                return self.tunnels.wrong_peer(here, device, there, packet, peer)._replace(
+                    stage=IN, dev=fault("not_explained", "").dev
+                )
         if here.watcher is False:
-            return fault(causes.WATCHER_STOPPED, text + ", and the mesh's watcher, which fills them, does not run", "systemctl status 'multicluster*watch*'")
+            return fault(
+                causes.WATCHER_STOPPED,
+                text + ", and the mesh's watcher, which fills them, does not run",
+                "systemctl status 'multicluster*watch*'",
+            )
         if device is not None and peer is not None and (peer.age is None or peer.age > PEER_DOWN_INTERVAL):
-            why = "no handshake" if peer.age is None else "no handshake for {0:.0f} s".format(peer.age)
-            return fault(causes.NO_HANDSHAKE, "{0}: its peer counts as down, {1}".format(text, why), "wg show " + argument(device.name), LIKELY)
+            why = "no handshake" if peer.age is None else f"no handshake for {peer.age:.0f} s"
+            return fault(
+                causes.NO_HANDSHAKE,
+                f"{text}: its peer counts as down, {why}",
+                "wg show " + argument(device.name),
+                LIKELY,
+            )
         if missing:
             return fault(causes.ROUTE_MISSING, text, "nft list tables")
         return fault(causes.NOT_EXPLAINED, text, confidence=causes.UNEXPLAINED)
 
-    def _deliver(self, there: Node, packet: Packet, iif: t.Optional[str]) -> t.Tuple[t.Optional[Step], t.Optional[Fault], str]:
+    def _deliver(self, there: Node, packet: Packet, iif: str | None) -> tuple[Step | None, Fault | None, str]:
         """On the node that has the target."""
         version, target = packet.version, place_text(packet.version, packet.dst)
         mark = mark_of(there, self.mesh, version, packet.dst) if self.mesh.whole else 0
@@ -235,22 +290,36 @@ class Walker:
         if not device and ((version, packet.dst) in there.own or found.kind == LOCAL):
             return Step(there.host, DELIVERED, "target", "an address of the node itself", command, "", None), None, ""
         if found.kind == UNKNOWN:
-            return None, None, "{0} decides by {1}, which asks for more than is known here".format(there.host, by_text(found))
+            return None, None, f"{there.host} decides by {by_text(found)}, which asks for more than is known here"
         still = self._still(there, version, iif)
         if still is not None:
             return None, still, ""
         right = found.kind == LEAVES and (found.dev == device if device else self._inward(there, found))
         if not right:
-            text = "{0} has no way to its pod {1}: {2}".format(there.host, target, by_text(found) if found.kind != NOWHERE else "no route")
+            text = f"{there.host} has no way to its pod {target}: {by_text(found) if found.kind != NOWHERE else 'no route'}"
             dev = found.dev if found.kind == LEAVES else None
             taken = found.rule is not None and found.rule.priority not in (0, 32766, 32767)
             own_route = any(
                 route.first <= packet.dst <= route.last and route.dev == device and route.kind == "unicast"
                 for route in there.routes.get((version, MAIN_TABLE), ())
-            )  # fmt: skip
-            cause = causes.ROUTE_MISSING if not (device and own_route) else causes.RULE_SHADOWED if taken else causes.ROUTE_SHADOWED
+            )
+            cause = (
+                causes.ROUTE_MISSING
+                if not (device and own_route)
+                else causes.RULE_SHADOWED
+                if taken
+                else causes.ROUTE_SHADOWED
+            )
             return None, Fault(cause, there.host, IN, text, there.host, command, dev), ""
-        step = Step(there.host, DELIVERED, "target", "{0} to the pod {1}".format(by_text(found), target), command, "the cluster's CNI", found.dev)
+        step = Step(
+            there.host,
+            DELIVERED,
+            "target",
+            f"{by_text(found)} to the pod {target}",
+            command,
+            "the cluster's CNI",
+            found.dev,
+        )
         return step, None, ""
 
     def _inward(self, node: Node, found: Decision) -> bool:

@@ -30,11 +30,11 @@ class Route(t.NamedTuple):
     length: int
     table: int
     kind: str
-    dev: t.Optional[str]
-    via: t.Optional[str]
+    dev: str | None
+    via: str | None
     metric: int
-    protocol: t.Optional[int]
-    mtu: t.Optional[int]
+    protocol: int | None
+    mtu: int | None
 
 
 class Rule(t.NamedTuple):
@@ -43,15 +43,15 @@ class Rule(t.NamedTuple):
     version: int
     priority: int
     action: str
-    table: t.Optional[int]
-    fwmark: t.Optional[int]
+    table: int | None
+    fwmark: int | None
     fwmask: int
-    src: t.Tuple[int, int]
-    dst: t.Tuple[int, int]
-    iif: t.Optional[str]
-    oif: t.Optional[str]
+    src: tuple[int, int]
+    dst: tuple[int, int]
+    iif: str | None
+    oif: str | None
     invert: bool
-    suppress: t.Optional[int]
+    suppress: int | None
     understood: bool
 
 
@@ -59,12 +59,12 @@ class Peer(t.NamedTuple):
     """A peer of a WireGuard device. ``endpoint``: (version, address, port); ``age`` of the handshake in seconds, None for none."""
 
     public_key: str
-    endpoint: t.Optional[t.Tuple[int, int, int]]
-    allowed: t.Tuple[t.Tuple[int, int, int, int], ...]
-    age: t.Optional[float]
+    endpoint: tuple[int, int, int] | None
+    allowed: tuple[tuple[int, int, int, int], ...]
+    age: float | None
     rx: int
     tx: int
-    preshared: t.Optional[bool] = None
+    preshared: bool | None = None
 
 
 class Device(t.NamedTuple):
@@ -75,15 +75,15 @@ class Device(t.NamedTuple):
     listen_port: int
     fwmark: int
     up: bool
-    peers: t.Tuple[Peer, ...]
+    peers: tuple[Peer, ...]
 
-    def peer(self, key: str) -> t.Optional[Peer]:
+    def peer(self, key: str) -> Peer | None:
         """The peer with a public key."""
         return next((peer for peer in self.peers if peer.public_key == key), None)
 
-    def peer_for(self, version: int, number: int) -> t.Optional[Peer]:
+    def peer_for(self, version: int, number: int) -> Peer | None:
         """The peer that packets to an address go to, and from which alone packets from it are taken: by the longest of its ranges."""
-        best: t.Optional[t.Tuple[int, Peer]] = None
+        best: tuple[int, Peer] | None = None
         for peer in self.peers:
             for family, first, last, length in peer.allowed:
                 if family == version and first <= number <= last and (best is None or length > best[0]):
@@ -113,37 +113,37 @@ class Node(t.NamedTuple):
     host: str
     cluster: str
     links: t.Mapping[str, Link]
-    routes: t.Mapping[t.Tuple[int, int], t.Tuple[Route, ...]]
-    rules: t.Mapping[int, t.Tuple[Rule, ...]]
+    routes: t.Mapping[tuple[int, int], tuple[Route, ...]]
+    rules: t.Mapping[int, tuple[Rule, ...]]
     devices: t.Mapping[str, Device]
-    own: t.FrozenSet[t.Tuple[int, int]]
-    sets: t.Optional[t.Mapping[int, t.Tuple[t.Tuple[int, int], ...]]]
-    watcher: t.Optional[bool]
+    own: frozenset[tuple[int, int]]
+    sets: t.Mapping[int, tuple[tuple[int, int], ...]] | None
+    watcher: bool | None
     forwarding: t.Mapping[int, bool]
-    still: t.FrozenSet[t.Tuple[int, str]]
+    still: frozenset[tuple[int, str]]
     rp_filter: t.Mapping[str, int]
     valid_mark: bool
-    pods: t.Mapping[t.Tuple[int, int], str]
-    kube_proxy: t.Optional[bool]
-    listeners: t.Mapping[t.Tuple[int, int], t.FrozenSet[t.Tuple[str, int]]]
-    hooks: t.Mapping[t.Tuple[str, str, str], str]
-    left_out: t.Tuple[str, ...]
-    answers: t.Mapping[t.Tuple[t.Any, ...], t.Mapping[str, t.Any]] = {}
+    pods: t.Mapping[tuple[int, int], str]
+    kube_proxy: bool | None
+    listeners: t.Mapping[tuple[int, int], frozenset[tuple[str, int]]]
+    hooks: t.Mapping[tuple[str, str, str], str]
+    left_out: tuple[str, ...]
+    answers: t.Mapping[tuple[t.Any, ...], t.Mapping[str, t.Any]] = {}
 
     def forwards(self, version: int, iif: str) -> bool:
         """Whether it passes on what comes in by a device: IPv4 asks the device, IPv6 the whole host; unknown counts as yes."""
         return self.forwarding.get(version) is not False and (version, iif) not in self.still
 
 
-def _rows(value: t.Any) -> t.List[Data]:
+def _rows(value: t.Any) -> list[Data]:
     return [row for row in value[:MOST] if isinstance(row, dict)] if isinstance(value, list) else []
 
 
-def _list(value: t.Any) -> t.List[t.Any]:
+def _list(value: t.Any) -> list[t.Any]:
     return value[:MOST] if isinstance(value, list) else []
 
 
-def _word(value: t.Any) -> t.Optional[str]:
+def _word(value: t.Any) -> str | None:
     return value[:128] if isinstance(value, str) and value else None
 
 
@@ -151,18 +151,18 @@ def _number(value: t.Any, default: int = 0) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default
 
 
-def span_of(text: t.Any) -> t.Tuple[int, int, int, int]:
+def span_of(text: t.Any) -> tuple[int, int, int, int]:
     """(version, first, last, length) of a network. Raises ValueRefused."""
     version, first, last = network_span(text)
     return version, first, last, _BITS[version] - (last - first + 1).bit_length() + 1
 
 
-def key_of(text: t.Any) -> t.Tuple[int, int]:
+def key_of(text: t.Any) -> tuple[int, int]:
     """(version, number) of an address. Raises ValueRefused."""
     return address_number(text)
 
 
-def parse_endpoint_key(text: t.Any) -> t.Optional[t.Tuple[int, int, int]]:
+def parse_endpoint_key(text: t.Any) -> tuple[int, int, int] | None:
     """(version, address, port) of an endpoint; None for none and for what is none."""
     if not isinstance(text, str) or ":" not in text:
         return None
@@ -177,10 +177,18 @@ def parse_endpoint_key(text: t.Any) -> t.Optional[t.Tuple[int, int, int]]:
 def _route(row: Data) -> Route:
     version, first, last, length = span_of(row.get("dst"))
     return Route(
-        version, first, last, length, _number(row.get("table"), 254), str(row.get("type") or "unicast"), _word(row.get("dev")), _word(row.get("via")),
-        _number(row.get("metric")), row.get("protocol") if isinstance(row.get("protocol"), int) else None,
+        version,
+        first,
+        last,
+        length,
+        _number(row.get("table"), 254),
+        str(row.get("type") or "unicast"),
+        _word(row.get("dev")),
+        _word(row.get("via")),
+        _number(row.get("metric")),
+        row.get("protocol") if isinstance(row.get("protocol"), int) else None,
         row.get("mtu") if isinstance(row.get("mtu"), int) else None,
-    )  # fmt: skip
+    )
 
 
 #: Selectors that need more of a packet than is known here.
@@ -197,24 +205,37 @@ def _rule(row: Data) -> Rule:
     mark = row.get("fwmark")
     suppress = row.get("suppress_prefixlength")
     return Rule(
-        version, _number(row.get("priority")), action, row.get("table") if isinstance(row.get("table"), int) else None,
-        mark if isinstance(mark, int) else None, _number(row.get("fwmask"), 0xFFFFFFFF) if row.get("fwmask") is not None else 0xFFFFFFFF,
-        spans[0], spans[1], _word(row.get("iif")), _word(row.get("oif")), row.get("invert") is True,
+        version,
+        _number(row.get("priority")),
+        action,
+        row.get("table") if isinstance(row.get("table"), int) else None,
+        mark if isinstance(mark, int) else None,
+        _number(row.get("fwmask"), 0xFFFFFFFF) if row.get("fwmask") is not None else 0xFFFFFFFF,
+        spans[0],
+        spans[1],
+        _word(row.get("iif")),
+        _word(row.get("oif")),
+        row.get("invert") is True,
         suppress if isinstance(suppress, int) else None,
         not any(row.get(name) not in (None, False, 0, [], "") for name in _UNKNOWN) and action != "goto",
-    )  # fmt: skip
+    )
 
 
 def _peer(row: Data) -> Peer:
     allowed = tuple(span_of(text) for text in _list(row.get("allowed_ips")))
     age = row.get("handshake_age")
     return Peer(
-        str(row.get("public_key")), parse_endpoint_key(row.get("endpoint")), allowed, float(age) if isinstance(age, (int, float)) and abs(age) < 1e15 else None,
-        _number(row.get("rx")), _number(row.get("tx")), row["preshared"] if isinstance(row.get("preshared"), bool) else None,
-    )  # fmt: skip
+        str(row.get("public_key")),
+        parse_endpoint_key(row.get("endpoint")),
+        allowed,
+        float(age) if isinstance(age, (int, float)) and abs(age) < 1e15 else None,
+        _number(row.get("rx")),
+        _number(row.get("tx")),
+        row["preshared"] if isinstance(row.get("preshared"), bool) else None,
+    )
 
 
-def parse_devices(rows: t.Any, links: t.Mapping[str, Link], left_out: t.List[str]) -> t.Dict[str, Device]:
+def parse_devices(rows: t.Any, links: t.Mapping[str, Link], left_out: list[str]) -> dict[str, Device]:
     """WireGuard devices by name."""
     found = {}
     for row in _rows(rows):
@@ -228,7 +249,14 @@ def parse_devices(rows: t.Any, links: t.Mapping[str, Link], left_out: t.List[str
             except (ValueRefused, TypeError):
                 left_out.append("peers")
         up = row["up"] is True if isinstance(row.get("up"), bool) else (name in links and links[name].up)
-        found[name] = Device(name, str(row.get("public_key") or ""), _number(row.get("listen_port")), _number(row.get("fwmark")), up, tuple(peers))
+        found[name] = Device(
+            name,
+            str(row.get("public_key") or ""),
+            _number(row.get("listen_port")),
+            _number(row.get("fwmark")),
+            up,
+            tuple(peers),
+        )
     return found
 
 
@@ -237,7 +265,7 @@ def parse_node(host: str, cluster: str, facts: t.Any, answers: t.Any = None) -> 
     facts = facts if isinstance(facts, dict) else {}
     left_out = [str(row.get("section")) for row in _rows(facts.get("errors"))]
     links = {}
-    own: t.Set[t.Tuple[int, int]] = set()
+    own: set[tuple[int, int]] = set()
     for row in _rows(facts.get("links")):
         name = _word(row.get("name"))
         if name is None:
@@ -250,8 +278,15 @@ def parse_node(host: str, cluster: str, facts: t.Any, answers: t.Any = None) -> 
                 left_out.append("links")
         own |= mine
         numbered = any(version == 4 for version, dummy in mine)
-        links[name] = Link(name, str(row.get("kind") or ""), row.get("up") is True, _number(row.get("mtu")), row.get("ours") is True, numbered)
-    routes: t.Dict[t.Tuple[int, int], t.List[Route]] = {}
+        links[name] = Link(
+            name,
+            str(row.get("kind") or ""),
+            row.get("up") is True,
+            _number(row.get("mtu")),
+            row.get("ours") is True,
+            numbered,
+        )
+    routes: dict[tuple[int, int], list[Route]] = {}
     for row in _rows(facts.get("routes")):
         try:
             route = _route(row)
@@ -261,7 +296,7 @@ def parse_node(host: str, cluster: str, facts: t.Any, answers: t.Any = None) -> 
         routes.setdefault((route.version, route.table), []).append(route)
         if route.kind == "local" and route.first == route.last:
             own.add((route.version, route.first))
-    rules: t.Dict[int, t.List[Rule]] = {4: [], 6: []}
+    rules: dict[int, list[Rule]] = {4: [], 6: []}
     for row in _rows(facts.get("rules")):
         try:
             rule = _rule(row)
@@ -272,21 +307,35 @@ def parse_node(host: str, cluster: str, facts: t.Any, answers: t.Any = None) -> 
     settings = mapping(facts, "settings")
     forwarding = mapping(settings, "forwarding")
     return Node(
-        host, cluster, links,
+        host,
+        cluster,
+        links,
         {key: tuple(sorted(rows, key=lambda route: (-route.length, route.metric))) for key, rows in routes.items()},
         {version: tuple(sorted(rows, key=lambda rule: rule.priority)) for version, rows in rules.items()},
         parse_devices(facts.get("devices"), links, left_out),
-        frozenset(own), _sets(facts.get("sets"), left_out), _watcher(facts.get("units")),
-        {version: bool(forwarding[name]) for version in (4, 6) for name in (version, str(version)) if name in forwarding},
+        frozenset(own),
+        _sets(facts.get("sets"), left_out),
+        _watcher(facts.get("units")),
+        {
+            version: bool(forwarding[name])
+            for version in (4, 6)
+            for name in (version, str(version))
+            if name in forwarding
+        },
         _still(settings.get("not_forwarding")),
         {str(name): _number(value) for name, value in mapping(settings, "rp_filter").items()},
-        bool(settings.get("src_valid_mark")), _pods(facts.get("pods"), left_out), _running(facts.get("kube_proxy")),
-        _listeners(facts.get("listeners"), left_out), _hooks(facts.get("tables")), tuple(sorted(set(left_out))), _answers(answers),
-    )  # fmt: skip
+        bool(settings.get("src_valid_mark")),
+        _pods(facts.get("pods"), left_out),
+        _running(facts.get("kube_proxy")),
+        _listeners(facts.get("listeners"), left_out),
+        _hooks(facts.get("tables")),
+        tuple(sorted(set(left_out))),
+        _answers(answers),
+    )
 
 
-def _sets(rows: t.Any, left_out: t.List[str]) -> t.Optional[t.Dict[int, t.Tuple[t.Tuple[int, int], ...]]]:
-    found: t.Optional[t.Dict[int, t.Tuple[t.Tuple[int, int], ...]]] = None
+def _sets(rows: t.Any, left_out: list[str]) -> dict[int, tuple[tuple[int, int], ...]] | None:
+    found: dict[int, tuple[tuple[int, int], ...]] | None = None
     for row in _rows(rows):
         spans = []
         for item in _list(row.get("spans")):
@@ -300,7 +349,7 @@ def _sets(rows: t.Any, left_out: t.List[str]) -> t.Optional[t.Dict[int, t.Tuple[
     return found
 
 
-def _still(rows: t.Any) -> t.FrozenSet[t.Tuple[int, str]]:
+def _still(rows: t.Any) -> frozenset[tuple[int, str]]:
     """Devices that pass nothing on: names of IPv4's."""
     found = set()
     for row in rows if isinstance(rows, list) else ():
@@ -310,20 +359,23 @@ def _still(rows: t.Any) -> t.FrozenSet[t.Tuple[int, str]]:
     return frozenset(found)
 
 
-def _watcher(units: t.Any) -> t.Optional[bool]:
+def _watcher(units: t.Any) -> bool | None:
     """Units are {name, active} rows; the watcher's name ends so."""
     if isinstance(units, dict):
-        units = [dict(row, name=name) if isinstance(row, dict) else {"name": name, "active": row} for name, row in units.items()]
+        units = [
+            dict(row, name=name) if isinstance(row, dict) else {"name": name, "active": row}
+            for name, row in units.items()
+        ]
     states = [row.get("active") for row in _rows(units) if "watch" in str(row.get("name"))]
     return None if not states else all(state in ("active", "activating", "reloading", True) for state in states)
 
 
-def _running(value: t.Any) -> t.Optional[bool]:
+def _running(value: t.Any) -> bool | None:
     running = value.get("running") if isinstance(value, dict) else None
     return running if isinstance(running, bool) else None
 
 
-def _pods(rows: t.Any, left_out: t.List[str]) -> t.Dict[t.Tuple[int, int], str]:
+def _pods(rows: t.Any, left_out: list[str]) -> dict[tuple[int, int], str]:
     found = {}
     for row in _rows(rows):
         for text in _list(row.get("addresses")):
@@ -334,9 +386,9 @@ def _pods(rows: t.Any, left_out: t.List[str]) -> t.Dict[t.Tuple[int, int], str]:
     return found
 
 
-def _listeners(rows: t.Any, left_out: t.List[str]) -> t.Dict[t.Tuple[int, int], t.FrozenSet[t.Tuple[str, int]]]:
+def _listeners(rows: t.Any, left_out: list[str]) -> dict[tuple[int, int], frozenset[tuple[str, int]]]:
     """{address: what listens there}. A row without a port says that the address was looked at."""
-    found: t.Dict[t.Tuple[int, int], t.Set[t.Tuple[str, int]]] = {}
+    found: dict[tuple[int, int], set[tuple[str, int]]] = {}
     for row in _rows(rows):
         try:
             place = found.setdefault(key_of(row.get("pod") or row.get("address")), set())
@@ -348,7 +400,7 @@ def _listeners(rows: t.Any, left_out: t.List[str]) -> t.Dict[t.Tuple[int, int], 
     return {key: frozenset(value) for key, value in found.items()}
 
 
-def _hooks(rows: t.Any) -> t.Dict[t.Tuple[str, str, str], str]:
+def _hooks(rows: t.Any) -> dict[tuple[str, str, str], str]:
     found = {}
     for row in _rows(rows):
         for chain in _rows(row.get("chains")):
@@ -357,7 +409,7 @@ def _hooks(rows: t.Any) -> t.Dict[t.Tuple[str, str, str], str]:
     return found
 
 
-def _answers(rows: t.Any) -> t.Dict[t.Tuple[t.Any, ...], Data]:
+def _answers(rows: t.Any) -> dict[tuple[t.Any, ...], Data]:
     found = {}
     for row in _rows(rows):
         question = row.get("question")

@@ -18,10 +18,10 @@ class Mesh(t.NamedTuple):
 
     devices: t.Mapping[str, t.Mapping[str, str]] = {}
     whole: str = ""
-    endpoints: t.Mapping[str, t.Tuple[t.Tuple[int, int, int], ...]] = {}
-    shared: t.Mapping[str, t.Tuple[str, ...]] = {}
+    endpoints: t.Mapping[str, tuple[tuple[int, int, int], ...]] = {}
+    shared: t.Mapping[str, tuple[str, ...]] = {}
 
-    def device(self, here: Node, there: Node) -> t.Optional[str]:
+    def device(self, here: Node, there: Node) -> str | None:
         """The device by which one node reaches another, None where the mesh has none between them."""
         if self.whole:
             return self.whole
@@ -41,17 +41,19 @@ def mark_of(node: Node, mesh: Mesh, version: int, dst: int) -> int:
     return Layout().mark_to_wireguard if rule is None or not rule.fwmark else rule.fwmark
 
 
-def our_rule(node: Node, mesh: Mesh, version: int) -> t.Optional[Rule]:
+def our_rule(node: Node, mesh: Mesh, version: int) -> Rule | None:
     """The rule of a KubeSpan mesh: by a mark, to the table that has its device."""
     for rule in rules_of(node, version):
         if rule.fwmark is None or rule.table in TABLE_NAMES or rule.table is None:
             continue
-        if rule.table == Layout().route_table or any(route.dev == mesh.whole for route in node.routes.get((version, rule.table), ())):
+        if rule.table == Layout().route_table or any(
+            route.dev == mesh.whole for route in node.routes.get((version, rule.table), ())
+        ):
             return rule
     return None
 
 
-def own_route(here: Node, mesh: Mesh, version: int, wanted: str, packet: Packet) -> t.Tuple[t.Optional[Route], t.Optional[Rule]]:
+def own_route(here: Node, mesh: Mesh, version: int, wanted: str, packet: Packet) -> tuple[Route | None, Rule | None]:
     """The route by the mesh's device that holds the target, with the rule that leads to it."""
     ours = our_rule(here, mesh, version) if mesh.whole else None
     if mesh.whole and ours is None:

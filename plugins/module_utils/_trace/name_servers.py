@@ -25,7 +25,7 @@ ANSWERED, SILENT, FAILED = "answered", "silent", "failed"
 class Server(t.NamedTuple):
     """Where pods ask."""
 
-    addresses: t.Tuple[Address, ...]
+    addresses: tuple[Address, ...]
     port: int
 
 
@@ -35,18 +35,22 @@ class Told(t.NamedTuple):
     server: str
     outcome: str
     name: str
-    addresses: t.Tuple[Address, ...]
+    addresses: tuple[Address, ...]
     detail: str
 
 
-def _list(value: t.Any) -> t.List[t.Any]:
+def _list(value: t.Any) -> list[t.Any]:
     return value if isinstance(value, list) else []
 
 
-def server_of(cluster: Cluster, namespace: str) -> t.Optional[Server]:
+def server_of(cluster: Cluster, namespace: str) -> Server | None:
     """The Service of a cluster that answers its pods' names."""
     named = [cluster.services.get((namespace, name)) for name in _NAMES]
-    labelled = [one for one in cluster.services.values() if one.namespace == namespace and one.labels.get(_LABEL[0]) == _LABEL[1]]
+    labelled = [
+        one
+        for one in cluster.services.values()
+        if one.namespace == namespace and one.labels.get(_LABEL[0]) == _LABEL[1]
+    ]
     for service in (*named, *labelled):
         ports = [port.port for port in service.ports if port.protocol == "UDP"] if service is not None else []
         if service is not None and ports and service.addresses:
@@ -54,45 +58,48 @@ def server_of(cluster: Cluster, namespace: str) -> t.Optional[Server]:
     return None
 
 
-def parse_told(rows: t.Any, flow: str) -> t.Optional[Told]:
+def parse_told(rows: t.Any, flow: str) -> Told | None:
     """What trace_node says of a flow's name; None where it asked nobody."""
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and str(row.get("flow")) == flow:
             found = row.get("addresses")
             words = [printable(row.get(key) or "") for key in ("server", "outcome", "name", "detail")]
-            return Told(words[0], words[1], words[2], addresses(found[:64] if isinstance(found, list) else ()), words[3])
+            return Told(
+                words[0], words[1], words[2], addresses(found[:64] if isinstance(found, list) else ()), words[3]
+            )
     return None
 
 
-def asks_of(row: t.Mapping[str, t.Any]) -> t.Tuple[str, t.Tuple[Address, ...]]:
+def asks_of(row: t.Mapping[str, t.Any]) -> tuple[str, tuple[Address, ...]]:
     """(the name that should be there, the addresses that it should have) of a flow; empty for one that asks nothing."""
     asks = mapping(row, "ask")
     names, wanted = _list(asks.get("names")), _list(asks.get("expected"))
     return (str(names[-1]) if names else "", addresses(wanted))
 
 
-def fault_of(row: t.Mapping[str, t.Any], told: t.Optional[Told], source: t.Optional[Node]) -> t.Optional[t.Tuple[str, str]]:
+def fault_of(row: t.Mapping[str, t.Any], told: Told | None, source: Node | None) -> tuple[str, str] | None:
     """(cause, sentence) where the answer is none, or another than the objects make expected."""
     name, wanted = asks_of(row)
     if told is None or not name:
         return None
     host = str(mapping(row, "source").get("host"))
     if told.outcome in (SILENT, FAILED):
-        why = "gave no answer" if told.outcome == SILENT else "could not answer ({0})".format(told.detail or "?")
-        text = "the DNS server {0}, asked from {1} for {2}, {3}".format(told.server, host, printable(told.name or name), why)
+        why = "gave no answer" if told.outcome == SILENT else f"could not answer ({told.detail or '?'})"
+        text = f"the DNS server {told.server}, asked from {host} for {printable(told.name or name)}, {why}"
         if told.outcome == SILENT and source is not None and source.kube_proxy is False:
-            return causes.KUBE_PROXY_OFF, "no kube-proxy runs on {0}, and nothing else turns {1} into an address of the DNS server".format(host, told.server)
+            return (
+                causes.KUBE_PROXY_OFF,
+                f"no kube-proxy runs on {host}, and nothing else turns {told.server} into an address of the DNS server",
+            )
         return causes.DNS_FAILS, text
     if told.outcome == ANSWERED and set(told.addresses) & set(wanted):
         return None
     says = ", ".join(causes.place_text(*one) for one in told.addresses[:5]) or told.detail or told.outcome
     should = ", ".join(causes.place_text(*one) for one in wanted[:5])
-    text = "the DNS server {0} answers {1} for {2}; by the objects of the cluster it is {3}, as {4}".format(
-        told.server, says, printable(told.name or name), should, printable(name)
-    )
+    text = f"the DNS server {told.server} answers {says} for {printable(told.name or name)}; by the objects of the cluster it is {should}, as {printable(name)}"
     return causes.DNS_DIFFERS, text
 
 
 def command(told: Told) -> str:
     """How to ask by hand, in the pod."""
-    return "dig +short {0} @{1}".format(argument(told.name or "NAME"), argument(told.server))
+    return f"dig +short {argument(told.name or 'NAME')} @{argument(told.server)}"

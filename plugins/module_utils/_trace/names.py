@@ -26,7 +26,7 @@ from .objects import Address, Backend, Cluster, Id, Port, Service
 NDOTS = 5
 CLUSTERSET = "clusterset.local"
 MIRROR_NAMESPACE = "sys-semaphore"
-Fault = t.Tuple[str, str, str]
+Fault = tuple[str, str, str]
 
 
 class Settings(t.NamedTuple):
@@ -47,22 +47,24 @@ class Answer(t.NamedTuple):
 
     kind: str
     cluster: str
-    dials: t.Tuple[Address, ...]
-    port: t.Optional[int]
+    dials: tuple[Address, ...]
+    port: int | None
     protocol: str
-    backends: t.Tuple[t.Tuple[Address, t.Optional[int]], ...]
-    steps: t.Tuple[t.Mapping[str, str], ...]
-    faults: t.Tuple[Fault, ...]
-    asked: t.Tuple[str, ...] = ()
+    backends: tuple[tuple[Address, int | None], ...]
+    steps: tuple[t.Mapping[str, str], ...]
+    faults: tuple[Fault, ...]
+    asked: tuple[str, ...] = ()
 
 
 class Names:
     """Asks for one source cluster at a time, from the objects of all."""
 
-    def __init__(self, clusters: t.Mapping[str, Cluster], settings: t.Union[Settings, t.Mapping[str, t.Any]] = Settings()) -> None:
+    def __init__(
+        self, clusters: t.Mapping[str, Cluster], settings: Settings | t.Mapping[str, t.Any] = Settings()
+    ) -> None:
         self.clusters = clusters
         self.settings = settings if isinstance(settings, Settings) else Settings(**settings)
-        self._steps: t.List[t.Mapping[str, str]] = []
+        self._steps: list[t.Mapping[str, str]] = []
 
     def ask(self, question: Question, source: str, namespace: str) -> Answer:
         """What a source in a namespace of a cluster gets."""
@@ -70,7 +72,7 @@ class Names:
         here = self.clusters.get(source)
         end = question.target
         if here is None:
-            return self._none(causes.NAME_UNKNOWN, source, "cluster {0} could not be read".format(source))
+            return self._none(causes.NAME_UNKNOWN, source, f"cluster {source} could not be read")
         if end.kind == ends.ADDRESS:
             return self._address(question, here)
         if end.kind == ends.NAME:
@@ -79,7 +81,7 @@ class Names:
             return self._import(question, here, (end.namespace, end.name), str(end))
         return self._service(question, here, end)
 
-    def server(self, cluster: str) -> t.Optional[Server]:
+    def server(self, cluster: str) -> Server | None:
         """The DNS server that a cluster's pods ask; None where no Service is one."""
         here = self.clusters.get(cluster)
         return server_of(here, self.settings.dns_namespace) if here is not None else None
@@ -100,22 +102,33 @@ class Names:
         for cluster in [here, *(other for name, other in sorted(self.clusters.items()) if name != here.name)]:
             for service in cluster.services.values():
                 if key in service.outer or (key in service.addresses and cluster.name == here.name):
-                    self._step("address", "{0} is {1} Service {2}/{3}".format(end.address, cluster.name, service.namespace, service.name))
+                    self._step("address", f"{end.address} is {cluster.name} Service {service.namespace}/{service.name}")
                     return self._dial(question, cluster, service, None, (key,))
-        return Answer(ends.ADDRESS, here.name, (key,), question.port, question.protocol, ((key, question.port),), tuple(self._steps), ())
+        return Answer(
+            ends.ADDRESS,
+            here.name,
+            (key,),
+            question.port,
+            question.protocol,
+            ((key, question.port),),
+            tuple(self._steps),
+            (),
+        )
 
     def _service(self, question: Question, here: Cluster, end: End) -> Answer:
         """A Service, as a source in another cluster reaches it: by its mirror, or by the import."""
         key = (end.namespace, end.name)
         there = self.clusters.get(end.cluster)
         if there is None:
-            return self._none(causes.NAME_UNKNOWN, end.cluster, "there is no cluster {0} that could be read".format(end.cluster))
+            return self._none(causes.NAME_UNKNOWN, end.cluster, f"there is no cluster {end.cluster} that could be read")
         service = there.services.get(key)
         if service is None:
             if key in there.imports:
                 return self._import(question, here, key, str(end))
             what = "Service" if end.kind == ends.SERVICE else "pod or Service"
-            return self._none(causes.NAME_UNKNOWN, there.name, "cluster {0} has no {1} {2}/{3}".format(there.name, what, *key))
+            return self._none(
+                causes.NAME_UNKNOWN, there.name, "cluster {0} has no {1} {2}/{3}".format(there.name, what, *key)
+            )
         if there.name == here.name:
             return self._dial(question, here, service, None)
         mirror = self._mirror(here, there.name, key)
@@ -127,21 +140,26 @@ class Names:
                 here.name, there.name, *key, self.settings.mirror_namespace, name
             )
             return self._none(causes.MIRROR_MISSING, here.name, text)
-        self._step("mirror", "{0} {1}/{2} is mirrored as {3}/{4}".format(there.name, *key, mirror.namespace, mirror.name))
+        self._step(
+            "mirror", "{0} {1}/{2} is mirrored as {3}/{4}".format(there.name, *key, mirror.namespace, mirror.name)
+        )
         return self._dial(question, here, mirror, (there, service))
 
     def _prefix(self, cluster: str) -> str:
         return self.settings.prefixes.get(cluster) or cluster
 
-    def _mirror(self, here: Cluster, remote: str, key: Id) -> t.Optional[Service]:
+    def _mirror(self, here: Cluster, remote: str, key: Id) -> Service | None:
         """The Service that mirrors another cluster's: in the namespace of mirrors, else wherever one of that name and label is."""
         name = mirror_name(self._prefix(remote), *key).name
         found = here.services.get((self.settings.mirror_namespace, name))
         if found is not None:
             return found
-        return next((one for one in here.services.values() if one.name == name and is_mirror(one.labels, self._prefix(remote))), None)
+        return next(
+            (one for one in here.services.values() if one.name == name and is_mirror(one.labels, self._prefix(remote))),
+            None,
+        )
 
-    def _source_of(self, here: Cluster, mirror: Service) -> t.Optional[t.Tuple[Cluster, Service]]:
+    def _source_of(self, here: Cluster, mirror: Service) -> tuple[Cluster, Service] | None:
         """The Service that a mirror is of."""
         prefix = mirror.labels.get(PREFIX_LABEL)
         if not is_mirror(mirror.labels) or prefix is None:
@@ -164,26 +182,37 @@ class Names:
         derived = here.services.get((key[0], derived_name(*key)))
         self._step("import", "{0} is ServiceImport {1}/{2} of cluster {3}".format(printable(label), *key, here.name))
         if derived is None:
-            text = "ServiceImport {0}/{1} of cluster {2} has no Service {3} behind it".format(*key, here.name, derived_name(*key))
+            text = "ServiceImport {0}/{1} of cluster {2} has no Service {3} behind it".format(
+                *key, here.name, derived_name(*key)
+            )
             return self._none(causes.MIRROR_STALE, here.name, text)
         return self._dial(question, here, derived, None)
 
     # -- a Service -----------------------------------------------------------------------------------------------------
 
     def _dial(
-        self, question: Question, cluster: Cluster, service: Service, of: t.Optional[t.Tuple[Cluster, Service]], dials: t.Tuple[Address, ...] = ()
+        self,
+        question: Question,
+        cluster: Cluster,
+        service: Service,
+        of: tuple[Cluster, Service] | None,
+        dials: tuple[Address, ...] = (),
     ) -> Answer:
         """What is behind a Service. of: the cluster and Service that it mirrors."""
-        label = "{0}/{1} of cluster {2}".format(service.namespace, service.name, cluster.name)
+        label = f"{service.namespace}/{service.name} of cluster {cluster.name}"
         if service.external:
-            return self._none(causes.NOT_EXPLAINED, cluster.name, "Service {0} is another name for {1}".format(label, printable(service.external)))
+            return self._none(
+                causes.NOT_EXPLAINED, cluster.name, f"Service {label} is another name for {printable(service.external)}"
+            )
         port = chosen_port(question, service)
         if port is None:
-            have = ", ".join("{0}/{1}".format(one.port, one.protocol) for one in service.ports) or "none"
-            asked = "port for {0}".format(question.protocol)
+            have = ", ".join(f"{one.port}/{one.protocol}" for one in service.ports) or "none"
+            asked = f"port for {question.protocol}"
             if question.port is not None:
-                asked = "port {0}/{1}".format(question.port, ends.UPPER[question.protocol])
-            return self._none(causes.PORT_NOT_IN_SERVICE, cluster.name, "Service {0} has no {1}; it has {2}".format(label, asked, printable(have)))
+                asked = f"port {question.port}/{ends.UPPER[question.protocol]}"
+            return self._none(
+                causes.PORT_NOT_IN_SERVICE, cluster.name, f"Service {label} has no {asked}; it has {printable(have)}"
+            )
         behind = cluster.behind.get((service.namespace, service.name), ())
         ready = behind_port(behind, port)
         of = of or self._source_of(cluster, service)
@@ -193,27 +222,27 @@ class Names:
                 return self._none(causes.MIRROR_STALE, cluster.name, stale)
         if not ready:
             waiting = len({one.address for one in behind if not one.ready})
-            text = "Service {0} has no endpoint that is ready{1}".format(label, ", and {0} that are not".format(waiting) if waiting else "")
+            text = (
+                f"Service {label} has no endpoint that is ready{(f', and {waiting} that are not' if waiting else '')}"
+            )
             where = cluster.name
             if of is not None:
                 where = of[0].name
-                text += "; nor has {0}/{1} of cluster {2}, which it mirrors".format(of[1].namespace, of[1].name, of[0].name)
+                text += f"; nor has {of[1].namespace}/{of[1].name} of cluster {of[0].name}, which it mirrors"
             return self._none(causes.NO_ENDPOINTS, where, text)
-        self._step("service", "Service {0}, port {1}, has {2} endpoints".format(label, port.port, len(ready)))
+        self._step("service", f"Service {label}, port {port.port}, has {len(ready)} endpoints")
         found = dials or service.addresses or tuple(dict.fromkeys(one.address for one in ready))
         number = ready[0].port if service.headless else port.port
         protocol = {"TCP": ends.TCP, "UDP": ends.UDP}.get(port.protocol, ends.TCP)
         rows = tuple((one.address, one.port) for one in ready)
         return Answer(ends.SERVICE, cluster.name, found, number, protocol, rows, tuple(self._steps), ())
 
-    def _stale(self, label: str, ready: t.Sequence[Backend], of: t.Tuple[Cluster, Service], port: Port) -> t.Optional[str]:
+    def _stale(self, label: str, ready: t.Sequence[Backend], of: tuple[Cluster, Service], port: Port) -> str | None:
         """How a mirror differs from its source so that packets may go where nobody is."""
         cluster, service = of
         theirs = next((one for one in service.ports if (one.port, one.protocol) == (port.port, port.protocol)), None)
         if theirs is None:
-            return "Service {0} has port {1}, which {2}/{3} of cluster {4} has not any more".format(
-                label, port.port, service.namespace, service.name, cluster.name
-            )
+            return f"Service {label} has port {port.port}, which {service.namespace}/{service.name} of cluster {cluster.name} has not any more"
         if {"endpointslices", "endpoints"} <= cluster.unread:
             return None
         right = {one.address for one in behind_port(cluster.behind.get((service.namespace, service.name), ()), theirs)}
@@ -224,9 +253,7 @@ class Names:
                 label, ", ".join(place_text(*one) for one in gone[:5]), service.namespace, service.name, cluster.name
             )
         if right and not here:
-            return "Service {0} has no endpoint, and {1}/{2} of cluster {3} has {4}".format(
-                label, service.namespace, service.name, cluster.name, len(right)
-            )
+            return f"Service {label} has no endpoint, and {service.namespace}/{service.name} of cluster {cluster.name} has {len(right)}"
         return None
 
     # -- names ---------------------------------------------------------------------------------------------------------
@@ -238,9 +265,9 @@ class Names:
         if not name.endswith("."):
             search = ["svc." + domain, domain]
             search = [namespace + ".svc." + domain, *search] if namespace else []
-            more = ["{0}.{1}".format(name, suffix) for suffix in search]
+            more = [f"{name}.{suffix}" for suffix in search]
             asked = more + asked if name.count(".") < NDOTS else asked + more
-        first: t.Optional[Answer] = None
+        first: Answer | None = None
         for index, one in enumerate(asked):
             answer = self._absolute(question, here, one)
             if answer is None:
@@ -250,10 +277,10 @@ class Names:
             first = first if first is not None and first.cluster else answer
         if first is not None:
             return first
-        text = "{0} is in no zone of cluster {1} that objects tell of; trace its address".format(name, here.name)
+        text = f"{name} is in no zone of cluster {here.name} that objects tell of; trace its address"
         return self._none(causes.NAME_UNKNOWN, here.name, text)
 
-    def _absolute(self, question: Question, here: Cluster, name: str) -> t.Optional[Answer]:
+    def _absolute(self, question: Question, here: Cluster, name: str) -> Answer | None:
         """One whole name; None for one that is in none of our zones."""
         domain = self.settings.domain
         if name.endswith(".svc." + domain):
@@ -264,13 +291,16 @@ class Names:
         inner = name[: -len(".svc." + zone)]
         if not self._serves(here, zone, zone not in (self.settings.clusterset, zone_of(here.name))):
             text = "the Corefile of cluster {0} has no server block that {1} {2}, so that {3} has no answer".format(
-                here.name, "answers" if zone in (self.settings.clusterset, zone_of(here.name)) else "rewrites", zone, name
+                here.name,
+                "answers" if zone in (self.settings.clusterset, zone_of(here.name)) else "rewrites",
+                zone,
+                name,
             )
             return self._none(causes.REWRITE_MISSING, here.name, text)
         if zone == self.settings.clusterset:
             parts = inner.split(".")
             if len(parts) < 2:
-                return self._none(causes.NAME_UNKNOWN, here.name, "{0} is no name of a ServiceImport".format(name))
+                return self._none(causes.NAME_UNKNOWN, here.name, f"{name} is no name of a ServiceImport")
             return self._import(question, here, (parts[-1], parts[-2]), name)
         if zone == zone_of(here.name):
             return self._local(question, here, name, inner)
@@ -279,8 +309,8 @@ class Names:
         except ValueRefused as error:
             return self._none(causes.NOT_EXPLAINED, here.name, error.message)
         if became.name is None:
-            return self._none(causes.NAME_UNKNOWN, here.name, "{0} is no name of a Service".format(name))
-        self._step("name", "{0} is rewritten to {1}".format(name, became.name))
+            return self._none(causes.NAME_UNKNOWN, here.name, f"{name} is no name of a Service")
+        self._step("name", f"{name} is rewritten to {became.name}")
         rewritten = became.name.rstrip(".")
         inner_name = rewritten[: -len(".svc." + domain)]
         parts = inner.split(".")
@@ -289,9 +319,9 @@ class Names:
             there = self.clusters.get(zone[len("cluster.") :])
             known = there is not None and (parts[-1], parts[-2]) in there.services
             cause = causes.MIRROR_MISSING if known or there is None else causes.NAME_UNKNOWN
-            text = "{0} leads to Service {1} of cluster {2}, which is not there".format(name, "/".join(reversed(inner_name.split(".")[-2:])), here.name)
+            text = f"{name} leads to Service {'/'.join(reversed(inner_name.split('.')[-2:]))} of cluster {here.name}, which is not there"
             if cause == causes.NAME_UNKNOWN:
-                text = "cluster {0} has no Service {1}/{2}".format(zone[len("cluster.") :], parts[-1], parts[-2])
+                text = f"cluster {zone[len('cluster.') :]} has no Service {parts[-1]}/{parts[-2]}"
             return self._none(cause, here.name, text)
         return self._dial(question, here, mirror, None)
 
@@ -300,22 +330,24 @@ class Names:
         service = here.services.get((parts[-1], parts[-2])) if len(parts) >= 2 else None
         if service is None:
             what = "/".join(reversed(parts[-2:]))
-            return self._none(causes.NAME_UNKNOWN, here.name, "{0}: cluster {1} has no Service {2}".format(name, here.name, what))
-        self._step("name", "{0} is Service {1}/{2} of cluster {3}".format(name, service.namespace, service.name, here.name))
+            return self._none(causes.NAME_UNKNOWN, here.name, f"{name}: cluster {here.name} has no Service {what}")
+        self._step("name", f"{name} is Service {service.namespace}/{service.name} of cluster {here.name}")
         return self._dial(question, here, service, None)
 
-    def _zones(self, here: Cluster) -> t.List[str]:
+    def _zones(self, here: Cluster) -> list[str]:
         others = [zone_of(name) for name in sorted(self.clusters, key=lambda name: (-len(name), name))]
         return [*others, zone_of(GLOBAL_ZONE), self.settings.clusterset]
 
-    def _rules(self, here: Cluster) -> t.List[Rule]:
+    def _rules(self, here: Cluster) -> list[Rule]:
         others = [name for name in self.clusters if name != here.name]
-        return rewrite_rules(others, self.settings.mirror_namespace, True, dict(self.settings.prefixes), self.settings.domain)
+        return rewrite_rules(
+            others, self.settings.mirror_namespace, True, dict(self.settings.prefixes), self.settings.domain
+        )
 
     def _serves(self, here: Cluster, zone: str, rewrites: bool) -> bool:
         """Whether the cluster's Corefile has a block of the zone, with a rewrite where one is needed; unknown counts as yes."""
         if here.corefile is None:
-            self._step("corefile", "the Corefile of cluster {0} was not read".format(here.name))
+            self._step("corefile", f"the Corefile of cluster {here.name} was not read")
             return True
         try:
             blocks = server_blocks(here.corefile)
@@ -333,24 +365,29 @@ class Names:
                 return True
         # somebody else's block may answer the zone of imports by an option of its plugin
         return zone == self.settings.clusterset and any(
-            line[0] == "multicluster" and (len(line) == 1 or zone in {word.rstrip(".") for word in line[1:]}) for block in blocks for line in block.lines
+            line[0] == "multicluster" and (len(line) == 1 or zone in {word.rstrip(".") for word in line[1:]})
+            for block in blocks
+            for line in block.lines
         )
 
 
-def _zones_of(block: ServerBlock) -> t.Set[str]:
+def _zones_of(block: ServerBlock) -> set[str]:
     """The zones of a server block, "" for the root."""
     return {address.rpartition("://")[2].partition(":")[0].rstrip(".") for address in block.addresses}
 
 
-def chosen_port(question: Question, service: Service) -> t.Optional[Port]:
+def chosen_port(question: Question, service: Service) -> Port | None:
     """The port of a Service that is asked for; its first where none is."""
     if question.port is None:
         rows = [one for one in service.ports if not question.given or one.protocol == ends.UPPER[question.protocol]]
         return rows[0] if rows else None
-    return next((one for one in service.ports if one.port == question.port and one.protocol == ends.UPPER[question.protocol]), None)
+    return next(
+        (one for one in service.ports if one.port == question.port and one.protocol == ends.UPPER[question.protocol]),
+        None,
+    )
 
 
-def behind_port(behind: t.Sequence[Backend], port: Port) -> t.List[Backend]:
+def behind_port(behind: t.Sequence[Backend], port: Port) -> list[Backend]:
     """The ready endpoints behind a port of a Service: they share its name."""
     found = [one for one in behind if one.ready and one.protocol == port.protocol and one.port_name == port.name]
     return found or [one for one in behind if one.ready and one.port is None]

@@ -14,9 +14,9 @@ from .._values.text import mapping
 from .facts import Data
 from .policies import Calico
 
-Address = t.Tuple[int, int]
+Address = tuple[int, int]
 #: (namespace, name)
-Id = t.Tuple[str, str]
+Id = tuple[str, str]
 
 
 class Seat(t.NamedTuple):
@@ -25,7 +25,7 @@ class Seat(t.NamedTuple):
     cluster: str
     name: str
     host: str
-    addresses: t.Tuple[Address, ...]
+    addresses: tuple[Address, ...]
 
 
 class Pod(t.NamedTuple):
@@ -35,7 +35,7 @@ class Pod(t.NamedTuple):
     namespace: str
     name: str
     node: str
-    addresses: t.Tuple[Address, ...]
+    addresses: tuple[Address, ...]
     own: bool
     ready: bool
     labels: t.Mapping[str, str]
@@ -56,11 +56,11 @@ class Service(t.NamedTuple):
     cluster: str
     namespace: str
     name: str
-    addresses: t.Tuple[Address, ...]
-    outer: t.Tuple[Address, ...]
+    addresses: tuple[Address, ...]
+    outer: tuple[Address, ...]
     headless: bool
     external: str
-    ports: t.Tuple[Port, ...]
+    ports: tuple[Port, ...]
     labels: t.Mapping[str, str]
 
 
@@ -70,7 +70,7 @@ class Backend(t.NamedTuple):
     address: Address
     port_name: str
     protocol: str
-    port: t.Optional[int]
+    port: int | None
     ready: bool
 
 
@@ -82,26 +82,26 @@ class Cluster(t.NamedTuple):
     seats: t.Mapping[str, Seat]
     pods: t.Mapping[Id, Pod]
     services: t.Mapping[Id, Service]
-    behind: t.Mapping[Id, t.Tuple[Backend, ...]]
+    behind: t.Mapping[Id, tuple[Backend, ...]]
     imports: t.Mapping[Id, Data]
-    corefile: t.Optional[str]
-    unread: t.FrozenSet[str]
-    policies: t.Tuple[Data, ...] = ()
+    corefile: str | None
+    unread: frozenset[str]
+    policies: tuple[Data, ...] = ()
     calico: Calico = Calico()
 
 
-def _meta(obj: t.Any) -> t.Tuple[str, str]:
+def _meta(obj: t.Any) -> tuple[str, str]:
     meta = mapping(obj, "metadata")
     return str(meta.get("namespace") or ""), str(meta.get("name") or "")
 
 
-def _texts(obj: t.Any, *path: str) -> t.Dict[str, str]:
+def _texts(obj: t.Any, *path: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in mapping(obj, *path).items()}
 
 
-def addresses(texts: t.Iterable[t.Any]) -> t.Tuple[Address, ...]:
+def addresses(texts: t.Iterable[t.Any]) -> tuple[Address, ...]:
     """Those of the texts that are addresses, once each."""
-    found: t.Dict[Address, None] = {}
+    found: dict[Address, None] = {}
     for text in texts:
         try:
             found[address_number(text)] = None
@@ -110,11 +110,11 @@ def addresses(texts: t.Iterable[t.Any]) -> t.Tuple[Address, ...]:
     return tuple(found)
 
 
-def _rows(value: t.Any) -> t.List[t.Any]:
+def _rows(value: t.Any) -> list[t.Any]:
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
-def parse_cluster(name: str, read: t.Mapping[str, t.Any], hosts: t.Mapping[t.Tuple[str, str], str]) -> Cluster:
+def parse_cluster(name: str, read: t.Mapping[str, t.Any], hosts: t.Mapping[tuple[str, str], str]) -> Cluster:
     """``read``: {nodes, pods, services, endpoints, slices, imports, policies, calico, sets: [objects], corefile, unread};
     hosts: {(cluster, node): inventory host}."""
     seats = {}
@@ -128,17 +128,24 @@ def parse_cluster(name: str, read: t.Mapping[str, t.Any], hosts: t.Mapping[t.Tup
     imports = {_meta(obj): obj for obj in _rows(read.get("imports"))}
     corefile = read.get("corefile")
     return Cluster(
-        name, seats, pods, services, _behind(read.get("endpoints"), read.get("slices")), imports, corefile if isinstance(corefile, str) else None,
-        frozenset(read.get("unread") or ()), tuple(_rows(read.get("policies"))),
+        name,
+        seats,
+        pods,
+        services,
+        _behind(read.get("endpoints"), read.get("slices")),
+        imports,
+        corefile if isinstance(corefile, str) else None,
+        frozenset(read.get("unread") or ()),
+        tuple(_rows(read.get("policies"))),
         Calico(tuple(_rows(read.get("calico"))), tuple(_rows(read.get("sets")))),
-    )  # fmt: skip
+    )
 
 
-def _list(value: t.Any) -> t.List[t.Any]:
+def _list(value: t.Any) -> list[t.Any]:
     return value if isinstance(value, list) else []
 
 
-def _pod(cluster: str, obj: Data) -> t.Optional[Pod]:
+def _pod(cluster: str, obj: Data) -> Pod | None:
     spec, status = mapping(obj, "spec"), mapping(obj, "status")
     if status.get("phase") in ("Succeeded", "Failed"):
         return None
@@ -149,8 +156,20 @@ def _pod(cluster: str, obj: Data) -> t.Optional[Pod]:
     ready = any(row.get("type") == "Ready" and row.get("status") == "True" for row in _rows(status.get("conditions")))
     namespace, name = _meta(obj)
     own = spec.get("hostNetwork") is not True
-    dns = spec.get("dnsPolicy") in ((None, "ClusterFirst", "ClusterFirstWithHostNet") if own else ("ClusterFirstWithHostNet",))
-    return Pod(cluster, namespace, name, str(spec.get("nodeName") or ""), found, own, ready, _texts(obj, "metadata", "labels"), dns)
+    dns = spec.get("dnsPolicy") in (
+        (None, "ClusterFirst", "ClusterFirstWithHostNet") if own else ("ClusterFirstWithHostNet",)
+    )
+    return Pod(
+        cluster,
+        namespace,
+        name,
+        str(spec.get("nodeName") or ""),
+        found,
+        own,
+        ready,
+        _texts(obj, "metadata", "labels"),
+        dns,
+    )
 
 
 def _service(cluster: str, obj: Data) -> Service:
@@ -159,18 +178,27 @@ def _service(cluster: str, obj: Data) -> Service:
     outer = [row.get("ip") for row in _rows(status.get("ingress"))] + _list(spec.get("externalIPs"))
     ports = tuple(
         Port(str(row.get("name") or ""), str(row.get("protocol") or "TCP"), row["port"])
-        for row in _rows(spec.get("ports")) if isinstance(row.get("port"), int)
-    )  # fmt: skip
+        for row in _rows(spec.get("ports"))
+        if isinstance(row.get("port"), int)
+    )
     namespace, name = _meta(obj)
     external = str(spec.get("externalName") or "") if spec.get("type") == "ExternalName" else ""
     return Service(
-        cluster, namespace, name, addresses(own), addresses(outer), spec.get("clusterIP") == "None", external, ports, _texts(obj, "metadata", "labels")
+        cluster,
+        namespace,
+        name,
+        addresses(own),
+        addresses(outer),
+        spec.get("clusterIP") == "None",
+        external,
+        ports,
+        _texts(obj, "metadata", "labels"),
     )
 
 
-def _behind(endpoints: t.Any, slices: t.Any) -> t.Dict[Id, t.Tuple[Backend, ...]]:
+def _behind(endpoints: t.Any, slices: t.Any) -> dict[Id, tuple[Backend, ...]]:
     """From slices, which kube-proxy reads; from Endpoints where a Service has none."""
-    found: t.Dict[Id, t.Dict[t.Tuple[t.Any, ...], Backend]] = {}
+    found: dict[Id, dict[tuple[t.Any, ...], Backend]] = {}
     for obj in _rows(slices):
         service = _texts(obj, "metadata", "labels").get(SERVICE_NAME)
         try:
@@ -187,13 +215,17 @@ def _behind(endpoints: t.Any, slices: t.Any) -> t.Dict[Id, t.Tuple[Backend, ...]
     return {key: tuple(rows.values()) for key, rows in found.items()}
 
 
-def _add(rows: t.Dict[t.Tuple[t.Any, ...], Backend], group: t.Any) -> None:
+def _add(rows: dict[tuple[t.Any, ...], Backend], group: t.Any) -> None:
     for endpoint in group.endpoints:
         for address in addresses(endpoint.addresses):
             ports: t.Sequence[t.Mapping[str, t.Any]] = group.ports or ({},)
             for port in ports:
                 number = port.get("port")
                 one = Backend(
-                    address, str(port.get("name") or ""), str(port.get("protocol") or "TCP"), number if isinstance(number, int) else None, endpoint.ready
+                    address,
+                    str(port.get("name") or ""),
+                    str(port.get("protocol") or "TCP"),
+                    number if isinstance(number, int) else None,
+                    endpoint.ready,
                 )
                 rows[address, one.port_name, one.protocol, one.port] = one

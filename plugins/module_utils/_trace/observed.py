@@ -33,14 +33,14 @@ class Event(t.NamedTuple):
     table: str
     chain: str
     hook: str
-    handle: t.Optional[int]
+    handle: int | None
     rule: str
     kind: str
     verdict: str
     iif: str
     oif: str
-    src: t.Optional[int]
-    dst: t.Optional[int]
+    src: int | None
+    dst: int | None
     length: int
     direction: str
     #: Of an ICMP error about the packet, which has ends of its own.
@@ -49,12 +49,12 @@ class Event(t.NamedTuple):
     @property
     def place(self) -> str:
         """The rule, as somebody finds it."""
-        text = "table {0} {1}, chain {2}".format(printable(self.family), printable(self.table), printable(self.chain))
+        text = f"table {printable(self.family)} {printable(self.table)}, chain {printable(self.chain)}"
         if self.kind == "policy":
             return "the policy of " + text
         if self.rule:
-            return "{0}: {1}".format(text, printable(self.rule))
-        return text if self.handle is None else "{0}, rule with handle {1}".format(text, self.handle)
+            return f"{text}: {printable(self.rule)}"
+        return text if self.handle is None else f"{text}, rule with handle {self.handle}"
 
 
 class Passage(t.NamedTuple):
@@ -62,23 +62,23 @@ class Passage(t.NamedTuple):
 
     host: str
     direction: str
-    hooks: t.FrozenSet[str]
+    hooks: frozenset[str]
     iif: str
-    outs: t.Tuple[str, ...]
-    sources: t.FrozenSet[int]
-    targets: t.FrozenSet[int]
-    drop: t.Optional[Event]
-    rewrite: t.Optional[Event]
+    outs: tuple[str, ...]
+    sources: frozenset[int]
+    targets: frozenset[int]
+    drop: Event | None
+    rewrite: Event | None
     events: int
     #: The first one dropped of those that find black holes.
-    large_drop: t.Optional[Event] = None
+    large_drop: Event | None = None
     #: The rule that gave it another target.
-    redirect: t.Optional[Event] = None
+    redirect: Event | None = None
     #: By which devices those left that find black holes.
-    large_outs: t.FrozenSet[str] = frozenset()
+    large_outs: frozenset[str] = frozenset()
 
     @property
-    def stage(self) -> t.Optional[int]:
+    def stage(self) -> int | None:
         """How far it came there: None for not at all."""
         if not self.hooks:
             return None
@@ -93,14 +93,14 @@ def _int(value: t.Any, default: t.Any = None) -> t.Any:
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
-def _address(value: t.Any) -> t.Optional[int]:
+def _address(value: t.Any) -> int | None:
     try:
         return address_number(value)[1] if value else None
     except ValueRefused:
         return None
 
 
-def parse_events(rows: t.Any, flow: str, node: t.Optional[Node]) -> t.List[Event]:
+def parse_events(rows: t.Any, flow: str, node: Node | None) -> list[Event]:
     """The events of a flow in the order of time; what is no event is left out."""
     found = []
     for row in rows[:MOST] if isinstance(rows, list) else ():
@@ -109,12 +109,26 @@ def parse_events(rows: t.Any, flow: str, node: t.Optional[Node]) -> t.List[Event
         family, table, chain = (_name(row.get(name)) for name in ("family", "table", "chain"))
         hook = _name(row.get("hook")) or (node.hooks.get((family, table, chain), "") if node else "")
         hook = hook or (chain if chain in HOOKS else "")
-        found.append(Event(
-            _int(row.get("seen"), 0), family, table, chain, hook, _int(row.get("handle")), _name(row.get("rule")), _name(row.get("type")),
-            _name(row.get("verdict")), _name(row.get("iif")), _name(row.get("oif")), _address(row.get("src")), _address(row.get("dst")),
-            _int(row.get("length"), 0), BACK if row.get("direction") == "back" else FORWARD,
-            bool(row.get("error")),
-        ))  # fmt: skip
+        found.append(
+            Event(
+                _int(row.get("seen"), 0),
+                family,
+                table,
+                chain,
+                hook,
+                _int(row.get("handle")),
+                _name(row.get("rule")),
+                _name(row.get("type")),
+                _name(row.get("verdict")),
+                _name(row.get("iif")),
+                _name(row.get("oif")),
+                _address(row.get("src")),
+                _address(row.get("dst")),
+                _int(row.get("length"), 0),
+                BACK if row.get("direction") == "back" else FORWARD,
+                bool(row.get("error")),
+            )
+        )
     return sorted(found, key=lambda event: event.seen)
 
 
@@ -129,17 +143,25 @@ def passage(host: str, direction: str, events: t.Iterable[Event]) -> Passage:
     rewrites = [event for event in rules if event.hook in (POSTROUTING, "") and _says(event, _REWRITES)]
     redirects = [event for event in rules if event.hook in (PREROUTING, OUTPUT, "") and _says(event, _REDIRECTS)]
     return Passage(
-        host, direction, frozenset(event.hook for event in mine if event.hook), iif, tuple(dict.fromkeys(outs)),
-        frozenset(event.src for event in plain if event.src is not None), frozenset(event.dst for event in plain if event.dst is not None),
-        drops[0] if drops else None, rewrites[0] if rewrites else None, len(mine), next((event for event in drops if event.length >= LARGE), None),
+        host,
+        direction,
+        frozenset(event.hook for event in mine if event.hook),
+        iif,
+        tuple(dict.fromkeys(outs)),
+        frozenset(event.src for event in plain if event.src is not None),
+        frozenset(event.dst for event in plain if event.dst is not None),
+        drops[0] if drops else None,
+        rewrites[0] if rewrites else None,
+        len(mine),
+        next((event for event in drops if event.length >= LARGE), None),
         redirects[-1] if redirects else None,
         frozenset(event.oif for event in mine if event.oif and event.hook == POSTROUTING and event.length >= LARGE),
-    )  # fmt: skip
+    )
 
 
 def _says(event: Event, wanted: t.Sequence[str]) -> bool:
     """Whether a rule has one of those statements: by its own word, not by its comment's, a chain's or a set's."""
-    words: t.List[str] = []
+    words: list[str] = []
     for number, part in enumerate(event.rule.split('"')):
         if number % 2 == 0:
             words += part.split()
@@ -153,12 +175,12 @@ def _says(event: Event, wanted: t.Sequence[str]) -> bool:
 class Counted(t.NamedTuple):
     """What a tunnel's end counted of its peer during the trace; None where nobody knows. ``age`` of the handshake at the end."""
 
-    rx: t.Optional[int]
-    tx: t.Optional[int]
-    age: t.Optional[float]
+    rx: int | None
+    tx: int | None
+    age: float | None
 
 
-def counted(before: t.Optional[Device], after: t.Optional[Device], key: str) -> Counted:
+def counted(before: Device | None, after: Device | None, key: str) -> Counted:
     """The difference for the peer with a key."""
     first, last = (device.peer(key) if device is not None else None for device in (before, after))
     if first is None or last is None:
@@ -174,7 +196,7 @@ class Sent(t.NamedTuple):
     detail: str
 
 
-def parse_sent(rows: t.Any, flow: str) -> t.List[Sent]:
+def parse_sent(rows: t.Any, flow: str) -> list[Sent]:
     """What came of a flow's packets, small ones first."""
     found = [
         Sent(_int(row.get("size"), 0), _name(row.get("outcome")), _name(row.get("detail")))

@@ -10,26 +10,33 @@ import typing as t
 from .._values.addresses import parse_address
 from .._values.text import mapping
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
-def failing(pings: t.Mapping[str, t.Iterable[t.Mapping[str, t.Any]]], most: int) -> t.List[t.Dict[str, str]]:
+def failing(pings: t.Mapping[str, t.Iterable[t.Mapping[str, t.Any]]], most: int) -> list[dict[str, str]]:
     """[{host, address, target_host, target}]: the first failing pair of each pair of nodes, at most so many.
 
     pings: host -> rows {source, target, node, ok} of node_probe.
     """
-    found: t.Dict[t.FrozenSet[str], t.Dict[str, str]] = {}
+    found: dict[frozenset[str], dict[str, str]] = {}
     for host in sorted(pings):
         for ping in pings[host]:
             if not ping["ok"]:
-                row = {"host": host, "address": str(ping["source"]), "target_host": str(ping["node"]), "target": str(ping["target"])}
+                row = {
+                    "host": host,
+                    "address": str(ping["source"]),
+                    "target_host": str(ping["node"]),
+                    "target": str(ping["target"]),
+                }
                 found.setdefault(frozenset((host, str(ping["node"]))), row)
     return list(found.values())[:most]
 
 
-def flows(pairs: t.Iterable[t.Mapping[str, t.Any]], hosts: t.Mapping[str, t.Mapping[str, t.Any]], number: int) -> t.List[Data]:
+def flows(
+    pairs: t.Iterable[t.Mapping[str, t.Any]], hosts: t.Mapping[str, t.Mapping[str, t.Any]], number: int
+) -> list[Data]:
     """An echo for each pair, and one back, which shows whether the other side can send. hosts: {host: {cluster, node}}. Raises ValueRefused."""
-    found: t.List[Data] = []
+    found: list[Data] = []
     numbers = itertools.count(number)
     for index, pair in enumerate(pairs):
         ends = [_end(hosts, pair["host"], pair["address"]), _end(hosts, pair["target_host"], pair["target"])]
@@ -40,10 +47,23 @@ def flows(pairs: t.Iterable[t.Mapping[str, t.Any]], hosts: t.Mapping[str, t.Mapp
 
 def _end(hosts: t.Mapping[str, t.Mapping[str, t.Any]], host: t.Any, address: t.Any) -> Data:
     cluster = str(mapping(hosts, str(host)).get("cluster") or "")
-    return {"kind": "pod", "name": "pod {0} of {1}".format(address, host), "cluster": cluster, "host": str(host), "address": str(parse_address(address))}
+    return {
+        "kind": "pod",
+        "name": f"pod {address} of {host}",
+        "cluster": cluster,
+        "host": str(host),
+        "address": str(parse_address(address)),
+    }
 
 
 def _flow(name: str, number: int, source: Data, target: Data) -> Data:
     backend = {"address": target["address"], "port": None, "cluster": target["cluster"], "host": target["host"]}
     version = parse_address(source["address"]).version
-    return {"id": name, "number": number, "protocol": "icmp", "version": version, "source": source, "target": dict(target, port=None, backends=[backend])}
+    return {
+        "id": name,
+        "number": number,
+        "protocol": "icmp",
+        "version": version,
+        "source": source,
+        "target": dict(target, port=None, backends=[backend]),
+    }

@@ -12,14 +12,14 @@ from .._values.text import is_alnum, mapping
 from .causes import place_text, printable
 from .facts import Data
 
-Address = t.Tuple[int, int]
+Address = tuple[int, int]
 #: (namespace, labels) of a source in the same cluster.
-Source = t.Optional[t.Tuple[str, t.Mapping[str, str]]]
+Source = t.Optional[tuple[str, t.Mapping[str, str]]]
 
 
 def lacks_source(
     policies: t.Iterable[Data], namespace: str, labels: t.Mapping[str, str], address: Address, source: Source = None
-) -> t.Optional[str]:
+) -> str | None:
     """Which policies select a pod and let an address in by none of their rules; None where one does, or none selects it.
 
     What cannot be decided from here, such as a selector of namespaces, counts as letting in.
@@ -34,27 +34,35 @@ def lacks_source(
             continue
         if any(_lets_in(rule, address, source) for rule in _list(spec.get("ingress"))):
             return None
-        names.append(printable("{0}/{1}".format(namespace, mapping(obj, "metadata").get("name"))))
+        names.append(printable(f"{namespace}/{mapping(obj, 'metadata').get('name')}"))
     if not names:
         return None
-    return "NetworkPolicy {0} selects it and names {1} in no rule".format(", ".join(sorted(names)), place_text(*address))
+    return f"NetworkPolicy {', '.join(sorted(names))} selects it and names {place_text(*address)} in no rule"
 
 
 class Calico(t.NamedTuple):
     """Calico's own policies of a cluster, and the global sets that they may name."""
 
-    policies: t.Tuple[Data, ...] = ()
-    sets: t.Tuple[Data, ...] = ()
+    policies: tuple[Data, ...] = ()
+    sets: tuple[Data, ...] = ()
 
 
-def lacks_set(calico: Calico, namespace: str, labels: t.Mapping[str, str], address: Address, source: Source = None) -> t.Optional[str]:
+def lacks_set(
+    calico: Calico, namespace: str, labels: t.Mapping[str, str], address: Address, source: Source = None
+) -> str | None:
     """Which of Calico's policies select a pod and let an address in by none of their rules, nor by the sets that these name; None as above."""
     names, lacking = [], set()
     for obj in calico.policies:
         spec, where = mapping(obj, "spec"), mapping(obj, "metadata").get("namespace")
         types = spec.get("types")
         inside = where == namespace if where else not spec.get("namespaceSelector")
-        if not inside or not _fits(spec.get("selector") or "all()", labels) or isinstance(types, list) and types and "Ingress" not in types:
+        if (
+            not inside
+            or not _fits(spec.get("selector") or "all()", labels)
+            or isinstance(types, list)
+            and types
+            and "Ingress" not in types
+        ):
             continue
         for rule in _list(spec.get("ingress")):
             reach = _sets_of(rule, calico.sets, address, source, bool(where))
@@ -64,17 +72,24 @@ def lacks_set(calico: Calico, namespace: str, labels: t.Mapping[str, str], addre
         names.append(printable("/".join(str(part) for part in (where, mapping(obj, "metadata").get("name")) if part)))
     if not names:
         return None
-    text = "Calico's policy {0} selects it and lets {1} in by no rule".format(", ".join(sorted(names)), place_text(*address))
-    if any(rule.get("source") for obj in calico.policies for rule in _list(mapping(obj, "spec").get("ingress")) if isinstance(rule, dict)):
-        text += "; the sets that it names are {0}".format(", ".join(map(printable, sorted(lacking))) if lacking else "not there")
+    text = f"Calico's policy {', '.join(sorted(names))} selects it and lets {place_text(*address)} in by no rule"
+    if any(
+        rule.get("source")
+        for obj in calico.policies
+        for rule in _list(mapping(obj, "spec").get("ingress"))
+        if isinstance(rule, dict)
+    ):
+        text += f"; the sets that it names are {', '.join(map(printable, sorted(lacking))) if lacking else 'not there'}"
     return text
 
 
-def _list(value: t.Any) -> t.List[t.Any]:
+def _list(value: t.Any) -> list[t.Any]:
     return value if isinstance(value, list) else []
 
 
-def _sets_of(rule: t.Any, sets: t.Iterable[Data], address: Address, source: Source, namespaced: bool) -> t.Optional[t.Set[str]]:
+def _sets_of(
+    rule: t.Any, sets: t.Iterable[Data], address: Address, source: Source, namespaced: bool
+) -> set[str] | None:
     """The sets that a rule names and that lack the address; None where it lets it in, or says what cannot be decided here."""
     if not isinstance(rule, dict):
         return None
@@ -101,7 +116,7 @@ def _sets_of(rule: t.Any, sets: t.Iterable[Data], address: Address, source: Sour
     return None if _terms(selector) is None else found
 
 
-def _terms(selector: t.Any) -> t.Optional[t.Dict[str, str]]:
+def _terms(selector: t.Any) -> dict[str, str] | None:
     """``{label: value}`` of ``a == 'b' && c == 'd'``, which is all of Calico's language that is read here; None for the rest of it."""
     found = {}
     if selector == "all()":
@@ -132,7 +147,12 @@ def _selects(selector: t.Any, labels: t.Mapping[str, str]) -> bool:
         if not isinstance(row, dict):
             return False
         key, values, operator = str(row.get("key")), _list(row.get("values")), row.get("operator")
-        found = {"In": labels.get(key) in values, "NotIn": labels.get(key) not in values, "Exists": key in labels, "DoesNotExist": key not in labels}
+        found = {
+            "In": labels.get(key) in values,
+            "NotIn": labels.get(key) not in values,
+            "Exists": key in labels,
+            "DoesNotExist": key not in labels,
+        }
         if not found.get(str(operator), False):
             return False
     return True
@@ -147,7 +167,9 @@ def _lets_in(rule: t.Any, address: Address, source: Source) -> bool:
     for peer in peers if isinstance(peers, list) else ():
         block = peer.get("ipBlock") if isinstance(peer, dict) else None
         if isinstance(block, dict):
-            if _inside(block.get("cidr"), address) and not any(_inside(text, address) for text in _list(block.get("except"))):
+            if _inside(block.get("cidr"), address) and not any(
+                _inside(text, address) for text in _list(block.get("except"))
+            ):
                 return True
         elif source is not None:  # pods of other clusters are in no selector
             return True

@@ -20,7 +20,7 @@ from .name_servers import Told, asks_of, command, fault_of, parse_told
 from .observed import Passage, Sent, parse_events, parse_sent, passage
 from .routing import Packet
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: How CNIs call the chains by which they enforce policies.
 _POLICY_WORDS = ("cali-", "KUBE-NWPLCY", "cilium")
 #: Where no packet could be sent: that is no way on which packets arrive.
@@ -31,7 +31,7 @@ MOST_PACKED = 500_000_000
 SHOWN = 400
 
 
-def parse_flow(row: t.Mapping[str, t.Any]) -> t.Optional[Flow]:
+def parse_flow(row: t.Mapping[str, t.Any]) -> Flow | None:
     """A flow of trace_plan; None for one without two known ends."""
     source, target = mapping(row, "source"), mapping(row, "target")
     rows = [one for one in target.get("backends") or () if isinstance(one, dict) and one.get("address")]
@@ -47,10 +47,12 @@ def parse_flow(row: t.Mapping[str, t.Any]) -> t.Optional[Flow]:
     port = (backend or target).get("port")
     packet = Packet(version, src, dst, str(row.get("protocol") or "icmp"), port if isinstance(port, int) else None)
     pods = source.get("kind") != "node", target.get("kind") != "node"
-    return Flow(str(row.get("id")), packet, str(start), str(end), *pods, str(row.get("about") or ""), _numbers([target, *rows]))
+    return Flow(
+        str(row.get("id")), packet, str(start), str(end), *pods, str(row.get("about") or ""), _numbers([target, *rows])
+    )
 
 
-def _numbers(rows: t.Iterable[t.Mapping[str, t.Any]]) -> t.FrozenSet[int]:
+def _numbers(rows: t.Iterable[t.Mapping[str, t.Any]]) -> frozenset[int]:
     """The addresses of ends, without what is none."""
     found = set()
     for row in rows:
@@ -64,13 +66,19 @@ def _numbers(rows: t.Iterable[t.Mapping[str, t.Any]]) -> t.FrozenSet[int]:
 def parse_mesh(given: t.Any) -> Mesh:
     """What trace_plan says of the mesh."""
     given = given if isinstance(given, dict) else {}
-    endpoints = {str(host): [parse_endpoint_key(text) for text in texts] for host, texts in mapping(given, "endpoints").items()}
+    endpoints = {
+        str(host): [parse_endpoint_key(text) for text in texts] for host, texts in mapping(given, "endpoints").items()
+    }
     return Mesh(
-        {str(cluster): {str(k): str(v) for k, v in row.items()} for cluster, row in mapping(given, "devices").items() if isinstance(row, dict)},
+        {
+            str(cluster): {str(k): str(v) for k, v in row.items()}
+            for cluster, row in mapping(given, "devices").items()
+            if isinstance(row, dict)
+        },
         str(given.get("whole") or ""),
         {host: tuple(key for key in keys if key is not None) for host, keys in endpoints.items()},
         {str(key): tuple(map(str, names)) for key, names in mapping(given, "shared").items()},
-    )  # fmt: skip
+    )
 
 
 def used_mesh(mesh: Mesh, nodes: t.Mapping[str, Node]) -> Mesh:
@@ -83,13 +91,13 @@ def used_mesh(mesh: Mesh, nodes: t.Mapping[str, Node]) -> Mesh:
 class Observed(t.NamedTuple):
     """What the nodes said, parsed."""
 
-    nodes: t.Dict[str, Node]
+    nodes: dict[str, Node]
     seen: Seen
-    errors: t.List[str]
-    told: t.Dict[str, Told]
+    errors: list[str]
+    told: dict[str, Told]
 
 
-def _events_of(collected: t.Mapping[str, t.Any]) -> t.Optional[t.List[t.Any]]:
+def _events_of(collected: t.Mapping[str, t.Any]) -> list[t.Any] | None:
     """What a node recorded, also as one text; None for nothing, and for what cannot be read."""
     found = collected.get("events")
     if collected.get("packed"):
@@ -100,9 +108,9 @@ def _events_of(collected: t.Mapping[str, t.Any]) -> t.Optional[t.List[t.Any]]:
     return found if isinstance(found, list) else None
 
 
-def _by_flow(rows: t.Any) -> t.Dict[str, t.List[t.Any]]:
+def _by_flow(rows: t.Any) -> dict[str, list[t.Any]]:
     """A node's rows by the flow that they are of."""
-    grouped: t.Dict[str, t.List[t.Any]] = {}
+    grouped: dict[str, list[t.Any]] = {}
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict):
             grouped.setdefault(str(row.get("flow")), []).append(row)
@@ -112,25 +120,33 @@ def _by_flow(rows: t.Any) -> t.Dict[str, t.List[t.Any]]:
 def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> Observed:
     """The results of trace_node: {host: {armed, sent, collected}}."""
     hosts = mapping(trace, "hosts")
-    nodes: t.Dict[str, Node] = {}
-    after: t.Dict[str, t.Dict[str, Device]] = {}
+    nodes: dict[str, Node] = {}
+    after: dict[str, dict[str, Device]] = {}
     armed, overrun, errors = set(), set(), []
-    sent: t.Dict[str, t.List[Sent]] = {}
-    passages: t.Dict[t.Tuple[str, str, str], Passage] = {}
+    sent: dict[str, list[Sent]] = {}
+    passages: dict[tuple[str, str, str], Passage] = {}
     flows = [str(row.get("id")) for row in trace.get("flows") or () if isinstance(row, dict)]
-    sources = {str(row.get("id")): str(mapping(row, "source").get("host")) for row in trace.get("flows") or () if isinstance(row, dict) and row.get("ask")}
-    told: t.Dict[str, Told] = {}
+    sources = {
+        str(row.get("id")): str(mapping(row, "source").get("host"))
+        for row in trace.get("flows") or ()
+        if isinstance(row, dict) and row.get("ask")
+    }
+    told: dict[str, Told] = {}
     for host in sorted(results):
         said = results[host] if isinstance(results[host], dict) else {}
         first, last = mapping(said, "armed"), mapping(said, "collected")
         if first.get("facts"):
-            nodes[host] = parse_node(host, str(mapping(hosts, host).get("cluster") or ""), first["facts"], first.get("answers"))
+            nodes[host] = parse_node(
+                host, str(mapping(hosts, host).get("cluster") or ""), first["facts"], first.get("answers")
+            )
         recorded = _events_of(last)
         if recorded is not None and first.get("armed") is not False:
             armed.add(host)
             overrun.update([host] if last.get("lost") or last.get("unreadable") else [])
         elif first:
-            errors.append("{0} recorded nothing: {1}".format(host, printable(first.get("reason") or last.get("reason") or "no answer")))
+            errors.append(
+                f"{host} recorded nothing: {printable(first.get('reason') or last.get('reason') or 'no answer')}"
+            )
         if host in nodes:
             after[host] = parse_devices(last.get("devices"), nodes[host].links, [])
         rows, grouped = _by_flow(mapping(said, "sent").get("sent")), _by_flow(recorded if host in armed else None)
@@ -160,9 +176,9 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
     flows = {str(row.get("id")): parse_flow(row) for row in rows}
     judge = Judge(observed.nodes, mesh, observed.seen, [flow for flow in flows.values() if flow])
     early = [_given(row) for row in trace.get("findings") or () if isinstance(row, dict)]
-    findings: t.List[Finding] = []
-    hops: t.List[Data] = []
-    verdicts: t.List[Data] = []
+    findings: list[Finding] = []
+    hops: list[Data] = []
+    verdicts: list[Data] = []
     for row in rows:
         flow = flows[str(row.get("id"))]
         named, name_hops = _named(row, observed)
@@ -171,8 +187,16 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
             verdict, finding = (FAILS, named) if named else (verdict, finding)
             hops += name_hops
             findings += [finding] if finding else []
-            verdicts.append({"flow": str(row.get("id")), "source": _end(row, "source"), "target": _end(row, "target"), "verdict": verdict, "agrees": False,
-                             "cause": finding.cause if finding else ""})  # fmt: skip
+            verdicts.append(
+                {
+                    "flow": str(row.get("id")),
+                    "source": _end(row, "source"),
+                    "target": _end(row, "target"),
+                    "verdict": verdict,
+                    "agrees": False,
+                    "cause": finding.cause if finding else "",
+                }
+            )
         if flow is None or flow.about:
             continue
         flow = _chosen(flow, row, observed.seen)
@@ -185,29 +209,53 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
         verdict, finding = (FAILS, named) if named else (verdict, finding)
         faulty = there.fault is not None or back.fault is not None
         agrees = named is None and faulty != (verdict == ARRIVES)
-        verdicts.append({"flow": flow.id, "source": _end(row, "source"), "target": _end(row, "target"), "verdict": verdict, "agrees": agrees,
-                         "cause": finding.cause if finding else ""})  # fmt: skip
+        verdicts.append(
+            {
+                "flow": flow.id,
+                "source": _end(row, "source"),
+                "target": _end(row, "target"),
+                "verdict": verdict,
+                "agrees": agrees,
+                "cause": finding.cause if finding else "",
+            }
+        )
         clusters = {observed.nodes[host].cluster for host in (flow.start, flow.end) if host in observed.nodes}
         finding = of_a_host(finding, flow, mesh, clusters) if finding else None
         if finding is not None:
             findings.append(_by_policy(finding, str(mapping(trace, "policies").get(flow.id) or "")))
         if finding is not None or len(hops) < SHOWN:
             late = None if named else finding  # that of the name has its row
-            hops += name_hops + _hops(flow, there, FORWARD, observed.seen, late) + _hops(flow, back, BACK, observed.seen, late)
+            hops += (
+                name_hops
+                + _hops(flow, there, FORWARD, observed.seen, late)
+                + _hops(flow, back, BACK, observed.seen, late)
+            )
     explained, asked = {row.get("question") for row in early}, {str(row.get("id")): row.get("question") for row in rows}
-    told = [_row(finding) for finding in findings if finding.cause != causes.NOT_EXPLAINED or not explained & {None, asked[finding.flow]}]
+    told = [
+        _row(finding)
+        for finding in findings
+        if finding.cause != causes.NOT_EXPLAINED or not explained & {None, asked[finding.flow]}
+    ]
     found = [*early, *told]
     verdict = _verdict(verdicts, early, mapping(trace, "reach"))
     shown = hops[:SHOWN]
     return {
-        "verdict": verdict, "findings": found[:SHOWN], "hops": shown, "flows": verdicts,
-        "agreement": {"asked": len(verdicts), "arrive": sum(row["verdict"] == ARRIVES for row in verdicts), "agree": sum(row["agrees"] for row in verdicts)},
-        "table": table(trace, verdict, verdicts, shown, found, observed.errors), "errors": observed.errors[:SHOWN],
+        "verdict": verdict,
+        "findings": found[:SHOWN],
+        "hops": shown,
+        "flows": verdicts,
+        "agreement": {
+            "asked": len(verdicts),
+            "arrive": sum(row["verdict"] == ARRIVES for row in verdicts),
+            "agree": sum(row["agrees"] for row in verdicts),
+        },
+        "table": table(trace, verdict, verdicts, shown, found, observed.errors),
+        "errors": observed.errors[:SHOWN],
         "names": [row for row in trace.get("names") or () if isinstance(row, dict)],
-    }  # fmt: skip
+    }
 
 
-def _named(row: t.Mapping[str, t.Any], observed: Observed) -> t.Tuple[t.Optional[Finding], t.List[Data]]:
+def _named(row: t.Mapping[str, t.Any], observed: Observed) -> tuple[Finding | None, list[Data]]:
     """What the DNS server said of a flow's target, where that is a name: it comes before any packet. (the finding, its hop)."""
     ident, host = str(row.get("id")), str(mapping(row, "source").get("host"))
     told = observed.told.get(ident)
@@ -217,18 +265,25 @@ def _named(row: t.Mapping[str, t.Any], observed: Observed) -> t.Tuple[t.Optional
     fault = fault_of(row, told, observed.nodes.get(host))
     said = ", ".join(causes.place_text(*one) for one in told.addresses[:5]) or told.detail or told.outcome
     hop = {
-        "flow": ident, "direction": FORWARD, "where": host, "what": fault[0] if fault else "name",
-        "expected": "{0} is {1}".format(printable(name), ", ".join(causes.place_text(*one) for one in wanted[:5])),
-        "observed": "the DNS server {0} answers {1}".format(told.server, said), "verdict": "differs" if fault else "ok", "command": command(told),
-        "source": "Corefile of cluster {0}".format(printable(mapping(row, "source").get("cluster") or "")),
-    }  # fmt: skip
+        "flow": ident,
+        "direction": FORWARD,
+        "where": host,
+        "what": fault[0] if fault else "name",
+        "expected": f"{printable(name)} is {', '.join(causes.place_text(*one) for one in wanted[:5])}",
+        "observed": f"the DNS server {told.server} answers {said}",
+        "verdict": "differs" if fault else "ok",
+        "command": command(told),
+        "source": f"Corefile of cluster {printable(mapping(row, 'source').get('cluster') or '')}",
+    }
     if fault is None:
         return None, [hop]
     confidence = causes.LIKELY if fault[0] == causes.KUBE_PROXY_OFF else causes.PROVEN
-    return Finding(ident, fault[0], FORWARD, host, fault[1], causes.MENDS[fault[0]].format(host=host), command(told), confidence), [hop]
+    return Finding(
+        ident, fault[0], FORWARD, host, fault[1], causes.MENDS[fault[0]].format(host=host), command(told), confidence
+    ), [hop]
 
 
-def _unknown_end(row: t.Mapping[str, t.Any], seen: Seen) -> t.Tuple[str, t.Optional[Finding]]:
+def _unknown_end(row: t.Mapping[str, t.Any], seen: Seen) -> tuple[str, Finding | None]:
     """Of a flow to what is no node or pod of the fabric: only its answer is known."""
     ident = str(row.get("id"))
     sent = seen.sent.get(ident) or ()
@@ -236,12 +291,18 @@ def _unknown_end(row: t.Mapping[str, t.Any], seen: Seen) -> t.Tuple[str, t.Optio
         return ARRIVES, None
     host = str(mapping(row, "source").get("host"))
     last = seen.passage(ident, host, FORWARD)
-    where = "last seen as it left {0} by {1}".format(host, ", ".join(map(printable, last.outs))) if last.outs else "nothing tells where it went"
-    text = "{0} is no node and no pod of a host of the inventory: {1}".format(_end(row, "target"), where)
-    return OPEN, Finding(ident, causes.NOT_EXPLAINED, FORWARD, host, text, causes.MENDS[causes.NOT_EXPLAINED], "", causes.UNEXPLAINED)
+    where = (
+        f"last seen as it left {host} by {', '.join(map(printable, last.outs))}"
+        if last.outs
+        else "nothing tells where it went"
+    )
+    text = f"{_end(row, 'target')} is no node and no pod of a host of the inventory: {where}"
+    return OPEN, Finding(
+        ident, causes.NOT_EXPLAINED, FORWARD, host, text, causes.MENDS[causes.NOT_EXPLAINED], "", causes.UNEXPLAINED
+    )
 
 
-def _dialled(row: t.Mapping[str, t.Any]) -> t.Optional[int]:
+def _dialled(row: t.Mapping[str, t.Any]) -> int | None:
     """The address that the source uses."""
     try:
         return address_number(mapping(row, "target").get("address"))[1]
@@ -252,14 +313,21 @@ def _dialled(row: t.Mapping[str, t.Any]) -> t.Optional[int]:
 def _chosen(flow: Flow, row: t.Mapping[str, t.Any], seen: Seen) -> Flow:
     """The flow with the backend that the packets really went to, where there are several."""
     for backend in mapping(row, "target").get("backends") or ():
-        if isinstance(backend, dict) and backend.get("host") and seen.passage(flow.id, str(backend["host"]), FORWARD).events:
+        if (
+            isinstance(backend, dict)
+            and backend.get("host")
+            and seen.passage(flow.id, str(backend["host"]), FORWARD).events
+        ):
             try:
                 number = address_number(backend.get("address"))[1]
             except ValueRefused:
                 continue
             if number in seen.passage(flow.id, str(backend["host"]), FORWARD).targets:
                 port = backend.get("port")
-                return flow._replace(packet=flow.packet._replace(dst=number, port=port if isinstance(port, int) else None), end=str(backend["host"]))
+                return flow._replace(
+                    packet=flow.packet._replace(dst=number, port=port if isinstance(port, int) else None),
+                    end=str(backend["host"]),
+                )
     return flow
 
 
@@ -270,9 +338,11 @@ def _by_policy(finding: Finding, says: str) -> Finding:
     if finding.cause == causes.FORWARD_DROPPED and not any(word in finding.text for word in _POLICY_WORDS):
         return finding
     return finding._replace(
-        cause=causes.POLICY_LACKS_SOURCE, text="{0}; {1}".format(finding.text, says), mend=causes.MENDS[causes.POLICY_LACKS_SOURCE],
+        cause=causes.POLICY_LACKS_SOURCE,
+        text=f"{finding.text}; {says}",
+        mend=causes.MENDS[causes.POLICY_LACKS_SOURCE],
         confidence=causes.LIKELY,
-    )  # fmt: skip
+    )
 
 
 def of_a_host(finding: Finding, flow: Flow, mesh: Mesh, clusters: t.Collection[str]) -> Finding:
@@ -281,7 +351,11 @@ def of_a_host(finding: Finding, flow: Flow, mesh: Mesh, clusters: t.Collection[s
     clusters: of both ends; inside one cluster packets are no matter of the mesh. A mesh of nodes carries a host's packets.
     """
     plain = bool(mesh.devices) and not mesh.whole and len(clusters) > 1
-    if not plain or (flow.from_pod and flow.to_pod) or finding.cause not in (causes.ALLOWED_IPS_LACK_SOURCE, causes.ROUTE_MISSING):
+    if (
+        not plain
+        or (flow.from_pod and flow.to_pod)
+        or finding.cause not in (causes.ALLOWED_IPS_LACK_SOURCE, causes.ROUTE_MISSING)
+    ):
         return finding
     return finding._replace(
         text=finding.text + "; this mesh carries packets from pods to pods, and none of a host itself",
@@ -300,11 +374,15 @@ def _given(row: t.Mapping[str, t.Any]) -> Data:
     question = {"question": row["question"]} if isinstance(row.get("question"), int) else {}
     return {
         **question,
-        "flow": str(row.get("flow") or ""), "cause": cause, "direction": FORWARD, "where": printable(row.get("where") or ""),
+        "flow": str(row.get("flow") or ""),
+        "cause": cause,
+        "direction": FORWARD,
+        "where": printable(row.get("where") or ""),
         "message": printable(row.get("message") or "", 500),
-        "mend": str(row.get("mend") or causes.MENDS.get(cause, "")), "command": str(row.get("command") or ""),
+        "mend": str(row.get("mend") or causes.MENDS.get(cause, "")),
+        "command": str(row.get("command") or ""),
         "confidence": str(row.get("confidence") or causes.PROVEN),
-    }  # fmt: skip
+    }
 
 
 def _end(row: t.Mapping[str, t.Any], which: str) -> str:
@@ -314,35 +392,74 @@ def _end(row: t.Mapping[str, t.Any], which: str) -> str:
 
 def _verdict(verdicts: t.Sequence[Data], early: t.Sequence[t.Any], reach: t.Mapping[str, t.Any]) -> str:
     if reach:
-        return FAILS if early or reach.get("cut") or reach.get("asked") or reach.get("alone") else OPEN if reach.get("unread") else ARRIVES
+        return (
+            FAILS
+            if early or reach.get("cut") or reach.get("asked") or reach.get("alone")
+            else OPEN
+            if reach.get("unread")
+            else ARRIVES
+        )
     found = [row["verdict"] for row in verdicts]
     if FAILS in found or (early and not found):
         return FAILS
     return NOTHING if not found else OPEN if OPEN in found else ARRIVES
 
 
-def _hops(flow: Flow, walk: Walk, direction: str, seen: Seen, finding: t.Optional[Finding]) -> t.List[Data]:
+def _hops(flow: Flow, walk: Walk, direction: str, seen: Seen, finding: Finding | None) -> list[Data]:
     """Rows of the table: each thing that decides, with what was seen there."""
     hosts = [flow.start, flow.end] if direction == FORWARD else [flow.end, flow.start]
     rows = [_hop(flow, step, direction, seen, hosts) for step in walk.steps]
     if walk.unknown and not rows:
-        rows = [{
-            "flow": flow.id, "direction": direction, "where": host, "what": "node", "expected": "not known: " + walk.unknown,
-            "observed": _observed(seen.passage(flow.id, host, direction), host, seen), "verdict": "unknown", "command": "", "source": "",
-        } for host in dict.fromkeys(hosts)]  # fmt: skip
+        rows = [
+            {
+                "flow": flow.id,
+                "direction": direction,
+                "where": host,
+                "what": "node",
+                "expected": "not known: " + walk.unknown,
+                "observed": _observed(seen.passage(flow.id, host, direction), host, seen),
+                "verdict": "unknown",
+                "command": "",
+                "source": "",
+            }
+            for host in dict.fromkeys(hosts)
+        ]
     fault = walk.fault
-    if fault is not None and (finding is not None or not seen.sent.get(flow.id)):  # what arrives has no fault, whatever the facts say
-        mine = finding is not None and (finding.cause, finding.where, finding.direction) == (fault.cause, fault.at, direction)
-        rows.append({
-            "flow": flow.id, "direction": direction, "where": fault.at, "what": fault.cause, "expected": fault.text,
-            "observed": _observed(seen.passage(flow.id, fault.host, direction), fault.host, seen), "verdict": "differs" if mine else "unknown",
-            "command": fault.command, "source": "",
-        })  # fmt: skip
+    if fault is not None and (
+        finding is not None or not seen.sent.get(flow.id)
+    ):  # what arrives has no fault, whatever the facts say
+        mine = finding is not None and (finding.cause, finding.where, finding.direction) == (
+            fault.cause,
+            fault.at,
+            direction,
+        )
+        rows.append(
+            {
+                "flow": flow.id,
+                "direction": direction,
+                "where": fault.at,
+                "what": fault.cause,
+                "expected": fault.text,
+                "observed": _observed(seen.passage(flow.id, fault.host, direction), fault.host, seen),
+                "verdict": "differs" if mine else "unknown",
+                "command": fault.command,
+                "source": "",
+            }
+        )
     if finding is not None and finding.direction == direction and (fault is None or finding.cause != fault.cause):
-        rows.append({
-            "flow": flow.id, "direction": direction, "where": finding.where, "what": finding.cause, "expected": "", "observed": finding.text,
-            "verdict": "differs", "command": finding.command, "source": "",
-        })  # fmt: skip
+        rows.append(
+            {
+                "flow": flow.id,
+                "direction": direction,
+                "where": finding.where,
+                "what": finding.cause,
+                "expected": "",
+                "observed": finding.text,
+                "verdict": "differs",
+                "command": finding.command,
+                "source": "",
+            }
+        )
     return rows
 
 
@@ -358,9 +475,16 @@ def _hop(flow: Flow, step: Step, direction: str, seen: Seen, hosts: t.Sequence[s
     else:
         verdict = "ok" if found.events else "not seen"
     return {
-        "flow": flow.id, "direction": direction, "where": step.host, "what": step.what, "expected": step.text, "observed": _observed(found, step.host, seen),
-        "verdict": verdict, "command": step.command, "source": step.source,
-    }  # fmt: skip
+        "flow": flow.id,
+        "direction": direction,
+        "where": step.host,
+        "what": step.what,
+        "expected": step.text,
+        "observed": _observed(found, step.host, seen),
+        "verdict": verdict,
+        "command": step.command,
+        "source": step.source,
+    }
 
 
 def _observed(found: Passage, host: str, seen: Seen) -> str:
@@ -368,44 +492,67 @@ def _observed(found: Passage, host: str, seen: Seen) -> str:
         return "not recorded"
     if not found.events:
         return "not seen"
-    words = ["in by {0}".format(printable(found.iif))] if found.iif else ["seen"]
-    words += ["out by {0}".format(", ".join(map(printable, found.outs)))] if found.outs else []
-    words += ["dropped by {0}".format(found.drop.place)] if found.drop else []
+    words = [f"in by {printable(found.iif)}"] if found.iif else ["seen"]
+    words += [f"out by {', '.join(map(printable, found.outs))}"] if found.outs else []
+    words += [f"dropped by {found.drop.place}"] if found.drop else []
     return ", ".join(words)
 
 
-def _reach(reach: t.Mapping[str, t.Any]) -> t.List[str]:
+def _reach(reach: t.Mapping[str, t.Any]) -> list[str]:
     """What the plan says of all pairs."""
     if not reach:
         return []
-    lines = ["by the plan alone: {pairs} ordered pairs of {nodes} nodes, {reachable} could talk, of {unread} nobody knows".format(**reach)]
+    lines = [
+        "by the plan alone: {pairs} ordered pairs of {nodes} nodes, {reachable} could talk, of {unread} nobody knows".format(
+            **reach
+        )
+    ]
     lines += ["away: " + ", ".join(map(printable, reach["away"][:20]))] if reach.get("away") else []
-    lines += ["{0} to {1} on {2}: {3}".format(*(printable(row.get(k)) for k in ("source", "target", "host", "cause"))) for row in reach["asked"][:40]]
+    lines += [
+        "{0} to {1} on {2}: {3}".format(*(printable(row.get(k)) for k in ("source", "target", "host", "cause")))
+        for row in reach["asked"][:40]
+    ]
     alone = [printable("{cluster}/{namespace}/{name}".format(**row)) for row in reach["alone"]]
-    return lines + (["Services without an endpoint then: {0}".format(", ".join(alone[:40]))] if alone else [])
+    return lines + ([f"Services without an endpoint then: {', '.join(alone[:40])}"] if alone else [])
 
 
 def table(
-    trace: t.Mapping[str, t.Any], verdict: str, verdicts: t.Sequence[Data], hops: t.Sequence[Data], findings: t.Sequence[Data], errors: t.Sequence[str]
-) -> t.List[str]:
+    trace: t.Mapping[str, t.Any],
+    verdict: str,
+    verdicts: t.Sequence[Data],
+    hops: t.Sequence[Data],
+    findings: t.Sequence[Data],
+    errors: t.Sequence[str],
+) -> list[str]:
     """Lines for people."""
-    lines = ["trace {0}: {1}".format(printable(trace.get("id") or ""), verdict)]
+    lines = [f"trace {printable(trace.get('id') or '')}: {verdict}"]
     if len(verdicts) > 1:
-        lines.append("{0} flows, {1} arrive, expected and observed agree in {2}".format(
-            len(verdicts), sum(row["verdict"] == ARRIVES for row in verdicts), sum(row["agrees"] for row in verdicts)
-        ))  # fmt: skip
+        lines.append(
+            "{0} flows, {1} arrive, expected and observed agree in {2}".format(
+                len(verdicts),
+                sum(row["verdict"] == ARRIVES for row in verdicts),
+                sum(row["agrees"] for row in verdicts),
+            )
+        )
     lines += _reach(mapping(trace, "reach"))
     for row in trace.get("names") or ():
         if isinstance(row, dict):
-            lines.append("  {0}: {1}".format(printable(row.get("what") or ""), printable(row.get("text") or "", 500)))
+            lines.append(f"  {printable(row.get('what') or '')}: {printable(row.get('text') or '', 500)}")
     heads = ("WAY", "WHERE", "WHAT", "EXPECTED", "OBSERVED", "VERDICT")
-    cells = [heads] + [(row["direction"], row["where"], row["what"], row["expected"], row["observed"], row["verdict"]) for row in hops[:40]]
+    cells = [heads] + [
+        (row["direction"], row["where"], row["what"], row["expected"], row["observed"], row["verdict"])
+        for row in hops[:40]
+    ]
     widths = [min(60, max(len(row[column]) for row in cells)) for column in range(5)]
     if hops:
         rows = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)) + "  " + row[5] for row in cells]
-        lines += ["", *rows, *([""] if findings or errors else [])]  # a table by itself: one in which nothing is wrong may be left out
+        lines += [
+            "",
+            *rows,
+            *([""] if findings or errors else []),
+        ]  # a table by itself: one in which nothing is wrong may be left out
     for row in findings[:20]:
         lines.append("{cause} on {where} ({confidence}): {message}".format(**row))
-        lines.append("  fix: {0}".format(row["mend"]))
-        lines += ["  see: {0}".format(row["command"])] if row["command"] else []
+        lines.append(f"  fix: {row['mend']}")
+        lines += [f"  see: {row['command']}"] if row["command"] else []
     return lines + list(errors[:20])

@@ -16,7 +16,7 @@ from .names import Answer, Names
 from .objects import Address, Cluster, Pod, Seat, addresses
 from .policies import lacks_set, lacks_source
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: Source ports and ICMP identifiers by which our packets are known, and so many flows a trace has at most.
 NUMBERS = (61000, 64999)
 MOST_FLOWS = 2000
@@ -31,13 +31,21 @@ class Found(t.NamedTuple):
     where: str
     message: str
     command: str = ""
-    question: t.Optional[int] = None
+    question: int | None = None
 
     def row(self) -> Data:
         """As trace_report takes it. ``question``: which of several it is about."""
         mend = causes.MENDS[self.cause].format(host=self.where)
         more = {} if self.question is None else {"question": self.question}
-        return {**more, "cause": self.cause, "where": self.where, "message": self.message, "mend": mend, "command": self.command, "confidence": causes.PROVEN}
+        return {
+            **more,
+            "cause": self.cause,
+            "where": self.where,
+            "message": self.message,
+            "mend": mend,
+            "command": self.command,
+            "confidence": causes.PROVEN,
+        }
 
 
 class Place(t.NamedTuple):
@@ -47,7 +55,7 @@ class Place(t.NamedTuple):
     label: str
     cluster: str
     host: str
-    addresses: t.Tuple[Address, ...]
+    addresses: tuple[Address, ...]
     namespace: str = ""
     labels: t.Mapping[str, str] = {}
     #: Whether it asks the cluster's DNS server.
@@ -60,31 +68,35 @@ class Target(t.NamedTuple):
     kind: str
     label: str
     cluster: str
-    dials: t.Tuple[Address, ...]
-    port: t.Optional[int]
-    backends: t.Tuple[t.Tuple[Address, t.Optional[int], str, str], ...]
+    dials: tuple[Address, ...]
+    port: int | None
+    backends: tuple[tuple[Address, int | None, str, str], ...]
     #: Of a Service's port; empty where the question says it.
     protocol: str = ""
     #: Of a name: what the source asks its DNS server, in this order.
-    asked: t.Tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
 
 
 class Resolver:
     """Resolves one question over the clusters that could be read."""
 
     def __init__(
-        self, clusters: t.Mapping[str, Cluster], names: t.Optional[Names] = None, seen: t.Optional[t.Mapping[str, t.Sequence[str]]] = None, plain: bool = False
+        self,
+        clusters: t.Mapping[str, Cluster],
+        names: Names | None = None,
+        seen: t.Mapping[str, t.Sequence[str]] | None = None,
+        plain: bool = False,
     ) -> None:
         """seen: host -> addresses of pods that its kernel has. plain: packets from node to node are not carried by this mesh."""
         self.clusters = clusters
         self.plain = plain
         self.names = names or Names(clusters)
-        self.found: t.List[Found] = []
-        self.asked: t.Optional[int] = None
-        self.policies: t.Dict[str, str] = {}
-        self.steps: t.List[Data] = []
-        self._owners: t.Dict[Address, t.Tuple[str, str]] = {}
-        self._pods: t.Dict[Address, Pod] = {}
+        self.found: list[Found] = []
+        self.asked: int | None = None
+        self.policies: dict[str, str] = {}
+        self.steps: list[Data] = []
+        self._owners: dict[Address, tuple[str, str]] = {}
+        self._pods: dict[Address, Pod] = {}
         for cluster in clusters.values():
             for seat in cluster.seats.values():
                 for address in seat.addresses:
@@ -101,7 +113,7 @@ class Resolver:
                 for address in self._seen.get(seat.host, ()):
                     self._owners.setdefault(address, (cluster.name, seat.host))
 
-    def owner(self, address: Address) -> t.Tuple[str, str]:
+    def owner(self, address: Address) -> tuple[str, str]:
         """(cluster, inventory host) that has an address; empty for nobody's."""
         return self._owners.get(address, ("", ""))
 
@@ -109,29 +121,31 @@ class Resolver:
 
     def unknown(self, variable: str, end: End, why: str) -> None:
         """An end that does not exist."""
-        one = Found(causes.NAME_UNKNOWN, end.cluster or variable, "{0} {1}: {2}".format(variable, end, why), question=self.asked)
+        one = Found(causes.NAME_UNKNOWN, end.cluster or variable, f"{variable} {end}: {why}", question=self.asked)
         if one not in self.found:
             self.found.append(one)
 
-    def _cluster(self, variable: str, end: End) -> t.Optional[Cluster]:
+    def _cluster(self, variable: str, end: End) -> Cluster | None:
         cluster = self.clusters.get(end.cluster)
         if cluster is None:
             known = ", ".join(sorted(self.clusters)) or "none"
-            self.unknown(variable, end, "there is no cluster {0} that could be read; there are: {1}".format(end.cluster, known))
+            self.unknown(variable, end, f"there is no cluster {end.cluster} that could be read; there are: {known}")
         return cluster
 
-    def node(self, variable: str, end: End) -> t.Optional[Place]:
+    def node(self, variable: str, end: End) -> Place | None:
         """A node."""
         cluster = self._cluster(variable, end)
         if cluster is None:
             return None
-        seat = cluster.seats.get(end.name) or next((one for one in cluster.seats.values() if one.host and one.host == end.name), None)
+        seat = cluster.seats.get(end.name) or next(
+            (one for one in cluster.seats.values() if one.host and one.host == end.name), None
+        )
         if seat is None:
-            self.unknown(variable, end, "the cluster has no Node {0}".format(end.name))
+            self.unknown(variable, end, f"the cluster has no Node {end.name}")
             return None
         return place_of_node(seat)
 
-    def pod(self, variable: str, end: End) -> t.Optional[Place]:
+    def pod(self, variable: str, end: End) -> Place | None:
         """A pod."""
         cluster = self._cluster(variable, end)
         if cluster is None:
@@ -139,7 +153,7 @@ class Resolver:
         pod = cluster.pods.get((end.namespace, end.name))
         if pod is None:
             more = ": the access may not list pods" if "pods" in cluster.unread else ""
-            self.unknown(variable, end, "the cluster has no pod {0}/{1} with an address{2}".format(end.namespace, end.name, more))
+            self.unknown(variable, end, f"the cluster has no pod {end.namespace}/{end.name} with an address{more}")
             return None
         return self.place_of_pod(pod)
 
@@ -148,14 +162,16 @@ class Resolver:
         seat = self.clusters[pod.cluster].seats.get(pod.node)
         kind = ends.POD if pod.own else ends.NODE
         label = "/".join((pod.cluster, pod.namespace, pod.name))
-        return Place(kind, label, pod.cluster, seat.host if seat else "", pod.addresses, pod.namespace, pod.labels, pod.dns)
+        return Place(
+            kind, label, pod.cluster, seat.host if seat else "", pod.addresses, pod.namespace, pod.labels, pod.dns
+        )
 
-    def every(self) -> t.List[Place]:
+    def every(self) -> list[Place]:
         """One place of each node of the inventory: its first ready pod, else one that its kernel has. A node without a pod is none, and that is noted."""
         found = []
         for name in sorted(self.clusters):
             cluster = self.clusters[name]
-            first: t.Dict[str, Pod] = {}
+            first: dict[str, Pod] = {}
             for key in sorted(cluster.pods):
                 pod = cluster.pods[key]
                 if pod.own and pod.ready:
@@ -166,34 +182,46 @@ class Resolver:
                 elif seat.host and self._seen.get(seat.host):
                     found.append(self.place_of_seen(seat))
                 elif seat.host:
-                    self._note("no pod", "{0} has no pod that could be found, so nothing is sent from there or to there; start one on it".format(seat.host))
+                    self._note(
+                        "no pod",
+                        f"{seat.host} has no pod that could be found, so nothing is sent from there or to there; start one on it",
+                    )
         return found
 
     def place_of_seen(self, seat: Seat) -> Place:
         """The place of a pod that a node's kernel has and no object tells of: the first address of each family, which are one pod's where there is one."""
-        first = tuple(next(one for one in self._seen[seat.host] if one[0] == version) for version in sorted({one[0] for one in self._seen[seat.host]}))
-        return Place(ends.POD, "pod {0} of {1}".format(place_text(*first[0]), seat.host), seat.cluster, seat.host, first)
+        first = tuple(
+            next(one for one in self._seen[seat.host] if one[0] == version)
+            for version in sorted({one[0] for one in self._seen[seat.host]})
+        )
+        return Place(ends.POD, f"pod {place_text(*first[0])} of {seat.host}", seat.cluster, seat.host, first)
 
     def _note(self, what: str, text: str) -> None:
         step = {"what": what, "text": text}
         self.steps += [step] if step not in self.steps else []
 
-    def sources(self, question: Question) -> t.List[Place]:
+    def sources(self, question: Question) -> list[Place]:
         """The places that send."""
         end = question.source
         if end.kind == ends.ANY:
             return self.every()
         place = self.node(ends.FROM, end) if end.kind == ends.NODE else self.pod(ends.FROM, end)
         if place is not None and not place.host:
-            self.unknown(ends.FROM, end, "no host of the inventory stands for its node, so nothing can be sent from there")
+            self.unknown(
+                ends.FROM, end, "no host of the inventory stands for its node, so nothing can be sent from there"
+            )
             return []
         return [] if place is None else [place]
 
-    def targets(self, question: Question, source: Place) -> t.List[Target]:
+    def targets(self, question: Question, source: Place) -> list[Target]:
         """Where a source sends its packets."""
         end, port = question.target, question.port
         if end.kind == ends.ANY:
-            return [_direct(place, port) for place in self.every() if place.label != source.label and place.host != source.host]
+            return [
+                _direct(place, port)
+                for place in self.every()
+                if place.label != source.label and place.host != source.host
+            ]
         if end.kind == ends.NODE:
             place = self.node(ends.TO, end)
             return [] if place is None else [_direct(place, port)]
@@ -210,7 +238,7 @@ class Resolver:
         answer = self.names.ask(question, source.cluster, source.namespace)
         return self._answered(question, source, answer)
 
-    def _answered(self, question: Question, source: Place, answer: Answer) -> t.List[Target]:
+    def _answered(self, question: Question, source: Place, answer: Answer) -> list[Target]:
         """What a name, Service or address leads to."""
         self.steps += [dict(step) for step in answer.steps if dict(step) not in self.steps]
         for cause, where, message in answer.faults:
@@ -223,27 +251,42 @@ class Resolver:
         for address, port in answer.backends:
             cluster, host = self.owner(address)
             backends.append((address, port, cluster, host))
-        return [Target(answer.kind, str(question.target), answer.cluster, answer.dials, answer.port, tuple(backends), answer.protocol, answer.asked)]
+        return [
+            Target(
+                answer.kind,
+                str(question.target),
+                answer.cluster,
+                answer.dials,
+                answer.port,
+                tuple(backends),
+                answer.protocol,
+                answer.asked,
+            )
+        ]
 
     # -- flows ---------------------------------------------------------------------------------------------------------
 
-    def flows(self, questions: t.Sequence[Question], number: int) -> t.List[Data]:
+    def flows(self, questions: t.Sequence[Question], number: int) -> list[Data]:
         """The flows of all questions; one alone also gets those by which one direction of a tunnel is told from the other."""
-        found: t.List[Data] = []
+        found: list[Data] = []
         numbers = itertools.count(number)
         for index, question in enumerate(questions):
             self.asked = index if len(questions) > 1 else None
             self._flows(question, found, numbers, len(questions) == 1)
         return found
 
-    def _flows(self, question: Question, found: t.List[Data], numbers: t.Iterator[int], back: bool) -> None:
+    def _flows(self, question: Question, found: list[Data], numbers: t.Iterator[int], back: bool) -> None:
         for source in self.sources(question):
             for target in self.targets(question, source):
                 if self.plain and source.kind == target.kind == ends.NODE:
-                    self._note("not the mesh", (
-                        "packets from {0} to {1} are plain ones between nodes: this mesh carries packets of pods, and its own packets take that way; "
-                        "ask from a pod to a pod, or look at the network between the nodes"
-                    ).format(source.label, target.label))  # fmt: skip
+                    self._note(
+                        "not the mesh",
+                        (
+                            f"packets from {source.label} to {target.label} are plain ones between nodes: "
+                            "this mesh carries packets of pods, and its own packets take that way; "
+                            "ask from a pod to a pod, or look at the network between the nodes"
+                        ),
+                    )
                     continue
                 made = False
                 for version in (question.family,) if question.family else (4, 6):
@@ -257,29 +300,52 @@ class Resolver:
                     made = True
                     found.append(self._flow(len(found), next(numbers), question, source, target, src, dst))
                     self._policy(found[-1], source, target)
-                    reverse = self._reverse(found[-1], next(numbers)) if back and question.source.kind != ends.ANY else None
+                    reverse = (
+                        self._reverse(found[-1], next(numbers)) if back and question.source.kind != ends.ANY else None
+                    )
                     found += [reverse] if reverse else []
                 if not made and question.target.kind != ends.ANY:
-                    self.unknown(ends.TO, question.target, "it and {0} have no address of one family".format(source.label))
+                    self.unknown(ends.TO, question.target, f"it and {source.label} have no address of one family")
 
     def _enough(self) -> None:
         """Not everything that was asked for is followed."""
-        self._note("limit", "the first {0} flows are followed, and no more; ask for fewer, or for all pairs by trace_plan".format(MOST_FLOWS))
+        self._note(
+            "limit",
+            f"the first {MOST_FLOWS} flows are followed, and no more; ask for fewer, or for all pairs by trace_plan",
+        )
 
     def _flow(
         self, index: int, number: int, question: Question, source: Place, target: Target, src: Address, dst: Address
     ) -> Data:
         rows = [row for row in target.backends if row[0][0] == dst[0]][:MOST_BACKENDS]
-        backends = [{"address": place_text(*address), "port": port, "cluster": cluster, "host": host} for address, port, cluster, host in rows]
+        backends = [
+            {"address": place_text(*address), "port": port, "cluster": cluster, "host": host}
+            for address, port, cluster, host in rows
+        ]
         return {
-            **self._ask(source, target, dst[0]), **({} if self.asked is None else {"question": self.asked}),
-            "id": str(index), "number": number, "protocol": target.protocol or question.protocol, "version": dst[0],
-            "source": {"kind": source.kind, "name": source.label, "cluster": source.cluster, "host": source.host, "address": place_text(*src)},
-            "target": {
-                "kind": target.kind, "name": target.label, "cluster": target.cluster, "address": place_text(*dst), "port": target.port,
-                "host": backends[0]["host"] if len(backends) == 1 else "", "backends": backends,
+            **self._ask(source, target, dst[0]),
+            **({} if self.asked is None else {"question": self.asked}),
+            "id": str(index),
+            "number": number,
+            "protocol": target.protocol or question.protocol,
+            "version": dst[0],
+            "source": {
+                "kind": source.kind,
+                "name": source.label,
+                "cluster": source.cluster,
+                "host": source.host,
+                "address": place_text(*src),
             },
-        }  # fmt: skip
+            "target": {
+                "kind": target.kind,
+                "name": target.label,
+                "cluster": target.cluster,
+                "address": place_text(*dst),
+                "port": target.port,
+                "host": backends[0]["host"] if len(backends) == 1 else "",
+                "backends": backends,
+            },
+        }
 
     def _ask(self, source: Place, target: Target, version: int) -> Data:
         """What the source asks its DNS server, and what the objects make expected of the answer."""
@@ -288,7 +354,14 @@ class Resolver:
             return {}
         dials = [place_text(*one) for one in target.dials if one[0] == version]
         servers = [place_text(*one) for one in server.addresses]
-        return {"ask": {"names": list(target.asked), "servers": servers, "port": server.port, "expected": dials[:MOST_BACKENDS]}}
+        return {
+            "ask": {
+                "names": list(target.asked),
+                "servers": servers,
+                "port": server.port,
+                "expected": dials[:MOST_BACKENDS],
+            }
+        }
 
     def _policy(self, flow: Data, source: Place, target: Target) -> None:
         """What the policies that select the target say, where none of them lets the source in."""
@@ -305,22 +378,40 @@ class Resolver:
                 self.policies[flow["id"]] = text
                 return
 
-    def _reverse(self, flow: Data, number: int) -> t.Optional[Data]:
+    def _reverse(self, flow: Data, number: int) -> Data | None:
         """An echo from the target's own network namespace, which shows whether its node can send into the tunnel at all."""
-        backend = next((row for row in flow["target"]["backends"] if row["host"] and row["host"] != flow["source"]["host"]), None)
+        backend = next(
+            (row for row in flow["target"]["backends"] if row["host"] and row["host"] != flow["source"]["host"]), None
+        )
         if backend is None:
             return None
         source = flow["source"]
         kind = ends.NODE if flow["target"]["kind"] == ends.NODE else ends.POD
         return {
-            "id": flow["id"] + "r", "about": flow["id"], "number": number, "protocol": ends.ICMP, "version": flow["version"],
-            "source": {"kind": kind, "name": flow["target"]["name"], "cluster": backend["cluster"], "host": backend["host"], "address": backend["address"]},
-            "target": {
-                "kind": source["kind"], "name": source["name"], "cluster": source["cluster"], "address": source["address"], "port": None,
-                "host": source["host"],
-                "backends": [{"address": source["address"], "port": None, "cluster": source["cluster"], "host": source["host"]}],
+            "id": flow["id"] + "r",
+            "about": flow["id"],
+            "number": number,
+            "protocol": ends.ICMP,
+            "version": flow["version"],
+            "source": {
+                "kind": kind,
+                "name": flow["target"]["name"],
+                "cluster": backend["cluster"],
+                "host": backend["host"],
+                "address": backend["address"],
             },
-        }  # fmt: skip
+            "target": {
+                "kind": source["kind"],
+                "name": source["name"],
+                "cluster": source["cluster"],
+                "address": source["address"],
+                "port": None,
+                "host": source["host"],
+                "backends": [
+                    {"address": source["address"], "port": None, "cluster": source["cluster"], "host": source["host"]}
+                ],
+            },
+        }
 
 
 def place_of_node(seat: Seat) -> Place:
@@ -328,13 +419,18 @@ def place_of_node(seat: Seat) -> Place:
     return Place(ends.NODE, "/".join((seat.cluster, seat.name)), seat.cluster, seat.host, seat.addresses)
 
 
-def _direct(place: Place, port: t.Optional[int]) -> Target:
+def _direct(place: Place, port: int | None) -> Target:
     return Target(
-        place.kind, place.label, place.cluster, place.addresses, port, tuple((address, port, place.cluster, place.host) for address in place.addresses)
+        place.kind,
+        place.label,
+        place.cluster,
+        place.addresses,
+        port,
+        tuple((address, port, place.cluster, place.host) for address in place.addresses),
     )
 
 
-def hosts_of(flows: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[str]:
+def hosts_of(flows: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
     """The inventory hosts that packets of flows pass, sorted."""
     found = set()
     for flow in flows:
@@ -344,14 +440,18 @@ def hosts_of(flows: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[str]:
 
 def mesh_part(mesh: t.Mapping[str, t.Any]) -> Data:
     """Of mesh_plan's topology, what a walk needs: {devices, whole, endpoints, shared}."""
-    seats = {(str(node.get("cluster")), str(node.get("node_name"))): str(host) for host, node in mapping(mesh, "nodes").items() if isinstance(node, dict)}
-    keys: t.Dict[str, t.Set[str]] = {}
-    endpoints: t.Dict[str, t.Set[str]] = {}
+    seats = {
+        (str(node.get("cluster")), str(node.get("node_name"))): str(host)
+        for host, node in mapping(mesh, "nodes").items()
+        if isinstance(node, dict)
+    }
+    keys: dict[str, set[str]] = {}
+    endpoints: dict[str, set[str]] = {}
     for (cluster, name), host in seats.items():
         for key, value in mapping(mesh, "nodes", host, "published").items():
             if str(key).endswith("/pubKey") and isinstance(value, str):
-                keys.setdefault(value, set()).add("{0}/{1}".format(cluster, name))
-    devices: t.Dict[str, t.Dict[str, str]] = {}
+                keys.setdefault(value, set()).add(f"{cluster}/{name}")
+    devices: dict[str, dict[str, str]] = {}
     for local, part in mapping(mesh, "clusters").items():
         for remote, settings in mapping(part, "remotes").items():
             if not isinstance(settings, dict):
@@ -363,14 +463,17 @@ def mesh_part(mesh: t.Mapping[str, t.Any]) -> Data:
                     endpoints.setdefault(host, set()).add(peer["endpoint"])
     kubespan = mapping(mesh, "kubespan")
     for row in [*(kubespan.get("affiliates") or ()), *(kubespan.get("contested") or ())]:
-        label = "{0}/{1}".format(row.get("cluster"), row.get("node"))
+        label = f"{row.get('cluster')}/{row.get('node')}"
         if isinstance(row.get("public_key"), str):
             keys.setdefault(row["public_key"], set()).add(label)
         host = seats.get((str(row.get("cluster")), str(row.get("node"))), "")
         if host:
-            endpoints.setdefault(host, set()).update(text for text in row.get("endpoints") or () if isinstance(text, str))
+            endpoints.setdefault(host, set()).update(
+                text for text in row.get("endpoints") or () if isinstance(text, str)
+            )
     return {
-        "devices": devices, "whole": Layout().device if mesh.get("mode") == "kubespan" else "",
+        "devices": devices,
+        "whole": Layout().device if mesh.get("mode") == "kubespan" else "",
         "endpoints": {host: sorted(texts) for host, texts in sorted(endpoints.items())},
         "shared": {key: sorted(labels) for key, labels in sorted(keys.items()) if len(labels) > 1},
-    }  # fmt: skip
+    }

@@ -20,9 +20,9 @@ class Packet(t.NamedTuple):
     src: int
     dst: int
     protocol: str = "icmp"
-    port: t.Optional[int] = None
+    port: int | None = None
 
-    def back(self) -> "Packet":
+    def back(self) -> Packet:
         """Its answer, which is for a port that nobody listens on."""
         return self._replace(src=self.dst, dst=self.src, port=None)
 
@@ -31,10 +31,10 @@ class Decision(t.NamedTuple):
     """Where a node's kernel sends a packet, and by what."""
 
     kind: str
-    dev: t.Optional[str] = None
-    via: t.Optional[str] = None
-    route: t.Optional[Route] = None
-    rule: t.Optional[Rule] = None
+    dev: str | None = None
+    via: str | None = None
+    route: Route | None = None
+    rule: Rule | None = None
 
 
 _KERNEL_RULES = tuple((priority, table) for priority, table in ((0, 255), (32766, 254), (32767, 253)))
@@ -44,11 +44,12 @@ def rules_of(node: Node, version: int) -> t.Sequence[Rule]:
     """A node's rules; those that every kernel has where none were read."""
     every = (0, (1 << (32 if version == 4 else 128)) - 1)
     return node.rules.get(version) or [
-        Rule(version, priority, "to_table", table, None, 0, every, every, None, None, False, None, True) for priority, table in _KERNEL_RULES
+        Rule(version, priority, "to_table", table, None, 0, every, every, None, None, False, None, True)
+        for priority, table in _KERNEL_RULES
     ]
 
 
-def selects(rule: Rule, src: t.Optional[int], dst: int, iif: t.Optional[str], mark: int) -> bool:
+def selects(rule: Rule, src: int | None, dst: int, iif: str | None, mark: int) -> bool:
     """Whether a rule takes a packet, by those of its selectors that are understood."""
     found = rule.src[0] <= (src or 0) <= rule.src[1] and rule.dst[0] <= dst <= rule.dst[1] and rule.oif is None
     found = found and (rule.iif is None or rule.iif == (iif or "lo"))
@@ -56,15 +57,17 @@ def selects(rule: Rule, src: t.Optional[int], dst: int, iif: t.Optional[str], ma
     return found != rule.invert
 
 
-def find_route(node: Node, version: int, table: int, dst: int) -> t.Optional[Route]:
+def find_route(node: Node, version: int, table: int, dst: int) -> Route | None:
     """The route of a table for an address: they are in order."""
     return next((route for route in node.routes.get((version, table), ()) if route.first <= dst <= route.last), None)
 
 
-def decide(node: Node, version: int, dst: int, src: t.Optional[int], iif: t.Optional[str], mark: int) -> Decision:
+def decide(node: Node, version: int, dst: int, src: int | None, iif: str | None, mark: int) -> Decision:
     """What the node's kernel decides, from its rules and routes; its own word counts where it was asked the very question."""
     found = _decide(node, version, dst, src, iif, mark)
-    said = node.answers.get((place_text(version, dst), place_text(version, src) if src is not None else None, iif, mark))
+    said = node.answers.get(
+        (place_text(version, dst), place_text(version, src) if src is not None else None, iif, mark)
+    )
     if said is None or found.kind == BLOCKED:
         return found
     if said.get("error"):
@@ -79,7 +82,7 @@ def decide(node: Node, version: int, dst: int, src: t.Optional[int], iif: t.Opti
     return Decision(kind, dev, said.get("via") if isinstance(said.get("via"), str) else None, route, rule)
 
 
-def _decide(node: Node, version: int, dst: int, src: t.Optional[int], iif: t.Optional[str], mark: int) -> Decision:
+def _decide(node: Node, version: int, dst: int, src: int | None, iif: str | None, mark: int) -> Decision:
     for rule in rules_of(node, version):
         if not selects(rule, src, dst, iif, mark):
             continue
@@ -102,32 +105,34 @@ def _decide(node: Node, version: int, dst: int, src: t.Optional[int], iif: t.Opt
     return Decision(NOWHERE)
 
 
-def table_text(table: t.Optional[int]) -> str:
+def table_text(table: int | None) -> str:
     """A table by the name that people know."""
     return "-" if table is None else TABLE_NAMES.get(table, str(table))
 
 
-def route_text(route: t.Optional[Route]) -> str:
+def route_text(route: Route | None) -> str:
     """A route as people write it."""
     if route is None:
         return "no route"
     words = [] if route.kind == "unicast" else [route.kind]
-    words.append("{0}/{1}".format(place_text(route.version, route.first), route.length))
+    words.append(f"{place_text(route.version, route.first)}/{route.length}")
     words += ["via", printable(route.via)] if route.via else []
     words += ["dev", printable(route.dev)] if route.dev else []
-    return "route {0} table {1}".format(" ".join(words), table_text(route.table))
+    return f"route {' '.join(words)} table {table_text(route.table)}"
 
 
 def rule_text(rule: Rule) -> str:
     """A rule as people write it."""
-    words = ["rule {0}:".format(rule.priority)]
+    words = [f"rule {rule.priority}:"]
     words += ["not"] if rule.invert else []
     every = (0, (1 << (32 if rule.version == 4 else 128)) - 1)
-    words += ["from {0}-{1}".format(*(place_text(rule.version, part) for part in rule.src))] if rule.src != every else []
+    words += (
+        ["from {0}-{1}".format(*(place_text(rule.version, part) for part in rule.src))] if rule.src != every else []
+    )
     words += ["to {0}-{1}".format(*(place_text(rule.version, part) for part in rule.dst))] if rule.dst != every else []
     words += ["iif " + printable(rule.iif)] if rule.iif else []
-    words += ["fwmark {0:#x}/{1:#x}".format(rule.fwmark, rule.fwmask)] if rule.fwmark is not None else []
-    return " ".join([*words, "lookup {0}".format(table_text(rule.table)) if rule.table is not None else printable(rule.action)])
+    words += [f"fwmark {rule.fwmark:#x}/{rule.fwmask:#x}"] if rule.fwmark is not None else []
+    return " ".join([*words, f"lookup {table_text(rule.table)}" if rule.table is not None else printable(rule.action)])
 
 
 def by_text(decision: Decision) -> str:
@@ -136,11 +141,11 @@ def by_text(decision: Decision) -> str:
         return rule_text(decision.rule)
     text = route_text(decision.route)
     if decision.rule is not None and decision.rule.table not in TABLE_NAMES:
-        return "{0} by {1}".format(text, rule_text(decision.rule))
+        return f"{text} by {rule_text(decision.rule)}"
     return text
 
 
-def get_command(packet: Packet, iif: t.Optional[str], mark: int) -> str:
+def get_command(packet: Packet, iif: str | None, mark: int) -> str:
     """How to ask the kernel by hand."""
     words = ["ip route get", place_text(packet.version, packet.dst), "from", place_text(packet.version, packet.src)]
     words += ["iif", argument(iif)] if iif else []

@@ -21,7 +21,7 @@ class Tunnels:
 
     def __init__(self, nodes: t.Mapping[str, Node], mesh: Mesh) -> None:
         self.mesh = mesh
-        self._holders: t.Dict[str, t.List[str]] = {}
+        self._holders: dict[str, list[str]] = {}
         for host in sorted(nodes):
             for key in {device.public_key for device in nodes[host].devices.values()}:
                 self._holders.setdefault(key, []).append(host)  # once, with however many devices
@@ -31,7 +31,7 @@ class Tunnels:
         peer = device.peer_for(packet.version, packet.dst)
         return peer is not None and there.host in self._holders.get(peer.public_key, ())
 
-    def guess(self, here: Node, there: Node, packet: Packet) -> t.Optional[str]:
+    def guess(self, here: Node, there: Node, packet: Packet) -> str | None:
         """The tunnel between two nodes by their keys, where no plan says it."""
         if self.mesh.devices or self.mesh.whole:
             return None
@@ -39,31 +39,38 @@ class Tunnels:
         for device in here.devices.values():
             if any(peer.public_key in keys for peer in device.peers):
                 return device.name
-        return next((name for name, device in here.devices.items() if device.peer_for(packet.version, packet.dst) is not None), None)
+        return next(
+            (name for name, device in here.devices.items() if device.peer_for(packet.version, packet.dst) is not None),
+            None,
+        )
 
-    def device_of(self, there: Node, here: Node, device: Device) -> t.Optional[Device]:
+    def device_of(self, there: Node, here: Node, device: Device) -> Device | None:
         """The other end's device of a tunnel."""
         name = self.mesh.device(there, here)
         if name is not None:
             return there.devices.get(name)
         found = [one for one in there.devices.values() if one.peer(device.public_key) is not None]
-        found = found or [one for one in there.devices.values() if device.peer(one.public_key) is not None] or list(there.devices.values())
+        found = (
+            found
+            or [one for one in there.devices.values() if device.peer(one.public_key) is not None]
+            or list(there.devices.values())
+        )
         return found[0] if found else None
 
     def is_of(self, peer: Peer, there: Node) -> bool:
         """Whether a peer's key is one of a node's own."""
         return any(device.public_key == peer.public_key for device in there.devices.values())
 
-    def _shared(self, key: str) -> t.Tuple[str, ...]:
+    def _shared(self, key: str) -> tuple[str, ...]:
         """Who have a key, where it is more than one."""
         holders = sorted({*self._holders.get(key, ()), *self.mesh.shared.get(key, ())})
         return tuple(holders) if len(self._holders.get(key, ())) > 1 or len(self.mesh.shared.get(key, ())) > 1 else ()
 
-    def go_through(self, here: Node, device: Device, there: Node, packet: Packet) -> t.Tuple[t.Optional[Step], t.Optional[Fault]]:
+    def go_through(self, here: Node, device: Device, there: Node, packet: Packet) -> tuple[Step | None, Fault | None]:
         """Through WireGuard: both ends must know each other, and each the other's inner addresses."""
         version, show = packet.version, "wg show " + argument(device.name)
         if not device.up:
-            text = "the device {0} of {1} is down".format(device.name, here.host)
+            text = f"the device {device.name} of {here.host} is down"
             return None, Fault(causes.DEVICE_DOWN, here.host, OUT, text, here.host, show, device=argument(device.name))
         inner = self.device_of(there, here, device)
         if inner is None:
@@ -72,12 +79,16 @@ class Tunnels:
                 name = "of WireGuard"
             if name is None:
                 return None, None
-            text = "{0} has no device {1}, by which it reaches cluster {2}".format(there.host, name, here.cluster)
-            return None, Fault(causes.DEVICE_MISSING, here.host, TUNNEL, text, there.host, "ip -d link show {0}".format(argument(name)))
+            text = f"{there.host} has no device {name}, by which it reaches cluster {here.cluster}"
+            return None, Fault(
+                causes.DEVICE_MISSING, here.host, TUNNEL, text, there.host, f"ip -d link show {argument(name)}"
+            )
         if not inner.up:
-            text = "the device {0} of {1} is down".format(inner.name, there.host)
+            text = f"the device {inner.name} of {there.host} is down"
             name = argument(inner.name)
-            return None, Fault(causes.DEVICE_DOWN, here.host, TUNNEL, text, there.host, "ip -d link show {0}".format(name), device=name)
+            return None, Fault(
+                causes.DEVICE_DOWN, here.host, TUNNEL, text, there.host, f"ip -d link show {name}", device=name
+            )
         peer = device.peer_for(version, packet.dst)
         for key, who in ((inner.public_key, there), (device.public_key, here)):
             shared = self._shared(key)
@@ -86,35 +97,41 @@ class Tunnels:
         if peer is None or peer.public_key != inner.public_key:
             return None, self.wrong_peer(here, device, there, packet, peer)
         other = inner.peer(device.public_key)
-        hand = "wg show {0} allowed-ips".format(argument(inner.name))
+        hand = f"wg show {argument(inner.name)} allowed-ips"
         if other is None:
             return None, self._unknown_caller(here, device, there, inner, packet)
         if inner.peer_for(version, packet.src) is not other:
             taken = inner.peer_for(version, packet.src)
-            text = "{0} takes {1} from no peer".format(there.host, place_text(version, packet.src)) if taken is None else (
-                "{0} takes {1} from the peer {2} alone".format(there.host, place_text(version, packet.src), printable(taken.public_key))
+            text = (
+                f"{there.host} takes {place_text(version, packet.src)} from no peer"
+                if taken is None
+                else (
+                    f"{there.host} takes {place_text(version, packet.src)} from the peer {printable(taken.public_key)} alone"
+                )
             )
             return None, Fault(causes.ALLOWED_IPS_LACK_SOURCE, here.host, TUNNEL, text, there.host, hand)
         if peer.preshared is not None and other.preshared is not None and peer.preshared != other.preshared:
             one, two = (here.host, there.host) if peer.preshared else (there.host, here.host)
-            text = "{0} has a preshared key for {1}, which has none for it: they get no session".format(one, two)
+            text = f"{one} has a preshared key for {two}, which has none for it: they get no session"
             return None, Fault(causes.NO_HANDSHAKE, here.host, TUNNEL, text, here.host, show)
         fault = self._endpoint(here, device, there, inner, peer, other)
         if fault is not None:
             return None, fault
         place = place_text(*peer.endpoint) if peer.endpoint else "no endpoint of its own"
-        age = "no handshake yet" if peer.age is None else "handshake {0:.0f} s ago".format(peer.age)
-        text = "peer {0} at {1}, {2}".format(printable(peer.public_key), place, age)
-        return Step(here.host, TUNNEL, "tunnel", text, show, "Node annotations of {0}".format(there.host), device.name), None
+        age = "no handshake yet" if peer.age is None else f"handshake {peer.age:.0f} s ago"
+        text = f"peer {printable(peer.public_key)} at {place}, {age}"
+        return Step(here.host, TUNNEL, "tunnel", text, show, f"Node annotations of {there.host}", device.name), None
 
     def _one_key(self, here: Node, shared: t.Sequence[str], key: str, who: Node, hand: str) -> Fault:
         """Several nodes have one key."""
-        text = "{0} have one key, {1}: WireGuard knows only one of them".format(" and ".join(map(printable, shared)), printable(key))
+        text = (
+            f"{' and '.join(map(printable, shared))} have one key, {printable(key)}: WireGuard knows only one of them"
+        )
         return Fault(causes.KEYS_SHARED, here.host, TUNNEL, text, who.host, hand)
 
-    def wrong_peer(self, here: Node, device: Device, there: Node, packet: Packet, peer: t.Optional[Peer]) -> Fault:
+    def wrong_peer(self, here: Node, device: Device, there: Node, packet: Packet, peer: Peer | None) -> Fault:
         """Why no packet for the target goes to the node that has it."""
-        target, hand = place_text(packet.version, packet.dst), "wg show {0} allowed-ips".format(argument(device.name))
+        target, hand = place_text(packet.version, packet.dst), f"wg show {argument(device.name)} allowed-ips"
         inner = self.device_of(there, here, device)
         shared = self._shared(inner.public_key) if inner is not None else ()
         if inner is not None and shared:
@@ -122,18 +139,23 @@ class Tunnels:
         right = device.peer(inner.public_key) if inner is not None else None
         if right is not None:
             to = "to no peer" if peer is None else "to the peer " + printable(peer.public_key)
-            text = "{0} sends {1} {2}: the allowed IPs of the peer {3} lack it".format(here.host, target, to, printable(right.public_key))
+            text = f"{here.host} sends {target} {to}: the allowed IPs of the peer {printable(right.public_key)} lack it"
             return Fault(causes.ALLOWED_IPS_LACK_TARGET, here.host, OUT, text, here.host, hand)
-        stranger = peer if peer is not None and not self._holders.get(peer.public_key) else self._at_endpoint(device, there)
+        stranger = (
+            peer if peer is not None and not self._holders.get(peer.public_key) else self._at_endpoint(device, there)
+        )
         if stranger is not None:
             text = "{0} has the key {1} for {2}, whose own is {3}".format(
-                here.host, printable(stranger.public_key), there.host, printable(inner.public_key) if inner else "another"
+                here.host,
+                printable(stranger.public_key),
+                there.host,
+                printable(inner.public_key) if inner else "another",
             )
             return Fault(causes.WRONG_KEY, here.host, OUT, text, here.host, hand)
-        text = "{0} has no peer for {1}".format(here.host, there.host)
+        text = f"{here.host} has no peer for {there.host}"
         return Fault(causes.PEER_MISSING, here.host, OUT, text, here.host, hand)
 
-    def _at_endpoint(self, device: Device, there: Node) -> t.Optional[Peer]:
+    def _at_endpoint(self, device: Device, there: Node) -> Peer | None:
         """A peer with a key that nobody has, where the node should be found."""
         places = set(there.own) | {place[:2] for place in self.mesh.endpoints.get(there.host, ())}
         for peer in device.peers:
@@ -143,17 +165,21 @@ class Tunnels:
 
     def _unknown_caller(self, here: Node, device: Device, there: Node, inner: Device, packet: Packet) -> Fault:
         """Why the other end does not know who calls."""
-        hand = "wg show {0} allowed-ips".format(argument(inner.name))
+        hand = f"wg show {argument(inner.name)} allowed-ips"
         taken = inner.peer_for(packet.version, packet.src)
-        stranger = taken if taken is not None and not self._holders.get(taken.public_key) else self._at_endpoint(inner, here)
+        stranger = (
+            taken if taken is not None and not self._holders.get(taken.public_key) else self._at_endpoint(inner, here)
+        )
         if stranger is not None:
-            text = "{0} has the key {1} for {2}, whose own is {3}".format(
-                there.host, printable(stranger.public_key), here.host, printable(device.public_key)
-            )
+            text = f"{there.host} has the key {printable(stranger.public_key)} for {here.host}, whose own is {printable(device.public_key)}"
             return Fault(causes.WRONG_KEY, here.host, TUNNEL, text, there.host, hand)
-        return Fault(causes.PEER_MISSING, here.host, TUNNEL, "{0} has no peer for {1}".format(there.host, here.host), there.host, hand)
+        return Fault(
+            causes.PEER_MISSING, here.host, TUNNEL, f"{there.host} has no peer for {here.host}", there.host, hand
+        )
 
-    def _endpoint(self, here: Node, device: Device, there: Node, inner: Device, peer: Peer, other: Peer) -> t.Optional[Fault]:
+    def _endpoint(
+        self, here: Node, device: Device, there: Node, inner: Device, peer: Peer, other: Peer
+    ) -> Fault | None:
         """Whether the peer is called where it listens. Behind a NAT nobody but the peer itself can know."""
         if peer.endpoint is None or not there.own:
             return None
@@ -166,14 +192,20 @@ class Tunnels:
         fresh = peer.age is not None and peer.age <= SESSION and other.age is not None and other.age <= SESSION
         if (behind or not planned) and not mine and (peer.endpoint in planned or fresh):
             return None
-        hand = "wg show {0} endpoints".format(argument(device.name))
+        hand = f"wg show {argument(device.name)} endpoints"
         if mine and peer.endpoint in planned:
-            text = "{0} calls {1} at {2}, as it should, and {1} listens on port {3}".format(
-                here.host, there.host, place_text(*peer.endpoint), inner.listen_port
-            )  # fmt: skip
-            return Fault(causes.STALE_ENDPOINT, here.host, TUNNEL, text, there.host, "wg show {0} listen-port".format(argument(inner.name)), confidence=LIKELY)
-        where = ", ".join(place_text(*place) for place in planned[:3]) or "port {0}".format(inner.listen_port)
-        text = "{0} calls {1} at {2}; it should be found at {3}".format(here.host, there.host, place_text(*peer.endpoint), where)
+            text = f"{here.host} calls {there.host} at {place_text(*peer.endpoint)}, as it should, and {there.host} listens on port {inner.listen_port}"
+            return Fault(
+                causes.STALE_ENDPOINT,
+                here.host,
+                TUNNEL,
+                text,
+                there.host,
+                f"wg show {argument(inner.name)} listen-port",
+                confidence=LIKELY,
+            )
+        where = ", ".join(place_text(*place) for place in planned[:3]) or f"port {inner.listen_port}"
+        text = f"{here.host} calls {there.host} at {place_text(*peer.endpoint)}; it should be found at {where}"
         # a port that nobody listens on was chosen by a translation in between
         translated = not mine and port != inner.listen_port and port not in {place[2] for place in planned}
         cause = causes.ENDPOINT_MOVED if behind or translated else causes.STALE_ENDPOINT

@@ -24,9 +24,9 @@ _HOST_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z", re.IGNORE
 # Resolvers read such a last label as a number, so "127.1" and "0x7f000001" would become addresses after all checks.
 _NUMERIC_LABEL = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)\Z", re.IGNORECASE | re.ASCII)
 _PART = r"(0|[1-9][0-9]{0,2})"
-_PLAIN_NETWORK = re.compile(r"{0}\.{0}\.{0}\.{0}/(0|[1-9][0-9]?)\Z".format(_PART))
-_PLAIN_ADDRESS = re.compile(r"{0}\.{0}\.{0}\.{0}\Z".format(_PART))
-_PLAIN_ENDPOINT = re.compile(r"{0}\.{0}\.{0}\.{0}:([1-9][0-9]{{0,4}})\Z".format(_PART))
+_PLAIN_NETWORK = re.compile(rf"{_PART}\.{_PART}\.{_PART}\.{_PART}/(0|[1-9][0-9]?)\Z")
+_PLAIN_ADDRESS = re.compile(rf"{_PART}\.{_PART}\.{_PART}\.{_PART}\Z")
+_PLAIN_ENDPOINT = re.compile(rf"{_PART}\.{_PART}\.{_PART}\.{_PART}:([1-9][0-9]{{0,4}})\Z")
 _HEX_AND_COLONS = re.compile(r"[0-9a-f:]{2,39}\Z")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
@@ -35,15 +35,15 @@ _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
 def parse_address(text: object, reason: str = "bad_address") -> Address:
     """One IPv4 or IPv6 address without prefix length or scope."""
     if not isinstance(text, str) or "%" in text or "/" in text or len(text) > 45:
-        raise ValueRefused(reason, "{0} is not an IP address".format(quoted(text)))
+        raise ValueRefused(reason, f"{quoted(text)} is not an IP address")
     try:
         return _address(text)
     except ValueError:
-        raise ValueRefused(reason, "{0} is not an IP address".format(quoted(text))) from None
+        raise ValueRefused(reason, f"{quoted(text)} is not an IP address") from None
 
 
 @functools.lru_cache(maxsize=65536)
-def readable_address(text: object) -> t.Optional[Address]:
+def readable_address(text: object) -> Address | None:
     """The same of what may be none: None for it."""
     try:
         return parse_address(text)
@@ -64,18 +64,18 @@ def parse_network(text: object, reason: str = "bad_cidr") -> Network:
     return _network(*_address_and_length(text, reason))
 
 
-def _address_and_length(text: object, reason: str) -> t.Tuple[Address, int]:
+def _address_and_length(text: object, reason: str) -> tuple[Address, int]:
     if not isinstance(text, str) or text.count("/") != 1:
-        raise ValueRefused(reason, "{0} is not a network in CIDR form".format(quoted(text)))
+        raise ValueRefused(reason, f"{quoted(text)} is not a network in CIDR form")
     address_text, length_text = text.split("/")
     address = parse_address(address_text, reason)
     length = parse_decimal(length_text, reason)
     if length > address.max_prefixlen:
-        raise ValueRefused(reason, "{0} has a prefix longer than {1} bits".format(quoted(text), address.max_prefixlen))
+        raise ValueRefused(reason, f"{quoted(text)} has a prefix longer than {address.max_prefixlen} bits")
     return address, length
 
 
-def network_span(text: object, reason: str = "bad_cidr") -> t.Tuple[int, int, int]:
+def network_span(text: object, reason: str = "bad_cidr") -> tuple[int, int, int]:
     """(version, first, last) of one network in CIDR form, without the object of the network, which costs more than this."""
     key = plain_network_key(text)
     if key is not None:
@@ -91,7 +91,7 @@ def network_span(text: object, reason: str = "bad_cidr") -> t.Tuple[int, int, in
     return address.version, int(address) & ~rest, int(address) | rest
 
 
-def address_number(text: object, reason: str = "bad_address") -> t.Tuple[int, int]:
+def address_number(text: object, reason: str = "bad_address") -> tuple[int, int]:
     """(version, number) of one address, without its object where that is not needed."""
     value = plain_address(text)
     if value is not None:
@@ -103,7 +103,7 @@ def address_number(text: object, reason: str = "bad_address") -> t.Tuple[int, in
     return address.version, int(address)
 
 
-def plain_address_v6(text: object) -> t.Optional[int]:
+def plain_address_v6(text: object) -> int | None:
     """The number of an IPv6 address in lower case without a dotted part; None decides nothing."""
     if not isinstance(text, str) or not _HEX_AND_COLONS.match(text):
         return None
@@ -126,7 +126,7 @@ def _network(address: Address, length: int) -> Network:
     return ipaddress.ip_network((address, length), strict=False)
 
 
-def plain_network_key(text: object) -> t.Optional[t.Tuple[int, int, int]]:
+def plain_network_key(text: object) -> tuple[int, int, int] | None:
     """The network_key of an IPv4 network that is spelled as it would be printed, None for everything else.
 
     It costs a tenth of what building the objects does, and nearly all of the thousands of texts of a mesh are like that.
@@ -141,7 +141,7 @@ def plain_network_key(text: object) -> t.Optional[t.Tuple[int, int, int]]:
     return (4, value, length)
 
 
-def network_text_and_key(text: object, reason: str = "bad_cidr") -> t.Tuple[t.Tuple[int, int, int], str]:
+def network_text_and_key(text: object, reason: str = "bad_cidr") -> tuple[tuple[int, int, int], str]:
     """(network_key, canonical text) of one network in CIDR form; host bits are masked off."""
     key = plain_network_key(text)
     if key is not None:
@@ -162,7 +162,7 @@ def is_plain_endpoint(text: object) -> bool:
     return _ordinary(first, second) and max(second, third, fourth) <= 255 and port <= 65535
 
 
-def plain_address(text: object) -> t.Optional[int]:
+def plain_address(text: object) -> int | None:
     """The number of an IPv4 address that is spelled as it would be printed and that is no special_kind.
 
     None decides nothing: then parse_address and special_kind do, which cost ten times as much.
@@ -188,7 +188,7 @@ class Endpoint(t.NamedTuple):
     port: int
 
     @property
-    def address(self) -> t.Optional[Address]:
+    def address(self) -> Address | None:
         """The host as an address, or None when it is a DNS name."""
         try:
             return parse_address(self.host)
@@ -196,24 +196,24 @@ class Endpoint(t.NamedTuple):
             return None
 
     def __str__(self) -> str:
-        return "[{0}]:{1}".format(self.host, self.port) if ":" in self.host else "{0}:{1}".format(self.host, self.port)
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_endpoint(text: object, reason: str = "bad_endpoint") -> Endpoint:
     """host:port, [v6]:port or name:port. An IPv6 address without brackets is refused: nobody could split it."""
     if not isinstance(text, str) or len(text) > 270:
-        raise ValueRefused(reason, "{0} is not host:port".format(quoted(text)))
+        raise ValueRefused(reason, f"{quoted(text)} is not host:port")
     host, colon, port_text = text.rpartition(":")
     if not colon:
-        raise ValueRefused(reason, "{0} has no port".format(quoted(text)))
+        raise ValueRefused(reason, f"{quoted(text)} has no port")
     port = parse_port(port_text, reason)
     if host.startswith("[") and host.endswith("]"):
         address = parse_address(host[1:-1], reason)
         if address.version != 6:
-            raise ValueRefused(reason, "{0} has an IPv4 address in brackets".format(quoted(text)))
+            raise ValueRefused(reason, f"{quoted(text)} has an IPv4 address in brackets")
         return Endpoint(str(address), port)
     if ":" in host:
-        raise ValueRefused(reason, "{0} has an IPv6 address without brackets".format(quoted(text)))
+        raise ValueRefused(reason, f"{quoted(text)} has an IPv6 address without brackets")
     try:
         return Endpoint(str(parse_address(host, reason)), port)
     except ValueRefused:
@@ -223,11 +223,11 @@ def parse_endpoint(text: object, reason: str = "bad_endpoint") -> Endpoint:
 def _host_name(host: str, reason: str) -> str:
     labels = host[:-1].split(".") if host.endswith(".") else host.split(".")
     if len(host) > 253 or not all(_HOST_LABEL.match(label) for label in labels) or _NUMERIC_LABEL.match(labels[-1]):
-        raise ValueRefused(reason, "{0} is neither an address nor a DNS name".format(quoted(host)))
+        raise ValueRefused(reason, f"{quoted(host)} is neither an address nor a DNS name")
     return host
 
 
-def special_kind(address: Address) -> t.Optional[str]:
+def special_kind(address: Address) -> str | None:
     """Why an address can never be a node, pod or endpoint of a mesh, or None.
 
     Looks through IPv4-mapped and NAT64 forms, since those reach the embedded IPv4 address.
@@ -263,6 +263,6 @@ def overlaps(first: Network, second: Network) -> bool:
     return first.version == second.version and first.overlaps(second)
 
 
-def network_key(network: Network) -> t.Tuple[int, int, int]:
+def network_key(network: Network) -> tuple[int, int, int]:
     """Sorting key: IPv4 before IPv6, then by address, wider first."""
     return (network.version, int(network.network_address), network.prefixlen)

@@ -20,8 +20,8 @@ _SHELF_KINDS = ("dummy",)
 
 
 def held_for_others(
-    configured: t.Iterable[t.Mapping[str, t.Any]], balanced: t.Optional[PrefixSet] = None, own: t.Container[str] = ()
-) -> t.Dict[str, str]:
+    configured: t.Iterable[t.Mapping[str, t.Any]], balanced: PrefixSet | None = None, own: t.Container[str] = ()
+) -> dict[str, str]:
     """{address/length: why it is no address of the host} of addresses as read_host has them.
 
     balanced: what load balancing hands out. own: addresses, without a length, by which the host is known: they stay where their form alone
@@ -30,8 +30,8 @@ def held_for_others(
     """
     rows = [dict(row, text=str(row["address"])) for row in configured]
     networks = {(row.get("device"), ":" in row["text"]) for row in rows if not _single(row["text"])}
-    found: t.Dict[str, str] = {}
-    doubtful: t.Dict[str, str] = {}
+    found: dict[str, str] = {}
+    doubtful: dict[str, str] = {}
     for row in rows:
         text = row["text"]
         address = text.partition("/")[0]
@@ -42,11 +42,17 @@ def held_for_others(
         elif address in own or not _single(text) or not row.get("permanent", True):
             continue
         elif row.get("device") in _SHELVES or row.get("kind") in _SHELF_KINDS:
-            doubtful[text] = "it is a single address on {0}".format(row.get("device"))
+            doubtful[text] = f"it is a single address on {row.get('device')}"
         elif (row.get("device"), ":" in text) in networks:
-            doubtful[text] = "it is a single address next to a network on {0}".format(row.get("device"))
+            doubtful[text] = f"it is a single address next to a network on {row.get('device')}"
     for version6 in (False, True):
-        left = [row for row in rows if (":" in row["text"]) is version6 and row.get("scope", "global") in ("global", "site") and row.get("up", True)]
+        left = [
+            row
+            for row in rows
+            if (":" in row["text"]) is version6
+            and row.get("scope", "global") in ("global", "site")
+            and row.get("up", True)
+        ]
         if any(row["text"] not in found and row["text"] not in doubtful for row in left):
             found.update((text, why) for text, why in doubtful.items() if (":" in text) is version6)
     return found

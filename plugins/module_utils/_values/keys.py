@@ -30,7 +30,9 @@ _LOW_ORDER = (
 )
 # The unused top bit is masked by every implementation, so each has a second spelling.
 _LOW_ORDER_TEXTS = frozenset(
-    base64.b64encode(raw[:31] + bytes((raw[31] | top,))).decode("ascii") for raw in map(bytes.fromhex, _LOW_ORDER) for top in (0, 0x80)
+    base64.b64encode(raw[:31] + bytes((raw[31] | top,))).decode("ascii")
+    for raw in map(bytes.fromhex, _LOW_ORDER)
+    for top in (0, 0x80)
 )
 # of Curve25519
 _P = 2**255 - 19
@@ -41,7 +43,7 @@ _BASE_POINT = (9).to_bytes(32, "little")
 def parse_key(text: object, reason: str = "bad_public_key") -> str:
     """A key's text, unchanged. Only the one canonical spelling of 32 bytes passes."""
     if not isinstance(text, str) or not _KEY.match(text):
-        raise ValueRefused(reason, "{0} is not 32 bytes in canonical base64".format(quoted(text)))
+        raise ValueRefused(reason, f"{quoted(text)} is not 32 bytes in canonical base64")
     return text
 
 
@@ -95,7 +97,7 @@ def clamp(private: bytes) -> bytes:
     """The 32 bytes as every implementation uses them (RFC 7748 section 5, decodeScalar25519)."""
     raw = bytearray(private)
     if len(raw) != 32:
-        raise ValueError("a private key has 32 bytes, not {0}".format(len(raw)))
+        raise ValueError(f"a private key has 32 bytes, not {len(raw)}")
     raw[0] &= 248
     raw[31] &= 127
     raw[31] |= 64
@@ -106,7 +108,7 @@ def x25519(private: bytes, point: bytes = _BASE_POINT) -> bytes:
     """Scalar multiplication on Curve25519, by the Montgomery ladder of RFC 7748 section 5."""
     scalar = int.from_bytes(clamp(private), "little")
     if len(point) != 32:
-        raise ValueError("a point has 32 bytes, not {0}".format(len(point)))
+        raise ValueError(f"a point has 32 bytes, not {len(point)}")
     x_1 = (int.from_bytes(point, "little") & (2**255 - 1)) % _P
     x_2, z_2, x_3, z_3 = 1, 0, x_1, 1
     swap = 0

@@ -29,4 +29,4 @@ def unpack(text: str, most: int = MOST_BYTES) -> t.Any:
             raise ValueError("it does not end")
         return json.loads(data.decode("utf-8"))
     except (ValueError, TypeError, RecursionError, zlib.error) as error:
-        raise ValueRefused("bad_type", "this is no packed text: {0}".format(error)) from None
+        raise ValueRefused("bad_type", f"this is no packed text: {error}") from None

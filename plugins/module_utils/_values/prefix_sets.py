@@ -14,10 +14,10 @@ import typing as t
 
 from .addresses import Address, Network, network_span
 
-Span = t.Tuple[int, int]
-Spans = t.Tuple[Span, ...]
+Span = tuple[int, int]
+Spans = tuple[Span, ...]
 #: (version, first, last)
-VersionSpan = t.Tuple[int, int, int]
+VersionSpan = tuple[int, int, int]
 Owner = t.TypeVar("Owner")
 Label = t.TypeVar("Label")
 BITS = {4: 32, 6: 128}
@@ -34,7 +34,7 @@ def merged(spans: t.Iterable[Span]) -> Spans:
     ordered = sorted(spans)
     if len(ordered) < 2:
         return tuple(ordered)
-    result: t.List[Span] = []
+    result: list[Span] = []
     for first, last in ordered:
         if result and first <= result[-1][1] + 1:
             if last > result[-1][1]:
@@ -46,7 +46,7 @@ def merged(spans: t.Iterable[Span]) -> Spans:
 
 def difference(spans: Spans, others: Spans) -> Spans:
     """What of canonical ranges is in none of the others."""
-    result: t.List[Span] = []
+    result: list[Span] = []
     start = 0
     for first, last in spans:
         while start < len(others) and others[start][1] < first:
@@ -81,7 +81,7 @@ def prefixes(spans: t.Iterable[Span], version: int) -> t.Iterator[Span]:
 def address_text(version: int, value: int) -> str:
     """An address as programs print it; an IPv4-mapped one keeps its dots."""
     if version == 4:
-        return "{0}.{1}.{2}.{3}".format(value >> 24, value >> 16 & 255, value >> 8 & 255, value & 255)
+        return f"{value >> 24}.{value >> 16 & 255}.{value >> 8 & 255}.{value & 255}"
     return _text_v6(value)
 
 
@@ -90,7 +90,7 @@ def _text_v6(value: int) -> str:
     # every node's own address in the mesh is printed several times, and ipaddress takes five times as long
     if value >> 32 == 0xFFFF:
         return "::ffff:" + address_text(4, value & 0xFFFFFFFF)
-    digits = "{0:032x}".format(value)
+    digits = f"{value:032x}"
     groups = [digits[at : at + 4].lstrip("0") or "0" for at in range(0, 32, 4)]
     start, length, at = 0, 1, 0
     while at < 8:
@@ -112,8 +112,8 @@ def range_text(version: int, item: Span) -> str:
         return address_text(version, first)
     size = last - first + 1
     if size & (size - 1) == 0 and first & (size - 1) == 0:
-        return "{0}/{1}".format(address_text(version, first), BITS[version] - size.bit_length() + 1)
-    return "{0}-{1}".format(address_text(version, first), address_text(version, last))
+        return f"{address_text(version, first)}/{BITS[version] - size.bit_length() + 1}"
+    return f"{address_text(version, first)}-{address_text(version, last)}"
 
 
 class PrefixSet:
@@ -128,37 +128,37 @@ class PrefixSet:
         self.v4, self.v6 = v4, v6
 
     @classmethod
-    def of(cls, networks: t.Iterable[Network]) -> "PrefixSet":
+    def of(cls, networks: t.Iterable[Network]) -> PrefixSet:
         return cls.of_spans(map(span, networks))
 
     @classmethod
-    def of_texts(cls, texts: t.Iterable[str], reason: str = "bad_cidr") -> "PrefixSet":
+    def of_texts(cls, texts: t.Iterable[str], reason: str = "bad_cidr") -> PrefixSet:
         """The union of networks in CIDR form, several times as fast as parsing them first. Raises ValueRefused."""
         return cls.of_spans(network_span(text, reason) for text in texts)
 
     @classmethod
-    def of_spans(cls, spans: t.Iterable[VersionSpan]) -> "PrefixSet":
+    def of_spans(cls, spans: t.Iterable[VersionSpan]) -> PrefixSet:
         """The union of (version, first, last)."""
-        sides: t.Dict[int, t.List[Span]] = {4: [], 6: []}
+        sides: dict[int, list[Span]] = {4: [], 6: []}
         for version, first, last in spans:
             sides[version].append((first, last))
         return cls(merged(sides[4]), merged(sides[6]))
 
     @classmethod
-    def union(cls, sets: t.Iterable["PrefixSet"]) -> "PrefixSet":
+    def union(cls, sets: t.Iterable[PrefixSet]) -> PrefixSet:
         sets = list(sets)
         return cls(merged(s for one in sets for s in one.v4), merged(s for one in sets for s in one.v6))
 
     def spans(self, version: int) -> Spans:
         return self.v4 if version == 4 else self.v6
 
-    def __or__(self, other: "PrefixSet") -> "PrefixSet":
+    def __or__(self, other: PrefixSet) -> PrefixSet:
         return PrefixSet.union((self, other))
 
-    def __sub__(self, other: "PrefixSet") -> "PrefixSet":
+    def __sub__(self, other: PrefixSet) -> PrefixSet:
         return PrefixSet(difference(self.v4, other.v4), difference(self.v6, other.v6))
 
-    def __and__(self, other: "PrefixSet") -> "PrefixSet":
+    def __and__(self, other: PrefixSet) -> PrefixSet:
         return PrefixSet(intersection(self.v4, other.v4), intersection(self.v6, other.v6))
 
     def __contains__(self, address: Address) -> bool:
@@ -183,18 +183,18 @@ class PrefixSet:
         return hash((self.v4, self.v6))
 
     def __repr__(self) -> str:
-        return "PrefixSet({0})".format(", ".join(self.ranges(4) + self.ranges(6)))
+        return f"PrefixSet({', '.join(self.ranges(4) + self.ranges(6))})"
 
-    def cidrs(self, version: t.Optional[int] = None) -> t.List[str]:
+    def cidrs(self, version: int | None = None) -> list[str]:
         """The minimal prefixes: IPv4 first, ascending, always with a length."""
         return [
-            "{0}/{1}".format(address_text(family, first), length)
+            f"{address_text(family, first)}/{length}"
             for family in (4, 6)
             if version in (None, family)
             for first, length in prefixes(self.spans(family), family)
         ]
 
-    def ranges(self, version: int) -> t.List[str]:
+    def ranges(self, version: int) -> list[str]:
         """The ranges of one family as nft prints them."""
         return [range_text(version, item) for item in self.spans(version)]
 
@@ -209,15 +209,15 @@ class RangeOwners(t.Generic[Owner]):
     """Ranges with owners, no two of which overlap, taken one by one."""
 
     def __init__(self) -> None:
-        self._starts: t.Dict[int, t.List[int]] = {4: [], 6: []}
-        self._rows: t.Dict[int, t.List[t.Tuple[int, Owner]]] = {4: [], 6: []}
+        self._starts: dict[int, list[int]] = {4: [], 6: []}
+        self._rows: dict[int, list[tuple[int, Owner]]] = {4: [], 6: []}
 
-    def owner(self, network: Network) -> t.Optional[Owner]:
+    def owner(self, network: Network) -> Owner | None:
         """The owner of a range that shares an address with the network, or None."""
         version, first, last = span(network)
         return next(self._overlapping(version, first, last), None)
 
-    def claim(self, network: Network, owner: Owner) -> t.Optional[Owner]:
+    def claim(self, network: Network, owner: Owner) -> Owner | None:
         """None when the network is the owner's from now on; the owner of a range that overlaps it, when it stays that one's."""
         version, first, last = span(network)
         index = bisect.bisect_right(self._starts[version], last)
@@ -227,9 +227,12 @@ class RangeOwners(t.Generic[Owner]):
         self._rows[version].insert(index, (last, owner))
         return None
 
-    def owners(self, wanted: PrefixSet) -> t.Set[Owner]:
+    def owners(self, wanted: PrefixSet) -> set[Owner]:
         return {
-            owner for version in (4, 6) for first, last in wanted.spans(version) for owner in self._overlapping(version, first, last)
+            owner
+            for version in (4, 6)
+            for first, last in wanted.spans(version)
+            for owner in self._overlapping(version, first, last)
         }
 
     def add(self, item: PrefixSet, owner: Owner) -> None:
@@ -255,14 +258,15 @@ class RangeOwners(t.Generic[Owner]):
 
 
 def overlapping_pairs(
-    labelled: t.Iterable[t.Tuple[Network, Label]], may_overlap: t.Callable[[Label, Label], bool] = lambda one, other: False
-) -> t.List[t.Tuple[t.Tuple[Network, Label], t.Tuple[Network, Label]]]:
+    labelled: t.Iterable[tuple[Network, Label]],
+    may_overlap: t.Callable[[Label, Label], bool] = lambda one, other: False,
+) -> list[tuple[tuple[Network, Label], tuple[Network, Label]]]:
     """Pairs of (network, label) that share addresses, wider first. ``may_overlap(label, label)`` lets pairs pass.
 
     Networks in CIDR form are nested or disjoint, so a stack of the enclosing ones finds each pair once, in O(n log n + pairs).
     """
-    pairs: t.List[t.Tuple[t.Tuple[Network, Label], t.Tuple[Network, Label]]] = []
-    stack: t.List[t.Tuple[VersionSpan, t.Tuple[Network, Label]]] = []
+    pairs: list[tuple[tuple[Network, Label], tuple[Network, Label]]] = []
+    stack: list[tuple[VersionSpan, tuple[Network, Label]]] = []
     rows = [(span(item[0]), item) for item in labelled]
     rows.sort(key=lambda row: (row[0][0], row[0][1], -row[0][2]))
     for (version, first, last), item in rows:

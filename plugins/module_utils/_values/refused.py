@@ -16,7 +16,7 @@ class ValueRefused(ValueError):
     def __init__(self, reason: str, message: str) -> None:
         self.reason = reason
         self.message = message
-        super().__init__("{0}: {1}".format(reason, message))
+        super().__init__(f"{reason}: {message}")
 
 
 def quoted(text: object) -> str:

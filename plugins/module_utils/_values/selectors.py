@@ -22,7 +22,7 @@ class Requirement(t.NamedTuple):
 
     key: str
     operator: str
-    values: t.Tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
 
     def matches(self, labels: t.Mapping[str, str]) -> bool:
         """Whether an object's labels satisfy this term. ``notin`` is also true of a missing label."""
@@ -40,19 +40,19 @@ class Requirement(t.NamedTuple):
         return int(value) > int(self.values[0]) if self.operator == "gt" else int(value) < int(self.values[0])
 
 
-def parse_selector(text: object, reason: str = "selector_syntax") -> t.List[Requirement]:
+def parse_selector(text: object, reason: str = "selector_syntax") -> list[Requirement]:
     """The terms of a selector; an empty text has none and matches everything."""
     if not isinstance(text, str) or len(text) > _LONGEST:
-        raise ValueRefused(reason, "{0} is not a label selector".format(quoted(text)))
+        raise ValueRefused(reason, f"{quoted(text)} is not a label selector")
     return _Parser(text, reason).all()
 
 
-def matches(requirements: t.Iterable[Requirement], labels: t.Optional[t.Mapping[str, str]]) -> bool:
+def matches(requirements: t.Iterable[Requirement], labels: t.Mapping[str, str] | None) -> bool:
     """True when every term holds."""
     return all(requirement.matches(labels or {}) for requirement in requirements)
 
 
-def unmet(requirements: t.Iterable[Requirement], labels: t.Optional[t.Mapping[str, str]]) -> str:
+def unmet(requirements: t.Iterable[Requirement], labels: t.Mapping[str, str] | None) -> str:
     """The terms that do not hold, as text that can be parsed again; empty where all do."""
     return ",".join(_text(one) for one in requirements if not one.matches(labels or {}))
 
@@ -64,7 +64,7 @@ def _text(term: Requirement) -> str:
         return term.key + (">" if term.operator == "gt" else "<") + term.values[0]
     if len(term.values) == 1:
         return term.key + ("=" if term.operator == "in" else "!=") + term.values[0]
-    return "{0} {1} ({2})".format(term.key, term.operator, ",".join(term.values))
+    return f"{term.key} {term.operator} ({','.join(term.values)})"
 
 
 class _Parser:
@@ -73,7 +73,7 @@ class _Parser:
         self._tokens = self._split(text.rstrip(BLANKS))
         self._at = 0
 
-    def _split(self, text: str) -> t.List[str]:
+    def _split(self, text: str) -> list[str]:
         tokens, position = [], 0
         while position < len(text):
             found = _TOKEN.match(text, position)
@@ -84,18 +84,18 @@ class _Parser:
         return tokens
 
     def _bad(self) -> ValueRefused:
-        return ValueRefused(self._reason, "{0} is not a label selector".format(quoted(self._text)))
+        return ValueRefused(self._reason, f"{quoted(self._text)} is not a label selector")
 
-    def _next(self) -> t.Optional[str]:
+    def _next(self) -> str | None:
         token = self._tokens[self._at] if self._at < len(self._tokens) else None
         self._at += 1
         return token
 
-    def _peek(self) -> t.Optional[str]:
+    def _peek(self) -> str | None:
         return self._tokens[self._at] if self._at < len(self._tokens) else None
 
-    def all(self) -> t.List[Requirement]:
-        terms: t.List[Requirement] = []
+    def all(self) -> list[Requirement]:
+        terms: list[Requirement] = []
         while self._peek() is not None:
             terms.append(self._term())
             comma = self._next()
@@ -140,7 +140,7 @@ class _Parser:
             raise self._bad()
         return value
 
-    def _values(self) -> t.Tuple[str, ...]:
+    def _values(self) -> tuple[str, ...]:
         if self._next() != "(":
             raise self._bad()
         values = []

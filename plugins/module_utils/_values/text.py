@@ -47,10 +47,10 @@ def parse_decimal(text: object, reason: str = "bad_number") -> int:
     """A non-negative decimal of at most 19 digits without sign, blanks or leading zeros, or an int."""
     if isinstance(text, int) and not isinstance(text, bool):
         if text < 0:
-            raise ValueRefused(reason, "{0} is negative".format(text))
+            raise ValueRefused(reason, f"{text} is negative")
         return text
     if not isinstance(text, str) or not _DECIMAL.match(text):
-        raise ValueRefused(reason, "{0} is not a plain decimal number".format(quoted(text)))
+        raise ValueRefused(reason, f"{quoted(text)} is not a plain decimal number")
     return int(text)
 
 
@@ -58,7 +58,7 @@ def parse_port(text: object, reason: str = "port_out_of_range") -> int:
     """A UDP or TCP port, 1 to 65535."""
     port = parse_decimal(text, reason)
     if not 1 <= port <= 65535:
-        raise ValueRefused(reason, "port {0} is not between 1 and 65535".format(port))
+        raise ValueRefused(reason, f"port {port} is not between 1 and 65535")
     return port
 
 
@@ -69,14 +69,14 @@ def parse_json(text: object, reason: str = "bad_json") -> t.Any:
     try:
         return json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise ValueRefused(reason, "the configuration is not JSON: {0}".format(quoted(error))) from None
+        raise ValueRefused(reason, f"the configuration is not JSON: {quoted(error)}") from None
 
 
 def _no_constant(name: str) -> t.NoReturn:
-    raise ValueError("{0} is not JSON".format(name))
+    raise ValueError(f"{name} is not JSON")
 
 
-def parse_object(text: object, reason: str = "bad_json") -> t.Dict[str, t.Any]:
+def parse_object(text: object, reason: str = "bad_json") -> dict[str, t.Any]:
     """One JSON object; null is an empty one."""
     found = parse_json(text, reason)
     if found is not None and not isinstance(found, dict):
@@ -84,7 +84,7 @@ def parse_object(text: object, reason: str = "bad_json") -> t.Dict[str, t.Any]:
     return found or {}
 
 
-def mapping(value: t.Any, *path: str) -> t.Dict[str, t.Any]:
+def mapping(value: t.Any, *path: str) -> dict[str, t.Any]:
     """The map at a path inside of data; {} where there is none."""
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
@@ -102,14 +102,14 @@ def field(values: t.Mapping[str, t.Any], key: str) -> t.Any:
 def parse_cluster_name(text: object, reason: str = "cluster_name_not_dns_label") -> str:
     """A cluster's name: it becomes part of annotation keys, labels, object, DNS and device names (semaphore 2.1)."""
     if not isinstance(text, str) or len(text) > 63 or not _CLUSTER.match(text):
-        raise ValueRefused(reason, "{0} is not a DNS label that begins with a letter".format(quoted(text)))
+        raise ValueRefused(reason, f"{quoted(text)} is not a DNS label that begins with a letter")
     return text
 
 
 def parse_subdomain(text: object, reason: str = "name_invalid") -> str:
     """A Kubernetes object name: a DNS subdomain of at most 253 characters."""
     if not isinstance(text, str) or len(text) > 253 or not _SUBDOMAIN.match(text):
-        raise ValueRefused(reason, "{0} is not a DNS subdomain".format(quoted(text)))
+        raise ValueRefused(reason, f"{quoted(text)} is not a DNS subdomain")
     return text
 
 
@@ -119,13 +119,13 @@ def check_interface_name(name: object) -> str:
     The first failing check names the reason, in the specification's order: length, space, slash, other characters.
     """
     if not isinstance(name, str):
-        raise ValueRefused("device_name_invalid_char", "{0} is not a device name".format(quoted(name)))
+        raise ValueRefused("device_name_invalid_char", f"{quoted(name)} is not a device name")
     if not 1 <= len(name.encode("utf-8", "surrogatepass")) <= 15:
-        raise ValueRefused("device_name_too_long", "{0} is not 1 to 15 bytes long".format(quoted(name)))
+        raise ValueRefused("device_name_too_long", f"{quoted(name)} is not 1 to 15 bytes long")
     if " " in name:
-        raise ValueRefused("device_name_has_space", "{0} contains a space".format(quoted(name)))
+        raise ValueRefused("device_name_has_space", f"{quoted(name)} contains a space")
     if "/" in name:
-        raise ValueRefused("device_name_has_slash", "{0} contains a slash".format(quoted(name)))
+        raise ValueRefused("device_name_has_slash", f"{quoted(name)} contains a slash")
     if name in (".", "..") or ":" in name or any(ch.isspace() or ord(ch) < 32 or ord(ch) == 127 for ch in name):
-        raise ValueRefused("device_name_invalid_char", "{0} has a character that Linux refuses".format(quoted(name)))
+        raise ValueRefused("device_name_invalid_char", f"{quoted(name)} has a character that Linux refuses")
     return name

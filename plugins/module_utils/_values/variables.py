@@ -11,30 +11,65 @@ import re
 import typing as t
 
 #: Options that roles leave alone, whatever the module.
-_LEFT = frozenset(("fail_on_failures", "fail_on_errors", "node_plans", "validate_only", "cluster_cidrs", "controller_time", "key_files", "reported_by",
-                   "objects_by_cluster", "skip_unserved", "service_account", "record_namespace"))  # fmt: skip
-_NO_REFUSALS: t.Dict[str, t.Tuple[str, ...]] = {"fail_on_refused": ()}
+_LEFT = frozenset(
+    (
+        "fail_on_failures",
+        "fail_on_errors",
+        "node_plans",
+        "validate_only",
+        "cluster_cidrs",
+        "controller_time",
+        "key_files",
+        "reported_by",
+        "objects_by_cluster",
+        "skip_unserved",
+        "service_account",
+        "record_namespace",
+    )
+)
+_NO_REFUSALS: dict[str, tuple[str, ...]] = {"fail_on_refused": ()}
 #: module -> (role, what is not simply named role_option). An empty tuple: the role does not hand it on.
-_ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
+_ROLES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "apinet_allocate": ("tenants", {**_NO_REFUSALS}),
-    "apinet_attach": ("tenants", {
-        **_NO_REFUSALS, "lock_wait": (), "detach_namespace": ("tenants_watch_namespace",), "require_ready": ("tenants_attach_require_ready",),
-    }),
+    "apinet_attach": (
+        "tenants",
+        {
+            **_NO_REFUSALS,
+            "lock_wait": (),
+            "detach_namespace": ("tenants_watch_namespace",),
+            "require_ready": ("tenants_attach_require_ready",),
+        },
+    ),
     "apinet_info": ("tenants", {"confirm_empty": (), "max_deletes": ()}),
     "apinet_schedule": ("tenants", {**_NO_REFUSALS}),
     "apinet_sync": ("tenants", {}),
     "bgp_speaker": ("bgp_speaker", {**_NO_REFUSALS, "routes_only": ()}),
     "ccm_nodes": ("ccm_nodes", {}),
-    "cluster_objects": ("mesh", {
-        **_NO_REFUSALS,
-        "adopt": ("mesh_adopt", "cluster_access_adopt", "clustermesh_crds_adopt", "clustermesh_secrets_adopt", "tenants_crds_adopt"),
-    }),
+    "cluster_objects": (
+        "mesh",
+        {
+            **_NO_REFUSALS,
+            "adopt": (
+                "mesh_adopt",
+                "cluster_access_adopt",
+                "clustermesh_crds_adopt",
+                "clustermesh_secrets_adopt",
+                "tenants_crds_adopt",
+            ),
+        },
+    ),
     "cluster_token": ("cluster_access", {**_NO_REFUSALS}),
     "clustermesh_info": ("clustermesh", {"node_cidrs": ()}),
     "clustermesh_peers": ("clustermesh", {**_NO_REFUSALS, "node_cidrs": ()}),
-    "control_plane_address": ("control_plane_address", {
-        **_NO_REFUSALS, "lock_wait": (), "probe_ca": (), "address": ("control_plane_address_ip",),
-    }),
+    "control_plane_address": (
+        "control_plane_address",
+        {
+            **_NO_REFUSALS,
+            "lock_wait": (),
+            "probe_ca": (),
+            "address": ("control_plane_address_ip",),
+        },
+    ),
     "coredns_rewrite": ("coredns_rewrite", {}),
     "fabric_preflight": ("preflight", {"load_balancers": ()}),
     "fabric_status": ("status", {}),
@@ -43,33 +78,58 @@ _ROLES: t.Dict[str, t.Tuple[str, t.Dict[str, t.Tuple[str, ...]]]] = {
     "mesh_report": ("mesh", {"allow_unproven": ("mesh_verify_allow_unproven",)}),
     "mesh_plan": ("mesh", {**_NO_REFUSALS, "mesh_id": ("mesh_id",)}),
     "network_sets": ("network_sets", {}),
-    "node_annotations": ("mesh", {**_NO_REFUSALS, "clusters_group": ("mesh_clusters_group", "clustermesh_clusters_group")}),
+    "node_annotations": (
+        "mesh",
+        {**_NO_REFUSALS, "clusters_group": ("mesh_clusters_group", "clustermesh_clusters_group")},
+    ),
     "node_dataplane": ("node_dataplane", {"rollback_seconds": ("node_dataplane_rollback_seconds",)}),
-    "node_probe": ("mesh", {"max_pods": ("mesh_verify_pods",), "wait_seconds": ("mesh_verify_wait_seconds",), "pod_cidrs": ()}),
+    "node_probe": (
+        "mesh",
+        {"max_pods": ("mesh_verify_pods",), "wait_seconds": ("mesh_verify_wait_seconds",), "pod_cidrs": ()},
+    ),
     "node_info": ("support_bundle", {"pod_cidrs": ()}),
     "originals_info": ("adopt", {"keep_clustermeshes": ()}),
     "run_lock": ("run_lock", {"lock_wait": ("run_lock_wait",)}),
     "run_outcome": ("capability", {}),
-    "service_mirror": ("service_mirror", {
-        "mirror_namespace": ("service_mirror_namespace",), "mirror_selector": ("service_mirror_selector",), "mirror_as": ("service_mirror_as",),
-    }),
+    "service_mirror": (
+        "service_mirror",
+        {
+            "mirror_namespace": ("service_mirror_namespace",),
+            "mirror_selector": ("service_mirror_selector",),
+            "mirror_as": ("service_mirror_as",),
+        },
+    ),
     "service_imports": ("mcs", {}),
     "support_bundle": ("support_bundle", {}),
     "trace_node": ("trace", {"id": (), "flows": (), "wait_seconds": ()}),
-    "trace_plan": ("trace", {
-        "source": ("trace_from",), "target": ("trace_to",), "hosts": (), "mesh": (), "number": (), "mirror_namespace": (), "prefixes": (),
-        "cluster_domain": (), "coredns_namespace": (), "coredns_configmap": (), "pairs": (), "failing": ("verify_traces",),
-        "questions": ("trace_questions",), "planned": ("trace_plan",),
-    }),
+    "trace_plan": (
+        "trace",
+        {
+            "source": ("trace_from",),
+            "target": ("trace_to",),
+            "hosts": (),
+            "mesh": (),
+            "number": (),
+            "mirror_namespace": (),
+            "prefixes": (),
+            "cluster_domain": (),
+            "coredns_namespace": (),
+            "coredns_configmap": (),
+            "pairs": (),
+            "failing": ("verify_traces",),
+            "questions": ("trace_questions",),
+            "planned": ("trace_plan",),
+        },
+    ),
     "trace_report": ("trace", {"trace": (), "nodes": (), "silent": (), "outside": ()}),
-}  # fmt: skip
+}
 #: An option that is one plain word is taken for one only where a message could mean nothing else.
 _PLAIN = frozenset(("adopt", "renumber"))
 #: Words that servers say too: one is an option only where a message calls it one.
 _CALLED = {"timeout": "the option timeout"}
 
 
-def variables_of(module: str, option: str) -> t.Tuple[str, ...]:
+def variables_of(module: str, option: str) -> tuple[str, ...]:
     """The variables of roles that become this option; none where no role hands it on. ``module`` may have its collection's name."""
     role, special = _ROLES.get(module.rpartition(".")[2], ("", {}))
     if not role or option in _LEFT:
@@ -81,16 +141,29 @@ def named(module: str, text: t.Any, options: t.Iterable[str]) -> t.Any:
     """A message with the variable behind each option that it names: ``adopt (service_mirror_adopt of the role)``."""
     if not isinstance(text, str):
         return text
-    words = [option for option in options if ("_" in option or option in _PLAIN) and option in text or _CALLED.get(option, "\0") in text]
+    words = [
+        option
+        for option in options
+        if ("_" in option or option in _PLAIN) and option in text or _CALLED.get(option, "\0") in text
+    ]
     for option in sorted(words, key=len, reverse=True):
         variables = variables_of(module, option)
         if variables and not any(variable in text for variable in variables):
-            shown = "{0} ({1} of the role)".format(option, " or ".join(variables))
+            shown = f"{option} ({' or '.join(variables)} of the role)"
             said, shown = _CALLED.get(option, option), _CALLED.get(option, option)[: -len(option)] + shown
-            text = re.sub(r"(?<![\w.\x27\"-]){0}(?![\w\x27\"(-])".format(re.escape(said)), lambda found: shown, text, count=1, flags=re.ASCII)  # noqa: B023
+            text = re.sub(
+                rf"(?<![\w.\x27\"-]){re.escape(said)}(?![\w\x27\"(-])",
+                lambda found: shown,  # noqa: B023
+                text,
+                count=1,
+                flags=re.ASCII,
+            )
     return text
 
 
 def named_rows(module: str, rows: t.Any, options: t.Collection[str]) -> t.Any:
     """Rows of ``refused`` or ``failures``, their messages named."""
-    return [dict(row, message=named(module, row.get("message"), options)) if isinstance(row, dict) else row for row in rows or ()]
+    return [
+        dict(row, message=named(module, row.get("message"), options)) if isinstance(row, dict) else row
+        for row in rows or ()
+    ]

@@ -58,8 +58,16 @@ class CallbackModule(CallbackBase):
         self.results[result._host.get_name()] += 1
         if self.tasks:
             self.tasks[-1][3] += 1
-        delegated = (result._result.get("_ansible_delegated_vars") or {}).get("ansible_host") or result._task.delegate_to
-        if ran and not delegated and not result._task.action.rpartition(".")[2].startswith(("include", "import", "set_fact", "debug", "fail")):
+        delegated = (result._result.get("_ansible_delegated_vars") or {}).get(
+            "ansible_host"
+        ) or result._task.delegate_to
+        if (
+            ran
+            and not delegated
+            and not result._task.action.rpartition(".")[2].startswith(
+                ("include", "import", "set_fact", "debug", "fail")
+            )
+        ):
             self.modules[result._host.get_name()] += 1
 
     def v2_runner_on_ok(self, result):
@@ -73,6 +81,9 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_stats(self, stats):
         ends = [row[2] for row in self.tasks[1:]] + [self._now()]
-        rows = [[play, name, *(round(now - then, 2) for now, then in zip(end, begun)), count] for (play, name, begun, count), end in zip(self.tasks, ends)]
+        rows = [
+            [play, name, *(round(now - then, 2) for now, then in zip(end, begun)), count]
+            for (play, name, begun, count), end in zip(self.tasks, ends)
+        ]
         with open(os.environ["FABRIC_COUNT"], "w", encoding="utf-8") as target:
             json.dump({"modules": self.modules, "results": self.results, "tasks": rows}, target)

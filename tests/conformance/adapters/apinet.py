@@ -9,9 +9,20 @@ from __future__ import annotations
 import copy
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._tenants import allocation, links, nat_blocks, placement
+from ansible_collections.multicluster.network.plugins.module_utils._tenants import (
+    allocation,
+    links,
+    nat_blocks,
+    placement,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import converge, one_by_one
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE, Options, needed, parse_options
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import (
+    APINET,
+    SOURCE,
+    Options,
+    needed,
+    parse_options,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -19,7 +30,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.refus
 from ..compare import merge_patch, without_empty
 
 Vector = t.Mapping[str, t.Any]
-Answer = t.Dict[str, t.Any]
+Answer = dict[str, t.Any]
 
 NOW = "2026-01-02T03:04:05Z"
 #: The vectors set no budget for deletions (decision 38), no grants (decision 29), and expect that a server which refuses a
@@ -70,9 +81,9 @@ def _rejecter(rejects: t.Sequence[Vector]) -> t.Callable[[str, t.Any, t.Any], No
         known = {"create": "apply", "patch": "apply", "status": "apply"}
         word = verb if key.kind == "NetworkInterface" else known.get(verb, verb)
         for given in rejects:
-            if given["kind"] == key.kind and given.get("name") in (None, key.name):
-                if word in given["verbs"] or (verb == "delete" and "delete" in given["verbs"]):
-                    raise StoreError("Rejected", str(given.get("reason", "")))
+            same = given["kind"] == key.kind and given.get("name") in (None, key.name)
+            if same and (word in given["verbs"] or (verb == "delete" and "delete" in given["verbs"])):
+                raise StoreError("Rejected", str(given.get("reason", "")))
 
     return admit
 
@@ -109,14 +120,14 @@ def reconcile(vector: Vector) -> Answer:
 
 def _view(stores: t.Mapping[str, MemoryStore], options: Options) -> View:
     """What a run reads: one list for each kind and side."""
-    found: t.Dict[str, t.List[t.Any]] = {SOURCE: [], APINET: []}
+    found: dict[str, list[t.Any]] = {SOURCE: [], APINET: []}
     for side, kind in needed(options):
         within = options.apinet_namespace if side == APINET else options.watch_namespace
         found[side] += stores[side].list(options.profile.group_version(side, kind), kind, within)
     return View(found[SOURCE], found[APINET], options)
 
 
-def _patches(before: t.Mapping[t.Any, Vector], after: t.Mapping[t.Any, Vector]) -> t.List[Answer]:
+def _patches(before: t.Mapping[t.Any, Vector], after: t.Mapping[t.Any, Vector]) -> list[Answer]:
     found = []
     for place, obj in before.items():
         named = dict(zip(("kind", "namespace", "name"), place))
@@ -138,7 +149,7 @@ def _comparable(obj: Vector) -> t.Any:
 # --- the network side ------------------------------------------------------------------------------------------
 
 
-def _zipped(given: t.Sequence[str]) -> t.List[Answer]:
+def _zipped(given: t.Sequence[str]) -> list[Answer]:
     return [{"ip": address, "name": str(index)} for index, address in enumerate(given)]
 
 
@@ -181,7 +192,7 @@ def autoscaler(vector: Vector) -> Answer:
     return {"desired_upstream": found[0], "desired_recommended": found[1]}
 
 
-def _affinity(nodes: t.Optional[t.Sequence[str]], anti: t.Optional[Vector] = None) -> Answer:
+def _affinity(nodes: t.Sequence[str] | None, anti: Vector | None = None) -> Answer:
     found: Answer = {}
     if nodes is not None:
         terms = [item for node in nodes for item in placement.node_term(node)[TERMS]["nodeSelectorTerms"]]
@@ -242,10 +253,17 @@ def allocator(vector: Vector) -> Answer:
     owner: Answer = {"metadata": {"namespace": "apinet-system", "name": "x", "uid": "u"}}
     try:
         if data["kind"] == "Network":
-            known = {word: data[key] for word, key in (("lowest", "min"), ("highest", "max")) if data.get(key) is not None}
+            known = {
+                word: data[key] for word, key in (("lowest", "min"), ("highest", "max")) if data.get(key) is not None
+            }
             found = allocation.next_id(set(data.get("taken") or ()), data.get("wanted"), **known)
             return {"id": found, "claim": allocation.claim_reference("networks", owner)}
-        found = allocation.next_address([data["prefix"]] if data.get("prefix") else [], data["family"], set(data.get("taken") or ()), data.get("wanted"))
+        found = allocation.next_address(
+            [data["prefix"]] if data.get("prefix") else [],
+            data["family"],
+            set(data.get("taken") or ()),
+            data.get("wanted"),
+        )
     except ValueRefused as error:
         return {"error": error.reason}
     labels = allocation.address_labels(found, data["family"])
@@ -263,7 +281,7 @@ MAPPED = (
     "delete",
     "combined",
 )
-HANDLERS: t.Dict[str, t.Any] = {"provider_id": {"parse": parse, "format": format_}}
+HANDLERS: dict[str, t.Any] = {"provider_id": {"parse": parse, "format": format_}}
 HANDLERS.update((group, reconcile) for group in MAPPED)
 HANDLERS.update(
     {

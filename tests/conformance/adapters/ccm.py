@@ -19,7 +19,10 @@ import types
 import typing as t
 import urllib.parse
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import bgp as load_balancers_bgp, providers as load_balancers_equinix
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
+    bgp as load_balancers_bgp,
+    providers as load_balancers_equinix,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._io import json_api
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
     equinix_records,
@@ -41,8 +44,13 @@ from . import ccm_metallb, ccm_services
 
 Input = t.Mapping[str, t.Any]
 Answer = t.Any
-_NAMES = {"local_asn": "annotation_local_asn", "peer_asn": "annotation_peer_asn", "peer_ip": "annotation_peer_ip",
-          "source_ip": "annotation_src_ip", "password": "annotation_bgp_pass"}  # fmt: skip
+_NAMES = {
+    "local_asn": "annotation_local_asn",
+    "peer_asn": "annotation_peer_asn",
+    "peer_ip": "annotation_peer_ip",
+    "source_ip": "annotation_src_ip",
+    "password": "annotation_bgp_pass",
+}
 
 
 def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answer]:
@@ -63,8 +71,10 @@ def internal(data: Input) -> Answer:
 
 def config_precedence(data: Input) -> Answer:
     seed = data.get("profile") == "seed"
-    read = settings.read_settings(data.get("env") or {}, data.get("file"), data.get("parameters"), empty_tag_disables=seed)
-    values: t.Dict[str, t.Any] = dict(read.values)
+    read = settings.read_settings(
+        data.get("env") or {}, data.get("file"), data.get("parameters"), empty_tag_disables=seed
+    )
+    values: dict[str, t.Any] = dict(read.values)
     schemes = node_annotations.Scheme(node_annotations.LEGACY if seed else node_annotations.INDEXED, _overrides(values))
     for datum, name in (schemes.legacy() if seed else schemes.indexed()).items():
         values[_NAMES[datum]] = name
@@ -81,7 +91,7 @@ def config_precedence(data: Input) -> Answer:
     return dict(values, loadbalancer_enabled=parsed.enabled, warnings=read.warnings, printable=read.printable())
 
 
-def _overrides(values: Input) -> t.Dict[str, str]:
+def _overrides(values: Input) -> dict[str, str]:
     return {datum: str(values[name]) for datum, name in _NAMES.items() if values.get(name)}
 
 
@@ -95,13 +105,18 @@ def lb_setting_parse(data: Input) -> Answer:
 
 
 def eip_tags(data: Input) -> Answer:
-    owner = reservations.Owner(reservations.parse_identity(data.get("identity") or reservations.DEFAULT_IDENTITY), data.get("cluster_uid") or "")
+    owner = reservations.Owner(
+        reservations.parse_identity(data.get("identity") or reservations.DEFAULT_IDENTITY),
+        data.get("cluster_uid") or "",
+    )
     tags = reservations.service_tags(owner, data["namespace"], data["name"])
     return {"tags": tags, "load_balancer_name": reservations.load_balancer_name(tags)}
 
 
 def tag_match(data: Input) -> Answer:
-    matching = [index for index, tags in enumerate(data["reservations"] or []) if reservations.carries(tags, data["tags"] or [])]
+    matching = [
+        index for index, tags in enumerate(data["reservations"] or []) if reservations.carries(tags, data["tags"] or [])
+    ]
     return {"_first_index": matching[0] if matching else -1}
 
 
@@ -118,7 +133,9 @@ def bgp_project(data: Input) -> Answer:
     if not settings.parse_load_balancer(config.get("loadbalancer", "")).uses_bgp:
         return {"post": None, "effective": {}, "error": None}
     read = {"status": ccm_services.NO_ANSWER[0]} if data["get_response"] is None else data["get_response"]
-    if isinstance(read.get("status"), int) or read.get("status") in ccm_services.NO_ANSWER:  # an HTTP answer, not the configuration
+    if (
+        isinstance(read.get("status"), int) or read.get("status") in ccm_services.NO_ANSWER
+    ):  # an HTTP answer, not the configuration
         return {"post": None, "effective": {}, "error": ccm_services.failure(read["status"])}
     plan = bgp.project_bgp(read, _asns(config)[0], config.get("bgp_pass") or "", adopt=data.get("profile") != "seed")
     error = ccm_services.failure(data["post_response"].get("status")) if data.get("post_response") else ""
@@ -131,8 +148,12 @@ def bgp_node(data: Input) -> Answer:
     if data.get("event") == "node_removed" or "node" in data:
         nodes = [data["node"]] if data.get("node") else []
         plan = Plan()
-        state = types.SimpleNamespace(nodes={row["name"]: {"metadata": row, "spec": {"providerID": row["provider_id"]}} for row in nodes})
-        load_balancers_bgp.gather(_setup({"provider": "equinix_metal"}), double.provider(), state, "remove", False, plan)
+        state = types.SimpleNamespace(
+            nodes={row["name"]: {"metadata": row, "spec": {"providerID": row["provider_id"]}} for row in nodes}
+        )
+        load_balancers_bgp.gather(
+            _setup({"provider": "equinix_metal"}), double.provider(), state, "remove", False, plan
+        )
         return {"requests": double.shown(), "ok": not plan.refused}
     try:
         changed, good = double.provider().ensure_node_bgp("D"), True
@@ -146,7 +167,7 @@ def bgp_neighbors(data: Input) -> Answer:
     return dict(found._asdict(), peers=list(found.peers))
 
 
-def _asns(config: Input) -> t.Tuple[int, int]:
+def _asns(config: Input) -> tuple[int, int]:
     """The configured ones or their defaults, as every run has them."""
     defaults = {item.name: item.default for item in settings.SETTINGS}
     return config.get("local_asn") or defaults["local_asn"], config.get("peer_asn") or defaults["peer_asn"]
@@ -166,11 +187,17 @@ def annotations(data: Input) -> Answer:
     network = data.get("private_network") or ""
     if "device_addresses" in data:
         network = node_annotations.private_network(data["device_addresses"])
-    facts = [bgp.node_bgp("n", [data["neighbor"]], *_asns(config), password=config.get("bgp_pass") or "")] if data.get("neighbor") else []
+    facts = (
+        [bgp.node_bgp("n", [data["neighbor"]], *_asns(config), password=config.get("bgp_pass") or "")]
+        if data.get("neighbor")
+        else []
+    )
     existing = dict(data.get("existing_annotations") or {})
     objects = {"n": {"metadata": {"name": "n", "annotations": existing}}}
     private = {"n": network} if network else {}
-    plan, patches = node_annotations.plan_node_annotations("c", facts, private, objects, scheme, "multicluster.network/vectors", adopt=True)
+    plan, patches = node_annotations.plan_node_annotations(
+        "c", facts, private, objects, scheme, "multicluster.network/vectors", adopt=True
+    )
     if plan.refused:
         return {"error": plan.refused[0].reason}
     patch = patches[0].values if patches else {}
@@ -209,7 +236,9 @@ def _instance(data: Input) -> Answer:
         if word:
             raise ValueRefused(word, "the device cannot be read")
     records = data.get("devices") or [item for page in data.get("device_pages") or () for item in page]
-    device = instances.device_of(node.get("name"), node.get("provider_id") or "", [equinix_records.device(item) for item in records], variant)
+    device = instances.device_of(
+        node.get("name"), node.get("provider_id") or "", [equinix_records.device(item) for item in records], variant
+    )
     delete = bool((data.get("config") or {}).get("delete_nodes", data.get("profile") != "target"))
     taints = [item["key"] for item in node.get("taints") or ()]
     fate = instances.fate_of(node.get("ready", True), device, taints, delete)
@@ -261,7 +290,7 @@ class _Capable:
     def __init__(self, capabilities: t.Iterable[str]) -> None:
         self._capabilities, self.asked = frozenset(capabilities), 0
 
-    def capabilities(self) -> t.FrozenSet[str]:
+    def capabilities(self) -> frozenset[str]:
         """What the vector says."""
         return self._capabilities
 
@@ -279,7 +308,9 @@ class _Capable:
 def provider_contract(data: Input) -> Answer:
     given = {"provider": data["provider"]}
     if data["provider"] == "equinix_metal":
-        made = load_balancers_equinix.EquinixMetal("k", "P", (data.get("config") or {}).get("base_url") or "", plain_http=True)
+        made = load_balancers_equinix.EquinixMetal(
+            "k", "P", (data.get("config") or {}).get("base_url") or "", plain_http=True
+        )
         warnings = made.warnings()
         return {"warning": warnings[0].partition(":")[0] if warnings else None}
     if "capabilities" in data:
@@ -288,15 +319,31 @@ def provider_contract(data: Input) -> Answer:
         nodes = types.SimpleNamespace(nodes={"n": {"metadata": {"name": "n"}}})
         load_balancers_bgp.gather(_setup(given), capable, nodes, "sync", True, Plan())
         users = services.Service("default", "web", services.LOAD_BALANCER, "203.0.113.8", {}, "")
-        outcome = service_plan.wanted_by(users, [], ccm_services.context({"config": {"cluster_uid": "u", "loadbalancer": "empty://"}}))
-        return {"bgp_calls": capable.asked, "addresses_mapped": service_plan.MAP in [action.action for action in outcome.actions]}
+        outcome = service_plan.wanted_by(
+            users, [], ccm_services.context({"config": {"cluster_uid": "u", "loadbalancer": "empty://"}})
+        )
+        return {
+            "bgp_calls": capable.asked,
+            "addresses_mapped": service_plan.MAP in [action.action for action in outcome.actions],
+        }
     made = _setup(dict(given, pool=data.get("pool") or []))  # refuses a provider that nobody knows
-    entries = [ledger.Entry(item["address"], item["address"], 32, tuple(item["tags"])) for item in data.get("existing") or ()]
-    static = load_balancers_equinix.StaticProvider(made, {entry.id: entry for entry in entries}, dict.fromkeys(data.get("used") or (), ""))
+    entries = [
+        ledger.Entry(item["address"], item["address"], 32, tuple(item["tags"])) for item in data.get("existing") or ()
+    ]
+    static = load_balancers_equinix.StaticProvider(
+        made, {entry.id: entry for entry in entries}, dict.fromkeys(data.get("used") or (), "")
+    )
     answers = []
     for request in data["requests"] if "requests" in data else [data["request"]]:
         given_out = static.reserve_address({"tags": request["tags"]}, "")
-        answers.append({"address": given_out.address, "cidr": given_out.cidr, "state": given_out.state, "tags": list(given_out.tags)})
+        answers.append(
+            {
+                "address": given_out.address,
+                "cidr": given_out.cidr,
+                "state": given_out.state,
+                "tags": list(given_out.tags),
+            }
+        )
     return dict(answers[-1], addresses=[answer["address"] for answer in answers])
 
 
@@ -304,13 +351,19 @@ class Double:
     """The provider's API: gives a vector's answers one after the other, the last one again and again."""
 
     def __init__(self, answers: t.Sequence[Input]) -> None:
-        self.answers, self.sent, self.waits = list(answers) or [{"status": "timeout"}], t.cast(t.List[t.Dict[str, t.Any]], []), t.cast(t.List[float], [])
+        self.answers, self.sent, self.waits = (
+            list(answers) or [{"status": "timeout"}],
+            t.cast(list[dict[str, t.Any]], []),
+            t.cast(list[float], []),
+        )
 
     def provider(self, base_url: str = "") -> load_balancers_equinix.EquinixMetal:
         """The product's client of it."""
-        return load_balancers_equinix.EquinixMetal("k", "P", base_url, plain_http=True, send=self._send, sleep=self.waits.append)
+        return load_balancers_equinix.EquinixMetal(
+            "k", "P", base_url, plain_http=True, send=self._send, sleep=self.waits.append
+        )
 
-    def shown(self) -> t.List[Answer]:
+    def shown(self) -> list[Answer]:
         """Requests as vectors write those of a device."""
         return [dict(row, path_suffix=row["path"].replace("/devices/D/", "/devices/{id}/")) for row in self.sent]
 
@@ -318,38 +371,60 @@ class Double:
         """Of the last answer."""
         return self.answers[min(len(self.sent), len(self.answers)) - 1].get("status")
 
-    def _send(self, method: str, url: str, headers: t.Mapping[str, str], body: t.Optional[bytes], _seconds: float) -> json_api.Answer:
+    def _send(
+        self, method: str, url: str, headers: t.Mapping[str, str], body: bytes | None, _seconds: float
+    ) -> json_api.Answer:
         parts = urllib.parse.urlsplit(url)
-        self.sent.append({"method": method, "url": url.partition("?")[0], "path": parts.path.partition("/metal/v1")[2] or parts.path,
-                          "headers": dict(headers), "body": json.loads(body) if body else None, "query": dict(urllib.parse.parse_qsl(parts.query))})
+        self.sent.append(
+            {
+                "method": method,
+                "url": url.partition("?")[0],
+                "path": parts.path.partition("/metal/v1")[2] or parts.path,
+                "headers": dict(headers),
+                "body": json.loads(body) if body else None,
+                "query": dict(urllib.parse.parse_qsl(parts.query)),
+            }
+        )
         row = self.answers[min(len(self.sent), len(self.answers)) - 1]
         if not isinstance(row.get("status"), int):
             return json_api.Answer(None, reason=str(row.get("status") or "no answer"))
         text = row["raw"] if "raw" in row else "" if row.get("body") is None else json.dumps(row["body"])
-        return json_api.Answer(row["status"], {key.lower(): str(value) for key, value in (row.get("headers") or {}).items()}, text.encode())
+        return json_api.Answer(
+            row["status"], {key.lower(): str(value) for key, value in (row.get("headers") or {}).items()}, text.encode()
+        )
 
 
 def api_client(data: Input) -> Answer:
     double = Double(data.get("responses") or [data["response"]])
     call = CALLS.get(data["operation"])
     if call is None:
-        raise Unhandled("no call {0}".format(data["operation"]))
+        raise Unhandled(f"no call {data['operation']}")
     try:
         value = call(double.provider(data.get("base_url") or ""))
-        answer: t.Dict[str, t.Any] = {"ok": True, "status": double.status(), "result": value, "count": len(value) if isinstance(value, list) else None}
+        answer: dict[str, t.Any] = {
+            "ok": True,
+            "status": double.status(),
+            "result": value,
+            "count": len(value) if isinstance(value, list) else None,
+        }
         if isinstance(value, bool):
             answer["changed"] = value
         elif isinstance(value, list):
             answer["ids"] = [getattr(item, "id", None) for item in value]
     except ValueRefused as refused:
-        answer = {"ok": False, "status": getattr(refused, "status", None), "error": refused.reason, "message": refused.message}
+        answer = {
+            "ok": False,
+            "status": getattr(refused, "status", None),
+            "error": refused.reason,
+            "message": refused.message,
+        }
     shown = dict(double.sent[0], times=len(double.sent)) if double.sent else {}
     return dict(answer, waits=double.waits, requests=double.sent, _request=shown, _requests=double.sent)
 
 
 _ORDER = {"type": "public_ipv4", "quantity": 1, "tags": [], "fail_on_approval_required": True}
 #: The operations, each on the project P, the device D, the reservation R, the assignment A.
-CALLS: t.Dict[str, t.Callable[[load_balancers_equinix.EquinixMetal], t.Any]] = {
+CALLS: dict[str, t.Callable[[load_balancers_equinix.EquinixMetal], t.Any]] = {
     "list_reservations": lambda one: one.list_addresses(),
     "list_devices": lambda one: one.list_devices(),
     "get_device": lambda one: one.get_device("D"),
@@ -366,7 +441,7 @@ CALLS: t.Dict[str, t.Callable[[load_balancers_equinix.EquinixMetal], t.Any]] = {
 }
 
 
-HANDLERS: t.Dict[str, t.Callable[[Input], Answer]] = {
+HANDLERS: dict[str, t.Callable[[Input], Answer]] = {
     "config_precedence": refusing(config_precedence),
     "eip_location": refusing(eip_location),
     "lb_setting_parse": refusing(lb_setting_parse),

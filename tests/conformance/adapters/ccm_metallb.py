@@ -27,19 +27,25 @@ Answer = t.Any
 _KINDS = {"ipaddresspools": "IPAddressPool", "bgpadvertisements": "BGPAdvertisement", "bgppeers": "BGPPeer"}
 
 
-def _nodes(step: Input) -> t.List[bgp.NodeBgp]:
+def _nodes(step: Input) -> list[bgp.NodeBgp]:
     return [
-        bgp.NodeBgp(row["name"], row.get("source_ip") or "", row.get("local_asn") or 0, row.get("peer_asn") or 0,
-                    tuple(row.get("peers") or ()), row.get("password") or "")
+        bgp.NodeBgp(
+            row["name"],
+            row.get("source_ip") or "",
+            row.get("local_asn") or 0,
+            row.get("peer_asn") or 0,
+            tuple(row.get("peers") or ()),
+            row.get("password") or "",
+        )
         for row in step.get("nodes") or ()
-    ]  # fmt: skip
+    ]
 
 
-def _key(step: Input) -> t.Optional[t.Tuple[str, str]]:
+def _key(step: Input) -> tuple[str, str] | None:
     return (step["namespace"], step["name"]) if step.get("namespace") else None
 
 
-def _services(step: Input) -> t.Dict[t.Tuple[str, str], str]:
+def _services(step: Input) -> dict[tuple[str, str], str]:
     return {(row["namespace"], row["name"]): row["cidr"] for row in step.get("services") or ()}
 
 
@@ -82,7 +88,9 @@ def configmap(data: Input) -> Answer:
     reserved = data["reserved"] if "reserved" in data else [step["cidr"] for step in data["steps"] if step.get("cidr")]
     config = metallb_config.Config(
         document,
-        metallb_config.Options(options.get("peer_tracking") or metallb_config.NODE, options.get("source_address"), metallb_config.PLAIN),
+        metallb_config.Options(
+            options.get("peer_tracking") or metallb_config.NODE, options.get("source_address"), metallb_config.PLAIN
+        ),
     )
     written = given
     for step in data["steps"]:
@@ -98,7 +106,9 @@ def _without_configmap() -> Answer:
     """What a cluster without it is told."""
     given = {"METAL_API_KEY": "k", "METAL_PROJECT_ID": "P", "METAL_LOAD_BALANCER": "metallb:///metallb-system/config"}
     made = setup.parse_setup({"cluster": "c", "provider": "equinix_metal"}, given, None)
-    wanted = backends.BackendRequest(backends.SYNC, {("default", "web"): "147.75.10.1/32"}, [], frozenset(), True, frozenset())
+    wanted = backends.BackendRequest(
+        backends.SYNC, {("default", "web"): "147.75.10.1/32"}, [], frozenset(), True, frozenset()
+    )
     found = backends.BackendState(made.metallb(False))
     plan = backends.plan_backend(t.cast(Client, None), made, found, wanted, "multicluster.network/vectors")
     return {"skipped": not plan.puts and bool(plan.silent)}
@@ -109,12 +119,18 @@ def text(data: Input) -> Answer:
     config = metallb_config.Config(yaml_edit.parse_document(data["text"]), options)
     config.sync_nodes(_nodes(data))
     config.sync_services(_services(data), _nodes(data))
-    return yaml_edit.parse_document(yaml_edit.edit(data["text"], config.document, (metallb_config.PEERS, metallb_config.POOLS)))
+    return yaml_edit.parse_document(
+        yaml_edit.edit(data["text"], config.document, (metallb_config.PEERS, metallb_config.POOLS))
+    )
 
 
 def resources(data: Input) -> Answer:
     options = data.get("options") or {}
-    existing = [dict(row, kind=_KINDS.get(name, name)) for name, rows in (data.get("existing") or {}).items() for row in rows or ()]
+    existing = [
+        dict(row, kind=_KINDS.get(name, name))
+        for name, rows in (data.get("existing") or {}).items()
+        for row in rows or ()
+    ]
     made = metallb_resources.Resources(
         existing,
         metallb_resources.Options(
@@ -130,7 +146,8 @@ def resources(data: Input) -> Answer:
         return {"error": error.reason}
     return {
         "objects": {
-            "/".join(ident): {"labels": obj["metadata"].get("labels"), "spec": obj.get("spec")} for ident, obj in made.objects.items()
+            "/".join(ident): {"labels": obj["metadata"].get("labels"), "spec": obj.get("spec")}
+            for ident, obj in made.objects.items()
         }
     }
 

@@ -28,7 +28,12 @@ NO_ANSWER = ("timeout", "refused")
 
 
 def places(config: Input) -> service_plan.Places:
-    names = {"metro": "metro", "facility": "facility", "metro_annotation": "annotation_eip_metro", "facility_annotation": "annotation_eip_facility"}
+    names = {
+        "metro": "metro",
+        "facility": "facility",
+        "metro_annotation": "annotation_eip_metro",
+        "facility_annotation": "annotation_eip_facility",
+    }
     given = {field: config[name] for field, name in names.items() if config.get(name)}
     return service_plan.Places(host_facility=facility_of_host(config.get("metadata_facility")), **given)
 
@@ -37,11 +42,13 @@ def facility_of_host(facility: t.Any) -> str:
     """As the product learns it: out of the document of the host's metadata."""
     if not facility:
         return ""
-    document = json.dumps({"id": "4e47", "hostname": "n1", "plan": "c3", "facility": facility, "network": {"addresses": []}}).encode()
+    document = json.dumps(
+        {"id": "4e47", "hostname": "n1", "plan": "c3", "facility": facility, "network": {"addresses": []}}
+    ).encode()
     return providers.host_facility("https://metadata.test", send=lambda *unused: json_api.Answer(200, {}, document))
 
 
-def reservations_of(records: t.Iterable[t.Any]) -> t.List[reservations.Reservation]:
+def reservations_of(records: t.Iterable[t.Any]) -> list[reservations.Reservation]:
     return [equinix_records.reservation(record) for record in records]
 
 
@@ -52,8 +59,11 @@ def failure(status: t.Any, ordering: bool = False) -> str:
 
 def owner(config: Input) -> reservations.Owner:
     adopted = config.get("adopt_identities")
-    return reservations.Owner(config.get("identity") or reservations.DEFAULT_IDENTITY, config.get("cluster_uid") or "",
-                              tuple(reservations.IDENTITIES if adopted is None else adopted))  # fmt: skip
+    return reservations.Owner(
+        config.get("identity") or reservations.DEFAULT_IDENTITY,
+        config.get("cluster_uid") or "",
+        tuple(reservations.IDENTITIES if adopted is None else adopted),
+    )
 
 
 def context(data: Input) -> service_plan.Context:
@@ -70,7 +80,7 @@ def context(data: Input) -> service_plan.Context:
         reclaim_policy=config.get("reclaim_policy") or service_plan.DELETE,
         gc_orphans=config.get("gc_orphans", True),
         reports_status=_backend(config) == settings.EMPTY,
-    )  # fmt: skip
+    )
 
 
 def _backend(config: Input) -> str:
@@ -79,8 +89,14 @@ def _backend(config: Input) -> str:
 
 
 def _service(row: Input) -> services.Service:
-    return services.Service(row["namespace"], row["name"], row.get("type") or services.LOAD_BALANCER, row.get("loadBalancerIP") or "",
-                            row.get("annotations") or {}, row.get("loadBalancerClass") or "")  # fmt: skip
+    return services.Service(
+        row["namespace"],
+        row["name"],
+        row.get("type") or services.LOAD_BALANCER,
+        row.get("loadBalancerIP") or "",
+        row.get("annotations") or {},
+        row.get("loadBalancerClass") or "",
+    )
 
 
 class _Run:
@@ -88,11 +104,11 @@ class _Run:
 
     def __init__(self, data: Input) -> None:
         self.data, self.context = data, context(data)
-        self.actions: t.List[t.Dict[str, t.Any]] = []
-        self.error: t.Optional[str] = None
+        self.actions: list[dict[str, t.Any]] = []
+        self.error: str | None = None
         self.orders = 0
-        self.states: t.Dict[str, str] = {}
-        self.held: t.List[reservations.Reservation] = []
+        self.states: dict[str, str] = {}
+        self.held: list[reservations.Reservation] = []
         self.mapped = data.get("mapped_cidrs") or ()
         listed = data.get("services")
         self.services = None if listed is None else [_service(row) for row in listed]
@@ -104,7 +120,7 @@ class _Run:
             self._each()
         return {"actions": self.actions, "error": self.error, "_state": self.states}
 
-    def _status(self, name: str, ordering: bool = False) -> t.Optional[str]:
+    def _status(self, name: str, ordering: bool = False) -> str | None:
         answer = self.data.get(name)
         if answer is None:
             return None
@@ -136,9 +152,9 @@ class _Run:
             self.states[service.key] = outcome.state
         self._apply(service, outcome)
 
-    def _apply(self, service: t.Optional[services.Service], outcome: service_plan.Outcome) -> None:
+    def _apply(self, service: services.Service | None, outcome: service_plan.Outcome) -> None:
         for action in outcome.actions:
-            row: t.Dict[str, t.Any] = {"action": action.action, "service": action.service}
+            row: dict[str, t.Any] = {"action": action.action, "service": action.service}
             if action.action == service_plan.RESERVE:
                 self.actions.append(dict(row, body=action.request))
                 self._reserved(t.cast(services.Service, service), t.cast(Input, action.request))
@@ -163,10 +179,12 @@ class _Run:
             self.error = self.error or word
         elif answer is not None:
             # a record carries the tags that were asked for, also where a vector shortens it
-            self.held.append(equinix_records.reservation(dict(answer["body"], tags=answer["body"].get("tags") or request["tags"])))
+            self.held.append(
+                equinix_records.reservation(dict(answer["body"], tags=answer["body"].get("tags") or request["tags"]))
+            )
             self._add(service)
 
-    def _ordered(self) -> t.Optional[t.Dict[str, t.Any]]:
+    def _ordered(self) -> dict[str, t.Any] | None:
         several = self.data.get("reserve_responses")
         if several is None:
             return self.data.get("reserve_response")
@@ -186,41 +204,58 @@ def ip_states(data: Input) -> Answer:
 
 def _node(row: Input) -> control_plane.Node:
     addresses = tuple((item["type"], item["address"]) for item in row.get("addresses") or ())
-    return control_plane.Node(row["name"], row.get("labels") or {}, row.get("provider_id") or "", addresses,
-                              bool(row.get("unschedulable")), bool(row.get("deleting")))  # fmt: skip
+    return control_plane.Node(
+        row["name"],
+        row.get("labels") or {},
+        row.get("provider_id") or "",
+        addresses,
+        bool(row.get("unschedulable")),
+        bool(row.get("deleting")),
+    )
 
 
 def control_plane_failover(data: Input) -> Answer:
     config, event = data["config"], data.get("event") or {}
-    rules = control_plane.Rules(config.get("eip_tag") or "", config.get("api_server_port") or 0,
-                                config.get("node_api_server_port") or 0, bool(config.get("use_host_ip")),
-                                on_duplicate=reservations.FIRST)  # fmt: skip
+    rules = control_plane.Rules(
+        config.get("eip_tag") or "",
+        config.get("api_server_port") or 0,
+        config.get("node_api_server_port") or 0,
+        bool(config.get("use_host_ip")),
+        on_duplicate=reservations.FIRST,
+    )
     gone = _node(event["deleted_node"]) if event.get("deleted_node") else None
-    happened = control_plane.Event(event.get("type") or control_plane.RESYNC, event.get("node") or "", bool(event.get("became_unschedulable")), gone)
-    probes: t.List[str] = []
-    calls: t.List[t.Any] = []
+    happened = control_plane.Event(
+        event.get("type") or control_plane.RESYNC,
+        event.get("node") or "",
+        bool(event.get("became_unschedulable")),
+        gone,
+    )
+    probes: list[str] = []
+    calls: list[t.Any] = []
     error = None
     try:
         if data.get("list_response") and failure(data["list_response"].get("status")):
             raise ValueRefused(failure(data["list_response"].get("status")), "the list failed")
-        run = control_plane.decide(reservations_of(data.get("reservations") or ()), [_node(row) for row in data["nodes"]], rules, happened)
+        run = control_plane.decide(
+            reservations_of(data.get("reservations") or ()), [_node(row) for row in data["nodes"]], rules, happened
+        )
         decision = _drive(run, data.get("health") or {}, probes)
         if decision.unassign:
             calls.append(["DELETE", "/ips/" + decision.unassign])
             error = _failed(data, "unassign_response")
         if decision.moves and error is None:
-            calls.append(["POST", "/devices/{0}/ips".format(decision.device), {"address": decision.address}])
+            calls.append(["POST", f"/devices/{decision.device}/ips", {"address": decision.address}])
             error = _failed(data, "assign_response")
     except ValueRefused as refused:
         error = refused.reason
     return {"api_calls": calls, "error": error, "_probes": probes}
 
 
-def _failed(data: Input, name: str) -> t.Optional[str]:
+def _failed(data: Input, name: str) -> str | None:
     return (failure(data[name]["status"]) or None) if data.get(name) else None
 
 
-def _drive(run: control_plane.Probes, health: Input, probes: t.List[str]) -> control_plane.Decision:
+def _drive(run: control_plane.Probes, health: Input, probes: list[str]) -> control_plane.Decision:
     try:
         url = next(run)
         while True:
@@ -246,31 +281,45 @@ def external(data: Input) -> Answer:
         rows = [{"ip": ip} for item in made_slices for one in item["endpoints"] for ip in one["addresses"]]
         mirror["subsets"] = [{"addresses": rows, "ports": made_slices[0]["ports"] if made_slices else []}]
 
-    def made(existing: t.Optional[Input]) -> t.Dict[str, t.Any]:
-        return control_plane.external_service(identity, config["eip"], ports, config.get("api_server_port") or 0, existing)
+    def made(existing: Input | None) -> dict[str, t.Any]:
+        return control_plane.external_service(
+            identity, config["eip"], ports, config.get("api_server_port") or 0, existing
+        )
 
     if converged:
         before = made(None)
     service = made(before)
     meta, spec = service["metadata"], service["spec"]
     status = control_plane.ingress_status(config["eip"])
-    shown = {
+    return {
         "service": dict(
-            spec, namespace=meta["namespace"], name=meta["name"], annotations=meta["annotations"], labels=meta.get("labels"),
-            selector=spec.get("selector"), status_ingress=[row["ip"] for row in status["loadBalancer"]["ingress"]],
+            spec,
+            namespace=meta["namespace"],
+            name=meta["name"],
+            annotations=meta["annotations"],
+            labels=meta.get("labels"),
+            selector=spec.get("selector"),
+            status_ingress=[row["ip"] for row in status["loadBalancer"]["ingress"]],
         ),
-        "endpoints": {"addresses": [item["ip"] for item in mirror["subsets"][0]["addresses"]], "ports": mirror["subsets"][0]["ports"],
-                      "namespace": mirror["metadata"]["namespace"], "name": mirror["metadata"]["name"]},
+        "endpoints": {
+            "addresses": [item["ip"] for item in mirror["subsets"][0]["addresses"]],
+            "ports": mirror["subsets"][0]["ports"],
+            "namespace": mirror["metadata"]["namespace"],
+            "name": mirror["metadata"]["name"],
+        },
         "changed": service != before,
-    }  # fmt: skip
-    return shown
+    }
 
 
 def _slice(row: Input) -> Input:
-    return {"metadata": {"name": row["name"], "labels": row.get("labels")}, "endpoints": [{"addresses": row["addresses"]}], "ports": row.get("ports") or []}
+    return {
+        "metadata": {"name": row["name"], "labels": row.get("labels")},
+        "endpoints": [{"addresses": row["addresses"]}],
+        "ports": row.get("ports") or [],
+    }
 
 
-def _as_object(row: t.Optional[Input]) -> t.Optional[t.Dict[str, t.Any]]:
+def _as_object(row: Input | None) -> dict[str, t.Any] | None:
     if row is None:
         return None
     meta = {key: row[key] for key in ("annotations", "labels") if key in row}

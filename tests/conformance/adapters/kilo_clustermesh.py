@@ -58,7 +58,7 @@ def listed(data: Input, name: str) -> t.Sequence[t.Any]:
     return data.get(name) or ()
 
 
-def nodes(data: Input, name: str) -> t.List[kilo_values.Node]:
+def nodes(data: Input, name: str) -> list[kilo_values.Node]:
     return [kilo_values.parse_node(node) for node in listed(data, name)]
 
 
@@ -133,7 +133,9 @@ def duplicates(data: Input) -> Answer:
 
 
 def filter_nodes(data: Input) -> Answer:
-    found = kilo_nodes.filter_nodes(nodes(data, "nodes"), data["entry"], data.get("endpoint_policy", kilo_nodes.REQUIRE))
+    found = kilo_nodes.filter_nodes(
+        nodes(data, "nodes"), data["entry"], data.get("endpoint_policy", kilo_nodes.REQUIRE)
+    )
     return {
         "valid": [one.name for one in found.valid],
         "skipped": found.skipped,
@@ -174,20 +176,28 @@ def enrich_endpoint(data: Input) -> Answer:
 
 
 def reconcile_peers(data: Input) -> Answer:
-    existing, desired = ([kilo_peers.Peer(one["name"], one.get("labels") or {}, one["spec"]) for one in listed(data, name)] for name in ("existing", "desired"))
+    existing, desired = (
+        [kilo_peers.Peer(one["name"], one.get("labels") or {}, one["spec"]) for one in listed(data, name)]
+        for name in ("existing", "desired")
+    )
     diff = kilo_peers.diff_peers(data["mesh"], data["source_cluster"], kilo_peers.Existing(existing), desired)
     specs = {peer.name: peer.spec for peer in (*desired, *existing)}
     for name, holder in diff.held.items():
         if not set(specs[name]["allowedIPs"]) <= set(specs[holder]["allowedIPs"]):
             raise Ruled("39: a key that another Peer holds stays with it, and its ranges are that Peer's maker's")
-    update = {name: {field: spec.get(field) for field in ("publicKey", "allowedIPs")} for name, spec in diff.update.items()}
+    update = {
+        name: {field: spec.get(field) for field in ("publicKey", "allowedIPs")} for name, spec in diff.update.items()
+    }
     return {"create": [peer.name for peer in diff.create], "update": update, "delete": diff.delete}
 
 
-def swept(meshes: t.Sequence[Input], existing: t.Sequence[Input], **settings: t.Any) -> t.List[str]:
+def swept(meshes: t.Sequence[Input], existing: t.Sequence[Input], **settings: t.Any) -> list[str]:
     """What a run deletes in one target whose sources cannot be read, when all Peers there were made by it."""
     owner = {"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {"f:publicKey": {}}}}
-    peers = [{"metadata": {"name": peer["name"], "labels": peer["labels"], "managedFields": [owner]}, "spec": peer["spec"]} for peer in existing]
+    peers = [
+        {"metadata": {"name": peer["name"], "labels": peer["labels"], "managedFields": [owner]}, "spec": peer["spec"]}
+        for peer in existing
+    ]
     chosen = kilo_sources.Settings(MANAGER, max_deletes=-1, **settings)
     plan = kilo_plan.plan_clustermesh(meshes, kilo_sources.Gathered({}, {TARGET: peers}, {}), chosen)
     return sorted(write.name for write in plan.writes[TARGET] if write.action == DELETE)
@@ -197,7 +207,11 @@ def stale_source_sweep(data: Input) -> Answer:
     names = [TARGET, "without-peers", *listed(data, "valid_sources")]
     ranges = {"podCIDRs": "10.{0}.0.0/16", "wireguardCIDR": "100.64.{0}.0/24"}
     entries = [
-        {"name": name, "podCIDRs": [ranges["podCIDRs"].format(number)], "wireguardCIDR": ranges["wireguardCIDR"].format(number)}
+        {
+            "name": name,
+            "podCIDRs": [ranges["podCIDRs"].format(number)],
+            "wireguardCIDR": ranges["wireguardCIDR"].format(number),
+        }
         for number, name in enumerate(names)
     ]
     return swept([{"name": data["mesh"], "clusters": entries}], listed(data, "existing"))
@@ -205,7 +219,9 @@ def stale_source_sweep(data: Input) -> Answer:
 
 def orphan_mesh_sweep(data: Input) -> Answer:
     # of a living mesh only the name is given: a definition without clusters is refused, and its Peers are left alone
-    return swept([{"name": name, "clusters": []} for name in listed(data, "living")], listed(data, "existing"), purge_meshes=True)
+    return swept(
+        [{"name": name, "clusters": []} for name in listed(data, "living")], listed(data, "existing"), purge_meshes=True
+    )
 
 
 def requeue(data: Input) -> Answer:
@@ -228,7 +244,7 @@ def registry_merge(data: Input) -> Answer:
     return kilo_meshes.registry(listed(data, "meshes"))
 
 
-HANDLERS: t.Dict[str, t.Any] = {
+HANDLERS: dict[str, t.Any] = {
     "resolve_endpoint": refusing(resolve_endpoint),
     "endpoint_parse": refusing(endpoint_parse),
     "cidr_parse": refusing(cidr_parse),

@@ -36,7 +36,7 @@ from . import kubespan_packets
 from .kubespan_orders import apply_order
 
 Input = t.Mapping[str, t.Any]
-Answer = t.Dict[str, t.Any]
+Answer = dict[str, t.Any]
 #: So many steps of a rotation are answered; a vector asks for the first ones.
 LONGEST_SEQUENCE = 64
 NO_SECRET = "A" * 43 + "="
@@ -60,7 +60,7 @@ def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answe
 def ula_address(vector: Input) -> Answer:
     subnet = kubespan_identity.mesh_subnet(vector["cluster_id"])
     address = kubespan_identity.mesh_address(vector["cluster_id"], vector["mac"])
-    texts = {"subnet": str(subnet), "address": "{0}/128".format(address), "interface_address": "{0}/64".format(address)}
+    texts = {"subnet": str(subnet), "address": f"{address}/128", "interface_address": f"{address}/64"}
     return dict(texts, error=None)
 
 
@@ -82,7 +82,9 @@ def endpoint_rotation(vector: Input) -> Answer:
         for name in ("last_handshake_age", "last_endpoint_change_age")
     )
     status = kubespan_states.Status(last_used=vector["last_used_endpoint"], changed_at=change)
-    done = kubespan_states.decide(status, vector["endpoints"], vector["wireguard_endpoint"], handshake, now, original=True)
+    done = kubespan_states.decide(
+        status, vector["endpoints"], vector["wireguard_endpoint"], handshake, now, original=True
+    )
     return {
         "expected": {
             "state_before": done.state_before,
@@ -96,8 +98,8 @@ def endpoint_rotation(vector: Input) -> Answer:
 
 
 def endpoint_rotation_sequence(vector: Input) -> Answer:
-    steps: t.List[t.Optional[str]] = []
-    last: t.Optional[str] = None
+    steps: list[str | None] = []
+    last: str | None = None
     for dummy in range(LONGEST_SEQUENCE):
         picked = kubespan_states.pick(vector["endpoints"], last, last)
         steps.append(picked)
@@ -137,14 +139,15 @@ def allowed_ips(vector: Input) -> Answer:
 def nft_targets(vector: Input) -> Answer:
     peers = [(peer["allowed_ips"] or (), peer["state"]) for peer in vector["peers"]]
     now, seed = (
-        kubespan_states.targets(peers, vector["force_routing"], kubespan_generations.generation(name)) for name in ("current", "v1.3")
+        kubespan_states.targets(peers, vector["force_routing"], kubespan_generations.generation(name))
+        for name in ("current", "v1.3")
     )
     layout = kubespan_generations.Layout()
     answer: Answer = {"seed_sets": {layout.set_name(version): seed.ranges(version) for version in (4, 6)}}
     for version in (4, 6):
-        answer["v{0}".format(version)] = now.ranges(version)
-        answer["v{0}_prefixes".format(version)] = now.cidrs(version)
-        answer["v{0}_is_any".format(version)] = now.cidrs(version) == ["0.0.0.0/0" if version == 4 else "::/0"]
+        answer[f"v{version}"] = now.ranges(version)
+        answer[f"v{version}_prefixes"] = now.cidrs(version)
+        answer[f"v{version}_is_any"] = now.cidrs(version) == ["0.0.0.0/0" if version == 4 else "::/0"]
     return answer
 
 
@@ -158,7 +161,7 @@ def packets(kind: str, vector: Input) -> Answer:
 
 def fwmark(vector: Input) -> Answer:
     found = packets("mark", vector)
-    marks = {"resulting_mark": "0x{0:08x}".format(found["mark"]), "decided_by": found["decided_by"]}
+    marks = {"resulting_mark": f"0x{found['mark']:08x}", "decided_by": found["decided_by"]}
     return dict(marks, routed_to_table_180=found["device"] == kubespan_generations.Layout().device)
 
 
@@ -166,7 +169,7 @@ def mss_clamp(vector: Input) -> Answer:
     if "syn_mss" in vector:
         return {"mss_after": packets("mss", vector)["mss"]}
     gen = kubespan_generations.generation("current")
-    return {"today_ipv{0}".format(version): kubespan_generations.clamp_to(vector["mtu"], version, gen) for version in (4, 6)}
+    return {f"today_ipv{version}": kubespan_generations.clamp_to(vector["mtu"], version, gen) for version in (4, 6)}
 
 
 def number(value: t.Any) -> t.Any:
@@ -176,7 +179,12 @@ def number(value: t.Any) -> t.Any:
 def rule_of(vector: Input, version: int) -> Answer:
     protocol = {"static": 4, "kernel": 2, "boot": 3}.get(vector.get("protocol"), vector.get("protocol"))
     rule = {name: number(value) for name, value in vector.items()}
-    return dict(rule, version=version, protocol=protocol, **{end: None if rule.get(end) == "all" else rule.get(end) for end in ("src", "dst")})
+    return dict(
+        rule,
+        version=version,
+        protocol=protocol,
+        **{end: None if rule.get(end) == "all" else rule.get(end) for end in ("src", "dst")},
+    )
 
 
 def ip_rules(vector: Input) -> Answer:
@@ -206,17 +214,23 @@ SPAN_FIELDS = ("public_key", "additional_addresses", "exclude_advertised_network
 def flat(nested: Input) -> Answer:
     """An affiliate with its KubeSpan part inside, as ours are."""
     span = nested.get("kubespan") or {}
-    return dict(with_port(nested), kubespan_address=span.get("address"), **{name: span.get(name) for name in SPAN_FIELDS})
+    return dict(
+        with_port(nested), kubespan_address=span.get("address"), **{name: span.get(name) for name in SPAN_FIELDS}
+    )
 
 
-def nested_of(affiliate: t.Optional[Input]) -> t.Optional[Answer]:
+def nested_of(affiliate: Input | None) -> Answer | None:
     if affiliate is None:
         return None
     plain = ("node_id", "hostname", "nodename", "machine_type", "operating_system", "addresses")
     span = {name: affiliate[name] for name in SPAN_FIELDS}
     port = affiliate["api_server_port"]
     control = {"api_server_port": port} if port else None
-    return dict({name: affiliate[name] for name in plain}, kubespan=dict(span, address=affiliate["kubespan_address"]), control_plane=control)
+    return dict(
+        {name: affiliate[name] for name in plain},
+        kubespan=dict(span, address=affiliate["kubespan_address"]),
+        control_plane=control,
+    )
 
 
 def node_object(node: Input) -> Answer:
@@ -261,7 +275,9 @@ def config(vector: Input) -> Answer:
     try:
         if "cluster_id" in vector or "cluster_secret" in vector:
             kubespan_config.parse_mesh(vector.get("cluster_id"), vector.get("cluster_secret"))
-        parsed = kubespan_config.parse_config(vector["input"], (vector.get("document") or "").startswith("legacy"), generation(vector))
+        parsed = kubespan_config.parse_config(
+            vector["input"], (vector.get("document") or "").startswith("legacy"), generation(vector)
+        )
     except ValueRefused:
         return {"valid": False, "effective": None, "effective_subset": None}
     return {"valid": True, "effective": parsed._asdict(), "effective_subset": parsed._asdict()}
@@ -291,7 +307,7 @@ def wireguard_keys(vector: Input) -> Answer:
     # of what is kept only the private key counts: address and subnet are computed in every run
     key_text = vector["identity_file"].get("privateKey") or ""
     loaded = {
-        "address": "{0}/128".format(kubespan_identity.mesh_address(vector["cluster_id"], vector["mac"])),
+        "address": f"{kubespan_identity.mesh_address(vector['cluster_id'], vector['mac'])}/128",
         "subnet": str(kubespan_identity.mesh_subnet(vector["cluster_id"])),
         "privateKey": key_text,
         "publicKey": keys.public_key(keys.decode_key_text(key_text)),
@@ -299,15 +315,17 @@ def wireguard_keys(vector: Input) -> Answer:
     return {"loaded": loaded}
 
 
-def device_of(side: Input) -> t.Tuple[t.Any, Answer]:
+def device_of(side: Input) -> tuple[t.Any, Answer]:
     """(the dump of a device, its peers by key) from a side of a vector."""
     private = side.get("private_key")
     public = keys.public_key(keys.decode_key_text(private)) if private else None
     peers = {peer["public_key"]: peer for peer in side.get("peers") or ()}
-    return EMPTY._replace(listen_port=side.get("listen_port", 0), fwmark=number(side.get("fwmark", 0)), public_key=public), peers
+    return EMPTY._replace(
+        listen_port=side.get("listen_port", 0), fwmark=number(side.get("fwmark", 0)), public_key=public
+    ), peers
 
 
-def secret_of(peer: Input) -> t.Optional[str]:
+def secret_of(peer: Input) -> str | None:
     """A preshared key as a dump shows it; 32 zero bytes are none."""
     text = peer.get("preshared_key")
     return None if text in (None, NO_SECRET) else keys.fingerprint(text)
@@ -319,16 +337,32 @@ def wireguard_diff(vector: Input) -> Answer:
     dump, peers = device_of(vector["existing"] or {})
     live = {
         # a dump has one spelling of an endpoint
-        key: LivePeer(kubespan_states.same_endpoint(peer["endpoint"]), tuple(peer["allowed_ips"]), peer["persistent_keepalive"], secret_of(peer))
+        key: LivePeer(
+            kubespan_states.same_endpoint(peer["endpoint"]),
+            tuple(peer["allowed_ips"]),
+            peer["persistent_keepalive"],
+            secret_of(peer),
+        )
         for key, peer in peers.items()
     }
     request = {"name": "kubespan", "listen_port": device.get("listen_port"), "fwmark": desired[0].fwmark, "peers": []}
     for key, peer in desired[1].items():
         secret = {"file": "/secrets/" + key} if secret_of(peer) else None
-        request["peers"].append({"public_key": key, "preshared_key": secret, **{name: peer[name] for name in PEER_FIELDS}})
+        request["peers"].append(
+            {"public_key": key, "preshared_key": secret, **{name: peer[name] for name in PEER_FIELDS}}
+        )
     if "private_key" in device:
         request["private_key_file"] = "/key"
-    link = dict(index=2, kind="wireguard", implementation="kernel", alias=constants.OWNER, mtu=1420, txqueuelen=1000, up=True, addresses=[])
+    link = dict(
+        index=2,
+        kind="wireguard",
+        implementation="kernel",
+        alias=constants.OWNER,
+        mtu=1420,
+        txqueuelen=1000,
+        up=True,
+        addresses=[],
+    )
     actual = {
         "link": link if vector["existing"] is not None else None,
         "wireguard": dump._replace(peers=live),
@@ -345,7 +379,9 @@ def wireguard_diff(vector: Input) -> Answer:
         settings["fwmark"] = hex(settings["fwmark"])
     if "private_key" in settings:  # of the file, which holds the vector's
         settings["private_key"] = device["private_key"]
-    return {"operations": ([dict(settings, op="set_device")] if settings else []) + [message(step) for step in plan.steps]}
+    return {
+        "operations": ([dict(settings, op="set_device")] if settings else []) + [message(step) for step in plan.steps]
+    }
 
 
 def message(step: PeerStep) -> Answer:
@@ -353,7 +389,11 @@ def message(step: PeerStep) -> Answer:
     if step.remove:
         return {"op": "remove_peer", "public_key": step.public_key}
     shown: Answer = {"op": "set_peer", "public_key": step.public_key, "replace_allowed_ips": step.replace_allowed_ips}
-    sent = {"endpoint": step.endpoint, "persistent_keepalive": step.keepalive, "allowed_ips": list(step.allowed_ips) or None}
+    sent = {
+        "endpoint": step.endpoint,
+        "persistent_keepalive": step.keepalive,
+        "allowed_ips": list(step.allowed_ips) or None,
+    }
     shown.update((name, value) for name, value in sent.items() if value is not None)
     if step.preshared is not None:
         shown["preshared_key" if step.preshared.file else "clear_preshared_key"] = True

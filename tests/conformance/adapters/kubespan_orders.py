@@ -16,18 +16,22 @@ import typing as t
 from unittest import mock
 
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import EMPTY, Dump
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import kubespan, nft_table, wireguard_device
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import (
+    kubespan,
+    nft_table,
+    wireguard_device,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import routing as kubespan_routing
 
 from ..outcome import Unhandled
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 Input = t.Mapping[str, t.Any]
 
 A, B, FIRST_KEY, OTHER_KEY = (base64.b64encode(bytes([number]) * 32).decode("ascii") for number in range(1, 5))
 PEERS: Data = {A: ["10.1.0.0/24"], B: ["10.2.0.0/24"]}
 #: What each operation starts from and ends in (``mtu``, ``peers``, ``key``, ``secret``; None: no KubeSpan), and what its writes are called.
-OPERATIONS: t.Mapping[str, t.Tuple[t.Optional[Data], t.Optional[Data], t.Mapping[str, str]]] = {
+OPERATIONS: t.Mapping[str, tuple[Data | None, Data | None, t.Mapping[str, str]]] = {
     "enable": (
         None,
         {},
@@ -55,14 +59,25 @@ OPERATIONS: t.Mapping[str, t.Tuple[t.Optional[Data], t.Optional[Data], t.Mapping
     "mtu_lowered": ({}, {"mtu": 1300}, {"mtu": "link", "routes": "routes", "nft": "clamp rules"}),
     "mtu_raised": ({"mtu": 1300}, {}, {"mtu": "link", "routes": "routes", "nft": "clamp rules"}),
     "key_changed": ({}, {"key": OTHER_KEY}, {"settings": "wireguard attributes in place"}),
-    "secret_changed": ({}, {"secret": "another"}, {A: "wireguard attributes in place", B: "wireguard attributes in place"}),
+    "secret_changed": (
+        {},
+        {"secret": "another"},
+        {A: "wireguard attributes in place", B: "wireguard attributes in place"},
+    ),
 }
 
 
 def state_of(wish: Data, force: bool) -> Data:
     """A node's resolved state, as the flow takes it."""
     peers = [
-        {"public_key": key, "node_id": key, "address": "fd00::1", "allowed_ips": list(ranges), "endpoints": [], "label": key}
+        {
+            "public_key": key,
+            "node_id": key,
+            "address": "fd00::1",
+            "allowed_ips": list(ranges),
+            "endpoints": [],
+            "label": key,
+        }
         for key, ranges in wish.get("peers", PEERS).items()
     ]
     return {
@@ -86,12 +101,12 @@ class Host:
     """A host that notes what is written."""
 
     def __init__(self) -> None:
-        self.writes: t.List[str] = []
-        self.link: t.Optional[Data] = None
+        self.writes: list[str] = []
+        self.link: Data | None = None
         self.dumped = EMPTY
-        self.table: t.Optional[Data] = None
-        self.rules: t.Dict[int, t.List[Data]] = {4: [], 6: []}
-        self.routes: t.List[Data] = []
+        self.table: Data | None = None
+        self.rules: dict[int, list[Data]] = {4: [], 6: []}
+        self.routes: list[Data] = []
         self.key, self.secret = FIRST_KEY, "first"
 
     def note(self, what: str, answer: t.Any = None) -> t.Callable[..., t.Any]:
@@ -107,7 +122,9 @@ class Host:
         """One message; the kernel takes the MTU before it changes the state."""
         self.writes.extend(what for what in ("mtu", "up") if wanted.get(what) is not None)
 
-    def change_addresses(self, name: str, add: t.Sequence[str], remove: t.Sequence[str], keep: t.Sequence[str] = ()) -> int:
+    def change_addresses(
+        self, name: str, add: t.Sequence[str], remove: t.Sequence[str], keep: t.Sequence[str] = ()
+    ) -> int:
         """Nothing to change is no write."""
         self.writes.extend(["address"] if add or remove else [])
         return len(add) + len(remove)
@@ -146,7 +163,7 @@ class Host:
     def stands_in(self) -> t.Iterator[None]:
         """For the host that the flow runs on."""
         device = mock.Mock(wraps=self, writes=0)
-        fakes: t.Dict[t.Any, Data] = {
+        fakes: dict[t.Any, Data] = {
             wireguard_device: {
                 "read_link": lambda name: self.link,
                 "open_device": lambda name, implementation: device,
@@ -159,7 +176,10 @@ class Host:
                 "preshared_fingerprint": lambda path: self.secret,
                 "now": lambda: 0,
             },
-            kubespan.settings: {"reverse_path_filter": lambda name: None, "set_reverse_path_filter": lambda name, value: False},
+            kubespan.settings: {
+                "reverse_path_filter": lambda name: None,
+                "set_reverse_path_filter": lambda name, value: False,
+            },
             kubespan.kubespan_preflight: {"find": lambda *dummy: []},
             kubespan.rules: {"read_rules": lambda version: self.rules[version], "apply_rules": self.apply_rules},
             kubespan: {"read_routes": lambda table: self.routes, "write_routes": self.note("routes", 1)},
@@ -170,7 +190,7 @@ class Host:
                 stack.enter_context(mock.patch.multiple(module, **names))
             yield
 
-    def converge(self, wish: t.Optional[Data], force: bool) -> None:
+    def converge(self, wish: Data | None, force: bool) -> None:
         """One run of the flow; afterwards the host is as the run wanted it."""
         self.key, self.secret = (wish or {}).get("key", FIRST_KEY), (wish or {}).get("secret", "first")
         state = None if wish is None else state_of(wish, force)
@@ -186,7 +206,9 @@ class Host:
             self.link, self.dumped, self.table, self.rules, self.routes = None, EMPTY, None, {4: [], 6: []}, []
             return
         after = part.device.device
-        self.link = dict({name: after[name] for name in ("mtu", "txqueuelen", "alias", "up", "addresses")}, index=2, kind="wireguard")
+        self.link = dict(
+            {name: after[name] for name in ("mtu", "txqueuelen", "alias", "up", "addresses")}, index=2, kind="wireguard"
+        )
         self.link["implementation"] = "kernel"
         self.dumped = Dump(after["listen_port"], after["fwmark"], after["public_key"], part.device.after)
         self.table = dict(part.table_request["table"], owner=part.alias, generation=1)
@@ -197,7 +219,7 @@ class Host:
 def apply_order(vector: Input) -> Data:
     """``operation`` of OPERATIONS, ``force_routing`` (default true): ``safe_order``, names of the writes, each once."""
     if vector["operation"] not in OPERATIONS:
-        raise Unhandled("operation {0}".format(vector["operation"]))
+        raise Unhandled(f"operation {vector['operation']}")
     before, after, names = OPERATIONS[vector["operation"]]
     force, host = vector.get("force_routing", True), Host()
     if before is not None:

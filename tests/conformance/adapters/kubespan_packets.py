@@ -24,19 +24,27 @@ import sys
 import time
 import typing as t
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 SECONDS = 30.0
 PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/bin", "/bin"))
 #: Per family: a destination among the targets and one that is none, one of each that is local, and where packets come from.
 PLACES = {
     4: {
-        "in": "10.244.3.9", "out": "203.0.113.9", "in_local": "10.244.3.1", "out_local": "192.0.2.11",
-        "pod": "10.244.1.9", "targets": "10.244.3.0/24",
+        "in": "10.244.3.9",
+        "out": "203.0.113.9",
+        "in_local": "10.244.3.1",
+        "out_local": "192.0.2.11",
+        "pod": "10.244.1.9",
+        "targets": "10.244.3.0/24",
     },
     6: {
-        "in": "fd00:244:3::9", "out": "2001:db8:ff::9", "in_local": "fd00:244:3::1", "out_local": "2001:db8::11",
-        "pod": "fd00:244:1::9", "targets": "fd00:244:3::/64",
+        "in": "fd00:244:3::9",
+        "out": "2001:db8:ff::9",
+        "in_local": "fd00:244:3::1",
+        "out_local": "2001:db8::11",
+        "pod": "fd00:244:1::9",
+        "targets": "fd00:244:3::/64",
     },
 }
 UDP_PORT, TCP_PORT = 7777, 7778
@@ -45,7 +53,7 @@ ETHER_TYPES = {4: 0x0800, 6: 0x86DD}
 FLAG_BITS = {"fin": 1, "syn": 2, "rst": 4, "psh": 8, "ack": 16, "urg": 32}
 MSS_OPTION = 2
 
-_HELPER: t.List[subprocess.Popen] = []
+_HELPER: list[subprocess.Popen] = []
 
 
 def answer(kind: str, vector: t.Mapping[str, t.Any]) -> Data:
@@ -53,9 +61,26 @@ def answer(kind: str, vector: t.Mapping[str, t.Any]) -> Data:
     if not _HELPER:
         if os.geteuid() != 0 or not shutil.which("unshare", path=PATH) or not shutil.which("nft", path=PATH):
             raise OSError("real packets need root, network namespaces and nft")
-        words = [shutil.which("unshare", path=PATH) or "", "--net", "--mount", sys.executable, "-B", os.path.abspath(__file__)]
+        words = [
+            shutil.which("unshare", path=PATH) or "",
+            "--net",
+            "--mount",
+            sys.executable,
+            "-B",
+            os.path.abspath(__file__),
+        ]
         environment = dict(os.environ, PATH=PATH)
-        _HELPER.append(subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1, env=environment))
+        _HELPER.append(
+            subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                bufsize=1,
+                env=environment,
+            )
+        )
     helper = _HELPER[0]
     if helper.poll() is not None or not helper.stdin or not helper.stdout:
         raise OSError("this machine gives no network namespace")
@@ -75,10 +100,10 @@ def answer(kind: str, vector: t.Mapping[str, t.Any]) -> Data:
 # --- inside of the namespace ---------------------------------------------------------------------------------------
 
 
-def run(*words: str, stdin: t.Optional[str] = None) -> str:
+def run(*words: str, stdin: str | None = None) -> str:
     done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise OSError("{0}: {1}".format(" ".join(words), done.stderr.strip()))
+        raise OSError(f"{' '.join(words)}: {done.stderr.strip()}")
     return done.stdout
 
 
@@ -96,32 +121,51 @@ class Host:
             for end in (name, name + "p"):
                 run("ip", "link", "set", end, "arp", "off", "up")
         for path, value in (
-            ("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1"), ("ipv4/conf/all/rp_filter", "0"), ("ipv4/conf/pod0/rp_filter", "0"),
-        ):  # fmt: skip
+            ("ipv4/ip_forward", "1"),
+            ("ipv6/conf/all/forwarding", "1"),
+            ("ipv4/conf/all/rp_filter", "0"),
+            ("ipv4/conf/pod0/rp_filter", "0"),
+        ):
             with open("/proc/sys/net/" + path, "w", encoding="ascii") as file:
                 file.write(value)
         for version, places in PLACES.items():
-            option, length = "-{0}".format(version), "/32" if version == 4 else "/128"
+            option, length = f"-{version}", "/32" if version == 4 else "/128"
             for name in ("in_local", "out_local"):
-                run("ip", option, "address", "add", places[name] + length, "dev", "eth0", *(["nodad"] if version == 6 else []))
+                run(
+                    "ip",
+                    option,
+                    "address",
+                    "add",
+                    places[name] + length,
+                    "dev",
+                    "eth0",
+                    *(["nodad"] if version == 6 else []),
+                )
             run("ip", option, "route", "add", "default", "dev", "eth0")
             run("ip", option, "route", "add", places["pod"] + length, "dev", "pod0")
-        self._applied: t.Tuple[t.Any, ...] = ()
+        self._applied: tuple[t.Any, ...] = ()
         self.taps = {name: self._tap(name) for name in ("eth0p", "kubespanp", "lo")}
         self.pod = self._tap("pod0p")
-        run("nft", "add table inet witness; add chain inet witness before { type filter hook prerouting priority -399; }; "
+        run(
+            "nft",
+            "add table inet witness; add chain inet witness before { type filter hook prerouting priority -399; }; "
             "add chain inet witness made { type filter hook output priority -399; }; "
             "add chain inet witness last { type filter hook postrouting priority 399; }; "
-            "add rule inet witness made udp dport 7777 meta nftrace set 1")  # fmt: skip
-        self._gateway = bytes.fromhex(json.loads(run("ip", "-j", "link", "show", "pod0"))[0]["address"].replace(":", ""))
-        self._trace: t.Optional[subprocess.Popen] = None
+            "add rule inet witness made udp dport 7777 meta nftrace set 1",
+        )
+        self._gateway = bytes.fromhex(
+            json.loads(run("ip", "-j", "link", "show", "pod0"))[0]["address"].replace(":", "")
+        )
+        self._trace: subprocess.Popen | None = None
         self._text = ""
 
     def _listen(self) -> None:
         """Trace anew: the monitor knows the rules that were there when it began."""
         self.close()
         self._text = ""
-        self._trace = subprocess.Popen(["stdbuf", "-oL", "nft", "monitor", "trace"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self._trace = subprocess.Popen(
+            ["stdbuf", "-oL", "nft", "monitor", "trace"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
 
     def close(self) -> None:
         """End what would outlive us."""
@@ -154,7 +198,11 @@ class Host:
         steps = kubespan_routing.plan_routes(routes.read_routes(layout.route_table), layout, mtu)
         routes.write_routes(layout.route_table, 4, [step["route"] for step in steps if step["op"] == "replace"], [])
         for version in (4, 6):
-            rules.apply_rules(kubespan_routing.without_gap(kubespan_routing.plan_rule(rules.read_rules(version), version, layout, gen)))
+            rules.apply_rules(
+                kubespan_routing.without_gap(
+                    kubespan_routing.plan_rule(rules.read_rules(version), version, layout, gen)
+                )
+            )
         table = kubespan_nft.table(layout, mtu, gen)
         targets = PrefixSet.of(ipaddress.ip_network(places["targets"]) for places in PLACES.values())
         for item in table["sets"]:
@@ -173,12 +221,14 @@ class Host:
         target = places[side + "_local" if vector.get("oif") == "lo" else side]
         mark = int(str(vector["packet_mark"]), 0)
         if vector["hook"] == "prerouting":
-            rule = "add rule inet witness before udp dport {0} meta mark set {1} meta nftrace set 1\n".format(UDP_PORT, mark)
+            rule = f"add rule inet witness before udp dport {UDP_PORT} meta mark set {mark} meta nftrace set 1\n"
             run("nft", "-f", "-", stdin="flush chain inet witness before\n" + rule)
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:  # the monitor may not listen yet, and a packet may be lost in it
             if vector["hook"] == "prerouting":
-                packet = ip_packet(version, places["pod"], target, socket.IPPROTO_UDP, struct.pack("!HHHH", 7, UDP_PORT, 8, 0))
+                packet = ip_packet(
+                    version, places["pod"], target, socket.IPPROTO_UDP, struct.pack("!HHHH", 7, UDP_PORT, 8, 0)
+                )
                 self.pod.send(self._gateway + bytes(6) + struct.pack("!H", ETHER_TYPES[version]) + packet)
             else:
                 with socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as sender:
@@ -189,7 +239,7 @@ class Host:
                 return found
         raise OSError("the packet was not seen again")
 
-    def _follow(self) -> t.Optional[Data]:
+    def _follow(self) -> Data | None:
         """One packet's way through the chains, as the kernel traces it."""
         decided = device = ""
         until = time.monotonic() + 2
@@ -226,7 +276,9 @@ class Host:
         source = places["pod"] if forwarded else places["out_local"]
         flags = sum(FLAG_BITS[name.lower()] for name in vector.get("tcp_flags") or ("syn",))
         option = b"" if vector.get("syn_mss") is None else struct.pack("!BBH", MSS_OPTION, 4, vector["syn_mss"])
-        segment = struct.pack("!HHIIBBHHH", 40000, TCP_PORT, 1, 0, (20 + len(option)) // 4 << 4, flags, 65535, 0, 0) + option
+        segment = (
+            struct.pack("!HHIIBBHHH", 40000, TCP_PORT, 1, 0, (20 + len(option)) // 4 << 4, flags, 65535, 0, 0) + option
+        )
         packet = ip_packet(version, source, target, socket.IPPROTO_TCP, segment)
         for tap in self.taps.values():  # lo shows every segment twice
             while select.select([tap], [], [], 0)[0]:
@@ -236,14 +288,16 @@ class Host:
             if forwarded:
                 self.pod.send(self._gateway + bytes(6) + struct.pack("!H", ETHER_TYPES[version]) + packet)
             else:
-                with socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_RAW) as sender:
+                with socket.socket(
+                    socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_RAW
+                ) as sender:
                     sender.sendto(packet, (target, 0))
             found = self._capture(version, target, time.monotonic() + 1)
             if found is not None:
                 return {"mss": found.get("mss")}
         raise OSError("the segment was not seen again")
 
-    def _capture(self, version: int, target: str, until: float) -> t.Optional[Data]:
+    def _capture(self, version: int, target: str, until: float) -> Data | None:
         wanted = socket.inet_pton(socket.AF_INET if version == 4 else socket.AF_INET6, target)
         while time.monotonic() < until:
             for tap in select.select(list(self.taps.values()), [], [], max(0.0, until - time.monotonic()))[0]:
@@ -286,7 +340,7 @@ def main() -> None:
     import tree
 
     tree.mount()
-    host: t.Optional[Host] = None
+    host: Host | None = None
     for line in sys.stdin:
         ask = json.loads(line)
         vector = ask["vector"]
@@ -295,7 +349,7 @@ def main() -> None:
             host.configure("v1.3" if vector.get("generation") == "seed" else "current", vector.get("mtu") or 1420)
             found = host.mark(vector) if ask["kind"] == "mark" else host.mss(vector)
         except Exception as error:  # pylint: disable=broad-except
-            found = {"error": "{0}: {1}".format(type(error).__name__, error)}
+            found = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(found), flush=True)
     if host is not None:  # whoever asked has gone
         host.close()

@@ -14,7 +14,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.refus
 from . import semaphore_dns_policy, semaphore_mesh, semaphore_services
 
 Input = t.Mapping[str, t.Any]
-Answer = t.Dict[str, t.Any]
+Answer = dict[str, t.Any]
 
 
 def zones(data: Input) -> Answer:
@@ -28,7 +28,7 @@ def zones(data: Input) -> Answer:
 
 prepare = semaphore_dns_policy.prepare
 
-HANDLERS: t.Dict[str, t.Dict[str, t.Callable[[Input], Answer]]] = {
+HANDLERS: dict[str, dict[str, t.Callable[[Input], Answer]]] = {
     **semaphore_dns_policy.HANDLERS,
     **semaphore_mesh.GROUPS,
     **semaphore_services.HANDLERS,

@@ -21,18 +21,18 @@ from ansible_collections.multicluster.network.plugins.module_utils._services imp
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 Input = t.Mapping[str, t.Any]
-Answer = t.Dict[str, t.Any]
+Answer = dict[str, t.Any]
 MANAGER = "multicluster.network/vectors"
 
 
 # --- CoreDNS -----------------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=None)
-def rulesets() -> t.Dict[str, t.Any]:
+@functools.cache
+def rulesets() -> dict[str, t.Any]:
     """The rule sets that stand beside the vectors, which name them."""
     path = pathlib.Path(__file__).resolve().parents[1] / "vectors" / "semaphore.json"
-    return t.cast(t.Dict[str, t.Any], json.loads(path.read_text("utf-8")).get("_rulesets") or {})
+    return t.cast(dict[str, t.Any], json.loads(path.read_text("utf-8")).get("_rulesets") or {})
 
 
 def prepare(content: Input) -> None:
@@ -40,23 +40,30 @@ def prepare(content: Input) -> None:
     rulesets().update(content.get("_rulesets") or {})
 
 
-def ruleset(data: Input) -> t.Dict[str, t.Any]:
+def ruleset(data: Input) -> dict[str, t.Any]:
     """The rule set of a vector, by name or in full."""
     given = data["ruleset"]
     return given if isinstance(given, dict) else rulesets()[given]
 
 
-def own_rules(data: Input) -> t.List[coredns_rules.Rule]:
+def own_rules(data: Input) -> list[coredns_rules.Rule]:
     """Our rules for what a rule set is about."""
     params = ruleset(data)["params"]
-    return coredns_rules.rewrite_rules(params["clusters"], params["mirror_namespace"], bool(params.get("global")), params.get("prefixes"))
+    return coredns_rules.rewrite_rules(
+        params["clusters"], params["mirror_namespace"], bool(params.get("global")), params.get("prefixes")
+    )
 
 
 def rewrite(data: Input) -> Answer:
     query = data["query"]
     found = coredns_rules.rewrite_name(own_rules(data), query)
     back = found.answer is not None and found.answer == coredns_rules.absolute(query)
-    answer: Answer = {"rewritten": found.name, "answer_in": found.name, "answer_out": found.answer, "rcode": found.rcode}
+    answer: Answer = {
+        "rewritten": found.name,
+        "answer_in": found.name,
+        "answer_out": found.answer,
+        "rcode": found.rcode,
+    }
     return dict(answer, roundtrip=back if found.name else None)
 
 
@@ -71,7 +78,11 @@ def ruleset_valid(data: Input) -> Answer:
 
 def answer_value(data: Input) -> Answer:
     rules = own_rules(data)
-    return {field: coredns_rules.answer_name(rules, data["record"][field]) for field in ("name", "target") if field in data["record"]}
+    return {
+        field: coredns_rules.answer_name(rules, data["record"][field])
+        for field in ("name", "target")
+        if field in data["record"]
+    }
 
 
 def corefile(data: Input) -> Answer:
@@ -87,10 +98,15 @@ def corefile(data: Input) -> Answer:
     except ValueRefused as error:
         return {"valid": False, "error": error.reason}
     shown = [
-        {"zone": block.zones[0], "plugins": [plugin.name for plugin in block.plugins],
-         "kubernetes_zones": [zone for plugin in block.plugins if plugin.name == "kubernetes" for zone in plugin.arguments]}
+        {
+            "zone": block.zones[0],
+            "plugins": [plugin.name for plugin in block.plugins],
+            "kubernetes_zones": [
+                zone for plugin in block.plugins if plugin.name == "kubernetes" for zone in plugin.arguments
+            ],
+        }
         for block in blocks
-    ]  # fmt: skip
+    ]
     health = [block["zone"] for block in shown if "health" in block["plugins"]]
     text = coredns_corefile.corefile_text(blocks)
     zones = [zone for block in blocks for zone in block.zones]
@@ -99,7 +115,9 @@ def corefile(data: Input) -> Answer:
 
 def corefile_lint(data: Input) -> Answer:
     plugin = data["plugin"]
-    accepted = coredns_corefile.accepts(coredns_corefile.parse_version(data.get("coredns")), plugin, data.get("option") or "")
+    accepted = coredns_corefile.accepts(
+        coredns_corefile.parse_version(data.get("coredns")), plugin, data.get("option") or ""
+    )
     often = len(data.get("blocks") or ()) > 1
     return {"accepted": accepted, "recommended": accepted and not (plugin in coredns_corefile.ONCE and often)}
 
@@ -107,13 +125,13 @@ def corefile_lint(data: Input) -> Answer:
 # --- network sets ------------------------------------------------------------------------------------------------
 
 
-def _options(data: Input) -> t.Dict[str, t.Any]:
+def _options(data: Input) -> dict[str, t.Any]:
     return {"include_host_network": bool((data.get("options") or {}).get("include_host_network"))}
 
 
-def _after(events: t.Iterable[Input]) -> t.List[t.Any]:
+def _after(events: t.Iterable[Input]) -> list[t.Any]:
     """The pods that exist after the events."""
-    pods: t.Dict[t.Tuple[t.Any, t.Any], t.Any] = {}
+    pods: dict[tuple[t.Any, t.Any], t.Any] = {}
     for event in events:
         pod = event["new"] if event["type"] == "modified" else event["pod"]
         key = (pod["metadata"].get("namespace"), pod["metadata"].get("name"))
@@ -124,7 +142,7 @@ def _after(events: t.Iterable[Input]) -> t.List[t.Any]:
     return list(pods.values())
 
 
-def _sets(cluster: str, pods: t.Iterable[t.Any], options: t.Dict[str, t.Any]) -> t.Tuple[t.Any, Answer]:
+def _sets(cluster: str, pods: t.Iterable[t.Any], options: dict[str, t.Any]) -> tuple[t.Any, Answer]:
     """Members and names without the claims stage: the vectors know no grants (decision 29)."""
     members, refused = network_sets.members_of(cluster, pods, **options)
     named, clashes = network_sets.name_sets(members)
@@ -141,15 +159,20 @@ def _sets(cluster: str, pods: t.Iterable[t.Any], options: t.Dict[str, t.Any]) ->
     return (members, named), {"invalid": invalid, "conflicts": conflicts}
 
 
-def _pods_of(members: t.Any, label: str) -> t.List[Answer]:
+def _pods_of(members: t.Any, label: str) -> list[Answer]:
     """The pods of a set by the label that refusals use."""
     return [
-        {"pod": origin.pod, "namespace": member.namespace, "value": member.value, "label": member.value,
-         "path": "{0}/{1}".format(member.namespace, origin.pod)}
+        {
+            "pod": origin.pod,
+            "namespace": member.namespace,
+            "value": member.value,
+            "label": member.value,
+            "path": f"{member.namespace}/{origin.pod}",
+        }
         for member, nets in members.items()
         if member.label == label
         for origin in nets.values()
-    ]  # fmt: skip
+    ]
 
 
 def _shown(named: t.Any) -> Answer:
@@ -164,7 +187,7 @@ def events(data: Input) -> Answer:
 def _existing(item: Input) -> t.Any:
     """An existing set as an object; those that the vectors call owned were applied by us."""
     labels = item.get("labels") or {}
-    metadata: t.Dict[str, t.Any] = {"name": item["name"], "labels": labels}
+    metadata: dict[str, t.Any] = {"name": item["name"], "labels": labels}
     if labels.get(network_sets.MANAGED_BY_LABEL) == network_sets.MANAGED_BY and labels.get(network_sets.CLUSTER_LABEL):
         metadata["managedFields"] = [{"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {"f:nets": {}}}}]
     return {"metadata": metadata, "spec": {"nets": item.get("nets") or []}}
@@ -204,7 +227,7 @@ def delete_missing(data: Input) -> Answer:
 
         def _object(self, *args: t.Any, **kwargs: t.Any) -> t.Any:
             if status >= 400:
-                raise errors.BY_STATUS.get(status, errors.Busy)("local", "delete", "answer {0}".format(status), status)
+                raise errors.BY_STATUS.get(status, errors.Busy)("local", "delete", f"answer {status}", status)
             return {}
 
     try:
@@ -219,10 +242,12 @@ def policy_selector(data: Input) -> Answer:
         found = targets.calico_selector(data["cluster"], data["namespace"], data["name"])
     except ValueRefused as error:
         return {"error": error.reason}
-    return dict(found, namespaceSelector=found["namespaceSelector"] if data.get("kind") != "GlobalNetworkPolicy" else None)
+    return dict(
+        found, namespaceSelector=found["namespaceSelector"] if data.get("kind") != "GlobalNetworkPolicy" else None
+    )
 
 
-HANDLERS: t.Dict[str, t.Dict[str, t.Callable[[Input], Answer]]] = {
+HANDLERS: dict[str, dict[str, t.Callable[[Input], Answer]]] = {
     "coredns_rewrite": {
         "rewrite": rewrite,
         "ruleset_valid": ruleset_valid,

@@ -34,18 +34,24 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.semapho
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import semaphore as semaphore_topology
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
-from ansible_collections.multicluster.network.plugins.module_utils._values.text import check_interface_name, parse_cluster_name
+from ansible_collections.multicluster.network.plugins.module_utils._values.text import (
+    check_interface_name,
+    parse_cluster_name,
+)
 
 from ..outcome import Internal, Ruled, Unhandled
 
 Input = t.Mapping[str, t.Any]
-Answer = t.Dict[str, t.Any]
+Answer = dict[str, t.Any]
 
 HOST, HERE, HERE_PODS = "host", "here", "198.18.0.0/24"
 #: A key file's state and a device's key, where a vector is not about keys.
 OWN_KEY = base64.b64encode(bytes(range(32))).decode("ascii")
 #: Refusals of the claims stage, which has no off switch, and the decision that makes them.
-CLAIMS = {"claimed_twice": "39: of two that claim one thing the holder keeps it", "outside_grant": "29: what the inventory does not grant is refused"}
+CLAIMS = {
+    "claimed_twice": "39: of two that claim one thing the holder keeps it",
+    "outside_grant": "29: what the inventory does not grant is refused",
+}
 
 
 def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answer]:
@@ -62,14 +68,16 @@ def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answe
 
 def inventory(local: str, own: Input, remotes: t.Mapping[str, Input], aliases: bool = True) -> fabric.Fabric:
     """The fabric of an inventory with one host in ``local``; its first error is refused, as a run refuses it."""
-    clusters: t.Dict[str, t.Any] = {local: dict({"pod_cidrs": HERE_PODS}, **own)}
+    clusters: dict[str, t.Any] = {local: dict({"pod_cidrs": HERE_PODS}, **own)}
     for number, (name, variables) in enumerate(remotes.items(), 1):
-        clusters[name] = dict({"pod_cidrs": "198.18.{0}.0/24".format(number)}, **variables)
+        clusters[name] = dict({"pod_cidrs": f"198.18.{number}.0/24"}, **variables)
         if aliases and len(name) > 5:
-            clusters[name].setdefault("device_alias", "r{0}".format(number))
+            clusters[name].setdefault("device_alias", f"r{number}")
     if aliases and len(local) > 5:
         clusters[local]["device_alias"] = "r0"
-    found, findings = fabric.load_fabric({"name": "mesh", "clusters": clusters, "nodes": {HOST: {"multicluster_cluster": local}}})
+    found, findings = fabric.load_fabric(
+        {"name": "mesh", "clusters": clusters, "nodes": {HOST: {"multicluster_cluster": local}}}
+    )
     for error in fabric.errors(findings):
         raise ValueRefused(error.reason, error.message)
     return found
@@ -84,10 +92,19 @@ def node_object(name: str, node: Input) -> Answer:
     }
 
 
-def planned(request: device_spec.Device, link: t.Optional[Input] = None, dump: t.Optional[Input] = None, resolved: t.Optional[Input] = None) -> t.Any:
+def planned(
+    request: device_spec.Device, link: Input | None = None, dump: Input | None = None, resolved: Input | None = None
+) -> t.Any:
     """The plan of one device, on a host that has this link (None: none)."""
     found = {"state": "key", "public_key": OWN_KEY, "mode": "0600", "message": None}
-    actual = {"link": link, "wireguard": dump or EMPTY, "key": found, "resolved": resolved or {}, "preshared": {}, "now": 0}
+    actual = {
+        "link": link,
+        "wireguard": dump or EMPTY,
+        "key": found,
+        "resolved": resolved or {},
+        "preshared": {},
+        "now": 0,
+    }
     return device_plan.plan_device(request, actual)
 
 
@@ -130,12 +147,21 @@ def key_load(data: Input) -> Answer:
     if plan.refused:
         return {"action": "error", "writes_file": False}
     made = plan.work is not None
-    return {"action": "generate" if made else "use", "writes_file": made, "public_key": None if made else plan.public_key}
+    return {
+        "action": "generate" if made else "use",
+        "writes_file": made,
+        "public_key": None if made else plan.public_key,
+    }
 
 
-def device_request(data: Input) -> t.Tuple[device_spec.Device, Answer]:
+def device_request(data: Input) -> tuple[device_spec.Device, Answer]:
     """(the device's request, its route) on a node of another cluster, as the inventory alone tells it."""
-    names = {"pod_subnet": "pod_cidrs", "mtu": "wireguard_mtu", "listen_port": "wireguard_port", "device_alias": "device_alias"}
+    names = {
+        "pod_subnet": "pod_cidrs",
+        "mtu": "wireguard_mtu",
+        "listen_port": "wireguard_port",
+        "device_alias": "device_alias",
+    }
     remote = {ours: data[theirs] for theirs, ours in names.items() if data.get(theirs) is not None}
     found = inventory(HERE, {}, {data["cluster"]: remote}, aliases=False)
     topology = semaphore_topology.mesh_without_listings(found)
@@ -146,7 +172,12 @@ def device_request(data: Input) -> t.Tuple[device_spec.Device, Answer]:
 
 def shown_device(plan: t.Any, request: device_spec.Device) -> Answer:
     names = ("mtu", "txqueuelen", "listen_port", "addresses", "up")
-    return dict({name: plan.device[name] for name in names}, device=request.name, type="wireguard", firewall_mark=plan.device["fwmark"])
+    return dict(
+        {name: plan.device[name] for name in names},
+        device=request.name,
+        type="wireguard",
+        firewall_mark=plan.device["fwmark"],
+    )
 
 
 @refusing
@@ -163,12 +194,18 @@ def device_existing(data: Input) -> Answer:
     kind = existing.get("type", "wireguard")
     link = {name: existing.get(name, wanted[name]) for name in ("mtu", "txqueuelen", "up", "addresses")}
     link.update(index=2, kind=kind, implementation="kernel" if kind == "wireguard" else None, alias=None)
-    dump = EMPTY._replace(public_key=OWN_KEY, listen_port=existing.get("listen_port", wanted["listen_port"]), fwmark=existing.get("firewall_mark", 0))
+    dump = EMPTY._replace(
+        public_key=OWN_KEY,
+        listen_port=existing.get("listen_port", wanted["listen_port"]),
+        fwmark=existing.get("firewall_mark", 0),
+    )
     plan = planned(request, link, dump)
     if plan.refused:
         return {"action": "conflict", "error": plan.refused[0].reason, "recreated": False}
     work = plan.work
-    changed = [name for name in (*work["link"], *work["configure"]) if name != "alias"] + ["up"] * (work["up"] is not None)
+    changed = [name for name in (*work["link"], *work["configure"]) if name != "alias"] + ["up"] * (
+        work["up"] is not None
+    )
     return dict(
         shown_device(plan, request),
         recreated=bool(work.get("create") or work.get("delete")),
@@ -181,11 +218,14 @@ def device_existing(data: Input) -> Answer:
 def teardown(data: Input) -> Answer:
     """What a node's run removes once the inventory no longer has the remote; ``remove_keys`` is the user's option."""
     if data["event"] != "remote_removed_from_config":
-        raise Unhandled("event {0}".format(data["event"]))
+        raise Unhandled(f"event {data['event']}")
     remote, stays = data["cluster"], "stays"
     before, after = (inventory(HERE, {}, {name: {} for name in names}) for names in ((remote, stays), (stays,)))
     keys = semaphore_annotations.keys_for(remote).values()
-    nodes = {HERE: {"nodes": [node_object(HOST, {"annotations": dict.fromkeys(keys, "of the remote")})]}, stays: {"nodes": []}}
+    nodes = {
+        HERE: {"nodes": [node_object(HOST, {"annotations": dict.fromkeys(keys, "of the remote")})]},
+        stays: {"nodes": []},
+    }
     topology = semaphore_topology.plan_semaphore_mesh(after, nodes)
     devices = semaphore_topology.node_part(topology, HOST)["devices"]
     kept = semaphore_topology.node_part(semaphore_topology.mesh_without_listings(before), HOST)["devices"]
@@ -197,7 +237,12 @@ def teardown(data: Input) -> Answer:
     link.update(mtu=1420, txqueuelen=1000, up=True, addresses=[])
     device = planned(device_spec.Device(gone["name"], present=False, alias=str(link["alias"])), link)
     wanted = route_plan.parse_routes({"devices": [gone["name"]], "routes": [], "purge": True})
-    live = route_plan.parse_routes({"devices": [gone["name"]], "routes": [{"dst": dst, "dev": gone["name"], "scope": "link"} for dst in gone["routes"]]})
+    live = route_plan.parse_routes(
+        {
+            "devices": [gone["name"]],
+            "routes": [{"dst": dst, "dev": gone["name"], "scope": "link"} for dst in gone["routes"]],
+        }
+    )
     made = route_plan.plan_routes(live, {"routes": [], "links": [gone["name"]]}, False).replacements
     made = [dict(route, protocol=wanted.protocol) for route in made]  # as the kernel shows what we wrote
     routes = route_plan.plan_routes(wanted, {"routes": made, "links": [gone["name"]]}, False)
@@ -223,7 +268,9 @@ def annotations(data: Input) -> Answer:
     topology = semaphore_topology.plan_semaphore_mesh(found, listings, {HOST: said})
     for refusal in topology["refused"]:
         return {"error": refusal["reason"]}
-    watch = {name: semaphore_annotations.keys_for(data["local"]) for name in topology["clusters"][data["local"]]["remotes"]}
+    watch = {
+        name: semaphore_annotations.keys_for(data["local"]) for name in topology["clusters"][data["local"]]["remotes"]
+    }
     return {"patch": topology["nodes"][HOST]["annotations"], "watch": watch}
 
 
@@ -240,7 +287,7 @@ class Recorder:
     cluster = HERE
 
     def __init__(self) -> None:
-        self.patches: t.List[t.Any] = []
+        self.patches: list[t.Any] = []
 
     def strategic_patch(self, path: str, body: t.Any, manager: str) -> None:
         """The one request that the flow sends here."""
@@ -274,7 +321,7 @@ def peer_annotations_present(data: Input) -> Answer:
 # --- peers -------------------------------------------------------------------------------------------------------
 
 
-def granted(nodes: t.Iterable[Input]) -> t.List[str]:
+def granted(nodes: t.Iterable[Input]) -> list[str]:
     """What the nodes of a vector have, as far as it can be read: an inventory grants it."""
     found = []
     for node in nodes:
@@ -293,10 +340,17 @@ def peers(data: Input) -> Answer:
     remote = "other" if local != "other" else "there"
     ranges = [data["pod_subnet"]] if data.get("pod_subnet") else granted(nodes)
     found = inventory(local, {}, {remote: {"pod_cidrs": ranges} if ranges else {}})
-    listings = {local: {"nodes": [node_object(HOST, {})]}, remote: {"nodes": [node_object(node["name"], node) for node in nodes]}}
+    listings = {
+        local: {"nodes": [node_object(HOST, {})]},
+        remote: {"nodes": [node_object(node["name"], node) for node in nodes]},
+    }
     topology = semaphore_topology.plan_semaphore_mesh(found, listings)
     mesh = topology["clusters"][local]["remotes"][remote]
-    skipped = [dict(row, node=row["object"].partition("/")[2]) for row in topology["refused"] if row["object"].startswith(remote + "/")]
+    skipped = [
+        dict(row, node=row["object"].partition("/")[2])
+        for row in topology["refused"]
+        if row["object"].startswith(remote + "/")
+    ]
     wanted, current = mesh["peers"], set(data.get("current_peers") or ())
     if mesh.get("contested"):
         raise Ruled(CLAIMS["claimed_twice"])
@@ -305,7 +359,16 @@ def peers(data: Input) -> Answer:
             raise Ruled(CLAIMS[row["reason"]])
     [device] = semaphore_topology.node_part(topology, HOST)["devices"]
     request = node_spec.parse_node_device(device, found.name, adopt=True).wireguard
-    link = dict(index=2, kind="wireguard", implementation="kernel", alias=request.alias, mtu=1420, txqueuelen=1000, up=True, addresses=[])
+    link = dict(
+        index=2,
+        kind="wireguard",
+        implementation="kernel",
+        alias=request.alias,
+        mtu=1420,
+        txqueuelen=1000,
+        up=True,
+        addresses=[],
+    )
     dump = EMPTY._replace(public_key=OWN_KEY, listen_port=request.listen_port, peers=dict.fromkeys(current, LivePeer()))
     known = {name: [text] if isinstance(text, str) else text for name, text in (data.get("dns") or {}).items()}
     plan = planned(request, link, dump, known)
@@ -319,7 +382,7 @@ def daemon(data: Input) -> Answer:
     raise Internal("the inside of a daemon: a run reads every node and plans every peer")
 
 
-GROUPS: t.Dict[str, t.Dict[str, t.Callable[[Input], Answer]]] = {
+GROUPS: dict[str, dict[str, t.Callable[[Input], Answer]]] = {
     "wg_device_name": {
         "device_name": device_name,
         "interface_name": interface_name,

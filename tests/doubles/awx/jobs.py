@@ -34,18 +34,32 @@ class Runner:
 
     def environment(self, more):
         kept = {name: os.environ[name] for name in ("HOME", "LANG", "ANSIBLE_COLLECTIONS_PATH") if name in os.environ}
-        return dict(kept, PATH="{0}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".format(self.programs), ANSIBLE_NOCOLOR="1", **more)
+        return dict(
+            kept, PATH=f"{self.programs}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", ANSIBLE_NOCOLOR="1", **more
+        )
 
     def update_project(self, project):
         """A fresh clone. Raises JobFailed."""
         place = self.folder / "projects" / str(project["id"])
         shutil.rmtree(place, ignore_errors=True)
         place.parent.mkdir(parents=True, exist_ok=True)
-        words = ["git", "clone", "--quiet", "--depth", "1", "--branch", project.get("scm_branch") or "main", project["scm_url"], str(place)]
+        words = [
+            "git",
+            "clone",
+            "--quiet",
+            "--depth",
+            "1",
+            "--branch",
+            project.get("scm_branch") or "main",
+            project["scm_url"],
+            str(place),
+        ]
         done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if done.returncode:
             raise JobFailed(done.stderr.strip())
-        return subprocess.run(["git", "-C", str(place), "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            ["git", "-C", str(place), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     def inject(self, credentials, place):
         """(variables of the environment) of the credentials, [(type, inputs)], whose files are made in the folder."""
@@ -55,13 +69,18 @@ class Runner:
             names = {}
             for name, template in (kind["injectors"].get("file") or {}).items():
                 short = name.partition(".")[2]
-                names[short] = str(place / "{0}-{1}".format(number, short))
+                names[short] = str(place / f"{number}-{short}")
                 handle = os.open(names[short], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
                     file.write(sandbox.from_string(template).render(inputs) + "\n")
             defaults = {field["id"]: field.get("default", "") for field in kind["inputs"]["fields"]}
             values = dict(defaults, **inputs, tower={"filename": names})
-            environment.update({name: sandbox.from_string(text).render(values) for name, text in (kind["injectors"].get("env") or {}).items()})
+            environment.update(
+                {
+                    name: sandbox.from_string(text).render(values)
+                    for name, text in (kind["injectors"].get("env") or {}).items()
+                }
+            )
         return environment
 
     def update_inventory(self, source, credentials):
@@ -70,15 +89,24 @@ class Runner:
         environment = self.environment(self.inject(credentials, self.folder / "inventories" / str(source["id"])))
         done = subprocess.run(
             [*self.prefix, "ansible-inventory", "-i", str(project / source["source_path"]), "--list", "--export"],
-            capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment, cwd=project,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            cwd=project,
+        )
         if done.returncode:
             raise JobFailed(done.stderr.strip()[-2000:])
         return tree_of(json.loads(done.stdout))
 
     def prepare(self, job):
         """The job's own copy of its project, while nobody updates that."""
-        shutil.copytree(self.folder / "projects" / str(job["project"]), self.folder / "jobs" / str(job["id"]) / "project", symlinks=True)
+        shutil.copytree(
+            self.folder / "projects" / str(job["project"]),
+            self.folder / "jobs" / str(job["id"]) / "project",
+            symlinks=True,
+        )
 
     def run(self, job, tree, credentials, extra, started):
         """{status, artifacts, events} of one job: ``job`` with id, project, playbook, limit, job_type, diff_mode and its slice."""
@@ -88,12 +116,20 @@ class Runner:
         own = sliced(tree, job["job_slice_number"], job["job_slice_count"]) if job["job_slice_count"] > 1 else tree
         (place / "inventory" / "hosts.json").write_text(json.dumps(own))
         (place / "env" / "extravars").write_text(json.dumps(extra))
-        environment = self.environment(dict(self.inject(credentials, place / "credentials"), JOB_ID=str(job["id"]), AWX_HOST="https://awx.example.com"))
+        environment = self.environment(
+            dict(
+                self.inject(credentials, place / "credentials"),
+                JOB_ID=str(job["id"]),
+                AWX_HOST="https://awx.example.com",
+            )
+        )
         words = [*self.prefix, "ansible-runner", "run", str(place), "-p", job["playbook"], "--ident", "job", "--quiet"]
         flags = (["--check"] if job["job_type"] == "check" else []) + (["--diff"] if job.get("diff_mode") else [])
         words += ["--cmdline=" + " ".join(flags)] if flags else []
         words += ["--limit", job["limit"]] if job.get("limit") else []
-        process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         started(process)
         process.wait()
         shutil.rmtree(place / "credentials")
@@ -102,7 +138,9 @@ class Runner:
         artifacts = {}
         for event in events:
             artifacts.update((event.get("event_data") or {}).get("artifact_data") or {})
-        good = (place / "artifacts" / "job" / "rc").is_file() and (place / "artifacts" / "job" / "rc").read_text().strip() == "0"
+        good = (place / "artifacts" / "job" / "rc").is_file() and (
+            place / "artifacts" / "job" / "rc"
+        ).read_text().strip() == "0"
         return {"status": "successful" if good else "failed", "artifacts": artifacts, "events": events}
 
 
@@ -111,6 +149,9 @@ def tree_of(listed):
     variables = listed.pop("_meta", {}).get("hostvars", {})
     tree = {}
     for name, group in listed.items():
-        tree[name] = {"hosts": {host: variables.get(host, {}) for host in group.get("hosts") or ()}, "vars": group.get("vars") or {},
-                      "children": {child: {} for child in group.get("children") or ()}}  # fmt: skip
+        tree[name] = {
+            "hosts": {host: variables.get(host, {}) for host in group.get("hosts") or ()},
+            "vars": group.get("vars") or {},
+            "children": {child: {} for child in group.get("children") or ()},
+        }
     return tree

@@ -29,25 +29,64 @@ from slices import host_names
 from workflows import BAD, OVER, Launcher
 
 REQUIRED = {
-    "credential_types": {"name", "kind"}, "execution_environments": {"name", "image"}, "projects": {"name", "organization"},
-    "inventories": {"name", "organization"}, "inventory_sources": {"name", "inventory", "source"}, "job_templates": {"name", "project", "playbook"},
-    "workflow_job_templates": {"name"}, "schedules": {"name", "unified_job_template", "rrule"}, "credentials": {"name"}, "organizations": {"name"},
-}  # fmt: skip
+    "credential_types": {"name", "kind"},
+    "execution_environments": {"name", "image"},
+    "projects": {"name", "organization"},
+    "inventories": {"name", "organization"},
+    "inventory_sources": {"name", "inventory", "source"},
+    "job_templates": {"name", "project", "playbook"},
+    "workflow_job_templates": {"name"},
+    "schedules": {"name", "unified_job_template", "rrule"},
+    "credentials": {"name"},
+    "organizations": {"name"},
+}
 KNOWN = {
-    "credential_types": {"kind", "inputs", "injectors"}, "execution_environments": {"image", "pull", "organization"},
-    "projects": {"organization", "scm_type", "scm_url", "scm_branch", "scm_clean", "scm_update_on_launch"}, "inventories": {"organization", "variables"},
-    "inventory_sources": {"inventory", "source", "source_project", "source_path", "execution_environment", "credential", "update_on_launch", "overwrite",
-                          "overwrite_vars"},
-    "job_templates": {"job_type", "inventory", "project", "playbook", "execution_environment", "ask_limit_on_launch", "ask_tags_on_launch", "diff_mode",
-                      "ask_diff_mode_on_launch", "allow_simultaneous", "job_slice_count", "timeout", "extra_vars", "survey_enabled", "organization"},
+    "credential_types": {"kind", "inputs", "injectors"},
+    "execution_environments": {"image", "pull", "organization"},
+    "projects": {"organization", "scm_type", "scm_url", "scm_branch", "scm_clean", "scm_update_on_launch"},
+    "inventories": {"organization", "variables"},
+    "inventory_sources": {
+        "inventory",
+        "source",
+        "source_project",
+        "source_path",
+        "execution_environment",
+        "credential",
+        "update_on_launch",
+        "overwrite",
+        "overwrite_vars",
+    },
+    "job_templates": {
+        "job_type",
+        "inventory",
+        "project",
+        "playbook",
+        "execution_environment",
+        "ask_limit_on_launch",
+        "ask_tags_on_launch",
+        "diff_mode",
+        "ask_diff_mode_on_launch",
+        "allow_simultaneous",
+        "job_slice_count",
+        "timeout",
+        "extra_vars",
+        "survey_enabled",
+        "organization",
+    },
     "workflow_job_templates": {"organization", "allow_simultaneous", "ask_limit_on_launch", "survey_enabled"},
-    "schedules": {"unified_job_template", "rrule", "enabled"}, "credentials": {"organization", "credential_type", "inputs"}, "organizations": set(),
+    "schedules": {"unified_job_template", "rrule", "enabled"},
+    "credentials": {"organization", "credential_type", "inputs"},
+    "organizations": set(),
     "workflow_nodes": {"identifier", "unified_job_template", "workflow_job_template"},
-}  # fmt: skip
+}
 REFERENCES = {
-    "inventory": "inventories", "project": "projects", "source_project": "projects", "execution_environment": "execution_environments",
-    "credential": "credentials", "organization": "organizations",
-}  # fmt: skip
+    "inventory": "inventories",
+    "project": "projects",
+    "source_project": "projects",
+    "execution_environment": "execution_environments",
+    "credential": "credentials",
+    "organization": "organizations",
+}
 EDGES = ("success_nodes", "failure_nodes", "always_nodes")
 
 
@@ -92,7 +131,11 @@ class State:
         for name in fields:
             if name not in KNOWN[kind] | {"name", "description"}:
                 wrong[name] = ["the double knows no such field"]
-            if name in REFERENCES and fields[name] is not None and fields[name] not in self.rows.get(REFERENCES[name], {}):
+            if (
+                name in REFERENCES
+                and fields[name] is not None
+                and fields[name] not in self.rows.get(REFERENCES[name], {})
+            ):
                 wrong[name] = ["Invalid pk"]
         if "unified_job_template" in fields:
             self.any_template(fields["unified_job_template"])
@@ -103,7 +146,12 @@ class State:
         for row in self.rows.get(kind, {}).values() if whole else ():
             if row.get("name") == fields.get("name") and kind != "workflow_nodes":
                 wrong["name"] = ["already exists"]
-        if kind == "job_templates" and whole and not wrong and self.rows["projects"][fields["project"]].get("status", "successful") != "successful":
+        if (
+            kind == "job_templates"
+            and whole
+            and not wrong
+            and self.rows["projects"][fields["project"]].get("status", "successful") != "successful"
+        ):
             wrong["playbook"] = ["Playbook not found for project."]
         if wrong:
             raise Refused(400, wrong)
@@ -130,18 +178,26 @@ class State:
 
     def shown(self, kind, row):
         if kind == "job_templates":
-            names = [{"id": number, "name": self.one("credentials", number)["name"]} for number in row.get("credentials", [])]
+            names = [
+                {"id": number, "name": self.one("credentials", number)["name"]} for number in row.get("credentials", [])
+            ]
             return dict({k: v for k, v in row.items() if k != "credentials"}, summary_fields={"credentials": names})
         if kind == "workflow_nodes":
             template = row.get("unified_job_template")
             found = self.any_template(template) if template else {}
-            return dict(row, summary_fields={"unified_job_template": {k: found.get(k) for k in ("name", "description")}})
+            return dict(
+                row, summary_fields={"unified_job_template": {k: found.get(k) for k in ("name", "description")}}
+            )
         if kind == "credential_types" and row.get("inputs"):
             fields = [dict({"type": "string"}, **field) for field in row["inputs"].get("fields", [])]
             return dict(row, inputs=dict(row["inputs"], fields=fields))
         if kind in ("jobs", "workflow_jobs", "workflow_approvals"):
             hidden = ("events", "nodes", "pid", "finished", "parent")
-            return dict({key: value for key, value in row.items() if key not in hidden}, type=kind[:-1], failed=row["status"] in BAD)
+            return dict(
+                {key: value for key, value in row.items() if key not in hidden},
+                type=kind[:-1],
+                failed=row["status"] in BAD,
+            )
         if kind == "credentials":
             return {key: value for key, value in row.items() if key != "inputs"}
         return row
@@ -152,7 +208,13 @@ class State:
         if not node["job"]:
             return dict(found, job=None, summary_fields={})
         row = self.launcher.row(node)
-        told = {"id": row["id"], "name": row["name"], "status": row["status"], "failed": row["status"] in BAD, "type": node["job"][0][:-1]}
+        told = {
+            "id": row["id"],
+            "name": row["name"],
+            "status": row["status"],
+            "failed": row["status"] in BAD,
+            "type": node["job"][0][:-1],
+        }
         return dict(found, job=row["id"], summary_fields={"job": told})
 
     def nodes_of(self, number):
@@ -170,10 +232,17 @@ class State:
         elif len(parts) == 3 and parts[0] == "jobs" and parts[2] == "job_events":
             rows = [event_shown(event) for event in self.one("jobs", parts[1])["events"]]
         elif len(parts) == 3 and parts[0] == "inventories" and parts[2] == "hosts":
-            rows = [{"id": number, "name": name} for number, name in enumerate(self.hosts(self.one("inventories", parts[1])["id"]), 1)]
+            rows = [
+                {"id": number, "name": name}
+                for number, name in enumerate(self.hosts(self.one("inventories", parts[1])["id"]), 1)
+            ]
         elif len(parts) == 2 and parts[0] in ("jobs", "workflow_jobs", "workflow_approvals"):
             return self.shown(parts[0], self.one(parts[0], parts[1]))
-        elif len(parts) == 2 and parts[0] == "projects" and self.rows["projects"].get(int(parts[1]), {}).get("scm_url", "").startswith("file:"):
+        elif (
+            len(parts) == 2
+            and parts[0] == "projects"
+            and self.rows["projects"].get(int(parts[1]), {}).get("scm_url", "").startswith("file:")
+        ):
             return self.one("projects", parts[1])
         elif len(parts) == 2 and parts[0] == "projects":
             project = self.one("projects", parts[1])
@@ -235,10 +304,11 @@ class State:
 
     def launch(self, kind, template, body):
         """A job or a workflow of a template. What its questions do not ask for is ignored, as AWX does."""
-        if kind == "workflow_job_templates":
-            job = self.launcher.launch_workflow(template, body)
-        else:
-            job = self.launcher.launch_job(template, body)
+        job = (
+            self.launcher.launch_workflow(template, body)
+            if kind == "workflow_job_templates"
+            else self.launcher.launch_job(template, body)
+        )
         told = self.shown(job["type"] + "s", {name: value for name, value in job.items() if name != "type"})
         return dict(told, **{job["type"]: job["id"], "ignored_fields": {}})
 
@@ -265,8 +335,15 @@ class State:
 def event_shown(event):
     """An event of ansible-runner with the fields that AWX takes out of it."""
     data = event.get("event_data") or {}
-    shown = {"counter": event["counter"], "event": event["event"], "event_data": data, "host_name": data.get("host", ""), "task": data.get("task", ""),
-             "play": data.get("play", ""), "stdout": event.get("stdout", "")}  # fmt: skip
+    shown = {
+        "counter": event["counter"],
+        "event": event["event"],
+        "event_data": data,
+        "host_name": data.get("host", ""),
+        "task": data.get("task", ""),
+        "play": data.get("play", ""),
+        "stdout": event.get("stdout", ""),
+    }
     return dict(shown, id=event["counter"], failed=event["event"] in ("runner_on_failed", "runner_on_unreachable"))
 
 
@@ -296,16 +373,27 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     for row in rows:
                         state.add(kind, row)
                 for kind, names in body.get("remove", {}).items():
-                    state.rows[kind] = {number: row for number, row in state.rows[kind].items() if row["name"] not in names}
+                    state.rows[kind] = {
+                        number: row for number, row in state.rows[kind].items() if row["name"] not in names
+                    }
                     for row in state.rows.get("job_templates", {}).values():
-                        row["credentials"] = [number for number in row.get("credentials", []) if kind != "credentials" or number in state.rows[kind]]
+                        row["credentials"] = [
+                            number
+                            for number in row.get("credentials", [])
+                            if kind != "credentials" or number in state.rows[kind]
+                        ]
                 state.updates = body.get("updates", state.updates)
                 state.gateway = body.get("gateway", state.gateway)
                 for number, field, others in body.get("edges", []):
                     state.one("workflow_nodes", number)[field] = others
                 return 200, {}
-            rows = {kind: {number: state.shown(kind, row) if kind in ("jobs", "workflow_jobs") else row for number, row in found.items()}
-                    for kind, found in state.rows.items()}  # fmt: skip
+            rows = {
+                kind: {
+                    number: state.shown(kind, row) if kind in ("jobs", "workflow_jobs") else row
+                    for number, row in found.items()
+                }
+                for kind, found in state.rows.items()
+            }
             return 200, {"rows": rows, "surveys": state.surveys, "log": state.log}
         if self.headers.get("Authorization") != "Bearer " + state.token:
             raise Refused(401, {"detail": "Authentication credentials were not provided."})

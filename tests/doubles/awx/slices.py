@@ -15,7 +15,10 @@ def host_names(tree):
 def sliced(tree, number, count):
     """An inventory of groups with hosts, vars and children as the slice ``number`` (from 1) of ``count`` has it."""
     kept = set(host_names(tree)[number - 1 :: count])
-    return {name: dict(group, hosts={host: given for host, given in (group.get("hosts") or {}).items() if host in kept}) for name, group in tree.items()}
+    return {
+        name: dict(group, hosts={host: given for host, given in (group.get("hosts") or {}).items() if host in kept})
+        for name, group in tree.items()
+    }
 
 
 def effective_artifacts(*jobs):

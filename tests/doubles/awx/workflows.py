@@ -36,14 +36,24 @@ class Launcher:
             row.update(fields)
 
     def _new(self, kind, template, more):
-        row = {"name": template["name"], "status": "pending", "unified_job_template": template["id"], "artifacts": {}, "job_explanation": ""}
+        row = {
+            "name": template["name"],
+            "status": "pending",
+            "unified_job_template": template["id"],
+            "artifacts": {},
+            "job_explanation": "",
+        }
         return self.state.add(kind, dict(row, **more))
 
     def launch_job(self, template, given, extra=None, parent=None):
         """The row of the new job, of kind jobs or workflow_jobs. The state's lock is held."""
         count = min(template.get("job_slice_count") or 1, max(1, len(self.state.hosts(template["inventory"]))))
         if count > 1:
-            job = self._new("workflow_jobs", template, {"is_sliced_job": True, "extra_vars": json.dumps(extra or {}), "parent": parent})
+            job = self._new(
+                "workflow_jobs",
+                template,
+                {"is_sliced_job": True, "extra_vars": json.dumps(extra or {}), "parent": parent},
+            )
             self._start(self._slices, job, template, given, extra or {}, count)
             return dict(job, type="workflow_job")
         job = self._job(template, given, extra or {}, 1, 1, parent)
@@ -52,9 +62,18 @@ class Launcher:
 
     def launch_workflow(self, template, given):
         job = self._new("workflow_jobs", template, {"is_sliced_job": False, "extra_vars": "{}", "parent": None})
-        nodes = [{"id": number, "identifier": row["identifier"], "template": row.get("unified_job_template"), "job": None, "do_not_run": False,
-                  "ancestors": {}, **{edge: list(row[edge]) for edge in EDGES}}
-                 for number, row in ((row["id"], row) for row in self.state.nodes_of(template["id"]))]  # fmt: skip
+        nodes = [
+            {
+                "id": number,
+                "identifier": row["identifier"],
+                "template": row.get("unified_job_template"),
+                "job": None,
+                "do_not_run": False,
+                "ancestors": {},
+                **{edge: list(row[edge]) for edge in EDGES},
+            }
+            for number, row in ((row["id"], row) for row in self.state.nodes_of(template["id"]))
+        ]
         job["nodes"] = nodes
         self._start(self._walk, job)
         return dict(job, type="workflow_job")
@@ -64,9 +83,24 @@ class Launcher:
 
     def _job(self, template, given, extra, number, count, parent):
         fields = {name: template.get(name) for name in ("project", "inventory", "playbook", "job_type", "diff_mode")}
-        asked = {name: given[name] for name in ("limit", "job_tags") if name in given and template.get("ask_{0}_on_launch".format(name))}
-        return self._new("jobs", template, dict(fields, **asked, job_slice_number=number if count > 1 else 0, job_slice_count=count, parent=parent,
-                                                extra_vars=json.dumps(extra), events=[]))  # fmt: skip
+        asked = {
+            name: given[name]
+            for name in ("limit", "job_tags")
+            if name in given and template.get(f"ask_{name}_on_launch")
+        }
+        return self._new(
+            "jobs",
+            template,
+            dict(
+                fields,
+                **asked,
+                job_slice_number=number if count > 1 else 0,
+                job_slice_count=count,
+                parent=parent,
+                extra_vars=json.dumps(extra),
+                events=[],
+            ),
+        )
 
     # -- in threads
 
@@ -103,7 +137,9 @@ class Launcher:
         with self.state.lock:
             credentials = self._credentials(template.get("credentials") or ())
         given = dict(json.loads(template.get("extra_vars") or "{}"), **extra)
-        given.update({"awx_job_id": job["id"], "awx_job_template_id": template["id"], "awx_job_template_name": template["name"]})
+        given.update(
+            {"awx_job_id": job["id"], "awx_job_template_id": template["id"], "awx_job_template_name": template["name"]}
+        )
         if job["parent"]:
             given["awx_workflow_job_id"] = job["parent"]
         self._set(job, status="running")
@@ -119,22 +155,30 @@ class Launcher:
             self._set(project, scm_revision=self.runner.update_project(project), status="successful")
         except JobFailed as error:
             self._set(project, status="failed")
-            raise JobFailed('Previous Task Failed: {{"job_type": "project_update", "job_name": "{0}"}}: {1}'.format(project["name"], error)) from None
+            raise JobFailed(
+                f'Previous Task Failed: {{"job_type": "project_update", "job_name": "{project["name"]}"}}: {error}'
+            ) from None
 
     def _inventory(self, job):
         for source in list(self.state.rows.get("inventory_sources", {}).values()):
-            if source["inventory"] == job["inventory"] and (source.get("update_on_launch") or source["id"] not in self.state.trees):
+            if source["inventory"] == job["inventory"] and (
+                source.get("update_on_launch") or source["id"] not in self.state.trees
+            ):
                 credentials = self._credentials([source["credential"]] if source.get("credential") else ())
                 try:
                     self.state.trees[source["id"]] = self.runner.update_inventory(source, credentials)
                 except JobFailed as error:
-                    raise JobFailed('Previous Task Failed: {{"job_type": "inventory_update"}}: {0}'.format(error)) from None
+                    raise JobFailed(f'Previous Task Failed: {{"job_type": "inventory_update"}}: {error}') from None
         return self.state.tree(job["inventory"])
 
     def _credentials(self, numbers):
         rows = [self.state.rows["credentials"][number] for number in numbers]
         kinds = self.state.rows.get("credential_types", {})
-        return [(kinds[row["credential_type"]], row.get("inputs") or {}) for row in rows if row.get("credential_type") in kinds]
+        return [
+            (kinds[row["credential_type"]], row.get("inputs") or {})
+            for row in rows
+            if row.get("credential_type") in kinds
+        ]
 
     def _walk(self, workflow):
         """Start what may start until nothing runs and nothing can."""
@@ -149,7 +193,11 @@ class Launcher:
                     break
             time.sleep(self.pause)
         with self.state.lock:
-            lost = [node for node in workflow["nodes"] if node["job"] and self.row(node)["status"] in BAD and not node["failure_nodes"] + node["always_nodes"]]
+            lost = [
+                node
+                for node in workflow["nodes"]
+                if node["job"] and self.row(node)["status"] in BAD and not node["failure_nodes"] + node["always_nodes"]
+            ]
         self._set(workflow, status="failed" if lost else "successful", finished=time.monotonic())
 
     def row(self, node):
@@ -161,13 +209,18 @@ class Launcher:
         if node["job"] or node["do_not_run"]:
             return False
         parents = [other for other in workflow["nodes"] if any(node["id"] in other[edge] for edge in EDGES)]
-        if not all(parent["do_not_run"] or (parent["job"] and self.row(parent)["status"] in OVER) for parent in parents):
+        if not all(
+            parent["do_not_run"] or (parent["job"] and self.row(parent)["status"] in OVER) for parent in parents
+        ):
             return False
         wanted = not parents
         for parent in parents:
             if parent["job"]:
                 good = self.row(parent)["status"] == "successful"
-                wanted = wanted or node["id"] in parent["always_nodes"] + parent["success_nodes" if good else "failure_nodes"]
+                wanted = (
+                    wanted
+                    or node["id"] in parent["always_nodes"] + parent["success_nodes" if good else "failure_nodes"]
+                )
                 node["ancestors"].update(effective_artifacts(parent["ancestors"], self._handed(parent)))
         node["do_not_run"] = not wanted
         return wanted
@@ -178,13 +231,17 @@ class Launcher:
         if not row.get("is_sliced_job"):
             return row.get("artifacts") or {}
         parts = [self.state.rows["jobs"][part["job"][1]] for part in row["nodes"]]
-        return effective_artifacts(*[part["artifacts"] for part in sorted(parts, key=lambda part: (part.get("finished", 0), part["id"]))])
+        return effective_artifacts(
+            *[part["artifacts"] for part in sorted(parts, key=lambda part: (part.get("finished", 0), part["id"]))]
+        )
 
     def _begin(self, workflow, node):
         approval = self.state.rows.get("workflow_approval_templates", {}).get(node["template"])
         if approval:
             kind, row = "workflow_approvals", self._new("workflow_approvals", approval, {"parent": workflow["id"]})
         else:
-            row = self.launch_job(self.state.rows["job_templates"][node["template"]], {}, dict(node["ancestors"]), workflow["id"])
+            row = self.launch_job(
+                self.state.rows["job_templates"][node["template"]], {}, dict(node["ancestors"]), workflow["id"]
+            )
             kind = "workflow_jobs" if row["type"] == "workflow_job" else "jobs"
         node["job"] = (kind, row["id"])

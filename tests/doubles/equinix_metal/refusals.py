@@ -13,11 +13,26 @@ import re
 
 MD5 = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9]{10,20}\Z")
 METROS = {
-    "am": ("Amsterdam", "NL"), "at": ("Atlanta", "US"), "ch": ("Chicago", "US"), "da": ("Dallas", "US"), "dc": ("Washington DC", "US"),
-    "fr": ("Frankfurt", "DE"), "hk": ("Hong Kong", "HK"), "la": ("Los Angeles", "US"), "ld": ("London", "GB"), "md": ("Madrid", "ES"),
-    "ny": ("New York", "US"), "pa": ("Paris", "FR"), "se": ("Seattle", "US"), "sg": ("Singapore", "SG"), "sp": ("Sao Paulo", "BR"),
-    "sv": ("Silicon Valley", "US"), "sy": ("Sydney", "AU"), "tr": ("Toronto", "CA"), "ty": ("Tokyo", "JP"),
-}  # fmt: skip
+    "am": ("Amsterdam", "NL"),
+    "at": ("Atlanta", "US"),
+    "ch": ("Chicago", "US"),
+    "da": ("Dallas", "US"),
+    "dc": ("Washington DC", "US"),
+    "fr": ("Frankfurt", "DE"),
+    "hk": ("Hong Kong", "HK"),
+    "la": ("Los Angeles", "US"),
+    "ld": ("London", "GB"),
+    "md": ("Madrid", "ES"),
+    "ny": ("New York", "US"),
+    "pa": ("Paris", "FR"),
+    "se": ("Seattle", "US"),
+    "sg": ("Singapore", "SG"),
+    "sp": ("Sao Paulo", "BR"),
+    "sv": ("Silicon Valley", "US"),
+    "sy": ("Sydney", "AU"),
+    "tr": ("Toronto", "CA"),
+    "ty": ("Tokyo", "JP"),
+}
 FACILITY = re.compile(r"([a-z]{2})[0-9]{1,2}\Z")
 TYPES = ("public_ipv4", "global_ipv4")
 #: Addresses of one block -> its prefix length.
@@ -33,16 +48,18 @@ def order(body, facilities):
     """Of an address. ``facilities``: whether they are still taken, as before the end of 2023."""
     found = []
     if body.get("type") not in TYPES:
-        found.append("type must be one of {0}".format(", ".join(TYPES)))
+        found.append(f"type must be one of {', '.join(TYPES)}")
     if not is_number(body.get("quantity"), 256) or body["quantity"] not in SIZES:
         found.append("quantity must be a power of two up to 256")
     metro, facility = body.get("metro"), body.get("facility")
     if facility is not None and not facilities:
         found.append("facility is no longer supported")
-    elif facility is not None and not (isinstance(facility, str) and FACILITY.match(facility.lower()) and facility.lower()[:2] in METROS):
-        found.append("facility {0} is unknown".format(facility))
+    elif facility is not None and not (
+        isinstance(facility, str) and FACILITY.match(facility.lower()) and facility.lower()[:2] in METROS
+    ):
+        found.append(f"facility {facility} is unknown")
     if metro is not None and not (isinstance(metro, str) and metro.lower() in METROS):
-        found.append("metro {0} is unknown".format(metro))
+        found.append(f"metro {metro} is unknown")
     if metro is None and facility is None and body.get("type") == "public_ipv4":
         found.append("metro or facility is required")
     tags = body.get("tags")
@@ -73,7 +90,7 @@ def session(body, bgp, held):
     if not bgp or bgp["status"] != "enabled":
         return ["BGP is not enabled for the project"]
     if family not in SESSIONS:
-        return ["address_family must be one of {0}".format(", ".join(sorted(SESSIONS)))]
+        return [f"address_family must be one of {', '.join(sorted(SESSIONS))}"]
     if any(item["address_family"] == family for item in held):
-        return ["Address family already has session with {0}".format(family)]
+        return [f"Address family already has session with {family}"]
     return []

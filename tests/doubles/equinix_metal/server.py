@@ -40,13 +40,23 @@ def metro(code):
     if (code or "").lower() not in refusals.METROS:
         return None
     name, country = refusals.METROS[code.lower()]
-    return {"id": str(uuid.uuid5(uuid.NAMESPACE_DNS, "metro-" + code.lower())), "code": code.lower(), "name": name, "country": country}
+    return {
+        "id": str(uuid.uuid5(uuid.NAMESPACE_DNS, "metro-" + code.lower())),
+        "code": code.lower(),
+        "name": name,
+        "country": country,
+    }
 
 
 def facility(code):
     if not code:
         return None
-    return {"id": str(uuid.uuid5(uuid.NAMESPACE_DNS, code.lower())), "code": code.lower(), "name": code.upper(), "metro": metro(code[:2])}
+    return {
+        "id": str(uuid.uuid5(uuid.NAMESPACE_DNS, code.lower())),
+        "code": code.lower(),
+        "name": code.upper(),
+        "metro": metro(code[:2]),
+    }
 
 
 def network_of(record):
@@ -55,7 +65,11 @@ def network_of(record):
 
 def placed(block):
     """The fields of a reservation that has its addresses."""
-    return {"address": str(block[0]), "network": str(block[0]), "gateway": str(block[1] if block.num_addresses > 2 else block[0])}
+    return {
+        "address": str(block[0]),
+        "network": str(block[0]),
+        "gateway": str(block[1] if block.num_addresses > 2 else block[0]),
+    }
 
 
 class State:
@@ -68,8 +82,18 @@ class State:
         self.reset({})
 
     def reset(self, options):
-        self.options = dict({"quota": 100, "pending": False, "page": 1000, "network": "147.75.10.0/24", "max_prefix": 10,
-                             "facilities": False, "metadata": {"facility": "da11"}}, **options)  # fmt: skip
+        self.options = dict(
+            {
+                "quota": 100,
+                "pending": False,
+                "page": 1000,
+                "network": "147.75.10.0/24",
+                "max_prefix": 10,
+                "facilities": False,
+                "metadata": {"facility": "da11"},
+            },
+            **options,
+        )
         self.bgp, self.sessions, self.reservations, self.devices = {}, {}, {}, {}
         self.faults, self.log = [], []
 
@@ -80,30 +104,85 @@ class State:
 
     def add_device(self, name, number):
         ident = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
-        block = {"network": "10.66.%d.0" % number, "netmask": "255.255.255.128", "cidr": 25, "href": self.href("ips", str(uuid.uuid4()))}
+        block = {
+            "network": "10.66.%d.0" % number,
+            "netmask": "255.255.255.128",
+            "cidr": 25,
+            "href": self.href("ips", str(uuid.uuid4())),
+        }
         addresses = [
-            {"id": str(uuid.uuid4()), "address": "198.51.100.%d" % number, "address_family": 4, "cidr": 31, "public": True, "management": True},
-            {"id": str(uuid.uuid4()), "address": "2001:db8::%d" % number, "address_family": 6, "cidr": 127, "public": True, "management": True},
-            {"id": str(uuid.uuid4()), "address": "10.66.%d.5" % number, "address_family": 4, "cidr": 25, "public": False, "management": True,
-             "gateway": "10.66.%d.4" % number, "parent_block": block},
-        ]  # fmt: skip
-        self.devices[ident] = {"id": ident, "hostname": name, "state": "active", "plan": {"slug": "c3.small.x86", "name": "c3.small.x86"},
-                               "metro": metro("da"), "facility": facility("da11"), "ip_addresses": addresses, "tags": [],
-                               "project": {"href": self.href("projects", self.project)}, "href": self.href("devices", ident)}  # fmt: skip
+            {
+                "id": str(uuid.uuid4()),
+                "address": "198.51.100.%d" % number,
+                "address_family": 4,
+                "cidr": 31,
+                "public": True,
+                "management": True,
+            },
+            {
+                "id": str(uuid.uuid4()),
+                "address": "2001:db8::%d" % number,
+                "address_family": 6,
+                "cidr": 127,
+                "public": True,
+                "management": True,
+            },
+            {
+                "id": str(uuid.uuid4()),
+                "address": "10.66.%d.5" % number,
+                "address_family": 4,
+                "cidr": 25,
+                "public": False,
+                "management": True,
+                "gateway": "10.66.%d.4" % number,
+                "parent_block": block,
+            },
+        ]
+        self.devices[ident] = {
+            "id": ident,
+            "hostname": name,
+            "state": "active",
+            "plan": {"slug": "c3.small.x86", "name": "c3.small.x86"},
+            "metro": metro("da"),
+            "facility": facility("da11"),
+            "ip_addresses": addresses,
+            "tags": [],
+            "project": {"href": self.href("projects", self.project)},
+            "href": self.href("devices", ident),
+        }
         return self.devices[ident]
 
     def reservation(self, body, ident=None, address=None, state="created"):
         ident = ident or str(uuid.uuid4())
-        block = ipaddress.ip_network("{0}/{1}".format(address or "0.0.0.0", refusals.SIZES[body.get("quantity", 1)]))
+        block = ipaddress.ip_network(f"{address or '0.0.0.0'}/{refusals.SIZES[body.get('quantity', 1)]}")
         if address is None and state == "created":
             block, address = self.free_block(block.prefixlen), "free"
-        made = {"id": ident, "type": body.get("type", "public_ipv4"), "address_family": 4, "cidr": block.prefixlen, "netmask": str(block.netmask),
-                "public": True, "management": False, "manageable": True, "global_ip": body.get("type") == "global_ipv4", "enabled": True, "addon": True,
-                "bill": True, "state": state, "tags": list(body.get("tags") or ()), "details": body.get("details"),
-                "customdata": body.get("customdata") or {}, "metro": metro(body.get("metro") or (body.get("facility") or "")[:2]),
-                "facility": facility(body.get("facility")), "assignments": [], "project": {"href": self.href("projects", self.project)},
-                "requested_by": {"href": self.href("users", USER)}, "available": self.href("ips", ident, "available"), "created_at": now(),
-                "href": self.href("ips", ident)}  # fmt: skip
+        made = {
+            "id": ident,
+            "type": body.get("type", "public_ipv4"),
+            "address_family": 4,
+            "cidr": block.prefixlen,
+            "netmask": str(block.netmask),
+            "public": True,
+            "management": False,
+            "manageable": True,
+            "global_ip": body.get("type") == "global_ipv4",
+            "enabled": True,
+            "addon": True,
+            "bill": True,
+            "state": state,
+            "tags": list(body.get("tags") or ()),
+            "details": body.get("details"),
+            "customdata": body.get("customdata") or {},
+            "metro": metro(body.get("metro") or (body.get("facility") or "")[:2]),
+            "facility": facility(body.get("facility")),
+            "assignments": [],
+            "project": {"href": self.href("projects", self.project)},
+            "requested_by": {"href": self.href("users", USER)},
+            "available": self.href("ips", ident, "available"),
+            "created_at": now(),
+            "href": self.href("ips", ident),
+        }
         made.update(placed(block) if address else {})
         self.reservations[ident] = made
         return made
@@ -114,7 +193,11 @@ class State:
         network = ipaddress.ip_network(self.options["network"])
         if length < network.prefixlen:
             return None
-        blocks = (ipaddress.ip_network(host) for host in network.hosts()) if length == 32 else network.subnets(new_prefix=length)
+        blocks = (
+            (ipaddress.ip_network(host) for host in network.hosts())
+            if length == 32
+            else network.subnets(new_prefix=length)
+        )
         return next((block for block in blocks if not any(block.overlaps(other) for other in taken)), None)
 
     # -- calls -------------------------------------------------------------------------------------------------
@@ -148,19 +231,50 @@ class State:
         if wrong:
             return 422, {"errors": wrong}
         ident = str(uuid.uuid4())
-        self.bgp = {"id": ident, "status": "enabled" if body["deployment_type"] == "local" else "requested",
-                    "deployment_type": body["deployment_type"], "asn": body["asn"], "md5": body.get("md5") or None,
-                    "max_prefix": self.options["max_prefix"], "route_object": None, "ranges": [], "sessions": [], "created_at": now(),
-                    "requested_at": now(), "project": {"href": self.href("projects", self.project)}, "href": self.href("bgp-configs", ident)}  # fmt: skip
+        self.bgp = {
+            "id": ident,
+            "status": "enabled" if body["deployment_type"] == "local" else "requested",
+            "deployment_type": body["deployment_type"],
+            "asn": body["asn"],
+            "md5": body.get("md5") or None,
+            "max_prefix": self.options["max_prefix"],
+            "route_object": None,
+            "ranges": [],
+            "sessions": [],
+            "created_at": now(),
+            "requested_at": now(),
+            "project": {"href": self.href("projects", self.project)},
+            "href": self.href("bgp-configs", ident),
+        }
         return 204, None
 
     def listed(self, query):
         ident = "11111111-0000-4000-8000-000000000000"
-        automatic = {"id": ident, "type": "private_ipv4", "address": "10.66.0.0", "network": "10.66.0.0", "netmask": "255.255.255.128",
-                     "gateway": "10.66.0.1", "cidr": 25, "address_family": 4, "management": True, "manageable": True, "public": False,
-                     "global_ip": False, "enabled": True, "addon": False, "bill": False, "tags": [], "state": "created", "assignments": [],
-                     "customdata": {}, "metro": metro("da"), "project": {"href": self.href("projects", self.project)}, "created_at": now(),
-                     "href": self.href("ips", ident)}  # fmt: skip
+        automatic = {
+            "id": ident,
+            "type": "private_ipv4",
+            "address": "10.66.0.0",
+            "network": "10.66.0.0",
+            "netmask": "255.255.255.128",
+            "gateway": "10.66.0.1",
+            "cidr": 25,
+            "address_family": 4,
+            "management": True,
+            "manageable": True,
+            "public": False,
+            "global_ip": False,
+            "enabled": True,
+            "addon": False,
+            "bill": False,
+            "tags": [],
+            "state": "created",
+            "assignments": [],
+            "customdata": {},
+            "metro": metro("da"),
+            "project": {"href": self.href("projects", self.project)},
+            "created_at": now(),
+            "href": self.href("ips", ident),
+        }
         rows = [automatic] + list(self.reservations.values())
         if "assignments" not in query.get("include", ""):
             rows = [dict(row, assignments=[{"href": item["href"]} for item in row["assignments"]]) for row in rows]
@@ -172,10 +286,18 @@ class State:
         last = max(1, -(-len(rows) // size))
 
         def link(page):
-            return {"href": "/metal/v1{0}?page={1}".format(path, page)} if 1 <= page <= last else None
+            return {"href": f"/metal/v1{path}?page={page}"} if 1 <= page <= last else None
 
-        meta = {"total": len(rows), "current_page": number, "last_page": last, "previous": link(number - 1), "next": link(number + 1),
-                "first": link(1), "last": link(last), "self": link(number)}  # fmt: skip
+        meta = {
+            "total": len(rows),
+            "current_page": number,
+            "last_page": last,
+            "previous": link(number - 1),
+            "next": link(number + 1),
+            "first": link(1),
+            "last": link(last),
+            "self": link(number),
+        }
         return 200, {key: rows[(number - 1) * size : number * size], "meta": meta}
 
     def order(self, body):
@@ -184,7 +306,9 @@ class State:
             return 422, {"errors": wrong}
         if len(self.reservations) >= self.options["quota"] or self.free_block(refusals.SIZES[body["quantity"]]) is None:
             if body.get("fail_on_approval_required"):
-                return 422, {"errors": ["The specified project contains insufficient public IPv4 space to complete the request."]}
+                return 422, {
+                    "errors": ["The specified project contains insufficient public IPv4 space to complete the request."]
+                }
             return 201, self.reservation(body, state="pending")
         return 201, self.reservation(body, state="pending" if self.options["pending"] else "created")
 
@@ -207,19 +331,52 @@ class State:
             if wrong:
                 return 422, {"errors": wrong}
             ident = str(uuid.uuid4())
-            held.append({"id": ident, "address_family": body["address_family"], "status": "up", "default_route": bool(body.get("default_route")),
-                         "learned_routes": [], "device": {"href": device["href"]}, "created_at": now(), "updated_at": now(),
-                         "href": self.href("bgp", "sessions", ident)})  # fmt: skip
+            held.append(
+                {
+                    "id": ident,
+                    "address_family": body["address_family"],
+                    "status": "up",
+                    "default_route": bool(body.get("default_route")),
+                    "learned_routes": [],
+                    "device": {"href": device["href"]},
+                    "created_at": now(),
+                    "updated_at": now(),
+                    "href": self.href("bgp", "sessions", ident),
+                }
+            )
             return 201, held[-1]
         if rest == "bgp/neighbors" and method == "GET":
-            return 200, {"bgp_neighbors": [self.neighbour(device, refusals.SESSIONS[one["address_family"]]) for one in self.sessions.get(device["id"], ())]}
+            return 200, {
+                "bgp_neighbors": [
+                    self.neighbour(device, refusals.SESSIONS[one["address_family"]])
+                    for one in self.sessions.get(device["id"], ())
+                ]
+            }
         return UNKNOWN
 
     def neighbour(self, device, family):
-        own = next(item["address"] for item in device["ip_addresses"] if item["address_family"] == family and (family == 6 or not item["public"]))
-        routers = ["169.254.255.1", "169.254.255.2"] if family == 4 else ["fc00:0000:0000:0000:0000:0000:0000:000e", "fc00:0000:0000:0000:0000:0000:0000:000f"]
-        return {"address_family": family, "customer_as": self.bgp.get("asn"), "customer_ip": own, "md5_enabled": bool(self.bgp.get("md5")),
-                "md5_password": self.bgp.get("md5"), "multihop": True, "peer_as": 65530, "peer_ips": routers, "routes_in": [], "routes_out": []}  # fmt: skip
+        own = next(
+            item["address"]
+            for item in device["ip_addresses"]
+            if item["address_family"] == family and (family == 6 or not item["public"])
+        )
+        routers = (
+            ["169.254.255.1", "169.254.255.2"]
+            if family == 4
+            else ["fc00:0000:0000:0000:0000:0000:0000:000e", "fc00:0000:0000:0000:0000:0000:0000:000f"]
+        )
+        return {
+            "address_family": family,
+            "customer_as": self.bgp.get("asn"),
+            "customer_ip": own,
+            "md5_enabled": bool(self.bgp.get("md5")),
+            "md5_password": self.bgp.get("md5"),
+            "multihop": True,
+            "peer_as": 65530,
+            "peer_ips": routers,
+            "routes_in": [],
+            "routes_out": [],
+        }
 
     def close(self, ident):
         for held in self.sessions.values():
@@ -234,22 +391,48 @@ class State:
             wanted = ipaddress.ip_network(address)
         except ValueError:
             return 422, {"errors": ["The address is not valid"]}
-        held = [item for item in self.reservations.values() if item.get("address") and wanted.version == 4 and wanted.subnet_of(network_of(item))]
+        held = [
+            item
+            for item in self.reservations.values()
+            if item.get("address") and wanted.version == 4 and wanted.subnet_of(network_of(item))
+        ]
         if not held or any(one["address"] == address for item in held for one in item["assignments"]):
             return 422, {"errors": ["The address is not available"]}
         found, ident = held[0], str(uuid.uuid4())
-        made = {"id": ident, "address": address, "cidr": 32, "netmask": "255.255.255.255", "network": address, "gateway": found["gateway"],
-                "address_family": 4, "public": True, "management": False, "manageable": True, "enabled": True, "global_ip": False,
-                "assigned_to": {"href": device["href"]}, "metro": found["metro"],
-                "parent_block": {"network": found["network"], "netmask": found["netmask"], "cidr": found["cidr"], "href": found["href"]},
-                "created_at": now(), "href": self.href("ips", ident)}  # fmt: skip
+        made = {
+            "id": ident,
+            "address": address,
+            "cidr": 32,
+            "netmask": "255.255.255.255",
+            "network": address,
+            "gateway": found["gateway"],
+            "address_family": 4,
+            "public": True,
+            "management": False,
+            "manageable": True,
+            "enabled": True,
+            "global_ip": False,
+            "assigned_to": {"href": device["href"]},
+            "metro": found["metro"],
+            "parent_block": {
+                "network": found["network"],
+                "netmask": found["netmask"],
+                "cidr": found["cidr"],
+                "href": found["href"],
+            },
+            "created_at": now(),
+            "href": self.href("ips", ident),
+        }
         found["assignments"].append(made)
         device["ip_addresses"].append(made)
         return 201, made
 
     def address(self, method, ident, body):
         held = self.reservations.get(ident)
-        owner = next((item for item in self.reservations.values() if any(one["id"] == ident for one in item["assignments"])), None)
+        owner = next(
+            (item for item in self.reservations.values() if any(one["id"] == ident for one in item["assignments"])),
+            None,
+        )
         if held is None and owner is None:
             return UNKNOWN
         if method == "GET":
@@ -273,8 +456,16 @@ class State:
         self.log.append({"method": "GET", "path": "/metadata", "query": {}, "body": {}, "agent": ""})
         if self.options["metadata"] is None:
             return UNKNOWN
-        document = {"id": "b5a1", "hostname": "controller", "plan": "c3.small.x86", "class": "c3.small.x86", "metro": "da", "facility": "da11",
-                    "network": {"addresses": []}, "bgp_neighbors": []}  # fmt: skip
+        document = {
+            "id": "b5a1",
+            "hostname": "controller",
+            "plan": "c3.small.x86",
+            "class": "c3.small.x86",
+            "metro": "da",
+            "facility": "da11",
+            "network": {"addresses": []},
+            "bgp_neighbors": [],
+        }
         return 200, dict(document, **self.options["metadata"])
 
     # -- for tests ---------------------------------------------------------------------------------------------
@@ -298,7 +489,12 @@ class State:
         elif path == "/log":
             return 200, self.log
         elif path == "/state":
-            return 200, {"reservations": list(self.reservations.values()), "bgp": self.bgp, "sessions": self.sessions, "devices": list(self.devices.values())}
+            return 200, {
+                "reservations": list(self.reservations.values()),
+                "bgp": self.bgp,
+                "sessions": self.sessions,
+                "devices": list(self.devices.values()),
+            }
         else:
             return UNKNOWN
         return 200, {}
@@ -336,7 +532,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _api(self, state, path, query, body):
         path = path[len("/metal/v1") :] if path.startswith("/metal/v1/") else ""
-        state.log.append({"method": self.command, "path": path, "query": query, "body": body, "agent": self.headers.get("User-Agent", "")})
+        state.log.append(
+            {
+                "method": self.command,
+                "path": path,
+                "query": query,
+                "body": body,
+                "agent": self.headers.get("User-Agent", ""),
+            }
+        )
         if self.headers.get("X-Auth-Token") != state.token:
             return 401, {"error": "Invalid authentication token"}, {}, 0
         for fault in state.faults:

@@ -30,7 +30,11 @@ class Api:
             self.server + path,
             data=None if body is None else json.dumps(body).encode(),
             method=method,
-            headers={"Authorization": f"Bearer {self.token}", "Content-Type": content_type, "Accept": "application/json"},
+            headers={
+                "Authorization": f"Bearer {self.token}",
+                "Content-Type": content_type,
+                "Accept": "application/json",
+            },
         )
         # No proxy of the environment: the server is on this machine.
         opener = urllib.request.build_opener(

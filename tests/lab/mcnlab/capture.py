@@ -25,9 +25,28 @@ class Capture:
             raise LabError("a capture runs already: capture-stop first")
         self.log.unlink(missing_ok=True)
         process.spawn(
-            self.lab.state, self.pid_file, self.log,
-            ["nsenter", f"--net={namespaces.path(self.lab.underlay)}", "tcpdump", "-i", underlay.BRIDGE, "-nn", "-U", "-s", "0",
-             "--immediate-mode", "-B", "16384", "-Z", "root", "-w", out.absolute(), *([expression] if expression else [])],
+            self.lab.state,
+            self.pid_file,
+            self.log,
+            [
+                "nsenter",
+                f"--net={namespaces.path(self.lab.underlay)}",
+                "tcpdump",
+                "-i",
+                underlay.BRIDGE,
+                "-nn",
+                "-U",
+                "-s",
+                "0",
+                "--immediate-mode",
+                "-B",
+                "16384",
+                "-Z",
+                "root",
+                "-w",
+                out.absolute(),
+                *([expression] if expression else []),
+            ],
         )
         deadline = time.monotonic() + 10
         while "listening on" not in (self.log.read_text() if self.log.exists() else ""):

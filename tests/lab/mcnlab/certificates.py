@@ -39,8 +39,23 @@ def ensure(folder: pathlib.Path, cluster: str, names: list, addresses: list) -> 
         f"authorityKeyIdentifier=keyid\nsubjectAltName={alternatives}\n"
     )
     openssl("req", "-new", "-key", "server.key", "-subj", f"/CN=kube-apiserver {cluster}", "-out", "server.csr")
-    openssl("x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", DAYS,
-            "-extfile", "server.cnf", "-out", "server.crt")
+    openssl(
+        "x509",
+        "-req",
+        "-in",
+        "server.csr",
+        "-CA",
+        "ca.crt",
+        "-CAkey",
+        "ca.key",
+        "-CAcreateserial",
+        "-days",
+        DAYS,
+        "-extfile",
+        "server.cnf",
+        "-out",
+        "server.crt",
+    )
     for file in folder.glob("*.key"):
         file.chmod(0o600)
     (folder / "complete").touch()
@@ -56,7 +71,24 @@ def client(folder: pathlib.Path, name: str, common_name: str, organization: str)
 
     openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", f"{name}.key")
     (folder / f"{name}.key").chmod(0o600)
-    (folder / "client.cnf").write_text("basicConstraints=CA:FALSE\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=clientAuth\n")
+    (folder / "client.cnf").write_text(
+        "basicConstraints=CA:FALSE\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=clientAuth\n"
+    )
     openssl("req", "-new", "-key", f"{name}.key", "-subj", f"/O={organization}/CN={common_name}", "-out", f"{name}.csr")
-    openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", DAYS,
-            "-extfile", "client.cnf", "-out", f"{name}.crt")
+    openssl(
+        "x509",
+        "-req",
+        "-in",
+        f"{name}.csr",
+        "-CA",
+        "ca.crt",
+        "-CAkey",
+        "ca.key",
+        "-CAcreateserial",
+        "-days",
+        DAYS,
+        "-extfile",
+        "client.cnf",
+        "-out",
+        f"{name}.crt",
+    )

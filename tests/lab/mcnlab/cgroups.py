@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import time
 
@@ -12,7 +13,20 @@ from .errors import LabError
 
 #: Of version 1.
 CONTROLLERS = (
-    "blkio", "cpu", "cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "misc", "net_cls", "net_prio", "perf_event", "pids", "rdma",
+    "blkio",
+    "cpu",
+    "cpuacct",
+    "cpuset",
+    "devices",
+    "freezer",
+    "hugetlb",
+    "memory",
+    "misc",
+    "net_cls",
+    "net_prio",
+    "perf_event",
+    "pids",
+    "rdma",
 )
 
 
@@ -31,7 +45,11 @@ def hierarchies(mounts: str | None = None) -> list:
     for fields in (line.split() for line in text.splitlines()):
         if fields[2] in ("cgroup", "cgroup2"):
             chosen = [word for word in fields[3].split(",") if word in CONTROLLERS or word.startswith("name=")]
-            found[fields[1]] = {"folder": fields[1], "type": fields[2], "options": ",".join(chosen) if fields[2] == "cgroup" else ""}
+            found[fields[1]] = {
+                "folder": fields[1],
+                "type": fields[2],
+                "options": ",".join(chosen) if fields[2] == "cgroup" else "",
+            }
     return [found[folder] for folder in sorted(found)]
 
 
@@ -47,10 +65,8 @@ def remove_folder(folder: pathlib.Path) -> None:
     deadline = time.monotonic() + 5
     while folder.is_dir():
         for child in sorted((p for p in folder.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts)):
-            try:
+            with contextlib.suppress(OSError):
                 child.rmdir()
-            except OSError:
-                pass
         try:
             folder.rmdir()
         except OSError:

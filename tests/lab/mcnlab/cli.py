@@ -34,7 +34,9 @@ def main(arguments: list | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="lab.py", description=__doc__)
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--name", default=os.environ.get("MCN_LAB", "demo"), help="which lab (default: $MCN_LAB or demo)")
+    common.add_argument(
+        "--name", default=os.environ.get("MCN_LAB", "demo"), help="which lab (default: $MCN_LAB or demo)"
+    )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, function, text: str) -> argparse.ArgumentParser:
@@ -44,15 +46,29 @@ def parser() -> argparse.ArgumentParser:
 
     command = add("up", _up, "start the lab, or repair and extend a running one")
     command.add_argument("--topology", help="a JSON file, or two, three, dual")
-    command.add_argument("--pods", choices=topology.PODS, help="real: a kubelet and containerd on every node (default: as the topology says)")
+    command.add_argument(
+        "--pods",
+        choices=topology.PODS,
+        help="real: a kubelet and containerd on every node (default: as the topology says)",
+    )
     command.add_argument("--nodes", type=int, help="generate a topology of so many nodes")
     command.add_argument("--clusters", type=int, help="into so many clusters (2)")
-    command.add_argument("--light", action="store_true", help="nodes of namespaces and mounts, without systemd; as many as memory carries")
+    command.add_argument(
+        "--light",
+        action="store_true",
+        help="nodes of namespaces and mounts, without systemd; as many as memory carries",
+    )
     add("down", lambda lab, o: lab.down(), "end the lab and remove all of it")
     add("status", _status, "print what runs, as JSON; fails if something is missing")
-    command = add("node-stop", _timed("node-stop", lambda lab, o: lab.node_stop(o.node)), "power cut of a node; its files stay")
+    command = add(
+        "node-stop", _timed("node-stop", lambda lab, o: lab.node_stop(o.node)), "power cut of a node; its files stay"
+    )
     command.add_argument("node")
-    command = add("node-rebuild", _timed("node-rebuild", lambda lab, o: lab.node_rebuild(o.node)), "reboot a node over its kept files")
+    command = add(
+        "node-rebuild",
+        _timed("node-rebuild", lambda lab, o: lab.node_rebuild(o.node)),
+        "reboot a node over its kept files",
+    )
     command.add_argument("node")
     command = add("api-stop", _timed("api-stop", lambda lab, o: lab.api_stop(o.cluster)), "stop a cluster's API server")
     command.add_argument("cluster")
@@ -62,7 +78,11 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("node")
     command = add("kube-proxy-stop", lambda lab, o: lab.kube_proxy_stop(o.node), "end it and remove its rules")
     command.add_argument("node")
-    command = add("image", _timed("image", lambda lab, o: lab.image(o.image, o.program)), "make a program an image of every node's, for real pods")
+    command = add(
+        "image",
+        _timed("image", lambda lab, o: lab.image(o.image, o.program)),
+        "make a program an image of every node's, for real pods",
+    )
     command.add_argument("image", help="the name with its tag, as a manifest writes it")
     command.add_argument("program", type=pathlib.Path, help="one that links nothing; it becomes the entry point")
     command = add("exec", _exec, "run a command inside a node: exec NODE -- COMMAND...")
@@ -84,7 +104,9 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--out", type=pathlib.Path, required=True)
     command.add_argument("--seconds", type=float, required=True)
     command.add_argument("--filter", default="", help="a tcpdump expression")
-    command = add("capture-start", lambda lab, o: lab.capture.start(o.out, o.filter), "start a capture in the background")
+    command = add(
+        "capture-start", lambda lab, o: lab.capture.start(o.out, o.filter), "start a capture in the background"
+    )
     command.add_argument("--out", type=pathlib.Path, required=True)
     command.add_argument("--filter", default="", help="a tcpdump expression")
     add("capture-stop", lambda lab, o: say(lab.capture.stop()), "end it")
@@ -96,12 +118,18 @@ def parser() -> argparse.ArgumentParser:
 def _up(lab: Lab, options) -> None:
     if options.nodes is None:
         if options.clusters is not None or options.light:
-            raise LabError("--clusters and --light are about a generated topology: say --nodes as well (a file says \"nodes\": \"light\" itself)")
+            raise LabError(
+                '--clusters and --light are about a generated topology: say --nodes as well (a file says "nodes": "light" itself)'
+            )
         lab.up(options.topology, options.pods)
         return
     if options.topology:
         raise LabError("--topology names what there is and --nodes generates it: choose one")
-    lab.up(None, options.pods, generate.topology(options.nodes, 2 if options.clusters is None else options.clusters, options.light))
+    lab.up(
+        None,
+        options.pods,
+        generate.topology(options.nodes, 2 if options.clusters is None else options.clusters, options.light),
+    )
 
 
 def _timed(text: str, function):
@@ -116,7 +144,13 @@ def _status(lab: Lab, options) -> int:
     status = lab.status()
     print(json.dumps(status, indent=2))
     alive = all(all(v for k, v in c.items() if isinstance(v, bool)) for c in status["clusters"].values())
-    return 0 if alive and status["underlay"] and all(node["leader"] and node.get("pod_runtime", True) for node in status["nodes"].values()) else 1
+    return (
+        0
+        if alive
+        and status["underlay"]
+        and all(node["leader"] and node.get("pod_runtime", True) for node in status["nodes"].values())
+        else 1
+    )
 
 
 def _words(words: list, default: list | None = None) -> list:
@@ -143,8 +177,19 @@ def _kubectl(lab: Lab, options) -> None:
 
 def _ssh(lab: Lab, options) -> None:
     node = lab.topology.node(options.node)
-    os.execvp("ssh", ["ssh", "-F", "none", "-i", str(lab.ssh.client_key), *lab.ssh.options(), f"root@{node.address}",
-                      *_words(options.command, [])])
+    os.execvp(
+        "ssh",
+        [
+            "ssh",
+            "-F",
+            "none",
+            "-i",
+            str(lab.ssh.client_key),
+            *lab.ssh.options(),
+            f"root@{node.address}",
+            *_words(options.command, []),
+        ],
+    )
 
 
 def _ping_matrix(lab: Lab, options) -> int:

@@ -70,15 +70,25 @@ def objects(address: str, dual_stack: bool, version: str) -> list:
     made: list = [
         ("v1", "ServiceAccount", NAME, {}),
         (f"{rbac}/v1", "ClusterRole", {"name": "system:coredns"}, {"rules": rules}),
-        (f"{rbac}/v1", "ClusterRoleBinding", {"name": "system:coredns"},
-         {"roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "system:coredns"}, "subjects": [bound]}),
+        (
+            f"{rbac}/v1",
+            "ClusterRoleBinding",
+            {"name": "system:coredns"},
+            {"roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "system:coredns"}, "subjects": [bound]},
+        ),
         ("v1", "ConfigMap", NAME, {"data": {"Corefile": COREFILE.replace("DOMAIN", DNS_DOMAIN)}}),
         ("v1", "Service", {"name": "kube-dns", "namespace": "kube-system", "labels": LABELS}, {"spec": service}),
-        ("apps/v1", "Deployment", {**NAME, "labels": LABELS},
-         {"spec": {"replicas": 1, "selector": {"matchLabels": LABELS}, "template": _template(version)}}),
+        (
+            "apps/v1",
+            "Deployment",
+            {**NAME, "labels": LABELS},
+            {"spec": {"replicas": 1, "selector": {"matchLabels": LABELS}, "template": _template(version)}},
+        ),
     ]
-    return [(_path(version_, kind, metadata), {"apiVersion": version_, "kind": kind, "metadata": metadata, **body})
-            for version_, kind, metadata, body in made]
+    return [
+        (_path(version_, kind, metadata), {"apiVersion": version_, "kind": kind, "metadata": metadata, **body})
+        for version_, kind, metadata, body in made
+    ]
 
 
 def _template(version: str) -> dict:
@@ -106,7 +116,12 @@ def _template(version: str) -> dict:
             "priorityClassName": "system-cluster-critical",
             "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}],
             "containers": [container],
-            "volumes": [{"name": "config-volume", "configMap": {"name": "coredns", "items": [{"key": "Corefile", "path": "Corefile"}]}}],
+            "volumes": [
+                {
+                    "name": "config-volume",
+                    "configMap": {"name": "coredns", "items": [{"key": "Corefile", "path": "Corefile"}]},
+                }
+            ],
         },
     }
 

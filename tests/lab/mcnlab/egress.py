@@ -71,7 +71,13 @@ async def serve(path: str, netns: list) -> None:
             if method != "CONNECT":
                 raise ValueError(f"{method} is not what we are for")
             far_reader, far_writer = await connect(netns, target)
-        except (OSError, ValueError, asyncio.TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        except (
+            OSError,
+            ValueError,
+            asyncio.TimeoutError,
+            asyncio.IncompleteReadError,
+            asyncio.LimitOverrunError,
+        ) as error:
             writer.write(f"HTTP/1.1 502 {type(error).__name__}\r\n\r\n".encode())
             writer.close()
             return

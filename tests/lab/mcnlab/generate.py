@@ -29,7 +29,10 @@ def _cluster(number: int, nodes: int) -> dict:
         "node_cidrs": [f"172.{16 + number}.0.0/16"],
         "variables": {"wireguard_port": 51821 + number},
         "nodes": {
-            f"c{number + 1}-{seat}": {"address": f"172.{16 + number}.1.{seat}", "pod_cidrs": [f"10.{16 + number}.{seat}.0/24"]}
+            f"c{number + 1}-{seat}": {
+                "address": f"172.{16 + number}.1.{seat}",
+                "pod_cidrs": [f"10.{16 + number}.{seat}.0/24"],
+            }
             for seat in range(1, nodes + 1)
         },
     }

@@ -21,7 +21,18 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # segmentation fault when it is given a time limit, which is how probes ask.
 SHELL = ("busybox", "wget")
 # busybox's shell runs some of its applets (ip) even where another program of that name is there: with tools, the shell is dash.
-TOOLS = ("bind9-dnsutils", "busybox", "curl", "dash", "iproute2", "iputils-ping", "ncat", "netcat-openbsd", "socat", "wget")
+TOOLS = (
+    "bind9-dnsutils",
+    "busybox",
+    "curl",
+    "dash",
+    "iproute2",
+    "iputils-ping",
+    "ncat",
+    "netcat-openbsd",
+    "socat",
+    "wget",
+)
 # A sandbox's first process ends when it is told to and takes in the orphans of pods that share their process ids.
 PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done")
 
@@ -46,10 +57,30 @@ def table(coredns: str) -> tuple:
     """Every image that real pods can use, with the version of the CoreDNS that was built."""
     return (
         Image((PAUSE_NAME,), "the sandbox of every pod", ("busybox-static",), entrypoint=PAUSE, command=()),
-        Image(("busybox:1.35", "busybox:1.36"), "busybox 1.35 with all its applets: sh, httpd, nslookup, ...; wget is GNU's", SHELL),
-        Image(("alpine/socat:1.7.4.4",), "socat 1.7.4.4 as its entry point, busybox's applets", ("busybox", "socat"), entrypoint=("socat",), command=()),
-        Image(("nicolaka/netshoot:v0.15",), "nslookup, dig, curl, wget, ncat, nc (OpenBSD's), ip, ping, socat, busybox's applets", TOOLS),
-        Image((COREDNS_NAME.format(version=coredns),), "CoreDNS, built of its Go module", program="coredns", entrypoint=("/coredns",), command=()),
+        Image(
+            ("busybox:1.35", "busybox:1.36"),
+            "busybox 1.35 with all its applets: sh, httpd, nslookup, ...; wget is GNU's",
+            SHELL,
+        ),
+        Image(
+            ("alpine/socat:1.7.4.4",),
+            "socat 1.7.4.4 as its entry point, busybox's applets",
+            ("busybox", "socat"),
+            entrypoint=("socat",),
+            command=(),
+        ),
+        Image(
+            ("nicolaka/netshoot:v0.15",),
+            "nslookup, dig, curl, wget, ncat, nc (OpenBSD's), ip, ping, socat, busybox's applets",
+            TOOLS,
+        ),
+        Image(
+            (COREDNS_NAME.format(version=coredns),),
+            "CoreDNS, built of its Go module",
+            program="coredns",
+            entrypoint=("/coredns",),
+            command=(),
+        ),
     )
 
 
@@ -109,11 +140,16 @@ def write_layout(file: pathlib.Path, images: list) -> None:
         }
         described = blob(_json(manifest), "manifest.v1+json")
         for name in image.names:
-            annotations = {"io.containerd.image.name": reference(name), "org.opencontainers.image.ref.name": name.rpartition(":")[2]}
+            annotations = {
+                "io.containerd.image.name": reference(name),
+                "org.opencontainers.image.ref.name": name.rpartition(":")[2],
+            }
             manifests.append({**described, "annotations": annotations})
     files = {
         "oci-layout": _json({"imageLayoutVersion": "1.0.0"}),
-        "index.json": _json({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": manifests}),
+        "index.json": _json(
+            {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": manifests}
+        ),
         **{"blobs/" + digest.replace(":", "/"): content for digest, content in blobs.items()},
     }
     with tarfile.open(file, "w") as archive:

@@ -14,7 +14,9 @@ from .node_init import LIGHT_PYTHON
 
 def write(lab) -> None:
     """Write inventory/hosts.yml and inventory-ssh/hosts.yml (JSON inside YAML, which every YAML reader takes)."""
-    for folder, over_ssh in (("inventory", False), ("inventory-ssh", True))[: 1 if lab.topology.light else 2]:  # light nodes have no sshd
+    for folder, over_ssh in (("inventory", False), ("inventory-ssh", True))[
+        : 1 if lab.topology.light else 2
+    ]:  # light nodes have no sshd
         file = lab.state / folder / "hosts.yml"
         file.parent.mkdir(parents=True, exist_ok=True)
         text = render(lab, over_ssh)
@@ -26,7 +28,11 @@ def write(lab) -> None:
 
 def render(lab, over_ssh: bool) -> str:
     lines = ["---", "all:", "  children:", "    clusters:", "      vars:"]
-    lines += ["        ansible_connection: local", "        ansible_python_interpreter: \"{{ ansible_playbook_python }}\"", "      hosts:"]
+    lines += [
+        "        ansible_connection: local",
+        '        ansible_python_interpreter: "{{ ansible_playbook_python }}"',
+        "      hosts:",
+    ]
     for plane in lab.control_planes:
         cluster = plane.cluster
         lines.append(f"        {cluster.name}:")
@@ -42,7 +48,10 @@ def render(lab, over_ssh: bool) -> str:
         lines.append("      hosts:")
         for node in cluster.nodes:
             # Nodes have nothing but veth: what a machine's first network card would say is said here.
-            own = {"kubespan_mac": hardware(lab.namespace(node.name)), **({"ansible_host": node.address} if over_ssh else {})}
+            own = {
+                "kubespan_mac": hardware(lab.namespace(node.name)),
+                **({"ansible_host": node.address} if over_ssh else {}),
+            }
             lines.append(f"        {node.name}: {_value(own)}")
     return "\n".join(lines) + "\n"
 

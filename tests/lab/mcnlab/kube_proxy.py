@@ -35,7 +35,9 @@ class KubeProxy:
     def start(self, programs: pathlib.Path) -> None:
         if process.read_pid(self.pid_file):
             return
-        text = kubeconfig(self.plane.cluster.name, self.plane.server_for_nodes, self.plane.pki / "ca.crt", self.plane.token)
+        text = kubeconfig(
+            self.plane.cluster.name, self.plane.server_for_nodes, self.plane.pki / "ca.crt", self.plane.token
+        )
         self._in_node("umask 077; cat > /run/kube-proxy.kubeconfig", text)
         process.spawn(self.lab.state, self.pid_file, self.log, self.machine.enter(self._command(programs)))
         deadline = time.monotonic() + 600
@@ -56,9 +58,15 @@ class KubeProxy:
     def _command(self, programs: pathlib.Path) -> list:
         cidrs = [cidr for cidr in self.plane.cluster.pod_cidrs if ":" not in cidr] or list(self.plane.cluster.pod_cidrs)
         return [
-            str(programs / "kube-proxy"), "--proxy-mode=iptables", f"--hostname-override={self.machine.node.name}",
-            "--kubeconfig=/run/kube-proxy.kubeconfig", "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0",
-            "--conntrack-tcp-timeout-close-wait=0", f"--cluster-cidr={cidrs[0]}", "--iptables-min-sync-period=100ms",
+            str(programs / "kube-proxy"),
+            "--proxy-mode=iptables",
+            f"--hostname-override={self.machine.node.name}",
+            "--kubeconfig=/run/kube-proxy.kubeconfig",
+            "--conntrack-max-per-core=0",
+            "--conntrack-tcp-timeout-established=0",
+            "--conntrack-tcp-timeout-close-wait=0",
+            f"--cluster-cidr={cidrs[0]}",
+            "--iptables-min-sync-period=100ms",
         ]
 
     def _in_node(self, script: str, text: str) -> None:

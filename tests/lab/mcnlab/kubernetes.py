@@ -65,7 +65,9 @@ def binaries(state: pathlib.Path | None = None, default: str = "") -> pathlib.Pa
     found = pathlib.Path(lines[-1])
     # the same release in another cache is the same: its cache was emptied, or moved
     if pinned is not None and state is not None and pinned.name != found.name:
-        raise LabError(f"lab {state.name!r} was started with {pinned.name}, not with {found.name}: end it first, or use another name")
+        raise LabError(
+            f"lab {state.name!r} was started with {pinned.name}, not with {found.name}: end it first, or use another name"
+        )
     return found
 
 
@@ -144,7 +146,9 @@ class ControlPlane:
             self._start(program, commands[program])
 
     def stop(self, keep_etcd: bool = False) -> None:
-        names = ["relay", "egress", "kube-scheduler", "kube-controller-manager", "kube-apiserver"] + ([] if keep_etcd else ["etcd"])
+        names = ["relay", "egress", "kube-scheduler", "kube-controller-manager", "kube-apiserver"] + (
+            [] if keep_etcd else ["etcd"]
+        )
         process.end([pid for pid in (process.read_pid(self._pid_file(name)) for name in names) if pid])
 
     def wait_ready(self, patience: float = 600.0) -> None:
@@ -161,7 +165,9 @@ class ControlPlane:
                 if not self.alive(program):
                     raise LabError(f"{self.cluster.name}: {program} has ended\n{self._log_tail(program)}")
             time.sleep(0.1)
-        raise LabError(f"{self.cluster.name}: API server is not ready after {patience:.0f} s: {last}\n{self._log_tail('kube-apiserver')}")
+        raise LabError(
+            f"{self.cluster.name}: API server is not ready after {patience:.0f} s: {last}\n{self._log_tail('kube-apiserver')}"
+        )
 
     def register_nodes(self) -> None:
         api = self.api
@@ -171,7 +177,10 @@ class ControlPlane:
             wanted = {**node_object(node), "status": {}} if self.real_pods else node_object(node)
             if node.name not in present:
                 api.post("/api/v1/nodes", wanted)
-            elif not self.real_pods and present[node.name].get("status", {}).get("addresses") != wanted["status"]["addresses"]:
+            elif (
+                not self.real_pods
+                and present[node.name].get("status", {}).get("addresses") != wanted["status"]["addresses"]
+            ):
                 api.merge(f"/api/v1/nodes/{node.name}/status", {"status": wanted["status"]})
             if world.HOST_NETWORK in node.like and not self.real_pods:
                 self._host_pod(node)
@@ -192,7 +201,10 @@ class ControlPlane:
             nodes = {item["metadata"]["name"]: item for item in self.api.get("/api/v1/nodes")["items"]}
             waiting = [node.name for node in self.cluster.nodes if not is_ready(nodes.get(node.name, {}), "Ready")]
             dns = self.api.get("/apis/apps/v1/namespaces/kube-system/deployments/coredns")
-            if not is_ready(dns, "Available") or dns["status"].get("observedGeneration") != dns["metadata"]["generation"]:
+            if (
+                not is_ready(dns, "Available")
+                or dns["status"].get("observedGeneration") != dns["metadata"]["generation"]
+            ):
                 waiting.append("coredns")
             if not waiting:
                 return
@@ -240,12 +252,16 @@ class ControlPlane:
             if not (self.folder / name).exists():
                 _secret(self.folder / name, secrets.token_hex(20) + "\n")
         manager = (self.folder / "manager-token").read_text().strip()
-        tokens = f'{self.token},lab-admin,lab-admin,"system:masters"\n{manager},lab-manager,lab-manager,"system:masters"\n'
+        tokens = (
+            f'{self.token},lab-admin,lab-admin,"system:masters"\n{manager},lab-manager,lab-manager,"system:masters"\n'
+        )
         if self.real_pods:
             tokens += self._prepare_pods()
         _secret(self.folder / "tokens.csv", tokens)
         _secret(self.kubeconfig, kubeconfig(self.cluster.name, self.server, self.pki / "ca.crt", self.token))
-        _secret(self.folder / "manager.kubeconfig", kubeconfig(self.cluster.name, self.server, self.pki / "ca.crt", manager))
+        _secret(
+            self.folder / "manager.kubeconfig", kubeconfig(self.cluster.name, self.server, self.pki / "ca.crt", manager)
+        )
         (self.folder / "audit.yml").write_text(AUDIT_POLICY)
 
     def _prepare_pods(self) -> str:
@@ -257,7 +273,10 @@ class ControlPlane:
             if not file.exists():
                 _secret(file, secrets.token_hex(20) + "\n")
         scheduler = names.pop("scheduler-token").read_text().strip()
-        _secret(self.folder / "scheduler.kubeconfig", kubeconfig(self.cluster.name, self.server, self.pki / "ca.crt", scheduler))
+        _secret(
+            self.folder / "scheduler.kubeconfig",
+            kubeconfig(self.cluster.name, self.server, self.pki / "ca.crt", scheduler),
+        )
         certificates.client(self.pki, "kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
         (self.folder / "egress.json").write_text(json.dumps(egress_configuration(self.egress_socket), indent=1))
         lines = [f"{scheduler},system:kube-scheduler,system:kube-scheduler"]
@@ -273,8 +292,13 @@ class ControlPlane:
         return {
             "egress": ["/usr/bin/python3", "-B", EGRESS, self.egress_socket, *nodes],
             "kube-scheduler": [
-                programs / "kube-scheduler", f"--kubeconfig={self.folder / 'scheduler.kubeconfig'}", "--leader-elect=false",
-                "--bind-address=127.0.0.1", f"--secure-port={self.ports['scheduler']}", "--kube-api-qps=400", "--kube-api-burst=800",
+                programs / "kube-scheduler",
+                f"--kubeconfig={self.folder / 'scheduler.kubeconfig'}",
+                "--leader-elect=false",
+                "--bind-address=127.0.0.1",
+                f"--secure-port={self.ports['scheduler']}",
+                "--kube-api-qps=400",
+                "--kube-api-burst=800",
             ],
         }
 
@@ -289,45 +313,76 @@ class ControlPlane:
         return {
             "relay": ["/usr/bin/python3", "-B", RELAY, namespaces.path(self.lab.underlay), gateway, chosen["api"]],
             "etcd": [
-                etcd, "--name=lab", f"--data-dir={folder / 'etcd'}", "--unsafe-no-fsync", "--log-level=warn",
-                f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
-                f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=lab={peer}",
+                etcd,
+                "--name=lab",
+                f"--data-dir={folder / 'etcd'}",
+                "--unsafe-no-fsync",
+                "--log-level=warn",
+                f"--listen-client-urls={client}",
+                f"--advertise-client-urls={client}",
+                f"--listen-peer-urls={peer}",
+                f"--initial-advertise-peer-urls={peer}",
+                f"--initial-cluster=lab={peer}",
             ],
             "kube-apiserver": [
                 programs / "kube-apiserver",
-                f"--etcd-servers={client}", "--bind-address=127.0.0.1", f"--secure-port={chosen['api']}",
+                f"--etcd-servers={client}",
+                "--bind-address=127.0.0.1",
+                f"--secure-port={chosen['api']}",
                 f"--advertise-address={gateway}",
-                f"--tls-cert-file={pki / 'server.crt'}", f"--tls-private-key-file={pki / 'server.key'}",
+                f"--tls-cert-file={pki / 'server.crt'}",
+                f"--tls-private-key-file={pki / 'server.key'}",
                 f"--service-cluster-ip-range={','.join(self.cluster.service_cidrs)}",
                 "--service-account-issuer=https://kubernetes.default.svc",
-                f"--service-account-key-file={pki / 'sa.pub'}", f"--service-account-signing-key-file={pki / 'sa.key'}",
-                f"--token-auth-file={folder / 'tokens.csv'}", *self._server_options(),
-                f"--audit-policy-file={folder / 'audit.yml'}", f"--audit-log-path={self.audit_log}",
-                "--audit-log-maxsize=100", "--audit-log-maxbackup=1", "--allow-privileged=true", "--profiling=false",
+                f"--service-account-key-file={pki / 'sa.pub'}",
+                f"--service-account-signing-key-file={pki / 'sa.key'}",
+                f"--token-auth-file={folder / 'tokens.csv'}",
+                *self._server_options(),
+                f"--audit-policy-file={folder / 'audit.yml'}",
+                f"--audit-log-path={self.audit_log}",
+                "--audit-log-maxsize=100",
+                "--audit-log-maxbackup=1",
+                "--allow-privileged=true",
+                "--profiling=false",
                 *gates,
             ],
             "kube-controller-manager": [
-                programs / "kube-controller-manager", f"--kubeconfig={folder / 'manager.kubeconfig'}",
-                *self._manager_options(), "--leader-elect=false", "--bind-address=127.0.0.1",
-                f"--secure-port={chosen['manager']}", *self._manager_port(programs), *gates,
-                "--kube-api-qps=400", "--kube-api-burst=800",
+                programs / "kube-controller-manager",
+                f"--kubeconfig={folder / 'manager.kubeconfig'}",
+                *self._manager_options(),
+                "--leader-elect=false",
+                "--bind-address=127.0.0.1",
+                f"--secure-port={chosen['manager']}",
+                *self._manager_port(programs),
+                *gates,
+                "--kube-api-qps=400",
+                "--kube-api-burst=800",
             ],
         }
 
     def _server_options(self) -> list:
         if not self.real_pods:
-            return ["--endpoint-reconciler-type=none", "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"]
+            return [
+                "--endpoint-reconciler-type=none",
+                "--authorization-mode=RBAC",
+                "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            ]
         return [
-            "--endpoint-reconciler-type=lease", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
-            f"--kubelet-client-certificate={self.pki / 'kubelet-client.crt'}", f"--kubelet-client-key={self.pki / 'kubelet-client.key'}",
-            "--kubelet-preferred-address-types=InternalIP", f"--egress-selector-config-file={self.folder / 'egress.json'}",
+            "--endpoint-reconciler-type=lease",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            f"--kubelet-client-certificate={self.pki / 'kubelet-client.crt'}",
+            f"--kubelet-client-key={self.pki / 'kubelet-client.key'}",
+            "--kubelet-preferred-address-types=InternalIP",
+            f"--egress-selector-config-file={self.folder / 'egress.json'}",
         ]
 
     def _manager_options(self) -> list:
         if not self.real_pods:
             return [f"--controllers={CONTROLLERS}"]
         return [
-            f"--controllers={CONTROLLERS},{POD_CONTROLLERS}", f"--root-ca-file={self.pki / 'ca.crt'}",
+            f"--controllers={CONTROLLERS},{POD_CONTROLLERS}",
+            f"--root-ca-file={self.pki / 'ca.crt'}",
             f"--service-account-private-key-file={self.pki / 'sa.key'}",
         ]
 
@@ -371,8 +426,16 @@ def node_object(node: Node) -> dict:
         "spec": {"podCIDR": node.pod_cidrs[0], "podCIDRs": list(node.pod_cidrs)},
         "status": {
             "addresses": [*addresses, {"type": "Hostname", "address": node.name}],
-            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "the lab's node",
-                            "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "reason": "KubeletReady",
+                    "message": "the lab's node",
+                    "lastHeartbeatTime": "2026-01-01T00:00:00Z",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }
+            ],
         },
     }
 
@@ -383,7 +446,10 @@ def egress_configuration(socket: pathlib.Path) -> dict:
         "apiVersion": "apiserver.k8s.io/v1beta1",
         "kind": "EgressSelectorConfiguration",
         "egressSelections": [
-            {"name": "cluster", "connection": {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": str(socket)}}}},
+            {
+                "name": "cluster",
+                "connection": {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": str(socket)}}},
+            },
         ],
     }
 
@@ -404,7 +470,10 @@ def kubeconfig(cluster: str, server: str, ca: pathlib.Path, token: str) -> str:
 
 def write_kubeconfig(file: pathlib.Path, planes: list) -> None:
     """All clusters in one file, each a context of its name; the first one is the current."""
-    entries = [(plane.cluster.name, plane.server, plane.pki / "ca.crt", f"lab-admin-{plane.cluster.name}", plane.token) for plane in planes]
+    entries = [
+        (plane.cluster.name, plane.server, plane.pki / "ca.crt", f"lab-admin-{plane.cluster.name}", plane.token)
+        for plane in planes
+    ]
     _secret(file, render_kubeconfig(entries))
 
 
@@ -413,7 +482,9 @@ def render_kubeconfig(entries: list) -> str:
     clusters = users = contexts = ""
     for cluster, server, ca, user, token in entries:
         authority = base64.b64encode(ca.read_bytes()).decode()
-        clusters += f"- name: {cluster}\n  cluster:\n    server: {server}\n    certificate-authority-data: {authority}\n"
+        clusters += (
+            f"- name: {cluster}\n  cluster:\n    server: {server}\n    certificate-authority-data: {authority}\n"
+        )
         users += f"- name: {user}\n  user:\n    token: {token}\n"
         contexts += f"- name: {cluster}\n  context:\n    cluster: {cluster}\n    user: {user}\n"
     return f"apiVersion: v1\nkind: Config\nclusters:\n{clusters}users:\n{users}contexts:\n{contexts}current-context: {entries[0][0]}\n"

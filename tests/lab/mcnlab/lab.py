@@ -180,7 +180,9 @@ class Lab:
 
     def _claim(self) -> None:
         if self.clone not in (None, CLONE):
-            raise LabError(f"lab {self.name!r} belongs to the clone {self.clone}: choose another --name, or end it there")
+            raise LabError(
+                f"lab {self.name!r} belongs to the clone {self.clone}: choose another --name, or end it there"
+            )
         (self.state / "clone").write_text(f"{CLONE}\n")
 
     def down(self) -> None:

@@ -136,7 +136,9 @@ def furnish(root: pathlib.Path, settings: dict) -> None:
             if not mask.is_symlink():
                 mask.symlink_to("/dev/null")
     (etc / "systemd/journald.conf.d").mkdir(exist_ok=True)
-    (etc / "systemd/journald.conf.d/lab.conf").write_text("[Journal]\nStorage=volatile\nRuntimeMaxUse=16M\nReadKMsg=no\n")
+    (etc / "systemd/journald.conf.d/lab.conf").write_text(
+        "[Journal]\nStorage=volatile\nRuntimeMaxUse=16M\nReadKMsg=no\n"
+    )
 
     identify(root, settings)
     keys = pathlib.Path(settings["ssh"])
@@ -210,7 +212,13 @@ def become_init(root: pathlib.Path, settings: dict, console: int) -> None:
     }
     if settings["light"]:
         os.execve("/bin/sh", ["sh", "-c", LIGHT_INIT], environment)
-    arguments = ["systemd", "--unit=multi-user.target", "--show-status=false", "--log-target=console", "--log-level=warning"]
+    arguments = [
+        "systemd",
+        "--unit=multi-user.target",
+        "--show-status=false",
+        "--log-target=console",
+        "--log-level=warning",
+    ]
     os.execve("/lib/systemd/systemd", arguments, environment)
 
 
@@ -221,7 +229,13 @@ def devices(dev: pathlib.Path, console: int) -> None:
         _device(dev / name, major, minor)
     (dev / "net").mkdir()
     _device(dev / "net/tun", 10, 200)
-    for name, target in {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}.items():
+    for name, target in {
+        "fd": "/proc/self/fd",
+        "stdin": "fd/0",
+        "stdout": "fd/1",
+        "stderr": "fd/2",
+        "ptmx": "pts/ptmx",
+    }.items():
         (dev / name).symlink_to(target)
     mount("devpts", dev / "pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
     mount("tmpfs", dev / "shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777,size=64m")

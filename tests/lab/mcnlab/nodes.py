@@ -57,9 +57,25 @@ class NodeMachine:
         pid = self.leader
         if pid is None:
             raise LabError(f"node {self.node.name} is down")
-        return ["nsenter", f"--target={pid}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd",
-                "env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root",
-                "LANG=C.UTF-8", "TERM=dumb", *command]
+        return [
+            "nsenter",
+            f"--target={pid}",
+            "--mount",
+            "--uts",
+            "--ipc",
+            "--net",
+            "--pid",
+            "--cgroup",
+            "--root",
+            "--wd",
+            "env",
+            "-i",
+            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME=/root",
+            "LANG=C.UTF-8",
+            "TERM=dumb",
+            *command,
+        ]
 
     # What can be done
 
@@ -142,9 +158,15 @@ class NodeMachine:
             length, _gateway = cluster.uplink_of(address)
             commands.append(f"address replace {address}/{length} dev {UPLINK}{' nodad' if ':' in address else ''}")
         if node.more_addresses and STORAGE not in namespaces.links(self.namespace):
-            commands.append(f"link add {STORAGE} address {hardware(self.namespace + STORAGE)} type veth peer name {STORAGE}-far")
+            commands.append(
+                f"link add {STORAGE} address {hardware(self.namespace + STORAGE)} type veth peer name {STORAGE}-far"
+            )
         for address in node.more_addresses:
-            commands += [f"link set {STORAGE}-far up", f"address replace {address}/{24 if '.' in address else 64} dev {STORAGE}", f"link set {STORAGE} up"]
+            commands += [
+                f"link set {STORAGE}-far up",
+                f"address replace {address}/{24 if '.' in address else 64} dev {STORAGE}",
+                f"link set {STORAGE} up",
+            ]
         commands.append(f"link set {UPLINK} up")
         for address in node.addresses:
             gateway = cluster.uplink_of(address)[1]
@@ -155,7 +177,9 @@ class NodeMachine:
         if tables:
             namespaces.load(self.namespace, tables)
         if self.lab.topology.real_pods:
-            namespaces.run(self.namespace, ["nft", "-f", "-"], input=masquerade(cluster, node), text=True, capture_output=True)
+            namespaces.run(
+                self.namespace, ["nft", "-f", "-"], input=masquerade(cluster, node), text=True, capture_output=True
+            )
 
     def _boot(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -175,8 +199,14 @@ class NodeMachine:
             "light": self.lab.topology.light,
         }
         (self.folder / "settings.json").write_text(json.dumps(settings, indent=1))
-        process.run([sys.executable if sys.executable.startswith("/usr/bin/") else "/usr/bin/python3", "-B", SCRIPT,
-                     self.folder / "settings.json"])
+        process.run(
+            [
+                sys.executable if sys.executable.startswith("/usr/bin/") else "/usr/bin/python3",
+                "-B",
+                SCRIPT,
+                self.folder / "settings.json",
+            ]
+        )
         pid = int((self.folder / "init.pid").read_text())
         if process.start_time(pid) is None:
             raise LabError(f"node {self.node.name}: init died at once; see {self.folder / 'console.log'}")
@@ -215,7 +245,19 @@ class NodeMachine:
         file = self.folder / "processes" / pod.name
         if process.read_pid(file) is None:
             network = f"--net={namespaces.path(self.lab.namespace(pod.name))}"
-            rest = ["nsenter", f"--target={self.leader}", "--mount", "--uts", "--ipc", "--pid", "--cgroup", "--root", "--wd", "sleep", "infinity"]
+            rest = [
+                "nsenter",
+                f"--target={self.leader}",
+                "--mount",
+                "--uts",
+                "--ipc",
+                "--pid",
+                "--cgroup",
+                "--root",
+                "--wd",
+                "sleep",
+                "infinity",
+            ]
             process.spawn(self.lab.state, file, file.with_suffix(".log"), ["nsenter", network, *rest])
 
 

@@ -22,7 +22,9 @@ def image(name: str, program: pathlib.Path) -> images.Image:
         raise LabError(f"{name}: without a tag a kubelet would ask a registry for it; say {name}:TAG")
     if not program.is_file():
         raise LabError(f"there is no program {program}")
-    return images.Image((name,), "a program of its own", program=program.name, entrypoint=(f"/{program.name}",), command=())
+    return images.Image(
+        (name,), "a program of its own", program=program.name, entrypoint=(f"/{program.name}",), command=()
+    )
 
 
 def add(runtimes: list[PodRuntime], name: str, program: pathlib.Path) -> None:

@@ -29,7 +29,9 @@ def wanted() -> list:
 def missing() -> list:
     result = subprocess.run(
         ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\\n", *wanted()],
-        text=True, capture_output=True, check=False,
+        text=True,
+        capture_output=True,
+        check=False,
     )
     installed = {line.split()[0] for line in result.stdout.splitlines() if line.endswith(" installed")}
     return [name for name in wanted() if name not in installed]
@@ -66,7 +68,11 @@ def apt_get(words: list, folder: pathlib.Path) -> None:
 def _apt(*words: str, folder: pathlib.Path | None = None) -> subprocess.CompletedProcess:
     return subprocess.run(
         ["apt-get", "-o", "DPkg::Lock::Timeout=900", "-o", "Acquire::Retries=3", *words],
-        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, cwd=folder,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        cwd=folder,
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
     )
 

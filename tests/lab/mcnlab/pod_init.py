@@ -123,7 +123,13 @@ def own_cgroups(hierarchies: list) -> None:
     if all(pathlib.Path(hierarchy["folder"]) != root for hierarchy in hierarchies):
         mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755,size=1m")
     for hierarchy in hierarchies:
-        mount(hierarchy["type"], pathlib.Path(hierarchy["folder"]), hierarchy["type"], MS_NOSUID | MS_NODEV | MS_NOEXEC, hierarchy["options"])
+        mount(
+            hierarchy["type"],
+            pathlib.Path(hierarchy["folder"]),
+            hierarchy["type"],
+            MS_NOSUID | MS_NODEV | MS_NOEXEC,
+            hierarchy["options"],
+        )
 
 
 def private_mounts(folder: pathlib.Path, settings: dict) -> None:
@@ -161,7 +167,9 @@ def supervise(settings: dict, folder: pathlib.Path) -> None:
 
     def start(name: str) -> None:
         with open(f"/mnt/{name}.log", "ab") as output:
-            child = subprocess.Popen(settings["commands"][name], stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
+            child = subprocess.Popen(
+                settings["commands"][name], stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+            )
         running[child.pid] = name
 
     start("containerd")
@@ -174,7 +182,11 @@ def supervise(settings: dict, folder: pathlib.Path) -> None:
         pid, status = os.wait()
         name = running.pop(pid, None)
         if name:
-            print(f"init: {name} has ended with {os.waitstatus_to_exitcode(status)}: starting it again", file=sys.stderr, flush=True)
+            print(
+                f"init: {name} has ended with {os.waitstatus_to_exitcode(status)}: starting it again",
+                file=sys.stderr,
+                flush=True,
+            )
             time.sleep(1)
             start(name)
 
@@ -184,7 +196,9 @@ def import_images(settings: dict, environment: dict) -> None:
     done = pathlib.Path("/mnt/imported")
     deadline = time.monotonic() + 600
     while not (done.exists() and done.read_text() == settings["images"]):
-        result = subprocess.run(settings["commands"]["import"], capture_output=True, text=True, check=False, env=environment)
+        result = subprocess.run(
+            settings["commands"]["import"], capture_output=True, text=True, check=False, env=environment
+        )
         if result.returncode == 0:
             done.write_text(settings["images"])
         elif time.monotonic() > deadline:

@@ -34,7 +34,9 @@ LEFT_OUT = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/lin
 @dataclasses.dataclass(frozen=True)
 class PodParts:
     node: pathlib.Path  # folder with kubelet and kube-scheduler
-    runtime: pathlib.Path  # folder with `root` (the unpacked containerd, runc, CNI plugins) and images.tar (an OCI layout of every image)
+    runtime: (
+        pathlib.Path
+    )  # folder with `root` (the unpacked containerd, runc, CNI plugins) and images.tar (an OCI layout of every image)
     coredns: str  # the version in it, such as 1.14.7
 
 
@@ -68,7 +70,10 @@ def coredns_version(module: str) -> str:
 
 def _key(wanted: tuple, coredns: pathlib.Path) -> str:
     """Changes with what would be made, so that a cache of another clone's is not taken for ours."""
-    text = repr((wanted, RUNTIME_PACKAGES, LEFT_OUT, coredns.parent.name)).encode() + pathlib.Path(images.__file__).read_bytes()
+    text = (
+        repr((wanted, RUNTIME_PACKAGES, LEFT_OUT, coredns.parent.name)).encode()
+        + pathlib.Path(images.__file__).read_bytes()
+    )
     return hashlib.sha256(text + pathlib.Path(__file__).read_bytes()).hexdigest()[:12]
 
 
@@ -116,7 +121,16 @@ def unpack(work: pathlib.Path, names: tuple, root: pathlib.Path, depends: bool =
     options = ["-o", f"Dir::Cache::archives={archives}", "-o", "APT::Sandbox::User=root"]
     if depends:
         # As on a machine that has nothing yet.
-        words = [*options, "-o", f"Dir::State::status={nothing}", "--download-only", "-y", "--no-install-recommends", "install", *names]
+        words = [
+            *options,
+            "-o",
+            f"Dir::State::status={nothing}",
+            "--download-only",
+            "-y",
+            "--no-install-recommends",
+            "install",
+            *names,
+        ]
     else:
         words = [*options, "download", *names]
     packages.apt_get(words, folder=archives)
@@ -133,7 +147,9 @@ def furnish(root: pathlib.Path) -> None:
         (root / name).mkdir(parents=True, exist_ok=True)
     for name in ("tmp", "var/tmp"):
         (root / name).chmod(0o1777)
-    (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n")
+    (root / "etc/passwd").write_text(
+        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
+    )
     (root / "etc/group").write_text("root:x:0:\nnogroup:x:65534:\n")
     (root / "etc/nsswitch.conf").write_text("hosts: files dns\n")
     if (root / "bin/nc.openbsd").exists():  # Debian's alternatives would have made it

@@ -43,8 +43,10 @@ class PodRuntime:
         if self.leader is not None:
             return False
         self.write(parts)
-        process.run(["/usr/bin/python3", "-B", SCRIPT, self.folder / "settings.json"],
-                    env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", process.MARK: str(self.lab.state), "container": "lab"})
+        process.run(
+            ["/usr/bin/python3", "-B", SCRIPT, self.folder / "settings.json"],
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", process.MARK: str(self.lab.state), "container": "lab"},
+        )
         pid = int((self.folder / "init.pid").read_text())
         if process.start_time(pid) is None:
             raise LabError(f"node {self.node.name}: its container runtime died at once; see {self.folder / 'init.log'}")
@@ -72,7 +74,9 @@ class PodRuntime:
         self.folder.chmod(0o700)
         (self.folder / "net.d").mkdir(exist_ok=True)
         plane = self.plane
-        credentials = kubeconfig(plane.cluster.name, plane.server_for_nodes, plane.pki / "ca.crt", plane.kubelet_token(self.node.name))
+        credentials = kubeconfig(
+            plane.cluster.name, plane.server_for_nodes, plane.pki / "ca.crt", plane.kubelet_token(self.node.name)
+        )
         files = {
             "containerd.toml": containerd_configuration(),
             "net.d/10-lab.conflist": json.dumps(cni_configuration(self.node), indent=1),
@@ -106,10 +110,20 @@ def commands(node: Node) -> dict:
     """Command lines of containerd, kubelet and of the images' import."""
     return {
         "containerd": [f"{RUNTIME}/root/usr/bin/containerd", f"--config={INSIDE}/containerd.toml"],
-        "import": [f"{RUNTIME}/root/usr/bin/ctr", f"--address={SOCKET}", "--namespace=k8s.io", "images", "import", f"{RUNTIME}/images.tar"],
+        "import": [
+            f"{RUNTIME}/root/usr/bin/ctr",
+            f"--address={SOCKET}",
+            "--namespace=k8s.io",
+            "images",
+            "import",
+            f"{RUNTIME}/images.tar",
+        ],
         "kubelet": [
-            f"{NODE_PROGRAMS}/kubelet", f"--config={INSIDE}/kubelet.json", f"--kubeconfig={INSIDE}/kubelet.kubeconfig",
-            f"--hostname-override={node.name}", f"--node-ip={','.join(node.addresses)}",
+            f"{NODE_PROGRAMS}/kubelet",
+            f"--config={INSIDE}/kubelet.json",
+            f"--kubeconfig={INSIDE}/kubelet.kubeconfig",
+            f"--hostname-override={node.name}",
+            f"--node-ip={','.join(node.addresses)}",
         ],
     }
 

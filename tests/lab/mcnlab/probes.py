@@ -25,11 +25,21 @@ def ping_matrix(lab, cross_only: bool = False, count: int = 1, wait: float = 1.0
 
     def probe(job) -> dict:
         source, target, address, cross = job
-        row = {"source": source.name, "target": target.name, "address": address, "cross": cross, "ok": False, "error": None}
+        row = {
+            "source": source.name,
+            "target": target.name,
+            "address": address,
+            "cross": cross,
+            "ok": False,
+            "error": None,
+        }
         try:
             result = namespaces.run(
-                lab.namespace(source.name), ["ping", "-n", "-q", "-c", str(count), "-i", "0.2", "-W", str(wait), address],
-                capture_output=True, text=True, timeout=wait + count + 10,
+                lab.namespace(source.name),
+                ["ping", "-n", "-q", "-c", str(count), "-i", "0.2", "-W", str(wait), address],
+                capture_output=True,
+                text=True,
+                timeout=wait + count + 10,
             )
         except subprocess.TimeoutExpired:
             row["error"] = "ping did not end"
@@ -53,5 +63,7 @@ def table(rows: list) -> str:
     width = max((len(name) for name in names), default=0)
     lines = [" " * width + "  " + "  ".join(name.rjust(width) for name in names)]
     for source in names:
-        lines.append(source.ljust(width) + "  " + "  ".join("/".join(cells.get((source, t), ["-"])).rjust(width) for t in names))
+        lines.append(
+            source.ljust(width) + "  " + "  ".join("/".join(cells.get((source, t), ["-"])).rjust(width) for t in names)
+        )
     return "\n".join(lines)

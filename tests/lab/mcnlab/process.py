@@ -9,6 +9,7 @@ one that got the same number.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -44,7 +45,9 @@ def write_pid(file: pathlib.Path, pid: int) -> None:
     temporary.replace(file)
 
 
-def spawn(owner: pathlib.Path, pid_file: pathlib.Path, log: pathlib.Path, command: list, environment: dict | None = None) -> int:
+def spawn(
+    owner: pathlib.Path, pid_file: pathlib.Path, log: pathlib.Path, command: list, environment: dict | None = None
+) -> int:
     """Start a process of its own session which outlives us; it carries the lab's mark."""
     for folder in (pid_file.parent, log.parent):
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,10 +89,8 @@ def end(pids: list, patience: float = 5.0) -> None:
             continue
         alive = [pid for pid, started in known.items() if started is not None and start_time(pid) == started]
         for pid in alive:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-            except ProcessLookupError:
-                pass
         deadline = time.monotonic() + wait
         while alive and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -16,8 +16,17 @@ from . import process
 # Below the folders that a node writes to; what changes by itself is left out.
 WATCHED = ("etc", "var/lib", "usr/local")
 IGNORED = (
-    "var/lib/systemd/", "var/lib/dbus/", "var/lib/private/", "etc/.pwd.lock", "etc/.updated", "etc/ld.so.cache",
-    "etc/machine-id", "var/lib/dpkg/", "var/lib/apt/", "var/lib/nfs/", "var/lib/pcp/",
+    "var/lib/systemd/",
+    "var/lib/dbus/",
+    "var/lib/private/",
+    "etc/.pwd.lock",
+    "etc/.updated",
+    "etc/ld.so.cache",
+    "etc/machine-id",
+    "var/lib/dpkg/",
+    "var/lib/apt/",
+    "var/lib/nfs/",
+    "var/lib/pcp/",
 )
 SERVER_SET = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
 POOLS = "/apis/crd.projectcalico.org/v1/ippools"
@@ -36,10 +45,17 @@ def of_node(machine) -> dict:
     for link in links:
         link.get("linkinfo", {}).pop("info_data", None)
     addresses = [
-        {"dev": entry["ifname"], "local": f"{a['local']}/{a['prefixlen']}", "scope": a.get("scope"), "peer": a.get("address")}
-        for entry in tool("ip", "-j", "address", "show") if "ifname" in entry
+        {
+            "dev": entry["ifname"],
+            "local": f"{a['local']}/{a['prefixlen']}",
+            "scope": a.get("scope"),
+            "peer": a.get("address"),
+        }
+        for entry in tool("ip", "-j", "address", "show")
+        if "ifname" in entry
         # A link-local address comes from the link's random hardware address.
-        for a in entry.get("addr_info", []) if not a["local"].startswith("fe80:")
+        for a in entry.get("addr_info", [])
+        if not a["local"].startswith("fe80:")
     ]
     routes = []
     for family in ("-4", "-6"):
@@ -50,7 +66,9 @@ def of_node(machine) -> dict:
             route.pop("cache", None)
             route["flags"] = [flag for flag in route.get("flags", []) if flag not in ("linkdown",)]
             routes.append({"family": family[1:], **route})
-    rules = [{"family": family[1:], **rule} for family in ("-4", "-6") for rule in tool("ip", "-j", family, "rule", "show")]
+    rules = [
+        {"family": family[1:], **rule} for family in ("-4", "-6") for rule in tool("ip", "-j", family, "rule", "show")
+    ]
     return {
         "node": node.name,
         "links": _sorted(links),
@@ -67,7 +85,15 @@ def _units(machine) -> dict:
     """unit → state of every service, timer, socket and path that is active or has failed; none where nothing could start one."""
     if machine.lab.topology.light:
         return {}
-    words = ["systemctl", "list-units", "--plain", "--no-legend", "--no-pager", "--type=service,timer,socket,path", "--state=active,failed"]
+    words = [
+        "systemctl",
+        "list-units",
+        "--plain",
+        "--no-legend",
+        "--no-pager",
+        "--type=service,timer,socket,path",
+        "--state=active,failed",
+    ]
     lines = process.run(machine.enter(words)).stdout.splitlines()
     return {fields[0]: fields[2] for fields in (line.split(None, 4) for line in lines) if len(fields) > 3}
 
@@ -134,7 +160,9 @@ def _without_handles(ruleset) -> list:
     for item in items:
         for kind, body in item.items():
             if kind != "metainfo":
-                kept.append({kind: {k: v for k, v in body.items() if k != "handle"} if isinstance(body, dict) else body})
+                kept.append(
+                    {kind: {k: v for k, v in body.items() if k != "handle"} if isinstance(body, dict) else body}
+                )
     return kept
 
 

@@ -35,10 +35,14 @@ class SshKeys:
     def options(self) -> list:
         """The ssh options that reach a node and verify it."""
         return [
-            "-o", f"ProxyCommand={self.proxy_command}",
-            "-o", f"UserKnownHostsFile={self.known_hosts}",
-            "-o", "StrictHostKeyChecking=yes",
-            "-o", "ConnectTimeout=10",
+            "-o",
+            f"ProxyCommand={self.proxy_command}",
+            "-o",
+            f"UserKnownHostsFile={self.known_hosts}",
+            "-o",
+            "StrictHostKeyChecking=yes",
+            "-o",
+            "ConnectTimeout=10",
         ]
 
     @staticmethod

@@ -155,7 +155,9 @@ def parse(source: dict) -> Topology:
                         pod_cidrs=_cidrs(node["pod_cidrs"]),
                         pod_count=0 if kind == "real" else int(node.get("pods", 1)),
                         like=_like(node_name, node.get("like", [])),
-                        more_addresses=tuple(str(ipaddress.ip_address(text)) for text in node.get("more_addresses", [])),
+                        more_addresses=tuple(
+                            str(ipaddress.ip_address(text)) for text in node.get("more_addresses", [])
+                        ),
                     )
                 )
             cluster = Cluster(
@@ -190,7 +192,9 @@ def merge(stored: dict | None, wanted: dict | None) -> dict:
     for word, choices in KINDS.items():
         kinds = [source[word] for source in (stored, wanted) if source and word in source]
         if stored and word in (wanted or {}) and stored.get(word, choices[0]) != kinds[-1]:
-            raise LabError(f"the lab runs already with {word} as {stored.get(word, choices[0])}: use another --name, or `down` first")
+            raise LabError(
+                f"the lab runs already with {word} as {stored.get(word, choices[0])}: use another --name, or `down` first"
+            )
         if kinds:
             merged[word] = kinds[0]
     for name, body in ((wanted or {}).get("clusters", {})).items():

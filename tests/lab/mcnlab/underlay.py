@@ -44,7 +44,10 @@ def ensure(namespace: str, topology: Topology) -> None:
         )
         namespaces.batch(
             namespace,
-            [f"link add {BRIDGE} address {namespaces.hardware(namespace)} type bridge mcast_snooping 0", f"link set {BRIDGE} up"],
+            [
+                f"link add {BRIDGE} address {namespaces.hardware(namespace)} type bridge mcast_snooping 0",
+                f"link set {BRIDGE} up",
+            ],
         )
     commands = []
     for cluster in topology.clusters:

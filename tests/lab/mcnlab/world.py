@@ -9,7 +9,13 @@ A node of a topology file says in ``like`` which of them it has. This is the one
 from __future__ import annotations
 
 #: What a node's ``like`` may name.
-MASQUERADE, FORWARD_DROP, STRICT_FILTER, NO_IPV6, HOST_NETWORK = "masquerade", "forward-drop", "strict-filter", "no-ipv6", "host-network"
+MASQUERADE, FORWARD_DROP, STRICT_FILTER, NO_IPV6, HOST_NETWORK = (
+    "masquerade",
+    "forward-drop",
+    "strict-filter",
+    "no-ipv6",
+    "host-network",
+)
 KINDS = (MASQUERADE, FORWARD_DROP, STRICT_FILTER, NO_IPV6, HOST_NETWORK)
 #: As the tables of a CNI, which are none of ours.
 TABLE = "lab-cni"
@@ -32,9 +38,14 @@ def tables(topology, cluster, node) -> str:
 
 
 def _table(topology, cluster, node, family: str) -> str:
-    own, inside, others = ([cidr for cidr in cidrs if (":" in cidr) == (family == "ip6")] for cidrs in (
-        node.pod_cidrs, cluster.pod_cidrs, [cidr for other in topology.clusters if other.name != cluster.name for cidr in other.pod_cidrs],
-    ))
+    own, inside, others = (
+        [cidr for cidr in cidrs if (":" in cidr) == (family == "ip6")]
+        for cidrs in (
+            node.pod_cidrs,
+            cluster.pod_cidrs,
+            [cidr for other in topology.clusters if other.name != cluster.name for cidr in other.pod_cidrs],
+        )
+    )
     chains = []
     if FORWARD_DROP in node.like and inside:
         pods = ", ".join(inside)
@@ -48,7 +59,11 @@ def _table(topology, cluster, node, family: str) -> str:
             " chain postrouting {\n  type nat hook postrouting priority srcnat; policy accept;\n"
             f"  {family} saddr {{ {', '.join(own)} }} {family} daddr != {{ {', '.join([*inside, *others])} }} masquerade\n }}\n"
         )
-    return f"table {family} {TABLE}\ndelete table {family} {TABLE}\ntable {family} {TABLE} {{\n{''.join(chains)}}}\n" if chains else ""
+    return (
+        f"table {family} {TABLE}\ndelete table {family} {TABLE}\ntable {family} {TABLE} {{\n{''.join(chains)}}}\n"
+        if chains
+        else ""
+    )
 
 
 def host_pod(node) -> dict:
@@ -57,8 +72,17 @@ def host_pod(node) -> dict:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "agent-" + node.name, "namespace": "kube-system", "labels": {"app": "agent"}},
-        "spec": {"hostNetwork": True, "nodeName": node.name, "automountServiceAccountToken": False,
-                 "containers": [{"name": "agent", "image": "agent", "ports": [{"containerPort": 9100, "hostPort": 9100}]}]},
-        "status": {"phase": "Running", "hostIP": node.address, "podIP": node.address, "podIPs": [{"ip": address} for address in node.addresses],
-                   "conditions": [{"type": "Ready", "status": "True"}]},
-    }  # fmt: skip
+        "spec": {
+            "hostNetwork": True,
+            "nodeName": node.name,
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "agent", "image": "agent", "ports": [{"containerPort": 9100, "hostPort": 9100}]}],
+        },
+        "status": {
+            "phase": "Running",
+            "hostIP": node.address,
+            "podIP": node.address,
+            "podIPs": [{"ip": address} for address in node.addresses],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }

@@ -26,13 +26,42 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan import 
 REPO = pathlib.Path(__file__).resolve().parents[3]
 AWX = REPO / "playbooks" / "files" / "awx"
 NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
-TYPES = {"text": str, "textarea": str, "password": str, "multiplechoice": str, "multiselect": str, "integer": int, "float": float}
+TYPES = {
+    "text": str,
+    "textarea": str,
+    "password": str,
+    "multiplechoice": str,
+    "multiselect": str,
+    "integer": int,
+    "float": float,
+}
 SURVEYS = sorted(path.stem for path in (AWX / "surveys").glob("*.yml"))
 JOB_FIELDS = {
-    "name", "description", "job_type", "inventory", "project", "playbook", "execution_environment", "forks", "limit", "verbosity", "extra_vars",
-    "job_tags", "skip_tags", "timeout", "diff_mode", "allow_simultaneous", "become_enabled", "job_slice_count", "ask_limit_on_launch",
-    "ask_tags_on_launch", "ask_skip_tags_on_launch", "ask_diff_mode_on_launch", "ask_verbosity_on_launch", "ask_variables_on_launch",
-}  # fmt: skip
+    "name",
+    "description",
+    "job_type",
+    "inventory",
+    "project",
+    "playbook",
+    "execution_environment",
+    "forks",
+    "limit",
+    "verbosity",
+    "extra_vars",
+    "job_tags",
+    "skip_tags",
+    "timeout",
+    "diff_mode",
+    "allow_simultaneous",
+    "become_enabled",
+    "job_slice_count",
+    "ask_limit_on_launch",
+    "ask_tags_on_launch",
+    "ask_skip_tags_on_launch",
+    "ask_diff_mode_on_launch",
+    "ask_verbosity_on_launch",
+    "ask_variables_on_launch",
+}
 OURS = {"survey", "credentials", "optional_credentials", "sliced"}
 
 
@@ -52,9 +81,23 @@ def check_inputs(inputs):
     ids = [field["id"] for field in inputs["fields"]]
     assert len(ids) == len(set(ids)) and "tower" not in ids and set(inputs.get("required", [])) <= set(ids)
     for field in inputs["fields"]:
-        assert set(field) <= {"id", "label", "type", "format", "choices", "help_text", "multiline", "secret", "ask_at_runtime", "default"}
+        assert set(field) <= {
+            "id",
+            "label",
+            "type",
+            "format",
+            "choices",
+            "help_text",
+            "multiline",
+            "secret",
+            "ask_at_runtime",
+            "default",
+        }
         assert NAME.match(field["id"]) and isinstance(field["label"], str)
-        assert field.get("type", "string") in ("string", "boolean") and field.get("format", "url") in ("ssh_private_key", "url")
+        assert field.get("type", "string") in ("string", "boolean") and field.get("format", "url") in (
+            "ssh_private_key",
+            "url",
+        )
         if field.get("type") == "boolean":
             assert not {"choices", "multiline", "format", "secret"} & set(field)
         if "default" in field:
@@ -73,7 +116,9 @@ def check_injectors(injectors, ids):
         for name, template in rows.items():
             if part == "env":
                 assert NAME.match(name) and not name.startswith("ANSIBLE_") and template.isascii()
-            jinja2.sandbox.ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined).from_string(template).render(known)
+            jinja2.sandbox.ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined).from_string(template).render(
+                known
+            )
 
 
 def test_credential_types():
@@ -82,22 +127,25 @@ def test_credential_types():
         ids = check_inputs(row["inputs"])
         check_injectors(row["injectors"], ids)
         used = json.dumps(row["injectors"])
-        assert all(re.search(r"\b{0}\b".format(name), used) for name in ids), "a field that reaches nothing"
+        assert all(re.search(rf"\b{name}\b", used) for name in ids), "a field that reaches nothing"
         assert "extra_vars" not in row["injectors"], "extra variables are shown in a job's details"
         secret = {field["id"] for field in row["inputs"]["fields"] if field.get("secret")}
         assert secret & set(row["inputs"]["required"])
 
 
-@pytest.mark.parametrize("inputs, injectors", [
-    ({"fields": [{"id": "tower", "label": "x"}]}, {}),
-    ({"fields": [{"id": "a", "label": "x"}, {"id": "a", "label": "y"}]}, {}),
-    ({"fields": [{"id": "a", "label": "x", "type": "boolean", "secret": True}]}, {}),
-    ({"fields": [{"id": "a"}]}, {}),
-    ({"fields": [{"id": "a", "label": "x"}]}, {"env": {"ANSIBLE_CONFIG": "{{ a }}"}}),
-    ({"fields": [{"id": "a", "label": "x"}]}, {"env": {"A": "{{ b }}"}}),
-    ({"fields": [{"id": "a", "label": "x"}]}, {"file": {"template": "", "template.b": ""}}),
-    ({"fields": [{"id": "a", "label": "x"}]}, {"env": {"A": "{{ tower.filename.b }}"}, "file": {"template.c": ""}}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "inputs, injectors",
+    [
+        ({"fields": [{"id": "tower", "label": "x"}]}, {}),
+        ({"fields": [{"id": "a", "label": "x"}, {"id": "a", "label": "y"}]}, {}),
+        ({"fields": [{"id": "a", "label": "x", "type": "boolean", "secret": True}]}, {}),
+        ({"fields": [{"id": "a"}]}, {}),
+        ({"fields": [{"id": "a", "label": "x"}]}, {"env": {"ANSIBLE_CONFIG": "{{ a }}"}}),
+        ({"fields": [{"id": "a", "label": "x"}]}, {"env": {"A": "{{ b }}"}}),
+        ({"fields": [{"id": "a", "label": "x"}]}, {"file": {"template": "", "template.b": ""}}),
+        ({"fields": [{"id": "a", "label": "x"}]}, {"env": {"A": "{{ tower.filename.b }}"}, "file": {"template.c": ""}}),
+    ],
+)
 def test_the_check_of_credential_types_refuses_what_awx_refuses(inputs, injectors):
     with pytest.raises((AssertionError, KeyError, jinja2.UndefinedError)):
         check_injectors(injectors, check_inputs(inputs))
@@ -112,14 +160,28 @@ def check_survey(survey):
     assert len(seen) == len(set(seen))
     for item in survey["spec"]:
         assert {"type", "question_name", "variable", "required"} <= set(item)
-        assert set(item) <= {"type", "question_name", "question_description", "variable", "required", "default", "choices", "min", "max"}
+        assert set(item) <= {
+            "type",
+            "question_name",
+            "question_description",
+            "variable",
+            "required",
+            "default",
+            "choices",
+            "min",
+            "max",
+        }
         assert item["type"] in TYPES and isinstance(item["required"], bool) and NAME.match(item["variable"])
         for name in ("min", "max"):
             assert isinstance(item.get(name, 0), int)
         assert item.get("min", 0) <= item.get("max", item.get("min", 0))
         default = item["default"]  # a question without one breaks launching and editing
         if item["type"] in ("multiplechoice", "multiselect"):
-            assert isinstance(item["choices"], list) and item["choices"] and all(isinstance(one, str) and one for one in item["choices"])
+            assert (
+                isinstance(item["choices"], list)
+                and item["choices"]
+                and all(isinstance(one, str) and one for one in item["choices"])
+            )
             picked = default.split("\n") if item["type"] == "multiselect" else [default]
             assert all(one in item["choices"] for one in picked if one)
         else:
@@ -139,11 +201,24 @@ def test_surveys(name):
     assert all(item["variable"].startswith("awx_") for item in survey["spec"])
 
 
-@pytest.mark.parametrize("change", [
-    {"type": "boolean"}, {"variable": "a.b"}, {"required": "yes"}, {"min": "1"}, {"type": "multiplechoice"}, {"default": 5},
-    {"type": "multiplechoice", "choices": ["a"], "default": "b"}, {"type": "integer", "default": "5"}, {"choices": ["a"]}, {"nonsense": 1},
-    {"min": 9, "max": 2}, {"type": "integer", "default": 9, "max": 5}, {"required": True},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"type": "boolean"},
+        {"variable": "a.b"},
+        {"required": "yes"},
+        {"min": "1"},
+        {"type": "multiplechoice"},
+        {"default": 5},
+        {"type": "multiplechoice", "choices": ["a"], "default": "b"},
+        {"type": "integer", "default": "5"},
+        {"choices": ["a"]},
+        {"nonsense": 1},
+        {"min": 9, "max": 2},
+        {"type": "integer", "default": 9, "max": 5},
+        {"required": True},
+    ],
+)
 def test_the_check_of_surveys_refuses_what_awx_refuses(change):
     good = {"type": "text", "question_name": "q", "variable": "awx_q", "required": False, "default": ""}
     check_survey({"name": "n", "description": "d", "spec": [good]})
@@ -206,20 +281,42 @@ def answers():
 def played(tmp_path, extra):
     """host -> role variable -> value after the mapping, as a real run has them; absent where the survey left it to the inventory."""
     arguments = sorted(row["argument"] for row in load("mapping").values())
-    shown = ", ".join("'{0}': {0} | default('not set')".format(name) for name in arguments)
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([
-        {"name": "Map", "ansible.builtin.import_playbook": "multicluster.network.awx_survey"},
-        {"name": "Show", "hosts": "all", "gather_facts": False, "tasks": [
-            {"name": "Show", "ansible.builtin.debug": {"msg": "ROW {{ inventory_hostname }} {{ {" + shown + "} | to_json }}"}},
-        ]},
-    ]))  # fmt: skip
-    inventory = {"all": {"hosts": {"a": {}, "b": {"service_mirror_namespace": "of-the-inventory"}}, "vars": {"ansible_connection": "local"}}}
+    shown = ", ".join(f"'{name}': {name} | default('not set')" for name in arguments)
+    (tmp_path / "play.yml").write_text(
+        yaml.safe_dump(
+            [
+                {"name": "Map", "ansible.builtin.import_playbook": "multicluster.network.awx_survey"},
+                {
+                    "name": "Show",
+                    "hosts": "all",
+                    "gather_facts": False,
+                    "tasks": [
+                        {
+                            "name": "Show",
+                            "ansible.builtin.debug": {
+                                "msg": "ROW {{ inventory_hostname }} {{ {" + shown + "} | to_json }}"
+                            },
+                        },
+                    ],
+                },
+            ]
+        )
+    )
+    inventory = {
+        "all": {
+            "hosts": {"a": {}, "b": {"service_mirror_namespace": "of-the-inventory"}},
+            "vars": {"ansible_connection": "local"},
+        }
+    }
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory))
     done = subprocess.run(
         ["ansible-playbook", "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "play.yml"), "-e", json.dumps(extra)],
-        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
         env=dict(os.environ, ANSIBLE_NOCOLOR="1", ANSIBLE_STDOUT_CALLBACK="ansible.builtin.minimal"),
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = {}
     for text in re.findall(r'"msg": ("ROW .*")', done.stdout):
@@ -237,11 +334,17 @@ def test_every_answer_reaches_its_argument(tmp_path):
         for host in rows:
             found = rows[host][name]
             if isinstance(wanted, (int, float)) and not isinstance(wanted, bool) and isinstance(found, str):
-                found = type(wanted)(found)  # before ansible-core 2.19 templates give text; roles make numbers of it themselves
+                found = type(wanted)(
+                    found
+                )  # before ansible-core 2.19 templates give text; roles make numbers of it themselves
             assert found == wanted and type(found) is type(wanted), (variable, found)
 
 
-@pytest.mark.parametrize("extra", [{}, {variable: item["default"] for variable, item in questions().items()}], ids=["no answers", "all defaults"])
+@pytest.mark.parametrize(
+    "extra",
+    [{}, {variable: item["default"] for variable, item in questions().items()}],
+    ids=["no answers", "all defaults"],
+)
 def test_an_empty_answer_leaves_it_to_the_inventory(tmp_path, extra):
     rows = played(tmp_path, extra)
     assert rows["b"].pop("service_mirror_namespace") == "of-the-inventory"
@@ -261,12 +364,24 @@ def test_job_templates_and_their_twins():
         assert row["execution_environment"] in names("execution_environments")
         assert (REPO / row["playbook"]).is_file() and row["allow_simultaneous"] is False
         assert row.get("survey") is None or row["survey"] in SURVEYS
-        assert len(row["credentials"]) == len(set(row["credentials"])) <= len(types), "a job takes one credential of a type"
+        assert len(row["credentials"]) == len(set(row["credentials"])) <= len(types), (
+            "a job takes one credential of a type"
+        )
         if row["job_type"] == "check":
             twin = rows[name[: -len(" / check")]]
             assert twin["job_type"] == "run" and row["diff_mode"] is True
-            same = {"playbook", "inventory", "project", "execution_environment", "credentials", "extra_vars", "ask_limit_on_launch"}
-            assert {key: row[key] for key in same} == {key: twin[key] for key in same} and row.get("survey") == twin.get("survey")
+            same = {
+                "playbook",
+                "inventory",
+                "project",
+                "execution_environment",
+                "credentials",
+                "extra_vars",
+                "ask_limit_on_launch",
+            }
+            assert {key: row[key] for key in same} == {key: twin[key] for key in same} and row.get(
+                "survey"
+            ) == twin.get("survey")
         elif row.get("survey"):
             assert name + " / check" in rows, "no preview of it"
 
@@ -287,8 +402,15 @@ def test_the_workflow_shows_then_asks_then_changes():
         following = [other for edge in ("success", "always") for other in nodes[now].get(edge, [])]
         now = following[0] if following else None
     assert order == ["validate", "check", "approve", "converge", "verify"]
-    assert jobs[nodes["check"]["job_template"]]["job_type"] == "check" and jobs[nodes["converge"]["job_template"]]["job_type"] == "run"
-    assert nodes["check"]["success"] == ["approve"] and nodes["approve"]["success"] == ["converge"] and "always" not in nodes["approve"]
+    assert (
+        jobs[nodes["check"]["job_template"]]["job_type"] == "check"
+        and jobs[nodes["converge"]["job_template"]]["job_type"] == "run"
+    )
+    assert (
+        nodes["check"]["success"] == ["approve"]
+        and nodes["approve"]["success"] == ["converge"]
+        and "always" not in nodes["approve"]
+    )
     assert set(nodes["approve"]["approval"]) <= {"name", "description", "timeout"}
 
 
@@ -304,11 +426,18 @@ def test_schedules():
 
 def test_the_inventory_source():
     for row in load("inventory_sources"):
-        assert row["source"] == "scm" and row["source_project"] in names("projects") and row["inventory"] in names("inventories")
+        assert (
+            row["source"] == "scm"
+            and row["source_project"] in names("projects")
+            and row["inventory"] in names("inventories")
+        )
         assert row["execution_environment"] in names("execution_environments") and row["update_on_launch"] is True
 
 
-@pytest.mark.parametrize("option, words", [("url", ("awx_load_url", "CONTROLLER_HOST")), ("token", ("awx_load_token", "CONTROLLER_OAUTH_TOKEN"))])
+@pytest.mark.parametrize(
+    "option, words",
+    [("url", ("awx_load_url", "CONTROLLER_HOST")), ("token", ("awx_load_token", "CONTROLLER_OAUTH_TOKEN"))],
+)
 @pytest.mark.parametrize("empty", ["", " "])
 def test_what_is_missing_is_named_as_the_user_gives_it(option, words, empty):
     request = dict({"url": "https://awx.example.com", "token": "t", "organization": "Default"}, **{option: empty})
@@ -339,15 +468,22 @@ def test_the_workflow_in_slices_ends_whatever_fails_and_is_red_then():
             now = following(now[0], True)
         assert reached[-1] == "end", name
     assert following("plan", False) == ["end"]
-    assert {name for name, job in jobs.items() if job.get("sliced")} == {nodes["converge"]["job_template"], nodes["news"]["job_template"]}
+    assert {name for name, job in jobs.items() if job.get("sliced")} == {
+        nodes["converge"]["job_template"],
+        nodes["news"]["job_template"],
+    }
     assert all("sliced" in job or job["job_slice_count"] == 1 for job in jobs.values())
 
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_how_many_slices_a_job_has_is_what_was_asked_for(count):
-    made = awx_records.records({"job_templates": load("job_templates")}, {name: {} for name in SURVEYS}, {"slices": {"count": count}})
+    made = awx_records.records(
+        {"job_templates": load("job_templates")}, {name: {} for name in SURVEYS}, {"slices": {"count": count}}
+    )
     assert {row.fields["job_slice_count"] for row in made if row.name == "Multicluster / Slices / converge"} == {count}
-    assert {row.fields["job_slice_count"] for row in made if "converge" not in row.name} == {1} and not any("sliced" in row.fields for row in made)
+    assert {row.fields["job_slice_count"] for row in made if "converge" not in row.name} == {1} and not any(
+        "sliced" in row.fields for row in made
+    )
 
 
 @pytest.mark.parametrize("count", [0, -1, "two", True])

@@ -42,7 +42,13 @@ class Jobs:
 
     def run(self, job, tree, credentials, extra, started):
         self.held.wait(20)
-        self.ran.append((job["name"], job["job_slice_number"], {name: value for name, value in extra.items() if not name.startswith("awx_job")}))
+        self.ran.append(
+            (
+                job["name"],
+                job["job_slice_number"],
+                {name: value for name, value in extra.items() if not name.startswith("awx_job")},
+            )
+        )
         good, artifacts, seconds = self.ends.get((job["name"], job["job_slice_number"]), (True, {}, 0))
         time.sleep(seconds)
         return {"status": "successful" if good else "failed", "artifacts": artifacts, "events": []}
@@ -56,10 +62,22 @@ def awx():
     state.post(["projects"], {"name": "p", "organization": 1, "scm_url": "https://x", "scm_update_on_launch": True})
     state.add("inventories", {"name": "i", "organization": 1})
     project, inventory = (next(iter(state.rows[kind])) for kind in ("projects", "inventories"))
-    state.add("inventory_sources", {"name": "s", "inventory": inventory, "source": "scm", "source_project": project, "update_on_launch": True})
+    state.add(
+        "inventory_sources",
+        {"name": "s", "inventory": inventory, "source": "scm", "source_project": project, "update_on_launch": True},
+    )
     state.rows["projects"][project]["status"] = "successful"
     for name in "abcde":
-        state.add("job_templates", {"name": name, "project": project, "inventory": inventory, "playbook": "x.yml", "job_slice_count": 3 if name == "b" else 1})
+        state.add(
+            "job_templates",
+            {
+                "name": name,
+                "project": project,
+                "inventory": inventory,
+                "playbook": "x.yml",
+                "job_slice_count": 3 if name == "b" else 1,
+            },
+        )
     return state
 
 
@@ -96,7 +114,9 @@ def walked(state, edges, seconds=20):
     row = ended(state, "workflow_jobs", number, seconds)
     nodes = state.get(["workflow_jobs", number, "workflow_nodes"], {"page_size": 100})["results"]
     nodes += state.get(["workflow_jobs", number, "workflow_nodes"], {"page_size": 100, "page": 2})["results"]
-    return row["status"], {node["identifier"]: (node["summary_fields"].get("job") or {}).get("status") for node in nodes}
+    return row["status"], {
+        node["identifier"]: (node["summary_fields"].get("job") or {}).get("status") for node in nodes
+    }
 
 
 def test_a_node_runs_by_how_the_one_before_it_ended_and_a_failure_that_nobody_takes_is_the_workflows(awx):
@@ -109,14 +129,27 @@ def test_a_node_runs_by_how_the_one_before_it_ended_and_a_failure_that_nobody_ta
 
 
 def test_slices_are_jobs_of_their_own_and_hand_on_in_the_order_in_which_they_ended(awx):
-    awx.runner.ends.update({("a", 0): (True, {"plan": 1}, 0), ("b", 1): (True, {"last": "first", "one": 1}, 0.4), ("b", 2): (False, {"last": "second"}, 0.2),
-                            ("b", 3): (True, {"last": "third", "three": 3}, 0)})  # fmt: skip
+    awx.runner.ends.update(
+        {
+            ("a", 0): (True, {"plan": 1}, 0),
+            ("b", 1): (True, {"last": "first", "one": 1}, 0.4),
+            ("b", 2): (False, {"last": "second"}, 0.2),
+            ("b", 3): (True, {"last": "third", "three": 3}, 0),
+        }
+    )
     status, nodes = walked(awx, {"a": {"success": ["b"]}, "b": {"always": ["c"]}, "c": {}})
     assert (status, nodes) == ("successful", {"a": "successful", "b": "failed", "c": "successful"})
     given = {(name, number): extra for name, number, extra in awx.runner.ran}
-    assert given["c", 0].pop("awx_workflow_job_id") and given["c", 0] == {"plan": 1, "last": "first", "one": 1, "three": 3}
+    assert given["c", 0].pop("awx_workflow_job_id") and given["c", 0] == {
+        "plan": 1,
+        "last": "first",
+        "one": 1,
+        "three": 3,
+    }
     assert {given["b", number]["plan"] for number in (1, 2, 3)} == {1}
-    assert given["b", 1]["awx_workflow_job_id"] != given["a", 0]["awx_workflow_job_id"]  # the sliced job's own, not the workflow's
+    assert (
+        given["b", 1]["awx_workflow_job_id"] != given["a", 0]["awx_workflow_job_id"]
+    )  # the sliced job's own, not the workflow's
 
 
 def test_what_is_handed_on_passes_an_approval_and_nothing_follows_one_that_was_denied(awx):
@@ -126,9 +159,14 @@ def test_what_is_handed_on_passes_an_approval_and_nothing_follows_one_that_was_d
         awx.runner.ran.clear()
         answered = threading.Thread(target=answer_it, args=(awx, answer))
         answered.start()
-        assert walked(awx, edges) == (wanted, {"a": "successful", "ok?": wanted, "c": "successful" if wanted == "successful" else None})
+        assert walked(awx, edges) == (
+            wanted,
+            {"a": "successful", "ok?": wanted, "c": "successful" if wanted == "successful" else None},
+        )
         answered.join()
-        assert [extra.get("plan") for name, unused, extra in awx.runner.ran if name == "c"] == ([1] if answer == "approve" else [])
+        assert [extra.get("plan") for name, unused, extra in awx.runner.ran if name == "c"] == (
+            [1] if answer == "approve" else []
+        )
     with pytest.raises(Refused):
         awx.post(["workflow_approvals", next(iter(awx.rows["workflow_approvals"])), "approve"], {})
 
@@ -137,7 +175,9 @@ def answer_it(state, word):
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         with state.lock:
-            waiting = [number for number, row in state.rows.get("workflow_approvals", {}).items() if row["status"] == "pending"]
+            waiting = [
+                number for number, row in state.rows.get("workflow_approvals", {}).items() if row["status"] == "pending"
+            ]
             for number in waiting:
                 state.post(["workflow_approvals", number, word], {})
         if waiting:
@@ -154,7 +194,11 @@ def test_a_launch_returns_before_the_job_ran_and_a_project_that_cannot_be_update
     assert ended(awx, "jobs", job["id"])["status"] == "successful"
     awx.runner.broken = "no such branch"
     job = ended(awx, "jobs", awx.post(["job_templates", template, "launch"], {})["id"])
-    assert job["failed"] and "Previous Task Failed" in job["job_explanation"] and "no such branch" in job["job_explanation"]
+    assert (
+        job["failed"]
+        and "Previous Task Failed" in job["job_explanation"]
+        and "no such branch" in job["job_explanation"]
+    )
     assert len(awx.runner.ran) == 1
 
 
@@ -172,7 +216,12 @@ def test_a_job_has_no_more_slices_than_its_inventory_has_hosts(awx):
 
 
 def test_the_inventory_of_a_project_keeps_variables_of_hosts_and_groups():
-    listed = {"_meta": {"hostvars": {"a": {"x": 1}}}, "all": {"children": ["g"], "vars": {"v": "{{ w }}"}}, "g": {"hosts": ["a", "b"]}}
+    listed = {
+        "_meta": {"hostvars": {"a": {"x": 1}}},
+        "all": {"children": ["g"], "vars": {"v": "{{ w }}"}},
+        "g": {"hosts": ["a", "b"]},
+    }
     assert json.loads(json.dumps(tree_of(listed))) == {
-        "all": {"hosts": {}, "vars": {"v": "{{ w }}"}, "children": {"g": {}}}, "g": {"hosts": {"a": {"x": 1}, "b": {}}, "vars": {}, "children": {}},
-    }  # fmt: skip
+        "all": {"hosts": {}, "vars": {"v": "{{ w }}"}, "children": {"g": {}}},
+        "g": {"hosts": {"a": {"x": 1}, "b": {}}, "vars": {}, "children": {}},
+    }

@@ -26,7 +26,9 @@ CREDENTIALS = [{"name": "Multicluster clusters"}, {"name": "Multicluster nodes"}
 class Awx:
     def __init__(self, folder):
         self.folder = folder
-        self.process = subprocess.Popen([sys.executable, str(REPO / "tests" / "doubles" / "awx" / "server.py"), str(folder / "port"), TOKEN])
+        self.process = subprocess.Popen(
+            [sys.executable, str(REPO / "tests" / "doubles" / "awx" / "server.py"), str(folder / "port"), TOKEN]
+        )
         deadline = time.monotonic() + 60
         while not (folder / "port").exists():
             assert time.monotonic() < deadline and self.process.poll() is None
@@ -45,12 +47,29 @@ class Awx:
         return [row for row in self.ask()["log"] if row[0] != "GET"]
 
     def load(self, *arguments, without=()):
-        extra = {"awx_load_url": self.url, "awx_load_token": TOKEN, "awx_load_allow_plain_http": True, "awx_load_scm_url": "https://git.example.com/x.git"}
+        extra = {
+            "awx_load_url": self.url,
+            "awx_load_token": TOKEN,
+            "awx_load_allow_plain_http": True,
+            "awx_load_scm_url": "https://git.example.com/x.git",
+        }
         extra = {name: value for name, value in extra.items() if name not in without}
         done = subprocess.run(
-            ["ansible-playbook", "-i", "localhost,", "multicluster.network.awx_load", "-e", json.dumps(extra), *arguments],
-            capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=dict(os.environ, ANSIBLE_NOCOLOR="1"),
-        )  # fmt: skip
+            [
+                "ansible-playbook",
+                "-i",
+                "localhost,",
+                "multicluster.network.awx_load",
+                "-e",
+                json.dumps(extra),
+                *arguments,
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env=dict(os.environ, ANSIBLE_NOCOLOR="1"),
+        )
         assert TOKEN not in done.stdout + done.stderr
         return done
 
@@ -69,18 +88,36 @@ def data(name):
 
 
 SITE = {
-    "execution_environments": {"image": "registry.example.com/ee:1"}, "projects": {"scm_url": "https://git.example.com/x.git", "scm_branch": "main"},
+    "execution_environments": {"image": "registry.example.com/ee:1"},
+    "projects": {"scm_url": "https://git.example.com/x.git", "scm_branch": "main"},
     "inventory_sources": {"source_path": "inventory"},
-}  # fmt: skip
-KINDS = ("credential_types", "execution_environments", "projects", "inventories", "inventory_sources", "job_templates", "workflow_job_templates", "schedules")
+}
+KINDS = (
+    "credential_types",
+    "execution_environments",
+    "projects",
+    "inventories",
+    "inventory_sources",
+    "job_templates",
+    "workflow_job_templates",
+    "schedules",
+)
 
 
 def run(awx, check=False, **more):
     """What the module does."""
     request = {
-        "url": awx.url, "token": TOKEN, "organization": "Default", "allow_plain_http": True, "data": {kind: data(kind) for kind in KINDS}, "site": SITE,
-        "surveys": {path.stem: yaml.safe_load(path.read_text()) for path in (REPO / "playbooks" / "files" / "awx" / "surveys").glob("*.yml")},
-    }  # fmt: skip
+        "url": awx.url,
+        "token": TOKEN,
+        "organization": "Default",
+        "allow_plain_http": True,
+        "data": {kind: data(kind) for kind in KINDS},
+        "site": SITE,
+        "surveys": {
+            path.stem: yaml.safe_load(path.read_text())
+            for path in (REPO / "playbooks" / "files" / "awx" / "surveys").glob("*.yml")
+        },
+    }
     return awx_data.run(dict(request, **more), check)
 
 
@@ -97,11 +134,19 @@ def test_the_server_says_where_its_api_is(awx):
     assert not run(awx)["changed"]
 
 
-@pytest.mark.parametrize("answer, root", [
-    (None, "/api/v2"), ([], "/api/v2"), ({"available_versions": {"v2": "/api/v2/"}}, "/api/v2"), ({"apis": {"controller": "https://evil.example/"}}, "/api/v2"),
-    ({"available_versions": {"v2": "//evil.example/v2/"}}, "/api/v2"), ({"available_versions": {"v2": "/api/../v2/"}}, "/api/v2"),
-    ({"available_versions": ["v2"]}, "/api/v2"), ({"available_versions": {"v2": "/api/controller/v2/"}}, "/api/controller/v2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "answer, root",
+    [
+        (None, "/api/v2"),
+        ([], "/api/v2"),
+        ({"available_versions": {"v2": "/api/v2/"}}, "/api/v2"),
+        ({"apis": {"controller": "https://evil.example/"}}, "/api/v2"),
+        ({"available_versions": {"v2": "//evil.example/v2/"}}, "/api/v2"),
+        ({"available_versions": {"v2": "/api/../v2/"}}, "/api/v2"),
+        ({"available_versions": ["v2"]}, "/api/v2"),
+        ({"available_versions": {"v2": "/api/controller/v2/"}}, "/api/controller/v2"),
+    ],
+)
 def test_a_path_is_one_of_this_server(answer, root):
     class Api:
         def call(self, method, path, missing_ok):
@@ -123,7 +168,11 @@ def test_the_environment_of_awx_and_of_aap(awx, monkeypatch):
 
 def test_load_again_change_remove(awx):
     preview = run(awx, check=True)
-    assert preview["plan"]["create"] == count(KINDS) and "Multicluster / Everything" in preview["diff"]["after"] and awx.writes() == []
+    assert (
+        preview["plan"]["create"] == count(KINDS)
+        and "Multicluster / Everything" in preview["diff"]["after"]
+        and awx.writes() == []
+    )
     first = run(awx)
     assert first["plan"]["create"] == count(KINDS) and not first["failures"] and not first["refused"]
     loaded(awx)
@@ -134,13 +183,18 @@ def test_load_again_change_remove(awx):
     lists = 0
     for kind in KINDS:
         lists += 1 + (len(awx.rows(kind)) - 1) // 3  # the double's pages have three rows
-    assert again["stats"]["requests"] <= lists + 1 + 1 + 14 + 2 + 4 + 1, "where the API is, one list a kind, and a GET for each survey"
+    assert again["stats"]["requests"] <= lists + 1 + 1 + 14 + 2 + 4 + 1, (
+        "where the API is, one list a kind, and a GET for each survey"
+    )
 
     awx.ask({"add": {"credentials": [{"name": "Multicluster provider"}]}})
     site = dict(SITE, projects=dict(SITE["projects"], scm_branch="stable"))
     moved = run(awx, site=site)
     assert sorted({row["kind"] for row in moved["plan"]["changes"]}) == ["credentials", "project"], moved["plan"]
-    assert awx.rows("projects")["Multicluster"]["scm_branch"] == "stable" and len(awx.rows("job_templates")["Multicluster / Everything"]["credentials"]) == 3
+    assert (
+        awx.rows("projects")["Multicluster"]["scm_branch"] == "stable"
+        and len(awx.rows("job_templates")["Multicluster / Everything"]["credentials"]) == 3
+    )
     assert not run(awx, site=site)["changed"]
 
     gone = run(awx, state="absent")
@@ -149,9 +203,13 @@ def test_load_again_change_remove(awx):
     assert not run(awx, state="absent")["changed"]
 
 
-@pytest.mark.parametrize("updates, wait, shown", [
-    (["pending", "failed"], 60, "ended as 'failed'"), (["pending", "running"], 0.01, "has not ended ('running')"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "updates, wait, shown",
+    [
+        (["pending", "failed"], 60, "ended as 'failed'"),
+        (["pending", "running"], 0.01, "has not ended ('running')"),
+    ],
+)
 def test_templates_wait_for_their_project_and_say_so_where_it_has_no_playbooks(awx, monkeypatch, updates, wait, shown):
     """The double refuses such templates as AWX does, with a word that names no cause."""
     monkeypatch.setattr(awx_data, "_ASK_EVERY", 0.01)
@@ -170,14 +228,32 @@ def loaded(awx):
         assert sorted(awx.rows(kind)) == sorted(row["name"] for row in data(kind)), kind
     jobs = awx.rows("job_templates")
     state = awx.ask()
-    assert state["surveys"][str(jobs["Multicluster / Services"]["id"])]["spec"][0]["variable"] == "awx_service_mirror_namespace"
+    assert (
+        state["surveys"][str(jobs["Multicluster / Services"]["id"])]["spec"][0]["variable"]
+        == "awx_service_mirror_namespace"
+    )
     assert len(jobs["Multicluster / Mesh"]["credentials"]) == 2
     first, second = (awx.rows("workflow_job_templates")[row["name"]]["id"] for row in data("workflow_job_templates"))
-    nodes = {row["identifier"]: row for row in state["rows"]["workflow_nodes"].values() if row["workflow_job_template"] == first}
-    sliced = {row["identifier"]: row for row in state["rows"]["workflow_nodes"].values() if row["workflow_job_template"] == second}
-    assert sliced["converge"]["unified_job_template"] == sliced["news"]["unified_job_template"] and sliced["proof"]["always_nodes"] == [sliced["end"]["id"]]
-    assert jobs["Multicluster / Slices / converge"]["job_slice_count"] == 2 and jobs["Multicluster / Mesh"]["job_slice_count"] == 1
-    assert nodes["check"]["success_nodes"] == [nodes["approve"]["id"]] and nodes["converge"]["always_nodes"] == [nodes["verify"]["id"]]
+    nodes = {
+        row["identifier"]: row
+        for row in state["rows"]["workflow_nodes"].values()
+        if row["workflow_job_template"] == first
+    }
+    sliced = {
+        row["identifier"]: row
+        for row in state["rows"]["workflow_nodes"].values()
+        if row["workflow_job_template"] == second
+    }
+    assert sliced["converge"]["unified_job_template"] == sliced["news"]["unified_job_template"] and sliced["proof"][
+        "always_nodes"
+    ] == [sliced["end"]["id"]]
+    assert (
+        jobs["Multicluster / Slices / converge"]["job_slice_count"] == 2
+        and jobs["Multicluster / Mesh"]["job_slice_count"] == 1
+    )
+    assert nodes["check"]["success_nodes"] == [nodes["approve"]["id"]] and nodes["converge"]["always_nodes"] == [
+        nodes["verify"]["id"]
+    ]
     approval = state["rows"]["workflow_approval_templates"][str(nodes["approve"]["unified_job_template"])]
     assert approval["name"] == "Multicluster / Approve the change"
     injectors = awx.rows("credential_types")["Multicluster kubeconfig"]["injectors"]
@@ -187,7 +263,11 @@ def loaded(awx):
 def test_a_workflow_that_somebody_rearranged_is_put_right(awx):
     run(awx)
     first = awx.rows("workflow_job_templates")["Multicluster / Change with approval"]["id"]
-    nodes = {row["identifier"]: row["id"] for row in awx.ask()["rows"]["workflow_nodes"].values() if row["workflow_job_template"] == first}
+    nodes = {
+        row["identifier"]: row["id"]
+        for row in awx.ask()["rows"]["workflow_nodes"].values()
+        if row["workflow_job_template"] == first
+    }
     awx.ask({"edges": [[nodes["check"], "always_nodes", [nodes["converge"]]], [nodes["check"], "success_nodes", []]]})
     assert run(awx)["plan"]["changes"] and not run(awx)["changed"]
     loaded(awx)
@@ -198,16 +278,25 @@ def test_what_is_not_ours_stays_and_what_is_missing_is_named(awx):
     assert [row["reason"] for row in run(awx)["refused"]] == ["not_ours"]
     assert [row["reason"] for row in run(awx, state="absent")["refused"]] == ["not_ours"]
     assert awx.rows("projects")["Multicluster"]["scm_url"] == "theirs"
-    assert not run(awx, adopt=True)["refused"] and awx.rows("projects")["Multicluster"]["scm_url"].startswith("https://")
+    assert not run(awx, adopt=True)["refused"] and awx.rows("projects")["Multicluster"]["scm_url"].startswith(
+        "https://"
+    )
     awx.ask({"remove": {"credentials": ["Multicluster nodes"]}})
     refused = run(awx)["refused"]
     assert {row["reason"] for row in refused} == {"reference_missing"} and "Multicluster nodes" in refused[0]["message"]
 
 
-@pytest.mark.parametrize("more, words", [
-    ({"organization": "Nobody"}, "no organization"), ({"allow_plain_http": False}, "clear text"), ({"token": "wrong"}, "credentials were not provided"),
-    ({"data": {"teams": []}}, "teams"), ({"data": {"projects": [{}]}}, "has no name"), ({"surveys": {}}, "there is no survey"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "more, words",
+    [
+        ({"organization": "Nobody"}, "no organization"),
+        ({"allow_plain_http": False}, "clear text"),
+        ({"token": "wrong"}, "credentials were not provided"),
+        ({"data": {"teams": []}}, "teams"),
+        ({"data": {"projects": [{}]}}, "has no name"),
+        ({"surveys": {}}, "there is no survey"),
+    ],
+)
 def test_what_cannot_be_loaded_is_told(awx, more, words):
     with pytest.raises(ValueError, match=words):
         run(awx, **more)
@@ -216,8 +305,12 @@ def test_what_cannot_be_loaded_is_told(awx, more, words):
 
 def test_what_awx_refuses_is_a_failure_and_the_rest_goes_on(awx):
     broken = [dict(data("job_templates")[0], playbook=None, extra_vars="x", nonsense=1)]
-    result = run(awx, data=dict({kind: data(kind) for kind in KINDS[:5]}, job_templates=broken + data("job_templates")[1:2]))
-    assert [row["object"] for row in result["failures"]] == ["Multicluster / Validate"] and "nonsense" in result["failures"][0]["message"]
+    result = run(
+        awx, data=dict({kind: data(kind) for kind in KINDS[:5]}, job_templates=broken + data("job_templates")[1:2])
+    )
+    assert [row["object"] for row in result["failures"]] == ["Multicluster / Validate"] and "nonsense" in result[
+        "failures"
+    ][0]["message"]
     assert list(awx.rows("job_templates")) == ["Multicluster / Verify"]
 
 

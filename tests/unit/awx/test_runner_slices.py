@@ -20,8 +20,14 @@ from ansible_collections.multicluster.network.plugins.plugin_utils import handed
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
 #: Through the collection's tree, as it is installed: it finds the collection beside itself.
-PROGRAM = next(pathlib.Path(path) / "ansible_collections/multicluster/network" for path in sys.path
-               if (pathlib.Path(path) / "ansible_collections/multicluster/network").is_dir()) / "extensions/runner/slices.py"  # fmt: skip
+PROGRAM = (
+    next(
+        pathlib.Path(path) / "ansible_collections/multicluster/network"
+        for path in sys.path
+        if (pathlib.Path(path) / "ansible_collections/multicluster/network").is_dir()
+    )
+    / "extensions/runner/slices.py"
+)
 SPEC = importlib.util.spec_from_file_location("runner_slices", PROGRAM)
 runner_slices = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(runner_slices)
@@ -32,7 +38,11 @@ def made(folder, limit="", count=2, hosts=("exec-1", "exec-2")):
     for name in ("inventory", "env", "artifacts/old"):
         (data / name).mkdir(parents=True)
     (data / "env" / "cmdline").write_text("--diff\n")
-    arguments = type("Arguments", (), dict(folder=str(data), hosts=hosts, slices=count, limit=limit, worker="w", rsh="ssh -q", workflow="night 1/2"))
+    arguments = type(
+        "Arguments",
+        (),
+        dict(folder=str(data), hosts=hosts, slices=count, limit=limit, worker="w", rsh="ssh -q", workflow="night 1/2"),
+    )
     return runner_slices.Workflow(arguments, folder / "copy")
 
 
@@ -49,9 +59,16 @@ def test_the_names_of_what_is_handed_on_are_the_playbooks(tmp_path):
     assert runner_slices._handed(tmp_path / "nowhere") == {}
 
 
-@pytest.mark.parametrize("limit, wanted", [
-    ("", ["a-1", "a-10", "a-2", "b-1"]), ("a-*", ["a-1", "a-10", "a-2"]), ("b-1,a-2", ["a-2", "b-1"]), ("c-*", []), ("A-1", []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "limit, wanted",
+    [
+        ("", ["a-1", "a-10", "a-2", "b-1"]),
+        ("a-*", ["a-1", "a-10", "a-2"]),
+        ("b-1,a-2", ["a-2", "b-1"]),
+        ("c-*", []),
+        ("A-1", []),
+    ],
+)
 def test_the_nodes_are_those_of_the_plan_by_name(tmp_path, limit, wanted):
     workflow = made(tmp_path, limit)
     workflow.handed[handed.PLAN] = packed.pack({"nodes": {"b-1": {}, "a-10": {}, "a-2": {}, "a-1": {}}})
@@ -70,13 +87,19 @@ def test_what_is_sent_has_the_variables_beside_the_users_own_and_no_artifacts(tm
     workflow._extra_variables()
     copy = tmp_path / "copy"
     assert (copy / "env" / "cmdline").read_text() == "--diff -e @../handed.json" and (copy / "project").is_dir()
-    assert json.loads((copy / "handed.json").read_text()) == {"multicluster_workflow": "night 1/2"} and not (copy / "artifacts").exists()
+    assert (
+        json.loads((copy / "handed.json").read_text()) == {"multicluster_workflow": "night 1/2"}
+        and not (copy / "artifacts").exists()
+    )
     assert workflow.ident == "night-1-2" and (tmp_path / "fabric" / "env" / "cmdline").read_text() == "--diff\n"
 
 
 def test_its_jobs_are_those_of_the_workflow_of_awx():
     template = yaml.safe_load((REPO / "playbooks" / "files" / "awx" / "workflow_job_templates.yml").read_text())[1]
-    books = {row["name"]: row["playbook"] for row in yaml.safe_load((REPO / "playbooks" / "files" / "awx" / "job_templates.yml").read_text())}
+    books = {
+        row["name"]: row["playbook"]
+        for row in yaml.safe_load((REPO / "playbooks" / "files" / "awx" / "job_templates.yml").read_text())
+    }
     order = [books[node["job_template"]] for node in template["nodes"]]
     asked = []
 
@@ -100,23 +123,37 @@ def test_its_jobs_are_those_of_the_workflow_of_awx():
             asked.append("converge")
             return True
 
-    assert Noting().run() and ["playbooks/slices_{0}.yml".format(stage) for stage in asked] == order
+    assert Noting().run() and [f"playbooks/slices_{stage}.yml" for stage in asked] == order
 
 
 def test_what_a_killed_workflow_left_is_removed_and_what_one_at_work_has_is_not(tmp_path):
     gone = subprocess.Popen(["true"])
     gone.wait()
     for pid in (gone.pid, os.getpid(), "x"):
-        (tmp_path / ".workflow-{0}-abc".format(pid) / "env").mkdir(parents=True)
+        (tmp_path / f".workflow-{pid}-abc" / "env").mkdir(parents=True)
     runner_slices._forget_killed(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [".workflow-{0}-abc".format(os.getpid())]
+    assert [path.name for path in tmp_path.iterdir()] == [f".workflow-{os.getpid()}-abc"]
 
 
-@pytest.mark.parametrize("words, shown", [
-    ([], "required"), (["fabric"], "required"), (["nowhere", "exec-1"], "no folder inventory"), (["fabric", "exec-1", "--slices", "-1"], "number from 1"),
-    (["fabric", "exec-1", "--slice", "2x"], "invalid int"), (["fabric", "exec-1"], "ansible-runner is not in PATH"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words, shown",
+    [
+        ([], "required"),
+        (["fabric"], "required"),
+        (["nowhere", "exec-1"], "no folder inventory"),
+        (["fabric", "exec-1", "--slices", "-1"], "number from 1"),
+        (["fabric", "exec-1", "--slice", "2x"], "invalid int"),
+        (["fabric", "exec-1"], "ansible-runner is not in PATH"),
+    ],
+)
 def test_what_is_wrong_is_said_before_anything_begins(tmp_path, words, shown):
     (tmp_path / "fabric" / "inventory").mkdir(parents=True)
-    done = subprocess.run([sys.executable, str(PROGRAM), *words], capture_output=True, text=True, check=False, cwd=tmp_path, env={"PATH": "/nowhere"})
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={"PATH": "/nowhere"},
+    )
     assert done.returncode == 2 and shown in done.stderr and "Traceback" not in done.stderr

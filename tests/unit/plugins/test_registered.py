@@ -41,7 +41,12 @@ def test_a_host_is_asked_for_once_and_a_result_is_not_copied():
     seen = registered(hosts)
     assert seen["a"]["__mesh_r_plan"] is plan and seen["a"]["region"] == "EAST"
     assert hosts.asked == ["a"] and hosts["a"].looked == ["region"]
-    assert "region" in seen["a"] and "other" not in seen["a"] and sorted(seen["a"]) == ["__mesh_r_plan", "region"] and len(seen["a"]) == 2
+    assert (
+        "region" in seen["a"]
+        and "other" not in seen["a"]
+        and sorted(seen["a"]) == ["__mesh_r_plan", "region"]
+        and len(seen["a"]) == 2
+    )
 
 
 def test_it_is_otherwise_what_ansible_gave():

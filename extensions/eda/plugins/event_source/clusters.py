@@ -82,7 +82,11 @@ EXAMPLES = r"""
 WATCH = (
     {"resource": "nodes", "playbooks": ["mesh"]},
     {"resource": "services", "selector": "mirror.semaphore.uw.io/mirror-service=true", "playbooks": ["service_mirror"]},
-    {"resource": "endpointslices", "selector": "mirror.semaphore.uw.io/mirror-service=true", "playbooks": ["service_mirror"]},
+    {
+        "resource": "endpointslices",
+        "selector": "mirror.semaphore.uw.io/mirror-service=true",
+        "playbooks": ["service_mirror"],
+    },
     {"resource": "pods", "selector": "policy.semaphore.uw.io/name", "playbooks": ["network_sets"]},
 )
 #: The collection as it is installed.
@@ -99,20 +103,27 @@ def _flow(name: str) -> types.ModuleType:
         package = types.ModuleType(_PACKAGE)
         package.__path__ = [str(ROOT / "plugins" / "module_utils")]
         sys.modules[_PACKAGE] = package
-    return importlib.import_module("{0}.{1}".format(_PACKAGE, name))
+    return importlib.import_module(f"{_PACKAGE}.{name}")
 
 
 if t.TYPE_CHECKING:
-    from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock, watch as fabric_watch
+    from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import (
+        run_lock,
+        watch as fabric_watch,
+    )
     from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import watch
     from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import names
     from ansible_collections.multicluster.network.plugins.module_utils._plan import runs
 else:
-    run_lock, fabric_watch, watch = _flow("_flows.fabric.run_lock"), _flow("_flows.fabric.watch"), _flow("_kubernetes.watch")
+    run_lock, fabric_watch, watch = (
+        _flow("_flows.fabric.run_lock"),
+        _flow("_flows.fabric.watch"),
+        _flow("_kubernetes.watch"),
+    )
     names, runs = _flow("_mesh.fabric.names"), _flow("_plan.runs")
 
 
-def watched(args: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
+def watched(args: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
     """The rows to follow. Raises ValueError where ``capabilities`` is no list, as text it would match by letters, or for a name of former times."""
     capabilities = args.get("capabilities") or []
     if not isinstance(capabilities, (list, tuple)):
@@ -122,24 +133,31 @@ def watched(args: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
     renamed = names.renamed_words([capabilities, args.get("watch") or []], former)
     if renamed:
         raise ValueError("capabilities or watch: " + ", ".join(renamed))
-    return [dict(row) for row in args.get("watch") or WATCH if not row.get("capability") or row["capability"] in capabilities]
+    return [
+        dict(row)
+        for row in args.get("watch") or WATCH
+        if not row.get("capability") or row["capability"] in capabilities
+    ]
 
 
-async def main(queue: t.Any, args: t.Dict[str, t.Any]) -> None:
+async def main(queue: t.Any, args: dict[str, t.Any]) -> None:
     """Put events {mesh: {...}} into the queue until cancelled. Raises ValueError for wrong arguments."""
     stop, loop = threading.Event(), asyncio.get_running_loop()
     clusters = [dict(entry) for entry in args.get("clusters") or ()]
     rows = watched(args)
     request = {
-        "clusters": clusters, "watch": rows, "window": float(args.get("window", 1)), "longest": float(args.get("longest", 5)),
+        "clusters": clusters,
+        "watch": rows,
+        "window": float(args.get("window", 1)),
+        "longest": float(args.get("longest", 5)),
         "settings": watch.Settings(seconds=float(args.get("watch_seconds", 540))),
-    }  # fmt: skip
+    }
     news = fabric_watch.Watch(request, stop, LOG.warning)
     merged = any(row.get("playbooks") for row in rows)
     kinds = {name: [kind for kind, unused in places] for name, places in watch.RESOURCES.items()}
     pending = runs.Runs(rows, kinds, float(args.get("settle", 30)))
 
-    def due(seconds: float) -> t.List[t.Dict[str, t.Any]]:
+    def due(seconds: float) -> list[dict[str, t.Any]]:
         """Events that may be told now; waits for news at most so long."""
         events = news.next(seconds)
         if not merged:
@@ -156,7 +174,9 @@ async def main(queue: t.Any, args: t.Dict[str, t.Any]) -> None:
                 for event in await loop.run_in_executor(None, due, 0.5):
                     await queue.put({"mesh": dict(event, type="changed")})
             pending.asked(1, time.monotonic())
-            await queue.put({"mesh": {"type": "started", "clusters": sorted(str(entry.get("name")) for entry in clusters)}})
+            await queue.put(
+                {"mesh": {"type": "started", "clusters": sorted(str(entry.get("name")) for entry in clusters)}}
+            )
         while True:
             # the engine's loop never waits: a thread does
             for event in await loop.run_in_executor(None, due, 1.0):
@@ -170,7 +190,7 @@ if __name__ == "__main__":
     class _Printer:
         async def put(self, event: t.Any) -> None:
             """Show it."""
-            sys.stdout.write("{0}\n".format(event))
+            sys.stdout.write(f"{event}\n")
             sys.stdout.flush()
 
     logging.basicConfig()

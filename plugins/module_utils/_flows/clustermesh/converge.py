@@ -30,23 +30,29 @@ from .objects import Management
 
 NODES = "/api/v1/nodes"
 #: When a cluster failed for one of these, its other list is not tried.
-_GONE = frozenset(("unreachable", "timed_out", "tls_untrusted", "library_missing", "credential_failed", "redirect_refused"))
+_GONE = frozenset(
+    ("unreachable", "timed_out", "tls_untrusted", "library_missing", "credential_failed", "redirect_refused")
+)
 
 
 def settings_of(request: t.Mapping[str, t.Any]) -> Settings:
     """The planner's options from a module's; what is not given has its default. Raises ValueError for a bad fabric name."""
     given = {name: request[name] for name in Settings._fields if request.get(name) is not None}
-    return Settings(**dict(given, manager=field_manager(request["fabric"]), confirm_empty=frozenset(request.get("confirm_empty") or ())))
+    return Settings(
+        **dict(
+            given, manager=field_manager(request["fabric"]), confirm_empty=frozenset(request.get("confirm_empty") or ())
+        )
+    )
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
     """The module's result, and ``whole`` for its plan file. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
     # the collector would look at every node and Peer of every cluster again, and there is no garbage among them
     with gc_paused():
         return _run(request, check)
 
 
-def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
+def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
     settings = settings_of(request)
     clusters = Clusters(request["clusters"], seconds_of(request))
     _check_targets(settings, [str(entry["name"]) for entry in request["clusters"]])
@@ -65,7 +71,9 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     management.first_steps(whole, settings.state, check)
     noted, patches = plan_node_annotations(plan, gathered, settings)
     done = whole if check else apply(clusters, plan, settings.manager, bool(request.get("leave_conflicts")))
-    done.extend(noted if check else node_annotations.apply(clusters.write, clusters.fail, noted, patches, settings.manager))
+    done.extend(
+        noted if check else node_annotations.apply(clusters.write, clusters.fail, noted, patches, settings.manager)
+    )
     state = BOOTSTRAP if plan.bootstrapping else SYNCED if staying else DONE
     management.last_steps(done, plan, gathered, {failure["cluster"] for failure in clusters.failures}, check)
     for name in sorted(plan.isolated):
@@ -88,7 +96,7 @@ def _check_targets(settings: Settings, known: t.Sequence[str]) -> None:
         raise ValueRefused("unknown_cluster", text.format(", ".join(map(quoted, unknown)), ", ".join(sorted(known))))
 
 
-def info(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def info(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """A mesh as it is, without writing: the same reading and planning, and a report of both. Like run."""
     settings = settings_of(request)
     clusters = Clusters(request["clusters"], seconds_of(request))
@@ -117,17 +125,21 @@ def info(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
 def _joined(first: MeshPlan, second: MeshPlan) -> MeshPlan:
     """Two plans over the same targets; the second takes meshes away, and its writes go first."""
     first.plan.extend(second.plan)
-    writes = {name: second.writes.get(name, []) + first.writes.get(name, []) for name in {**first.writes, **second.writes}}
+    writes = {
+        name: second.writes.get(name, []) + first.writes.get(name, []) for name in {**first.writes, **second.writes}
+    }
     adoptable = dict(first.adoptable)
     for name, count in second.adoptable.items():
         adoptable[name] = adoptable.get(name, 0) + count
     return first._replace(writes=writes, adoptable=adoptable)
 
 
-def plan_node_annotations(plan: MeshPlan, gathered: Gathered, settings: Settings) -> t.Tuple[Plan, t.Dict[str, t.List[Patch]]]:
+def plan_node_annotations(
+    plan: MeshPlan, gathered: Gathered, settings: Settings
+) -> tuple[Plan, dict[str, list[Patch]]]:
     """Annotations of Nodes that were asked for, and those of ours that are not wanted any more."""
     whole = Plan()
-    patches: t.Dict[str, t.List[Patch]] = {}
+    patches: dict[str, list[Patch]] = {}
     for name, objects in sorted(gathered.objects.items()):
         if not settings.gets_peers(name):
             continue
@@ -143,11 +155,11 @@ def plan_node_annotations(plan: MeshPlan, gathered: Gathered, settings: Settings
 
 def gather(
     clusters: Clusters, meshes: t.Sequence[t.Mapping[str, t.Any]], nodes_too: bool = True
-) -> t.Tuple[Gathered, t.List[Refusal]]:
+) -> tuple[Gathered, list[Refusal]]:
     """Everything that is read, and nodes that are no nodes. What failed is in ``clusters.failures`` and ``unreachable``."""
 
-    def read(name: str, client: Client) -> t.Dict[str, t.Any]:
-        found: t.Dict[str, t.Any] = {}
+    def read(name: str, client: Client) -> dict[str, t.Any]:
+        found: dict[str, t.Any] = {}
         for path in (NODES, PEERS) if nodes_too else (PEERS,):
             try:
                 found[path] = client.list(path)
@@ -159,11 +171,11 @@ def gather(
 
     answers = clusters.read("list nodes and peers", read)
     unreachable = {failure["cluster"]: failure["reason"] for failure in clusters.failures}
-    nodes: t.Dict[str, t.List[Node]] = {}
-    peers: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
-    ready: t.Dict[str, t.Set[str]] = {}
-    objects: t.Dict[str, t.Dict[str, t.Any]] = {}
-    refused: t.List[Refusal] = []
+    nodes: dict[str, list[Node]] = {}
+    peers: dict[str, list[dict[str, t.Any]]] = {}
+    ready: dict[str, set[str]] = {}
+    objects: dict[str, dict[str, t.Any]] = {}
+    refused: list[Refusal] = []
     for name, answer in answers.items():
         for error in answer.get("errors", ()):
             clusters.fail(error)
@@ -178,17 +190,23 @@ def gather(
                 continue
             refused.extend(listing.refused)
             nodes[name] = [parse_node(listing.nodes[node]) for node in sorted(listing.nodes)]
-            objects[name] = {str(node["metadata"].get("name")): node for node in answer[NODES].items if isinstance(node.get("metadata"), dict)}
+            objects[name] = {
+                str(node["metadata"].get("name")): node
+                for node in answer[NODES].items
+                if isinstance(node.get("metadata"), dict)
+            }
             ready[name] = {str(node["metadata"].get("name")) for node in answer[NODES].items if _is_ready(node)}
     for name in _without_access(clusters, meshes, unreachable):
-        clusters.fail_for(name, "use the cluster", "no_access", "it is in a mesh, and there is no access to it: add it to clusters")
+        clusters.fail_for(
+            name, "use the cluster", "no_access", "it is in a mesh, and there is no access to it: add it to clusters"
+        )
         unreachable[name] = "no_access"
     return Gathered(nodes, peers, unreachable, ready, objects), refused
 
 
 def _without_access(
     clusters: Clusters, meshes: t.Sequence[t.Mapping[str, t.Any]], unreachable: t.Mapping[str, str]
-) -> t.List[str]:
+) -> list[str]:
     entries = [entry for mesh in meshes for entry in mesh.get("clusters") or () if isinstance(entry, dict)]
     names = {str(entry.get("name")) for entry in entries}
     return sorted(name for name in names if name not in clusters.clients and name not in unreachable)
@@ -222,7 +240,7 @@ def apply(clusters: Clusters, plan: MeshPlan, manager: str, leave_conflicts: boo
 
 def _write(client: Client, write: Write, manager: str) -> t.Any:
     try:
-        path = "{0}/{1}".format(PEERS, segment(write.key.name))
+        path = f"{PEERS}/{segment(write.key.name)}"
     except ValueError as error:  # a name that the server gave and that no path can hold
         raise BadAnswer(client.cluster, "write a peer", str(error)) from None
     if write.manifest is None:
@@ -237,11 +255,11 @@ def _write(client: Client, write: Write, manager: str) -> t.Any:
     return take_alone(client, path, body, answer, manager, THEIRS) if write.uid else answer
 
 
-def shown(plan: MeshPlan, limit: t.Optional[int] = SHOWN_CHANGES) -> t.Dict[str, t.Dict[str, t.Any]]:
+def shown(plan: MeshPlan, limit: int | None = SHOWN_CHANGES) -> dict[str, dict[str, t.Any]]:
     """{target: {create, update, delete, release, keep: [{name, reason}]}}, the first of each; None: all of them."""
-    found: t.Dict[str, t.Dict[str, t.Any]] = {}
+    found: dict[str, dict[str, t.Any]] = {}
     for name in sorted(plan.writes):
-        rows: t.Dict[str, t.Any] = {action: [] for action in (CREATE, UPDATE, DELETE, RELEASE, "keep")}
+        rows: dict[str, t.Any] = {action: [] for action in (CREATE, UPDATE, DELETE, RELEASE, "keep")}
         for write in plan.writes[name]:
             rows[write.action].append({"name": write.name, "reason": write.reason})
         found[name] = rows

@@ -23,7 +23,7 @@ from ..._kubernetes.kubeconfig import parse_kubeconfig
 from ..._plan.plan import Plan
 from ..._values.refused import ValueRefused, quoted
 
-MANAGER_MESHES = "/apis/{0}/clustermeshes".format(API_VERSION)
+MANAGER_MESHES = f"/apis/{API_VERSION}/clustermeshes"
 KIND = "ClusterMesh"
 
 
@@ -31,27 +31,31 @@ class Management:
     """The cluster that holds ClusterMesh objects, or none. ``meshes`` are definitions made of them."""
 
     def __init__(self, clusters: Clusters, request: t.Mapping[str, t.Any]) -> None:
-        self.meshes: t.List[t.Dict[str, t.Any]] = []
+        self.meshes: list[dict[str, t.Any]] = []
         self._clusters = clusters
         self._options = request.get("management") or {}
         self._fabric = request["fabric"]
         self._force = bool(request.get("force_finalizer"))
         self._manage = self._options.get("manage_objects") is not False
-        self._client: t.Optional[Client] = None
+        self._client: Client | None = None
         self._state = "present"
 
     @classmethod
-    def of(cls, request: t.Mapping[str, t.Any], clusters: Clusters) -> "Management":
+    def of(cls, request: t.Mapping[str, t.Any], clusters: Clusters) -> Management:
         """Read the objects of a request's ``management`` cluster and make clients for clusters that only they name."""
         one = cls(clusters, request)
         name = one._options.get("cluster")
         if not name:
             if any(one._options.get(key) for key in ("namespace", "names", "use_secrets")):
-                raise ValueRefused("unknown_cluster", "management (clustermesh_management) names no cluster with ClusterMesh objects")
+                raise ValueRefused(
+                    "unknown_cluster", "management (clustermesh_management) names no cluster with ClusterMesh objects"
+                )
             return one
         if name not in clusters.clients:
             if not any(failure["cluster"] == name for failure in clusters.failures):
-                raise ValueRefused("unknown_cluster", "management names the cluster {0}, which clusters does not have".format(quoted(name)))
+                raise ValueRefused(
+                    "unknown_cluster", f"management names the cluster {quoted(name)}, which clusters does not have"
+                )
             return one
         one._client = clusters.clients[name]
         one._read()
@@ -66,7 +70,7 @@ class Management:
         namespace, names = self._options.get("namespace"), self._options.get("names") or ()
         path = MANAGER_MESHES
         if namespace:
-            path = "/apis/{0}/namespaces/{1}/clustermeshes".format(API_VERSION, segment(namespace))
+            path = f"/apis/{API_VERSION}/namespaces/{segment(namespace)}/clustermeshes"
         try:
             objects = self._manager.list(path).items
         except KubeError as error:
@@ -98,15 +102,15 @@ class Management:
                 except KubeError as error:
                     self._clusters.failures.append(dict(error.failure(), cluster=name))
                 except ValueRefused as error:
-                    self._clusters.fail_for(name, "use Secret {0}".format(entry["secret"]), error.reason, error.message)
+                    self._clusters.fail_for(name, f"use Secret {entry['secret']}", error.reason, error.message)
 
     def _from_secret(self, name: str, secret: str, key: str) -> Client:
         namespace, dummy, secret_name = secret.partition("/")
-        found = self._manager.get("/api/v1/namespaces/{0}/secrets/{1}".format(segment(namespace), segment(secret_name)))
+        found = self._manager.get(f"/api/v1/namespaces/{segment(namespace)}/secrets/{segment(secret_name)}")
         try:
             raw = base64.b64decode((found.get("data") or {})[key], validate=True)
         except (KeyError, binascii.Error, ValueError, TypeError):
-            raise ValueRefused("remote_access_incomplete", "it has no data under {0}".format(quoted(key))) from None
+            raise ValueRefused("remote_access_incomplete", f"it has no data under {quoted(key)}") from None
         access = parse_access({"name": name, "kubeconfig": parse_kubeconfig(raw, "Secret " + secret)})
         return Client(access, limits(self._clusters.timeout))
 
@@ -121,7 +125,7 @@ class Management:
             if not mesh["deleting"] and "finalizer" in steps.writes:
                 self._finalizer(plan, mesh, True, check)
 
-    def last_steps(self, plan: Plan, made: MeshPlan, gathered: Gathered, failed: t.Set[str], check: bool) -> None:
+    def last_steps(self, plan: Plan, made: MeshPlan, gathered: Gathered, failed: set[str], check: bool) -> None:
         """Write every status that differs, and take the finalizer off objects that are cleaned up completely."""
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         for mesh in self.meshes if self._manage else ():
@@ -140,15 +144,19 @@ class Management:
             if status != before:
                 self._patch(plan, mesh, "/status", {"status": status}, before, status, check)
 
-    def _cleaned(self, plan: Plan, mesh: t.Mapping[str, t.Any], gathered: Gathered, failed: t.Set[str], check: bool) -> None:
+    def _cleaned(
+        self, plan: Plan, mesh: t.Mapping[str, t.Any], gathered: Gathered, failed: set[str], check: bool
+    ) -> None:
         finalizers = mesh["object"]["metadata"].get("finalizers") or ()
         if not object_steps(True, finalizers, True).cleanup:
             return
         names = {str(entry.get("name")) for entry in mesh["clusters"]}
         left = sorted(name for name in names if name not in gathered.peers or name in failed)
         if left and not self._force:
-            message = "Peers may be left in {0}, so the object keeps its finalizer; force_finalizer removes it".format(", ".join(left))
-            plan.refuse("{0} {1}".format(KIND, mesh_id(mesh)), "source_incomplete", message)
+            message = (
+                f"Peers may be left in {', '.join(left)}, so the object keeps its finalizer; force_finalizer removes it"
+            )
+            plan.refuse(f"{KIND} {mesh_id(mesh)}", "source_incomplete", message)
             return
         self._finalizer(plan, mesh, False, check)
 
@@ -160,7 +168,14 @@ class Management:
         self._patch(plan, mesh, "", body, {"finalizers": before}, {"finalizers": after}, check)
 
     def _patch(
-        self, plan: Plan, mesh: t.Mapping[str, t.Any], part: str, body: t.Dict[str, t.Any], before: t.Any, after: t.Any, check: bool
+        self,
+        plan: Plan,
+        mesh: t.Mapping[str, t.Any],
+        part: str,
+        body: dict[str, t.Any],
+        before: t.Any,
+        after: t.Any,
+        check: bool,
     ) -> None:
         path = "/apis/{0}/namespaces/{1}/clustermeshes/{2}{3}".format(
             API_VERSION, segment(str(mesh["namespace"])), segment(str(mesh["name"])), part
@@ -171,4 +186,4 @@ class Management:
             except KubeError as error:
                 self._clusters.fail(error)
                 return
-        plan.update(KIND, "{0}/{1}".format(self._options["cluster"], mesh_id(mesh)), before, after)
+        plan.update(KIND, f"{self._options['cluster']}/{mesh_id(mesh)}", before, after)

@@ -7,14 +7,19 @@ from __future__ import annotations
 import typing as t
 
 
-def speaker_spec() -> t.Dict[str, t.Any]:
+def speaker_spec() -> dict[str, t.Any]:
     """Fresh arguments that the modules of speakers have in common."""
     return {
-        "routes": {"type": "list", "elements": "dict", "default": [], "options": {
-            "network": {"type": "str", "required": True},
-            "group": {"type": "int"},
-            "health_ports": {"type": "list", "elements": "int", "default": []},
-            "services": {"type": "list", "elements": "str", "default": []},
-        }},
+        "routes": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "network": {"type": "str", "required": True},
+                "group": {"type": "int"},
+                "health_ports": {"type": "list", "elements": "int", "default": []},
+                "services": {"type": "list", "elements": "str", "default": []},
+            },
+        },
         "node_health_port": {"type": "int", "default": 10256},
-    }  # fmt: skip
+    }

@@ -42,15 +42,15 @@ RestartSec=1
 WantedBy=multi-user.target
 """
 S = t.TypeVar("S")
-Status = t.Dict[str, t.Any]
+Status = dict[str, t.Any]
 
 
 def unit_text(description: str, code: str, state: str, after: str = "") -> str:
     """The follower's unit. ``after``: a unit that starts before it, where both start."""
-    return _UNIT.format(description=description, code=code, state=state, after="After={0}\n".format(after) if after else "")
+    return _UNIT.format(description=description, code=code, state=state, after=f"After={after}\n" if after else "")
 
 
-def load_state(path: str, parse: t.Callable[[str], S]) -> t.Optional[S]:
+def load_state(path: str, parse: t.Callable[[str], S]) -> S | None:
     """What a play wants; None where there is none, or where others than root could have written it. Raises ValueRefused, ValueError."""
     found = files.read_state(path)
     if found is None or found.kind != "file" or not files.is_roots_alone(path):
@@ -58,7 +58,7 @@ def load_state(path: str, parse: t.Callable[[str], S]) -> t.Optional[S]:
     try:
         return parse(found.content.decode("utf-8"))
     except (LookupError, TypeError, AttributeError):
-        raise ValueError("{0} is not as this release writes it: run the play again".format(path)) from None
+        raise ValueError(f"{path} is not as this release writes it: run the play again") from None
 
 
 def read_status(path: str) -> Status:
@@ -75,12 +75,18 @@ class Ports:
     """What the ports of this node have said. ``kept``: the file that says of kube-proxy's own port that it has ever answered."""
 
     def __init__(self, kept: str) -> None:
-        self.memory: t.Dict[int, Heard] = {}
+        self.memory: dict[int, Heard] = {}
         self.kept, self.begun = kept, False
         self.known = _read_known(kept)
         self._is_kept = True
 
-    def decide(self, wanted: t.Sequence[Wanted], node_port: int, hosts: t.Sequence[str], announced: t.Callable[[], t.Container[str]]) -> Decision:
+    def decide(
+        self,
+        wanted: t.Sequence[Wanted],
+        node_port: int,
+        hosts: t.Sequence[str],
+        announced: t.Callable[[], t.Container[str]],
+    ) -> Decision:
         """Ask once, and judge. ``announced``: what was right until now, asked for the first time alone."""
         now = time.monotonic()
         if not self.begun:
@@ -98,7 +104,7 @@ class Ports:
     def _keep(self) -> bool:
         """What could not be written is tried again: a full disk must not keep a node from saying what it can deliver."""
         try:
-            files.write_state(self.kept, files.FileState("file", 0o600, "{0}\n".format(self.known).encode("ascii")))
+            files.write_state(self.kept, files.FileState("file", 0o600, f"{self.known}\n".encode("ascii")))
         except OSError:
             return False
         return True
@@ -123,7 +129,9 @@ class Follower:
 
     def _say(self, status: Status) -> None:
         if status != self.told:
-            files.write_state(self.status, files.FileState("file", 0o644, (json.dumps(status, sort_keys=True) + "\n").encode("utf-8")))
+            files.write_state(
+                self.status, files.FileState("file", 0o644, (json.dumps(status, sort_keys=True) + "\n").encode("utf-8"))
+            )
             self.told = status
 
 
@@ -132,7 +140,7 @@ def start(work: t.Callable[[], None]) -> int:
     try:
         work()
     except ERRORS as error:
-        sys.stderr.write("{0}\n".format(error))
+        sys.stderr.write(f"{error}\n")
         return 1
     return 0
 

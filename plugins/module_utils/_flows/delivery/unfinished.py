@@ -12,20 +12,25 @@ import typing as t
 from ..._linux import files
 
 
-def left(note: str) -> t.FrozenSet[str]:
+def left(note: str) -> frozenset[str]:
     """Paths that were changed, and nothing was told of it."""
     return frozenset(files.read_lines(note))
 
 
 def begin(note: str, paths: t.Iterable[str]) -> None:
     """Before the first of these is written. Raises OSError."""
-    files.write_state(note, files.FileState("file", 0o600, "".join(path + "\n" for path in sorted({*left(note), *paths})).encode("utf-8")))
+    files.write_state(
+        note,
+        files.FileState("file", 0o600, "".join(path + "\n" for path in sorted({*left(note), *paths})).encode("utf-8")),
+    )
 
 
 def end(note: str, paths: t.Iterable[str]) -> None:
     """All of these have been carried out. Raises OSError."""
     rest = left(note) - set(paths)
     if rest:
-        files.write_state(note, files.FileState("file", 0o600, "".join(path + "\n" for path in sorted(rest)).encode("utf-8")))
+        files.write_state(
+            note, files.FileState("file", 0o600, "".join(path + "\n" for path in sorted(rest)).encode("utf-8"))
+        )
     else:
         files.remove(note)

@@ -14,7 +14,7 @@ from ..._plan.awx_records import KINDS, Record, differing, is_ours, records, sam
 from ..._plan.plan import Plan
 from ..._values.refused import ValueRefused, quoted
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 PAGE = 200
 _PAGES = 500
 #: AWX updates a new project by itself, and takes templates of its playbooks when that was successful once.
@@ -30,7 +30,7 @@ _READ_ONLY = {"credentials": "/credentials/", "organizations": "/organizations/"
 def _text(body: t.Any) -> str:
     if isinstance(body, dict) and "detail" in body:
         return str(body["detail"])
-    return "; ".join("{0}: {1}".format(name, value) for name, value in body.items()) if isinstance(body, dict) else ""
+    return "; ".join(f"{name}: {value}" for name, value in body.items()) if isinstance(body, dict) else ""
 
 
 MANNERS = Manners(
@@ -44,8 +44,9 @@ def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
     """The module's result. ``request``: the module's options. Raises ValueError when AWX cannot be read at all."""
     begun = time.monotonic()
     for option, variable, environment in (
-        ("url", "awx_load_url", "CONTROLLER_HOST or AAP_HOSTNAME"), ("token", "awx_load_token", "CONTROLLER_OAUTH_TOKEN or AAP_TOKEN"),
-    ):  # fmt: skip
+        ("url", "awx_load_url", "CONTROLLER_HOST or AAP_HOSTNAME"),
+        ("token", "awx_load_token", "CONTROLLER_OAUTH_TOKEN or AAP_TOKEN"),
+    ):
         if not str(request.get(option) or "").strip():
             message = "{0} is empty: give the playbook awx_load the variable {1}, or set {2} in its environment"
             raise ValueRefused(option + "_missing", message.format(option, variable, environment))
@@ -61,15 +62,22 @@ def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
         for record in wanted:
             loader.converge(record)
     result = loader.plan.result()
-    result.update(diff=loader.plan.diff(), failures=loader.failures, stats={"requests": api.calls, "seconds": round(time.monotonic() - begun, 3)})
+    result.update(
+        diff=loader.plan.diff(),
+        failures=loader.failures,
+        stats={"requests": api.calls, "seconds": round(time.monotonic() - begun, 3)},
+    )
     return result
 
 
 def _api(request: t.Mapping[str, t.Any], path: str) -> JsonApi:
     return JsonApi(
-        request["url"].rstrip("/") + path, {"Authorization": "Bearer " + request["token"]}, MANNERS,
-        plain_http=bool(request.get("allow_plain_http")), total_s=seconds_of(request),
-    )  # fmt: skip
+        request["url"].rstrip("/") + path,
+        {"Authorization": "Bearer " + request["token"]},
+        MANNERS,
+        plain_http=bool(request.get("allow_plain_http")),
+        total_s=seconds_of(request),
+    )
 
 
 def _root(api: JsonApi) -> str:
@@ -89,17 +97,17 @@ class _Loader:
         self.adopt = bool(request.get("adopt"))
         self.organization = str(request["organization"])
         self.plan = Plan()
-        self.failures: t.List[Data] = []
-        self.found: t.Dict[str, t.Dict[str, Data]] = {}
+        self.failures: list[Data] = []
+        self.found: dict[str, dict[str, Data]] = {}
         self.organization_id: t.Any = None
         self._wait = float(request.get("project_wait") or PROJECT_SECONDS)
-        self._projects: t.Dict[str, str] = {}
+        self._projects: dict[str, str] = {}
 
     def read(self) -> None:
         """Every kind, once and completely."""
         organizations = self._all(_READ_ONLY["organizations"], {"name": self.organization})
         if not organizations:
-            raise ValueError("there is no organization {0!r} in AWX that this token may see".format(self.organization))
+            raise ValueError(f"there is no organization {self.organization!r} in AWX that this token may see")
         self.organization_id = organizations[0]["id"]
         for kind in KINDS:
             rows = self._all(kind.path, {"organization": self.organization_id} if kind.in_organization else {})
@@ -108,16 +116,20 @@ class _Loader:
             self.found[kind.name] = {str(row["name"]): row for row in rows}
         self.found["credentials"] = {str(row["name"]): row for row in self._all(_READ_ONLY["credentials"], {})}
 
-    def _all(self, path: str, query: t.Mapping[str, t.Any]) -> t.List[Data]:
-        rows: t.List[Data] = []
+    def _all(self, path: str, query: t.Mapping[str, t.Any]) -> list[Data]:
+        rows: list[Data] = []
         for page in range(1, _PAGES):
             answer = self.api.call("GET", path, dict(query, page_size=PAGE, page=page, order_by="id"))
             if not isinstance(answer, dict) or not isinstance(answer.get("results"), list):
-                raise ValueError("GET {0}: the answer is no list".format(path))
-            rows += [row for row in answer["results"] if isinstance(row, dict) and "id" in row and "name" in row or path.endswith("workflow_nodes/")]
+                raise ValueError(f"GET {path}: the answer is no list")
+            rows += [
+                row
+                for row in answer["results"]
+                if isinstance(row, dict) and "id" in row and "name" in row or path.endswith("workflow_nodes/")
+            ]
             if not answer.get("next"):
                 return rows
-        raise ValueError("GET {0}: more than {1} pages".format(path, _PAGES))
+        raise ValueError(f"GET {path}: more than {_PAGES} pages")
 
     def converge(self, record: Record) -> None:
         """One object with what belongs to it. A failure is noted, and the rest goes on."""
@@ -127,23 +139,35 @@ class _Loader:
             self._failed("load", record, error)
 
     def _failed(self, verb: str, record: Record, error: ApiFailed) -> None:
-        operation = "{0} {1} {2}".format(verb, record.kind.title, record.name)
-        self.failures.append({"object": record.name, "operation": operation, "reason": error.reason, "message": error.message, "status": error.status})
+        operation = f"{verb} {record.kind.title} {record.name}"
+        self.failures.append(
+            {
+                "object": record.name,
+                "operation": operation,
+                "reason": error.reason,
+                "message": error.message,
+                "status": error.status,
+            }
+        )
 
     def _converge(self, record: Record) -> None:
-        label = "{0} {1}".format(record.kind.title, record.name)
+        label = f"{record.kind.title} {record.name}"
         actual = self.found[record.kind.name].get(record.name)
         if actual is not None and not is_ours(actual) and not self.adopt:
-            return self.plan.refuse(label, "not_ours", "exists and was not loaded by this collection; adopt: true takes it over")
+            return self.plan.refuse(
+                label, "not_ours", "exists and was not loaded by this collection; adopt: true takes it over"
+            )
         ids: Data = {}
         for field, name in record.refs.items():
             other = self.found[record.kind.refs[field]].get(name)
             if other is None:
-                return self.plan.refuse(label, "reference_missing", "there is no {0} {1}".format(field, name))
+                return self.plan.refuse(label, "reference_missing", f"there is no {field} {name}")
             ids[field] = other["id"]
-        missing = [name for name in record.credentials if name not in self.found["credentials"] and name not in record.optional]
+        missing = [
+            name for name in record.credentials if name not in self.found["credentials"] and name not in record.optional
+        ]
         if missing:
-            return self.plan.refuse(label, "reference_missing", "there is no credential {0}".format(", ".join(missing)))
+            return self.plan.refuse(label, "reference_missing", f"there is no credential {', '.join(missing)}")
         if actual is None:
             unready = self._unready(record)
             if unready:
@@ -160,7 +184,7 @@ class _Loader:
         if changes:
             self.plan.update(record.kind.title, record.name, {name: actual.get(name) for name in changes}, changes)
             if not self.check:
-                self.api.call("PATCH", "{0}{1}/".format(record.kind.path, actual["id"]), None, changes)
+                self.api.call("PATCH", f"{record.kind.path}{actual['id']}/", None, changes)
         if not self._apart(record, actual, False) and not changes:
             self.plan.unchanged += 1
         return None
@@ -178,13 +202,16 @@ class _Loader:
     def _updated(self, name: str, number: t.Any) -> str:
         deadline = time.monotonic() + self._wait
         while True:
-            project = self.api.call("GET", "/projects/{0}/".format(segment(number)))
+            project = self.api.call("GET", f"/projects/{segment(number)}/")
             status = str(project.get("status")) if isinstance(project, dict) else ""
             if status in ("successful", "ok") or (isinstance(project, dict) and project.get("scm_revision")):
                 return ""
             if status in _FAILED:
                 text = "the first update of project {0} ended as {1}, so AWX knows none of its playbooks; look at that job, and at awx_load_scm_url, "
-                return text.format(name, quoted(status)) + "awx_load_scm_branch and the execution environment of AWX's control plane; then load again"
+                return (
+                    text.format(name, quoted(status))
+                    + "awx_load_scm_branch and the execution environment of AWX's control plane; then load again"
+                )
             if self.check or time.monotonic() >= deadline:
                 text = "the first update of project {0} has not ended ({1}), so AWX knows none of its playbooks; load again when it has"
                 return "" if self.check else text.format(name, quoted(status))
@@ -192,8 +219,12 @@ class _Loader:
 
     def _apart(self, record: Record, actual: Data, fresh: bool) -> bool:
         """Survey, credentials and nodes. True when something differed."""
-        base = "{0}{1}/".format(record.kind.path, actual["id"])
-        parts = [self._survey(record, base, fresh), self._credentials(record, base, actual, fresh), self._nodes(record, base, fresh)]
+        base = f"{record.kind.path}{actual['id']}/"
+        parts = [
+            self._survey(record, base, fresh),
+            self._credentials(record, base, actual, fresh),
+            self._nodes(record, base, fresh),
+        ]
         return any(parts)
 
     def _survey(self, record: Record, base: str, fresh: bool) -> bool:
@@ -211,8 +242,16 @@ class _Loader:
     def _credentials(self, record: Record, base: str, actual: Data, fresh: bool) -> bool:
         if record.kind.name != "job_templates":
             return False
-        before = {} if fresh else {row["name"]: row["id"] for row in (actual.get("summary_fields") or {}).get("credentials") or ()}
-        wanted = {name: self.found["credentials"][name]["id"] for name in record.credentials if name in self.found["credentials"]}
+        before = (
+            {}
+            if fresh
+            else {row["name"]: row["id"] for row in (actual.get("summary_fields") or {}).get("credentials") or ()}
+        )
+        wanted = {
+            name: self.found["credentials"][name]["id"]
+            for name in record.credentials
+            if name in self.found["credentials"]
+        }
         if before == wanted:
             return False
         if not fresh:
@@ -235,14 +274,16 @@ class _Loader:
         wanted = {str(node["identifier"]): node for node in record.nodes}
         changed = False
         for name in sorted(set(before) - set(wanted)):
-            changed = self._node_write(record, fresh, "-" + name, "DELETE", "/workflow_job_template_nodes/{0}/".format(before.pop(name)["id"]), None)
+            changed = self._node_write(
+                record, fresh, "-" + name, "DELETE", f"/workflow_job_template_nodes/{before.pop(name)['id']}/", None
+            )
         for name, node in wanted.items():
             changed = self._node(record, fresh, base, name, node, before) or changed
         for name, node in wanted.items():
             changed = self._edges(record, fresh, name, node, before) or changed
         return changed
 
-    def _node(self, record: Record, fresh: bool, base: str, name: str, node: Data, before: t.Dict[str, Data]) -> bool:
+    def _node(self, record: Record, fresh: bool, base: str, name: str, node: Data, before: dict[str, Data]) -> bool:
         approval = node.get("approval")
         job = None if approval else (self.found["job_templates"].get(node["job_template"]) or {}).get("id")
         changed = False
@@ -251,29 +292,31 @@ class _Loader:
             changed = self._node_write(record, fresh, "+" + name, "POST", base + "workflow_nodes/", body)
             before[name] = self._last if changed and not self.check else {"id": None, "summary_fields": {}}
         elif job is not None and before[name].get("unified_job_template") != job:
-            path = "/workflow_job_template_nodes/{0}/".format(before[name]["id"])
+            path = f"/workflow_job_template_nodes/{before[name]['id']}/"
             changed = self._node_write(record, fresh, "~" + name, "PATCH", path, {"unified_job_template": job})
         there = (before[name].get("summary_fields") or {}).get("unified_job_template") or {}
         if approval and any(there.get(key) != value for key, value in approval.items() if key != "timeout"):
-            path = "/workflow_job_template_nodes/{0}/create_approval_template/".format(before[name]["id"])
+            path = f"/workflow_job_template_nodes/{before[name]['id']}/create_approval_template/"
             changed = self._node_write(record, fresh, "~" + name, "POST", path, dict(approval))
         return changed
 
     def _edges(self, record: Record, fresh: bool, name: str, node: Data, before: t.Mapping[str, Data]) -> bool:
         changed = False
         for word, field in _EDGES.items():
-            path = "/workflow_job_template_nodes/{0}/{1}/".format(before[name]["id"], field)
+            path = f"/workflow_job_template_nodes/{before[name]['id']}/{field}/"
             has = set(before[name].get(field) or ())
             wanted = {before[other]["id"] for other in node.get(word) or ()}
             for number in sorted(has - wanted):
-                changed = self._node_write(record, fresh, "{0} -{1}-> {2}".format(name, word, number), "POST", path, {"id": number, "disassociate": True})
+                changed = self._node_write(
+                    record, fresh, f"{name} -{word}-> {number}", "POST", path, {"id": number, "disassociate": True}
+                )
             for number in wanted - has:
-                changed = self._node_write(record, fresh, "{0} -{1}-> {2}".format(name, word, number), "POST", path, {"id": number})
+                changed = self._node_write(record, fresh, f"{name} -{word}-> {number}", "POST", path, {"id": number})
         return changed
 
-    def _node_write(self, record: Record, fresh: bool, what: str, method: str, path: str, body: t.Optional[Data]) -> bool:
+    def _node_write(self, record: Record, fresh: bool, what: str, method: str, path: str, body: Data | None) -> bool:
         if not fresh:
-            self.plan.update("workflow node", "{0}: {1}".format(record.name, what), None, body)
+            self.plan.update("workflow node", f"{record.name}: {what}", None, body)
         self._last = None if self.check else self.api.call(method, path, None, body)
         return True
 
@@ -286,14 +329,14 @@ class _Loader:
             if actual is None:
                 self.plan.unchanged += 1
                 continue
-            label = "{0} {1}".format(record.kind.title, record.name)
+            label = f"{record.kind.title} {record.name}"
             if not is_ours(actual):
                 self.plan.refuse(label, "not_ours", "was not loaded by this collection")
                 continue
             self.plan.delete(record.kind.title, record.name, {"name": record.name})
             if not self.check:
                 try:
-                    self.api.call("DELETE", "{0}{1}/".format(record.kind.path, segment(actual["id"])), missing_ok=True)
+                    self.api.call("DELETE", f"{record.kind.path}{segment(actual['id'])}/", missing_ok=True)
                 except ApiFailed as error:
                     self._failed("remove", record, error)
 

@@ -11,10 +11,12 @@ from ..._mesh.fabric.node_listing import Listing, read_listing
 from ..._mesh.topology.node_hosts import Found, Names, node_hosts
 
 NODES = "/api/v1/nodes"
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
-def gather(clusters: t.Sequence[t.Mapping[str, t.Any]], selector: t.Optional[str], timeout: float) -> t.Tuple[Data, t.List[Data]]:
+def gather(
+    clusters: t.Sequence[t.Mapping[str, t.Any]], selector: str | None, timeout: float
+) -> tuple[Data, list[Data]]:
     """{cluster: [{name, labels, addresses}]} of every cluster that answered completely, and rows of those that failed.
 
     clusters: accesses as in the option ``clusters`` of modules. Nothing in the answer is secret: it may be cached.
@@ -40,5 +42,5 @@ def hosts(
     node_names: str,
 ) -> Found:
     """The hosts of what was read or cached. Raises ValueRefused for options that make no sense."""
-    listings: t.Dict[str, Listing] = {name: read_listing(name, {"nodes": list(nodes)}) for name, nodes in read.items()}
+    listings: dict[str, Listing] = {name: read_listing(name, {"nodes": list(nodes)}) for name, nodes in read.items()}
     return node_hosts(listings, node_cidrs, address_type, names, node_names)

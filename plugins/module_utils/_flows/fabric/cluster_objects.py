@@ -17,13 +17,13 @@ from ..._plan.objects import field_manager
 from ..._plan.plan import Plan, Refusal
 from ..._values.refused import ValueRefused, quoted
 
-Manifests = t.Dict[Key, t.Dict[str, t.Any]]
+Manifests = dict[Key, dict[str, t.Any]]
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
     manager = field_manager(request["fabric"])
-    scopes = [_scope(given, "purge[{0}]".format(index)) for index, given in enumerate(request.get("purge") or ())]
+    scopes = [_scope(given, f"purge[{index}]") for index, given in enumerate(request.get("purge") or ())]
     clusters = Clusters(request["clusters"], seconds_of(request))
     wanted, refused = parse_wanted(dict(request, objects=[*(request.get("objects") or ()), *made_here(request, check)]))
     read = gather(clusters, wanted, scopes)
@@ -44,7 +44,7 @@ def _give_up(client: Client, todo: Write, manager: str) -> None:
         client.merge_patch(resource.path(todo.key.namespace or None, todo.key.name), todo.manifest or {}, manager)
 
 
-def made_here(request: t.Mapping[str, t.Any], check: bool) -> t.List[t.Dict[str, t.Any]]:
+def made_here(request: t.Mapping[str, t.Any], check: bool) -> list[dict[str, t.Any]]:
     """Manifests of ``access`` and of ``kubeconfig_secrets``, whose files are read. Raises ValueRefused for what cannot be made."""
     access, secrets = request.get("access"), request.get("kubeconfig_secrets") or {}
     made = access_manifests(**access) if access else []
@@ -52,25 +52,33 @@ def made_here(request: t.Mapping[str, t.Any], check: bool) -> t.List[t.Dict[str,
         path = os.path.expanduser(secrets["path"].replace("{cluster}", cluster))
         file = None if request.get("state") == "absent" else read_state(path)
         if file is not None or request.get("state") == "absent":
-            made.append(kubeconfig_secret(cluster, file.content if file else b"", secrets["namespace"], secrets["name"], secrets["key"]))
+            made.append(
+                kubeconfig_secret(
+                    cluster, file.content if file else b"", secrets["namespace"], secrets["name"], secrets["key"]
+                )
+            )
         elif not check:  # the token is not there before the first run
-            raise ValueRefused("kubeconfig_missing", "there is no kubeconfig {0} of cluster {1}".format(quoted(path), quoted(cluster)))
+            raise ValueRefused(
+                "kubeconfig_missing", f"there is no kubeconfig {quoted(path)} of cluster {quoted(cluster)}"
+            )
     return made
 
 
-def parse_wanted(request: t.Mapping[str, t.Any]) -> t.Tuple[t.Dict[str, Manifests], t.List[Refusal]]:
+def parse_wanted(request: t.Mapping[str, t.Any]) -> tuple[dict[str, Manifests], list[Refusal]]:
     """{cluster: {key: manifest}} of ``objects`` (for all clusters) and ``objects_by_cluster``, and what was refused."""
-    wanted: t.Dict[str, Manifests] = {str(given["name"]): {} for given in request["clusters"]}
-    refused: t.List[Refusal] = []
-    groups: t.List[t.Tuple[str, t.Iterable[str], t.Any]] = [("objects", list(wanted), request.get("objects") or ())]
+    wanted: dict[str, Manifests] = {str(given["name"]): {} for given in request["clusters"]}
+    refused: list[Refusal] = []
+    groups: list[tuple[str, t.Iterable[str], t.Any]] = [("objects", list(wanted), request.get("objects") or ())]
     for name, manifests in sorted((request.get("objects_by_cluster") or {}).items()):
         if name not in wanted:
-            refused.append(Refusal(name, "unknown_cluster", "objects_by_cluster names a cluster that clusters does not have"))
+            refused.append(
+                Refusal(name, "unknown_cluster", "objects_by_cluster names a cluster that clusters does not have")
+            )
         else:
             groups.append(("objects_by_cluster." + name, [name], manifests))
     for option, names, manifests in groups:
         for index, given in enumerate(manifests):
-            where = "{0}[{1}]".format(option, index)
+            where = f"{option}[{index}]"
             try:
                 key, manifest = parse_manifest(given, where)
             except ValueRefused as error:
@@ -78,7 +86,7 @@ def parse_wanted(request: t.Mapping[str, t.Any]) -> t.Tuple[t.Dict[str, Manifest
                 continue
             for name in names:
                 if key in wanted[name]:
-                    refused.append(Refusal(where, "claimed_twice", "{0} {1} is given twice".format(key.kind, key.short)))
+                    refused.append(Refusal(where, "claimed_twice", f"{key.kind} {key.short} is given twice"))
                 else:
                     wanted[name][key] = manifest
     return wanted, refused
@@ -86,15 +94,13 @@ def parse_wanted(request: t.Mapping[str, t.Any]) -> t.Tuple[t.Dict[str, Manifest
 
 def _scope(given: t.Mapping[str, t.Any], where: str) -> Scope:
     if not given.get("api_version") or not given.get("kind"):
-        raise ValueRefused("manifest_invalid", "{0} needs api_version and kind".format(where))
+        raise ValueRefused("manifest_invalid", f"{where} needs api_version and kind")
     if given["api_version"].count("/") > 1 or ".." in given["api_version"]:
-        raise ValueRefused("manifest_invalid", "{0}: {1} is no apiVersion".format(where, quoted(given["api_version"])))
+        raise ValueRefused("manifest_invalid", f"{where}: {quoted(given['api_version'])} is no apiVersion")
     return Scope(given["api_version"], given["kind"], given.get("namespace") or "", given.get("label_selector") or "")
 
 
-def gather(
-    clusters: Clusters, wanted: t.Dict[str, Manifests], scopes: t.Sequence[Scope]
-) -> t.Dict[str, Read]:
+def gather(clusters: Clusters, wanted: dict[str, Manifests], scopes: t.Sequence[Scope]) -> dict[str, Read]:
     """What every cluster has, of those that could be read completely. Corrects the namespaces of ``wanted`` on the way."""
     found = clusters.read("list objects", lambda name, client: read_objects(client, wanted[name], scopes))
     read = {}
@@ -106,7 +112,7 @@ def gather(
 
 def plan(
     request: t.Mapping[str, t.Any], wanted: t.Mapping[str, Manifests], read: t.Mapping[str, Read], manager: str
-) -> t.Tuple[Plan, t.Dict[str, t.List[Write]]]:
+) -> tuple[Plan, dict[str, list[Write]]]:
     """What would be written, cluster by cluster. Pure."""
     whole, writes = Plan(), {}
     for name in sorted(read):
@@ -138,12 +144,17 @@ def _fail(clusters: Clusters, whole: Plan, reason: str) -> None:
         whole.refused.remove(refusal)
         kind, dummy, ident = refusal.object.partition(" ")
         cluster, dummy, name = ident.partition("/")
-        clusters.fail_for(cluster, "apply {0} {1}".format(kind, name), refusal.reason, refusal.message)
+        clusters.fail_for(cluster, f"apply {kind} {name}", refusal.reason, refusal.message)
 
 
 def apply(
-    clusters: Clusters, whole: Plan, writes: t.Mapping[str, t.Sequence[Write]], manager: str, leave_conflicts: bool = False,
-    what: str = "apply objects", write_one: t.Optional[WriteOne] = None,
+    clusters: Clusters,
+    whole: Plan,
+    writes: t.Mapping[str, t.Sequence[Write]],
+    manager: str,
+    leave_conflicts: bool = False,
+    what: str = "apply objects",
+    write_one: WriteOne | None = None,
 ) -> Plan:
     """Do the writes; returns the plan with only those changes that took place. ``write_one`` as for apply_writes."""
 
@@ -153,7 +164,7 @@ def apply(
     applied = clusters.write(what, [name for name, todo in writes.items() if todo], one)
     done = Plan()
     done.refused, done.warnings, done.unchanged = list(whole.refused), list(whole.warnings), whole.unchanged
-    took_place: t.Set[t.Any] = set()
+    took_place: set[t.Any] = set()
     for name in sorted(applied):
         result = applied[name]
         took_place.update(id(write.change) for write in result.done)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
 import os.path
 import time
@@ -23,7 +24,7 @@ from ..._values.refused import ValueRefused
 from ..._values.text import is_alnum, parse_cluster_name, parse_subdomain
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False, now: t.Optional[float] = None) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any], check: bool = False, now: float | None = None) -> dict[str, t.Any]:
     """The module's result. ``request`` has the module's options; ``now`` (Unix seconds) for tests. May raise ValueRefused."""
     now = time.time() if now is None else now
     parse_subdomain(request["service_account"])
@@ -37,9 +38,9 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, now: t.Optional[flo
     return clusters.result(whole, kubeconfigs=kubeconfigs)
 
 
-def gather(request: t.Mapping[str, t.Any], clusters: Clusters) -> t.Dict[str, KubeconfigFile]:
+def gather(request: t.Mapping[str, t.Any], clusters: Clusters) -> dict[str, KubeconfigFile]:
     """The files as they are. Nothing is asked of a cluster."""
-    found: t.Dict[str, KubeconfigFile] = {}
+    found: dict[str, KubeconfigFile] = {}
     for name in clusters.clients:
         # the name becomes a file name: no slash, no dot
         parse_cluster_name(name)
@@ -52,7 +53,7 @@ def gather(request: t.Mapping[str, t.Any], clusters: Clusters) -> t.Dict[str, Ku
 
 def plan(
     request: t.Mapping[str, t.Any], clusters: Clusters, files: t.Mapping[str, KubeconfigFile], now: float
-) -> t.Tuple[Plan, t.List[str]]:
+) -> tuple[Plan, list[str]]:
     """Which clusters need a new token. Diffs show when the old one expires, never a token."""
     whole, renew = Plan(), []
     for name, one in sorted(files.items()):
@@ -73,8 +74,13 @@ def plan(
             whole.unchanged += 1
             continue
         renew.append(name)
-        account = "{0}/{1}".format(request["namespace"], request["service_account"])
-        after = {"service_account": account, "server": clusters.clients[name].access.server, "mode": "0600", "renewed_because": reason}
+        account = f"{request['namespace']}/{request['service_account']}"
+        after = {
+            "service_account": account,
+            "server": clusters.clients[name].access.server,
+            "mode": "0600",
+            "renewed_because": reason,
+        }
         if one.exists:
             whole.update("kubeconfig", one.path, before, after)
         else:
@@ -82,14 +88,14 @@ def plan(
     return whole, renew
 
 
-def _token(content: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[str]:
+def _token(content: t.Mapping[str, t.Any] | None) -> str | None:
     try:
         return str(content["users"][0]["user"]["token"])  # type: ignore[index]
     except (KeyError, IndexError, TypeError):
         return None
 
 
-def token_claims(token: t.Optional[str]) -> t.Dict[str, t.Any]:
+def token_claims(token: str | None) -> dict[str, t.Any]:
     """The claims in a service account token, unverified: they only tell when to ask for a new one. {} when unreadable."""
     try:
         part = str(token).split(".")[1]
@@ -99,30 +105,28 @@ def token_claims(token: t.Optional[str]) -> t.Dict[str, t.Any]:
     return claims if isinstance(claims, dict) else {}
 
 
-def _shown(one: KubeconfigFile) -> t.Dict[str, t.Any]:
+def _shown(one: KubeconfigFile) -> dict[str, t.Any]:
     token = _token(one.content)
     claims = token_claims(token)
-    shown: t.Dict[str, t.Any] = {"mode": "{0:04o}".format(one.mode)}
+    shown: dict[str, t.Any] = {"mode": f"{one.mode:04o}"}
     if token:
         shown["token"] = fingerprint(token)
         shown["service_account"] = str(claims.get("sub", "")).replace("system:serviceaccount:", "", 1).replace(":", "/")
-    try:
+    with contextlib.suppress(KeyError, IndexError, TypeError):
         shown["server"] = str(one.content["clusters"][0]["cluster"]["server"])  # type: ignore[index]
-    except (KeyError, IndexError, TypeError):
-        pass
     return shown
 
 
-def _why_renew(request: t.Mapping[str, t.Any], access: Access, one: KubeconfigFile, now: float) -> t.Optional[str]:
+def _why_renew(request: t.Mapping[str, t.Any], access: Access, one: KubeconfigFile, now: float) -> str | None:
     """None when the file is good for longer than ``renew_before``."""
     if not one.exists:
         return "there is none"
     claims = token_claims(_token(one.content))
-    wanted = "system:serviceaccount:{0}:{1}".format(request["namespace"], request["service_account"])
+    wanted = f"system:serviceaccount:{request['namespace']}:{request['service_account']}"
     if claims.get("sub") != wanted:
         return "it is for another account"
     if not isinstance(claims.get("exp"), (int, float)) or claims["exp"] - now < request["renew_before"]:
-        return "it expires within {0} s".format(request["renew_before"])
+        return f"it expires within {request['renew_before']} s"
     if one.mode != 0o600:
         return "its mode is not 0600"
     if one.content != kubeconfig(request, access, str(_token(one.content))):
@@ -130,9 +134,9 @@ def _why_renew(request: t.Mapping[str, t.Any], access: Access, one: KubeconfigFi
     return None
 
 
-def kubeconfig(request: t.Mapping[str, t.Any], access: Access, token: str) -> t.Dict[str, t.Any]:
+def kubeconfig(request: t.Mapping[str, t.Any], access: Access, token: str) -> dict[str, t.Any]:
     """The file's content; JSON is YAML, so every reader of kubeconfigs takes it."""
-    cluster: t.Dict[str, t.Any] = {"server": access.server}
+    cluster: dict[str, t.Any] = {"server": access.server}
     if access.ca_pem:
         cluster["certificate-authority-data"] = base64.b64encode(access.ca_pem.encode("utf-8")).decode("ascii")
     if access.tls_server_name:
@@ -172,11 +176,12 @@ def apply(
 
 
 def _mint(request: t.Mapping[str, t.Any], client: Client) -> str:
-    path = "/api/v1/namespaces/{0}/serviceaccounts/{1}/token".format(
-        segment(request["namespace"]), segment(request["service_account"])
-    )
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-            "spec": {"expirationSeconds": int(request["expires"]), "audiences": request.get("audiences") or []}}  # fmt: skip
+    path = f"/api/v1/namespaces/{segment(request['namespace'])}/serviceaccounts/{segment(request['service_account'])}/token"
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": int(request["expires"]), "audiences": request.get("audiences") or []},
+    }
     answer = client.create(path, body, field_manager(request["fabric"]), verb="token")
     token = (answer.get("status") or {}).get("token")
     if not isinstance(token, str) or not is_alnum(token.replace(".", "").replace("-", "").replace("_", "")):

@@ -32,7 +32,7 @@ _CONTESTED = "{0} claims a key, an id or a range that another node claims too; e
 _SAME = "clusters {0} and {1} list the same Nodes: kubeconfig, context or api_url of one of them leads to the other; correct it [same_cluster]"
 
 
-def validate(request: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[str]]:
+def validate(request: t.Mapping[str, t.Any]) -> tuple[Fabric, list[str]]:
     """The fabric of a request, and warnings. Raises InventoryRefused with every error at once.
 
     ``request``: {fabric, mode: semaphore|kubespan, mesh_id, reported: {host: {annotation: value}},
@@ -45,30 +45,32 @@ def validate(request: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[str]]:
     wrong = errors(findings)
     if wrong:
         raise InventoryRefused([finding._asdict() for finding in wrong])
-    return fabric, ["{0}: {1}: {2}".format(f.where, f.variable, f.message) for f in findings if f not in wrong]
+    return fabric, [f"{f.where}: {f.variable}: {f.message}" for f in findings if f not in wrong]
 
 
-def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The result of mesh_plan: {changed: False, mesh, refused, contested, failures, warnings, stats}."""
     # the collector would look at every node and peer of every cluster again, and there is no garbage among them
     with gc_paused():
         return _run(request)
 
 
-def _run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     fabric, warnings = validate(request)
     if request.get("mode") == kubespan_plan.MODE and not request.get("mesh_id"):
         raise ValueRefused("mesh_id_missing", "mesh_id is empty: all nodes of a KubeSpan mesh know it by the same id")
     if request.get("validate_only"):
         topology = _without_listings(fabric, request)
-        pools: t.Dict[str, t.Any] = {}
-        stats: t.Dict[str, t.Any] = {"requests": {}}
-        missing: t.Dict[str, t.List[str]] = {}
-        places: t.Dict[str, t.List[pod_places.Row]] = {}
-        left: t.Dict[str, t.List[str]] = {}
-        same: t.List[t.List[str]] = []
+        pools: dict[str, t.Any] = {}
+        stats: dict[str, t.Any] = {"requests": {}}
+        missing: dict[str, list[str]] = {}
+        places: dict[str, list[pod_places.Row]] = {}
+        left: dict[str, list[str]] = {}
+        same: list[list[str]] = []
     else:
-        listings, calico, stats, found = gather(fabric, request["clusters"], seconds_of(request), bool(request.get("places")))
+        listings, calico, stats, found = gather(
+            fabric, request["clusters"], seconds_of(request), bool(request.get("places"))
+        )
         same = same_clusters(listings)
         warnings += [_SAME.format(*pair) for pair in same[:SHOWN]]
         keyed_for = {name: keyed_clusters(listing, field_manager(fabric.name)) for name, listing in listings.items()}
@@ -77,8 +79,13 @@ def _run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
             listings[name] = {"error": error}
             for read in (found, calico, keyed_for):  # what it shows is another cluster's
                 read.pop(name, None)
-        places = {name: pod_places.find(name, one, listings[name]["nodes"], fabric.clusters[name]["pod_cidrs"]) for name, one in found.items()}
-        known = [(name, row) for name, rows in sorted(places.items()) for row in rows if row["level"] != pod_places.ERROR]
+        places = {
+            name: pod_places.find(name, one, listings[name]["nodes"], fabric.clusters[name]["pod_cidrs"])
+            for name, one in found.items()
+        }
+        known = [
+            (name, row) for name, rows in sorted(places.items()) for row in rows if row["level"] != pod_places.ERROR
+        ]
         warnings += ["cluster {0}: {message} [{reason}]".format(name, **row) for name, row in known]
         missing = nodes_without_host(listings, hosts)
         left = left_clusters(keyed_for, {*fabric.clusters, str(request.get("leaving"))})
@@ -92,7 +99,16 @@ def _run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     contested = contested_labels(topology)
     return {
         "changed": False,
-        "mesh": to_wire(dict(topology, ip_pools=pools, without_host=missing, pod_places=places, left_clusters=left, same_clusters=same)),
+        "mesh": to_wire(
+            dict(
+                topology,
+                ip_pools=pools,
+                without_host=missing,
+                pod_places=places,
+                left_clusters=left,
+                same_clusters=same,
+            )
+        ),
         "refused": topology["refused"],
         "failures": topology["failures"],
         "contested": contested,
@@ -102,15 +118,15 @@ def _run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
 
 
 def _missing(cluster: str, names: t.Sequence[str]) -> str:
-    shown = ", ".join(names[:SHOWN]) + (" and {0} more".format(len(names) - SHOWN) if len(names) > SHOWN else "")
+    shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
     return (
-        "cluster {0}: no host of the inventory stands for {1}, so this run does nothing there; its peers are kept as long as it announces itself. "
-        "Add a host with multicluster_cluster: {0} for each, or write node_name where a host has another name than its Node; "
+        f"cluster {cluster}: no host of the inventory stands for {shown}, so this run does nothing there; its peers are kept as long as it announces itself. "
+        f"Add a host with multicluster_cluster: {cluster} for each, or write node_name where a host has another name than its Node; "
         "teardown --limit HOST before a host is removed takes it off"
-    ).format(cluster, shown)
+    )
 
 
-def contested_labels(topology: t.Mapping[str, t.Any]) -> t.List[str]:
+def contested_labels(topology: t.Mapping[str, t.Any]) -> list[str]:
     """``cluster/node`` of the nodes whose key, id or range another one claims too."""
     found = {(row["cluster"], row["node"]) for row in (topology.get("kubespan") or {}).get("contested", ())}
     for part in topology["clusters"].values():
@@ -119,7 +135,7 @@ def contested_labels(topology: t.Mapping[str, t.Any]) -> t.List[str]:
     return ["{0}/{1}".format(*seat) for seat in sorted(found)]
 
 
-def _without_listings(fabric: Fabric, request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def _without_listings(fabric: Fabric, request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """What the inventory alone tells."""
     if request.get("mode") != kubespan_plan.MODE:
         return mesh_without_listings(fabric)
@@ -129,7 +145,7 @@ def _without_listings(fabric: Fabric, request: t.Mapping[str, t.Any]) -> t.Dict[
 
 def gather(
     fabric: Fabric, given: t.Sequence[t.Mapping[str, t.Any]], timeout: float, with_places: bool = False
-) -> t.Tuple[t.Dict[str, t.Any], t.Dict[str, str], t.Dict[str, t.Any], t.Dict[str, pod_places.Found]]:
+) -> tuple[dict[str, t.Any], dict[str, str], dict[str, t.Any], dict[str, pod_places.Found]]:
     """One complete LIST of nodes per cluster, side by side.
 
     ({cluster: {nodes} or {error}}, {cluster: API version of Calico's IPPool where pools are wanted}, request counts,
@@ -137,14 +153,18 @@ def gather(
     """
     clusters = Clusters(given, timeout)
 
-    def read(name: str, client: t.Any) -> t.Tuple[t.Any, t.Optional[str], t.Optional[pod_places.Found]]:
+    def read(name: str, client: t.Any) -> tuple[t.Any, str | None, pod_places.Found | None]:
         # what has no node of ours is somebody else's, and only read, unless the inventory says more (decision 66)
         setting = fabric.clusters[name]["calico_ippools"]
         read_only = bool(fabric.nodes) and not fabric.hosts_of(name) and setting == "auto"
-        return client.list(NODES), None if read_only else _pool_version(client, setting), _places(client) if with_places else None
+        return (
+            client.list(NODES),
+            None if read_only else _pool_version(client, setting),
+            _places(client) if with_places else None,
+        )
 
     answers = clusters.read("list nodes", read)
-    listings: t.Dict[str, t.Any] = {name: {"nodes": answer[0].items} for name, answer in answers.items()}
+    listings: dict[str, t.Any] = {name: {"nodes": answer[0].items} for name, answer in answers.items()}
     for failure in clusters.failures:
         listings[failure["cluster"]] = {"error": {"reason": failure["reason"], "message": failure["message"]}}
     calico = {name: version for name, (dummy, version, unused) in answers.items() if version is not None}
@@ -160,7 +180,7 @@ def _places(client: t.Any) -> pod_places.Found:
         return pod_places.Found(unread=(error.message,))
 
 
-def _pool_version(client: t.Any, setting: str) -> t.Optional[str]:
+def _pool_version(client: t.Any, setting: str) -> str | None:
     """The API version in which a cluster gets IPPools, None where it gets none."""
     if setting == "never":
         return None

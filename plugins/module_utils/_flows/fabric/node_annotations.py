@@ -18,10 +18,10 @@ from ..._plan.sole_owner import given_up_record, taken_paths
 NODES = "/api/v1/nodes"
 #: A node's kubelet writes every few seconds.
 TRIES = 5
-WriteClusters = t.Callable[[str, t.List[str], t.Callable[[str, Client], t.Any]], t.Dict[str, t.Any]]
+WriteClusters = t.Callable[[str, list[str], t.Callable[[str, Client], t.Any]], dict[str, t.Any]]
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
     manager = field_manager(request["fabric"])
     patterns = [Pattern(text) for text in request.get("prefixes") or ()]
@@ -35,23 +35,27 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     return clusters.result(whole if check else apply(clusters.write, clusters.fail, whole, patches, manager))
 
 
-def parse_wanted(given: t.Mapping[str, t.Any], key: t.Optional[str] = None) -> t.Dict[str, t.Dict[str, t.Any]]:
+def parse_wanted(given: t.Mapping[str, t.Any], key: str | None = None) -> dict[str, dict[str, t.Any]]:
     """{cluster: {node: {key: value}}}; a list of node names in place of the map stands for nodes without wanted keys.
 
     key: the one annotation whose value each node has in place of a map.
     """
-    wanted: t.Dict[str, t.Dict[str, t.Any]] = {}
+    wanted: dict[str, dict[str, t.Any]] = {}
     for cluster, nodes in from_wire(given).items():
         if isinstance(nodes, list):
             nodes = {name: {} for name in nodes}
-        wanted[cluster] = {str(node): {key: values} if key else dict(values or {}) for node, values in (nodes or {}).items()}
+        wanted[cluster] = {
+            str(node): {key: values} if key else dict(values or {}) for node, values in (nodes or {}).items()
+        }
     return wanted
 
 
-def gather(clusters: Clusters) -> t.Dict[str, t.Dict[str, t.Any]]:
+def gather(clusters: Clusters) -> dict[str, dict[str, t.Any]]:
     """{cluster: {node name: Node}} of every cluster that could be read completely; the others are in its failures."""
     listings = clusters.read("list " + NODES, lambda name, client: client.list(NODES))
-    return {name: {str(node["metadata"].get("name")): node for node in listing.items} for name, listing in listings.items()}
+    return {
+        name: {str(node["metadata"].get("name")): node for node in listing.items} for name, listing in listings.items()
+    }
 
 
 def plan(
@@ -61,7 +65,7 @@ def plan(
     manager: str,
     patterns: t.Sequence[Pattern],
     check: bool,
-) -> t.Tuple[Plan, t.Dict[str, t.List[Patch]]]:
+) -> tuple[Plan, dict[str, list[Patch]]]:
     """What would be written, cluster by cluster. Pure."""
     whole, patches = Plan(), {}
     for name in sorted(read):
@@ -86,7 +90,13 @@ def plan(
     return whole, patches
 
 
-def apply(write: WriteClusters, fail: t.Callable[[KubeError], None], whole: Plan, patches: t.Mapping[str, t.Sequence[Patch]], manager: str) -> Plan:
+def apply(
+    write: WriteClusters,
+    fail: t.Callable[[KubeError], None],
+    whole: Plan,
+    patches: t.Mapping[str, t.Sequence[Patch]],
+    manager: str,
+) -> Plan:
     """Send the patches; returns the plan with only those changes that took place. ``write`` and ``fail`` as those of Clusters."""
     written = write(
         "annotate nodes",
@@ -99,9 +109,9 @@ def apply(write: WriteClusters, fail: t.Callable[[KubeError], None], whole: Plan
     for name, answers in written.items():
         for patch, error in zip(patches[name], answers):
             if error is None:
-                kept.add("{0}/{1}".format(name, patch.name))
+                kept.add(f"{name}/{patch.name}")
             elif isinstance(error, NotFound):
-                done.refuse("{0}/{1}".format(name, patch.name), "no_such_node", "the node has just been removed")
+                done.refuse(f"{name}/{patch.name}", "no_such_node", "the node has just been removed")
             else:
                 fail(error)
     done.changes = [change for change in whole.changes if change.id in kept]
@@ -113,10 +123,16 @@ def _take(client: Client, path: str, patch: Patch, metadata: t.Mapping[str, t.An
     for attempt in range(TRIES):
         found = client.get(path)
         if patch.given_up:
-            record: t.Any = given_up_record(found, manager, [("metadata", "annotations", key) for key in patch.given_up])
+            record: t.Any = given_up_record(
+                found, manager, [("metadata", "annotations", key) for key in patch.given_up]
+            )
         else:
             record = taken_paths(found, manager, [("metadata", "annotations", key) for key in patch.taken])
-        body = dict(metadata, resourceVersion=found["metadata"].get("resourceVersion"), **({"managedFields": record} if record is not None else {}))
+        body = dict(
+            metadata,
+            resourceVersion=found["metadata"].get("resourceVersion"),
+            **({"managedFields": record} if record is not None else {}),
+        )
         try:
             client.merge_patch(path, {"metadata": body}, manager)
             return
@@ -125,14 +141,16 @@ def _take(client: Client, path: str, patch: Patch, metadata: t.Mapping[str, t.An
                 raise
 
 
-def _patch_nodes(client: Client, patches: t.Sequence[Patch], manager: str) -> t.List[t.Optional[KubeError]]:
+def _patch_nodes(client: Client, patches: t.Sequence[Patch], manager: str) -> list[KubeError | None]:
     def send(patch: Patch) -> None:
         try:
-            path = "{0}/{1}".format(NODES, segment(patch.name))
+            path = f"{NODES}/{segment(patch.name)}"
         except ValueError as error:  # the name is the server's word
             raise BadAnswer(client.cluster, "annotate a node", str(error)) from None
         # the uid is a precondition: not for a node made anew under this name. Nodes change too often for more.
-        metadata: t.Dict[str, t.Any] = {"annotations": patch.values, "uid": patch.uid} if patch.uid else {"annotations": patch.values}
+        metadata: dict[str, t.Any] = (
+            {"annotations": patch.values, "uid": patch.uid} if patch.uid else {"annotations": patch.values}
+        )
         if patch.given_up:
             _take(client, path, patch, {"uid": patch.uid} if patch.uid else {}, manager)
         elif patch.taken:
@@ -140,4 +158,4 @@ def _patch_nodes(client: Client, patches: t.Sequence[Patch], manager: str) -> t.
         else:
             client.strategic_patch(path, {"metadata": metadata}, manager)
 
-    return send_all(client, patches, lambda patch: "patch {0}/{1}".format(NODES, patch.name), send, [], Unreachable)
+    return send_all(client, patches, lambda patch: f"patch {NODES}/{patch.name}", send, [], Unreachable)

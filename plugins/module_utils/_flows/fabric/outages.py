@@ -16,7 +16,7 @@ from ..._values.text import is_digits
 OUTAGES = ("unreachable", "timed_out", "server_busy")
 
 
-def silent(clusters: Clusters) -> t.Set[str]:
+def silent(clusters: Clusters) -> set[str]:
     """Clusters that did not answer. One that answers and refuses our credential is not among them."""
     return {row["cluster"] for row in clusters.failures if row.get("cause", row["reason"]) in OUTAGES}
 
@@ -33,21 +33,23 @@ class Memory(t.NamedTuple):
 def counting(
     clusters: Clusters,
     memory: Memory,
-    failed: t.Set[str],
+    failed: set[str],
     listed: t.Collection[str],
     here: t.Sequence[str],
     grace: float,
     forget: bool = False,
-) -> t.Dict[str, t.Tuple[t.Set[str], t.List[Write]]]:
+) -> dict[str, tuple[set[str], list[Write]]]:
     """{destination: (sources whose outage counts there, writes of its record)}; nothing is read without a grace time.
 
     ``forget``: no outage counts and the record goes. A destination whose record cannot be read is missing.
     """
     if not grace:
         return {name: (set() if forget else failed - {name}, []) for name in here}
-    label = "{0}-outages-{1}".format(memory.what, memory.fabric)
-    path = "/api/v1/namespaces/{0}/configmaps".format(segment(memory.namespace))
-    found = clusters.read("list configmaps", lambda name, client: client.list(path, field_selector="metadata.name=" + label), here)
+    label = f"{memory.what}-outages-{memory.fabric}"
+    path = f"/api/v1/namespaces/{segment(memory.namespace)}/configmaps"
+    found = clusters.read(
+        "list configmaps", lambda name, client: client.list(path, field_selector="metadata.name=" + label), here
+    )
     now = int(time.time())
     made = {}
     for name, listing in found.items():
@@ -58,12 +60,14 @@ def counting(
         key = Key("v1", "ConfigMap", memory.namespace, label)
         read = Read({key: actual} if actual is not None else {}, frozenset(), frozenset(), {})
         wanted = {key: outage_record(label, memory.namespace, since)} if since or actual is not None else {}
-        unused, writes = plan_objects(name, wanted, read, memory.manager, state="present" if since else "absent", named=True)
+        unused, writes = plan_objects(
+            name, wanted, read, memory.manager, state="present" if since else "absent", named=True
+        )
         made[name] = (counts, writes)
     return made
 
 
-def outage_record(name: str, namespace: str, since: t.Mapping[str, int]) -> t.Dict[str, t.Any]:
+def outage_record(name: str, namespace: str, since: t.Mapping[str, int]) -> dict[str, t.Any]:
     """The ConfigMap: cluster -> seconds since 1970 at which it was first found unreachable."""
     return {
         "apiVersion": "v1",
@@ -73,7 +77,7 @@ def outage_record(name: str, namespace: str, since: t.Mapping[str, int]) -> t.Di
     }
 
 
-def read_record(obj: t.Any) -> t.Dict[str, int]:
+def read_record(obj: t.Any) -> dict[str, int]:
     """The inverse; what is no time is left out."""
     data = obj.get("data") if isinstance(obj, dict) else None
     found = {}
@@ -85,7 +89,7 @@ def read_record(obj: t.Any) -> t.Dict[str, int]:
 
 def judge(
     known: t.Mapping[str, int], failed: t.Collection[str], listed: t.Collection[str], now: int, grace: float
-) -> t.Tuple[t.Set[str], t.Dict[str, int]]:
+) -> tuple[set[str], dict[str, int]]:
     """(sources whose outage counts now, what to remember).
 
     A time in the future, from a controller whose clock is ahead, starts anew.

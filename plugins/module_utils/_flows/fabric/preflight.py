@@ -20,7 +20,7 @@ from ..._services.mcs.names import EXPORT, IMPORT, VERSIONS
 from ..._status.preflight import ERROR, SKEW, find
 from .status import unpacked
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 SHOWN = 500
 #: So many places of one finding are named.
@@ -62,7 +62,9 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "grants": fabric.grants(),
             "nodes": nodes,
             "unreached": request.get("silent") or {},
-            "devices": {host: _devices(fabric, nodes[host]["cluster"], request.get("kubespan"), mesh) for host in nodes},
+            "devices": {
+                host: _devices(fabric, nodes[host]["cluster"], request.get("kubespan"), mesh) for host in nodes
+            },
             "refused": _refused(request, mesh),
             "failures": [failures[key] for key in sorted(failures)],
             "workloads": running,
@@ -88,20 +90,20 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     }
 
 
-def _lines(rows: t.Sequence[Data]) -> t.List[str]:
+def _lines(rows: t.Sequence[Data]) -> list[str]:
     """A line for each finding, one for all places that have the same."""
-    found: t.Dict[t.Tuple[str, str, str], t.List[str]] = {}
+    found: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         found.setdefault((row["level"], row["message"], row["reason"]), []).append(row["where"])
     texts = []
     for (level, message, reason), places in found.items():
-        more = " and {0:,} more".format(len(places) - 1 - NAMED) if len(places) - 1 > NAMED else ""
-        also = " (also {0}{1})".format(", ".join(places[1 : NAMED + 1]), more) if places[1:] else ""
-        texts.append("{0}: {1}: {2} [{3}]{4}".format(level, places[0], message, reason, also))
+        more = f" and {len(places) - 1 - NAMED:,} more" if len(places) - 1 > NAMED else ""
+        also = f" (also {', '.join(places[1 : NAMED + 1])}{more})" if places[1:] else ""
+        texts.append(f"{level}: {places[0]}: {message} [{reason}]{also}")
     return texts[:SHOWN]
 
 
-def _without_namespace(clusters: Clusters, services: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
+def _without_namespace(clusters: Clusters, services: t.Mapping[str, t.Any]) -> dict[str, str]:
     """{cluster: namespace} where mirrors are to be written into a namespace that is not there and that nobody makes."""
     namespace = services.get("namespace")
     if not namespace or services.get("create_namespace"):
@@ -114,50 +116,66 @@ def _without_namespace(clusters: Clusters, services: t.Mapping[str, t.Any]) -> t
             return False  # without the right to look, the run will tell
 
     failed = {row["cluster"] for row in clusters.failures}
-    asked = [name for name in services.get("destinations") or clusters.clients if name in clusters.clients and name not in failed]
-    return {name: namespace for name, found in clusters.read("get the mirror namespace", missing, asked).items() if found}
+    asked = [
+        name
+        for name in services.get("destinations") or clusters.clients
+        if name in clusters.clients and name not in failed
+    ]
+    return {
+        name: namespace for name, found in clusters.read("get the mirror namespace", missing, asked).items() if found
+    }
 
 
-def _lacking(clusters: Clusters, imports: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Dict[str, t.Any]]:
+def _lacking(clusters: Clusters, imports: t.Mapping[str, t.Any] | None) -> dict[str, dict[str, t.Any]]:
     """{cluster: {rights: what the access may not do, capability: that of cluster_access, undefined: whether nobody brings the API}}."""
     if imports is None:
         return {}
     destinations = imports.get("destinations") or list(clusters.clients)
 
-    def look(name: str, client: Client) -> t.Dict[str, t.Any]:
+    def look(name: str, client: Client) -> dict[str, t.Any]:
         writes = name in destinations
         installs = writes and bool(imports.get("install_crds"))
         capability = "mcs_crds" if installs else "mcs" if writes else "mcs_read"
         served = any(client.serves(version, EXPORT) and client.serves(version, IMPORT) for version in VERSIONS)
-        return {"rights": missing("mcs" if writes else "mcs_read", _rights(client)), "capability": capability, "undefined": not served and not installs}
+        return {
+            "rights": missing("mcs" if writes else "mcs_read", _rights(client)),
+            "capability": capability,
+            "undefined": not served and not installs,
+        }
 
     return clusters.read("ask for rights", look, _answering(clusters))
 
 
-def _untraced(clusters: Clusters) -> t.Dict[str, t.List[str]]:
+def _untraced(clusters: Clusters) -> dict[str, list[str]]:
     """{cluster: what the access may not do of what a trace needs}."""
-    found = clusters.read("ask for rights of a trace", lambda dummy, client: missing("trace", _rights(client)), _answering(clusters))
+    found = clusters.read(
+        "ask for rights of a trace", lambda dummy, client: missing("trace", _rights(client)), _answering(clusters)
+    )
     return {name: rights for name, rights in found.items() if rights}
 
 
-def _rights(client: Client) -> t.Dict[str, t.Any]:
+def _rights(client: Client) -> dict[str, t.Any]:
     """The API server's answer to what this access may do."""
-    return client.create("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review(), "multicluster.network", "review")
+    return client.create(
+        "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review(), "multicluster.network", "review"
+    )
 
 
-def _answering(clusters: Clusters) -> t.List[str]:
+def _answering(clusters: Clusters) -> list[str]:
     """The clusters that did not fail yet."""
     failed = {row["cluster"] for row in clusters.failures}
     return [name for name in clusters.clients if name not in failed]
 
 
-def _silent(settings: t.Iterable[t.Mapping[str, t.Any]], running: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
+def _silent(settings: t.Iterable[t.Mapping[str, t.Any]], running: t.Mapping[str, t.Any]) -> dict[str, str]:
     """Clusters in which Services would get addresses that nobody announces, and why."""
     found = {}
     for given in settings:
         balancer = parse_load_balancer(given.get("load_balancer") or "").type
         images = [image for dummy, image in running.get(str(given["cluster"])) or ()]
-        why = silence(balancer, given.get("announced_by") or "", given.get("bgp_speakers"), missing_backend(balancer, images))
+        why = silence(
+            balancer, given.get("announced_by") or "", given.get("bgp_speakers"), missing_backend(balancer, images)
+        )
         families = spoken_families(given) if balancer == EMPTY else None
         if not why and families is not None:
             versions = sorted({6 if ":" in str(text) else 4 for text in pool_texts(given)})
@@ -167,7 +185,9 @@ def _silent(settings: t.Iterable[t.Mapping[str, t.Any]], running: t.Mapping[str,
     return found
 
 
-def _devices(fabric: Fabric, cluster: t.Any, kubespan: t.Optional[t.Mapping[str, t.Any]], mesh: t.Mapping[str, t.Any]) -> t.List[Data]:
+def _devices(
+    fabric: Fabric, cluster: t.Any, kubespan: t.Mapping[str, t.Any] | None, mesh: t.Mapping[str, t.Any]
+) -> list[Data]:
     """The WireGuard devices that a node of a cluster shall have: as planned, else as far as the inventory tells."""
     if kubespan is not None:
         layout = dict(Layout()._asdict(), **kubespan)
@@ -178,9 +198,16 @@ def _devices(fabric: Fabric, cluster: t.Any, kubespan: t.Optional[t.Mapping[str,
         remotes = (mesh.get("clusters") or {}).get(cluster, {}).get("remotes") or fabric.remotes(cluster)
     except (KeyError, TypeError, ValueError):
         return []  # what is wrong with the inventory is said already
-    return [{"name": part["device"], "listen_port": part["listen_port"], "mtu": part["mtu"]} for dummy, part in sorted(remotes.items())]
+    return [
+        {"name": part["device"], "listen_port": part["listen_port"], "mtu": part["mtu"]}
+        for dummy, part in sorted(remotes.items())
+    ]
 
 
-def _refused(request: t.Mapping[str, t.Any], mesh: t.Mapping[str, t.Any]) -> t.List[Data]:
-    given = [("mesh", mesh), *sorted((request.get("node_plans") or {}).items()), *sorted((request.get("plans") or {}).items())]
+def _refused(request: t.Mapping[str, t.Any], mesh: t.Mapping[str, t.Any]) -> list[Data]:
+    given = [
+        ("mesh", mesh),
+        *sorted((request.get("node_plans") or {}).items()),
+        *sorted((request.get("plans") or {}).items()),
+    ]
     return [dict(row, where=where) for where, result in given for row in result.get("refused") or ()]

@@ -26,7 +26,7 @@ from ..._plan.objects import field_manager
 from ..._values.refused import ValueRefused, quoted
 from ..._values.text import parse_subdomain
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 Report = t.Callable[[Data], None]
 #: A Lease of a run that was killed is free after so many seconds. It is renewed three times in that time.
 LEASE_SECONDS = 30.0
@@ -46,7 +46,7 @@ WORKFLOW_RENEWS = 10.0
 BETWEEN, LONGEST_BETWEEN = 900.0, LONGEST
 
 
-def key_of(fabric: str, clusters: t.Sequence[t.Mapping[str, t.Any]], workflow: str = "", pid: t.Optional[int] = None) -> str:
+def key_of(fabric: str, clusters: t.Sequence[t.Mapping[str, t.Any]], workflow: str = "", pid: int | None = None) -> str:
     """What makes two runs runs of one fabric on one controller: its name, and the ways to its clusters.
 
     Jobs of a workflow run side by side, on one machine too, so each of their processes is a run of its own there.
@@ -54,7 +54,12 @@ def key_of(fabric: str, clusters: t.Sequence[t.Mapping[str, t.Any]], workflow: s
     ways = []
     for entry in clusters:
         way = entry.get("api_url") or entry.get("kubeconfig") or ""
-        ways.append([str(entry.get("name")), os.path.realpath(os.path.expanduser(way)) if isinstance(way, str) and "://" not in way else way])
+        ways.append(
+            [
+                str(entry.get("name")),
+                os.path.realpath(os.path.expanduser(way)) if isinstance(way, str) and "://" not in way else way,
+            ]
+        )
     own = [workflow, pid] if workflow else []
     return json.dumps([fabric, sorted(ways, key=str), *own], sort_keys=True, default=str)
 
@@ -67,14 +72,14 @@ def lease_name(fabric: str) -> str:
         return "multicluster-run-" + hashlib.sha256(fabric.encode("utf-8")).hexdigest()[:16]
 
 
-def held_by(key: str, pid: int) -> t.Optional[Data]:
+def held_by(key: str, pid: int) -> Data | None:
     """What the lock's holder says when it is held for that very process, else None."""
     told = ask(key)
     mine = told and told.get("pid") == pid and told.get("born") == processes.birth(pid)
     return told if mine else None
 
 
-def ask(key: str) -> t.Optional[Data]:
+def ask(key: str) -> Data | None:
     """What the process that keeps the lock says of it; None when no such process lives."""
     try:
         told = read_record(local_lock.folder(), local_lock.file_name(key))
@@ -83,12 +88,14 @@ def ask(key: str) -> t.Optional[Data]:
     return told if processes.lives(told.get("keeper"), told.get("keeper_born")) else None
 
 
-def at_work() -> t.Set[t.Tuple[t.Any, t.Any]]:
+def at_work() -> set[tuple[t.Any, t.Any]]:
     """The runs that this process started, itself or through others, and that hold a lock, by process and start time."""
     found = set()
     for name in local_lock.names():
         told = read_record(local_lock.folder(), name)
-        if processes.lives(told.get("keeper"), told.get("keeper_born")) and processes.descends(told.get("pid"), os.getpid()):
+        if processes.lives(told.get("keeper"), told.get("keeper_born")) and processes.descends(
+            told.get("pid"), os.getpid()
+        ):
             found.add((told.get("pid"), told.get("born")))
     return found
 
@@ -126,16 +133,24 @@ class LockHolder:
         self._request, self._report, self._stop = request, report, stop
         self._deadline = time.monotonic() + float(request["lock_wait"])
         self._waiting = False
-        self.leases: t.Dict[str, Lease] = {}
-        self.unlocked: t.List[Data] = []
+        self.leases: dict[str, Lease] = {}
+        self.unlocked: list[Data] = []
         self._workflow = str(request.get("workflow") or "")
         self._key = key_of(request["fabric"], request["clusters"], self._workflow, request["pid"])
-        self._file: t.Optional[LockFile] = None
+        self._file: LockFile | None = None
         self._info: Data = {
-            "holder": request["holder"], "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "at": time.time(),
-            "pid": request["pid"], "born": request["born"],
-            "keeper": os.getpid(), "keeper_born": processes.birth(os.getpid()), "scope": request["scope"], "leases": [], "unlocked": [], "lost": "",
-        }  # fmt: skip
+            "holder": request["holder"],
+            "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "at": time.time(),
+            "pid": request["pid"],
+            "born": request["born"],
+            "keeper": os.getpid(),
+            "keeper_born": processes.birth(os.getpid()),
+            "scope": request["scope"],
+            "leases": [],
+            "unlocked": [],
+            "lost": "",
+        }
 
     def locally(self) -> bool:
         """The lock on this machine."""
@@ -143,7 +158,9 @@ class LockHolder:
             return True
         try:
             self._file = LockFile(local_lock.folder(), local_lock.file_name(self._key))
-            taken = self._wait_until(lambda: t.cast(LockFile, self._file).take(self._info), self._file.told, end_keeper=True)
+            taken = self._wait_until(
+                lambda: t.cast(LockFile, self._file).take(self._info), self._file.told, end_keeper=True
+            )
         except (LinuxError, OSError) as error:
             self._without("take the lock of this machine", "lock_unsupported", str(error))
             return not self._stop.is_set()
@@ -154,11 +171,19 @@ class LockHolder:
         ending = 0.0
         while not take():
             told = ask_holder()
-            if not processes.lives(told.get("pid"), told.get("born")) and not self._stop.is_set() and ending < ENDING_SECONDS:
+            if (
+                not processes.lives(told.get("pid"), told.get("born"))
+                and not self._stop.is_set()
+                and ending < ENDING_SECONDS
+            ):
                 ending += _POLL  # that run is over and about to give its Leases back: nobody has to be told
                 self._stop.wait(_POLL)
                 continue
-            if ending >= ENDING_SECONDS and end_keeper and processes.end(told.get("keeper", 0), told.get("keeper_born", "")):
+            if (
+                ending >= ENDING_SECONDS
+                and end_keeper
+                and processes.end(told.get("keeper", 0), told.get("keeper_born", ""))
+            ):
                 ending, end_keeper = 0.0, False  # its run is over for long, and it hangs
                 continue
             if not self._wait_for(describe(told)):
@@ -166,28 +191,34 @@ class LockHolder:
         return not self._stop.is_set()
 
     def _without(self, operation: str, reason: str, message: str) -> None:
-        self.unlocked.append({"cluster": "controller", "operation": operation, "reason": reason, "message": message, "status": None})
+        self.unlocked.append(
+            {"cluster": "controller", "operation": operation, "reason": reason, "message": message, "status": None}
+        )
 
     def in_clusters(self) -> bool:
         """A Lease in every cluster that answers, in the order of their names, so that two runs never wait for each other."""
         if self._request["scope"] != "fabric":
             return True
         name, namespace = lease_name(self._request["fabric"]), self._request["namespace"]
-        path = "/apis/coordination.k8s.io/v1/namespaces/{0}/leases/{1}".format(namespace, name)
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
         clusters = Clusters(self._request["clusters"], LOOK_SECONDS)
 
         found = clusters.read("look at the lock", lambda unused, client: client.find(path))
         manager = field_manager(self._request["fabric"])
-        servers: t.Dict[str, str] = {}
+        servers: dict[str, str] = {}
         for cluster in sorted(found):
-            servers.setdefault(clusters.clients[cluster].access.server, cluster)  # one API server under two names has one Lease
+            servers.setdefault(
+                clusters.clients[cluster].access.server, cluster
+            )  # one API server under two names has one Lease
         names = sorted(servers.values())
         told = [cluster for cluster in names if found[cluster] is not None]
-        held: t.Dict[str, LeaseHeld] = {}
+        held: dict[str, LeaseHeld] = {}
 
         def take(cluster: str, wait: float) -> None:
             client = clusters.clients[cluster]
-            client.limits = client.limits._replace(run_bytes=None, run_memory=None, write_seconds=None)  # it renews for as long as the run goes on
+            client.limits = client.limits._replace(
+                run_bytes=None, run_memory=None, write_seconds=None
+            )  # it renews for as long as the run goes on
             lease = self._lease(client, name, manager)
             try:
                 lease.acquire(max(0.0, min(wait, self._deadline - time.monotonic())), self._stop)
@@ -200,16 +231,19 @@ class LockHolder:
 
         for cluster in names:
             if cluster in told:
-                self._tell("cluster {0}: {1}".format(cluster, holder_of(found[cluster])))
+                self._tell(f"cluster {cluster}: {holder_of(found[cluster])}")
             lone = told == [cluster] and is_outnumbered(1, len(names))
             take(cluster, LONE_SECONDS if lone else float("inf"))
             if cluster in held and (self._stop.is_set() or not is_outnumbered(len(held), len(names))):
-                self._report({"held": False, "who": "cluster {0}: {1}".format(cluster, held[cluster].message)})
+                self._report({"held": False, "who": f"cluster {cluster}: {held[cluster].message}"})
                 return False
         for cluster in sorted(held):
             take(cluster, 0.0)
         self.unlocked += clusters.failures
-        self.unlocked += [dict(error.failure(), reason="lock_claimed", message=LONE.format(error.message)) for unused, error in sorted(held.items())]
+        self.unlocked += [
+            dict(error.failure(), reason="lock_claimed", message=LONE.format(error.message))
+            for unused, error in sorted(held.items())
+        ]
         return not self._stop.is_set()
 
     def _lease(self, client: t.Any, name: str, manager: str) -> Lease:
@@ -217,9 +251,16 @@ class LockHolder:
         namespace = self._request["namespace"]
         if not self._workflow:
             lease = Lease(client, namespace, name, manager, LEASE_SECONDS)
-            lease.holder = "{0} {1}".format(self._request["holder"], lease.holder)
+            lease.holder = f"{self._request['holder']} {lease.holder}"
             return lease
-        lease = Lease(client, namespace, name, manager, float(self._request.get("between") or BETWEEN), renew_every=WORKFLOW_RENEWS)
+        lease = Lease(
+            client,
+            namespace,
+            name,
+            manager,
+            float(self._request.get("between") or BETWEEN),
+            renew_every=WORKFLOW_RENEWS,
+        )
         lease.holder = workflow_holder(self._workflow)
         return lease
 
@@ -232,7 +273,7 @@ class LockHolder:
                     lease.check()
                 except LeaseLost as error:
                     if "could not be renewed" not in error.message:
-                        lost[cluster] = "cluster {0}: {1}".format(cluster, error.message)
+                        lost[cluster] = f"cluster {cluster}: {error.message}"
             if lost and not is_outnumbered(len(lost), len(self.leases)):
                 self._info["lost"] = lost[min(lost)]
                 self.tell()
@@ -271,7 +312,7 @@ class LockHolder:
 
 def workflow_holder(workflow: str) -> str:
     """By which name all jobs of a workflow hold its Leases."""
-    return "workflow {0}".format(workflow)
+    return f"workflow {workflow}"
 
 
 def is_outnumbered(claims: int, clusters: int) -> bool:
@@ -282,15 +323,15 @@ def is_outnumbered(claims: int, clusters: int) -> bool:
 
 def describe(told: t.Mapping[str, t.Any]) -> str:
     """Who holds the lock, which process keeps it for whom, and what frees it."""
-    text = "{0} since {1}".format(quoted(told.get("holder", "?")), quoted(told.get("since", "?")))
+    text = f"{quoted(told.get('holder', '?'))} since {quoted(told.get('since', '?'))}"
     pid, keeper = told.get("pid"), told.get("keeper")
     if processes.lives(pid, told.get("born")):
-        text += ", process {0}; its lock is kept by process {1}; `kill {0}` ends that run and frees the lock".format(pid, keeper)
+        text += f", process {pid}; its lock is kept by process {keeper}; `kill {pid}` ends that run and frees the lock"
         at = told.get("at")
         if isinstance(at, (int, float)) and time.time() - at > LONG_SECONDS:
-            text += " (it has had it for {0:.0f} hours, so it probably hangs)".format((time.time() - at) / 3600)
+            text += f" (it has had it for {(time.time() - at) / 3600:.0f} hours, so it probably hangs)"
     elif processes.lives(keeper, told.get("keeper_born")):
-        text += ", a run that is over; its lock is kept by process {0}; `kill -9 {0}` frees it".format(keeper)
+        text += f", a run that is over; its lock is kept by process {keeper}; `kill -9 {keeper}` frees it"
     return text
 
 
@@ -304,4 +345,6 @@ def check_request(request: t.Mapping[str, t.Any]) -> None:
         text = "run_lock_between (multicluster_workflow_between) must be from {0:.0f} to {1:.0f} seconds"
         raise ValueRefused("value_range", text.format(LEASE_SECONDS, LONGEST_BETWEEN))
     if len(str(request.get("workflow") or "")) > 200:
-        raise ValueRefused("value_range", "run_lock_workflow (multicluster_workflow) must not be longer than 200 characters")
+        raise ValueRefused(
+            "value_range", "run_lock_workflow (multicluster_workflow) must not be longer than 200 characters"
+        )

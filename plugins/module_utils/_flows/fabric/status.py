@@ -26,17 +26,31 @@ from ..._values.gc_pause import gc_paused
 from ..._values.packed import unpack
 from ..._values.refused import ValueRefused
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 DISCOVERY = ("discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
 #: Kinds that plans speak of and that are not listed anyway, with the API versions in which they may be served.
 _OTHERS = {
-    "ConfigMap": ("v1",), "Namespace": ("v1",), "Secret": ("v1",), "ServiceAccount": ("v1",),
-    "IPPool": ("projectcalico.org/v3", "crd.projectcalico.org/v1"), EXPORT: VERSIONS, IMPORT: VERSIONS,
-    "ClusterRole": ("rbac.authorization.k8s.io/v1",), "ClusterRoleBinding": ("rbac.authorization.k8s.io/v1",),
-}  # fmt: skip
-_LISTED = {"Service": "services", "Endpoints": "endpoints", "EndpointSlice": "slices", "Peer": "peers", "node": "nodes", "Node": "nodes",
-           "GlobalNetworkSet": "sets", "CiliumCIDRGroup": "sets"}  # fmt: skip
+    "ConfigMap": ("v1",),
+    "Namespace": ("v1",),
+    "Secret": ("v1",),
+    "ServiceAccount": ("v1",),
+    "IPPool": ("projectcalico.org/v3", "crd.projectcalico.org/v1"),
+    EXPORT: VERSIONS,
+    IMPORT: VERSIONS,
+    "ClusterRole": ("rbac.authorization.k8s.io/v1",),
+    "ClusterRoleBinding": ("rbac.authorization.k8s.io/v1",),
+}
+_LISTED = {
+    "Service": "services",
+    "Endpoints": "endpoints",
+    "EndpointSlice": "slices",
+    "Peer": "peers",
+    "node": "nodes",
+    "Node": "nodes",
+    "GlobalNetworkSet": "sets",
+    "CiliumCIDRGroup": "sets",
+}
 SHOWN = 200
 
 
@@ -51,7 +65,11 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
     with gc_paused():
         document = gather(unpacked(request))
     files = {}
-    for option, text in (("page", page.render), ("document", lambda whole: json.dumps(whole, sort_keys=True) + "\n"), ("metrics", prometheus.text)):
+    for option, text in (
+        ("page", page.render),
+        ("document", lambda whole: json.dumps(whole, sort_keys=True) + "\n"),
+        ("metrics", prometheus.text),
+    ):
         if request.get(option):
             files[option] = request[option]
             if not check:
@@ -67,11 +85,14 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
         "scope": document["scope"],
         "summary": document["summary"],
         "drift": document["drift"][:SHOWN],
-        "since_last_run": {"previous": document["since_last_run"]["previous"], "new": len(document["since_last_run"]["new"]),
-                           "gone": len(document["since_last_run"]["gone"])},
+        "since_last_run": {
+            "previous": document["since_last_run"]["previous"],
+            "new": len(document["since_last_run"]["new"]),
+            "gone": len(document["since_last_run"]["gone"]),
+        },
         "failures": document["failures"][:SHOWN],
         "refused": [],
-    }  # fmt: skip
+    }
 
 
 def unpacked(request: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
@@ -86,37 +107,51 @@ def gather(request: t.Mapping[str, t.Any]) -> Data:
     plans, node_plans, nodes = request.get("plans") or {}, request.get("node_plans") or {}, request.get("nodes") or {}
     asked = [(str(c.get("kind")), str(c.get("id"))) for plan in plans.values() for c in drifts.planned_changes(plan)]
     clusters = Clusters(request["clusters"], seconds_of(request))
-    answers = clusters.read("read the fabric", lambda name, client: _cluster(client, [key for key in asked if key[1].partition("/")[0] == name]))
+    answers = clusters.read(
+        "read the fabric",
+        lambda name, client: _cluster(client, [key for key in asked if key[1].partition("/")[0] == name]),
+    )
     described = {name: (describe(answers[name][0]) if name in answers else None) for name in clusters.clients}
     objects = {key: obj for dummy, found in answers.values() for key, obj in found.items()}
     names = peer_names(mesh, nodes)
-    drift = [row for host in sorted(node_plans) for row in drifts.node_entries(host, node_plans[host], nodes.get(host), names)]
-    drift += [row for host in sorted(nodes) for row in drifts.unit_entries(host, nodes[host], drifts.planned_changes(node_plans.get(host)))]
+    drift = [
+        row
+        for host in sorted(node_plans)
+        for row in drifts.node_entries(host, node_plans[host], nodes.get(host), names)
+    ]
+    drift += [
+        row
+        for host in sorted(nodes)
+        for row in drifts.unit_entries(host, nodes[host], drifts.planned_changes(node_plans.get(host)))
+    ]
     drift += drifts.object_entries(plans, objects, manager, mesh.get("annotation_patterns") or ())
-    return build({
-        "fabric": fabric,
-        "now": time.time(),
-        "mesh": mesh,
-        "nodes": nodes,
-        "probes": request.get("probes") or {},
-        "trace": request.get("trace") or {},
-        "node_plans": node_plans,
-        "plans": plans,
-        "silent": request.get("silent") or {},
-        "capabilities": request.get("capabilities") or (),
-        "limit": request.get("limit") or "",
-        "outside": request.get("outside") or (),
-        "unasked": request.get("unasked") or (),
-        "clusters": {str(entry["name"]): described.get(str(entry["name"])) for entry in request["clusters"]},
-        "drift": drift,
-        "refused": _refused(mesh, node_plans, plans) + _denied({name: read["denied"] for name, (read, dummy) in answers.items()}),
-        "failures": _failures(clusters, mesh, plans),
-        "tenants": plans.get("tenants"),
-        "previous": _previous(request.get("document")),
-    })  # fmt: skip
+    return build(
+        {
+            "fabric": fabric,
+            "now": time.time(),
+            "mesh": mesh,
+            "nodes": nodes,
+            "probes": request.get("probes") or {},
+            "trace": request.get("trace") or {},
+            "node_plans": node_plans,
+            "plans": plans,
+            "silent": request.get("silent") or {},
+            "capabilities": request.get("capabilities") or (),
+            "limit": request.get("limit") or "",
+            "outside": request.get("outside") or (),
+            "unasked": request.get("unasked") or (),
+            "clusters": {str(entry["name"]): described.get(str(entry["name"])) for entry in request["clusters"]},
+            "drift": drift,
+            "refused": _refused(mesh, node_plans, plans)
+            + _denied({name: read["denied"] for name, (read, dummy) in answers.items()}),
+            "failures": _failures(clusters, mesh, plans),
+            "tenants": plans.get("tenants"),
+            "previous": _previous(request.get("document")),
+        }
+    )
 
 
-def _previous(path: t.Optional[str]) -> t.Any:
+def _previous(path: str | None) -> t.Any:
     """The document of the run before; anything else under its name counts as none."""
     try:
         state = read_state(path) if path else None
@@ -125,7 +160,7 @@ def _previous(path: t.Optional[str]) -> t.Any:
         return None
 
 
-def _cluster(client: Client, asked: t.Sequence[t.Tuple[str, str]]) -> t.Tuple[Data, t.Dict[t.Tuple[str, str], t.Any]]:
+def _cluster(client: Client, asked: t.Sequence[tuple[str, str]]) -> tuple[Data, dict[tuple[str, str], t.Any]]:
     """(what is drawn, the objects that plans speak of). Raises KubeErrors."""
     read: Data = {"version": "{0}.{1}".format(*client.server_version()), "slices": [], "denied": []}
 
@@ -147,17 +182,17 @@ def _cluster(client: Client, asked: t.Sequence[t.Tuple[str, str]]) -> t.Tuple[Da
     read["endpoints"] = listed("endpoints", items("/api/v1/endpoints", label_selector=MIRRORED + "=true"), [])
     read["ledger"] = listed("configmaps", lambda: _ledger(client), {})
     if client.serves(KILO, "Peer"):
-        read["peers"] = listed("peers", items("/apis/{0}/peers".format(KILO)), [])
+        read["peers"] = listed("peers", items(f"/apis/{KILO}/peers"), [])
     discovery = next((version for version in DISCOVERY if client.serves(version, "EndpointSlice")), None)
     marks = [MIRRORED + "=true", MIRRORED_SLICE + "=true"]
     if any(kind == "EndpointSlice" for kind, dummy in asked):
         marks.append(SOURCE_LABEL)  # of imports, which are counted by their plan
     for mark in marks if discovery else ():
-        read["slices"] += listed("endpointslices", items("/apis/{0}/endpointslices".format(discovery), label_selector=mark), [])
+        read["slices"] += listed("endpointslices", items(f"/apis/{discovery}/endpointslices", label_selector=mark), [])
     target = next((one for one in TARGETS["auto"] if client.serves(one.api_version, one.kind)), None)
     if target is not None:
         read.update(sets=listed("network sets", items(target.path()), []), set_field=target.field)
-    index: t.Dict[str, t.Dict[str, t.Any]] = {}
+    index: dict[str, dict[str, t.Any]] = {}
     found = {}
     for kind, ident in asked:
         part = _LISTED.get(kind)
@@ -189,10 +224,10 @@ def _get(client: Client, kind: str, short: str) -> t.Any:
     return None
 
 
-def _ledger(client: Client) -> t.Dict[str, str]:
+def _ledger(client: Client) -> dict[str, str]:
     """Address -> Service, of our records; a damaged one says nothing here, and the plan refuses it by name."""
-    found: t.Dict[str, str] = {}
-    path = "/api/v1/namespaces/{0}/configmaps".format(NAMESPACE)
+    found: dict[str, str] = {}
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
     for obj in client.list(path, label_selector="app.kubernetes.io/managed-by=multicluster.network").items:
         if not str(obj["metadata"].get("name")).endswith(("-reservations", "-static-pool")):
             continue
@@ -203,29 +238,55 @@ def _ledger(client: Client) -> t.Dict[str, str]:
     return found
 
 
-def _refused(mesh: t.Mapping[str, t.Any], node_plans: t.Mapping[str, t.Any], plans: t.Mapping[str, t.Any]) -> t.List[Data]:
-    given = [("mesh", mesh)] + [(host, node_plans[host]) for host in sorted(node_plans)] + [(name, plans[name]) for name in sorted(plans)]
-    rows = {(where, row["object"], row["reason"], row["message"]) for where, result in given for row in result.get("refused") or ()}
+def _refused(
+    mesh: t.Mapping[str, t.Any], node_plans: t.Mapping[str, t.Any], plans: t.Mapping[str, t.Any]
+) -> list[Data]:
+    given = (
+        [("mesh", mesh)]
+        + [(host, node_plans[host]) for host in sorted(node_plans)]
+        + [(name, plans[name]) for name in sorted(plans)]
+    )
+    rows = {
+        (where, row["object"], row["reason"], row["message"])
+        for where, result in given
+        for row in result.get("refused") or ()
+    }
     return [dict(zip(("where", "object", "reason", "message"), row)) for row in sorted(rows)]
 
 
-def _denied(kinds: t.Mapping[str, t.Sequence[str]]) -> t.List[Data]:
+def _denied(kinds: t.Mapping[str, t.Sequence[str]]) -> list[Data]:
     return [
-        {"where": name, "object": "list " + kind, "reason": "forbidden", "message": "the access may not list {0}: they are missing here".format(kind)}
+        {
+            "where": name,
+            "object": "list " + kind,
+            "reason": "forbidden",
+            "message": f"the access may not list {kind}: they are missing here",
+        }
         for name in sorted(kinds)
         for kind in sorted(set(kinds[name]))
     ]
 
 
-def _failures(clusters: Clusters, mesh: t.Mapping[str, t.Any], plans: t.Mapping[str, t.Any]) -> t.List[Data]:
+def _failures(clusters: Clusters, mesh: t.Mapping[str, t.Any], plans: t.Mapping[str, t.Any]) -> list[Data]:
     """Each silent cluster once, not once for every capability that asked it."""
-    rows: t.Dict[t.Tuple[str, str], Data] = {}
-    for source, given in [("mesh", mesh.get("failures") or ())] + [(n, plans[n].get("failures") or ()) for n in sorted(plans)] + [("", clusters.failures)]:
+    rows: dict[tuple[str, str], Data] = {}
+    for source, given in (
+        [("mesh", mesh.get("failures") or ())]
+        + [(n, plans[n].get("failures") or ()) for n in sorted(plans)]
+        + [("", clusters.failures)]
+    ):
         for row in given:
-            rows.setdefault((str(row["cluster"]), str(row["reason"])), dict(row, operation=row.get("operation") or source))
+            rows.setdefault(
+                (str(row["cluster"]), str(row["reason"])), dict(row, operation=row.get("operation") or source)
+            )
     for name in sorted(plans):
         if plans[name].get("failed") and not plans[name].get("failures"):
-            rows[name, "failed"] = {"cluster": name, "operation": "plan", "reason": "failed", "message": str(plans[name].get("msg") or "")}
+            rows[name, "failed"] = {
+                "cluster": name,
+                "operation": "plan",
+                "reason": "failed",
+                "message": str(plans[name].get("msg") or ""),
+            }
     return [rows[key] for key in sorted(rows)]
 
 

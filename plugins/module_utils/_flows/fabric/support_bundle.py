@@ -18,7 +18,7 @@ from ..._status.redact import Redactor, public_keys, secrets_of
 from ..._values.text import is_alnum
 from .status import unpacked
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 _ABOUT = """What is in here, of fabric {fabric}:
 
@@ -40,27 +40,49 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
     versions: {name: text}, path}.
     """
     request = unpacked(request)
-    files = {name: text for name, text in ((name, _text(path)) for name, path in sorted((request.get("files") or {}).items())) if text is not None}
-    known = set(request.get("secrets") or ()) | secrets_of(request.get("definition")) | _of_clusters(request["clusters"])
+    files = {
+        name: text
+        for name, text in ((name, _text(path)) for name, path in sorted((request.get("files") or {}).items()))
+        if text is not None
+    }
+    known = (
+        set(request.get("secrets") or ()) | secrets_of(request.get("definition")) | _of_clusters(request["clusters"])
+    )
     document = _json(files.get("status.json"))
     redactor = Redactor(known, public_keys(document) if isinstance(document, dict) else ())
-    access = [{name: given[name] for name in ACCESS_OPTIONS if given.get(name) not in (None, "", [])} for given in request["clusters"]]
-    parts: t.Dict[str, t.Any] = {
+    access = [
+        {name: given[name] for name in ACCESS_OPTIONS if given.get(name) not in (None, "", [])}
+        for given in request["clusters"]
+    ]
+    parts: dict[str, t.Any] = {
         "plans.json": {"nodes": request.get("node_plans") or {}, "capabilities": request.get("plans") or {}},
         "inventory.json": {"definition": request.get("definition") or {}, "clusters": access},
         "versions.json": dict(request.get("versions") or {}, python=sys.version, platform=platform.platform()),
     }
     for host, node in (request.get("nodes") or {}).items():
-        parts["nodes/{0}.json".format(_name(host))] = node
-    bundle = {name: json.dumps(redactor.value(value), sort_keys=True, indent=1) + "\n" for name, value in sorted(parts.items())}
+        parts[f"nodes/{_name(host)}.json"] = node
+    bundle = {
+        name: json.dumps(redactor.value(value), sort_keys=True, indent=1) + "\n"
+        for name, value in sorted(parts.items())
+    }
     bundle.update({name: _redacted(redactor, name, text) for name, text in files.items()})
     # once more over the whole: what no single value was, two of them together may be
     bundle = {name: redactor.text(text) for name, text in bundle.items()}
     bundle["README.txt"] = _ABOUT.format(fabric=redactor.text(str(request["fabric"])), count=redactor.count)
     if not check:
         make_folder(request["path"].rpartition("/")[0] or ".")
-        write_archive(request["path"], "support-" + _name(request["fabric"]), {name: text.encode("utf-8") for name, text in bundle.items()})
-    return {"changed": False, "path": request["path"], "files": sorted(bundle), "redacted": redactor.count, "refused": []}
+        write_archive(
+            request["path"],
+            "support-" + _name(request["fabric"]),
+            {name: text.encode("utf-8") for name, text in bundle.items()},
+        )
+    return {
+        "changed": False,
+        "path": request["path"],
+        "files": sorted(bundle),
+        "redacted": redactor.count,
+        "refused": [],
+    }
 
 
 def _redacted(redactor: Redactor, name: str, text: str) -> str:
@@ -68,14 +90,14 @@ def _redacted(redactor: Redactor, name: str, text: str) -> str:
     return json.dumps(redactor.value(value), sort_keys=True) + "\n" if value is not None else redactor.text(text)
 
 
-def _json(text: t.Optional[str]) -> t.Any:
+def _json(text: str | None) -> t.Any:
     try:
         return json.loads(text) if text else None
     except ValueError:
         return None
 
 
-def _text(path: str) -> t.Optional[str]:
+def _text(path: str) -> str | None:
     try:
         state = read_state(path)
     except OSError:
@@ -88,9 +110,9 @@ def _name(text: t.Any) -> str:
     return "".join(char if is_alnum(char) or char in "._-" else "_" for char in str(text)).lstrip(".")[:100] or "_"
 
 
-def _of_clusters(given: t.Sequence[t.Mapping[str, t.Any]]) -> t.Set[str]:
+def _of_clusters(given: t.Sequence[t.Mapping[str, t.Any]]) -> set[str]:
     """Every credential by which the clusters are reached, in dictionaries and in files."""
-    found: t.Set[str] = set()
+    found: set[str] = set()
     for entry in given:
         found |= {str(entry[name]) for name in ("token",) if entry.get(name)}
         config = entry.get("kubeconfig")

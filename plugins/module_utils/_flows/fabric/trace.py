@@ -26,7 +26,7 @@ from ..._values.refused import ValueRefused, quoted
 from ..._values.text import mapping
 from .status import DISCOVERY
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: Where the cluster's DNS has its configuration, unless a task says otherwise.
 COREDNS = ("kube-system", "coredns", "Corefile")
 #: Kinds that are read for ends that are nodes or pods alone, and for all others.
@@ -48,7 +48,12 @@ def plan(request: t.Mapping[str, t.Any]) -> Data:
     if request.get("pairs"):
         return {"changed": False, "trace": of_pairs(request), "failures": [], "refused": [], "stats": {}}
     rows = request.get("questions") or [request]
-    questions = [ends.parse_question(row.get("source"), row.get("target"), row.get("port"), row.get("protocol"), row.get("family")) for row in rows]
+    questions = [
+        ends.parse_question(
+            row.get("source"), row.get("target"), row.get("port"), row.get("protocol"), row.get("family")
+        )
+        for row in rows
+    ]
     hosts = _hosts(request.get("hosts"))
     number = request.get("number")
     number = random.randrange(NUMBERS[0], NUMBERS[1] - MOST_FLOWS) if number is None else int(number)
@@ -57,7 +62,9 @@ def plan(request: t.Mapping[str, t.Any]) -> Data:
     clusters = Clusters(request["clusters"], seconds_of(request))
     with gc_paused():
         place, services = _corefile_place(request), bool(request.get("away"))
-        answers = clusters.read("read what a trace needs", lambda name, client: read_cluster(client, questions, place, services))
+        answers = clusters.read(
+            "read what a trace needs", lambda name, client: read_cluster(client, questions, place, services)
+        )
         seats = {(row["cluster"], row["node"]): host for host, row in hosts.items()}
         objects = {name: parse_cluster(name, read, seats) for name, read in answers.items()}
         trace = resolved(questions, objects, hosts, number, request)
@@ -67,12 +74,17 @@ def plan(request: t.Mapping[str, t.Any]) -> Data:
 
 
 def resolved(
-    questions: t.Sequence[ends.Question], objects: t.Mapping[str, Cluster], hosts: t.Mapping[str, t.Mapping[str, str]], number: int,
+    questions: t.Sequence[ends.Question],
+    objects: t.Mapping[str, Cluster],
+    hosts: t.Mapping[str, t.Mapping[str, str]],
+    number: int,
     request: t.Mapping[str, t.Any],
-) -> Data:  # fmt: skip
+) -> Data:
     """The trace of questions over the objects of clusters."""
     settings = Settings(
-        request.get("mirror_namespace") or Settings().mirror_namespace, request.get("prefixes") or {}, request.get("cluster_domain") or Settings().domain,
+        request.get("mirror_namespace") or Settings().mirror_namespace,
+        request.get("prefixes") or {},
+        request.get("cluster_domain") or Settings().domain,
         dns_namespace=_corefile_place(request)[0],
     )
     mesh = request.get("mesh") or {}
@@ -81,10 +93,18 @@ def resolved(
     flows = [flow for flow in resolver.flows(questions, number) if flow["number"] <= NUMBERS[1]]
     first = questions[0]
     return {
-        "id": "{0:08x}".format(random.getrandbits(32)), "number": number, "source": str(first.source), "target": str(first.target), "flows": flows,
-        "nodes": hosts_of(flows), "names": resolver.steps, "findings": [found.row() for found in resolver.found], "hosts": dict(hosts),
-        "mesh": mesh_part(request.get("mesh") or {}), "policies": resolver.policies,
-    }  # fmt: skip
+        "id": f"{random.getrandbits(32):08x}",
+        "number": number,
+        "source": str(first.source),
+        "target": str(first.target),
+        "flows": flows,
+        "nodes": hosts_of(flows),
+        "names": resolver.steps,
+        "findings": [found.row() for found in resolver.found],
+        "hosts": dict(hosts),
+        "mesh": mesh_part(request.get("mesh") or {}),
+        "policies": resolver.policies,
+    }
 
 
 def planned(trace: Data, objects: t.Mapping[str, Cluster], request: t.Mapping[str, t.Any]) -> Data:
@@ -93,12 +113,25 @@ def planned(trace: Data, objects: t.Mapping[str, Cluster], request: t.Mapping[st
     pairs_of = Pairs(request.get("mesh") or {}, away)
     strange = [name for name in away if name not in pairs_of.seats and name not in pairs_of.clusters]
     if strange:
-        raise ValueRefused("name_unknown", "trace_away names {0}, which is no host and no cluster of the mesh".format(", ".join(map(quoted, strange))))
+        raise ValueRefused(
+            "name_unknown",
+            f"trace_away names {', '.join(map(quoted, strange))}, which is no host and no cluster of the mesh",
+        )
     alone = left_alone(objects, away) if away else []
-    found = [dict(row, confidence="proven", where=", ".join(row["from"][:1]), command="") for row in pairs_of.summary()["cut"]]
-    asked = [(flow, row["host"]) for flow in trace["flows"] if not flow.get("about") for row in flow["target"]["backends"]]
+    found = [
+        dict(row, confidence="proven", where=", ".join(row["from"][:1]), command="")
+        for row in pairs_of.summary()["cut"]
+    ]
+    asked = [
+        (flow, row["host"]) for flow in trace["flows"] if not flow.get("about") for row in flow["target"]["backends"]
+    ]
     ends_of = [
-        {"source": flow["source"]["name"], "target": flow["target"]["name"], "host": host, "cause": pairs_of.verdict(flow["source"]["host"], host)}
+        {
+            "source": flow["source"]["name"],
+            "target": flow["target"]["name"],
+            "host": host,
+            "cause": pairs_of.verdict(flow["source"]["host"], host),
+        }
         for flow, host in asked
         if flow["source"]["host"] in pairs_of.seats and host in pairs_of.seats
     ]
@@ -111,12 +144,20 @@ def of_pairs(request: t.Mapping[str, t.Any]) -> Data:
     hosts, number = _hosts(request.get("hosts")), random.randrange(NUMBERS[0], NUMBERS[1] - 1500)
     flows = pairs.flows(request["pairs"], hosts, number)
     return {
-        "id": "{0:08x}".format(random.getrandbits(32)), "number": number, "source": "", "target": "", "flows": flows, "nodes": hosts_of(flows), "names": [],
-        "findings": [], "hosts": hosts, "mesh": mesh_part(request.get("mesh") or {}),
-    }  # fmt: skip
+        "id": f"{random.getrandbits(32):08x}",
+        "number": number,
+        "source": "",
+        "target": "",
+        "flows": flows,
+        "nodes": hosts_of(flows),
+        "names": [],
+        "findings": [],
+        "hosts": hosts,
+        "mesh": mesh_part(request.get("mesh") or {}),
+    }
 
 
-def _hosts(given: t.Any) -> t.Dict[str, t.Dict[str, str]]:
+def _hosts(given: t.Any) -> dict[str, dict[str, str]]:
     return {
         str(host): {"cluster": str(row.get("cluster")), "node": str(row.get("node") or host)}
         for host, row in (given or {}).items()
@@ -124,11 +165,13 @@ def _hosts(given: t.Any) -> t.Dict[str, t.Dict[str, str]]:
     }
 
 
-def _corefile_place(request: t.Mapping[str, t.Any]) -> t.Tuple[str, str, str]:
+def _corefile_place(request: t.Mapping[str, t.Any]) -> tuple[str, str, str]:
     return request.get("coredns_namespace") or COREDNS[0], request.get("coredns_configmap") or COREDNS[1], COREDNS[2]
 
 
-def read_cluster(client: Client, questions: t.Sequence[ends.Question], corefile: t.Tuple[str, str, str], services: bool = False) -> Data:
+def read_cluster(
+    client: Client, questions: t.Sequence[ends.Question], corefile: tuple[str, str, str], services: bool = False
+) -> Data:
     """What one cluster says (services: in any case with its Services), as parse_cluster takes it. Raises KubeErrors; what the access may not list is named."""
     read: Data = {"unread": []}
     kinds = dict(_ALWAYS)
@@ -139,10 +182,10 @@ def read_cluster(client: Client, questions: t.Sequence[ends.Question], corefile:
         kinds.update(_SERVICES)
         discovery = next((version for version in DISCOVERY if client.serves(version, "EndpointSlice")), None)
         if discovery is not None:
-            kinds["slices"] = "/apis/{0}/endpointslices".format(discovery)
+            kinds["slices"] = f"/apis/{discovery}/endpointslices"
         version = next((one for one in VERSIONS if client.serves(one, IMPORT)), None)
         if version is not None:
-            kinds["imports"] = "/apis/{0}/serviceimports".format(version)
+            kinds["imports"] = f"/apis/{version}/serviceimports"
     calico = _calico(client) if "policies" in kinds else {}
     for kind, path in kinds.items():
         try:
@@ -171,13 +214,13 @@ def read_cluster(client: Client, questions: t.Sequence[ends.Question], corefile:
     return read
 
 
-def _calico(client: Client) -> t.Dict[str, t.List[str]]:
+def _calico(client: Client) -> dict[str, list[str]]:
     """Paths of Calico's policies and of the sets that they name, where the cluster has them: {calico, sets}."""
     for version in _CALICO:
         if client.serves(version, "GlobalNetworkSet"):
             plurals = {"NetworkPolicy": "networkpolicies", "GlobalNetworkPolicy": "globalnetworkpolicies"}
-            paths = ["/apis/{0}/{1}".format(version, plural) for kind, plural in plurals.items() if client.serves(version, kind)]
-            return {"calico": paths, "sets": ["/apis/{0}/globalnetworksets".format(version)]} if paths else {}
+            paths = [f"/apis/{version}/{plural}" for kind, plural in plurals.items() if client.serves(version, kind)]
+            return {"calico": paths, "sets": [f"/apis/{version}/globalnetworksets"]} if paths else {}
     return {}
 
 
@@ -195,7 +238,7 @@ def finish(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
     if check and trace.get("flows"):
         built["table"].append("no packet was sent: this is what the facts say")
     if request.get("outside"):
-        built["table"].append("outside of --limit: {0}".format(", ".join(sorted(map(str, request["outside"])))))
+        built["table"].append(f"outside of --limit: {', '.join(sorted(map(str, request['outside'])))}")
     shown = dict(trace, flows=[flow for flow in trace.get("flows") or () if not flow.get("about")])
     document = {"fabric": request["fabric"], "generated": moment(time.time()), "trace": shown, **built}
     files = {}

@@ -15,14 +15,16 @@ from ..._plan.changes import Change, ChangeTracker, Debounce
 from ..._values.refused import ValueRefused, quoted
 from ..._values.selectors import parse_selector
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
 def check(request: t.Mapping[str, t.Any]) -> None:
     """Raises ValueError for a request that cannot be followed."""
     for row in request["watch"]:
         if row.get("resource") not in RESOURCES:
-            raise ValueRefused("choice", "resource {0} is none of {1}".format(quoted(row.get("resource")), ", ".join(sorted(RESOURCES))))
+            raise ValueRefused(
+                "choice", f"resource {quoted(row.get('resource'))} is none of {', '.join(sorted(RESOURCES))}"
+            )
         if row.get("selector"):
             parse_selector(row["selector"])
     if not request["clusters"]:
@@ -39,16 +41,20 @@ class Watch:
     def __init__(self, request: t.Mapping[str, t.Any], stop: threading.Event, status: t.Callable[[str], None]) -> None:
         check(request)
         self._stop, self._status = stop, status
-        self._queue: "queue.Queue[t.Tuple[str, t.Optional[Change]]]" = queue.Queue(maxsize=100_000)
+        self._queue: queue.Queue[tuple[str, Change | None]] = queue.Queue(maxsize=100_000)
         self._debounce = Debounce(float(request.get("window", 1.0)), float(request.get("longest", 5.0)))
         settings = request.get("settings") or Settings()
         pairs = sorted({(str(row["resource"]), str(row.get("selector") or "")) for row in request["watch"]})
-        self._followers = [self._follow(cluster, resource, selector, settings) for cluster in request["clusters"] for resource, selector in pairs]
+        self._followers = [
+            self._follow(cluster, resource, selector, settings)
+            for cluster in request["clusters"]
+            for resource, selector in pairs
+        ]
         self._waiting = len(self._followers)
 
     def _follow(self, cluster: t.Mapping[str, t.Any], resource: str, selector: str, settings: Settings) -> Follower:
         name = str(cluster.get("name"))
-        trackers: t.Dict[str, ChangeTracker] = {}
+        trackers: dict[str, ChangeTracker] = {}
         first = [True]
 
         def listed(kind: str, listing: Listing) -> None:
@@ -72,7 +78,7 @@ class Watch:
         for follower in self._followers:
             follower.start()
 
-    def next(self, seconds: float) -> t.List[Data]:
+    def next(self, seconds: float) -> list[Data]:
         """Events that are due within the seconds; [] when there are none."""
         end = time.monotonic() + seconds
         while not self._stop.is_set():

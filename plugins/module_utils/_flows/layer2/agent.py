@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What runs beside a node's layer 2 speaker without a play.
 
-    speaker.pyz start    before keepalived: what this node can deliver
-    speaker.pyz clean    after keepalived, however it ended: what it left behind
-    speaker.pyz follow   the follower
+speaker.pyz start    before keepalived: what this node can deliver
+speaker.pyz clean    after keepalived, however it ended: what it left behind
+speaker.pyz follow   the follower
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def main(arguments: t.Sequence[str]) -> int:
 def _clean() -> int:
     try:
         for address in follow.clean():
-            sys.stdout.write("{0} was left behind and is taken away\n".format(address))
+            sys.stdout.write(f"{address} was left behind and is taken away\n")
     except (LinuxError, ValueError) as error:
-        sys.stderr.write("{0}\n".format(error))
+        sys.stderr.write(f"{error}\n")
         return 1
     return 0

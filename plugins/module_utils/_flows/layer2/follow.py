@@ -37,7 +37,7 @@ class State(t.NamedTuple):
     digest: str
 
     @property
-    def wanted(self) -> t.Tuple[Wanted, ...]:
+    def wanted(self) -> tuple[Wanted, ...]:
         """Groups by their numbers, as networks with a condition are decided."""
         return tuple(Wanted(str(group.number), group.health_ports) for group in self.segment.groups)
 
@@ -47,11 +47,16 @@ def parse_state(text: str) -> State:
     given = json.loads(text)
     if not isinstance(given, dict) or given.get("version") != VERSION:
         raise ValueError("this is no state of a layer 2 speaker")
-    return State(parse_segment(given), str(given["interface"]), int(given["node_port"]), str(given["left_out"]),
-                 hashlib.sha256(text.encode("utf-8")).hexdigest()[:16])  # fmt: skip
+    return State(
+        parse_segment(given),
+        str(given["interface"]),
+        int(given["node_port"]),
+        str(given["left_out"]),
+        hashlib.sha256(text.encode("utf-8")).hexdigest()[:16],
+    )
 
 
-def load_state() -> t.Optional[State]:
+def load_state() -> State | None:
     """None where there is none. Raises ValueRefused, ValueError."""
     return follower.load_state(STATE, parse_state)
 
@@ -71,23 +76,37 @@ class Follower(follower.Follower):
             return
         holds = self._decide(state, starting)
         _write_groups(state, frozenset(holds.announced))
-        withheld = {address: holds.withheld[str(group.number)] for group in state.segment.groups for address in group.addresses
-                    if str(group.number) in holds.withheld}  # fmt: skip
-        self._say({"version": VERSION, "state": state.digest, "interface": state.interface, "withheld": withheld, "stopped": holds.stopped})
+        withheld = {
+            address: holds.withheld[str(group.number)]
+            for group in state.segment.groups
+            for address in group.addresses
+            if str(group.number) in holds.withheld
+        }
+        self._say(
+            {
+                "version": VERSION,
+                "state": state.digest,
+                "interface": state.interface,
+                "withheld": withheld,
+                "stopped": holds.stopped,
+            }
+        )
 
     def _decide(self, state: State, starting: bool) -> Decision:
         if state.left_out:
-            why = "this node is left out: {0}".format(state.left_out)
+            why = f"this node is left out: {state.left_out}"
             return Decision([], {wanted.network: why for wanted in state.wanted}, why)
 
-        def delivered() -> t.List[str]:
+        def delivered() -> list[str]:
             return [] if starting else [wanted.network for wanted in state.wanted if read_group(wanted.network) == YES]
 
-        return self.ports.decide(state.wanted, state.node_port, ("127.0.0.1", "::1", *state.segment.me.addresses), delivered)
+        return self.ports.decide(
+            state.wanted, state.node_port, ("127.0.0.1", "::1", *state.segment.me.addresses), delivered
+        )
 
 
 def _path(number: str) -> str:
-    return "{0}/{1}".format(keepalived.TRACK, number)
+    return f"{keepalived.TRACK}/{number}"
 
 
 def read_group(number: str) -> bytes:
@@ -112,13 +131,17 @@ def read_status() -> follower.Status:
     return follower.read_status(STATUS)
 
 
-def held(interface: str, addresses: t.Container[str]) -> t.Dict[str, str]:
+def held(interface: str, addresses: t.Container[str]) -> dict[str, str]:
     """Those of the addresses that this node has now, as keepalived puts them there: address -> with its length. Raises LinuxError."""
     texts = [address.text for link in read_links() if link.name == interface for address in link.addresses]
-    return {text.partition("/")[0]: text for text in texts if text.partition("/")[0] in addresses and text.endswith(("/32", "/128"))}
+    return {
+        text.partition("/")[0]: text
+        for text in texts
+        if text.partition("/")[0] in addresses and text.endswith(("/32", "/128"))
+    }
 
 
-def shown() -> t.Optional[t.Dict[str, t.Any]]:
+def shown() -> dict[str, t.Any] | None:
     """For the status: ``{interface, holds, withheld}``, the latter two networks; None where there is no speaker. Raises LinuxError, ValueError.
 
     ``withheld``: for want of a pod. Nothing of a node that can deliver nothing at all.
@@ -128,15 +151,18 @@ def shown() -> t.Optional[t.Dict[str, t.Any]]:
         return None
     status = read_status()
     withheld = {} if status.get("stopped") else status.get("withheld") or {}
-    return {"interface": state.interface, "holds": sorted(held(state.interface, state.segment.addresses).values()),
-            "withheld": sorted(_network(address) for address in state.segment.addresses if address in withheld)}  # fmt: skip
+    return {
+        "interface": state.interface,
+        "holds": sorted(held(state.interface, state.segment.addresses).values()),
+        "withheld": sorted(_network(address) for address in state.segment.addresses if address in withheld),
+    }
 
 
 def _network(address: str) -> str:
-    return "{0}/{1}".format(address, 128 if ":" in address else 32)
+    return f"{address}/{128 if ':' in address else 32}"
 
 
-def clean() -> t.List[str]:
+def clean() -> list[str]:
     """Take what keepalived left behind when it was killed: another node has it by then. Returns the addresses. Raises LinuxError, ValueError."""
     state = load_state()
     if state is None:
@@ -150,7 +176,9 @@ def clean() -> t.List[str]:
 def config_digest() -> bytes:
     """Of what keepalived reads when it starts or is told to; empty for nothing."""
     found = files.read_state(keepalived.CONFIG)
-    return hashlib.sha256(found.content).hexdigest().encode("ascii") if found is not None and found.kind == "file" else b""
+    return (
+        hashlib.sha256(found.content).hexdigest().encode("ascii") if found is not None and found.kind == "file" else b""
+    )
 
 
 def note_loaded() -> None:

@@ -47,7 +47,8 @@ FOREIGN = ("/etc/keepalived/keepalived.conf", "/etc/keepalived/conf.d")
 _IPVS = "kube-ipvs0"
 _ARP_IGNORE = "/proc/sys/net/ipv4/conf/{0}/arp_ignore"
 _ALL_ANSWER = (
-    "kube-proxy with IPVS keeps every address on every node, and all of them would answer for it: set strictARP: true in its configuration, as for MetalLB"
+    "kube-proxy with IPVS keeps every address on every node, and all of them would answer for it: "
+    "set strictARP: true in its configuration, as for MetalLB"
 )
 
 
@@ -55,10 +56,10 @@ class Place(t.NamedTuple):
     """Where the node is on its segment: the interface, and the networks whose addresses neighbours ask for there."""
 
     interface: str
-    networks: t.Tuple[Network, ...]
+    networks: tuple[Network, ...]
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
     """The module's result. Raises ValueRefused for options that make no sense or that keepalived refuses, LinuxError.
 
     One at a time: a visit that only changes routes must not put back what a play that comes at the same time has changed.
@@ -67,7 +68,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         return _run(request, check)
 
 
-def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
+def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
     plan = Plan()
     if request.get("state") == "absent":
         _absent(plan, check)
@@ -81,7 +82,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     given, off_link = _given(request, links)
     state = follow.parse_state(_text(given))
     for address in off_link:
-        plan.refuse("address {0}".format(address), "outside_grant", _OFF_LINK.format(address, state.interface))
+        plan.refuse(f"address {address}", "outside_grant", _OFF_LINK.format(address, state.interface))
     _no_rival(state, links)
     config = keepalived_config.render(state.segment, state.interface, keepalived.TRACK)
     wanted = {
@@ -89,11 +90,19 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
         STATE: FileState("file", 0o600, _text(given).encode("ascii")),
     }
     if not only:
-        wanted.update({
-            CODE: FileState("file", 0o755, bundle.build(AGENT)),
-            UNIT: FileState("file", 0o644, keepalived.unit_text(CODE).encode("ascii")),
-            FOLLOWER_UNIT: FileState("file", 0o644, unit_text("What the layer 2 speaker of multicluster.network can deliver", CODE, STATE).encode("ascii")),
-        })  # fmt: skip
+        wanted.update(
+            {
+                CODE: FileState("file", 0o755, bundle.build(AGENT)),
+                UNIT: FileState("file", 0o644, keepalived.unit_text(CODE).encode("ascii")),
+                FOLLOWER_UNIT: FileState(
+                    "file",
+                    0o644,
+                    unit_text("What the layer 2 speaker of multicluster.network can deliver", CODE, STATE).encode(
+                        "ascii"
+                    ),
+                ),
+            }
+        )
     before = {path: files.read_state(path) for path in wanted}
     _note(plan, before, wanted)
     runs = all(keepalived.active(unit) for unit in (keepalived.UNIT, FOLLOWER))
@@ -107,13 +116,20 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     return _result(plan, state, follow.held(state.interface, state.segment.addresses))
 
 
-def _with_state(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def _with_state(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """What a speaker that stands has been told, with the news of the request. Raises ValueRefused ``no_speaker``."""
     state, found = follow.load_state(), files.read_state(STATE)
     given = json.loads(found.content.decode("utf-8")) if found is not None and state is not None else {}
     if "networks" not in given:  # of a release that did not remember them
-        raise ValueRefused("no_speaker", "this node has no layer 2 speaker yet, and routes_only only changes what one holds")
-    return dict(given, node_health_port=given["node_port"], verify_seconds=request.get("verify_seconds"), **{name: request.get(name) for name in _TOLD})
+        raise ValueRefused(
+            "no_speaker", "this node has no layer 2 speaker yet, and routes_only only changes what one holds"
+        )
+    return dict(
+        given,
+        node_health_port=given["node_port"],
+        verify_seconds=request.get("verify_seconds"),
+        **{name: request.get(name) for name in _TOLD},
+    )
 
 
 _OFF_LINK = (
@@ -126,14 +142,23 @@ def _text(given: t.Mapping[str, t.Any]) -> str:
     return json.dumps(given, sort_keys=True) + "\n"
 
 
-def _given(request: t.Mapping[str, t.Any], links: t.Sequence[Link]) -> t.Tuple[t.Dict[str, t.Any], t.List[str]]:
+def _given(request: t.Mapping[str, t.Any], links: t.Sequence[Link]) -> tuple[dict[str, t.Any], list[str]]:
     """What the follower has to know, as plain data (the same request gives the same), and addresses that are not on the segment. Raises ValueRefused."""
-    routes = [{"network": str(row["network"]), "group": row.get("group") or 0, "health_ports": sorted(row.get("health_ports") or ())}
-              for row in request.get("routes") or ()]  # fmt: skip
-    given: t.Dict[str, t.Any] = {
+    routes = [
+        {
+            "network": str(row["network"]),
+            "group": row.get("group") or 0,
+            "health_ports": sorted(row.get("health_ports") or ()),
+        }
+        for row in request.get("routes") or ()
+    ]
+    given: dict[str, t.Any] = {
         "version": follow.VERSION,
         "node": str(request["node"]),
-        "nodes": sorted(({"name": str(row["name"]), "addresses": list(row["addresses"])} for row in request["nodes"]), key=lambda row: str(row["name"])),
+        "nodes": sorted(
+            ({"name": str(row["name"]), "addresses": list(row["addresses"])} for row in request["nodes"]),
+            key=lambda row: str(row["name"]),
+        ),
         "advert_interval": 0.5 if request.get("advert_interval") is None else float(request["advert_interval"]),
         "node_port": request.get("node_health_port") or 0,
         "left_out": request.get("left_out") or "",
@@ -156,19 +181,24 @@ def _place(request: t.Mapping[str, t.Any], segment: Segment, links: t.Sequence[L
         check_interface(named)
         found = [link for link in links if link.name == named]
         if not found:
-            raise ValueRefused("unknown_interface", "this node has no interface {0}; see layer2_speaker_interface".format(named))
+            raise ValueRefused("unknown_interface", f"this node has no interface {named}; see layer2_speaker_interface")
     if not found:
-        text = "no interface of this node has {0}, which layer2_speaker_address says of {1}; see layer2_speaker_interface"
+        text = (
+            "no interface of this node has {0}, which layer2_speaker_address says of {1}; see layer2_speaker_interface"
+        )
         raise ValueRefused("unknown_interface", text.format(mine, segment.node))
     networks = [parse_network(address.text) for address in found[0].addresses]
     more = [parse_network(text) for text in request.get("networks") or ()]
-    return Place(check_interface(found[0].name), tuple([one for one in networks if one.prefixlen < one.max_prefixlen and not one.is_link_local] + more))
+    return Place(
+        check_interface(found[0].name),
+        tuple([one for one in networks if one.prefixlen < one.max_prefixlen and not one.is_link_local] + more),
+    )
 
 
 def _no_rival(state: follow.State, links: t.Sequence[Link]) -> None:
     """Raises ValueRefused for what would make two nodes answer for one address, or the node's own keepalived hear ours."""
     numbers = {group.number for group in state.segment.groups}
-    paths = [FOREIGN[0], *("{0}/{1}".format(FOREIGN[1], name) for name in files.list_folder(FOREIGN[1]))]
+    paths = [FOREIGN[0], *(f"{FOREIGN[1]}/{name}" for name in files.list_folder(FOREIGN[1]))]
     for path in paths:
         both = keepalived_config.own_numbers("\n".join(files.read_lines(path))) & numbers
         if both:
@@ -181,7 +211,9 @@ def _no_rival(state: follow.State, links: t.Sequence[Link]) -> None:
             if ignores < 1:
                 raise ValueRefused("conflict", _ALL_ANSWER)
         elif link.name != state.interface and mine & set(state.segment.addresses):
-            raise ValueRefused("conflict", "{0} of this node has {1} already".format(link.name, min(mine & set(state.segment.addresses))))
+            raise ValueRefused(
+                "conflict", f"{link.name} of this node has {min(mine & set(state.segment.addresses))} already"
+            )
 
 
 def _number(path: str) -> int:
@@ -189,7 +221,7 @@ def _number(path: str) -> int:
     return int(text) if is_digits(text) else 0
 
 
-def _note(plan: Plan, before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState]) -> None:
+def _note(plan: Plan, before: t.Mapping[str, FileState | None], wanted: t.Mapping[str, FileState]) -> None:
     for path in sorted(wanted):
         old, new = before[path], wanted[path]
         if old == new:
@@ -200,7 +232,7 @@ def _note(plan: Plan, before: t.Mapping[str, t.Optional[FileState]], wanted: t.M
             plan.update("file", path, old.shown(), new.shown())
 
 
-def _put(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState], seconds: float) -> None:
+def _put(before: t.Mapping[str, FileState | None], wanted: t.Mapping[str, FileState], seconds: float) -> None:
     """The files, the state before keepalived's, so that what it may hold is decided first. Raises ValueRefused ``speaker_failed``."""
     written = {path for path in wanted if before.get(path) != wanted[path]}
     changed = written | (unfinished.left(UNFINISHED) & set(wanted))
@@ -234,7 +266,7 @@ def _begin(unit: str, verb: str) -> None:
     frr.systemctl("enable", unit)
     frr.systemctl("reset-failed", unit)
     if not frr.systemctl(verb, unit):
-        raise ValueRefused("speaker_failed", "the unit {0} did not {1}; see its journal".format(unit, verb))
+        raise ValueRefused("speaker_failed", f"the unit {unit} did not {verb}; see its journal")
 
 
 def _wait_until_followed(state: FileState, seconds: float) -> None:
@@ -244,14 +276,19 @@ def _wait_until_followed(state: FileState, seconds: float) -> None:
     while follow.read_status().get("state") != digest or not keepalived.active():
         if time.monotonic() >= deadline:
             unit = FOLLOWER if keepalived.active() else keepalived.UNIT
-            raise ValueRefused("speaker_failed", "{0} does not do its work; see its journal".format(unit))
+            raise ValueRefused("speaker_failed", f"{unit} does not do its work; see its journal")
         time.sleep(0.1)
 
 
-def _result(plan: Plan, state: t.Optional[follow.State], holds: t.Collection[str]) -> t.Dict[str, t.Any]:
+def _result(plan: Plan, state: follow.State | None, holds: t.Collection[str]) -> dict[str, t.Any]:
     result, status = plan.result(), follow.read_status() if state is not None else {}
-    result.update(diff=plan.diff(), warnings=list(plan.warnings), interface=state.interface if state is not None else "",
-                  holds=sorted(holds), withheld=status.get("withheld") or {})  # fmt: skip
+    result.update(
+        diff=plan.diff(),
+        warnings=list(plan.warnings),
+        interface=state.interface if state is not None else "",
+        holds=sorted(holds),
+        withheld=status.get("withheld") or {},
+    )
     return result
 
 
@@ -271,14 +308,16 @@ def _take_away(paths: t.Iterable[str]) -> None:
     for unit in (FOLLOWER, keepalived.UNIT):
         systemd.retire(unit)
         frr.systemctl("disable", unit)
-    try:
+    with contextlib.suppress(ValueError):  # a state that nobody can read says of no address
         follow.clean()
-    except ValueError:
-        pass  # a state that nobody can read says of no address
     for path in (*paths, KEPT, STATUS, UNFINISHED):
         files.remove(path)
     keepalived.forget_everything()
     systemd.reload_units()
-    for folder, top in ((keepalived.FOLDER, "/etc"), (CODE.rsplit("/", 1)[0], "/usr/local/lib"), (KEPT.rsplit("/", 1)[0], "/var/lib"),
-                        (STATUS.rsplit("/", 1)[0], "/run")):  # fmt: skip
+    for folder, top in (
+        (keepalived.FOLDER, "/etc"),
+        (CODE.rsplit("/", 1)[0], "/usr/local/lib"),
+        (KEPT.rsplit("/", 1)[0], "/var/lib"),
+        (STATUS.rsplit("/", 1)[0], "/run"),
+    ):
         files.remove_empty_folders(folder, top)

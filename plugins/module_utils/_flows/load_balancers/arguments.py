@@ -13,13 +13,27 @@ from ..._loadbalancers.services import OTHER, SPEAKER
 from ..._loadbalancers.setup import PROVIDERS
 from ..._module import fail_on_refused_spec
 
-Spec = t.Dict[str, t.Any]
+Spec = dict[str, t.Any]
 
 
 def settings_spec() -> Spec:
     """One cluster's settings, as the documentation fragment describes them."""
-    texts = ("load_balancer", "load_balancer_class", "project_id", "base_url", "metadata_url", "metro", "facility", "eip_tag", "bgp_node_selector", "crd_label",
-             "cluster_uid", "advertisement", "annotation_domain", "wrong")  # fmt: skip
+    texts = (
+        "load_balancer",
+        "load_balancer_class",
+        "project_id",
+        "base_url",
+        "metadata_url",
+        "metro",
+        "facility",
+        "eip_tag",
+        "bgp_node_selector",
+        "crd_label",
+        "cluster_uid",
+        "advertisement",
+        "annotation_domain",
+        "wrong",
+    )
     spec: Spec = {name: {"type": "str"} for name in texts}
     spec.update(
         cluster={"type": "str", "required": True},
@@ -28,23 +42,32 @@ def settings_spec() -> Spec:
         adopt_identities={"type": "list", "elements": "str", "choices": sorted(IDENTITIES)},
         pool={"type": "list", "elements": "str", "default": []},
         load_balancer_classes={"type": "list", "elements": "str", "default": []},
-        pools={"type": "list", "elements": "dict", "options": {
-            "name": {"type": "str", "required": True},
-            "addresses": {"type": "list", "elements": "str", "required": True},
-            "reserved": {"type": "list", "elements": "str", "default": []},
-            "auto_assign": {"type": "bool", "default": True},
-            "priority": {"type": "int", "default": 0},
-            "avoid_buggy_ips": {"type": "bool", "default": False},
-            "namespaces": {"type": "list", "elements": "str", "default": []},
-            "namespace_selector": {"type": "str"},
-            "service_selector": {"type": "str"},
-            "max_per_namespace": {"type": "int"},
-            "tenants": {"type": "list", "elements": "dict", "default": [], "options": {
+        pools={
+            "type": "list",
+            "elements": "dict",
+            "options": {
                 "name": {"type": "str", "required": True},
-                "namespaces": {"type": "list", "elements": "str", "required": True},
-                "max_addresses": {"type": "int", "required": True},
-            }},
-        }},
+                "addresses": {"type": "list", "elements": "str", "required": True},
+                "reserved": {"type": "list", "elements": "str", "default": []},
+                "auto_assign": {"type": "bool", "default": True},
+                "priority": {"type": "int", "default": 0},
+                "avoid_buggy_ips": {"type": "bool", "default": False},
+                "namespaces": {"type": "list", "elements": "str", "default": []},
+                "namespace_selector": {"type": "str"},
+                "service_selector": {"type": "str"},
+                "max_per_namespace": {"type": "int"},
+                "tenants": {
+                    "type": "list",
+                    "elements": "dict",
+                    "default": [],
+                    "options": {
+                        "name": {"type": "str", "required": True},
+                        "namespaces": {"type": "list", "elements": "str", "required": True},
+                        "max_addresses": {"type": "int", "required": True},
+                    },
+                },
+            },
+        },
         config_file={"type": "path"},
         config_secret={"type": "str", "no_log": False},
         allow_plain_http={"type": "bool", "default": False},
@@ -67,39 +90,55 @@ def settings_spec() -> Spec:
         metallb_peer_tracking={"type": "str", "choices": ["node", "service"], "default": "node"},
         metallb_peer_mode={"type": "str", "choices": ["native", "frr", "none"], "default": "native"},
         metallb_advertise={"type": "str", "choices": ["bgp", "layer2", "both"]},
-        metallb_layer2={"type": "dict", "options": {
-            "interfaces": {"type": "list", "elements": "str", "default": []},
-            "node_selectors": {"type": "list", "elements": "dict", "default": []},
-        }},
+        metallb_layer2={
+            "type": "dict",
+            "options": {
+                "interfaces": {"type": "list", "elements": "str", "default": []},
+                "node_selectors": {"type": "list", "elements": "dict", "default": []},
+            },
+        },
         metallb_source_address={"type": "bool"},
-        bgp_nodes={"type": "list", "elements": "dict", "default": [], "options": {
-            "name": {"type": "str", "required": True},
-            "source_ip": {"type": "str", "required": True},
-            "peers": {"type": "list", "elements": "str", "required": True},
-            "local_asn": {"type": "int"},
-            "peer_asn": {"type": "int"},
-            "password": {"type": "str", "no_log": True},
-            "multihop": {"type": "bool", "default": False},
-        }},
+        bgp_nodes={
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "name": {"type": "str", "required": True},
+                "source_ip": {"type": "str", "required": True},
+                "peers": {"type": "list", "elements": "str", "required": True},
+                "local_asn": {"type": "int"},
+                "peer_asn": {"type": "int"},
+                "password": {"type": "str", "no_log": True},
+                "multihop": {"type": "bool", "default": False},
+            },
+        },
         bgp_speakers={"type": "list", "elements": "str"},
         bgp_families={"type": "list", "elements": "int"},
-        layer2_nodes={"type": "list", "elements": "dict", "default": [], "options": {
-            "name": {"type": "str", "required": True},
-            "segment": {"type": "str", "required": True},
-            "addresses": {"type": "list", "elements": "str", "required": True},
-        }},
+        layer2_nodes={
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "name": {"type": "str", "required": True},
+                "segment": {"type": "str", "required": True},
+                "addresses": {"type": "list", "elements": "str", "required": True},
+            },
+        },
         layer2_reserved_vrids={"type": "list", "elements": "int", "default": []},
         reserved_ranges={"type": "dict", "default": {}},
         announced_by={"type": "str", "choices": [SPEAKER, OTHER], "default": SPEAKER},
         exclude_cordoned={"type": "bool", "default": False},
         not_ready_seconds={"type": "int", "default": NOT_READY_SECONDS},
-        bgp_grants={"type": "dict", "options": {
-            "local_asns": {"type": "list", "elements": "int", "default": []},
-            "peer_asns": {"type": "list", "elements": "int", "default": []},
-            "peers": {"type": "list", "elements": "str", "default": []},
-            "sources": {"type": "list", "elements": "str", "default": []},
-        }},
-    )  # fmt: skip
+        bgp_grants={
+            "type": "dict",
+            "options": {
+                "local_asns": {"type": "list", "elements": "int", "default": []},
+                "peer_asns": {"type": "list", "elements": "int", "default": []},
+                "peers": {"type": "list", "elements": "str", "default": []},
+                "sources": {"type": "list", "elements": "str", "default": []},
+            },
+        },
+    )
     return spec
 
 

@@ -27,8 +27,13 @@ from .writes import Put, difference
 KINDS = (POOL, ADVERTISEMENT, PEER)
 SYNC, ADD, REMOVE, ABSENT = "sync", "add", "remove", "absent"
 #: Pools that go make room for those that come: MetalLB refuses any two that overlap.
-_STAGES = {(POOL, "delete"): 1, (SECRET, "delete"): 6, (PEER, "delete"): 5, (ADVERTISEMENT, "delete"): 1,
-           (LAYER2, "delete"): 1}  # fmt: skip
+_STAGES = {
+    (POOL, "delete"): 1,
+    (SECRET, "delete"): 6,
+    (PEER, "delete"): 5,
+    (ADVERTISEMENT, "delete"): 1,
+    (LAYER2, "delete"): 1,
+}
 _LATER = {SECRET: 2, POOL: 2, PEER: 3, ADVERTISEMENT: 4, LAYER2: 4}
 
 
@@ -36,8 +41,8 @@ class BackendState(t.NamedTuple):
     """What there is: where it lives, the ConfigMap or the objects, each with its kind."""
 
     balancer: LoadBalancer
-    configmap: t.Optional[t.Mapping[str, t.Any]] = None
-    objects: t.Tuple[t.Mapping[str, t.Any], ...] = ()
+    configmap: t.Mapping[str, t.Any] | None = None
+    objects: tuple[t.Mapping[str, t.Any], ...] = ()
 
 
 class BackendRequest(t.NamedTuple):
@@ -50,25 +55,25 @@ class BackendRequest(t.NamedTuple):
     """
 
     mode: str
-    services: t.Mapping[ServiceKey, t.Tuple[str, ...]]
+    services: t.Mapping[ServiceKey, tuple[str, ...]]
     nodes: t.Sequence[NodeBgp]
-    alive: t.FrozenSet[str]
+    alive: frozenset[str]
     whole: bool
-    reserved: t.FrozenSet[str]
-    gone: t.Tuple[ServiceKey, ...] = ()
-    refused: t.Tuple[Refusal, ...] = ()
+    reserved: frozenset[str]
+    gone: tuple[ServiceKey, ...] = ()
+    refused: tuple[Refusal, ...] = ()
     adopt: bool = False
-    max_deletes: t.Optional[int] = None
+    max_deletes: int | None = None
     confirmed: bool = False
 
 
 class BackendPlan(t.NamedTuple):
     """Writes, refusals, notes, the networks that are in the back end once the writes are done, and why it announces none of them."""
 
-    puts: t.List[Put]
-    refused: t.List[Refusal]
-    notes: t.List[str]
-    mapped: t.FrozenSet[str]
+    puts: list[Put]
+    refused: list[Refusal]
+    notes: list[str]
+    mapped: frozenset[str]
     silent: str = ""
 
 
@@ -86,7 +91,7 @@ def read(client: Client, setup: Setup) -> BackendState:
     asks = setup.metallb_mode in (AUTO, CUSTOM_RESOURCES)
     balancer = setup.metallb(asks and client.serves(VERSIONS[POOL], POOL))
     if balancer.mode != CUSTOM_RESOURCES:
-        path = "/api/v1/namespaces/{0}/configmaps".format(segment(balancer.namespace))
+        path = f"/api/v1/namespaces/{segment(balancer.namespace)}/configmaps"
         try:
             listing = client.list(path, field_selector="metadata.name=" + balancer.configmap)
         except ListIncomplete as error:
@@ -94,7 +99,7 @@ def read(client: Client, setup: Setup) -> BackendState:
                 raise
             return BackendState(balancer)
         return BackendState(balancer, listing.items[0] if listing.items else None)
-    objects: t.List[t.Mapping[str, t.Any]] = []
+    objects: list[t.Mapping[str, t.Any]] = []
     label = "{0}={1}".format(*setup.resource_options.label)
     for kind in KINDS + ((LAYER2,) if setup.metallb_advertise else ()) + (SECRET,):
         if kind == SECRET and not _has_passwords(setup, objects):
@@ -114,11 +119,11 @@ def _has_passwords(setup: Setup, objects: t.Iterable[t.Mapping[str, t.Any]]) -> 
     return any("passwordSecret" in (obj.get("spec") or {}) for obj in objects)
 
 
-def mapped(setup: Setup, found: BackendState) -> t.Dict[ServiceKey, t.Set[str]]:
+def mapped(setup: Setup, found: BackendState) -> dict[ServiceKey, set[str]]:
     """The networks that entries of ours in the back end have for each Service now; none where its text cannot be read."""
     if found.balancer.type == METALLB and found.balancer.mode == CUSTOM_RESOURCES:
         return Resources(found.objects, setup.resource_options).networks()
-    rows: t.Dict[ServiceKey, t.Set[str]] = {}
+    rows: dict[ServiceKey, set[str]] = {}
     try:
         pools = parse_document(((found.configmap or {}).get("data") or {}).get("config") or "").get(POOLS) or ()
         for pool in pools:
@@ -130,10 +135,14 @@ def mapped(setup: Setup, found: BackendState) -> t.Dict[ServiceKey, t.Set[str]]:
     return rows
 
 
-def plan_backend(client: Client, setup: Setup, found: BackendState, request: BackendRequest, manager: str) -> BackendPlan:
+def plan_backend(
+    client: Client, setup: Setup, found: BackendState, request: BackendRequest, manager: str
+) -> BackendPlan:
     """What to write. Pure but for the discovery that read() has done already."""
     if found.balancer.type != METALLB:
-        return BackendPlan([], [], [], frozenset(network for networks in request.services.values() for network in networks))
+        return BackendPlan(
+            [], [], [], frozenset(network for networks in request.services.values() for network in networks)
+        )
     if found.balancer.mode == CUSTOM_RESOURCES:
         return _resources(client, setup, found, request, manager)
     return _configmap(setup, found, request, manager)
@@ -144,8 +153,8 @@ class EntryBudget:
 
     def __init__(self, cluster: str, request: BackendRequest) -> None:
         self.cluster, self.request = cluster, request
-        self.refusals: t.List[Refusal] = []
-        self.notes: t.List[str] = []
+        self.refusals: list[Refusal] = []
+        self.notes: list[str] = []
 
     def services_may_go(self, owned: t.Collection[str]) -> bool:
         """``owned``: the Services, ``namespace/name``, that entries of ours are for."""
@@ -153,23 +162,30 @@ class EntryBudget:
         gone = [frozenset([name]) for name in owned if name not in kept]
         return self._may_go("mapped Service", "Service", gone, len(owned), len(kept), "no longer announced")
 
-    def peers_may_go(self, stale: t.Sequence[t.FrozenSet[str]], owned: int) -> bool:
+    def peers_may_go(self, stale: t.Sequence[frozenset[str]], owned: int) -> bool:
         """``stale``: the nodes of each peer of ours that no node's facts ask for any more; ``owned``: how many peers of ours there are."""
         return self._may_go("BGP peer", "node", stale, owned, owned - len(stale), "without its BGP peers")
 
-    def _may_go(self, what: str, kind: str, gone: t.Sequence[t.FrozenSet[str]], owned: int, kept: int, outcome: str) -> bool:
+    def _may_go(
+        self, what: str, kind: str, gone: t.Sequence[frozenset[str]], owned: int, kept: int, outcome: str
+    ) -> bool:
         if self.request.mode != SYNC:
             return True
-        refused = {row.object.partition("/")[2]: row._replace(object=row.object.partition(" ")[2])
-                   for row in self.request.refused if row.object.startswith(lower(kind) + " ")}  # fmt: skip
+        refused = {
+            row.object.partition("/")[2]: row._replace(object=row.object.partition(" ")[2])
+            for row in self.request.refused
+            if row.object.startswith(lower(kind) + " ")
+        }
         names = {name for one in gone for name in one}
         rows = [refused[name] for name in sorted(names) if name in refused]
         why = why_refused(rows, sorted(names - set(refused)), kind)
-        refusal = check_budget(self.cluster, what, owned, len(gone), kept, self.request.max_deletes, self.request.confirmed, why)
+        refusal = check_budget(
+            self.cluster, what, owned, len(gone), kept, self.request.max_deletes, self.request.confirmed, why
+        )
         if refusal is not None:
             self.refusals.append(refusal)
             return False
-        self.notes += ["{0} {1} is {2}: it is refused".format(kind, row.object.partition("/")[2], outcome) for row in rows]
+        self.notes += [f"{kind} {row.object.partition('/')[2]} is {outcome}: it is refused" for row in rows]
         return True
 
 
@@ -178,9 +194,9 @@ class EntryBudget:
 
 def _configmap(setup: Setup, found: BackendState, request: BackendRequest, manager: str) -> BackendPlan:
     balancer, actual = found.balancer, found.configmap
-    ident = "{0}/{1}/{2}".format(setup.cluster, balancer.namespace, balancer.configmap)
+    ident = f"{setup.cluster}/{balancer.namespace}/{balancer.configmap}"
     if actual is None:
-        note = "the ConfigMap {0}/{1} does not exist; MetalLB is told nothing".format(balancer.namespace, balancer.configmap)
+        note = f"the ConfigMap {balancer.namespace}/{balancer.configmap} does not exist; MetalLB is told nothing"
         return BackendPlan([], [], [note], frozenset(), note)
     text = (actual.get("data") or {}).get("config") or ""
     key = setup.scheme.domain + "/managed-peers"
@@ -195,21 +211,31 @@ def _configmap(setup: Setup, found: BackendState, request: BackendRequest, manag
         after = edit(text, config.document, ("peers", "address-pools"))
     except ValueRefused as error:
         return BackendPlan([], [Refusal("ConfigMap " + ident, error.reason, error.message)], [], frozenset())
-    patch: t.Dict[str, t.Any] = {"metadata": {"resourceVersion": meta.get("resourceVersion")}}
-    sides: t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any]] = ({}, {})
+    patch: dict[str, t.Any] = {"metadata": {"resourceVersion": meta.get("resourceVersion")}}
+    sides: tuple[dict[str, t.Any], dict[str, t.Any]] = ({}, {})
     if after != text:
         patch["data"] = {"config": after}
         sides[0]["config"], sides[1]["config"] = _shown(before), _shown(config.document)
     # it also says, be it empty, that we wrote this ConfigMap: whoever edits the text later is on record for that alone
     managed, holds = managed_text(config.managed), bool(config.managed) or config.holds(request.nodes)
-    if managed != (recorded or "") or (holds and recorded is None and after != text) or (not holds and recorded is not None):
+    if (
+        managed != (recorded or "")
+        or (holds and recorded is None and after != text)
+        or (not holds and recorded is not None)
+    ):
         patch["metadata"]["annotations"] = {key: managed if holds else None}
         sides[0][key], sides[1][key] = recorded or "", managed
-    theirs = [name for name in owners(actual, "data", "config") if name != manager] if entries and not _written_by(actual, manager) else []
+    theirs = (
+        [name for name in owners(actual, "data", "config") if name != manager]
+        if entries and not _written_by(actual, manager)
+        else []
+    )
     if theirs and sides[1] and not request.adopt:
         message = "it has pools or peers of Services and nodes that {0} wrote; nothing is written beside them, set adopt to take it over"
         refused = Refusal("ConfigMap " + ident, "adoptable", message.format(quoted(", ".join(theirs[:3]))))
-        return BackendPlan([], [refused], [], _networks(before), "" if before.get("peers") else _NO_PEER.format("its ConfigMap"))
+        return BackendPlan(
+            [], [refused], [], _networks(before), "" if before.get("peers") else _NO_PEER.format("its ConfigMap")
+        )
     if theirs and request.adopt:
         record = taken_paths(actual, manager, [("data", "config"), ("metadata", "annotations", key)])
         if record is not None:
@@ -217,13 +243,13 @@ def _configmap(setup: Setup, found: BackendState, request: BackendRequest, manag
             sides[0]["owner"], sides[1]["owner"] = ", ".join(theirs), manager
     puts = []
     if sides[1]:
-        path = "/api/v1/namespaces/{0}/configmaps/{1}".format(segment(balancer.namespace), segment(balancer.configmap))
+        path = f"/api/v1/namespaces/{segment(balancer.namespace)}/configmaps/{segment(balancer.configmap)}"
         puts = [Put(Change("update", "ConfigMap", ident, sides[0], sides[1]), path, patch, stage=3)]
     silent = "" if config.document.get("peers") else _NO_PEER.format("its ConfigMap")
     return BackendPlan(puts, budget.refusals, config.notes + budget.notes, _networks(config.document), silent)
 
 
-def _networks(document: t.Mapping[str, t.Any]) -> t.FrozenSet[str]:
+def _networks(document: t.Mapping[str, t.Any]) -> frozenset[str]:
     return frozenset(str(item) for pool in document.get(POOLS) or () for item in pool.get("addresses") or ())
 
 
@@ -247,7 +273,10 @@ def _change_config(config: Config, request: BackendRequest, budget: EntryBudget)
 def _shown(document: t.Any) -> t.Any:
     """A configuration for a diff: no passwords."""
     if isinstance(document, dict):
-        return {key: fingerprint(str(value)) if key == "password" and value else _shown(value) for key, value in document.items()}
+        return {
+            key: fingerprint(str(value)) if key == "password" and value else _shown(value)
+            for key, value in document.items()
+        }
     if isinstance(document, list):
         return [_shown(item) for item in document]
     return document
@@ -260,15 +289,19 @@ def _resources(client: Client, setup: Setup, found: BackendState, request: Backe
     options = setup.resource_options
     resources = Resources(found.objects, options)
     before = {(str(obj["kind"]), str(obj["metadata"]["name"])): obj for obj in found.objects}
-    where = "{0}/{1}/".format(setup.cluster, options.namespace)
+    where = f"{setup.cluster}/{options.namespace}/"
     budget = EntryBudget(setup.cluster, request)
     try:
         failed = _change_resources(resources, request, budget)
     except ValueRefused as error:
-        return BackendPlan([], budget.refusals + [Refusal("MetalLB " + where[:-1], error.reason, error.message)], [], frozenset())
-    refused = budget.refusals + [Refusal("service " + "/".join(key), error.reason, error.message) for key, error in failed.items()]
-    puts: t.List[Put] = []
-    staying: t.List[t.Mapping[str, t.Any]] = []
+        return BackendPlan(
+            [], budget.refusals + [Refusal("MetalLB " + where[:-1], error.reason, error.message)], [], frozenset()
+        )
+    refused = budget.refusals + [
+        Refusal("service " + "/".join(key), error.reason, error.message) for key, error in failed.items()
+    ]
+    puts: list[Put] = []
+    staying: list[t.Mapping[str, t.Any]] = []
     for kind, name in sorted(set(before) | set(resources.objects)):
         resource = client.resource(VERSIONS[kind], kind)
         if resource is None:
@@ -282,11 +315,11 @@ def _resources(client: Client, setup: Setup, found: BackendState, request: Backe
             continue
         if actual is not None and not request.adopt and not mine:
             message = "carries the label of the cloud controller and is not ours; set adopt to take it over"
-            refused.append(Refusal("{0} {1}{2}".format(kind, where, name), "adoptable", message))
+            refused.append(Refusal(f"{kind} {where}{name}", "adoptable", message))
             staying += [actual] if kind == POOL else []
             continue
         if put.body is None and actual is not None and not request.adopt and makers(actual, manager, kind):
-            refused.append(Refusal("{0} {1}{2}".format(kind, where, name), "not_ours", why_it_stays(actual, manager, kind)))
+            refused.append(Refusal(f"{kind} {where}{name}", "not_ours", why_it_stays(actual, manager, kind)))
             staying += [actual] if kind == POOL else []
             continue
         puts.append(put._replace(stage=_STAGES.get((kind, put.change.action), _LATER[kind])))
@@ -309,8 +342,10 @@ def _by_layer2(client: Client, namespace: str) -> str:
     return _NO_PEER.format("the namespace " + namespace)
 
 
-def _change_resources(resources: Resources, request: BackendRequest, budget: EntryBudget) -> t.Dict[ServiceKey, ValueRefused]:
-    failed: t.Dict[ServiceKey, ValueRefused] = {}
+def _change_resources(
+    resources: Resources, request: BackendRequest, budget: EntryBudget
+) -> dict[ServiceKey, ValueRefused]:
+    failed: dict[ServiceKey, ValueRefused] = {}
     services, nodes = dict(request.services), list(request.nodes)
     if request.mode in (SYNC, ABSENT) and budget.services_may_go({"/".join(key) for key in resources.services()}):
         failed = resources.sync_services(services, nodes)
@@ -330,7 +365,7 @@ def _change_resources(resources: Resources, request: BackendRequest, budget: Ent
     return failed
 
 
-def _alone(put: t.Optional[Put], cluster: str, path: str, actual: t.Mapping[str, t.Any], manager: str) -> t.Optional[Put]:
+def _alone(put: Put | None, cluster: str, path: str, actual: t.Mapping[str, t.Any], manager: str) -> Put | None:
     """The write after which nobody else is on record for the object, the given one or one for that alone."""
     theirs = others(actual, manager)
     if not theirs:
@@ -339,7 +374,7 @@ def _alone(put: t.Optional[Put], cluster: str, path: str, actual: t.Mapping[str,
     record = taken_record(actual, manager)
     if put is not None and put.body is not None:
         return put._replace(body=dict(put.body, metadata=dict(put.body.get("metadata") or {}, managedFields=record)))
-    ident = "{0}/{1}/{2}".format(cluster, meta.get("namespace"), meta.get("name"))
+    ident = f"{cluster}/{meta.get('namespace')}/{meta.get('name')}"
     change = Change("update", str(actual["kind"]), ident, {"owner": ", ".join(theirs)}, {"owner": manager})
     return Put(change, path, {"metadata": {"resourceVersion": meta.get("resourceVersion"), "managedFields": record}})
 

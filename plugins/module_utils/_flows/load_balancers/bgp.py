@@ -23,12 +23,12 @@ class Facts(t.NamedTuple):
     """Nodes that may speak, their private networks, every node's name, whether all selected nodes are known, the prefix limit, and the
     refusals of nodes whose facts are known and not granted."""
 
-    nodes: t.List[NodeBgp]
-    private: t.Dict[str, str]
-    alive: t.FrozenSet[str]
+    nodes: list[NodeBgp]
+    private: dict[str, str]
+    alive: frozenset[str]
     whole: bool
-    limit: t.Optional[int]
-    refused: t.Tuple[Refusal, ...] = ()
+    limit: int | None
+    refused: tuple[Refusal, ...] = ()
 
 
 def gather(setup: Setup, provider: interface.Provider, state: t.Any, mode: str, dry: bool, plan: Plan) -> Facts:
@@ -44,11 +44,17 @@ def gather(setup: Setup, provider: interface.Provider, state: t.Any, mode: str, 
             switched_on = not dry
             if not dry:
                 provider.enable_project_bgp(wanted)
-                wanted = project_bgp(provider.read_project_bgp(), settings.number("local_asn"))  # which limit we have got
+                wanted = project_bgp(
+                    provider.read_project_bgp(), settings.number("local_asn")
+                )  # which limit we have got
         limit = prefix_limit(limit, wanted.max_prefixes)
     found, private, failed = [], {}, False
     objects = [{"name": name, "labels": node["metadata"].get("labels") or {}} for name, node in state.nodes.items()]
-    for name in sorted(selected_nodes(objects, settings.text("bgp_node_selector"))) if interface.NODE_BGP in can and mode != "absent" else ():
+    for name in (
+        sorted(selected_nodes(objects, settings.text("bgp_node_selector")))
+        if interface.NODE_BGP in can and mode != "absent"
+        else ()
+    ):
         try:
             device = "" if setup.static else parse_provider_id((state.nodes[name].get("spec") or {}).get("providerID"))
             facts = _node(setup, provider, name, device, dry or mode == "remove", switched_on, plan)
@@ -58,25 +64,30 @@ def gather(setup: Setup, provider: interface.Provider, state: t.Any, mode: str, 
                     private[name] = provider.private_network(device) or ""
         except ValueRefused as error:
             failed = True
-            plan.refuse("node {0}/{1}".format(setup.cluster, name), error.reason, error.message)
+            plan.refuse(f"node {setup.cluster}/{name}", error.reason, error.message)
     kept, claims = check_bgp_claims(found, setup.grants)
     refused = tuple(
-        Refusal(row.object.replace("node ", "node {0}/".format(setup.cluster), 1), row.reason,
-                row.message.replace("the grants", "bgp_grants in load_balancers_settings"))
+        Refusal(
+            row.object.replace("node ", f"node {setup.cluster}/", 1),
+            row.reason,
+            row.message.replace("the grants", "bgp_grants in load_balancers_settings"),
+        )
         for row in claims
-    )  # fmt: skip
+    )
     plan.refused += refused
     private = {node.name: private[node.name] for node in kept if node.name in private}
     return Facts(kept, private, frozenset(state.nodes), not failed, limit, refused)
 
 
-def _node(setup: Setup, provider: interface.Provider, name: str, device: str, dry: bool, switched_on: bool, plan: Plan) -> t.Optional[NodeBgp]:
+def _node(
+    setup: Setup, provider: interface.Provider, name: str, device: str, dry: bool, switched_on: bool, plan: Plan
+) -> NodeBgp | None:
     facts = provider.node_bgp_info(device, name)
     if setup.static and facts is not None and not facts.source_ip:
         raise ValueRefused("no_ipv4_neighbor", "the inventory names no source address")
     if facts is None and not setup.static:
         # first asked, then opened: an open session is never asked for again (decision 42)
-        plan.create("BgpSession", "{0}/{1}".format(setup.cluster, name), {"address_family": "ipv4"})
+        plan.create("BgpSession", f"{setup.cluster}/{name}", {"address_family": "ipv4"})
         if dry or not switched_on:
             return None
         provider.ensure_node_bgp(device)
@@ -87,9 +98,17 @@ def _node(setup: Setup, provider: interface.Provider, name: str, device: str, dr
 
 
 def annotate(
-    client: Client, setup: Setup, state: t.Any, facts: Facts, manager: str, plan: Plan, failed: t.List[KubeError], dry: bool,
-    adopt: bool, absent: bool,
-) -> None:  # fmt: skip
+    client: Client,
+    setup: Setup,
+    state: t.Any,
+    facts: Facts,
+    manager: str,
+    plan: Plan,
+    failed: list[KubeError],
+    dry: bool,
+    adopt: bool,
+    absent: bool,
+) -> None:
     """Nodes with facts get theirs; nodes whose facts are missing keep what they have; with absent all of ours go."""
     scheme = setup.scheme
     part, patches = plan_node_annotations(
@@ -98,7 +117,13 @@ def annotate(
     part.unchanged = 0
     part.changes = [_hidden(change, scheme) for change in part.changes]
     if not dry and patches:
-        part = nodes_flow.apply(lambda what, names, send: {names[0]: send(names[0], client)}, failed.append, part, {setup.cluster: patches}, manager)
+        part = nodes_flow.apply(
+            lambda what, names, send: {names[0]: send(names[0], client)},
+            failed.append,
+            part,
+            {setup.cluster: patches},
+            manager,
+        )
     plan.extend(part)
 
 
@@ -107,5 +132,12 @@ def _hidden(change: Change, scheme: t.Any) -> Change:
     for side in (change.before, change.after):
         values = (side or {}).get("annotations") or {}
         secret = password_keys(values, scheme)
-        sides.append(dict(side or {}, annotations={key: fingerprint(str(value)) if key in secret and value else value for key, value in values.items()}))
+        sides.append(
+            dict(
+                side or {},
+                annotations={
+                    key: fingerprint(str(value)) if key in secret and value else value for key, value in values.items()
+                },
+            )
+        )
     return change._replace(before=sides[0], after=sides[1])

@@ -18,12 +18,12 @@ from .read import ClusterState, cluster_uid, make_provider
 NAME = "the project"
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
     """The module's result. Raises ValueRefused for options that make no sense, and ``missing_cluster_uid``."""
     setup = _setup(request)
     owner = setup.owner(str(request.get("cluster_uid") or "").strip())
     _tag = owner.cluster_tag  # refuses an empty one before anything is asked
-    plan, shown = Plan(), t.cast(t.Dict[str, t.Any], {"release": [], "blocked": [], "kept": 0})
+    plan, shown = Plan(), t.cast(dict[str, t.Any], {"release": [], "blocked": [], "kept": 0})
     failures, requests = _living(request, owner, plan)
     provider = None
     if not failures and not plan.refused:
@@ -31,11 +31,24 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
             provider = make_provider(setup, ClusterState(parse_load_balancer("")), "", seconds_of(request))
             _sweep(request, owner, provider, plan, shown, check)
         except ValueRefused as error:
-            failures.append({"cluster": NAME, "operation": "list addresses", "reason": error.reason, "message": error.message, "status": None})
+            failures.append(
+                {
+                    "cluster": NAME,
+                    "operation": "list addresses",
+                    "reason": error.reason,
+                    "message": error.message,
+                    "status": None,
+                }
+            )
     plan.warnings += provider.warnings() if provider is not None else []
     result = plan.result()
-    result.update(shown, failures=failures, diff=plan.diff(), warnings=plan.warnings,
-                  stats={"requests": requests, "provider_calls": provider.calls if provider is not None else 0})  # fmt: skip
+    result.update(
+        shown,
+        failures=failures,
+        diff=plan.diff(),
+        warnings=plan.warnings,
+        stats={"requests": requests, "provider_calls": provider.calls if provider is not None else 0},
+    )
     return result
 
 
@@ -46,7 +59,9 @@ def _setup(request: t.Mapping[str, t.Any]) -> Setup:
     return parse_setup(dict({name: request.get(name) for name in names}, cluster=NAME, provider=EQUINIX), env, file)
 
 
-def _living(request: t.Mapping[str, t.Any], owner: Owner, plan: Plan) -> t.Tuple[t.List[t.Dict[str, t.Any]], t.Dict[str, t.Any]]:
+def _living(
+    request: t.Mapping[str, t.Any], owner: Owner, plan: Plan
+) -> tuple[list[dict[str, t.Any]], dict[str, t.Any]]:
     """A cluster that is still there has not left anything behind; one that cannot be asked may be the one."""
     clusters = Clusters(request.get("clusters") or [], seconds_of(request))
 
@@ -56,21 +71,36 @@ def _living(request: t.Mapping[str, t.Any], owner: Owner, plan: Plan) -> t.Tuple
     return clusters.failures, dict(clusters.stats()["requests"])
 
 
-def _row(item: Reservation, owner: Owner) -> t.Dict[str, t.Any]:
+def _row(item: Reservation, owner: Owner) -> dict[str, t.Any]:
     """What a reservation is, and the tags that say whose."""
-    proof = sorted(tag for tag in item.tags if tag == owner.cluster_tag or tag in owner.usage_tags or tag.startswith("service="))
-    return {"id": item.id, "address": item.address, "state": item.state, "location": item.location, "tags": proof,
-            "assigned_to": [row.device for row in item.assignments]}  # fmt: skip
+    proof = sorted(
+        tag for tag in item.tags if tag == owner.cluster_tag or tag in owner.usage_tags or tag.startswith("service=")
+    )
+    return {
+        "id": item.id,
+        "address": item.address,
+        "state": item.state,
+        "location": item.location,
+        "tags": proof,
+        "assigned_to": [row.device for row in item.assignments],
+    }
 
 
-def _sweep(request: t.Mapping[str, t.Any], owner: Owner, provider: t.Any, plan: Plan, shown: t.Dict[str, t.Any], check: bool) -> None:
+def _sweep(
+    request: t.Mapping[str, t.Any], owner: Owner, provider: t.Any, plan: Plan, shown: dict[str, t.Any], check: bool
+) -> None:
     held = provider.list_addresses()
     found = sweep(held, owner, bool(request.get("force")))
     by_id = {item.id: item for item in held}
-    shown.update(kept=len(found.keep), blocked=[_row(by_id[ident], owner) for ident in found.blocked],
-                 release=[_row(by_id[ident], owner) for ident in found.release])  # fmt: skip
+    shown.update(
+        kept=len(found.keep),
+        blocked=[_row(by_id[ident], owner) for ident in found.blocked],
+        release=[_row(by_id[ident], owner) for ident in found.release],
+    )
     for row in shown["blocked"]:
-        plan.refuse("reservation " + row["id"], "blocked", "{0} still points at {1}".format(row["address"], ", ".join(row["assigned_to"])))
+        plan.refuse(
+            "reservation " + row["id"], "blocked", f"{row['address']} still points at {', '.join(row['assigned_to'])}"
+        )
     for row in shown["release"] if request.get("confirm") or check else []:
         try:
             if not check:

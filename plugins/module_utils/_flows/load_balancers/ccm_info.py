@@ -22,17 +22,27 @@ from .reconciler import RunOptions, ServiceAddressReconciler
 PODS = "/api/v1/namespaces/kube-system/pods"
 
 
-def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The module's result. Raises ValueRefused for options that make no sense."""
     manager = field_manager(request["fabric"])
     setups, clusters = open_clusters(request)
     names = [name for name in sorted(setups) if name in clusters.clients]
-    found = clusters.read("read addresses", lambda name, client: guarded(client, lambda: _cluster(client, setups[name], request, manager)), names)
+    found = clusters.read(
+        "read addresses",
+        lambda name, client: guarded(client, lambda: _cluster(client, setups[name], request, manager)),
+        names,
+    )
     in_sync = not clusters.failures and not any(row["plan"]["changes"] for row in found.values())
-    return {"changed": False, "in_sync": in_sync, "clusters": found, "failures": clusters.failures, "stats": clusters.stats()}
+    return {
+        "changed": False,
+        "in_sync": in_sync,
+        "clusters": found,
+        "failures": clusters.failures,
+        "stats": clusters.stats(),
+    }
 
 
-def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str) -> t.Dict[str, t.Any]:
+def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str) -> dict[str, t.Any]:
     one = ServiceAddressReconciler(client, setup, RunOptions(timeout=seconds_of(request)), manager)
     one.gather()
     held = list(one.held)
@@ -43,19 +53,39 @@ def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manag
     recorded = one.state.ledger
     services = {item.id: recorded[item.id].service if item.id in recorded else "" for item in held}
     result["reservations"] = [
-        {"id": item.id, "address": item.address, "cidr": item.cidr, "state": item.state, "location": item.location,
-         "ours": bool(one.state.uid) and is_ours(item, owner), "service": services[item.id],
-         "load_balancer_name": _name(owner, services[item.id]), "assigned_to": [row.device for row in item.assignments]}
+        {
+            "id": item.id,
+            "address": item.address,
+            "cidr": item.cidr,
+            "state": item.state,
+            "location": item.location,
+            "ours": bool(one.state.uid) and is_ours(item, owner),
+            "service": services[item.id],
+            "load_balancer_name": _name(owner, services[item.id]),
+            "assigned_to": [row.device for row in item.assignments],
+        }
         for item in held
-    ]  # fmt: skip
+    ]
     result["control_plane"] = next(
-        ({"address": item.address, "assigned_to": [row.device for row in item.assignments]} for item in held if tag and tag in item.tags), {}
+        (
+            {"address": item.address, "assigned_to": [row.device for row in item.assignments]}
+            for item in held
+            if tag and tag in item.tags
+        ),
+        {},
     )
     nodes = list(one.state.nodes.values()) or client.list(NODES).items
     devices = one.provider.list_devices() if interface.DEVICES in one.provider.capabilities() else []
     variant = variant_of(request)
     result["devices"] = [
-        {"id": item.id, "hostname": item.hostname, "state": item.state, "type": item.plan, "region": region_of(item, variant), "zone": zone_of(item, variant)}
+        {
+            "id": item.id,
+            "hostname": item.hostname,
+            "state": item.state,
+            "type": item.plan,
+            "region": region_of(item, variant),
+            "zone": zone_of(item, variant),
+        }
         for item in devices
     ]
     places = {(row["region"], row["zone"]) for row in result["devices"]}
@@ -71,9 +101,9 @@ def _name(owner: Owner, service: str) -> str:
     return load_balancer_name(service_tags(owner, namespace, name)) if slash and owner.cluster_uid else ""
 
 
-def _sessions(one: ServiceAddressReconciler, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Any]:
+def _sessions(one: ServiceAddressReconciler, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
     """Node -> state of its session, where the provider tells."""
-    found: t.Dict[str, t.Any] = {}
+    found: dict[str, t.Any] = {}
     if not hasattr(one.provider, "sessions") or not one.setup.balancer.uses_bgp:
         return found
     for node in nodes:

@@ -38,29 +38,35 @@ from .writes import Put, Written, put_all, record_taken
 Object = t.Mapping[str, t.Any]
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
     """The module's result. Raises ValueRefused for options that make no sense."""
     manager = field_manager(request["fabric"])
     setups, clusters = open_clusters(request)
     names = [name for name in sorted(setups) if name in clusters.clients and not setups[name].static]
     work = _released if request.get("state") == "released" else _cluster
-    reports = clusters.read("read nodes", lambda name, client: guarded(client, lambda: work(client, setups[name], request, manager, check)), names)
+    reports = clusters.read(
+        "read nodes",
+        lambda name, client: guarded(client, lambda: work(client, setups[name], request, manager, check)),
+        names,
+    )
     return result_of(reports, clusters, "nodes")
 
 
 def variant_of(request: t.Mapping[str, t.Any]) -> Variant:
-    return Variant(request.get("region_from") or "metro", request.get("zone_from") or "none", request.get("address_list") or "all")
+    return Variant(
+        request.get("region_from") or "metro", request.get("zone_from") or "none", request.get("address_list") or "all"
+    )
 
 
 def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, check: bool) -> Report:
-    plan, shown, puts, gone = Plan(), {}, t.cast(t.List[Put], []), t.cast(t.List[Put], [])
+    plan, shown, puts, gone = Plan(), {}, t.cast(list[Put], []), t.cast(list[Put], [])
     provider = make_provider(setup, ClusterState(setup.balancer), "", seconds_of(request))
     devices = provider.list_devices()  # complete, or nothing happens: what is missing in half a list is not gone
     variant, mapped = variant_of(request), request.get("node_devices") or {}
     nodes = client.list(NODES).items
     for node in nodes:
         name = str(node["metadata"]["name"])
-        row: t.Dict[str, t.Any] = {"device": "", "initialized": UNINITIALIZED not in _taints(node), "state": ""}
+        row: dict[str, t.Any] = {"device": "", "initialized": UNINITIALIZED not in _taints(node), "state": ""}
         shown[name] = row
         ident = str((node.get("spec") or {}).get("providerID") or "")
         try:
@@ -71,14 +77,25 @@ def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manag
                 if fate.delete:
                     gone.append(_deletion(setup, name, node))
                 elif not row["initialized"]:
-                    plan.refuse("node {0}/{1}".format(setup.cluster, name), "no_device", "the project has no device of this name; the taint stays")
+                    plan.refuse(
+                        f"node {setup.cluster}/{name}",
+                        "no_device",
+                        "the project has no device of this name; the taint stays",
+                    )
                 continue
             row.update(device=device.id, state=device.state)
             puts += _puts(setup, name, node, device, fate, variant, manager if request.get("adopt") else "")
         except ValueRefused as error:
-            plan.refuse("node {0}/{1}".format(setup.cluster, name), error.reason, error.message)
-    refusal = check_budget(setup.cluster, "Node", len(nodes), len(gone), len(nodes) - len(gone), request.get("max_deletes"),
-                           setup.cluster in (request.get("confirm_empty") or ()))  # fmt: skip
+            plan.refuse(f"node {setup.cluster}/{name}", error.reason, error.message)
+    refusal = check_budget(
+        setup.cluster,
+        "Node",
+        len(nodes),
+        len(gone),
+        len(nodes) - len(gone),
+        request.get("max_deletes"),
+        setup.cluster in (request.get("confirm_empty") or ()),
+    )
     if refusal is not None:
         plan.refused.append(refusal)
     else:
@@ -95,24 +112,29 @@ def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manag
 
 def _released(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, check: bool) -> Report:
     """Nodes stay as they are, and what a cloud controller gives them is on record as ours no more."""
-    plan, shown = Plan(), t.cast(t.Dict[str, t.Any], {})
+    plan, shown = Plan(), t.cast(dict[str, t.Any], {})
     puts = []
     for node in client.list(NODES).items:
         name = str(node["metadata"]["name"])
         shown[name] = {"device": "", "initialized": UNINITIALIZED not in _taints(node), "state": ""}
-        put = given_up(setup.cluster, "Node", node, "{0}/{1}".format(NODES, segment(name)), within=_is_ours)
+        put = given_up(setup.cluster, "Node", node, f"{NODES}/{segment(name)}", within=_is_ours)
         puts += [put] if put.body else []
     done = Written([put.change for put in puts], [], []) if check else put_all(client, puts, manager)
     plan.changes, plan.refused = done.changes, done.refused
     return Report(plan, done.failed, shown, 0)
 
 
-def _is_ours(leaf: t.Tuple[str, ...]) -> bool:
+def _is_ours(leaf: tuple[str, ...]) -> bool:
     """Whether a field of a Node is one that a cloud controller writes; what other capabilities wrote stays ours."""
-    return leaf[:2] in (("f:spec", "f:providerID"), ("f:spec", "f:taints"), ("f:status", "f:addresses"), ("f:metadata", "f:labels"))
+    return leaf[:2] in (
+        ("f:spec", "f:providerID"),
+        ("f:spec", "f:taints"),
+        ("f:status", "f:addresses"),
+        ("f:metadata", "f:labels"),
+    )
 
 
-def _taints(node: Object) -> t.List[str]:
+def _taints(node: Object) -> list[str]:
     return [str(one.get("key")) for one in (node.get("spec") or {}).get("taints") or () if isinstance(one, dict)]
 
 
@@ -125,24 +147,33 @@ def _ready(node: Object) -> bool:
 
 def _deletion(setup: Setup, name: str, node: Object) -> Put:
     before = {"providerID": (node.get("spec") or {}).get("providerID")}
-    change = Change("delete", "Node", "{0}/{1}".format(setup.cluster, name), before, None)
-    return Put(change, "{0}/{1}".format(NODES, segment(name)), None, str(node["metadata"].get("uid") or ""), 3)
+    change = Change("delete", "Node", f"{setup.cluster}/{name}", before, None)
+    return Put(change, f"{NODES}/{segment(name)}", None, str(node["metadata"].get("uid") or ""), 3)
 
 
-def _puts(setup: Setup, name: str, node: Object, device: Device, fate: Fate, variant: Variant, adopting: str = "") -> t.List[Put]:
+def _puts(
+    setup: Setup, name: str, node: Object, device: Device, fate: Fate, variant: Variant, adopting: str = ""
+) -> list[Put]:
     """Addresses first, the taint last: pods must not come before the node is what it says. ``adopting``: the manager that gets the record, or none."""
     meta, spec = node["metadata"], node.get("spec") or {}
     provided = (meta.get("annotations") or {}).get(PROVIDED_IP)
     facts = node_facts(device, _taints(node), str(spec.get("providerID") or ""), provided, variant)
-    path, ident = "{0}/{1}".format(NODES, segment(name)), "{0}/{1}".format(setup.cluster, name)
+    path, ident = f"{NODES}/{segment(name)}", f"{setup.cluster}/{name}"
     puts = []
     addresses = (node.get("status") or {}).get("addresses") or []
     if not same_addresses(addresses, facts.addresses):
         body = {"status": {"addresses": facts.addresses}}
-        puts.append(Put(Change("update", "Node status", ident, {"addresses": addresses}, {"addresses": facts.addresses}), path + "/status", body, stage=0))
-    before: t.Dict[str, t.Any] = {}
-    after: t.Dict[str, t.Any] = {}
-    patch: t.Dict[str, t.Any] = {"metadata": {"resourceVersion": meta.get("resourceVersion")}}
+        puts.append(
+            Put(
+                Change("update", "Node status", ident, {"addresses": addresses}, {"addresses": facts.addresses}),
+                path + "/status",
+                body,
+                stage=0,
+            )
+        )
+    before: dict[str, t.Any] = {}
+    after: dict[str, t.Any] = {}
+    patch: dict[str, t.Any] = {"metadata": {"resourceVersion": meta.get("resourceVersion")}}
     if facts.provider_id and not spec.get("providerID"):
         after["providerID"] = facts.provider_id
     labels = {key: value for key, value in facts.labels.items() if (meta.get("labels") or {}).get(key) != value}
@@ -154,11 +185,13 @@ def _puts(setup: Setup, name: str, node: Object, device: Device, fate: Fate, var
         before["taints"], after["taints"] = spec.get("taints") or [], taints
     if after:
         patch["spec"] = {key: after[key] or None for key in ("providerID", "taints") if key in after}
-        puts.append(Put(Change("update", "Node", ident, before, after), path, patch, stage=1, again=_again(patch, spec)))
+        puts.append(
+            Put(Change("update", "Node", ident, before, after), path, patch, stage=1, again=_again(patch, spec))
+        )
     return puts + (_taken(node, path, ident, adopting) if adopting else [])
 
 
-def _taken(node: Object, path: str, ident: str, manager: str) -> t.List[Put]:
+def _taken(node: Object, path: str, ident: str, manager: str) -> list[Put]:
     """The write after which nobody but us is on record for what a cloud controller writes, equal values too; none where it is so already.
 
     Not for taints: they are one field, which belongs to whoever changed any of them last.
@@ -174,10 +207,10 @@ def _taken(node: Object, path: str, ident: str, manager: str) -> t.List[Put]:
     return record_taken("Node", ident, path, node, theirs, within, manager)
 
 
-def _again(patch: t.Dict[str, t.Any], seen: Object) -> t.Callable[[Object], t.Optional[t.Dict[str, t.Any]]]:
+def _again(patch: dict[str, t.Any], seen: Object) -> t.Callable[[Object], dict[str, t.Any] | None]:
     """Nodes change every few seconds: once more, if the taints are still those that we saw."""
 
-    def fresh(now: Object) -> t.Optional[t.Dict[str, t.Any]]:
+    def fresh(now: Object) -> dict[str, t.Any] | None:
         if ((now.get("spec") or {}).get("taints") or []) != (seen.get("taints") or []):
             return None
         return dict(patch, metadata=dict(patch["metadata"], resourceVersion=now["metadata"].get("resourceVersion")))
@@ -185,7 +218,7 @@ def _again(patch: t.Dict[str, t.Any], seen: Object) -> t.Callable[[Object], t.Op
     return fresh
 
 
-def _new_taints(taints: t.List[t.Any], initialized: bool, fate: Fate) -> t.List[t.Any]:
+def _new_taints(taints: list[t.Any], initialized: bool, fate: Fate) -> list[t.Any]:
     if initialized:
         taints = [one for one in taints if one.get("key") != UNINITIALIZED]
     if fate.shutdown is False:
@@ -195,15 +228,27 @@ def _new_taints(taints: t.List[t.Any], initialized: bool, fate: Fate) -> t.List[
     return taints
 
 
-def findings(nodes: t.Iterable[Object], devices: t.Sequence[Device], mapped: t.Mapping[str, str], pods: t.Iterable[Object]) -> t.List[t.Dict[str, str]]:
+def findings(
+    nodes: t.Iterable[Object], devices: t.Sequence[Device], mapped: t.Mapping[str, str], pods: t.Iterable[Object]
+) -> list[dict[str, str]]:
     """What stands in the way (ccm 16): names that do not meet, and programs that have a cloud of their own."""
     found = []
     names = {device.hostname for device in devices}
     for node in nodes:
         name, ident = str(node["metadata"]["name"]), (node.get("spec") or {}).get("providerID")
         if not ident and name not in mapped and devices and name not in names:
-            found.append({"object": "node " + name, "reason": "no_device", "message": "no device has this name; set node_devices"})
-        if not ident and UNINITIALIZED not in _taints(node) and not any(label in (node["metadata"].get("labels") or {}) for label in LABELS):
+            found.append(
+                {
+                    "object": "node " + name,
+                    "reason": "no_device",
+                    "message": "no device has this name; set node_devices",
+                }
+            )
+        if (
+            not ident
+            and UNINITIALIZED not in _taints(node)
+            and not any(label in (node["metadata"].get("labels") or {}) for label in LABELS)
+        ):
             message = "it has neither a provider ID nor the taint: its kubelet runs without --cloud-provider=external"
             found.append({"object": "node " + name, "reason": "kubelet_flag", "message": message})
     for pod in pods:
@@ -211,6 +256,6 @@ def findings(nodes: t.Iterable[Object], devices: t.Sequence[Device], mapped: t.M
             for word in [*(container.get("command") or ()), *(container.get("args") or ())]:
                 key, unused, value = str(word).partition("=")
                 if key == "--cloud-provider" and value not in ("", "external"):
-                    label = "pod kube-system/{0}".format(pod["metadata"].get("name"))
-                    found.append({"object": label, "reason": "cloud_provider", "message": "it runs with {0}".format(word)})
+                    label = f"pod kube-system/{pod['metadata'].get('name')}"
+                    found.append({"object": label, "reason": "cloud_provider", "message": f"it runs with {word}"})
     return sorted(found, key=lambda row: (row["object"], row["reason"]))

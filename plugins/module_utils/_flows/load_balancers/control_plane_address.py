@@ -40,12 +40,12 @@ from .writes import keep_ledger, read_ledger
 STATIC_PREFIX = "static"
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
     """The module's result. Raises ValueRefused for options that make no sense."""
     manager = field_manager(request["fabric"])
     setups, failures = read_setups(request)
     given = {str(entry["name"]): entry for entry in request["clusters"]}
-    whole, shown, requests = Plan(), t.cast(t.Dict[str, t.Any], {}), t.cast(t.Dict[str, t.Any], {})
+    whole, shown, requests = Plan(), t.cast(dict[str, t.Any], {}), t.cast(dict[str, t.Any], {})
     for name in sorted(setups):
         setup = setups[name]
         if not setup.eip_tag:
@@ -62,9 +62,23 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         except KubeError as error:
             failures.append(error.failure())
         except AccessRefused as error:
-            failures.append({"cluster": name, "operation": "use the access", "reason": error.reason, "message": error.message, "status": None})
+            failures.append(
+                {
+                    "cluster": name,
+                    "operation": "use the access",
+                    "reason": error.reason,
+                    "message": error.message,
+                    "status": None,
+                }
+            )
     result = whole.result()
-    result.update(control_planes=shown, failures=failures, stats={"requests": requests}, diff=whole.diff(), warnings=whole.warnings)
+    result.update(
+        control_planes=shown,
+        failures=failures,
+        stats={"requests": requests},
+        diff=whole.diff(),
+        warnings=whole.warnings,
+    )
     return result
 
 
@@ -89,35 +103,47 @@ class RunOptions(t.NamedTuple):
 
 def parse_run_options(request: t.Mapping[str, t.Any]) -> RunOptions:
     return RunOptions(
-        request.get("address") or "", request.get("assign_command") or (), request.get("api_urls") or (),
-        request.get("probe_ca") or "", request.get("probe_server_name") or "", request.get("probe_verify_tls") is not False,
-        seconds_of(request, "probe_timeout", 5.0), float(request.get("probe_interval") or 0),
+        request.get("address") or "",
+        request.get("assign_command") or (),
+        request.get("api_urls") or (),
+        request.get("probe_ca") or "",
+        request.get("probe_server_name") or "",
+        request.get("probe_verify_tls") is not False,
+        seconds_of(request, "probe_timeout", 5.0),
+        float(request.get("probe_interval") or 0),
         Hysteresis(int(request.get("probe_failures") or 1), float(request.get("rest_seconds") or 0)),
-        request.get("external_service") is not False, request.get("endpoints_as") or "auto",
-        float(request.get("lock_wait") or 0), seconds_of(request, default=60.0), bool(request.get("adopt")),
-    )  # fmt: skip
+        request.get("external_service") is not False,
+        request.get("endpoints_as") or "auto",
+        float(request.get("lock_wait") or 0),
+        seconds_of(request, default=60.0),
+        bool(request.get("adopt")),
+    )
 
 
 class Reconcile:
     """One cluster: gather() finds an API server that answers, keep() or remove() does the rest. ``shown`` is what the module tells of it."""
 
     client: Client
-    nodes: t.List[t.Any]
+    nodes: list[t.Any]
 
-    def __init__(self, entry: t.Mapping[str, t.Any], setup: Setup, options: RunOptions, manager: str, check: bool) -> None:
+    def __init__(
+        self, entry: t.Mapping[str, t.Any], setup: Setup, options: RunOptions, manager: str, check: bool
+    ) -> None:
         self.entry, self.setup, self.options, self.manager, self.check = entry, setup, options, manager, check
         self.plan = Plan()
-        self.shown: t.Dict[str, t.Any] = {}
+        self.shown: dict[str, t.Any] = {}
         self.tag = setup.eip_tag
         self.before: Ledger = {}
         self.eip = Reservation("", "")
 
     def gather(self) -> None:
         """A client of the first API server that answers, and the cluster's Nodes. Raises the first failure, AccessRefused."""
-        failures: t.List[KubeError] = []
+        failures: list[KubeError] = []
         seconds = self.options.timeout
         # a server that only takes connections must not use up the time of the others
-        bounds = limits(seconds)._replace(tries=1, connect_seconds=min(5.0, seconds), request_seconds=min(10.0, seconds))
+        bounds = limits(seconds)._replace(
+            tries=1, connect_seconds=min(5.0, seconds), request_seconds=min(10.0, seconds)
+        )
         # the single servers first: connections to the address break when it moves
         for url in [*self.options.api_urls, ""]:
             self.client = Client(parse_access(dict(self.entry, api_url=url) if url else self.entry), bounds)
@@ -137,10 +163,24 @@ class Reconcile:
         decision = self._decide(held, ports, state)
         if decision is not None and decision.moves:
             self._move(decision, state, provider)
-        address = decision.address if decision is not None else rules_of.endpoint_reservation(held, self.tag, self.setup.on_duplicate).address
+        address = (
+            decision.address
+            if decision is not None
+            else rules_of.endpoint_reservation(held, self.tag, self.setup.on_duplicate).address
+        )
         if self.options.external_service:
             options = self.options
-            write_service(self.client, self.setup, address, ports, options.endpoints_as, self.manager, self.plan, self.check, options.adopt)
+            write_service(
+                self.client,
+                self.setup,
+                address,
+                ports,
+                options.endpoints_as,
+                self.manager,
+                self.plan,
+                self.check,
+                options.adopt,
+            )
 
     def remove(self) -> None:
         """Take back what is written besides the address. Raises ValueRefused, KubeErrors."""
@@ -150,7 +190,7 @@ class Reconcile:
         """Leave everything as it is, to the original. Raises ValueRefused, KubeErrors."""
         release_service(self.client, self.setup, self.tag, self.manager, self.plan, self.check)
 
-    def _provider(self) -> t.Tuple[ClusterState, t.Any]:
+    def _provider(self) -> tuple[ClusterState, t.Any]:
         state = ClusterState(self.setup.balancer)
         state.ledger_name = ledger_name(self.setup.identity, self.setup.static)
         state.ledger, state.ledger_object = read_ledger(self.client, state.ledger_name)
@@ -159,7 +199,7 @@ class Reconcile:
         if self.setup.static and wanted and not any(self.tag in entry.tags for entry in state.ledger.values()):
             text = str(parse_address(wanted))
             if text in state.ledger:
-                raise ValueRefused("claimed_twice", "{0} is reserved for {1}".format(text, state.ledger[text].service))
+                raise ValueRefused("claimed_twice", f"{text} is reserved for {state.ledger[text].service}")
             state.ledger[text] = Entry(text, text, parse_address(text).max_prefixlen, (self.tag,))
         if self.setup.static:
             self._check_record(state, str(parse_address(wanted)) if wanted else "")
@@ -178,24 +218,32 @@ class Reconcile:
                 text += "remove that entry"
                 raise ValueRefused("outside_grant", text.format(NAMESPACE, state.ledger_name, entry.address, wanted))
 
-    def _decide(self, held: t.Sequence[t.Any], ports: t.Sequence[t.Any], state: ClusterState) -> t.Optional[rules_of.Decision]:
+    def _decide(
+        self, held: t.Sequence[t.Any], ports: t.Sequence[t.Any], state: ClusterState
+    ) -> rules_of.Decision | None:
         settings, node_port = self.setup.settings, ports[0].get("targetPort") if ports else 0
         prefixes = (STATIC_PREFIX,) if self.setup.static else rules_of.PROVIDER_PREFIXES
         rules = rules_of.Rules(
-            self.tag, settings.number("api_server_port"), node_port if isinstance(node_port, int) else 0,
-            bool(settings.values["eip_health_check_use_host_ip"]), tuple(prefixes), self.setup.on_duplicate,
-        )  # fmt: skip
+            self.tag,
+            settings.number("api_server_port"),
+            node_port if isinstance(node_port, int) else 0,
+            bool(settings.values["eip_health_check_use_host_ip"]),
+            tuple(prefixes),
+            self.setup.on_duplicate,
+        )
         nodes = [rules_of.node_of(obj) for obj in self.nodes]
         if self.setup.static:
             # the inventory's devices are the nodes themselves
-            nodes = [node._replace(provider_id="{0}://{1}".format(STATIC_PREFIX, node.name)) for node in nodes]
+            nodes = [node._replace(provider_id=f"{STATIC_PREFIX}://{node.name}") for node in nodes]
         eip = self.eip = rules_of.endpoint_reservation(held, self.tag, self.setup.on_duplicate)
         options = self.options
         ca = options.probe_ca or parse_access(self.entry).ca_pem
         probe = HealthProbe(ca, options.probe_server_name, options.probe_verify_tls, options.probe_timeout)
         event = self._event(nodes, eip, prefixes)
         try:
-            decision = self._drive(rules_of.decide(held, nodes, rules, event), probe, bool(eip.assignments) and not event.node)
+            decision = self._drive(
+                rules_of.decide(held, nodes, rules, event), probe, bool(eip.assignments) and not event.node
+            )
         finally:
             self.shown.update(address=eip.address, probes=probe.count)
         holder = decision.winner or decision.holder
@@ -204,8 +252,11 @@ class Reconcile:
         if decision.moves and eip.assignments and not event.node and entry is not None and entry.time:
             record = FailureRecord(options.hysteresis.failures - 1, _seconds(entry.time))
             if not may_move(record, options.hysteresis, time.time()):
-                self.plan.refuse("control plane of " + self.setup.cluster, "resting", "{0} was moved {1}, and stays for {2:.0f} s after a move".format(
-                    eip.address, entry.time, options.hysteresis.rest_s))  # fmt: skip
+                self.plan.refuse(
+                    "control plane of " + self.setup.cluster,
+                    "resting",
+                    f"{eip.address} was moved {entry.time}, and stays for {options.hysteresis.rest_s:.0f} s after a move",
+                )
                 self.shown.update(holder=decision.holder, healthy=False, moved=False)
                 return None
         return decision
@@ -214,7 +265,9 @@ class Reconcile:
         """A holder that was cordoned gives the address away while others could take it."""
         device = eip.assignments[0].device if eip.assignments else ""
         for node in nodes:
-            own = any(other == eip.address for unused, other in node.addresses) or any(node.provider_id == p + "://" + device for p in prefixes)
+            own = any(other == eip.address for unused, other in node.addresses) or any(
+                node.provider_id == p + "://" + device for p in prefixes
+            )
             free = [one for one in nodes if one.is_control_plane and not one.unschedulable and not one.deleting]
             if device and own and node.unschedulable and free:
                 return rules_of.Event(rules_of.UPDATE, node.name, True)
@@ -248,12 +301,17 @@ class Reconcile:
         try:
             if not self._still(state, provider):
                 noted = holder
-                self.plan.warnings.append("{0} was moved by somebody else meanwhile; the next pass looks again".format(decision.address))
+                self.plan.warnings.append(
+                    f"{decision.address} was moved by somebody else meanwhile; the next pass looks again"
+                )
                 self.shown.update(moved=False)
                 return
             if self.setup.static:
                 if self.options.assign_command:
-                    run_hook(self.options.assign_command, {"address": decision.address, "node": decision.winner, "previous": decision.holder})
+                    run_hook(
+                        self.options.assign_command,
+                        {"address": decision.address, "node": decision.winner, "previous": decision.holder},
+                    )
                 provider.move(decision.address, decision.winner)
                 ident = next(one.id for one in state.ledger.values() if one.address == decision.address)
             else:
@@ -280,7 +338,7 @@ class Reconcile:
         """Who has the address now, where that is somebody else than before."""
         if holder != decision.holder:
             before = {"holder": decision.holder} if decision.holder else {}
-            self.plan.update("Address", "{0}/{1}".format(self.setup.cluster, decision.address), before, {"holder": holder})
+            self.plan.update("Address", f"{self.setup.cluster}/{decision.address}", before, {"holder": holder})
 
     def _still(self, state: ClusterState, provider: t.Any) -> bool:
         """Whether the address is where it was when we decided: another run may have had the lease since."""
@@ -296,7 +354,7 @@ class Reconcile:
 
     def _assign(self, decision: rules_of.Decision, provider: t.Any) -> str:
         """The id of the reservation whose address now points at the winner. Raises ValueRefused."""
-        failed: t.Optional[ValueRefused] = None
+        failed: ValueRefused | None = None
         try:
             provider.assign(decision.address, decision.device)
         except ValueRefused as error:
@@ -309,7 +367,7 @@ class Reconcile:
         return found.id
 
 
-def _seconds(text: str) -> t.Optional[float]:
+def _seconds(text: str) -> float | None:
     try:
         return float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")))
     except ValueError:

@@ -8,7 +8,14 @@ import copy
 import typing as t
 
 from ..._kubernetes.client import Client
-from ..._loadbalancers.control_plane import endpoint_slices, endpoints, external_service, ingress_status, reports, uses_slices
+from ..._loadbalancers.control_plane import (
+    endpoint_slices,
+    endpoints,
+    external_service,
+    ingress_status,
+    reports,
+    uses_slices,
+)
 from ..._loadbalancers.ledger import NAMESPACE, ledger_name
 from ..._loadbalancers.reservations import CONTROL_PLANE_NAMESPACE, external_service_name
 from ..._loadbalancers.services import FINALIZER
@@ -19,14 +26,21 @@ from ..._plan.sole_owner import handed_over, taken_record, tree_of
 from ..._values.refused import quoted
 from .writes import Put, keep_ledger, let_go, put_all, read_ledger
 
-BASE = "/api/v1/namespaces/{0}/".format(CONTROL_PLANE_NAMESPACE)
+BASE = f"/api/v1/namespaces/{CONTROL_PLANE_NAMESPACE}/"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/{0}/endpointslices"
 
 
 def write_service(
-    client: Client, setup: Setup, address: str, ports: t.Sequence[t.Mapping[str, t.Any]], endpoints_as: str, manager: str,
-    plan: Plan, check: bool, adopt: bool = False,
-) -> None:  # fmt: skip
+    client: Client,
+    setup: Setup,
+    address: str,
+    ports: t.Sequence[t.Mapping[str, t.Any]],
+    endpoints_as: str,
+    manager: str,
+    plan: Plan,
+    check: bool,
+    adopt: bool = False,
+) -> None:
     """Write what differs. What others wrote under these names is theirs until ``adopt``, and ours alone then. Raises ValueRefused ``no_ports``,
     KubeErrors."""
     name = external_service_name(setup.identity)
@@ -39,7 +53,7 @@ def write_service(
     puts = taking.puts("Service", existing, puts)
     if not reports(existing, address) and not taking.refused:
         before = (existing or {}).get("status") or {}
-        ident = "{0}/{1}/{2}".format(setup.cluster, CONTROL_PLANE_NAMESPACE, name)
+        ident = f"{setup.cluster}/{CONTROL_PLANE_NAMESPACE}/{name}"
         change = Change("update", "Service status", ident, before, status)
         puts.append(Put(change, BASE + "services/" + name + "/status", {"status": status}, stage=1))
     if uses_slices(client.server_version(), endpoints_as):
@@ -48,11 +62,15 @@ def write_service(
             own = str(mirror["metadata"]["name"])
             path = SLICES.format(CONTROL_PLANE_NAMESPACE)
             there = client.find(path + "/" + own)
-            puts += taking.puts("EndpointSlice", there, _object_puts(setup.cluster, "EndpointSlice", path, own, there, mirror, 2))
+            puts += taking.puts(
+                "EndpointSlice", there, _object_puts(setup.cluster, "EndpointSlice", path, own, there, mirror, 2)
+            )
     else:
         mirror = endpoints(setup.identity, client.get("/api/v1/namespaces/default/endpoints/kubernetes"))
         there = client.find(BASE + "endpoints/" + name)
-        puts += taking.puts("Endpoints", there, _object_puts(setup.cluster, "Endpoints", BASE + "endpoints", name, there, mirror, 2))
+        puts += taking.puts(
+            "Endpoints", there, _object_puts(setup.cluster, "Endpoints", BASE + "endpoints", name, there, mirror, 2)
+        )
     if check or not puts:
         plan.changes += [put.change for put in puts]
         return
@@ -64,15 +82,21 @@ def write_service(
 
 
 def _object_puts(
-    cluster: str, kind: str, base: str, name: str, existing: t.Optional[t.Mapping[str, t.Any]], wanted: t.Dict[str, t.Any], stage: int
-) -> t.List[Put]:
-    ident = "{0}/{1}/{2}".format(cluster, CONTROL_PLANE_NAMESPACE, name)
+    cluster: str,
+    kind: str,
+    base: str,
+    name: str,
+    existing: t.Mapping[str, t.Any] | None,
+    wanted: dict[str, t.Any],
+    stage: int,
+) -> list[Put]:
+    ident = f"{cluster}/{CONTROL_PLANE_NAMESPACE}/{name}"
     if existing is None:
         return [Put(Change("create", kind, ident, None, wanted), base + "/" + name, wanted, "", stage, parent=base)]
     paths = differences(wanted, existing)
     if not paths:
         return []
-    patch: t.Dict[str, t.Any] = {"metadata": {"resourceVersion": existing["metadata"].get("resourceVersion")}}
+    patch: dict[str, t.Any] = {"metadata": {"resourceVersion": existing["metadata"].get("resourceVersion")}}
     shape = tree_of([path[:2] if path[0] in ("metadata", "spec") else path[:1] for path in paths])
     for top, inner in shape.items():
         if inner:
@@ -80,7 +104,12 @@ def _object_puts(
         else:
             patch[top] = copy.deepcopy(wanted[top])
     shown = {top: patch[top] for top in shape}
-    before = {top: {key: (existing.get(top) or {}).get(key) for key in shown[top]} if isinstance(shown[top], dict) else existing.get(top) for top in shown}
+    before = {
+        top: {key: (existing.get(top) or {}).get(key) for key in shown[top]}
+        if isinstance(shown[top], dict)
+        else existing.get(top)
+        for top in shown
+    }
     return [Put(Change("update", kind, ident, before, shown), base + "/" + name, patch, "", stage)]
 
 
@@ -95,18 +124,20 @@ class _Taking:
         self.cluster, self.manager, self.adopt, self.plan = cluster, manager, adopt, plan
         self.refused = False
 
-    def puts(self, kind: str, existing: t.Optional[t.Mapping[str, t.Any]], puts: t.List[Put]) -> t.List[Put]:
+    def puts(self, kind: str, existing: t.Mapping[str, t.Any] | None, puts: list[Put]) -> list[Put]:
         """The writes of one object, which may be one for the record alone."""
-        theirs = [name for name in owners(existing, *_FIELDS[kind]) if name != self.manager] if existing is not None else []
+        theirs = (
+            [name for name in owners(existing, *_FIELDS[kind]) if name != self.manager] if existing is not None else []
+        )
         if existing is None or not theirs:
             return puts
-        ident = "{0}/{1}/{2}".format(self.cluster, CONTROL_PLANE_NAMESPACE, existing["metadata"]["name"])
+        ident = f"{self.cluster}/{CONTROL_PLANE_NAMESPACE}/{existing['metadata']['name']}"
         if not self.adopt:
             ours = self.manager in owners(existing, *_FIELDS[kind])
             if puts and not ours:
                 self.refused = True
-                text = "{0} wrote it; set control_plane_address_adopt to take it over".format(quoted(", ".join(theirs[:3])))
-                self.plan.refuse("{0} {1}".format(kind, ident), "adoptable", text)
+                text = f"{quoted(', '.join(theirs[:3]))} wrote it; set control_plane_address_adopt to take it over"
+                self.plan.refuse(f"{kind} {ident}", "adoptable", text)
             return puts if ours else []
         meta = existing["metadata"]
         record = {"managedFields": taken_record(existing, self.manager), "resourceVersion": meta.get("resourceVersion")}
@@ -114,11 +145,15 @@ class _Taking:
             body = puts[0].body or {}
             return [puts[0]._replace(body=dict(body, metadata=dict(body.get("metadata") or {}, **record)))]
         change = Change("update", kind, ident, {"owner": ", ".join(theirs)}, {"owner": self.manager})
-        return [Put(change, "{0}/{1}".format(_BASES[kind], meta["name"]), {"metadata": record})]
+        return [Put(change, f"{_BASES[kind]}/{meta['name']}", {"metadata": record})]
 
 
-_BASES = {"Service": BASE + "services", "Endpoints": BASE + "endpoints", "EndpointSlice": SLICES.format(CONTROL_PLANE_NAMESPACE)}
-Found = t.Iterator[t.Tuple[str, str, t.Mapping[str, t.Any]]]
+_BASES = {
+    "Service": BASE + "services",
+    "Endpoints": BASE + "endpoints",
+    "EndpointSlice": SLICES.format(CONTROL_PLANE_NAMESPACE),
+}
+Found = t.Iterator[tuple[str, str, t.Mapping[str, t.Any]]]
 
 
 def _written(client: Client, setup: Setup) -> Found:
@@ -126,14 +161,16 @@ def _written(client: Client, setup: Setup) -> Found:
     name = external_service_name(setup.identity)
     own = "metadata.name=" + name
     found = [("Service", BASE + "services", obj) for obj in client.list(BASE + "services", field_selector=own).items]
-    found += [("Endpoints", BASE + "endpoints", obj) for obj in client.list(BASE + "endpoints", field_selector=own).items]
+    found += [
+        ("Endpoints", BASE + "endpoints", obj) for obj in client.list(BASE + "endpoints", field_selector=own).items
+    ]
     if client.serves("discovery.k8s.io/v1", "EndpointSlice"):
         path = SLICES.format(CONTROL_PLANE_NAMESPACE)
         slices = client.list(path, label_selector="kubernetes.io/service-name=" + name).items
         # those that Kubernetes made of the Endpoints go with these
         found += [("EndpointSlice", path, obj) for obj in slices if not obj["metadata"].get("ownerReferences")]
     for kind, base, obj in found:
-        yield kind, "{0}/{1}".format(base, obj["metadata"]["name"]), obj
+        yield kind, f"{base}/{obj['metadata']['name']}", obj
 
 
 def release_service(client: Client, setup: Setup, tag: str, manager: str, plan: Plan, check: bool) -> None:
@@ -144,8 +181,16 @@ def release_service(client: Client, setup: Setup, tag: str, manager: str, plan: 
         if record is None:
             continue
         meta = obj["metadata"]
-        change = Change("update", kind, "{0}/{1}/{2}".format(setup.cluster, CONTROL_PLANE_NAMESPACE, meta["name"]), {"owner": manager}, {"owner": heir})
-        puts.append(Put(change, path, {"metadata": {"resourceVersion": meta.get("resourceVersion"), "managedFields": record}}))
+        change = Change(
+            "update",
+            kind,
+            f"{setup.cluster}/{CONTROL_PLANE_NAMESPACE}/{meta['name']}",
+            {"owner": manager},
+            {"owner": heir},
+        )
+        puts.append(
+            Put(change, path, {"metadata": {"resourceVersion": meta.get("resourceVersion"), "managedFields": record}})
+        )
     if check:
         plan.changes += [put.change for put in puts]
     elif puts:
@@ -161,10 +206,10 @@ def remove_service(client: Client, setup: Setup, tag: str, manager: str, plan: P
     """Delete what ``manager`` wrote; what others wrote under these names is refused as ``not_ours``. Raises KubeErrors, ValueRefused."""
     for kind, path, obj in list(_written(client, setup)):
         meta = obj["metadata"]
-        ident = "{0}/{1}/{2}".format(setup.cluster, CONTROL_PLANE_NAMESPACE, meta["name"])
+        ident = f"{setup.cluster}/{CONTROL_PLANE_NAMESPACE}/{meta['name']}"
         if manager not in owners(obj, *_FIELDS[kind]):
             if kind != "EndpointSlice":
-                plan.refuse("{0} {1}".format(kind, ident), "not_ours", "somebody else wrote it; it is left alone")
+                plan.refuse(f"{kind} {ident}", "not_ours", "somebody else wrote it; it is left alone")
             continue
         plan.delete(kind, ident, stripped(obj))
         if check:
@@ -185,6 +230,6 @@ def _forget(client: Client, setup: Setup, tag: str, manager: str, plan: Plan, ch
     if left == before:
         return
     gone = sorted(before[ident].address for ident in before if ident not in left)
-    plan.update("ConfigMap", "{0}/{1}".format(setup.cluster, NAMESPACE + "/" + name), {"addresses": gone}, {"addresses": []})
+    plan.update("ConfigMap", f"{setup.cluster}/{NAMESPACE + '/' + name}", {"addresses": gone}, {"addresses": []})
     if not check:
         keep_ledger(client, name, before, left, actual, manager)

@@ -41,8 +41,11 @@ class Failed(KubeError):
 
 
 def run(
-    request: t.Mapping[str, t.Any], check: bool = False, clusters: t.Optional[Clusters] = None, only: t.Optional[t.Collection[str]] = None
-) -> t.Dict[str, t.Any]:
+    request: t.Mapping[str, t.Any],
+    check: bool = False,
+    clusters: Clusters | None = None,
+    only: t.Collection[str] | None = None,
+) -> dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense.
 
     Of a caller that stays: ``release_spoken`` False releases nothing that speakers of ours announce, whatever ``release`` says.
@@ -53,7 +56,7 @@ def run(
     setups = with_servers({name: setup for name, setup in setups.items() if only is None or name in only}, clusters)
     names = [name for name in sorted(setups) if name in clusters.clients]
 
-    plans: t.Dict[str, ServiceAddressReconciler] = {}
+    plans: dict[str, ServiceAddressReconciler] = {}
 
     def planned(one: ServiceAddressReconciler) -> Report:
         one.gather()
@@ -77,7 +80,9 @@ def run(
         return lambda name, client: guarded(client, lambda: run_one(name, client))
 
     with gc_paused():
-        with_provider = {str(entry["cluster"]) for entry in request["settings"] if (entry.get("provider") or STATIC) != STATIC}
+        with_provider = {
+            str(entry["cluster"]) for entry in request["settings"] if (entry.get("provider") or STATIC) != STATIC
+        }
         proofs = _proofs(clusters, setups, with_provider - set(setups))
         names = [name for name in names if name not in proofs or proofs[name].uid is not None]
         reports = clusters.read("plan addresses", each(planned), names)
@@ -85,14 +90,18 @@ def run(
         if not check:
             reports.update(clusters.write("apply addresses", changed, each(applied)))
             if request.get("state") in ("absent", "released") and request.get("release") is not False:
-                for name, (dummy, why) in sorted(clusters.write("take Events away", changed, lambda unused, client: forget(client)).items()):
-                    reports[name].plan.warnings += ["{0}: {1}".format(name, why)] if why else []
+                for name, (dummy, why) in sorted(
+                    clusters.write("take Events away", changed, lambda unused, client: forget(client)).items()
+                ):
+                    reports[name].plan.warnings += [f"{name}: {why}"] if why else []
             elif request.get("events"):
                 telling = [name for name in reports if reports[name].told]
-                counts = clusters.write("tell Services", telling, lambda name, client: tell(client, reports[name].told, manager, now()))
+                counts = clusters.write(
+                    "tell Services", telling, lambda name, client: tell(client, reports[name].told, manager, now())
+                )
                 for name, (count, why) in sorted(counts.items()):
                     reports[name].shown["events"] = count
-                    reports[name].plan.warnings += ["{0}: {1}".format(name, why)] if why else []
+                    reports[name].plan.warnings += [f"{name}: {why}"] if why else []
     result = result_of(reports, clusters, "load_balancers")
     result["stats"]["provider_calls"] = {name: reports[name].calls for name in sorted(reports)}
     return result
@@ -110,7 +119,9 @@ def _take(lease: Lease, wait: float) -> bool:
     return True
 
 
-def open_clusters(request: t.Mapping[str, t.Any], clusters: t.Optional[Clusters] = None) -> t.Tuple[t.Dict[str, Setup], Clusters]:
+def open_clusters(
+    request: t.Mapping[str, t.Any], clusters: Clusters | None = None
+) -> tuple[dict[str, Setup], Clusters]:
     """The settings and the clients; both kinds of failures stand in the clusters."""
     setups, failed = read_setups(request)
     clusters = clusters or Clusters(request["clusters"], seconds_of(request))
@@ -118,7 +129,7 @@ def open_clusters(request: t.Mapping[str, t.Any], clusters: t.Optional[Clusters]
     return setups, clusters
 
 
-def result_of(reports: t.Mapping[str, Report], clusters: Clusters, key: str) -> t.Dict[str, t.Any]:
+def result_of(reports: t.Mapping[str, Report], clusters: Clusters, key: str) -> dict[str, t.Any]:
     """The module's result; ``key``: under which it has what it shows of each cluster."""
     whole = Plan()
     for name in sorted(reports):
@@ -128,9 +139,9 @@ def result_of(reports: t.Mapping[str, Report], clusters: Clusters, key: str) -> 
     return clusters.result(whole, **{key: {name: reports[name].shown for name in sorted(reports)}})
 
 
-def with_servers(setups: t.Mapping[str, Setup], clusters: Clusters) -> t.Dict[str, Setup]:
+def with_servers(setups: t.Mapping[str, Setup], clusters: Clusters) -> dict[str, Setup]:
     """The setups with the API servers' addresses reserved too, where they are no Service's of the cluster's own pool (a hosted control plane)."""
-    servers: t.Dict[str, t.List[str]] = {}
+    servers: dict[str, list[str]] = {}
     for name, host in zip(clusters.clients, clusters.server_hosts()):
         address = readable_address(host)
         if address is not None:  # not a name
@@ -142,7 +153,7 @@ def with_servers(setups: t.Mapping[str, Setup], clusters: Clusters) -> t.Dict[st
     return found
 
 
-def _proofs(clusters: Clusters, setups: t.Mapping[str, Setup], failed: t.Collection[str]) -> t.Dict[str, Proof]:
+def _proofs(clusters: Clusters, setups: t.Mapping[str, Setup], failed: t.Collection[str]) -> dict[str, Proof]:
     """What proves whose reservations are whose, for every cluster with a provider; none where the provider is the inventory's pool.
 
     Only where several share what tags can say is anything asked. A cluster that is refused or did not answer has no UID in its proof.
@@ -152,22 +163,28 @@ def _proofs(clusters: Clusters, setups: t.Mapping[str, Setup], failed: t.Collect
     if len(shared) + len(failed) < 2 and not pinned:
         return {}
 
-    answers = clusters.read("read its UID", lambda unused, client: cluster_uid(client), [name for name in shared if name in clusters.clients])
+    answers = clusters.read(
+        "read its UID",
+        lambda unused, client: cluster_uid(client),
+        [name for name in shared if name in clusters.clients],
+    )
     refused = check_uids(answers, pinned)
     for name, error in sorted(refused.items()):
         clusters.fail(_failed(name, error))
     silent = {name for name in [*shared, *failed] if name not in answers}
     found = {name: Proof(None, None) for name in shared}
-    found.update((name, Proof(answers[name], unproven(name, silent, pinned))) for name in answers if name not in refused)
+    found.update(
+        (name, Proof(answers[name], unproven(name, silent, pinned))) for name in answers if name not in refused
+    )
     return found
 
 
-def read_setups(request: t.Mapping[str, t.Any]) -> t.Tuple[t.Dict[str, Setup], t.List[t.Dict[str, t.Any]]]:
+def read_setups(request: t.Mapping[str, t.Any]) -> tuple[dict[str, Setup], list[dict[str, t.Any]]]:
     """What every cluster's settings say, with its configuration file and the environment; and the failures of those clusters whose settings
     cannot be used, which are left out while the others go on."""
-    texts: t.Dict[str, t.Optional[str]] = {}
-    claims: t.Set[str] = set()
-    refused: t.Dict[str, ValueRefused] = {}
+    texts: dict[str, str | None] = {}
+    claims: set[str] = set()
+    refused: dict[str, ValueRefused] = {}
     known = {str(entry["name"]) for entry in request["clusters"]}
     for entry in request["settings"]:
         name = str(entry["cluster"])
@@ -190,15 +207,19 @@ def _secret_text(request: t.Mapping[str, t.Any], cluster: str, name: str) -> str
     """The settings that the original keeps in a Secret. Raises ValueRefused ``config_parse``, which never quotes them."""
     entries = [entry for entry in request["clusters"] if str(entry["name"]) == cluster]
     clusters = Clusters(entries, seconds_of(request))
-    path = "/api/v1/namespaces/{0}/secrets/{1}".format(NAMESPACE, segment(name))
+    path = f"/api/v1/namespaces/{NAMESPACE}/secrets/{segment(name)}"
     found = clusters.read("read the settings", lambda unused, client: client.get(path))
     for failure in clusters.failures:
-        raise ValueRefused("config_parse", "the Secret {0}/{1} of {2} could not be read: {3}".format(NAMESPACE, name, cluster, failure["message"]))
+        raise ValueRefused(
+            "config_parse", f"the Secret {NAMESPACE}/{name} of {cluster} could not be read: {failure['message']}"
+        )
     text = ((found.get(cluster) or {}).get("data") or {}).get(SECRET_KEY)
     try:
         return base64.b64decode(text or "", validate=True).decode("utf-8")
     except ValueError:
-        raise ValueRefused("config_parse", "the Secret {0}/{1} of {2} holds no text in {3}".format(NAMESPACE, name, cluster, SECRET_KEY)) from None
+        raise ValueRefused(
+            "config_parse", f"the Secret {NAMESPACE}/{name} of {cluster} holds no text in {SECRET_KEY}"
+        ) from None
 
 
 def guarded(client: Client, work: t.Callable[[], t.Any]) -> t.Any:

@@ -15,33 +15,38 @@ EVENTS = "/api/v1/events"
 _OURS = "involvedObject.kind=Service,source=" + COMPONENT
 
 
-def forget(client: Client) -> t.Tuple[int, str]:
+def forget(client: Client) -> tuple[int, str]:
     """Take away what Services were told, where nothing of ours is left. How many went, and why no more did, or nothing."""
     gone = 0
     try:
         for item in client.list(EVENTS, field_selector=_OURS).items:
             meta = item["metadata"]
-            gone += client.delete("/api/v1/namespaces/{0}/events/{1}".format(segment(str(meta["namespace"])), segment(str(meta["name"]))), meta.get("uid"))
+            gone += client.delete(
+                f"/api/v1/namespaces/{segment(str(meta['namespace']))}/events/{segment(str(meta['name']))}",
+                meta.get("uid"),
+            )
     except KubeError as error:
-        return gone, "what Services were told of us stays until the cluster forgets its Events ({0})".format(error.message)
+        return gone, f"what Services were told of us stays until the cluster forgets its Events ({error.message})"
     return gone, ""
 
 
-def tell(client: Client, told: t.Sequence[Told], manager: str, now: str) -> t.Tuple[int, str]:
+def tell(client: Client, told: t.Sequence[Told], manager: str, now: str) -> tuple[int, str]:
     """How many were written, and why no more were, or nothing."""
     written = 0
     try:
         for one in plan_events(told, client.list(EVENTS, field_selector=_OURS).items if told else (), now):
-            path = "/api/v1/namespaces/{0}/events".format(segment(one.told.namespace))
+            path = f"/api/v1/namespaces/{segment(one.told.namespace)}/events"
             try:
                 if one.is_new:
                     client.create(path, one.body, manager)
                 else:
-                    client.merge_patch("{0}/{1}".format(path, segment(one.told.event)), one.body, manager)
+                    client.merge_patch(f"{path}/{segment(one.told.event)}", one.body, manager)
             except (Conflict, NotFound):
                 continue  # another run told it, or its namespace is going, or it has just ended
             written += 1
     except KubeError as error:
-        return written, "Events of Services could not be written ({0}); cluster_access grants what that needs, load_balancers_events: false ends it".format(
-            error.message)  # fmt: skip
+        return (
+            written,
+            f"Events of Services could not be written ({error.message}); cluster_access grants what that needs, load_balancers_events: false ends it",
+        )
     return written, ""

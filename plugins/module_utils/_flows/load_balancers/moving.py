@@ -26,7 +26,11 @@ from .writes import Object, Put, record_taken
 
 STATUS, FIELD = "status", "field"
 #: What the next controller reads: the status alone, the field of the Service, or its own annotation.
-ANNOTATION = {"metallb": "metallb.io/loadBalancerIPs", "kube-vip": "kube-vip.io/loadbalancerIPs", "cilium": "lbipam.cilium.io/ips"}
+ANNOTATION = {
+    "metallb": "metallb.io/loadBalancerIPs",
+    "kube-vip": "kube-vip.io/loadbalancerIPs",
+    "cilium": "lbipam.cilium.io/ips",
+}
 KEEP = ("", STATUS, FIELD, *ANNOTATION)
 _STILL = (
     "{0} is at work ({1}): it announces the addresses of {2} for as long, and they have more than one way to here where our nodes do, too; what it wrote on "
@@ -38,17 +42,19 @@ _UNSEEN = "whether {0} is still at work could not be seen ({1}); what it wrote o
 class Moved(t.NamedTuple):
     """Rows for the result, what to write, and what the user should know."""
 
-    rows: t.List[t.Dict[str, t.Any]]
-    puts: t.List[Put]
-    notes: t.List[str]
+    rows: list[dict[str, t.Any]]
+    puts: list[Put]
+    notes: list[str]
 
 
-def take_marks(client: Client, cluster: str, objects: t.Mapping[str, Object], taken: t.Collection[str], balancer: str) -> Moved:
+def take_marks(
+    client: Client, cluster: str, objects: t.Mapping[str, Object], taken: t.Collection[str], balancer: str
+) -> Moved:
     """Of the Services (``namespace/name``) whose addresses are ours: who gave them, and the writes that take what he left.
 
     Where none has anything of a former controller's nothing is asked. ``balancer``: the back end, which is at work for us and no former one.
     """
-    rows, puts, notes = t.cast(t.List[t.Dict[str, t.Any]], []), t.cast(t.List[Put], []), t.cast(t.List[str], [])
+    rows, puts, notes = t.cast(list[dict[str, t.Any]], []), t.cast(list[Put], []), t.cast(list[str], [])
     found = [(key, former) for key in sorted(taken) for former in [former_of(objects[key])] if former is not None]
     for former in FORMERS:
         keys = [key for key, other in found if other is former]
@@ -56,8 +62,8 @@ def take_marks(client: Client, cluster: str, objects: t.Mapping[str, Object], ta
             continue
         there, why = _there(client, former)
         if there:
-            named = ", ".join(there[:3]) + (" and {0} more".format(len(there) - 3) if len(there) > 3 else "")
-            notes.append(_STILL.format(former.title, named, keys[0] if len(keys) == 1 else "{0} Services".format(len(keys))))
+            named = ", ".join(there[:3]) + (f" and {len(there) - 3} more" if len(there) > 3 else "")
+            notes.append(_STILL.format(former.title, named, keys[0] if len(keys) == 1 else f"{len(keys)} Services"))
         for key in keys:
             marks = marks_of(objects[key], former)
             goes = bool(marks.names) and not there and not why
@@ -68,7 +74,7 @@ def take_marks(client: Client, cluster: str, objects: t.Mapping[str, Object], ta
     return Moved(rows, puts, notes)
 
 
-def take_records(cluster: str, objects: t.Mapping[str, Object], taken: t.Collection[str], manager: str) -> t.List[Put]:
+def take_records(cluster: str, objects: t.Mapping[str, Object], taken: t.Collection[str], manager: str) -> list[Put]:
     """The writes after which we are on record for the addresses of these Services (``namespace/name``) that a cloud controller wrote, equal values too.
 
     What anybody else wrote there stays on record as his: a user's own address is the user's.
@@ -80,19 +86,24 @@ def take_records(cluster: str, objects: t.Mapping[str, Object], taken: t.Collect
     def within(leaf: Path) -> bool:
         return leaf == ("f:spec", "f:loadBalancerIP")
 
-    puts: t.List[Put] = []
+    puts: list[Put] = []
     for key in sorted(taken):
-        puts += record_taken("Service", "{0}/{1}".format(cluster, key), _path(objects[key]), objects[key], theirs, within, manager)
+        puts += record_taken("Service", f"{cluster}/{key}", _path(objects[key]), objects[key], theirs, within, manager)
     return puts
 
 
-def _there(client: Client, former: Former) -> t.Tuple[t.List[str], str]:
+def _there(client: Client, former: Former) -> tuple[list[str], str]:
     """What of it is at work, and why that cannot be told, or nothing."""
     try:
         versions, kind = former.pools
-        resources = [resource for resource in (client.resource(version, kind) for version in versions) if resource is not None]
-        pools = {str(item["metadata"].get("name")) for item in (client.list(resources[0].path()).items if resources else ())
-                 if not (item.get("spec") or {}).get("disabled")}  # fmt: skip
+        resources = [
+            resource for resource in (client.resource(version, kind) for version in versions) if resource is not None
+        ]
+        pools = {
+            str(item["metadata"].get("name"))
+            for item in (client.list(resources[0].path()).items if resources else ())
+            if not (item.get("spec") or {}).get("disabled")
+        }
         return at_work(former, workloads.at_work(client) if former.images else (), pools), ""
     except KubeError as error:
         return [], error.message
@@ -100,14 +111,14 @@ def _there(client: Client, former: Former) -> t.Tuple[t.List[str], str]:
 
 def _path(obj: Object) -> str:
     meta = obj["metadata"]
-    return "/api/v1/namespaces/{0}/services/{1}".format(segment(str(meta["namespace"])), segment(str(meta["name"])))
+    return f"/api/v1/namespaces/{segment(str(meta['namespace']))}/services/{segment(str(meta['name']))}"
 
 
-def _put(cluster: str, key: str, obj: Object, marks: Marks) -> t.List[Put]:
+def _put(cluster: str, key: str, obj: Object, marks: Marks) -> list[Put]:
     meta, status = without(obj, marks)
-    ident, found = "{0}/{1}".format(cluster, key), []
+    ident, found = f"{cluster}/{key}", []
 
-    def again(now: Object, of_status: bool) -> t.Optional[t.Dict[str, t.Any]]:
+    def again(now: Object, of_status: bool) -> dict[str, t.Any] | None:
         if now["metadata"].get("uid") != obj["metadata"].get("uid"):
             return None
         rest, conditions = without(now, marks)
@@ -115,17 +126,21 @@ def _put(cluster: str, key: str, obj: Object, marks: Marks) -> t.List[Put]:
 
     if meta:
         names = [*marks.annotations, *marks.labels]
-        change = Change("update", "Service", ident, {"left by " + marks.former.name: names}, {"left by " + marks.former.name: []})
+        change = Change(
+            "update", "Service", ident, {"left by " + marks.former.name: names}, {"left by " + marks.former.name: []}
+        )
         found.append(Put(change, _path(obj), _patch(obj, meta, None), stage=3, again=lambda now: again(now, False)))
     if status:
         change = Change("update", "Service status", ident, {"conditions": list(marks.conditions)}, {"conditions": []})
-        found.append(Put(change, _path(obj) + "/status", _patch(obj, {}, status), stage=4, again=lambda now: again(now, True)))
+        found.append(
+            Put(change, _path(obj) + "/status", _patch(obj, {}, status), stage=4, again=lambda now: again(now, True))
+        )
     return found
 
 
-def _patch(obj: Object, meta: t.Mapping[str, t.Any], status: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Any]:
+def _patch(obj: Object, meta: t.Mapping[str, t.Any], status: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
     """On condition of what was read."""
-    body: t.Dict[str, t.Any] = {"metadata": dict(meta, resourceVersion=obj["metadata"]["resourceVersion"])}
+    body: dict[str, t.Any] = {"metadata": dict(meta, resourceVersion=obj["metadata"]["resourceVersion"])}
     return dict(body, status=dict(status)) if status is not None else body
 
 
@@ -137,7 +152,7 @@ def check_keep(keep: str, balancer: str) -> None:
     if keep and balancer == METALLB:
         text = (
             "keep_addresses (load_balancers_keep_addresses): MetalLB takes the address from a Service whose pool goes, so it cannot be kept; "
-            "write load_balancer: \"empty://\" into load_balancers_settings first, which moves the Services to our record alone"
+            'write load_balancer: "empty://" into load_balancers_settings first, which moves the Services to our record alone'
         )
         raise ValueRefused("bad_setting", text)
     if keep and keep != "kube-vip" and balancer == KUBE_VIP:
@@ -145,57 +160,89 @@ def check_keep(keep: str, balancer: str) -> None:
         raise ValueRefused("bad_setting", text)
 
 
-def leave_puts(cluster: str, objects: t.Mapping[str, Object], actions: t.Iterable[Action], keep: str, is_ours: t.Callable[[str], bool],
-               ours: t.Mapping[str, t.Collection[str]]) -> t.List[Put]:  # fmt: skip
+def leave_puts(
+    cluster: str,
+    objects: t.Mapping[str, Object],
+    actions: t.Iterable[Action],
+    keep: str,
+    is_ours: t.Callable[[str], bool],
+    ours: t.Mapping[str, t.Collection[str]],
+) -> list[Put]:
     """What of ours goes from Services that keep their addresses, and what asks the next controller for them.
 
     ``is_ours``: whether a field manager is. ``ours``: the annotations that we wrote on each. The status stays as it is.
     """
-    found: t.List[Put] = []
+    found: list[Put] = []
     for action in actions:
         if action.action == LEAVE and action.service in objects:
-            found += _left(cluster, action.service, objects[action.service], keep, is_ours, ours.get(action.service) or ())
+            found += _left(
+                cluster, action.service, objects[action.service], keep, is_ours, ours.get(action.service) or ()
+            )
     return found
 
 
-def _left(cluster: str, key: str, obj: Object, keep: str, is_ours: t.Callable[[str], bool], ours: t.Collection[str]) -> t.List[Put]:
-    ident, addresses = "{0}/{1}".format(cluster, key), _addresses(obj)
+def _left(
+    cluster: str, key: str, obj: Object, keep: str, is_ours: t.Callable[[str], bool], ours: t.Collection[str]
+) -> list[Put]:
+    ident, addresses = f"{cluster}/{key}", _addresses(obj)
     annotations = (obj.get("metadata") or {}).get("annotations") or {}
     field = str((obj.get("spec") or {}).get("loadBalancerIP") or "")
     # what its owner wrote into the field stays, and asks for the address: MetalLB wants the one or the other
     after = "" if any(map(is_ours, owners(obj, "spec", "loadBalancerIP"))) else field
     if keep == FIELD and addresses:
         after = after or addresses[0]
-    wanted: t.Dict[str, t.Optional[str]] = dict.fromkeys(ours)
+    wanted: dict[str, str | None] = dict.fromkeys(ours)
     if keep in ANNOTATION and addresses and not after:
         wanted[ANNOTATION[keep]] = ",".join(addresses)
     changed = {name: text for name, text in wanted.items() if annotations.get(name) != text}
     found = []
 
-    def patch(now: Object) -> t.Optional[t.Dict[str, t.Any]]:
-        same = now["metadata"].get("uid") == obj["metadata"].get("uid") and str((now.get("spec") or {}).get("loadBalancerIP") or "") == field
+    def patch(now: Object) -> dict[str, t.Any] | None:
+        same = (
+            now["metadata"].get("uid") == obj["metadata"].get("uid")
+            and str((now.get("spec") or {}).get("loadBalancerIP") or "") == field
+        )
         meta = {"resourceVersion": now["metadata"]["resourceVersion"], **({"annotations": changed} if changed else {})}
-        return dict({"metadata": meta}, **({"spec": {"loadBalancerIP": after or None}} if field != after else {})) if same else None
+        return (
+            dict({"metadata": meta}, **({"spec": {"loadBalancerIP": after or None}} if field != after else {}))
+            if same
+            else None
+        )
 
     if changed or field != after:
-        before = {"address": field, "annotations": {name: annotations[name] for name in sorted(changed) if name in annotations}}
-        shown = {"address": after, "annotations": {name: text for name, text in sorted(changed.items()) if text}, "status": addresses}
-        found.append(Put(Change("update", "Service", ident, before, shown), _path(obj), patch(obj), stage=1, again=patch))
+        before = {
+            "address": field,
+            "annotations": {name: annotations[name] for name in sorted(changed) if name in annotations},
+        }
+        shown = {
+            "address": after,
+            "annotations": {name: text for name, text in sorted(changed.items()) if text},
+            "status": addresses,
+        }
+        found.append(
+            Put(Change("update", "Service", ident, before, shown), _path(obj), patch(obj), stage=1, again=patch)
+        )
 
-    def forget(now: Object) -> t.Optional[t.Dict[str, t.Any]]:
+    def forget(now: Object) -> dict[str, t.Any] | None:
         """Nothing says any more that a field of it is ours: the next run of ours would take it for that."""
         if now["metadata"].get("uid") != obj["metadata"].get("uid"):
             return None
         rest = [row for row in now["metadata"].get("managedFields") or () if not is_ours(str(row.get("manager")))]
         return {"metadata": {"resourceVersion": now["metadata"]["resourceVersion"], "managedFields": rest or [{}]}}
 
-    managers = sorted({str(row.get("manager")) for row in obj["metadata"].get("managedFields") or () if is_ours(str(row.get("manager")))})
+    managers = sorted(
+        {
+            str(row.get("manager"))
+            for row in obj["metadata"].get("managedFields") or ()
+            if is_ours(str(row.get("manager")))
+        }
+    )
     if managers or found:
         change = Change("update", "Service", ident, {"managers": managers}, {"managers": []})
         found.append(Put(change, _path(obj), forget(obj), stage=5, again=forget))
     return found
 
 
-def _addresses(obj: Object) -> t.List[str]:
+def _addresses(obj: Object) -> list[str]:
     texts = [str(row.get("ip")) for row in ingress_of(obj) if isinstance(row, dict) and row.get("ip")]
     return [text for text in texts if readable_address(text) is not None]

@@ -33,7 +33,7 @@ class Provider(t.Protocol):
     Failures are ValueRefused with ``api``, ``auth`` or ``quota``; a method never answers with half a list.
     """
 
-    def capabilities(self) -> t.FrozenSet[str]:
+    def capabilities(self) -> frozenset[str]:
         """Some of CAPABILITIES."""
 
     def read_project_bgp(self) -> t.Mapping[str, t.Any]:
@@ -45,10 +45,10 @@ class Provider(t.Protocol):
     def ensure_node_bgp(self, device: str) -> bool:
         """Open a session for a device; True when there was none."""
 
-    def node_bgp_info(self, device: str, name: str) -> t.Optional[NodeBgp]:
+    def node_bgp_info(self, device: str, name: str) -> NodeBgp | None:
         """What a speaker on the device needs; None when the provider does not say."""
 
-    def list_addresses(self) -> t.List[Reservation]:
+    def list_addresses(self) -> list[Reservation]:
         """Every reservation of the project, all pages."""
 
     def reserve_address(self, request: t.Mapping[str, t.Any], description: str) -> Reservation:
@@ -66,20 +66,20 @@ class Provider(t.Protocol):
     def move(self, address: str, device: str) -> Assignment:
         """The two in one step, where the provider has that."""
 
-    def list_devices(self) -> t.List[Device]:
+    def list_devices(self) -> list[Device]:
         """Every device of the project, all pages."""
 
-    def get_device(self, ident: str) -> t.Optional[Device]:
+    def get_device(self, ident: str) -> Device | None:
         """One device; None only when the provider said that it does not exist."""
 
-    def private_network(self, device: str) -> t.Optional[str]:
+    def private_network(self, device: str) -> str | None:
         """The network of the device's private address."""
 
-    def warnings(self) -> t.List[str]:
+    def warnings(self) -> list[str]:
         """What people should know before they rely on it."""
 
 
-def failure_reason(status: t.Optional[int], ordering: bool = False) -> str:
+def failure_reason(status: int | None, ordering: bool = False) -> str:
     """The error class of an HTTP answer, None for no answer at all; empty for a good one (ccm 13)."""
     if status is not None and 200 <= status < 300:
         return ""
@@ -88,12 +88,12 @@ def failure_reason(status: t.Optional[int], ordering: bool = False) -> str:
     return "quota" if status == 422 and ordering else "api"
 
 
-def may_repeat(status: t.Optional[int], method: str) -> bool:
+def may_repeat(status: int | None, method: str) -> bool:
     """Whether a failed request may be sent again after a delay: never one that writes something new."""
     return method in ("GET", "DELETE") and status in (None, 429, 502, 503, 504)
 
 
-def retired_warning(base_url: t.Optional[str]) -> t.List[str]:
+def retired_warning(base_url: str | None) -> list[str]:
     """Equinix Metal itself is gone; only doubles and compatible forks answer, at a URL of one's own."""
     return [] if base_url else ["service_retired: the public service ended on 30 June 2026; set a base URL of your own"]
 
@@ -104,7 +104,9 @@ PER_PAGE, PAGES = 250, 400
 
 MANNERS = Manners(
     records.error_message,
-    lambda status, method, path: failure_reason(status, ordering=method == "POST" and path.startswith("/projects/") and path.endswith("/ips")),
+    lambda status, method, path: failure_reason(
+        status, ordering=method == "POST" and path.startswith("/projects/") and path.endswith("/ips")
+    ),
     may_repeat,
 )
 
@@ -115,32 +117,41 @@ class EquinixMetal:
     predicts = False
 
     def __init__(
-        self, api_key: str, project: str, base_url: str = "", local_asn: int = 0, peer_asn: int = 0, password: str = "",
-        plain_http: bool = False, send: t.Optional[Transport] = None, now: str = "", **more: t.Any,
-    ) -> None:  # fmt: skip
+        self,
+        api_key: str,
+        project: str,
+        base_url: str = "",
+        local_asn: int = 0,
+        peer_asn: int = 0,
+        password: str = "",
+        plain_http: bool = False,
+        send: Transport | None = None,
+        now: str = "",
+        **more: t.Any,
+    ) -> None:
         self.api = JsonApi(base_url or PUBLIC_URL, {"X-Auth-Token": api_key}, MANNERS, send, plain_http, **more)
         self._project = "/projects/" + _segment(project)
         self._base_url, self._asns, self._password, self.now = base_url, (local_asn, peer_asn), password, now
-        self._devices: t.Dict[str, t.Optional[Device]] = {}
-        self._listed: t.Optional[t.List[Device]] = None
-        self._project_bgp: t.Optional[t.Mapping[str, t.Any]] = None
-        self._sessions: t.Optional[t.Dict[str, str]] = None
-        self._neighbours: t.Dict[str, t.List[t.Mapping[str, t.Any]]] = {}
-        self._held: t.Optional[t.List[Reservation]] = None
+        self._devices: dict[str, Device | None] = {}
+        self._listed: list[Device] | None = None
+        self._project_bgp: t.Mapping[str, t.Any] | None = None
+        self._sessions: dict[str, str] | None = None
+        self._neighbours: dict[str, list[t.Mapping[str, t.Any]]] = {}
+        self._held: list[Reservation] | None = None
         self._remembered: t.Mapping[str, Neighbours] = {}
-        self._again: t.FrozenSet[str] = frozenset()
-        self._known: t.Dict[str, Neighbours] = {}
-        self.notes: t.List[str] = []
+        self._again: frozenset[str] = frozenset()
+        self._known: dict[str, Neighbours] = {}
+        self.notes: list[str] = []
 
     @property
     def calls(self) -> int:
         return self.api.calls
 
-    def capabilities(self) -> t.FrozenSet[str]:
+    def capabilities(self) -> frozenset[str]:
         """All but moving an address in one step."""
         return frozenset(CAPABILITIES) - {MOVE}
 
-    def warnings(self) -> t.List[str]:
+    def warnings(self) -> list[str]:
         return retired_warning(self._base_url) + self.notes
 
     # -- BGP -----------------------------------------------------------------------------------------------------
@@ -161,35 +172,39 @@ class EquinixMetal:
     def ensure_node_bgp(self, device: str) -> bool:
         self._neighbours.pop(device, None)
         try:
-            answer = self.api.call("POST", "/devices/{0}/bgp/sessions".format(_segment(device)), body=SESSION_REQUEST)
+            answer = self.api.call("POST", f"/devices/{_segment(device)}/bgp/sessions", body=SESSION_REQUEST)
         except ApiFailed as error:
             good, changed = session_answer(error.status, error.message)
             if not good:
                 raise
             return changed
         if not session_answer(self.api.status, "")[0]:
-            raise ApiFailed("api", "nobody knows whether {0} has a session now".format(device), self.api.status)
+            raise ApiFailed("api", f"nobody knows whether {device} has a session now", self.api.status)
         if self._sessions is not None and isinstance(answer, dict):
             self._sessions[device] = str(answer.get("id") or "")
         return True
 
-    def sessions(self, device: str) -> t.List[t.Dict[str, str]]:
+    def sessions(self, device: str) -> list[dict[str, str]]:
         """Family and status of a device's sessions, as the provider sees them."""
-        answer = self.api.call("GET", "/devices/{0}/bgp/sessions".format(_segment(device)))
+        answer = self.api.call("GET", f"/devices/{_segment(device)}/bgp/sessions")
         rows = answer.get("bgp_sessions") if isinstance(answer, dict) else None
         if not isinstance(rows, list):
-            raise ApiFailed("api", "the sessions of {0} are no list".format(device), 200)
-        return [{"address_family": str(row.get("address_family")), "status": str(row.get("status"))} for row in rows if isinstance(row, dict)]
+            raise ApiFailed("api", f"the sessions of {device} are no list", 200)
+        return [
+            {"address_family": str(row.get("address_family")), "status": str(row.get("status"))}
+            for row in rows
+            if isinstance(row, dict)
+        ]
 
-    def neighbours(self, device: str) -> t.List[t.Mapping[str, t.Any]]:
+    def neighbours(self, device: str) -> list[t.Mapping[str, t.Any]]:
         """The records of a device; none while it has no session."""
-        answer = self.api.call("GET", "/devices/{0}/bgp/neighbors".format(_segment(device)))
+        answer = self.api.call("GET", f"/devices/{_segment(device)}/bgp/neighbors")
         found = answer.get("bgp_neighbors") if isinstance(answer, dict) else None
         if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
-            raise ApiFailed("api", "the neighbours of {0} are no list".format(device), 200)
+            raise ApiFailed("api", f"the neighbours of {device} are no list", 200)
         return found
 
-    def node_bgp_info(self, device: str, name: str) -> t.Optional[NodeBgp]:
+    def node_bgp_info(self, device: str, name: str) -> NodeBgp | None:
         """None while there is no session. Raises ValueRefused ``no_ipv4_neighbor`` for one without IPv4.
 
         Not asked for is what was remembered of a device and still holds. Its session alone is asked for, those of all devices at once.
@@ -239,10 +254,12 @@ class EquinixMetal:
 
     # -- addresses -----------------------------------------------------------------------------------------------
 
-    def list_addresses(self) -> t.List[Reservation]:
+    def list_addresses(self) -> list[Reservation]:
         rows = self._pages(self._project + "/ips", "ip_addresses", {"include": "assignments"})
         self._held, notes = records.reservations(rows)
-        self.notes += [note for note in ("a reservation was left out: " + text for text in notes) if note not in self.notes]
+        self.notes += [
+            note for note in ("a reservation was left out: " + text for text in notes) if note not in self.notes
+        ]
         return list(self._held)
 
     def reserve_address(self, request: t.Mapping[str, t.Any], description: str) -> Reservation:
@@ -253,12 +270,14 @@ class EquinixMetal:
         except ApiFailed as error:
             if error.status is not None:
                 raise
-            new = [item for item in self.list_addresses() if carries(item.tags, request["tags"]) and item.id not in known]
+            new = [
+                item for item in self.list_addresses() if carries(item.tags, request["tags"]) and item.id not in known
+            ]
             if len(new) != 1:
                 raise
             return new[0]
         if made.id in known:
-            raise ApiFailed("api", "the answer to an order is the reservation {0}, which was there before".format(made.id), 201)
+            raise ApiFailed("api", f"the answer to an order is the reservation {made.id}, which was there before", 201)
         self._held = [*(self._held or ()), made]
         return made
 
@@ -273,7 +292,7 @@ class EquinixMetal:
     unassign = release_address
 
     def assign(self, address: str, device: str) -> Assignment:
-        answer = self.api.call("POST", "/devices/{0}/ips".format(_segment(device)), body={"address": address})
+        answer = self.api.call("POST", f"/devices/{_segment(device)}/ips", body={"address": address})
         made = records.assignment(self._record(answer))
         return made._replace(device=made.device or device, address=made.address or address)
 
@@ -282,14 +301,14 @@ class EquinixMetal:
 
     # -- devices -------------------------------------------------------------------------------------------------
 
-    def list_devices(self) -> t.List[Device]:
+    def list_devices(self) -> list[Device]:
         if self._listed is None:
             query = {"include": "ip_addresses.parent_block,parent_block"}
             self._listed = [records.device(row) for row in self._pages(self._project + "/devices", "devices", query)]
             self._devices.update({item.id: item for item in self._listed})
         return list(self._listed)
 
-    def get_device(self, ident: str) -> t.Optional[Device]:
+    def get_device(self, ident: str) -> Device | None:
         """None only for a 404: any other failure never means that a device is gone (ccm 6.2)."""
         if ident not in self._devices:
             query = {"include": "ip_addresses.parent_block,parent_block"}
@@ -297,7 +316,7 @@ class EquinixMetal:
             self._devices[ident] = records.device(self._record(answer)) if answer is not None else None
         return self._devices[ident]
 
-    def private_network(self, device: str) -> t.Optional[str]:
+    def private_network(self, device: str) -> str | None:
         """Raises ValueRefused ``no_private_network``."""
         self.list_devices()  # one read for all nodes
         found = self._devices.get(device)
@@ -307,16 +326,16 @@ class EquinixMetal:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _pages(self, path: str, key: str, query: t.Mapping[str, str]) -> t.List[t.Mapping[str, t.Any]]:
+    def _pages(self, path: str, key: str, query: t.Mapping[str, str]) -> list[t.Mapping[str, t.Any]]:
         """Every page, or ApiFailed: half a list would make what is in use look unused (T14)."""
-        found: t.List[t.Mapping[str, t.Any]] = []
-        ids: t.Set[str] = set()
-        total: t.Optional[int] = None
+        found: list[t.Mapping[str, t.Any]] = []
+        ids: set[str] = set()
+        total: int | None = None
         for page in range(1, PAGES + 1):
             answer = self.api.call("GET", path, dict(query, page=page, per_page=PER_PAGE))
             rows = answer.get(key) if isinstance(answer, dict) else None
             if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-                raise ApiFailed("api", "GET {0}: page {1} is no list".format(path, page), 200)
+                raise ApiFailed("api", f"GET {path}: page {page} is no list", 200)
             found += rows
             meta = answer.get("meta")
             meta = meta if isinstance(meta, dict) else {}
@@ -324,17 +343,17 @@ class EquinixMetal:
             named = [row["id"] for row in rows if isinstance(row.get("id"), str)]
             if before not in (None, total) or len(set(named)) < len(named) or not ids.isdisjoint(named):
                 # what moves from one page to another while they are read is in both, or in none
-                raise ApiFailed("api", "GET {0}: the list changed while its pages were read".format(path), 200)
+                raise ApiFailed("api", f"GET {path}: the list changed while its pages were read", 200)
             ids.update(named)
             last = meta.get("last_page")
             more = page < last if isinstance(last, int) else bool(meta.get("next"))
             if not more:
                 if total is not None and len(found) < total:
-                    raise ApiFailed("api", "GET {0}: {1} of {2} entries".format(path, len(found), total), 200)
+                    raise ApiFailed("api", f"GET {path}: {len(found)} of {total} entries", 200)
                 return found
             if not rows:
                 break
-        raise ApiFailed("api", "GET {0}: the pages do not end".format(path), 200)
+        raise ApiFailed("api", f"GET {path}: the pages do not end", 200)
 
     def _record(self, answer: t.Any) -> t.Mapping[str, t.Any]:
         if not isinstance(answer, dict):
@@ -359,29 +378,40 @@ class StaticProvider:
     predicts = True
 
     def __init__(
-        self, setup: Setup, ledger: Ledger, taken: t.Optional[t.Mapping[str, str]] = None, now: str = "",
-        namespace_labels: t.Optional[t.Mapping[str, t.Mapping[str, str]]] = None,
-    ) -> None:  # fmt: skip
+        self,
+        setup: Setup,
+        ledger: Ledger,
+        taken: t.Mapping[str, str] | None = None,
+        now: str = "",
+        namespace_labels: t.Mapping[str, t.Mapping[str, str]] | None = None,
+    ) -> None:
         self.setup, self.ledger, self.now = setup, ledger, now
         self.taken = dict(taken or {})
         self._held = Held({})
         self.grants = setup.pool_grants(namespace_labels or {})
 
-    def capabilities(self) -> t.FrozenSet[str]:
+    def capabilities(self) -> frozenset[str]:
         """No project, no devices: only addresses and what the inventory says of sessions, which the module bgp_speaker opens."""
         return frozenset((RESERVE, TAGS, NODE_BGP, MOVE))
 
-    def node_bgp_info(self, device: str, name: str) -> t.Optional[NodeBgp]:
+    def node_bgp_info(self, device: str, name: str) -> NodeBgp | None:
         return next((node for node in self.setup.nodes if node.name == name), None)
 
-    def list_addresses(self) -> t.List[Reservation]:
+    def list_addresses(self) -> list[Reservation]:
         return [entry.reservation() for entry in self.ledger.values()]
 
     def reserve_address(self, request: t.Mapping[str, t.Any], description: str) -> Reservation:
         """What the pools have for the wish in it; for the same tags and family the same one. Raises ValueRefused ``outside_grant claimed_twice quota``."""
-        tags, wish = tuple(request["tags"]), t.cast(Wish, request.get("wish") or Wish("", "", version=request.get("version", 4)))
+        tags, wish = (
+            tuple(request["tags"]),
+            t.cast(Wish, request.get("wish") or Wish("", "", version=request.get("version", 4))),
+        )
         for entry in self.ledger.values():
-            if all(tag in entry.tags for tag in tags) and set(entry.tags) == set(tags) and family_of(entry.reservation()) == wish.version:
+            if (
+                all(tag in entry.tags for tag in tags)
+                and set(entry.tags) == set(tags)
+                and family_of(entry.reservation()) == wish.version
+            ):
                 return entry.reservation()
         self._held.become(self.held())
         address = allocate(self.grants, wish, self._held)
@@ -389,7 +419,7 @@ class StaticProvider:
         self.ledger[address] = entry
         return entry.reservation()
 
-    def held(self) -> t.Dict[str, str]:
+    def held(self) -> dict[str, str]:
         """Every address that is taken now -> its Service."""
         return {**self.taken, **{entry.address: entry.service for entry in self.ledger.values() if entry.address}}
 
@@ -402,14 +432,16 @@ class StaticProvider:
             if entry.address == address:
                 self.ledger[entry.id] = entry._replace(device=device)
                 return Assignment(entry.id + "-assignment", address, device)
-        raise ValueRefused("eip_not_found", "{0} is not reserved".format(address))
+        raise ValueRefused("eip_not_found", f"{address} is not reserved")
 
-    def warnings(self) -> t.List[str]:
+    def warnings(self) -> list[str]:
         return []
 
 
 #: No token is sent, and a GET may be asked again whatever came of it.
-METADATA_MANNERS = Manners(lambda body: "", lambda status, method, path: "no_location", lambda status, method: status is None or status >= 500)
+METADATA_MANNERS = Manners(
+    lambda body: "", lambda status, method, path: "no_location", lambda status, method: status is None or status >= 500
+)
 
 
 def host_facility(url: str, plain_http: bool = False, send: Transport = https, seconds: float = 10.0) -> str:
@@ -418,10 +450,12 @@ def host_facility(url: str, plain_http: bool = False, send: Transport = https, s
     Raises ValueRefused ``no_location``: the Service is not refused for another reason than that its place is not known.
     """
     try:
-        answer = JsonApi(url, {}, METADATA_MANNERS, send, plain_http, tries=2, request_s=seconds / 2, total_s=seconds).call("GET", "/metadata")
+        answer = JsonApi(
+            url, {}, METADATA_MANNERS, send, plain_http, tries=2, request_s=seconds / 2, total_s=seconds
+        ).call("GET", "/metadata")
     except ValueRefused as error:
-        raise ValueRefused("no_location", "the host's metadata could not be read: {0}".format(error.message)) from None
+        raise ValueRefused("no_location", f"the host's metadata could not be read: {error.message}") from None
     facility = answer.get("facility") if isinstance(answer, dict) else None
     if not isinstance(facility, str) or not facility:
-        raise ValueRefused("no_location", "the host's metadata at {0} name no facility".format(url))
+        raise ValueRefused("no_location", f"the host's metadata at {url} name no facility")
     return facility

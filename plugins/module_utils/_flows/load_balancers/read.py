@@ -20,7 +20,12 @@ from . import backends
 from .providers import EquinixMetal, StaticProvider
 from .writes import read_ledger
 
-SERVICES, NODES, NAMESPACES, KUBE_SYSTEM = "/api/v1/services", "/api/v1/nodes", "/api/v1/namespaces", "/api/v1/namespaces/kube-system"
+SERVICES, NODES, NAMESPACES, KUBE_SYSTEM = (
+    "/api/v1/services",
+    "/api/v1/nodes",
+    "/api/v1/namespaces",
+    "/api/v1/namespaces/kube-system",
+)
 
 
 #: Seconds for which what was read may be worked with again, where nobody else was at work meanwhile.
@@ -35,7 +40,7 @@ class Answers(t.NamedTuple):
     nodes: t.Sequence[t.Mapping[str, t.Any]]
     namespaces: t.Sequence[t.Mapping[str, t.Any]]
     backend: backends.BackendState
-    record: t.Tuple[str, str]
+    record: tuple[str, str]
     at: float
 
 
@@ -48,14 +53,14 @@ class ClusterState:
 
     balancer: dataclasses.InitVar[LoadBalancer]
     uid: str = ""
-    services: t.List[Service] = dataclasses.field(default_factory=list)
-    objects: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)
-    nodes: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    services: list[Service] = dataclasses.field(default_factory=list)
+    objects: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    nodes: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     ledger: Ledger = dataclasses.field(default_factory=dict)
     ledger_name: str = ""
-    ledger_object: t.Optional[t.Dict[str, t.Any]] = None
-    namespace_labels: t.Dict[str, t.Mapping[str, str]] = dataclasses.field(default_factory=dict)
-    answers: t.Optional[Answers] = None
+    ledger_object: dict[str, t.Any] | None = None
+    namespace_labels: dict[str, t.Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    answers: Answers | None = None
 
     def __post_init__(self, balancer: LoadBalancer) -> None:
         self.backend = backends.BackendState(balancer)
@@ -66,7 +71,7 @@ def cluster_uid(client: Client) -> str:
     return str(client.get(KUBE_SYSTEM)["metadata"].get("uid") or "")
 
 
-def read_state(client: Client, setup: Setup, before: t.Optional[Answers] = None) -> ClusterState:
+def read_state(client: Client, setup: Setup, before: Answers | None = None) -> ClusterState:
     """Raises KubeErrors, and ValueRefused ``config_parse`` for a damaged record.
 
     ``before``: what was read just now, before the lease was taken, which nobody else had meanwhile. Then only our record is read again: as long as
@@ -80,14 +85,21 @@ def read_state(client: Client, setup: Setup, before: t.Optional[Answers] = None)
         state.ledger, state.ledger_object = read_ledger(client, state.ledger_name)
         if _record(state.ledger_object) == before.record:
             return _understood(setup, state, before)
-    at, uid, services, nodes = time.monotonic(), cluster_uid(client), client.list(SERVICES).items, client.list(NODES).items
+    at, uid, services, nodes = (
+        time.monotonic(),
+        cluster_uid(client),
+        client.list(SERVICES).items,
+        client.list(NODES).items,
+    )
     backend = backends.read(client, setup)
     namespaces = client.list(NAMESPACES).items if setup.static and setup.reads_namespaces else ()
     state.ledger, state.ledger_object = read_ledger(client, state.ledger_name)
-    return _understood(setup, state, Answers(uid, services, nodes, namespaces, backend, _record(state.ledger_object), at))
+    return _understood(
+        setup, state, Answers(uid, services, nodes, namespaces, backend, _record(state.ledger_object), at)
+    )
 
 
-def _record(obj: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[str, str]:
+def _record(obj: t.Mapping[str, t.Any] | None) -> tuple[str, str]:
     meta = obj["metadata"] if obj is not None else {}
     return str(meta.get("uid") or ""), str(meta.get("resourceVersion") or "")
 
@@ -97,9 +109,15 @@ def _understood(setup: Setup, state: ClusterState, answers: Answers) -> ClusterS
     mapped = backends.mapped(setup, state.backend)
     for obj in answers.services:
         annotations = obj["metadata"].get("annotations") or {}
-        written = [key for key in EVERY_ANNOTATION if key in annotations and _is_ours(owners(obj, "metadata", "annotations", key))]
+        written = [
+            key
+            for key in EVERY_ANNOTATION
+            if key in annotations and _is_ours(owners(obj, "metadata", "annotations", key))
+        ]
         ours = bool(written) or _is_ours(owners(obj, *_FIELD))
-        service = service_of(obj)._replace(set_by_us=ours, reported=_is_ours(owners(obj, *STATUS)), ours=frozenset(written))
+        service = service_of(obj)._replace(
+            set_by_us=ours, reported=_is_ours(owners(obj, *STATUS)), ours=frozenset(written)
+        )
         if service.load_balancer_class in setup.further_classes:
             service = service._replace(load_balancer_class="")
         giver = None if service.reported else former_of(obj)
@@ -107,11 +125,13 @@ def _understood(setup: Setup, state: ClusterState, answers: Answers) -> ClusterS
         state.objects[service.key] = obj
         state.services.append(service if service.reported else service._replace(reported=_is_mapped(service, mapped)))
     state.nodes = {str(node["metadata"].get("name")): node for node in answers.nodes}
-    state.namespace_labels = {str(obj["metadata"].get("name")): obj["metadata"].get("labels") or {} for obj in answers.namespaces}
+    state.namespace_labels = {
+        str(obj["metadata"].get("name")): obj["metadata"].get("labels") or {} for obj in answers.namespaces
+    }
     return state
 
 
-def _is_mapped(service: Service, mapped: t.Mapping[t.Tuple[str, str], t.Collection[str]]) -> bool:
+def _is_mapped(service: Service, mapped: t.Mapping[tuple[str, str], t.Collection[str]]) -> bool:
     """Whether its address is in its status because an entry of ours in the back end put it there."""
     addresses = {network.partition("/")[0] for network in mapped.get((service.namespace, service.name)) or ()}
     return bool(service.ingress) and set(service.ingress) <= addresses
@@ -133,13 +153,20 @@ def make_provider(setup: Setup, state: ClusterState, now: str, seconds: float = 
     if not setup.static:
         text, number = setup.settings.text, setup.settings.number
         return EquinixMetal(
-            text("api_key"), text("project_id"), text("base_url"), number("local_asn"), number("peer_asn"), text("bgp_pass"), setup.plain_http,
-            now=now, total_s=max(5.0, seconds / 2),
-        )  # fmt: skip
+            text("api_key"),
+            text("project_id"),
+            text("base_url"),
+            number("local_asn"),
+            number("peer_asn"),
+            text("bgp_pass"),
+            setup.plain_http,
+            now=now,
+            total_s=max(5.0, seconds / 2),
+        )
     return StaticProvider(setup, state.ledger, taken(setup, state), now, state.namespace_labels)
 
 
-def taken(setup: Setup, state: ClusterState) -> t.Dict[str, str]:
+def taken(setup: Setup, state: ClusterState) -> dict[str, str]:
     """Addresses without a record that no Service may be given: -> the Service that has it, or nothing where it is a host's.
 
     What a Service names and does not have yet is its claim: where pools have names it counts only once it was granted.

@@ -9,7 +9,15 @@ import typing as t
 from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import seconds_of
 from ..._kubernetes.errors import KubeError
-from ..._loadbalancers.address_claims import AddressRules, GivenUp, Settling, check_address_claims, give_up, parse_renumber, settle
+from ..._loadbalancers.address_claims import (
+    AddressRules,
+    GivenUp,
+    Settling,
+    check_address_claims,
+    give_up,
+    parse_renumber,
+    settle,
+)
 from ..._loadbalancers.bgp.remembered import REMEMBERED, parse_remembered
 from ..._loadbalancers.bgp.routes import Route, all_left_out, left_out, routes_of
 from ..._loadbalancers.bgp.values import NodeBgp
@@ -66,15 +74,17 @@ from .writes import CarriedOut, Foreseen, Put, notes_of, service_puts
 
 RELEASED = "released"
 KEPT = "no Service wants an address any more, and {0} stay until you say that this is right: load_balancers_confirm_empty: [{1}]"
-KEPT_BESIDE_REFUSED = "{0} stay: this run refuses every Service of the cluster, the first is {1} [{2}]; mend what its refusal names"
+KEPT_BESIDE_REFUSED = (
+    "{0} stay: this run refuses every Service of the cluster, the first is {1} [{2}]; mend what its refusal names"
+)
 
 
 class Report(t.NamedTuple):
     """The plan, or what of it took place; failures; what the module shows of the cluster; calls of the provider; what Services are told."""
 
     plan: Plan
-    failed: t.List[KubeError]
-    shown: t.Dict[str, t.Any]
+    failed: list[KubeError]
+    shown: dict[str, t.Any]
     calls: int
     told: t.Sequence[Told] = ()
 
@@ -83,8 +93,8 @@ class Proof(t.NamedTuple):
     """Whose reservations a cluster's are, where clusters share a provider: the UID that was checked against those of the others, None
     for one that was refused or did not answer; and why nothing may be released by it, or None."""
 
-    uid: t.Optional[str]
-    unproven: t.Optional[ValueRefused]
+    uid: str | None
+    unproven: ValueRefused | None
 
 
 class RunOptions(t.NamedTuple):
@@ -93,12 +103,12 @@ class RunOptions(t.NamedTuple):
     their addresses with absent (moving.KEEP)."""
 
     mode: str = SYNC
-    services: t.Tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
     renumber: GivenUp = GivenUp()
     adopt: bool = False
     release: bool = True
     confirmed: bool = False
-    max_deletes: t.Optional[int] = None
+    max_deletes: int | None = None
     leave_conflicts: bool = False
     timeout: float = 120.0
     keep: str = ""
@@ -136,52 +146,70 @@ class ServiceAddressReconciler:
     """
 
     def __init__(
-        self, client: Client, setup: Setup, options: RunOptions, manager: str, proof: t.Optional[Proof] = None, began: float = 0.0
+        self,
+        client: Client,
+        setup: Setup,
+        options: RunOptions,
+        manager: str,
+        proof: Proof | None = None,
+        began: float = 0.0,
     ) -> None:
         self.client, self.setup, self.options, self.manager, self.proof = client, setup, options, manager, proof
         self.began = began  # seconds since 1970: for how long a node is not ready
         self.effects = Foreseen()
-        self.outcome, self.failed = Plan(), t.cast(t.List[KubeError], [])
-        self.refusals: t.Dict[str, Refusal] = {}
+        self.outcome, self.failed = Plan(), t.cast(list[KubeError], [])
+        self.refusals: dict[str, Refusal] = {}
         self.state = ClusterState(setup.balancer)
         self.provider: t.Any = None
         self.listed: t.Sequence[Reservation] = ()
-        self.held: t.List[Reservation] = []
-        self.noted: t.Dict[str, t.Optional[str]] = {}
+        self.held: list[Reservation] = []
+        self.noted: dict[str, str | None] = {}
         self.written: Ledger = {}
-        self.releases: t.List[str] = []
-        self.kept: t.List[str] = []
+        self.releases: list[str] = []
+        self.kept: list[str] = []
         self.host_facility = ""
         #: Parts of Services whose orders were refused in this run.
-        self.unserved: t.Set[PartKey] = set()
+        self.unserved: set[PartKey] = set()
         #: Those for which an order was made in this run.
-        self.asked: t.Set[PartKey] = set()
+        self.asked: set[PartKey] = set()
         #: Entries of this run's orders. Those of orders that were refused, or that nobody answered, stay for the next run, which asks again.
-        self.begun: t.Set[str] = set()
+        self.begun: set[str] = set()
         #: Services that our record has.
-        self.served: t.Set[str] = set()
+        self.served: set[str] = set()
         #: Addresses of the pools that this run gave out.
-        self.given: t.List[str] = []
+        self.given: list[str] = []
         #: Services that another controller gave their addresses, as the result has them.
-        self.former: t.List[t.Dict[str, t.Any]] = []
+        self.former: list[dict[str, t.Any]] = []
 
     @property
     def ledger(self) -> Ledger:
         """The record of addresses as it will be written."""
         return self.state.ledger
 
-    def gather(self, now: str = "", before: t.Optional[ServiceAddressReconciler] = None) -> None:
+    def gather(self, now: str = "", before: ServiceAddressReconciler | None = None) -> None:
         """Read the cluster and the provider, each list once. ``before``: who read them just now, as in read_state. Raises KubeErrors, ValueRefused."""
         setup = self.setup
         self.state = read_state(self.client, setup, before.state.answers if before is not None else None)
         if self.proof is not None and setup.balancer.enabled and self.state.uid != self.proof.uid:
-            raise ValueRefused("claimed_twice", "the UID of its namespace kube-system changed while this run read it; nothing of it is touched")
+            raise ValueRefused(
+                "claimed_twice",
+                "the UID of its namespace kube-system changed while this run read it; nothing of it is touched",
+            )
         if setup.static:
             self.state.ledger, left_out = believed(self.ledger, setup.others, setup.reserved, {setup.eip_tag} - {""})
             for address, error in left_out:
-                self._refuse("reservation {0}/{1}".format(setup.cluster, address), error.reason, "the cluster's record has it: " + error.message)
+                self._refuse(
+                    f"reservation {setup.cluster}/{address}",
+                    error.reason,
+                    "the cluster's record has it: " + error.message,
+                )
         self.noted = notes_of(self.state.ledger_object)
-        if before is not None and before.provider is not None and not setup.static and self.state.answers is before.state.answers:
+        if (
+            before is not None
+            and before.provider is not None
+            and not setup.static
+            and self.state.answers is before.state.answers
+        ):
             self.provider, self.listed = before.provider, before.listed  # nobody was at work since it was asked
             self.provider.now = now
         else:
@@ -196,10 +224,10 @@ class ServiceAddressReconciler:
             del self.ledger[begun]
             self.ledger[entry.id] = entry
             shown = {"address": entry.address, "tags": list(entry.tags), "recorded": True}
-            self.outcome.create("Reservation", "{0}/{1}".format(setup.cluster, entry.service), shown)
+            self.outcome.create("Reservation", f"{setup.cluster}/{entry.service}", shown)
         self.state.services = self._parts()
 
-    def _parts(self) -> t.List[Service]:
+    def _parts(self) -> list[Service]:
         """The Services; one of both families as a part for each family of which addresses can be had for it, or are its own."""
         setup, state = self.setup, self.state
         if not setup.static:
@@ -207,7 +235,7 @@ class ServiceAddressReconciler:
         had = {span.version for span in setup.pool.spans}
         owner = setup.owner(state.uid)
         one_only = state.backend.balancer.type == METALLB and state.backend.balancer.mode == CONFIGMAP
-        found: t.List[Service] = []
+        found: list[Service] = []
         for service in state.services:
             if len(service.families) < 2 or one_only or not counts(service, setup.our_class):
                 found.append(service._replace(families=()))
@@ -239,14 +267,24 @@ class ServiceAddressReconciler:
             self._hand_back()
         elif self.setup.balancer.enabled:
             self._settle()
-            facts = bgp_facts.gather(self.setup, self.provider, self.state, self.options.mode, not effects.writes, self.outcome)
+            facts = bgp_facts.gather(
+                self.setup, self.provider, self.state, self.options.mode, not effects.writes, self.outcome
+            )
             speakers = facts.nodes
             cost = self._addresses(facts.limit)
             if self.options.mode != REMOVE:
                 bgp_facts.annotate(
-                    self.client, self.setup, self.state, facts, self.manager, self.outcome, self.failed, not effects.writes,
-                    self.options.adopt, self.options.mode == ABSENT,
-                )  # fmt: skip
+                    self.client,
+                    self.setup,
+                    self.state,
+                    facts,
+                    self.manager,
+                    self.outcome,
+                    self.failed,
+                    not effects.writes,
+                    self.options.adopt,
+                    self.options.mode == ABSENT,
+                )
             backend = self._backend(cost, facts)
             self._release(cost, backend)
         self.outcome.warnings += self.provider.warnings()
@@ -254,21 +292,35 @@ class ServiceAddressReconciler:
         self.outcome.warnings += sentences(self.setup.cluster, shown["unannounced"])
         return Report(self.outcome, self.failed, shown, getattr(self.provider, "calls", 0), self._told(cost))
 
-    def _context(self, limit: t.Optional[int]) -> Context:
+    def _context(self, limit: int | None) -> Context:
         context = self.setup.context(self.state.uid, self.state.ledger, limit, self.host_facility)
-        return context._replace(grants=self.setup.pool_grants(self.state.namespace_labels), unserved=frozenset(self.unserved))
+        return context._replace(
+            grants=self.setup.pool_grants(self.state.namespace_labels), unserved=frozenset(self.unserved)
+        )
 
     def _rules(self) -> AddressRules:
         context = self._context(None)
-        return AddressRules(context.owner, context.backend, context.our_class, context.control_plane_tag, holders(self.ledger), self.setup.others,
-                            self.setup.reserved, context.grants)  # fmt: skip
+        return AddressRules(
+            context.owner,
+            context.backend,
+            context.our_class,
+            context.control_plane_tag,
+            holders(self.ledger),
+            self.setup.others,
+            self.setup.reserved,
+            context.grants,
+        )
 
     def _settle(self) -> None:
         """What is given up looks as if it were not there; what is in use and stands in the status only stays where it can be ours."""
         if self.options.gives:
             rules, pool = self._rules(), self.setup.pool
-            services = give_up(self.state.services, self.held, rules, pool, self.options.renumber, self.setup.in_annotation)
-            self.state.services = settle(services, self.held, Settling(rules, pool, self.options.adopt, self.options.handles))
+            services = give_up(
+                self.state.services, self.held, rules, pool, self.options.renumber, self.setup.in_annotation
+            )
+            self.state.services = settle(
+                services, self.held, Settling(rules, pool, self.options.adopt, self.options.handles)
+            )
 
     def _adopt(self) -> None:
         """Addresses of the pool that Services have already, from another controller, become reservations of theirs; and so do reservations of a provider's
@@ -277,30 +329,47 @@ class ServiceAddressReconciler:
             return
         context = self._context(None)
         for service in check_address_claims(self.state.services, self.held, self._rules())[0]:
-            text = address_of(service, context.backend) if counts(service, context.our_class) and self.options.handles(service.key) else ""
+            text = (
+                address_of(service, context.backend)
+                if counts(service, context.our_class) and self.options.handles(service.key)
+                else ""
+            )
             if text and not self.setup.static:
                 self._record(service, text, context)
                 continue
-            if not text or text not in self.setup.pool or matches_of(self.held, context.owner, service.namespace, service.name, service.version):
+            if (
+                not text
+                or text not in self.setup.pool
+                or matches_of(self.held, context.owner, service.namespace, service.name, service.version)
+            ):
                 continue
             address = str(parse_address(text))
             if any(item.address == address for item in self.held):
                 continue  # two Services share it, and the first one holds it
             tags = tuple(service_tags(context.owner, service.namespace, service.name))
-            self.ledger[address] = Entry(address, address, parse_address(address).max_prefixlen, tags, service.key, "", self.provider.now)
+            self.ledger[address] = Entry(
+                address, address, parse_address(address).max_prefixlen, tags, service.key, "", self.provider.now
+            )
             self.held.append(self.ledger[address].reservation())
-            shown = {"address": address, "tags": list(tags), "adopted": True, **({"given_by": service.giver} if service.giver else {})}
-            self.outcome.create("Reservation", "{0}/{1}".format(self.setup.cluster, service.key), shown)
+            shown = {
+                "address": address,
+                "tags": list(tags),
+                "adopted": True,
+                **({"given_by": service.giver} if service.giver else {}),
+            }
+            self.outcome.create("Reservation", f"{self.setup.cluster}/{service.key}", shown)
 
     def _record(self, service: Service, text: str, context: Context) -> None:
         """A reservation with our tags and without a record of ours: only the one whose address its Service has, since anyone can write tags."""
         for item in matches_of(self.held, context.owner, service.namespace, service.name):
             if item.id not in self.ledger and item.address and item.address == text:
-                self.ledger[item.id] = Entry(item.id, item.address, item.cidr, item.tags, service.key, "", self.provider.now)
+                self.ledger[item.id] = Entry(
+                    item.id, item.address, item.cidr, item.tags, service.key, "", self.provider.now
+                )
                 shown = {"address": item.address, "tags": list(item.tags), "adopted": True}
-                self.outcome.create("Reservation", "{0}/{1}".format(self.setup.cluster, service.key), shown)
+                self.outcome.create("Reservation", f"{self.setup.cluster}/{service.key}", shown)
 
-    def _addresses(self, limit: t.Optional[int]) -> CostPlan:
+    def _addresses(self, limit: int | None) -> CostPlan:
         self._adopt()
         self._hand_over()
         cost = self._costs(limit)
@@ -318,11 +387,13 @@ class ServiceAddressReconciler:
             self._note_groups(cost)
         self._keep_ledger()
         if self.options.gives:
-            actions = [action for key in cost.outcomes if self._served(key, cost) for action in cost.outcomes[key].actions]
+            actions = [
+                action for key in cost.outcomes if self._served(key, cost) for action in cost.outcomes[key].actions
+            ]
             self._write(service_puts(self.setup, self.state, actions))
             self._take_marks(cost)
         for key, outcome in cost.outcomes.items():
-            self.outcome.warnings += ["{0}/{1}: {2}".format(self.setup.cluster, key, note) for note in outcome.notes]
+            self.outcome.warnings += [f"{self.setup.cluster}/{key}: {note}" for note in outcome.notes]
         return cost
 
     def _take_marks(self, cost: CostPlan) -> None:
@@ -330,29 +401,36 @@ class ServiceAddressReconciler:
         if not self.options.adopt:
             return
         named = {key for entry in self.ledger.values() for key in (entry.service, *entry.sharers)}
-        taken = [key for key in cost.networks if key in named and key in self.state.objects and self.options.handles(key)]
+        taken = [
+            key for key in cost.networks if key in named and key in self.state.objects and self.options.handles(key)
+        ]
         moved = moving.take_marks(self.client, self.setup.cluster, self.state.objects, taken, self.setup.balancer.type)
         self.former = moved.rows
-        self.outcome.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in moved.notes]
+        self.outcome.warnings += [f"{self.setup.cluster}: {note}" for note in moved.notes]
         self._write(moved.puts + moving.take_records(self.setup.cluster, self.state.objects, taken, self.manager))
 
-    def _placed(self, cost: CostPlan, limit: t.Optional[int]) -> CostPlan:
+    def _placed(self, cost: CostPlan, limit: int | None) -> CostPlan:
         """The last resort, as in the original: the facility of the host, asked only where a Service knows no other place."""
         if not self.setup.metadata_url:
             return cost
         try:
             self.host_facility = host_facility(self.setup.metadata_url, self.setup.plain_http)
         except ValueRefused as error:
-            return cost._replace(refused=[(key, reason, error.message if reason == error.reason else text) for key, reason, text in cost.refused])
+            return cost._replace(
+                refused=[
+                    (key, reason, error.message if reason == error.reason else text)
+                    for key, reason, text in cost.refused
+                ]
+            )
         return self._costs(limit)
 
     def _served(self, key: str, cost: CostPlan) -> bool:
         """Whether a Service has an address, or would have one: an order that was refused has no consequences."""
         if not self.options.handles(key) or not any(action.action == RESERVE for action in cost.outcomes[key].actions):
             return self.options.handles(key)
-        return not self.effects.writes and "service {0}/{1}".format(self.setup.cluster, key) not in self.refusals
+        return not self.effects.writes and f"service {self.setup.cluster}/{key}" not in self.refusals
 
-    def _costs(self, limit: t.Optional[int]) -> CostPlan:
+    def _costs(self, limit: int | None) -> CostPlan:
         context = self._context(limit)
         kept, claims = check_address_claims(self.state.services, self.held, self._rules())
         for refusal in claims:
@@ -363,7 +441,11 @@ class ServiceAddressReconciler:
                 has = address_of(service, context.backend) if counts(service, context.our_class) else ""
                 if has:
                     self.provider.taken.setdefault(str(parse_address(has)), service.key)
-            kept = [service for service in kept if service.required or not service.families or _part(service) not in self.unserved]
+            kept = [
+                service
+                for service in kept
+                if service.required or not service.families or _part(service) not in self.unserved
+            ]
         return cost_plan(kept, self.held, context._replace(gc_orphans=False))
 
     def _is_believed(self, service: Service, context: Context) -> bool:
@@ -375,12 +457,16 @@ class ServiceAddressReconciler:
                 if item.address:
                     self.setup.reserved.refuse(item.address)
             except ValueRefused as error:
-                self._refuse("service " + service.key, error.reason, "the provider says that it is reserved for it: " + error.message)
+                self._refuse(
+                    "service " + service.key,
+                    error.reason,
+                    "the provider says that it is reserved for it: " + error.message,
+                )
                 return False
         return True
 
     def _refuse(self, obj: str, reason: str, message: str) -> None:
-        label = obj.replace("service ", "service {0}/".format(self.setup.cluster), 1)
+        label = obj.replace("service ", f"service {self.setup.cluster}/", 1)
         if label not in self.refusals:
             self.refusals[label] = Refusal(label, reason, message)
             self.outcome.refused.append(self.refusals[label])
@@ -391,11 +477,13 @@ class ServiceAddressReconciler:
         """Whether nobody was asked for it in this run."""
         return self.options.handles(order.service) and (order.service, _version(order)) not in self.asked
 
-    def _begin(self, orders: t.Iterable[Order]) -> t.Dict[str, str]:
+    def _begin(self, orders: t.Iterable[Order]) -> dict[str, str]:
         """Note the orders before the provider is asked, all in one write; Service -> id of its entry. Nothing where the pool is ours."""
         if self.setup.static or not self.effects.writes:
             return {}
-        entries = [ordering(order.request["tags"], order.service, self.provider.now) for order in orders if self._is_new(order)]
+        entries = [
+            ordering(order.request["tags"], order.service, self.provider.now) for order in orders if self._is_new(order)
+        ]
         for entry in entries:
             self.begun.add(entry.id)
             self.ledger.setdefault(entry.id, entry)
@@ -410,12 +498,14 @@ class ServiceAddressReconciler:
                 continue
             part = key, _version(order)
             self.asked.add(part)
-            ident = "{0}/{1}".format(self.setup.cluster, key)
+            ident = f"{self.setup.cluster}/{key}"
             place = {name: request[name] for name in ("metro", "facility") if name in request}
             try:
                 made = self.effects.reserve(self.provider, request, key)
                 if made is None:
-                    self.outcome.create("Reservation", ident, dict(place, tags=request["tags"], address="(known after apply)"))
+                    self.outcome.create(
+                        "Reservation", ident, dict(place, tags=request["tags"], address="(known after apply)")
+                    )
                     continue
             except ValueRefused as error:
                 self.unserved.add(part)
@@ -427,7 +517,9 @@ class ServiceAddressReconciler:
                 continue
             self.held.append(made)
             self.given += [made.address] if self.setup.static else []
-            self.outcome.create("Reservation", ident, dict(place, tags=list(made.tags), address=made.address, state=made.state))
+            self.outcome.create(
+                "Reservation", ident, dict(place, tags=list(made.tags), address=made.address, state=made.state)
+            )
             if not self.setup.static:
                 self.ledger.pop(begun.get(key, ""), None)
                 self.ledger[made.id] = Entry(made.id, made.address, made.cidr, made.tags, key, "", self.provider.now)
@@ -439,7 +531,9 @@ class ServiceAddressReconciler:
         others = [item for item in parts if item.version != part[1] and (item.key, item.version) not in self.unserved]
         if error.reason != "quota" or not others or any(item.required for item in parts):
             return False
-        self.outcome.warnings.append("{0}/{1}: it goes without an IPv{2} address: {3}".format(self.setup.cluster, part[0], part[1], error.message))
+        self.outcome.warnings.append(
+            f"{self.setup.cluster}/{part[0]}: it goes without an IPv{part[1]} address: {error.message}"
+        )
         return True
 
     def _note_retained(self) -> None:
@@ -453,11 +547,11 @@ class ServiceAddressReconciler:
             self.ledger[ident] = entry._replace(retain=wish)
             sides = [{"address": entry.address, "retain": value} for value in (entry.retain, wish)]
             if ident in self.written:  # a new one is told as such
-                self.outcome.update("Reservation", "{0}/{1}".format(self.setup.cluster, entry.service), *sides)
+                self.outcome.update("Reservation", f"{self.setup.cluster}/{entry.service}", *sides)
 
     def _note_sharers(self, cost: CostPlan) -> None:
         """Who has an address beside the Service that holds it: when that one goes, the address is theirs."""
-        users: t.Dict[str, t.Set[str]] = {}
+        users: dict[str, set[str]] = {}
         for key, networks in cost.networks.items() if self.setup.static else ():
             for network in networks:
                 users.setdefault(network.partition("/")[0], set()).add(key)
@@ -466,7 +560,7 @@ class ServiceAddressReconciler:
             if sharers != entry.sharers and entry.service in users.get(entry.address, ()):
                 self.ledger[ident] = entry._replace(sharers=sharers)
                 sides = [{"address": entry.address, "sharers": list(value)} for value in (entry.sharers, sharers)]
-                self.outcome.update("Reservation", "{0}/{1}".format(self.setup.cluster, entry.service), *sides)
+                self.outcome.update("Reservation", f"{self.setup.cluster}/{entry.service}", *sides)
 
     def _note_groups(self, cost: CostPlan) -> None:
         """In which group nodes of a segment stand by for an address, where that has to be remembered."""
@@ -481,9 +575,9 @@ class ServiceAddressReconciler:
             if number != entry.group:
                 self.ledger[ident] = entry._replace(group=number)
                 sides = [{"address": entry.address, "group": value} for value in (entry.group, number)]
-                self.outcome.update("Reservation", "{0}/{1}".format(self.setup.cluster, entry.service), *sides)
+                self.outcome.update("Reservation", f"{self.setup.cluster}/{entry.service}", *sides)
 
-    def _groups(self, cost: CostPlan) -> t.Tuple[t.Dict[str, int], t.Dict[str, ValueRefused]]:
+    def _groups(self, cost: CostPlan) -> tuple[dict[str, int], dict[str, ValueRefused]]:
         """Address -> the number of its group, and why others have none; nothing where no nodes stand in for each other."""
         if not self.setup.segments:
             return {}, {}
@@ -491,7 +585,7 @@ class ServiceAddressReconciler:
         recorded = {entry.address: entry.group for entry in self.ledger.values()}
         return number_groups(wanted, recorded, self.setup.reserved_groups)
 
-    def _routes(self, cost: CostPlan) -> t.List[Route]:
+    def _routes(self, cost: CostPlan) -> list[Route]:
         return routes_of(self._networks(cost), self.state.objects)
 
     def _hand_over(self) -> None:
@@ -503,15 +597,21 @@ class ServiceAddressReconciler:
         for ident, entry in self.ledger.items():
             if not entry.sharers or not entry.service or entry.service in known or entry.retain:
                 continue
-            heirs = [item for item in self.state.services if item.key in entry.sharers and entry.address in (address_of(item, context.backend), *item.ingress)]
+            heirs = [
+                item
+                for item in self.state.services
+                if item.key in entry.sharers and entry.address in (address_of(item, context.backend), *item.ingress)
+            ]
             if heirs:
                 heir = min(heirs, key=lambda item: item.key)
                 tags = tuple(service_tags(context.owner, heir.namespace, heir.name))
-                made = entry._replace(service=heir.key, tags=tags, sharers=tuple(key for key in entry.sharers if key != heir.key))
+                made = entry._replace(
+                    service=heir.key, tags=tags, sharers=tuple(key for key in entry.sharers if key != heir.key)
+                )
                 self.ledger[ident] = made
                 self.held = [made.reservation() if item.id == ident else item for item in self.held]
                 sides = [{"address": entry.address, "service": one.service} for one in (entry, made)]
-                self.outcome.update("Reservation", "{0}/{1}".format(self.setup.cluster, heir.key), *sides)
+                self.outcome.update("Reservation", f"{self.setup.cluster}/{heir.key}", *sides)
 
     def _keep_ledger(self) -> None:
         """Write the record if it differs, over what the control plane's address has made of it since it was read."""
@@ -525,7 +625,9 @@ class ServiceAddressReconciler:
         if self.ledger != self.written or (self.ledger and notes != self.noted):
             state = self.state
             news = notes if notes != self.noted else {}
-            state.ledger_object = self.effects.keep_ledger(state.ledger_name, self.written, self.ledger, state.ledger_object, news)
+            state.ledger_object = self.effects.keep_ledger(
+                state.ledger_name, self.written, self.ledger, state.ledger_object, news
+            )
             self.written, self.noted = dict(self.ledger), notes
 
     # -- Services and the back end -----------------------------------------------------------------------------------
@@ -538,16 +640,27 @@ class ServiceAddressReconciler:
 
     def _backend(self, cost: CostPlan, facts: bgp_facts.Facts) -> backends.BackendPlan:
         options = self.options
-        named = {key: networks for key, networks in cost.networks.items() if options.mode == SYNC or options.handles(key)}
+        named = {
+            key: networks for key, networks in cost.networks.items() if options.mode == SYNC or options.handles(key)
+        }
         networks = {service_key(key): found for key, found in named.items()} if options.gives else {}
         gone = tuple(service_key(key) for key in options.services) if options.mode == REMOVE else ()
         request = backends.BackendRequest(
-            options.mode, networks, facts.nodes, facts.alive, facts.whole, frozenset(item.network for item in self.held if item.address), gone,
-            (*self.refusals.values(), *facts.refused), options.adopt, options.max_deletes, options.confirmed,
-        )  # fmt: skip
+            options.mode,
+            networks,
+            facts.nodes,
+            facts.alive,
+            facts.whole,
+            frozenset(item.network for item in self.held if item.address),
+            gone,
+            (*self.refusals.values(), *facts.refused),
+            options.adopt,
+            options.max_deletes,
+            options.confirmed,
+        )
         backend = backends.plan_backend(self.client, self.setup, self.state.backend, request, self.manager)
         self.outcome.refused += backend.refused
-        self.outcome.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in backend.notes]
+        self.outcome.warnings += [f"{self.setup.cluster}: {note}" for note in backend.notes]
         self._write(backend.puts)
         return backend
 
@@ -560,8 +673,10 @@ class ServiceAddressReconciler:
         gone = [ident for ident, entry in self.ledger.items() if entry.service]
         if not gone or len(self.failed) > before:
             return
-        ident = "{0}/kube-system/{1}".format(self.setup.cluster, self.state.ledger_name)
-        self.outcome.update("ConfigMap", ident, {"addresses": sorted(self.ledger[one].address for one in gone)}, {"addresses": []})
+        ident = f"{self.setup.cluster}/kube-system/{self.state.ledger_name}"
+        self.outcome.update(
+            "ConfigMap", ident, {"addresses": sorted(self.ledger[one].address for one in gone)}, {"addresses": []}
+        )
         for one in gone:
             del self.ledger[one]
         self._keep_ledger()
@@ -570,11 +685,11 @@ class ServiceAddressReconciler:
 
     def _release(self, cost: CostPlan, backend: backends.BackendPlan) -> None:
         actions, notes = self._leftovers()
-        self.outcome.warnings += ["{0}: {1}".format(self.setup.cluster, note) for note in notes]
+        self.outcome.warnings += [f"{self.setup.cluster}: {note}" for note in notes]
         releases = self._unmapped([action for action in actions if action.action == RELEASE], backend)
         if releases and self.proof is not None and self.proof.unproven is not None:
             for action in releases:
-                name = "reservation {0}/{1}".format(self.setup.cluster, action.address or action.id)
+                name = f"reservation {self.setup.cluster}/{action.address or action.id}"
                 self._refuse(name, self.proof.unproven.reason, self.proof.unproven.message)
             releases = []
         refusal = self._over_budget(cost, releases)
@@ -584,12 +699,18 @@ class ServiceAddressReconciler:
         self.releases = [str(action.address or action.id) for action in releases]
         if not self.options.release:
             return
-        self._write(service_puts(self.setup, self.state, [action for action in actions if action.action not in (RELEASE, UNMAP, RESERVE)]))
+        self._write(
+            service_puts(
+                self.setup, self.state, [action for action in actions if action.action not in (RELEASE, UNMAP, RESERVE)]
+            )
+        )
         for action in releases:
             self._give_back(action)
         self._let_go()
         written = {item.key: item.ours for item in self.state.services}
-        self._write(moving.leave_puts(self.setup.cluster, self.state.objects, actions, self.options.keep, is_ours, written))
+        self._write(
+            moving.leave_puts(self.setup.cluster, self.state.objects, actions, self.options.keep, is_ours, written)
+        )
         if not self.setup.static:
             for ident in set(self.ledger) - {item.id for item in self.held} - self.begun:
                 del self.ledger[ident]  # somebody else released it, or nobody asks for it any more
@@ -601,10 +722,12 @@ class ServiceAddressReconciler:
         Only from those that were ours: another controller that still serves one has something of its own to give back.
         """
         context = self._context(None)
-        actions: t.List[Action] = []
+        actions: list[Action] = []
         for service in {item.key: item for item in self.state.services}.values():
             goes = service.leaving or self.options.mode == ABSENT
-            if not (service.held_back and goes and self.options.mode in (SYNC, ABSENT)) or left_alone(service, context.our_class):
+            if not (service.held_back and goes and self.options.mode in (SYNC, ABSENT)) or left_alone(
+                service, context.our_class
+            ):
                 continue
             kept = context.reclaim_policy == RETAIN or retains(service)
             rest = matches_of(self.held, context.owner, service.namespace, service.name)
@@ -612,14 +735,14 @@ class ServiceAddressReconciler:
                 actions.append(Action(LET_GO, service.key))
         self._write(service_puts(self.setup, self.state, actions))
 
-    def _leftovers(self) -> t.Tuple[t.List[Action], t.List[str]]:
+    def _leftovers(self) -> tuple[list[Action], list[str]]:
         """The steps for what no Service uses any more, and notes."""
         context, mode = self._context(None), self.options.mode
         if mode == SYNC:
             swept = orphans(self.state.services, self.held, context, self.options.confirmed)
             return swept.actions, list(swept.notes)
-        actions: t.List[Action] = []
-        notes: t.List[str] = []
+        actions: list[Action] = []
+        notes: list[str] = []
         for service in self._leaving(context) if mode in (REMOVE, ABSENT) else ():
             try:
                 outcome = removal_of(service, self.held, context)
@@ -630,47 +753,76 @@ class ServiceAddressReconciler:
             kept = context.reclaim_policy == RETAIN or retains(service) or left_alone(service, context.our_class)
             ours = service.set_by_us or (context.reports_status and service.reported and not service.address)
             if mode == ABSENT and self.options.keep:
-                stays = (ours or service.reported or service.key in self.served) and not left_alone(service, context.our_class)
+                stays = (ours or service.reported or service.key in self.served) and not left_alone(
+                    service, context.our_class
+                )
                 actions = [action for action in actions if action.action != CLEAR_ADDRESS]
-                actions += [Action(LEAVE, service.key)] if stays and service.key not in [one.service for one in actions if one.action == LEAVE] else []
-            elif ours and not kept and service.key not in [action.service for action in actions if action.action == CLEAR_ADDRESS]:
+                actions += (
+                    [Action(LEAVE, service.key)]
+                    if stays and service.key not in [one.service for one in actions if one.action == LEAVE]
+                    else []
+                )
+            elif (
+                ours
+                and not kept
+                and service.key not in [action.service for action in actions if action.action == CLEAR_ADDRESS]
+            ):
                 actions.append(Action(CLEAR_ADDRESS, service.key, address_of(service, context.backend)))
         if mode == ABSENT:
             others = [item for item in self.state.services if not counts(item, context.our_class)]
-            actions += [action for action in orphans(others, self.held, context._replace(gc_orphans=True), True).actions if action not in actions]
+            actions += [
+                action
+                for action in orphans(others, self.held, context._replace(gc_orphans=True), True).actions
+                if action not in actions
+            ]
         return actions, notes
 
-    def _over_budget(self, cost: CostPlan, releases: t.Sequence[Action]) -> t.Optional[Refusal]:
+    def _over_budget(self, cost: CostPlan, releases: t.Sequence[Action]) -> Refusal | None:
         if self.options.mode != SYNC:
             return None
         ours = len([item for item in self.held if item.id in self.ledger])
-        refusal = check_budget(self.setup.cluster, "reservation", ours, len(releases), ours - len(releases),
-                               self.options.max_deletes, self.options.confirmed or bool(cost.outcomes))  # fmt: skip
+        refusal = check_budget(
+            self.setup.cluster,
+            "reservation",
+            ours,
+            len(releases),
+            ours - len(releases),
+            self.options.max_deletes,
+            self.options.confirmed or bool(cost.outcomes),
+        )
         if refusal is None or ours != len(releases) or self.options.max_deletes == 0:
             return refusal
         self.kept = sorted(str(action.address or action.id) for action in releases)
         named = ", ".join(self.kept[:NAMED]) + ("" if len(self.kept) <= NAMED else ", ...")
         first = next((row for row in self.refusals.values() if row.object.startswith("service ")), None)
         # a cluster whose Services are all refused is not empty: to confirm that it were would mend nothing
-        message = KEPT.format(named, self.setup.cluster) if first is None else KEPT_BESIDE_REFUSED.format(named, first.object, first.reason)
+        message = (
+            KEPT.format(named, self.setup.cluster)
+            if first is None
+            else KEPT_BESIDE_REFUSED.format(named, first.object, first.reason)
+        )
         if self.options.release:
-            self.outcome.warnings.append("{0}: {1}".format(self.setup.cluster, message))
+            self.outcome.warnings.append(f"{self.setup.cluster}: {message}")
         return refusal._replace(message=message)
 
-    def _unmapped(self, releases: t.Sequence[Action], backend: backends.BackendPlan) -> t.List[Action]:
+    def _unmapped(self, releases: t.Sequence[Action], backend: backends.BackendPlan) -> list[Action]:
         """Without those whose address the load balancer still announces: what could not be taken from it is not given back either."""
         networks = {item.id: item.network for item in self.held}
         left = [action for action in releases if networks.get(action.id) not in backend.mapped]
         for action in releases:
             if action not in left:
-                name = "reservation {0}/{1}".format(self.setup.cluster, action.address or action.id)
-                self._refuse(name, "not_ours", "the load balancer still has its address in a pool that is not ours; it is given back when that is gone")
+                name = f"reservation {self.setup.cluster}/{action.address or action.id}"
+                self._refuse(
+                    name,
+                    "not_ours",
+                    "the load balancer still has its address in a pool that is not ours; it is given back when that is gone",
+                )
         return left
 
-    def _leaving(self, context: Context) -> t.List[Service]:
+    def _leaving(self, context: Context) -> list[Service]:
         if self.options.mode == ABSENT:
             return [item for item in self.state.services if counts(item, context.our_class)]
-        found: t.List[Service] = []
+        found: list[Service] = []
         for key in self.options.services:
             gone = Service(key.partition("/")[0], key.partition("/")[2], "")
             found += [item for item in self.state.services if item.key == key] or [gone, gone._replace(version=6)]
@@ -678,7 +830,7 @@ class ServiceAddressReconciler:
 
     def _give_back(self, action: Action) -> None:
         entry = self.ledger.get(action.id)
-        ident = "{0}/{1}".format(self.setup.cluster, (entry.service if entry else "") or action.id)
+        ident = f"{self.setup.cluster}/{(entry.service if entry else '') or action.id}"
         change = Change("delete", "Reservation", ident, {"address": str(action.address), "id": action.id}, None)
         try:
             self.effects.release(self.provider, action.id)
@@ -691,17 +843,17 @@ class ServiceAddressReconciler:
 
     # -- what the module shows ---------------------------------------------------------------------------------------
 
-    def _announced(self, cost: CostPlan) -> t.Set[str]:
+    def _announced(self, cost: CostPlan) -> set[str]:
         """What nodes announce afterwards: of all Services, also in a run that handles some of them."""
         if self.options.mode == ABSENT:
             return set()
         return {network for networks in self._networks(cost).values() for network in networks}
 
-    def _networks(self, cost: CostPlan) -> t.Dict[str, t.Tuple[str, ...]]:
+    def _networks(self, cost: CostPlan) -> dict[str, tuple[str, ...]]:
         gone = self.options.services if self.options.mode == REMOVE else ()
         return {key: networks for key, networks in cost.networks.items() if key not in gone}
 
-    def _speaking(self, cost: CostPlan) -> t.Dict[str, t.Any]:
+    def _speaking(self, cost: CostPlan) -> dict[str, t.Any]:
         """What our speakers need, beside the networks: routes with the ports that say whether a node can deliver, and nodes that announce nothing."""
         if self.setup.balancer.type != EMPTY or self.options.mode == ABSENT:
             return {"routes": [], "left_out": {}, "segments": {}}
@@ -710,8 +862,8 @@ class ServiceAddressReconciler:
         out = left_out(self.state.nodes, self.setup.exclude_cordoned, self.setup.not_ready_seconds, self.began)
         return {"routes": [route.shown() for route in routes], "left_out": out, "segments": dict(self.setup.segments)}
 
-    def _shown(self, cost: CostPlan, backend: backends.BackendPlan, speakers: t.Sequence[NodeBgp]) -> t.Dict[str, t.Any]:
-        setup, rows, served = self.setup, t.cast(t.Dict[str, t.Dict[str, t.Any]], {}), t.cast(t.List[Row], [])
+    def _shown(self, cost: CostPlan, backend: backends.BackendPlan, speakers: t.Sequence[NodeBgp]) -> dict[str, t.Any]:
+        setup, rows, served = self.setup, t.cast(dict[str, dict[str, t.Any]], {}), t.cast(list[Row], [])
         owner, balancer = setup.owner(self.state.uid), setup.balancer.type
         mapped = cost.networks if self.options.gives else {}
         why = silence(balancer, setup.announced_by, setup.speakers, backend.silent)
@@ -721,20 +873,38 @@ class ServiceAddressReconciler:
         for service in sorted(self.state.services, key=lambda item: item.key) if setup.balancer.enabled else ():
             if not counts(service, setup.our_class):
                 continue
-            mine = next(iter(matches_of(self.held, owner, service.namespace, service.name, service.version if setup.static else 0)), None)
+            mine = next(
+                iter(
+                    matches_of(
+                        self.held, owner, service.namespace, service.name, service.version if setup.static else 0
+                    )
+                ),
+                None,
+            )
             has = address_of(service, balancer)
-            ident = "{0}/{1}".format(setup.cluster, service.key)
+            ident = f"{setup.cluster}/{service.key}"
             change = planned.get(("Service", ident))
             if change is not None and isinstance(change.after, dict):
                 has = of_family(str(change.after.get("address", has)), service)
-            if not has and balancer == EMPTY:  # only the status and the record have it: of a second family, or where an annotation asks for it
+            if (
+                not has and balancer == EMPTY
+            ):  # only the status and the record have it: of a second family, or where an annotation asks for it
                 told = planned.get(("Service status", ident))
                 has = of_family(",".join(network.partition("/")[0] for network in mapped.get(service.key, ())), service)
                 has = has if has in service.ingress or told is not None else ""
-            served.append(Row(service.key, has if service.key in mapped else "", change is None, has in service.ingress))
+            served.append(
+                Row(service.key, has if service.key in mapped else "", change is None, has in service.ingress)
+            )
             found = states(has, mine, backend.mapped)
-            row = dict(found._asdict(), service=service.key, address=has, ready=found.ready, state=found.state,
-                       reservation=mine.id if mine is not None else "", addresses=[has] if has else [])  # fmt: skip
+            row = dict(
+                found._asdict(),
+                service=service.key,
+                address=has,
+                ready=found.ready,
+                state=found.state,
+                reservation=mine.id if mine is not None else "",
+                addresses=[has] if has else [],
+            )
             rows[service.key] = beside(rows[service.key], row) if service.key in rows else row
         return {
             "provider": setup.provider,
@@ -751,26 +921,30 @@ class ServiceAddressReconciler:
             "kept": self.kept,
             "cost": {
                 "orders": [] if self.effects.writes else [order.service for order in cost.orders],
-                "before": cost.before, "after": cost.after, "limit": cost.limit,
+                "before": cost.before,
+                "after": cost.after,
+                "limit": cost.limit,
             },
-        }  # fmt: skip
+        }
 
-    def _told(self, cost: CostPlan) -> t.List[Told]:
+    def _told(self, cost: CostPlan) -> list[Told]:
         """What the Events of Services say: to whom this run gave an address, and whom it refuses."""
-        found: t.List[Told] = []
+        found: list[Told] = []
         changed = {change.id for change in self.outcome.changes if change.kind in ("Service", "Service status")}
         for service in {item.key: item for item in self.state.services}.values():
-            ident = "{0}/{1}".format(self.setup.cluster, service.key)
+            ident = f"{self.setup.cluster}/{service.key}"
             refusal = self.refusals.get("service " + ident)
             if refusal is not None:
                 found.append(refused(service.namespace, service.name, service.uid, refusal.reason, refusal.message))
             elif self.options.gives and ident in changed and cost.networks.get(service.key):
                 addresses = [network.partition("/")[0] for network in cost.networks[service.key]]
-                text = given_text([(address, self.setup.pool_of(address) if self.setup.strict else "") for address in addresses])
+                text = given_text(
+                    [(address, self.setup.pool_of(address) if self.setup.strict else "") for address in addresses]
+                )
                 found.append(Told(service.namespace, service.name, service.uid, NORMAL, GIVEN, text))
         return found
 
-    def _pools(self) -> t.List[t.Dict[str, t.Any]]:
+    def _pools(self) -> list[dict[str, t.Any]]:
         """How the pools are used after this run, which says when it took the last address of one."""
         if not self.setup.static or not self.setup.balancer.enabled:
             return []

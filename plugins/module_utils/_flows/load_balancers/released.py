@@ -22,12 +22,12 @@ from ..._plan.sole_owner import NOBODY, Path, handed_over
 from .read import NODES, ClusterState, is_ours
 from .writes import Object, Put
 
-Patch = t.Dict[str, t.Any]
+Patch = dict[str, t.Any]
 
 
-def release_puts(client: Client, setup: Setup, state: ClusterState, served: t.Collection[str]) -> t.List[Put]:
+def release_puts(client: Client, setup: Setup, state: ClusterState, served: t.Collection[str]) -> list[Put]:
     """One write for each object of which we are on record for something. ``served``: the Services (``namespace/name``) that are ours."""
-    puts: t.List[Put] = []
+    puts: list[Put] = []
     for key in sorted(served):
         obj = state.objects.get(key)
         if obj is not None:
@@ -41,7 +41,7 @@ def release_puts(client: Client, setup: Setup, state: ClusterState, served: t.Co
         if resource is not None and resources.is_ours(kind, name):
             puts.append(given_up(setup.cluster, kind, obj, resource.path(setup.resource_options.namespace, name)))
     for name, node in sorted(state.nodes.items()):
-        puts.append(given_up(setup.cluster, "Node", node, "{0}/{1}".format(NODES, segment(name)), within=_annotations(setup)))
+        puts.append(given_up(setup.cluster, "Node", node, f"{NODES}/{segment(name)}", within=_annotations(setup)))
     return sorted((put for put in puts if put.body), key=lambda put: put.stage)
 
 
@@ -49,12 +49,19 @@ def _ours(row: Object) -> bool:
     return is_ours(str(row.get("manager")))
 
 
-def given_up(cluster: str, kind: str, obj: Object, path: str, change: t.Optional[Patch] = None, shown: t.Optional[t.Tuple[Patch, Patch]] = None,
-             within: t.Optional[t.Callable[[Path], bool]] = None) -> Put:  # fmt: skip
+def given_up(
+    cluster: str,
+    kind: str,
+    obj: Object,
+    path: str,
+    change: Patch | None = None,
+    shown: tuple[Patch, Patch] | None = None,
+    within: t.Callable[[Path], bool] | None = None,
+) -> Put:
     """The write that ends our record of an object, with ``change`` of its metadata; ``shown``: that as before and after. Without a body: nothing is due."""
     before, after = (dict(side) for side in shown or ({}, {}))
 
-    def patch(now: Object) -> t.Optional[Patch]:
+    def patch(now: Object) -> Patch | None:
         if now["metadata"].get("uid") != obj["metadata"].get("uid"):
             return None
         record = handed_over(now, _ours, within=within)
@@ -62,32 +69,49 @@ def given_up(cluster: str, kind: str, obj: Object, path: str, change: t.Optional
         return {"metadata": dict(meta, resourceVersion=now["metadata"]["resourceVersion"])} if meta else {}
 
     if handed_over(obj, _ours, within=within) is not None:
-        before["owner"], after["owner"] = ", ".join(sorted({str(row["manager"]) for row in record_of(obj) if _ours(row)})), NOBODY
+        before["owner"], after["owner"] = (
+            ", ".join(sorted({str(row["manager"]) for row in record_of(obj) if _ours(row)})),
+            NOBODY,
+        )
     names = [cluster, obj["metadata"].get("namespace"), obj["metadata"]["name"]]
-    return Put(Change("update", kind, "/".join(str(name) for name in names if name), before, after), path, patch(obj), again=patch)
+    return Put(
+        Change("update", kind, "/".join(str(name) for name in names if name), before, after),
+        path,
+        patch(obj),
+        again=patch,
+    )
 
 
-def _service(setup: Setup, key: str, obj: Object) -> t.List[Put]:
+def _service(setup: Setup, key: str, obj: Object) -> list[Put]:
     meta = obj["metadata"]
-    path = "/api/v1/namespaces/{0}/services/{1}".format(segment(str(meta["namespace"])), segment(str(meta["name"])))
+    path = f"/api/v1/namespaces/{segment(str(meta['namespace']))}/services/{segment(str(meta['name']))}"
     have = list(meta.get("finalizers") or ())
     last = given_up(setup.cluster, "Service", obj, path)._replace(stage=1)
     if setup.static or FINALIZER in have or meta.get("deletionTimestamp"):
         return [last]
 
-    def held_back(now: Object) -> t.Optional[Patch]:
+    def held_back(now: Object) -> Patch | None:
         rows = now["metadata"].get("finalizers") or []
-        return {"metadata": {"resourceVersion": now["metadata"]["resourceVersion"], "finalizers": [*rows, FINALIZER]}} if FINALIZER not in rows else {}
+        return (
+            {"metadata": {"resourceVersion": now["metadata"]["resourceVersion"], "finalizers": [*rows, FINALIZER]}}
+            if FINALIZER not in rows
+            else {}
+        )
 
-    ident = "{0}/{1}".format(setup.cluster, key)
-    first = Put(Change("update", "Service", ident, {"finalizers": have}, {"finalizers": [*have, FINALIZER]}), path, held_back(obj), again=held_back)
+    ident = f"{setup.cluster}/{key}"
+    first = Put(
+        Change("update", "Service", ident, {"finalizers": have}, {"finalizers": [*have, FINALIZER]}),
+        path,
+        held_back(obj),
+        again=held_back,
+    )
     # what we write into it is on record as ours: the record goes after it, on what is there then
     return [first, last._replace(body=last.body or {"metadata": {"resourceVersion": meta["resourceVersion"]}})]
 
 
 def _configmap(setup: Setup, obj: Object) -> Put:
     meta, key = obj["metadata"], setup.scheme.domain + "/managed-peers"
-    path = "/api/v1/namespaces/{0}/configmaps/{1}".format(segment(str(meta["namespace"])), segment(str(meta["name"])))
+    path = f"/api/v1/namespaces/{segment(str(meta['namespace']))}/configmaps/{segment(str(meta['name']))}"
     noted = (meta.get("annotations") or {}).get(key)
     if noted is None:
         return given_up(setup.cluster, "ConfigMap", obj, path)
@@ -96,4 +120,6 @@ def _configmap(setup: Setup, obj: Object) -> Put:
 
 def _annotations(setup: Setup) -> t.Callable[[Path], bool]:
     """Whether a field is an annotation that tells a node's BGP facts: what other capabilities wrote on Nodes stays ours."""
-    return lambda leaf: leaf[:2] == ("f:metadata", "f:annotations") and len(leaf) == 3 and is_annotation(leaf[2][2:], setup.scheme)
+    return lambda leaf: (
+        leaf[:2] == ("f:metadata", "f:annotations") and len(leaf) == 3 and is_annotation(leaf[2][2:], setup.scheme)
+    )

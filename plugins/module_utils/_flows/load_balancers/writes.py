@@ -9,6 +9,7 @@ leases, and the record itself is written under its version: what somebody else c
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import typing as t
 
@@ -27,27 +28,33 @@ from ..._plan.plan import CREATE, DELETE, UPDATE, Change, Refusal, is_pending
 from ..._plan.sole_owner import Path, handed_over, writers_of
 from ..._values.keys import fingerprint
 
-CONFIGMAPS = "/api/v1/namespaces/{0}/configmaps".format(NAMESPACE)
+CONFIGMAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 TRIES = 5
 
 
-def read_ledger(client: Client, name: str) -> t.Tuple[Ledger, t.Optional[t.Dict[str, t.Any]]]:
+def read_ledger(client: Client, name: str) -> tuple[Ledger, dict[str, t.Any] | None]:
     """The record, and the object in which it stands. Raises KubeErrors, and ValueRefused ``config_parse`` for a damaged one."""
     rows = client.list(CONFIGMAPS, field_selector="metadata.name=" + name).items
     actual = rows[0] if rows else None
     return parse_ledger((actual or {}).get("data")), actual
 
 
-def notes_of(actual: t.Optional[t.Mapping[str, t.Any]]) -> t.Dict[str, t.Optional[str]]:
+def notes_of(actual: t.Mapping[str, t.Any] | None) -> dict[str, str | None]:
     """What we keep in annotations of the record."""
     found = ((actual or {}).get("metadata") or {}).get("annotations") or {}
     return {REMEMBERED: found.get(REMEMBERED)}
 
 
 def keep_ledger(
-    client: Client, name: str, before: Ledger, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]], manager: str,
-    check: t.Callable[[], None] = lambda: None, notes: t.Optional[t.Mapping[str, t.Optional[str]]] = None,
-) -> t.Optional[t.Dict[str, t.Any]]:
+    client: Client,
+    name: str,
+    before: Ledger,
+    ledger: Ledger,
+    actual: dict[str, t.Any] | None,
+    manager: str,
+    check: t.Callable[[], None] = lambda: None,
+    notes: t.Mapping[str, str | None] | None = None,
+) -> dict[str, t.Any] | None:
     """Write what became of ``before``; ``ledger`` is then what stands there. Raises KubeErrors, ValueRefused ``claimed_twice conflict``.
 
     ``notes``: annotations that go with it, None to remove one.
@@ -68,24 +75,29 @@ def keep_ledger(
 
 
 def _write(
-    client: Client, name: str, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]], manager: str, notes: t.Mapping[str, t.Optional[str]]
-) -> t.Optional[t.Dict[str, t.Any]]:
-    path = "{0}/{1}".format(CONFIGMAPS, name)
+    client: Client,
+    name: str,
+    ledger: Ledger,
+    actual: dict[str, t.Any] | None,
+    manager: str,
+    notes: t.Mapping[str, str | None],
+) -> dict[str, t.Any] | None:
+    path = f"{CONFIGMAPS}/{name}"
     if actual is None:
         made = manifest(name, ledger)
         made["metadata"]["annotations"] = {key: text for key, text in notes.items() if text is not None}
         return client.create(CONFIGMAPS, made, manager) if ledger else None
     meta = actual["metadata"]
     if not ledger:
-        try:
+        with contextlib.suppress(NotFound):  # nothing is left of it, as wanted
             client.request_deletion(path, meta.get("uid"), meta["resourceVersion"])
-        except NotFound:
-            pass  # nothing is left of it, as wanted
         return None
-    data: t.Dict[str, t.Any] = dict.fromkeys(actual.get("data") or {})
+    data: dict[str, t.Any] = dict.fromkeys(actual.get("data") or {})
     data.update(manifest(name, ledger)["data"])
     noted = {"annotations": dict(notes)} if notes else {}
-    return client.merge_patch(path, {"metadata": {"resourceVersion": meta["resourceVersion"], **noted}, "data": data}, manager)
+    return client.merge_patch(
+        path, {"metadata": {"resourceVersion": meta["resourceVersion"], **noted}, "data": data}, manager
+    )
 
 
 Object = t.Mapping[str, t.Any]
@@ -99,22 +111,22 @@ class Put(t.NamedTuple):
 
     change: Change
     path: str
-    body: t.Optional[t.Dict[str, t.Any]]
+    body: dict[str, t.Any] | None
     uid: str = ""
     stage: int = 0
-    again: t.Optional[t.Callable[[Object], t.Optional[t.Dict[str, t.Any]]]] = None
+    again: t.Callable[[Object], dict[str, t.Any] | None] | None = None
     parent: str = ""
 
 
 class Written(t.NamedTuple):
-    changes: t.List[Change]
-    refused: t.List[Refusal]
-    failed: t.List[KubeError]
+    changes: list[Change]
+    refused: list[Refusal]
+    failed: list[KubeError]
 
 
-def merge_patch(before: t.Any, after: t.Any) -> t.Dict[str, t.Any]:
+def merge_patch(before: t.Any, after: t.Any) -> dict[str, t.Any]:
     """The RFC 7386 patch between two mappings; lists are replaced whole."""
-    patch: t.Dict[str, t.Any] = {}
+    patch: dict[str, t.Any] = {}
     for key in sorted(set(before) | set(after)):
         if key not in after:
             patch[key] = None
@@ -130,16 +142,26 @@ def merge_patch(before: t.Any, after: t.Any) -> t.Dict[str, t.Any]:
 
 
 def record_taken(
-    kind: str, ident: str, path: str, obj: Object, theirs: t.Callable[[Object], bool], within: t.Callable[[Path], bool], manager: str
-) -> t.List[Put]:
+    kind: str,
+    ident: str,
+    path: str,
+    obj: Object,
+    theirs: t.Callable[[Object], bool],
+    within: t.Callable[[Path], bool],
+    manager: str,
+) -> list[Put]:
     """The write after which ``manager`` is on record for fields that others wrote, equal values too; none where nothing is due.
 
     ``theirs``: whether an entry of the record is of those others; ``within``: whether a field, as its path in a fieldsV1 tree, is taken.
     """
 
-    def patch(now: Object) -> t.Dict[str, t.Any]:
+    def patch(now: Object) -> dict[str, t.Any]:
         record = handed_over(now, theirs, manager, within=within)
-        return {"metadata": {"resourceVersion": now["metadata"].get("resourceVersion"), "managedFields": record}} if record is not None else {}
+        return (
+            {"metadata": {"resourceVersion": now["metadata"].get("resourceVersion"), "managedFields": record}}
+            if record is not None
+            else {}
+        )
 
     body = patch(obj)
     change = Change(UPDATE, kind, ident, {"owner": ", ".join(writers_of(obj, theirs, within))}, {"owner": manager})
@@ -147,24 +169,48 @@ def record_taken(
 
 
 def difference(
-    cluster: str, resource: Resource, namespace: str, name: str, before: t.Optional[Object], after: t.Optional[Object], stage: int = 0
-) -> t.Optional[Put]:
+    cluster: str,
+    resource: Resource,
+    namespace: str,
+    name: str,
+    before: Object | None,
+    after: Object | None,
+    stage: int = 0,
+) -> Put | None:
     """The write that makes one object of the other, None when they are the same. Values of Secrets are not shown."""
-    ident = "{0}/{1}/{2}".format(cluster, namespace, name)
+    ident = f"{cluster}/{namespace}/{name}"
     shown = [redacted(obj, fingerprint) if obj is not None else None for obj in (before, after)]
     if before is None and after is not None:
-        return Put(Change(CREATE, resource.kind, ident, None, shown[1]), resource.path(namespace, name), dict(after), "", stage,
-                   parent=resource.path(namespace))  # fmt: skip
+        return Put(
+            Change(CREATE, resource.kind, ident, None, shown[1]),
+            resource.path(namespace, name),
+            dict(after),
+            "",
+            stage,
+            parent=resource.path(namespace),
+        )
     if before is None:
         return None
     meta = before.get("metadata") or {}
     if after is None:
-        return Put(Change(DELETE, resource.kind, ident, shown[0], None), resource.path(namespace, name), None, str(meta.get("uid") or ""), stage)
+        return Put(
+            Change(DELETE, resource.kind, ident, shown[0], None),
+            resource.path(namespace, name),
+            None,
+            str(meta.get("uid") or ""),
+            stage,
+        )
     patch = merge_patch(before, after)
     if not patch:
         return None
     patch.setdefault("metadata", {})["resourceVersion"] = meta.get("resourceVersion")
-    return Put(Change(UPDATE, resource.kind, ident, _part(shown[0], patch), _part(shown[1], patch)), resource.path(namespace, name), patch, "", stage)
+    return Put(
+        Change(UPDATE, resource.kind, ident, _part(shown[0], patch), _part(shown[1], patch)),
+        resource.path(namespace, name),
+        patch,
+        "",
+        stage,
+    )
 
 
 def _part(shown: t.Any, patch: t.Mapping[str, t.Any]) -> t.Any:
@@ -180,14 +226,18 @@ def _part(shown: t.Any, patch: t.Mapping[str, t.Any]) -> t.Any:
 
 
 def put_all(
-    client: Client, puts: t.Sequence[Put], manager: str, before_each: t.Callable[[], None] = lambda: None, leave_conflicts: bool = False
+    client: Client,
+    puts: t.Sequence[Put],
+    manager: str,
+    before_each: t.Callable[[], None] = lambda: None,
+    leave_conflicts: bool = False,
 ) -> Written:
     """Who came between makes a write fail, or refused with leave_conflicts.
 
     Stage after stage, a few at a time. ``before_each`` raises when nothing may be written any more (a lost lease).
     """
     result = Written([], [], [])
-    gone: t.List[KubeError] = []
+    gone: list[KubeError] = []
 
     def send(put: Put) -> None:
         before_each()
@@ -200,7 +250,7 @@ def put_all(
             if error is None:
                 result.changes.append(put.change)
             elif isinstance(error, Conflict) and (put.parent or leave_conflicts):
-                label = "{0} {1}".format(put.change.kind, put.change.id)
+                label = f"{put.change.kind} {put.change.id}"
                 result.refused.append(Refusal(label, "conflict" if put.parent else "kubernetes", error.message))
             else:
                 result.failed.append(error)
@@ -217,7 +267,9 @@ def _put(client: Client, put: Put, manager: str) -> None:
             client.merge_patch(put.path, put.body, manager)
         except Conflict:
             # once more on what is there now, if what we wanted to change is still as we saw it (ccm 13)
-            body = put.again(client.get(put.path.rpartition("/status")[0] or put.path)) if put.again is not None else None
+            body = (
+                put.again(client.get(put.path.rpartition("/status")[0] or put.path)) if put.again is not None else None
+            )
             if body is None:
                 raise
             client.merge_patch(put.path, body, manager)
@@ -237,12 +289,17 @@ class Foreseen:
         return Written([put.change for put in puts], [], [])
 
     def keep_ledger(
-        self, name: str, before: Ledger, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]], notes: t.Mapping[str, t.Optional[str]]
-    ) -> t.Optional[t.Dict[str, t.Any]]:
+        self,
+        name: str,
+        before: Ledger,
+        ledger: Ledger,
+        actual: dict[str, t.Any] | None,
+        notes: t.Mapping[str, str | None],
+    ) -> dict[str, t.Any] | None:
         """Write the record of addresses; the object in which it stands then."""
         return dict(actual or {"metadata": {"resourceVersion": ""}})
 
-    def reserve(self, provider: t.Any, request: t.Mapping[str, t.Any], service: str) -> t.Optional[Reservation]:
+    def reserve(self, provider: t.Any, request: t.Mapping[str, t.Any], service: str) -> Reservation | None:
         """Order an address; None for one that only the provider can tell."""
         return provider.reserve_address(request, service) if provider.predicts else None
 
@@ -263,11 +320,16 @@ class CarriedOut(Foreseen):
         return put_all(self.client, puts, self.manager, self.check, self.leave_conflicts)
 
     def keep_ledger(
-        self, name: str, before: Ledger, ledger: Ledger, actual: t.Optional[t.Dict[str, t.Any]], notes: t.Mapping[str, t.Optional[str]]
-    ) -> t.Optional[t.Dict[str, t.Any]]:
+        self,
+        name: str,
+        before: Ledger,
+        ledger: Ledger,
+        actual: dict[str, t.Any] | None,
+        notes: t.Mapping[str, str | None],
+    ) -> dict[str, t.Any] | None:
         return keep_ledger(self.client, name, before, ledger, actual, self.manager, self.check, notes)
 
-    def reserve(self, provider: t.Any, request: t.Mapping[str, t.Any], service: str) -> t.Optional[Reservation]:
+    def reserve(self, provider: t.Any, request: t.Mapping[str, t.Any], service: str) -> Reservation | None:
         self.check()
         return t.cast(Reservation, provider.reserve_address(request, service))
 
@@ -279,19 +341,21 @@ class CarriedOut(Foreseen):
 ANNOTATIONS = {METALLB: "metallb.io/loadBalancerIPs", KUBE_VIP: "kube-vip.io/loadbalancerIPs"}
 
 
-def service_puts(setup: Setup, state: t.Any, actions: t.Iterable[Action]) -> t.List[Put]:
+def service_puts(setup: Setup, state: t.Any, actions: t.Iterable[Action]) -> list[Put]:
     """One patch for each Service and sub-resource."""
     found = []
     for action in actions:
         obj = state.objects.get(action.service)
         if obj is None or action.action not in (SET_ADDRESS, CLEAR_ADDRESS, REPORT, LET_GO):
             continue
-        ident = "{0}/{1}".format(setup.cluster, action.service)
+        ident = f"{setup.cluster}/{action.service}"
         meta = obj["metadata"]
-        path = "/api/v1/namespaces/{0}/services/{1}".format(segment(str(meta["namespace"])), segment(str(meta["name"])))
+        path = f"/api/v1/namespaces/{segment(str(meta['namespace']))}/services/{segment(str(meta['name']))}"
         if is_pending(action.address):
             if action.action == SET_ADDRESS:
-                found.append(Put(Change("update", "Service", ident, {"address": ""}, {"address": str(action.address)}), path, {}))
+                found.append(
+                    Put(Change("update", "Service", ident, {"address": ""}, {"address": str(action.address)}), path, {})
+                )
             continue
         if action.action == LET_GO:
             found.append(let_go(obj, ident, path))
@@ -302,9 +366,27 @@ def service_puts(setup: Setup, state: t.Any, actions: t.Iterable[Action]) -> t.L
         put = _address(setup, obj, ident, path, str(action.address) if action.action == SET_ADDRESS else "")
         if put.change.before != put.change.after:
             found.append(put)
-        if action.action == CLEAR_ADDRESS and setup.balancer.type not in ANNOTATIONS and (obj.get("status") or {}).get("loadBalancer"):
-            change = Change("update", "Service status", ident, {"ingress": obj["status"]["loadBalancer"].get("ingress")}, {"ingress": []})
-            found.append(Put(change, path + "/status", {"status": {"loadBalancer": {"ingress": None}}}, stage=1, again=lambda now: None))
+        if (
+            action.action == CLEAR_ADDRESS
+            and setup.balancer.type not in ANNOTATIONS
+            and (obj.get("status") or {}).get("loadBalancer")
+        ):
+            change = Change(
+                "update",
+                "Service status",
+                ident,
+                {"ingress": obj["status"]["loadBalancer"].get("ingress")},
+                {"ingress": []},
+            )
+            found.append(
+                Put(
+                    change,
+                    path + "/status",
+                    {"status": {"loadBalancer": {"ingress": None}}},
+                    stage=1,
+                    again=lambda now: None,
+                )
+            )
     return found
 
 
@@ -319,7 +401,7 @@ def _report(obj: Object, ident: str, path: str, address: str) -> Put:
 def let_go(obj: Object, ident: str, path: str) -> Put:
     """The write that takes a cloud controller's finalizer from a Service that has it."""
 
-    def patch(now: Object) -> t.Optional[t.Dict[str, t.Any]]:
+    def patch(now: Object) -> dict[str, t.Any] | None:
         meta = now["metadata"]
         rest = [name for name in meta.get("finalizers") or () if name != FINALIZER]
         same = meta.get("uid") == obj["metadata"].get("uid") and FINALIZER in (meta.get("finalizers") or ())
@@ -338,20 +420,22 @@ def _address(setup: Setup, obj: Object, ident: str, path: str, address: str) -> 
     before = _held(obj, annotation)
     field = str((obj.get("spec") or {}).get("loadBalancerIP") or "")
 
-    def patch(version: str) -> t.Dict[str, t.Any]:
-        meta: t.Dict[str, t.Any] = {"resourceVersion": version}
+    def patch(version: str) -> dict[str, t.Any]:
+        meta: dict[str, t.Any] = {"resourceVersion": version}
         if annotation:
             meta["annotations"] = {annotation: address or None}
             moved = bool(field) and field in address.split(",")
             return dict({"metadata": meta}, **({"spec": {"loadBalancerIP": None}} if moved else {}))
         return {"metadata": meta, "spec": {"loadBalancerIP": address or None}}
 
-    def again(now: Object) -> t.Optional[t.Dict[str, t.Any]]:
+    def again(now: Object) -> dict[str, t.Any] | None:
         same = now["metadata"].get("uid") == obj["metadata"].get("uid") and _held(now, annotation) == before
         same = same and (now.get("spec") or {}).get("type") == (obj.get("spec") or {}).get("type")
         return patch(now["metadata"]["resourceVersion"]) if same else None
 
-    change = Change("update", "Service", ident, {"address": before or field if annotation else before}, {"address": address})
+    change = Change(
+        "update", "Service", ident, {"address": before or field if annotation else before}, {"address": address}
+    )
     return Put(change, path, patch(obj["metadata"]["resourceVersion"]), again=again)
 
 

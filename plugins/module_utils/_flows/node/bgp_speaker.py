@@ -48,18 +48,29 @@ PORT = 179
 FOREIGN = ("/etc/frr/frr.conf", "/etc/frr/bgpd.conf")
 #: Of whoever changes the state, beside the follower's own; so long another one may take.
 LOCK, LOCK_SECONDS = "multicluster-bgp-state", 120.0
-_KEPT_OPTIONS = ("asn", "router_id", "keepalive_time", "hold_time", "graceful_restart", "communities", "large_communities", "local_preference", "med", "pools")
+_KEPT_OPTIONS = (
+    "asn",
+    "router_id",
+    "keepalive_time",
+    "hold_time",
+    "graceful_restart",
+    "communities",
+    "large_communities",
+    "local_preference",
+    "med",
+    "pools",
+)
 
 
 class RolledBack(Exception):
     """The new state did not hold; the node has what it had. ``result`` is the module's result."""
 
-    def __init__(self, message: str, result: t.Dict[str, t.Any]) -> None:
+    def __init__(self, message: str, result: dict[str, t.Any]) -> None:
         super().__init__(message)
         self.result = result
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
     """The module's result. Raises ValueRefused for options that make no sense or that the daemon refuses, RolledBack, LinuxError.
 
     One at a time: a visit that only changes routes must not put back what a play that comes at the same time has changed.
@@ -68,7 +79,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         return _run(request, check)
 
 
-def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
+def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
     plan = Plan()
     if request.get("state") == "absent":
         _absent(plan, check)
@@ -87,7 +98,11 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     wanted = {
         CODE: FileState("file", 0o755, bundle.build(AGENT)),
         **_unit_files(daemon, speaker),
-        FOLLOWER_UNIT: FileState("file", 0o644, unit_text("What the BGP speaker of multicluster.network announces", CODE, STATE, frr.UNIT).encode("ascii")),
+        FOLLOWER_UNIT: FileState(
+            "file",
+            0o644,
+            unit_text("What the BGP speaker of multicluster.network announces", CODE, STATE, frr.UNIT).encode("ascii"),
+        ),
         STATE: FileState("file", 0o600, (json.dumps(given, sort_keys=True) + "\n").encode("ascii")),
     }
     before = {path: files.read_state(path) for path in dict.fromkeys((*wanted, FORMER, *COMPANIONS))}
@@ -108,23 +123,25 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
     return _result(plan, _sessions() if not check or runs else {}, True, speaker, [route.network for route in routes])
 
 
-def _unit_files(daemon: speaker_follow.Daemon, speaker: Speaker) -> t.Dict[str, FileState]:
+def _unit_files(daemon: speaker_follow.Daemon, speaker: Speaker) -> dict[str, FileState]:
     paths = {frr.UNIT: UNIT, **{path[len(_UNITS) :]: path for path in COMPANIONS}}
     texts = daemon.unit_texts(CODE, any(one.bfd for one in speaker.neighbours))
     return {paths[name]: FileState("file", 0o644, text.encode("ascii")) for name, text in texts.items()}
 
 
-def _companions(wanted: t.Iterable[str]) -> t.List[str]:
+def _companions(wanted: t.Iterable[str]) -> list[str]:
     """The names of the units that run beside the daemon."""
     there = set(wanted)
     return [path[len(_UNITS) :] for path in COMPANIONS if path in there]
 
 
-def _run_routes_only(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str, t.Any]:
+def _run_routes_only(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
     """What a speaker that stands announces; all else stays as a whole run left it. Raises ValueRefused ``no_speaker``, and as run."""
     plan, before = Plan(), files.read_state(STATE)
     if before is None or speaker_follow.load_state() is None:
-        raise ValueRefused("no_speaker", "this node has no BGP speaker yet, and routes_only only changes what one announces")
+        raise ValueRefused(
+            "no_speaker", "this node has no BGP speaker yet, and routes_only only changes what one announces"
+        )
     given = json.loads(before.content.decode("utf-8"))
     given["routes"] = _routes(parse_routes(request.get("prefixes") or (), request.get("routes") or ()))
     wanted = {STATE: FileState("file", 0o600, (json.dumps(given, sort_keys=True) + "\n").encode("ascii"))}
@@ -132,18 +149,20 @@ def _run_routes_only(request: t.Mapping[str, t.Any], check: bool) -> t.Dict[str,
     _note(plan, {STATE: before, FORMER: None}, wanted)
     if plan.changes:
         secrets = [one.password for one in state.speaker.neighbours if one.password]
-        speaker_follow.DAEMONS[state.daemon].check_config(state.render(route.network for route in state.routes), secrets)
+        speaker_follow.DAEMONS[state.daemon].check_config(
+            state.render(route.network for route in state.routes), secrets
+        )
         if not check:
             _apply({STATE: before}, wanted, request, None)
     return _result(plan, _sessions(), True, state.speaker, [route.network for route in state.routes])
 
 
-def _sessions() -> t.Dict[str, bool]:
+def _sessions() -> dict[str, bool]:
     """Router -> whether its session stands, by the daemon that runs."""
     return {name: word == "Established" for name, word in speaker_follow.running_daemon().sessions().items()}
 
 
-def _given(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def _given(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """What the follower has to know, as plain data: the same request gives the same. Raises ValueRefused, LinuxError."""
     routes = parse_routes(request.get("prefixes") or (), request.get("routes") or ())
     source = request.get("source_ip") or _source(request["neighbors"])
@@ -158,11 +177,11 @@ def _given(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     )
 
 
-def _routes(routes: t.Iterable[Wanted]) -> t.List[t.Dict[str, t.Any]]:
+def _routes(routes: t.Iterable[Wanted]) -> list[dict[str, t.Any]]:
     return [{"network": route.network, "health_ports": list(route.health_ports)} for route in routes]
 
 
-def _neighbour(row: t.Mapping[str, t.Any], source: str) -> t.Dict[str, t.Any]:
+def _neighbour(row: t.Mapping[str, t.Any], source: str) -> dict[str, t.Any]:
     """A router with the password itself, wherever that stands, and the node's address of its family. Raises ValueRefused, LinuxError."""
     found = {name: value for name, value in row.items() if value is not None and name != "password_file"}
     if not found.get("source_ip") and parse_address(row["address"]).version != parse_address(source).version:
@@ -171,7 +190,10 @@ def _neighbour(row: t.Mapping[str, t.Any], source: str) -> t.Dict[str, t.Any]:
     if path:
         held = files.read_state(str(path))
         if held is None or held.kind != "file":
-            raise ValueRefused("bad_setting", "password_file of {0} in bgp_speaker_neighbors: the node has no file {1}".format(row["address"], path))
+            raise ValueRefused(
+                "bad_setting",
+                f"password_file of {row['address']} in bgp_speaker_neighbors: the node has no file {path}",
+            )
         found["password"] = held.content.decode("utf-8", "replace").strip()
     return found
 
@@ -179,26 +201,38 @@ def _neighbour(row: t.Mapping[str, t.Any], source: str) -> t.Dict[str, t.Any]:
 def _no_session(uncarried: t.Sequence[str]) -> str:
     """What to write where networks of a family have no router."""
     version = 6 if ":" in uncarried[0] else 4
-    named = ", ".join(uncarried[:5]) + (" and {0} more".format(len(uncarried) - 5) if len(uncarried) > 5 else "")
+    named = ", ".join(uncarried[:5]) + (f" and {len(uncarried) - 5} more" if len(uncarried) > 5 else "")
     text = (
         "no session carries {0}: no router in bgp_speaker_neighbors is of IPv{1}; add one, or write both_families: true for a router of IPv{2} that "
         "takes both (RFC 8950){3}"
     )
-    return text.format(named, version, 4 if version == 6 else 6, ", with next_hop, an IPv6 address of the node" if version == 6 else "")
+    return text.format(
+        named, version, 4 if version == 6 else 6, ", with next_hop, an IPv6 address of the node" if version == 6 else ""
+    )
 
 
 def _result(
-    plan: Plan, sessions: t.Mapping[str, bool], present: bool, speaker: t.Optional[Speaker] = None, networks: t.Iterable[str] = ()
-) -> t.Dict[str, t.Any]:
+    plan: Plan,
+    sessions: t.Mapping[str, bool],
+    present: bool,
+    speaker: Speaker | None = None,
+    networks: t.Iterable[str] = (),
+) -> dict[str, t.Any]:
     result, status = plan.result(), speaker_follow.read_status() if present else {}
     uncarried = speaker.uncarried(networks) if speaker is not None else []
     if uncarried:
         plan.warnings.append(_no_session(uncarried))
-    result.update(uncarried=uncarried, sessions=dict(sorted(sessions.items())), diff=plan.diff(), warnings=list(plan.warnings),
-                  announced=status.get("announced") or [], withheld=status.get("withheld") or {})  # fmt: skip
+    result.update(
+        uncarried=uncarried,
+        sessions=dict(sorted(sessions.items())),
+        diff=plan.diff(),
+        warnings=list(plan.warnings),
+        announced=status.get("announced") or [],
+        withheld=status.get("withheld") or {},
+    )
     if present and not plan.changes and not all(sessions.values()):
         down = ", ".join(sorted(name for name, up in sessions.items() if not up))
-        result["warnings"].append("no session with {0}".format(down))
+        result["warnings"].append(f"no session with {down}")
     return result
 
 
@@ -209,7 +243,7 @@ def _source(neighbours: t.Sequence[t.Mapping[str, t.Any]]) -> str:
     router = str(parse_address(neighbours[0]["address"]))
     source = look_up([{"dst": router}])[0].get("src")
     if not source:
-        raise ValueRefused("no_ipv4_neighbor", "this node has no route to {0}".format(router))
+        raise ValueRefused("no_ipv4_neighbor", f"this node has no route to {router}")
     return str(source)
 
 
@@ -217,14 +251,20 @@ def _no_rival(neighbours: t.Iterable[t.Any], allowed: t.Any) -> None:
     """A second speaker on this node with the same router would take our session down, and we its. Raises ``conflict``."""
     if allowed:
         return
-    texts = [state.content.decode("utf-8", "replace") for state in map(files.read_state, FOREIGN) if state is not None and state.kind == "file"]
+    texts = [
+        state.content.decode("utf-8", "replace")
+        for state in map(files.read_state, FOREIGN)
+        if state is not None and state.kind == "file"
+    ]
     words = {tuple(line.split()[:2]) for text in texts for line in text.splitlines()}
     for one in neighbours:
         if ("neighbor", one.address) in words:
-            raise ValueRefused("conflict", "this node's own FRR has a session with {0}; beside_frr allows a second one".format(one.address))
+            raise ValueRefused(
+                "conflict", f"this node's own FRR has a session with {one.address}; beside_frr allows a second one"
+            )
 
 
-def _rivals(neighbours: t.Iterable[t.Any], source: str) -> t.Dict[str, str]:
+def _rivals(neighbours: t.Iterable[t.Any], source: str) -> dict[str, str]:
     """Router -> a sentence on another program of this node that has a session with it from our address, such as the speaker of a load balancer
     from which Services come. A router keeps one session of an address: ours would not come up, or end the other one's."""
     routers = {one.address: one.source or source for one in neighbours}
@@ -232,7 +272,7 @@ def _rivals(neighbours: t.Iterable[t.Any], source: str) -> t.Dict[str, str]:
         "this node's {0} (process {1}) has a session with {2} from {3}, and a router keeps one of each address: end that first, "
         "or set bgp_speaker_source_ip to another address of the node (bgp_speaker_beside_frr: true starts ours anyway)"
     )
-    found: t.Dict[str, str] = {}
+    found: dict[str, str] = {}
     for row in connections.connections():
         if routers.get(row.remote) != row.local or PORT not in (row.local_port, row.remote_port):
             continue
@@ -242,7 +282,7 @@ def _rivals(neighbours: t.Iterable[t.Any], source: str) -> t.Dict[str, str]:
     return found
 
 
-def _note(plan: Plan, before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState]) -> None:
+def _note(plan: Plan, before: t.Mapping[str, FileState | None], wanted: t.Mapping[str, FileState]) -> None:
     for path in sorted(wanted):
         old, new = before[path], wanted[path]
         if old == new:
@@ -255,7 +295,7 @@ def _note(plan: Plan, before: t.Mapping[str, t.Optional[FileState]], wanted: t.M
         plan.delete("file", path, {})
 
 
-def _shown(path: str, state: FileState) -> t.Dict[str, t.Any]:
+def _shown(path: str, state: FileState) -> dict[str, t.Any]:
     """For a plan: of the follower's state what the daemon is told when everything can be delivered, and what that depends on."""
     if path != STATE:
         return state.shown()
@@ -263,15 +303,23 @@ def _shown(path: str, state: FileState) -> t.Dict[str, t.Any]:
         wanted = speaker_follow.parse_state(state.content.decode("utf-8"))
     except (ValueError, KeyError):
         return {"lines": []}
-    rows = ["! {0} while port {1} of the node says that it can deliver".format(route.network, port) for route in wanted.routes for port in route.health_ports]
-    lines = speaker_follow.DAEMONS[wanted.daemon].shown(wanted.render(route.network for route in wanted.routes), fingerprint)
+    rows = [
+        f"! {route.network} while port {port} of the node says that it can deliver"
+        for route in wanted.routes
+        for port in route.health_ports
+    ]
+    lines = speaker_follow.DAEMONS[wanted.daemon].shown(
+        wanted.render(route.network for route in wanted.routes), fingerprint
+    )
     return {"lines": lines + rows}
 
 
 def _apply(
-    before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState], request: t.Mapping[str, t.Any],
-    stood: t.Optional[t.Mapping[str, bool]],
-) -> None:  # fmt: skip
+    before: t.Mapping[str, FileState | None],
+    wanted: t.Mapping[str, FileState],
+    request: t.Mapping[str, t.Any],
+    stood: t.Mapping[str, bool] | None,
+) -> None:
     """``stood``: the sessions before it, None for a change that touches none."""
     seconds = float(request.get("verify_seconds") or 0)
     try:
@@ -281,13 +329,17 @@ def _apply(
     except (ValueRefused, OSError) as error:  # a full disk, for one
         _put_back(before, wanted, seconds)
         result, message = _result(Plan(), _sessions(), False), getattr(error, "message", str(error))
-        result["refused"] = [{"object": frr.UNIT, "reason": getattr(error, "reason", "speaker_failed"), "message": message}]
-        raise RolledBack("the node has its former BGP speaker again: {0}".format(message), result) from None
+        result["refused"] = [
+            {"object": frr.UNIT, "reason": getattr(error, "reason", "speaker_failed"), "message": message}
+        ]
+        raise RolledBack(f"the node has its former BGP speaker again: {message}", result) from None
 
 
-def _put(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState], seconds: float) -> None:
+def _put(before: t.Mapping[str, FileState | None], wanted: t.Mapping[str, FileState], seconds: float) -> None:
     """The files, the state last; then what has to start, and the follower's word that all of it holds. Raises ValueRefused, OSError."""
-    changed = {path for path in wanted if before.get(path) != wanted[path]} | (unfinished.left(UNFINISHED) & set(wanted))
+    changed = {path for path in wanted if before.get(path) != wanted[path]} | (
+        unfinished.left(UNFINISHED) & set(wanted)
+    )
     if changed - {STATE}:  # of the state the follower finds out by itself
         unfinished.begin(UNFINISHED, changed)
     for path in sorted(wanted, key=lambda path: (path == STATE, path)):
@@ -306,7 +358,9 @@ def _put(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, F
     unfinished.end(UNFINISHED, changed)
 
 
-def _carry_out(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState], changed: t.Container[str]) -> None:
+def _carry_out(
+    before: t.Mapping[str, FileState | None], wanted: t.Mapping[str, FileState], changed: t.Container[str]
+) -> None:
     units = {path for path in (UNIT, FOLLOWER_UNIT, *COMPANIONS) if path in changed}
     if units:
         systemd.reload_units()
@@ -334,7 +388,7 @@ def _start(unit: str, keep_routes: bool = False) -> None:
     frr.systemctl("reset-failed", unit)
     if not frr.systemctl("restart", unit):
         why = speaker_follow.read_status().get("error")
-        raise ValueRefused("speaker_failed", "the unit {0} did not start{1}".format(unit, ": {0}".format(why) if why else ""))
+        raise ValueRefused("speaker_failed", f"the unit {unit} did not start{(f': {why}' if why else '')}")
 
 
 def _wait_until_followed(state: FileState, seconds: float) -> None:
@@ -346,7 +400,9 @@ def _wait_until_followed(state: FileState, seconds: float) -> None:
         if status.get("state") == digest and not status.get("error"):
             return
         if time.monotonic() >= deadline:
-            raise ValueRefused("speaker_failed", str(status.get("error") or "{0} does not follow; see its journal".format(FOLLOWER)))
+            raise ValueRefused(
+                "speaker_failed", str(status.get("error") or f"{FOLLOWER} does not follow; see its journal")
+            )
         time.sleep(0.1)
 
 
@@ -362,11 +418,11 @@ def _wait_for(stood: t.Mapping[str, bool], seconds: float) -> None:
         if time.monotonic() >= deadline:
             if not now:
                 raise ValueRefused("speaker_failed", "the speaker does not answer")
-            raise ValueRefused("session_lost", "the session with {0} did not come back".format(", ".join(missing)))
+            raise ValueRefused("session_lost", f"the session with {', '.join(missing)} did not come back")
         time.sleep(0.3)
 
 
-def _put_back(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[str, FileState], seconds: float) -> None:
+def _put_back(before: t.Mapping[str, FileState | None], wanted: t.Mapping[str, FileState], seconds: float) -> None:
     former = {path: state for path, state in before.items() if state is not None}
     if STATE not in former:
         _take_away((*wanted, FORMER))
@@ -377,10 +433,8 @@ def _put_back(before: t.Mapping[str, t.Optional[FileState]], wanted: t.Mapping[s
             systemd.reload_units()
             frr.systemctl("restart", frr.UNIT)
         return
-    try:
+    with contextlib.suppress(ValueRefused, OSError):  # it says what it could not do; what broke is told anyway
         _put({path: wanted.get(path) for path in before}, former, seconds)
-    except (ValueRefused, OSError):
-        pass  # it says what it could not do; what broke is told anyway
 
 
 def _absent(plan: Plan, check: bool) -> None:

@@ -21,18 +21,18 @@ from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused
 from . import wireguard_device
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
 def settle_peers(
-    devices: t.Sequence[NodeDevice], previous: t.Optional[NodeState], live: t.Callable[[str], t.Mapping[str, LivePeer]]
-) -> t.Tuple[t.List[NodeDevice], t.List[Refusal]]:
+    devices: t.Sequence[NodeDevice], previous: NodeState | None, live: t.Callable[[str], t.Mapping[str, LivePeer]]
+) -> tuple[list[NodeDevice], list[Refusal]]:
     """The devices, each with those of its contested peers that are theirs, and the refusals of the others.
 
     previous: the confirmed state. live: device name -> its peers in the kernel, asked only where there is no such state.
     """
     unread = {device.remote for device in devices if not device.peers_known}
-    rows: t.List[t.Tuple[int, Contested]] = []
+    rows: list[tuple[int, Contested]] = []
     peers = [list(device.peers) for device in devices]
     for place, device in enumerate(devices):
         rows.extend((place, claim) for claim in device.contested)
@@ -60,18 +60,18 @@ def settle_peers(
 def settle_affiliates(
     given: t.Mapping[str, t.Any],
     own: t.Mapping[str, t.Any],
-    previous: t.Optional[t.Mapping[str, t.Any]],
+    previous: t.Mapping[str, t.Any] | None,
     device: str,
     paths: t.Sequence[str],
-) -> t.Tuple[t.List[Data], t.List[Refusal]]:
+) -> tuple[list[Data], list[Refusal]]:
     """The affiliates that this node takes as they hold for it, and the refusals of the others.
 
     given: affiliates, contested, disputed, unread of the mesh's plan. own: this node's affiliate. previous: its confirmed KubeSpan
     state; without one the peers of the ``device`` count. paths: of a node's key and identity, for what to delete on a copied host.
     """
     unread, disputed = set(given.get("unread") or ()), list(given.get("disputed") or ())
-    kept: t.List[Data] = [] if unread else list(given.get("affiliates") or ())
-    rows: t.List[Data] = [*(given.get("affiliates") or () if unread else ()), *(given.get("contested") or ())]
+    kept: list[Data] = [] if unread else list(given.get("affiliates") or ())
+    rows: list[Data] = [*(given.get("affiliates") or () if unread else ()), *(given.get("contested") or ())]
     known = peers_of(previous)
     if previous is None:
         known = [MeshPeer(key, allowed_ips=peer.allowed_ips) for key, peer in live_peers(device).items()]
@@ -81,7 +81,7 @@ def settle_affiliates(
     myself = _mesh_record(MeshPeer(t.cast(str, key), node_id or "", address or "", cluster=cluster, node=node))
     claimants = [_affiliate_claimant(row, disputed) for row in rows]
     result = settle(claimants, [*map(_mesh_record, peers), myself], unread)
-    refused: t.List[Refusal] = []
+    refused: list[Refusal] = []
     for index, row in enumerate(rows):
         if index in result.kept:
             kept.append(dict(row, by_rank=True) if index in result.by_rank else row)
@@ -94,11 +94,17 @@ def settle_affiliates(
     if disputed:
         here = myself._replace(networks=[_host(text) for text in own.get("addresses") or ()])
         _settle_addresses(kept, disputed, [*map(_address_record, peers), here], unread, refused)
-    return [{key: value for key, value in row.items() if key not in ("reported", "greedy", "host")} for row in kept], refused
+    return [
+        {key: value for key, value in row.items() if key not in ("reported", "greedy", "host")} for row in kept
+    ], refused
 
 
 def _settle_addresses(
-    kept: t.List[Data], disputed: t.Collection[str], known: t.Sequence[Record], unread: t.Container[str], refused: t.List[Refusal]
+    kept: list[Data],
+    disputed: t.Collection[str],
+    known: t.Sequence[Record],
+    unread: t.Container[str],
+    refused: list[Refusal],
 ) -> None:
     """Leave each address that several announce with one of them; the others stay without it.
 
@@ -106,7 +112,9 @@ def _settle_addresses(
     """
     for text in disputed:
         places = [place for place, row in enumerate(kept) if text in (row.get("addresses") or ())]
-        claimants = [_affiliate_claimant(kept[place], disputed)._replace(things=(), networks=[_host(text)]) for place in places]
+        claimants = [
+            _affiliate_claimant(kept[place], disputed)._replace(things=(), networks=[_host(text)]) for place in places
+        ]
         result = settle(claimants, known, unread)
         for index in result.by_rank:
             row = kept[places[index]]
@@ -130,11 +138,13 @@ def _affiliate_claimant(row: t.Mapping[str, t.Any], disputed: t.Collection[str])
 
 def _mesh_record(peer: MeshPeer) -> Record:
     texts = [str(text) for text in peer.allowed_ips]
-    named: t.List[t.Tuple[str, t.Any]] = [("key", peer.public_key), ("node id", peer.node_id), ("address", peer.address)]
+    named: list[tuple[str, t.Any]] = [("key", peer.public_key), ("node id", peer.node_id), ("address", peer.address)]
     # of single IPv6 addresses one is the node's own in the mesh, by which it is not told from one who claims it
     named += [("address", text[: -len("/128")]) for text in texts if text.endswith("/128")]
     networks = networks_of(text for text in texts if not text.endswith("/128"))
-    return Record(peer.cluster, peer.node, [(kind, value) for kind, value in named if value and isinstance(value, str)], networks)
+    return Record(
+        peer.cluster, peer.node, [(kind, value) for kind, value in named if value and isinstance(value, str)], networks
+    )
 
 
 def _address_record(peer: MeshPeer) -> Record:
@@ -165,7 +175,7 @@ def _claimant(remote: str, claim: Contested) -> Claimant:
 
 
 def _records(
-    devices: t.Sequence[NodeDevice], previous: t.Optional[NodeState], live: t.Callable[[str], t.Mapping[str, LivePeer]]
+    devices: t.Sequence[NodeDevice], previous: NodeState | None, live: t.Callable[[str], t.Mapping[str, LivePeer]]
 ) -> t.Iterator[Record]:
     for device in devices:
         known = previous.device(device.name) if previous else None
@@ -175,10 +185,12 @@ def _records(
         else:
             for peer in known.peers:
                 if not peer.by_rank:
-                    yield Record(device.remote, peer.node, [("key", str(peer.public_key))], networks_of(peer.allowed_ips))
+                    yield Record(
+                        device.remote, peer.node, [("key", str(peer.public_key))], networks_of(peer.allowed_ips)
+                    )
 
 
-def networks_of(texts: t.Iterable[object]) -> t.List[t.Any]:
+def networks_of(texts: t.Iterable[object]) -> list[t.Any]:
     """The texts that are networks."""
     found = []
     for text in texts:

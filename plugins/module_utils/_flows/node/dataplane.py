@@ -12,7 +12,16 @@ import contextlib
 import time
 import typing as t
 
-from ..._dataplane.node_spec import NodeDevice, NodeSpec, NodeState, alias_of, parse_node, peer_budget, spec_of_state, state_to_keep
+from ..._dataplane.node_spec import (
+    NodeDevice,
+    NodeSpec,
+    NodeState,
+    alias_of,
+    parse_node,
+    peer_budget,
+    spec_of_state,
+    state_to_keep,
+)
 from ..._linux.errors import LinuxError
 from ..._linux.host.links import links_with_alias
 from ..._linux.host.lock import HostLock
@@ -23,7 +32,7 @@ from . import guard, parts, persistence, transaction
 if t.TYPE_CHECKING:
     from . import kubespan, kubespan_node
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
 #: How long a run waits for another one on the same host.
@@ -48,20 +57,30 @@ def converge(spec: NodeSpec, check: bool = False) -> Data:
     started = time.monotonic()
     if not check:
         spec = spec._replace(devices=tuple(device.ready() for device in spec.devices))
-    opened: t.Optional[Data] = None
+    opened: Data | None = None
     with contextlib.nullcontext() if check else HostLock(alias_of(spec.fabric), LOCK_SECONDS):
         other = _other_name(spec)
         if other is not None:
-            return dict(other.result(), warnings=[], diff=other.diff(), public_keys={}, stats=dict(Stats().as_dict(), seconds=0.0))
+            return dict(
+                other.result(),
+                warnings=[],
+                diff=other.diff(),
+                public_keys={},
+                stats=dict(Stats().as_dict(), seconds=0.0),
+            )
         warnings = _left_open(spec.fabric, check)
         node = NodeDataplane(spec)
         if spec.released and node.has_kubespan():
-            raise DataplaneError("a KubeSpan mesh is on this node, and there is no program that it could be left to; state: absent takes it away")
+            raise DataplaneError(
+                "a KubeSpan mesh is on this node, and there is no program that it could be left to; state: absent takes it away"
+            )
         todo = node.plan()
         if not check and todo.changed:
             opened = _write(node)
     stats = dict(node.stats, seconds=round(time.monotonic() - started, 3))
-    result = dict(todo.result(), warnings=warnings + todo.warnings, diff=todo.diff(), public_keys=node.public_keys(), stats=stats)
+    result = dict(
+        todo.result(), warnings=warnings + todo.warnings, diff=todo.diff(), public_keys=node.public_keys(), stats=stats
+    )
     if node.identity is not None:
         result["kubespan"] = node.announcement()
     if opened is not None:
@@ -69,9 +88,13 @@ def converge(spec: NodeSpec, check: bool = False) -> Data:
     return to_wire(result)
 
 
-def _other_name(spec: NodeSpec) -> t.Optional[Plan]:
+def _other_name(spec: NodeSpec) -> Plan | None:
     """A refusal, when this machine is another host of the inventory already; an open change of that one is left alone as well."""
-    opened = persistence.load_state(spec.fabric, candidate=True) if transaction.pending_or_none(spec.fabric) is not None else None
+    opened = (
+        persistence.load_state(spec.fabric, candidate=True)
+        if transaction.pending_or_none(spec.fabric) is not None
+        else None
+    )
     for state in (opened, persistence.load_state(spec.fabric)):
         recorded = state.host if state else None
         if recorded is not None and spec.node and recorded != spec.node and recorded in spec.hosts:
@@ -82,7 +105,7 @@ def _other_name(spec: NodeSpec) -> t.Optional[Plan]:
     return None
 
 
-def _left_open(fabric: str, check: bool) -> t.List[str]:
+def _left_open(fabric: str, check: bool) -> list[str]:
     """Take back what an earlier run left unconfirmed, so that this one starts from a confirmed state; or say so."""
     try:
         if transaction.pending(fabric) is None:
@@ -92,14 +115,14 @@ def _left_open(fabric: str, check: bool) -> t.List[str]:
         record = transaction.settle(fabric, "another run of the play came first") or {}
     except transaction.JournalInvalid as error:
         if check:
-            return ["{0}; the next run keeps it beside and goes on from the confirmed state".format(error)]
+            return [f"{error}; the next run keeps it beside and goes on from the confirmed state"]
         return [str(transaction.set_aside(fabric, error)["message"])]
     if record.get("outcome") == transaction.CONFIRMED:
         return ["an earlier change was kept, and what it still had to do is done now"]
     return ["an earlier change was never confirmed and was taken back first"]
 
 
-def _write(node: "NodeDataplane") -> t.Optional[Data]:
+def _write(node: NodeDataplane) -> Data | None:
     """Apply and read back; under a transaction when the host shall undo what nobody confirms. Returns its journal."""
     if not node.spec.rollback_seconds:
         node.apply()
@@ -112,7 +135,7 @@ def _write(node: "NodeDataplane") -> t.Optional[Data]:
         transaction.applied(node.spec.fabric, journal)
     except FAILURES as error:
         transaction.settle(node.spec.fabric, "applying failed")
-        raise DataplaneError("{0}; everything was put back".format(error)) from error
+        raise DataplaneError(f"{error}; everything was put back") from error
     return journal
 
 
@@ -121,7 +144,7 @@ def confirm(fabric: str, ident: str) -> Data:
     return dict(transaction.confirm(fabric, ident, LOCK_SECONDS), changed=True)
 
 
-def revert(fabric: str, ident: t.Optional[str]) -> Data:
+def revert(fabric: str, ident: str | None) -> Data:
     """Take a change back now (None: whichever waits); ``changed`` is False when it was over. Raises one of FAILURES."""
     try:
         record, changed = transaction.revert(fabric, ident, LOCK_SECONDS)
@@ -138,7 +161,7 @@ def recover(fabric: str, error: transaction.JournalInvalid) -> Data:
     return record
 
 
-def settle(fabric: str, message: str) -> t.Optional[Data]:
+def settle(fabric: str, message: str) -> Data | None:
     """Bring an interrupted transaction to its end, for the boot unit. Raises one of FAILURES."""
     with HostLock(alias_of(fabric), LOCK_SECONDS):
         try:
@@ -157,12 +180,12 @@ class NodeDataplane:
 
     def __init__(self, spec: NodeSpec) -> None:
         self.spec = spec
-        self.parts: t.List[parts.Part] = []
+        self.parts: list[parts.Part] = []
         self.stats: Data = {}
-        self.previous: t.Optional[NodeState] = None
-        self.devices: t.Optional[parts.Devices] = None
-        self.identity: t.Optional[kubespan_node.KubespanNode] = None
-        self.kubespan: t.Optional[kubespan.KubespanDataplane] = None
+        self.previous: NodeState | None = None
+        self.devices: parts.Devices | None = None
+        self.identity: kubespan_node.KubespanNode | None = None
+        self.kubespan: kubespan.KubespanDataplane | None = None
 
     def plan(self) -> Plan:
         """Read everything once and decide."""
@@ -189,7 +212,11 @@ class NodeDataplane:
         yield guard.Settings(spec, devices.usable, reports=stays and spec.reports)
         yield from self._kubespan_parts(others)
         early = freed.names if freed is not None else ()
-        gone = [name for name in others if name not in early and (self.kubespan is None or name != self.kubespan.layout.device)]
+        gone = [
+            name
+            for name in others
+            if name not in early and (self.kubespan is None or name != self.kubespan.layout.device)
+        ]
         if spec.released:
             from . import released
 
@@ -209,10 +236,14 @@ class NodeDataplane:
         if spec.persist:
             yield parts.Files(spec.fabric, self.state(), known, deferred=bool(spec.rollback_seconds))
 
-    def _freed(self, devices: parts.Devices, others: t.Collection[str]) -> t.Optional[parts.FreedDevices]:
+    def _freed(self, devices: parts.Devices, others: t.Collection[str]) -> parts.FreedDevices | None:
         """Our own devices that stand in the way of those to come, such as one under a former ``device_alias``: the same port, another name."""
         spec = self.spec
-        mesh = {self.previous.kubespan["layout"]["device"]} if self.previous is not None and self.previous.kubespan else set()
+        mesh = (
+            {self.previous.kubespan["layout"]["device"]}
+            if self.previous is not None and self.previous.kubespan
+            else set()
+        )
         old = [name for name in others if name not in mesh]
         ports = {device.wireguard.listen_port for device in devices.rows}
         if spec.kubespan:
@@ -267,7 +298,7 @@ class NodeDataplane:
             before = self.previous.kubespan if self.previous else None
             yield parts.RemovedFiles(kubespan_node.leftovers(self.spec.fabric, before, self.spec.remove_keys))
 
-    def state(self) -> t.Optional[NodeState]:
+    def state(self) -> NodeState | None:
         """What the boot unit shall restore; None for a node that leaves."""
         mesh = self.kubespan.state if self.kubespan is not None else None
         rows = self._kept_rows()
@@ -275,7 +306,7 @@ class NodeDataplane:
             return None
         return state_to_keep(self.spec._replace(devices=rows), self.previous, mesh)
 
-    def _kept_rows(self) -> t.Tuple[NodeDevice, ...]:
+    def _kept_rows(self) -> tuple[NodeDevice, ...]:
         """The devices that are ours: not those that were refused and never were, or a boot would be about another program's (decision 54)."""
         if self.devices is None:
             return ()
@@ -302,7 +333,7 @@ class NodeDataplane:
         if left:
             raise DataplaneError("after applying, the kernel still differs: " + "; ".join(left[:20]))
 
-    def announcement(self) -> t.Optional[Data]:
+    def announcement(self) -> Data | None:
         """What this node announces in the KubeSpan mesh; None without one."""
         if self.identity is None or self.kubespan is None or self.kubespan.state is None:
             return None
@@ -322,5 +353,5 @@ class NodeDataplane:
             if actual["key"]["state"] == "key":
                 found[device.remote] = actual["key"]["public_key"]
             elif actual["key"]["state"] == "absent":
-                found[device.remote] = Pending("public key of {0} towards {1}".format(device.node or "this node", device.remote))
+                found[device.remote] = Pending(f"public key of {device.node or 'this node'} towards {device.remote}")
         return found

@@ -17,7 +17,7 @@ from ..._plan.plan import Plan
 from . import persistence
 from .parts import Part, differing
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: Reverse path filter: strict drops what comes in where the answer would leave elsewhere; loose lets it in, whatever holds for all devices.
 STRICT, NO_FILTER = 1, 2
 #: What lets a host pass on the packets of pods, by IP version.
@@ -32,8 +32,8 @@ class Folders(Part):
         keys = sorted({device.key_file.rpartition("/")[0] for device in spec.devices} - {""})
         self._wanted = [*persistence.folders(spec.fabric), *((folder, False) for folder in keys)]
         self._accepted = spec.accepted
-        self._found: t.Dict[str, t.Tuple[int, int]] = {}
-        self._modes: t.List[t.Tuple[str, int]] = []
+        self._found: dict[str, tuple[int, int]] = {}
+        self._modes: list[tuple[str, int]] = []
 
     def gather(self) -> Data:
         read = {path: files.read_folder(path) for path, _private in self._wanted if path not in self._accepted}
@@ -48,12 +48,16 @@ class Folders(Part):
             mode, owner = self._found[path]
             wanted = folder_mode(mode, private)
             if not files.is_me(owner):
-                todo.refuse(path, "not_ours", "it belongs to user {0}, who can replace what lies in it; chown it to root".format(owner))
+                todo.refuse(
+                    path, "not_ours", f"it belongs to user {owner}, who can replace what lies in it; chown it to root"
+                )
             elif wanted is None:
-                todo.refuse(path, "not_ours", "everybody may write into it (mode {0:04o}); keep keys in a folder of root's".format(mode))
+                todo.refuse(
+                    path, "not_ours", f"everybody may write into it (mode {mode:04o}); keep keys in a folder of root's"
+                )
             elif wanted != mode:
                 self._modes.append((path, wanted))
-                todo.update("folder", path, {"mode": "{0:04o}".format(mode)}, {"mode": "{0:04o}".format(wanted)})
+                todo.update("folder", path, {"mode": f"{mode:04o}"}, {"mode": f"{wanted:04o}"})
         return todo
 
     def apply(self) -> Data:
@@ -61,7 +65,7 @@ class Folders(Part):
             files.set_mode(path, mode)
         return {}
 
-    def verify(self) -> t.List[str]:
+    def verify(self) -> list[str]:
         self.gather()
         return differing(self.plan())
 
@@ -74,7 +78,7 @@ class Settings(Part):
         self._devices = [device.name for device in devices]
         self._versions = sorted({6 if ":" in cidr else 4 for device in devices for cidr in device.routes})
         self._todo = Plan()
-        self._settings: t.List[t.Tuple[int, t.Tuple[str, ...]]] = []
+        self._settings: list[tuple[int, tuple[str, ...]]] = []
 
     def gather(self) -> Data:
         self._todo, self._settings = Plan(), []
@@ -100,7 +104,9 @@ class Settings(Part):
                     continue
                 self._settings.append((good, parts))
                 todo.update("setting", "/".join(parts), {"value": value}, {"value": good})
-                todo.warnings.extend("{0}: {1}, and we set {2}".format("/".join(parts), text, good) for text in settings.set_by(*parts))
+                todo.warnings.extend(
+                    f"{'/'.join(parts)}: {text}, and we set {good}" for text in settings.set_by(*parts)
+                )
 
     def _read_others(self, todo: Plan) -> None:
         for version in self._versions:
@@ -109,11 +115,17 @@ class Settings(Part):
             name = settings.name_of(*FORWARDING[version])
             if settings.read(*FORWARDING[version]) == 0 and name not in self._accepted:
                 who = "; ".join(settings.set_by(*FORWARDING[version])) or "no file of the host sets it"
-                todo.refuse(name, "forwarding_off", "it is 0, so the host passes no packet of a pod into the mesh ({0}); set it to 1".format(who))
+                todo.refuse(
+                    name,
+                    "forwarding_off",
+                    f"it is 0, so the host passes no packet of a pod into the mesh ({who}); set it to 1",
+                )
         for unit in (persistence.unit_name(self._fabric), persistence.watch_name(self._fabric)):
             for path, owner in settings.drop_ins(unit):
                 if path not in self._accepted:
-                    text = "it changes our unit {0} and belongs to {1}; remove it, or name it in node_dataplane_accepted"
+                    text = (
+                        "it changes our unit {0} and belongs to {1}; remove it, or name it in node_dataplane_accepted"
+                    )
                     todo.refuse(path, "not_ours", text.format(unit, owner))
 
     def apply(self) -> Data:
@@ -121,12 +133,12 @@ class Settings(Part):
             settings.write(value, *parts)
         return {}
 
-    def verify(self) -> t.List[str]:
+    def verify(self) -> list[str]:
         self.gather()
         return differing(self._todo)
 
 
-def folder_mode(mode: int, private: bool) -> t.Optional[int]:
+def folder_mode(mode: int, private: bool) -> int | None:
     """The mode that a folder of root's must have. private: for root's eyes only. None: everybody shares it, so it is nobody's to change."""
     if private:
         return 0o700

@@ -12,7 +12,7 @@ from ..._linux.netlink.routes import read_routes, write_routes
 from ..._linux.stats import Stats
 from .single import converge
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
 def gather(desired: RouteSpec) -> Data:
@@ -25,7 +25,9 @@ def apply(desired: RouteSpec, planned: RoutePlan) -> Data:
     """Do what was planned; nothing planned, nothing written. Returns stats. Raises LinuxError."""
     stats = Stats()
     if planned.replacements or planned.deletions:
-        stats.add("netlink_writes", write_routes(desired.table, desired.protocol, planned.replacements, planned.deletions))
+        stats.add(
+            "netlink_writes", write_routes(desired.table, desired.protocol, planned.replacements, planned.deletions)
+        )
     return stats.as_dict()
 
 

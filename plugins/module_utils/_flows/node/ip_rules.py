@@ -11,7 +11,7 @@ from ..._linux.netlink.rules import apply_rules, read_rules
 from ..._linux.stats import Stats
 from .single import converge
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
 def gather() -> Data:
@@ -29,5 +29,7 @@ def apply(planned: RulePlan) -> Data:
 def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
     """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included. Raises LinuxError, ValueRefused."""
     desired = parse_rules(wanted)
-    result, after, dummy = converge(gather, lambda actual: plan_rules(desired, actual["rules"]), lambda actual, planned: apply(planned), check)
+    result, after, dummy = converge(
+        gather, lambda actual: plan_rules(desired, actual["rules"]), lambda actual, planned: apply(planned), check
+    )
     return dict(result, rules=after.rules)

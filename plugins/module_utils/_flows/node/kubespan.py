@@ -26,7 +26,15 @@ from ..._mesh.kubespan.generations import GENERATIONS, PROTOCOL_STATIC, Layout, 
 from ..._mesh.kubespan.nft import FAMILY, table
 from ..._mesh.kubespan.peers import peers_of
 from ..._mesh.kubespan.preflight import Conflict, conflicts
-from ..._mesh.kubespan.routing import is_our_route, ours_to_remove, plan_routes, plan_rule, rule_text, wanted_rule, without_gap
+from ..._mesh.kubespan.routing import (
+    is_our_route,
+    ours_to_remove,
+    plan_routes,
+    plan_rule,
+    rule_text,
+    wanted_rule,
+    without_gap,
+)
 from ..._mesh.kubespan.states import UNKNOWN, targets
 from ..._plan.plan import Plan, Refusal
 from ..._values.addresses import parse_network
@@ -34,21 +42,28 @@ from ..._values.prefix_sets import PrefixSet
 from . import kubespan_preflight, nft_table, wireguard_device
 from .parts import Part, differing
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 Budget = t.Callable[[t.Mapping[str, LivePeer], t.Mapping[Key, LivePeer], t.Collection[Peer]], t.Optional[Refusal]]
 #: A decrypted packet's way back is through the tunnel, which routing without a mark does not know: no filter on our device.
 NO_FILTER = 0
 
 
-def layout_of(state: t.Optional[t.Mapping[str, t.Any]]) -> Layout:
+def layout_of(state: t.Mapping[str, t.Any] | None) -> Layout:
     return make_layout(**(state or {}).get("layout") or {})
 
 
-def carried_over(state: Data, previous: t.Optional[t.Mapping[str, t.Any]]) -> Data:
+def carried_over(state: Data, previous: t.Mapping[str, t.Any] | None) -> Data:
     """A state with the peers confirmed before beside its own, where nothing may be removed."""
     peers = peers_of(state)
-    taken, keys = PrefixSet.of_texts(text for peer in peers for text in peer.allowed_ips), {peer.public_key for peer in peers}
-    more = [peer for peer in peers_of(previous) if peer.public_key not in keys and not PrefixSet.of_texts(peer.allowed_ips) & taken]
+    taken, keys = (
+        PrefixSet.of_texts(text for peer in peers for text in peer.allowed_ips),
+        {peer.public_key for peer in peers},
+    )
+    more = [
+        peer
+        for peer in peers_of(previous)
+        if peer.public_key not in keys and not PrefixSet.of_texts(peer.allowed_ips) & taken
+    ]
     return dict(state, peers=[peer.to_json() for peer in [*peers, *more]])
 
 
@@ -63,15 +78,15 @@ class KubespanDataplane(Part):
     def __init__(
         self,
         fabric: str,
-        state: t.Optional[Data],
-        layout: t.Optional[Layout] = None,
+        state: Data | None,
+        layout: Layout | None = None,
         adopt: bool = False,
         purge: bool = True,
-        peer_states: t.Optional[t.Mapping[str, str]] = None,
-        endpoints: t.Optional[t.Mapping[str, str]] = None,
-        secrets: t.Optional[t.Mapping[str, str]] = None,
-        previous: t.Optional[t.Mapping[str, t.Any]] = None,
-        budget: t.Optional[Budget] = None,
+        peer_states: t.Mapping[str, str] | None = None,
+        endpoints: t.Mapping[str, str] | None = None,
+        secrets: t.Mapping[str, str] | None = None,
+        previous: t.Mapping[str, t.Any] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.fabric, self.state, self.peers, self.adopt, self.purge = fabric, state, peers_of(state), adopt, purge
         self.layout = layout_of(state) if layout is None else layout
@@ -134,10 +149,10 @@ class KubespanDataplane(Part):
         for step in self.route_steps:
             _note(todo, step["op"], "route", _route_name(step["route"], self.layout), step["route"])
         for step in self.rule_steps:
-            _note(todo, step["op"], "rule", "IPv{0} {1}".format(step["rule"]["version"], rule_text(step["rule"])), None)
+            _note(todo, step["op"], "rule", f"IPv{step['rule']['version']} {rule_text(step['rule'])}", None)
         todo.extend(self.table)
         if self.state is not None and self.filters[self.layout.device] not in (None, NO_FILTER):
-            todo.update("setting", "net.ipv4.conf.{0}.rp_filter".format(self.layout.device), None, {"value": NO_FILTER})
+            todo.update("setting", f"net.ipv4.conf.{self.layout.device}.rp_filter", None, {"value": NO_FILTER})
         return todo
 
     def _device(self) -> Device:
@@ -158,13 +173,13 @@ class KubespanDataplane(Part):
             peers=self._peers(self.state),
         )
 
-    def _addresses(self) -> t.List[str]:
+    def _addresses(self) -> list[str]:
         """The ULA; and where all devices have a loose reverse path filter, the node's own IPv4 address.
 
         The kernel drops what it cannot route back through a device without an IPv4 address, also when the filter is loose.
         """
         state = self.state or {}
-        found = ["{0}/{1}".format(state["address"], parse_network(state["subnet"]).prefixlen)]
+        found = [f"{state['address']}/{parse_network(state['subnet']).prefixlen}"]
         if self.filters["all"] and state.get("node_address"):
             found.append(state["node_address"] + "/32")
         return found
@@ -192,10 +207,17 @@ class KubespanDataplane(Part):
         for item in wanted["sets"]:
             item["elements"] = found.spans(item["version"])
             # who may bypass is for the watcher to know; with forced routing both sides come to the same set
-            item["external"] = bool(self.state and self.state["watcher"] and not self.state["force_routing"] and not self.watching)
-        return {"table": wanted, "owner": self.alias, "adopt": self.adopt, "state": "absent" if self.state is None else "present"}
+            item["external"] = bool(
+                self.state and self.state["watcher"] and not self.state["force_routing"] and not self.watching
+            )
+        return {
+            "table": wanted,
+            "owner": self.alias,
+            "adopt": self.adopt,
+            "state": "absent" if self.state is None else "present",
+        }
 
-    def _preflight(self) -> t.Tuple[t.List[Conflict], t.List[str]]:
+    def _preflight(self) -> tuple[list[Conflict], list[str]]:
         """(what forbids any write, what people should know) of others that use our priorities, tables and filters."""
         if self.state is None:
             return [], []
@@ -208,15 +230,19 @@ class KubespanDataplane(Part):
         if settings.without_ipv6(self.layout.device):
             message = "IPv6 is switched off on this host ({0} is 1), and KubeSpan gives every node an IPv6 address; set it to 0"
             found = [*found, Conflict("error", "family_off", message.format(settings.name_of(*settings.IPV6_OFF)))]
-        return [item for item in found if item.level == "error"], [item.message for item in found if item.level != "error"]
+        return [item for item in found if item.level == "error"], [
+            item.message for item in found if item.level != "error"
+        ]
 
-    def _rule_steps(self, version: int) -> t.List[Data]:
+    def _rule_steps(self, version: int) -> list[Data]:
         wanted = wanted_rule(version, self.layout, self.gen)
         if self.state is None:
-            return [{"op": "delete", "rule": rule} for rule in self.rules[version] if ours_to_remove(rule, wanted, self.gen)]
+            return [
+                {"op": "delete", "rule": rule} for rule in self.rules[version] if ours_to_remove(rule, wanted, self.gen)
+            ]
         return without_gap(plan_rule(self.rules[version], version, self.layout, self.gen))
 
-    def _route_steps(self) -> t.List[Data]:
+    def _route_steps(self) -> list[Data]:
         if self.state is None:
             return [{"op": "delete", "route": route} for route in self.routes if is_our_route(route, self.layout)]
         return plan_routes(self.routes, self.layout, self.state["mtu"], self.state["fail_closed"])
@@ -232,7 +258,12 @@ class KubespanDataplane(Part):
             "layout": self.layout._asdict(),
             "owner": self.alias,
             "table": nft.read_table(FAMILY, self.layout.table_name),
-            "rules": [rule for version in (4, 6) for rule in self.rules[version] if ours_to_remove(rule, wanted[version], self.gen)],
+            "rules": [
+                rule
+                for version in (4, 6)
+                for rule in self.rules[version]
+                if ours_to_remove(rule, wanted[version], self.gen)
+            ],
             "routes": [route for route in self.routes if is_our_route(route, self.layout)],
         }
 
@@ -244,7 +275,7 @@ class KubespanDataplane(Part):
             return self._switch_off()
         # peers that give something up, or go, wait until nothing steers packets to them any more
         later = [step for step in self.device.steps if step.remove or step.replace_allowed_ips]
-        parts: t.List[Data] = []
+        parts: list[Data] = []
         if self.device.changed:
             parts.append(wireguard_device.apply(self.wanted, self.actual, self.device, later=later))
         stats = Stats()
@@ -258,7 +289,7 @@ class KubespanDataplane(Part):
             parts.append(wireguard_device.send(self.wanted.name, self.actual, later))
         return total(*parts)
 
-    def verify(self) -> t.List[str]:
+    def verify(self) -> list[str]:
         """Read back; of a device that is not ours nothing was written."""
         if self.refused:
             return []
@@ -275,7 +306,7 @@ class KubespanDataplane(Part):
 
     def _switch_off(self) -> Data:
         """Table, rules, routes, link: the mark goes first."""
-        parts: t.List[Data] = []
+        parts: list[Data] = []
         if self.table.steps:
             parts.append(nft_table.apply(self.table_request, self.table_actual, self.table))
         stats = Stats()
@@ -296,10 +327,10 @@ def _note(todo: Plan, operation: str, kind: str, name: str, value: t.Any) -> Non
 
 def _route_name(route: t.Mapping[str, t.Any], layout: Layout) -> str:
     kind = "" if route["type"] == "unicast" else route["type"] + " "
-    return "{0}{1} table {2} metric {3}".format(kind, route["dst"], layout.route_table, route["metric"])
+    return f"{kind}{route['dst']} table {layout.route_table} metric {route['metric']}"
 
 
-def put_back_steering(before: t.Optional[t.Mapping[str, t.Any]]) -> None:
+def put_back_steering(before: t.Mapping[str, t.Any] | None) -> None:
     """First part of a rollback: table and rules as they were; what was not there goes, the mark first. Raises LinuxError."""
     if before is None:
         return
@@ -310,7 +341,9 @@ def put_back_steering(before: t.Optional[t.Mapping[str, t.Any]]) -> None:
         if now is not None and now["owner"] == before["owner"]:
             nft.apply_steps(FAMILY, layout.table_name, [{"op": "delete_table"}])
     else:
-        wanted = dict(was, sets=[dict(item, elements=[tuple(span) for span in item["elements"] or ()]) for item in was["sets"]])
+        wanted = dict(
+            was, sets=[dict(item, elements=[tuple(span) for span in item["elements"] or ()]) for item in was["sets"]]
+        )
         request = {"table": wanted, "owner": before["owner"], "adopt": True, "state": "present"}
         actual = nft_table.gather(request)
         nft_table.apply(request, actual, nft_table.plan(request, actual))
@@ -319,13 +352,15 @@ def put_back_steering(before: t.Optional[t.Mapping[str, t.Any]]) -> None:
         mine = wanted_rule(version, layout)
         live = [rule for rule in rules.read_rules(version) if ours_to_remove(rule, mine)]
         extra = [{"op": "delete", "rule": rule} for rule in live if rule not in wanted_rules]
-        missing = [{"op": "add", "rule": rule} for rule in wanted_rules if rule["version"] == version and rule not in live]
+        missing = [
+            {"op": "add", "rule": rule} for rule in wanted_rules if rule["version"] == version and rule not in live
+        ]
         rules.apply_rules(missing + extra)
     if not before["routes"]:
         _restore_routes(layout, [])
 
 
-def put_back_routes(before: t.Optional[t.Mapping[str, t.Any]]) -> None:
+def put_back_routes(before: t.Mapping[str, t.Any] | None) -> None:
     """Last part of a rollback, when the device stands again."""
     if before is not None and before["routes"]:
         _restore_routes(make_layout(**before["layout"]), before["routes"])

@@ -29,7 +29,7 @@ from . import persistence
 from .kubespan import carried_over
 from .parts import Part
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
 def identity_path(fabric: str) -> str:
@@ -45,7 +45,7 @@ def key_path(fabric: str) -> str:
     return persistence.folder(fabric) + "/kubespan.key"
 
 
-def leftovers(fabric: str, previous: t.Optional[t.Mapping[str, t.Any]], remove_keys: bool) -> t.List[str]:
+def leftovers(fabric: str, previous: t.Mapping[str, t.Any] | None, remove_keys: bool) -> list[str]:
     """Files of a node that leaves: the mesh's secret always, its own key and name only where that is asked for."""
     paths = [secret_path(fabric)]
     if remove_keys:
@@ -57,19 +57,23 @@ class KubespanNode(Part):
     """One node. From ``gather`` on: ``state`` as KubespanDataplane takes it, ``purge``: whether all peers are known, ``fingerprints`` of
     the secret that this run writes."""
 
-    def __init__(self, fabric: str, given: t.Mapping[str, t.Any], previous: t.Optional[t.Mapping[str, t.Any]]) -> None:
+    def __init__(self, fabric: str, given: t.Mapping[str, t.Any], previous: t.Mapping[str, t.Any] | None) -> None:
         self.fabric, self._given, self._previous = fabric, given, previous
         self.purge = bool(given.get("complete", True))
-        self.secret: t.Optional[str] = given.get("mesh_secret") or None
+        self.secret: str | None = given.get("mesh_secret") or None
         self.state: Data = {}
         self.identity: Data = {}
         self.affiliate: Data = {}
-        self.fingerprints: t.Dict[str, str] = {}
+        self.fingerprints: dict[str, str] = {}
         self._plan = Plan()
 
     def gather(self) -> Data:
         self._plan = Plan()
-        given, gen, layout = self._given, generation(self._given.get("generation") or "current"), make_layout(**self._given.get("layout") or {})
+        given, gen, layout = (
+            self._given,
+            generation(self._given.get("generation") or "current"),
+            make_layout(**self._given.get("layout") or {}),
+        )
         mesh_id = given["mesh_id"]
         if self.secret:
             parse_mesh(mesh_id, self.secret)
@@ -79,7 +83,7 @@ class KubespanNode(Part):
         key_file = self.state_key_file(given)
         found = KeyFile(key_file).state()
         # a key that cannot be read is the device's to refuse
-        public_key = found["public_key"] or Pending("public key of {0}".format(given.get("node_name") or "this node"))
+        public_key = found["public_key"] or Pending(f"public key of {given.get('node_name') or 'this node'}")
         excluded = set(given.get("exclude_interfaces") or ()) | {layout.device}
         self.affiliate = local_affiliate(
             Host(
@@ -119,7 +123,10 @@ class KubespanNode(Part):
             "address": address_text(6, int(mesh_address(mesh_id, self.identity["mac"]))),
             "node_address": next((text for text in self.affiliate["addresses"] if ":" not in text), None),
             "subnet": str(mesh_subnet(mesh_id)),
-            "peers": [peer.to_json() for peer in self._peers(given, config.peer_endpoint_filters, self._previous, layout.device)],
+            "peers": [
+                peer.to_json()
+                for peer in self._peers(given, config.peer_endpoint_filters, self._previous, layout.device)
+            ],
         }
         self.state = state if self.purge else carried_over(state, self._previous)
         self._plan_secret()
@@ -136,7 +143,7 @@ class KubespanNode(Part):
         mac = choose_mac(given.get("mac"), kept.get("mac"), facts["links"])
         node_id = kept.get("node_id")
         if not isinstance(node_id, str) or not node_id:
-            node_id = Pending("node id of {0}".format(given.get("node_name") or "this node"))
+            node_id = Pending(f"node id of {given.get('node_name') or 'this node'}")
         identity = {"node_id": node_id, "mac": mac}
         if identity != kept:
             if kept:
@@ -146,8 +153,12 @@ class KubespanNode(Part):
         return identity
 
     def _peers(
-        self, given: t.Mapping[str, t.Any], filters: t.Optional[t.Sequence[str]], previous: t.Optional[t.Mapping[str, t.Any]], device: str
-    ) -> t.List[Peer]:
+        self,
+        given: t.Mapping[str, t.Any],
+        filters: t.Sequence[str] | None,
+        previous: t.Mapping[str, t.Any] | None,
+        device: str,
+    ) -> list[Peer]:
         own = self.identity["node_id"]
         affiliates: t.Sequence[Data] = given.get("affiliates") or ()
         if given.get("contested") or given.get("disputed") or given.get("unread"):
@@ -158,10 +169,12 @@ class KubespanNode(Part):
             self._plan.refused.extend(refused)
         specs = Mesh(affiliates).specs(None if isinstance(own, Pending) else own)
         for node_id, error in specs.ignored:
-            self._plan.refuse("kubespan/{0}".format(node_id), error.reason, error.message)
+            self._plan.refuse(f"kubespan/{node_id}", error.reason, error.message)
         label = {peer.public_key: peer.label for peer in specs.peers.values()}
         for one, other in specs.overlaps:
-            self._plan.warnings.append("{0} announces addresses that {1} has already; they stay there".format(label[one], label[other]))
+            self._plan.warnings.append(
+                f"{label[one]} announces addresses that {label[other]} has already; they stay there"
+            )
         own_key = self.affiliate["public_key"]
         return [
             peer._replace(endpoints=received_endpoints(peer.endpoints, filters))
@@ -181,7 +194,7 @@ class KubespanNode(Part):
                 self._plan.update("secret", path, {"fingerprint": now}, {"fingerprint": wanted})
         self.fingerprints = {path: wanted} if wanted else {}
 
-    def _changed_files(self) -> t.List[str]:
+    def _changed_files(self) -> list[str]:
         return [change.id for change in self._plan.changes]
 
     def snapshot(self, before: Data) -> None:
@@ -201,17 +214,17 @@ class KubespanNode(Part):
             write_new(secret_path(self.fabric), self.secret, replace=True)
         return {}
 
-    def verify(self) -> t.List[str]:
+    def verify(self) -> list[str]:
         return []
 
-    def harvested(self) -> t.Optional[t.List[t.Any]]:
+    def harvested(self) -> list[t.Any] | None:
         """Where the watcher sees peers that are up: [{affiliate_id, endpoint}]; None where that is not asked for."""
         if not self.state["harvest"]:
             return None
         found = (persistence.load_json(persistence.run_files(self.fabric)[1]) or {}).get("harvested")
         return found if isinstance(found, list) else []
 
-    def announced(self, public_key: t.Optional[str]) -> Data:
+    def announced(self, public_key: str | None) -> Data:
         """What the node publishes, with what exists only now."""
         if public_key:
             self.affiliate["public_key"] = public_key

@@ -15,7 +15,7 @@ from ..._mesh.kubespan.nft import FAMILY
 from ..._mesh.kubespan.preflight import Conflict, conflicts
 from ..._mesh.kubespan.routing import is_ours, wanted_rule
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
 def gather(layout: Layout, owner: str, gen: Generation = GENERATIONS["current"]) -> Data:
@@ -28,11 +28,14 @@ def gather(layout: Layout, owner: str, gen: Generation = GENERATIONS["current"])
     own = {device["listen_port"] for device in wireguard if device["name"] == layout.device}
     tables = [dict(table, owned=is_our_alias(table["owner"], owner)) for table in users.read_tables()]
     wanted = {version: wanted_rule(version, layout, gen) for version in (4, 6)}
-    ours = {(FAMILY, layout.table_name)} if any(t["owned"] and t["name"] == layout.table_name for t in tables) else set()
+    ours = (
+        {(FAMILY, layout.table_name)} if any(t["owned"] and t["name"] == layout.table_name for t in tables) else set()
+    )
     marks = [
         user
         for user in users.read_mark_users()
-        if user["table"] not in ours and not ("rule" in user and is_ours(user["rule"], wanted[user["rule"]["version"]], gen))
+        if user["table"] not in ours
+        and not ("rule" in user and is_ours(user["rule"], wanted[user["rule"]["version"]], gen))
     ]
     return {
         "rules": {version: read_rules(version) for version in (4, 6)},
@@ -47,6 +50,6 @@ def gather(layout: Layout, owner: str, gen: Generation = GENERATIONS["current"])
     }
 
 
-def find(layout: Layout, owner: str, gen: Generation = GENERATIONS["current"]) -> t.List[Conflict]:
+def find(layout: Layout, owner: str, gen: Generation = GENERATIONS["current"]) -> list[Conflict]:
     """What stands in the way of a mesh on this host, errors first. Raises LinuxError."""
     return conflicts(gather(layout, owner, gen), layout, gen)

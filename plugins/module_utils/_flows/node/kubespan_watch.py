@@ -32,7 +32,7 @@ from ..._mesh.kubespan.peers import peers_of
 from ..._mesh.kubespan.states import Status, metrics, parse_state, render_state, run_pass, status_rows
 from . import kubespan, persistence, transaction
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 Statuses = t.Mapping[str, Status]
 #: A play that holds the lock is at it itself; the next pass comes soon.
 LOCK_SECONDS = 5.0
@@ -45,22 +45,22 @@ def memory_path(fabric: str) -> str:
 
 
 def status_path(fabric: str, ending: str = "json") -> str:
-    return "{0}/{1}-kubespan.{2}".format(persistence.RUN_ROOT, fabric, ending)
+    return f"{persistence.RUN_ROOT}/{fabric}-kubespan.{ending}"
 
 
-def wanted_state(fabric: str) -> t.Optional[Data]:
+def wanted_state(fabric: str) -> Data | None:
     """The KubeSpan part of the state that holds now; None when there is none."""
     opened = persistence.load_state(fabric, candidate=True) if transaction.pending_or_none(fabric) is not None else None
     state = opened or persistence.load_state(fabric)
     return state.kubespan if state else None
 
 
-def load_memory(fabric: str) -> t.Dict[str, Status]:
+def load_memory(fabric: str) -> dict[str, Status]:
     found = files.read_state(memory_path(fabric))
     return parse_state(found.content.decode("utf-8", "replace")) if found is not None and found.kind == "file" else {}
 
 
-def one_pass(fabric: str, statuses: Statuses, now: t.Optional[float] = None) -> t.Dict[str, Status]:
+def one_pass(fabric: str, statuses: Statuses, now: float | None = None) -> dict[str, Status]:
     """Read, decide, write what differs, show. Returns the new statuses. Raises LinuxError, GenerationChanged."""
     with HostLock(alias_of(fabric), LOCK_SECONDS):
         state = wanted_state(fabric)
@@ -108,7 +108,7 @@ def _show(fabric: str, state: t.Mapping[str, t.Any], statuses: Statuses, now: fl
 
 def watch(fabric: str, interval: float = RECONCILE_INTERVAL) -> None:
     """For ever. A pass that fails is told once and tried again."""
-    statuses: t.Dict[str, Status] = load_memory(fabric)
+    statuses: dict[str, Status] = load_memory(fabric)
     monitor = Monitor()
     told = ""
     while True:
@@ -132,6 +132,6 @@ def _tell(problem: str, before: str) -> str:
     return problem
 
 
-def _stamp(fabric: str) -> t.Tuple[t.Any, ...]:
+def _stamp(fabric: str) -> tuple[t.Any, ...]:
     """Changes whenever the play, a confirmation or a rollback wrote another state."""
     return tuple(files.stamp(path) for path in (persistence.state_path(fabric), persistence.candidate_path(fabric)))

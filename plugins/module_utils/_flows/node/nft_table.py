@@ -19,7 +19,7 @@ from ..._linux.stats import Stats
 from ..._values.gc_pause import gc_paused
 from .single import converge
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: How often a table is read and planned again when somebody changes nftables between read and commit.
 _TRIES = 8
 _ELEMENT_STEPS = ("add_elements", "delete_elements")
@@ -29,7 +29,9 @@ _ELEMENT_STEPS = ("add_elements", "delete_elements")
 def gather(desired: t.Mapping[str, t.Any]) -> Data:
     """Read the table once, without the elements of external sets: ``{"table": of read_table|None, "stats": {...}}``."""
     stats, table = Stats(), desired["table"]
-    managed = [item["name"] for item in table["sets"] if not item.get("external")] if desired.get("state") != "absent" else []
+    managed = (
+        [item["name"] for item in table["sets"] if not item.get("external")] if desired.get("state") != "absent" else []
+    )
     return {"table": nft.read_table(table["family"], table["name"], managed), "stats": stats.as_dict(reads=1)}
 
 
@@ -64,7 +66,7 @@ def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned
             planned = plan(desired, actual)
             if planned.foreign:
                 raise LinuxError("set", name, "somebody else made a table of this name meanwhile") from None
-    raise LinuxError("set", name, "nftables changed before each of {0} attempts".format(_TRIES))
+    raise LinuxError("set", name, f"nftables changed before each of {_TRIES} attempts")
 
 
 def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What runs on a node without a play: the boot unit, which applies the confirmed state, the watcher and the dead-man.
 
-    dataplane.pyz STATE                           apply the confirmed state of the fabric that the file's folder names
-    dataplane.pyz watch FABRIC                    the watcher of a KubeSpan node
-    dataplane.pyz rollback FABRIC ID [--after S]  put back what the transaction ID changed, unless it was confirmed
+dataplane.pyz STATE                           apply the confirmed state of the fabric that the file's folder names
+dataplane.pyz watch FABRIC                    the watcher of a KubeSpan node
+dataplane.pyz rollback FABRIC ID [--after S]  put back what the transaction ID changed, unless it was confirmed
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def _boot(path: str) -> int:
         # A reboot while a change waited for its confirmation: nobody will confirm it any more.
         node_dataplane.settle(fabric, "the host was restarted before the change was confirmed")
     except node_dataplane.FAILURES as err:
-        sys.stderr.write("an interrupted change could not be taken back: {0}\n".format(err))
+        sys.stderr.write(f"an interrupted change could not be taken back: {err}\n")
     state = persistence.load_state(fabric)
     if state is None:
-        sys.stdout.write("there is no confirmed state of {0}\n".format(fabric))
+        sys.stdout.write(f"there is no confirmed state of {fabric}\n")
         return 0
     for attempt in range(1, TRIES + 1):
         try:
             result = node_dataplane.restore(state)
         except Exception as err:  # pylint: disable=broad-except  # a unit's last word must be a line, not a traceback
-            sys.stderr.write("try {0}: {1}\n".format(attempt, err))
+            sys.stderr.write(f"try {attempt}: {err}\n")
             time.sleep(PAUSE_SECONDS)
             continue
         sys.stdout.write(json.dumps({"plan": result["plan"], "refused": result["refused"]}, sort_keys=True) + "\n")

@@ -10,7 +10,15 @@ import typing as t
 from ..._dataplane.constants import ROUTE_PROTOCOL
 from ..._dataplane.device_plan import DevicePlan
 from ..._dataplane.device_spec import Device
-from ..._dataplane.node_spec import NodeDevice, NodeSpec, NodeState, alias_of, last_endpoints, peer_budget, with_own_port
+from ..._dataplane.node_spec import (
+    NodeDevice,
+    NodeSpec,
+    NodeState,
+    alias_of,
+    last_endpoints,
+    peer_budget,
+    with_own_port,
+)
 from ..._dataplane.route_plan import RoutePlan, parse_routes, plan_routes
 from ..._linux import files
 from ..._linux.host import settings, snapshot
@@ -19,7 +27,7 @@ from ..._linux.wireguard.keys import KeyFile
 from ..._plan.plan import Plan, Refusal
 from . import ip_routes, persistence, wireguard_device
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
 class Part(abc.ABC):
@@ -42,14 +50,14 @@ class Part(abc.ABC):
         """Do what was planned; nothing planned, nothing written. Returns stats. Raises LinuxError."""
 
     @abc.abstractmethod
-    def verify(self) -> t.List[str]:
+    def verify(self) -> list[str]:
         """Read back: what still differs."""
 
 
-def differing(todo: Plan) -> t.List[str]:
+def differing(todo: Plan) -> list[str]:
     """The changes of a plan for a message: ``update link wireguard.aws (mtu)``."""
     return [
-        " ".join([change.action, change.kind, change.id] + (["({0})".format(", ".join(change.fields))] if change.fields else []))
+        " ".join([change.action, change.kind, change.id] + ([f"({', '.join(change.fields)})"] if change.fields else []))
         for change in todo.changes
     ]
 
@@ -58,9 +66,9 @@ class WireGuardDevices(Part):
     """Devices with their keys, addresses and peers."""
 
     def __init__(self, devices: t.Iterable[Device]) -> None:
-        self.wanted: t.List[Device] = list(devices)
-        self.actual: t.List[Data] = []
-        self.plans: t.List[DevicePlan] = []
+        self.wanted: list[Device] = list(devices)
+        self.actual: list[Data] = []
+        self.plans: list[DevicePlan] = []
 
     def gather(self) -> Data:
         self.actual = [wireguard_device.gather(device) for device in self.wanted]
@@ -87,7 +95,7 @@ class WireGuardDevices(Part):
         rows = zip(self.wanted, self.actual, self.plans)
         return total(*(wireguard_device.apply(*row) for row in rows if row[2].changed))
 
-    def verify(self) -> t.List[str]:
+    def verify(self) -> list[str]:
         self.gather()
         return differing(self.plan())
 
@@ -102,17 +110,21 @@ class GoneDevices(WireGuardDevices):
 class FreedDevices(GoneDevices):
     """Those of them that have a port of a device to come: they go first, or it would never come up. ``names``: which they are, once planned."""
 
-    def __init__(self, fabric: str, names: t.Iterable[str], ports: t.Container[t.Optional[int]]) -> None:
+    def __init__(self, fabric: str, names: t.Iterable[str], ports: t.Container[int | None]) -> None:
         super().__init__(fabric, names)
         self._ports = ports
 
     @property
-    def names(self) -> t.List[str]:
+    def names(self) -> list[str]:
         return [device.name for device in self.wanted]
 
     def gather(self) -> Data:
         stats = super().gather()
-        rows = [row for row in zip(self.wanted, self.actual) if row[1]["wireguard"].listen_port and row[1]["wireguard"].listen_port in self._ports]
+        rows = [
+            row
+            for row in zip(self.wanted, self.actual)
+            if row[1]["wireguard"].listen_port and row[1]["wireguard"].listen_port in self._ports
+        ]
         self.wanted, self.actual = [device for device, found in rows], [found for device, found in rows]
         return stats
 
@@ -120,11 +132,11 @@ class FreedDevices(GoneDevices):
 class Devices(WireGuardDevices):
     """The devices towards the remote clusters. ``rows``: as they hold after contests and budgets."""
 
-    def __init__(self, spec: NodeSpec, previous: t.Optional[NodeState]) -> None:
+    def __init__(self, spec: NodeSpec, previous: NodeState | None) -> None:
         super().__init__(())
         self._spec, self._previous = spec, previous
-        self._refused: t.List[Refusal] = []
-        self.rows: t.List[NodeDevice] = [with_own_port(device, previous) for device in spec.devices]
+        self._refused: list[Refusal] = []
+        self.rows: list[NodeDevice] = [with_own_port(device, previous) for device in spec.devices]
 
     def gather(self) -> Data:
         if any(device.contested or not device.peers_known for device in self.rows):
@@ -153,7 +165,7 @@ class Devices(WireGuardDevices):
         return todo.extend(self._all())
 
     @property
-    def usable(self) -> t.List[NodeDevice]:
+    def usable(self) -> list[NodeDevice]:
         """Without those whose link is not ours to touch, so that nothing may be routed into it either."""
         refused = {refusal.object for planned in self.plans for refusal in planned.refused}
         return [device for device in self.rows if device.name not in refused]
@@ -173,9 +185,15 @@ class Routes(Part):
         freed: t.Collection[str] = (),
         accepted: t.Container[str] = (),
     ) -> None:
-        off = {device.name for device in devices if any(":" in cidr for cidr in device.routes) and settings.without_ipv6(device.name)}
+        off = {
+            device.name
+            for device in devices
+            if any(":" in cidr for cidr in device.routes) and settings.without_ipv6(device.name)
+        }
         rows = [(device.name, cidr) for device in devices for cidr in device.routes]
-        routes = [{"dst": cidr, "dev": name, "scope": "link"} for name, cidr in rows if ":" not in cidr or name not in off]
+        routes = [
+            {"dst": cidr, "dev": name, "scope": "link"} for name, cidr in rows if ":" not in cidr or name not in off
+        ]
         self._off = sorted({cidr for name, cidr in rows if ":" in cidr and name in off})
         self._freed, self._accepted = freed, accepted
         names = {*gone, *(device.name for device in devices)}
@@ -203,14 +221,16 @@ class Routes(Part):
     def snapshot(self, before: Data) -> None:
         others = {(route["dst"], route["metric"]) for route in self._plan.replacements}
         devices = list(self._wanted.devices or ())
-        before.update(routes=snapshot.take_routes(self._actual["routes"], devices, ROUTE_PROTOCOL, others), route_devices=devices)
+        before.update(
+            routes=snapshot.take_routes(self._actual["routes"], devices, ROUTE_PROTOCOL, others), route_devices=devices
+        )
 
     def apply(self) -> Data:
         # what led into a device that has gone is gone, too
         self._plan.deletions = [route for route in self._plan.deletions if route["dev"] not in self._freed]
         return ip_routes.apply(self._wanted, self._plan) if self._plan.changed else {}
 
-    def verify(self) -> t.List[str]:
+    def verify(self) -> list[str]:
         return differing(plan_routes(self._wanted, ip_routes.gather(self._wanted), need_devices=False))
 
 
@@ -221,14 +241,14 @@ class RemovedFiles(Part):
 
     def __init__(self, paths: t.Iterable[str]) -> None:
         self._paths = sorted(paths)
-        self._found: t.Dict[str, Data] = {}
+        self._found: dict[str, Data] = {}
 
     def gather(self) -> Data:
         shown = {path: self._read(path) for path in self._paths}
         self._found = {path: state for path, state in shown.items() if state is not None}
         return {}
 
-    def _read(self, path: str) -> t.Optional[Data]:
+    def _read(self, path: str) -> Data | None:
         return {"mode": "0600"} if files.read_state(path) is not None else None
 
     def plan(self) -> Plan:
@@ -246,7 +266,7 @@ class RemovedFiles(Part):
             persistence.forget_folder(path)
         return {}
 
-    def verify(self) -> t.List[str]:
+    def verify(self) -> list[str]:
         return []
 
 
@@ -255,7 +275,7 @@ class RemovedKeys(RemovedFiles):
 
     kind = "key"
 
-    def _read(self, path: str) -> t.Optional[Data]:
+    def _read(self, path: str) -> Data | None:
         state = KeyFile(path).state()
         return None if state["state"] == "absent" else {"mode": state["mode"], "public_key": state["public_key"]}
 
@@ -263,9 +283,9 @@ class RemovedKeys(RemovedFiles):
 class Files(Part):
     """The state that the boot unit applies, its program and units; ``deferred``: left to the confirmation of the change."""
 
-    def __init__(self, fabric: str, state: t.Optional[NodeState], key_files: t.Iterable[str], deferred: bool) -> None:
+    def __init__(self, fabric: str, state: NodeState | None, key_files: t.Iterable[str], deferred: bool) -> None:
         self._fabric, self._state, self._key_files, self._deferred = fabric, state, set(key_files), deferred
-        self._wanted: t.Dict[str, t.Any] = {}
+        self._wanted: dict[str, t.Any] = {}
         self._todo = Plan()
 
     def gather(self) -> Data:
@@ -281,5 +301,5 @@ class Files(Part):
             persistence.apply(self._fabric, self._wanted, self._todo)
         return {}
 
-    def verify(self) -> t.List[str]:
+    def verify(self) -> list[str]:
         return []

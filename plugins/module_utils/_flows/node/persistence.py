@@ -70,12 +70,18 @@ WantedBy=multi-user.target
 
 
 def folder(fabric: str) -> str:
-    return "{0}/{1}".format(STATE_ROOT, fabric)
+    return f"{STATE_ROOT}/{fabric}"
 
 
-def folders(fabric: str) -> t.List[t.Tuple[str, bool]]:
+def folders(fabric: str) -> list[tuple[str, bool]]:
     """Every folder of ours on a node, and whether only root may look into it."""
-    return [(STATE_ROOT, False), (folder(fabric), True), (CODE_ROOT, False), (code_folder(fabric), False), (RUN_ROOT, False)]
+    return [
+        (STATE_ROOT, False),
+        (folder(fabric), True),
+        (CODE_ROOT, False),
+        (code_folder(fabric), False),
+        (RUN_ROOT, False),
+    ]
 
 
 def has_kubespan_files(fabric: str) -> bool:
@@ -102,17 +108,17 @@ def invalid_journal_path(fabric: str) -> str:
 
 
 def code_folder(fabric: str) -> str:
-    return "{0}/{1}".format(CODE_ROOT, fabric)
+    return f"{CODE_ROOT}/{fabric}"
 
 
 def outcome_path(fabric: str) -> str:
     """How the last transaction since boot ended."""
-    return "{0}/{1}.json".format(RUN_ROOT, fabric)
+    return f"{RUN_ROOT}/{fabric}.json"
 
 
-def run_files(fabric: str) -> t.List[str]:
+def run_files(fabric: str) -> list[str]:
     """What lies in /run: how the last transaction ended, and what the watcher shows."""
-    return [outcome_path(fabric), *("{0}/{1}-kubespan.{2}".format(RUN_ROOT, fabric, ending) for ending in ("json", "prom"))]
+    return [outcome_path(fabric), *(f"{RUN_ROOT}/{fabric}-kubespan.{ending}" for ending in ("json", "prom"))]
 
 
 def forget_run_files(fabric: str) -> None:
@@ -123,20 +129,23 @@ def forget_run_files(fabric: str) -> None:
 
 
 def unit_name(fabric: str) -> str:
-    return "multicluster-network-{0}.service".format(fabric)
+    return f"multicluster-network-{fabric}.service"
 
 
 def watch_name(fabric: str) -> str:
-    return "multicluster-network-{0}-watch.service".format(fabric)
+    return f"multicluster-network-{fabric}-watch.service"
 
 
-def _enabled(name: str, text: str) -> t.Dict[str, files.FileState]:
+def _enabled(name: str, text: str) -> dict[str, files.FileState]:
     """A unit, and the link that enables it."""
-    unit, link = "{0}/{1}".format(UNIT_ROOT, name), "{0}/{1}".format(WANTED_BY, name)
-    return {unit: files.FileState("file", 0o644, text.encode("ascii")), link: files.FileState("link", 0o777, unit.encode("ascii"))}
+    unit, link = f"{UNIT_ROOT}/{name}", f"{WANTED_BY}/{name}"
+    return {
+        unit: files.FileState("file", 0o644, text.encode("ascii")),
+        link: files.FileState("link", 0o777, unit.encode("ascii")),
+    }
 
 
-def _watch_files(fabric: str) -> t.Dict[str, files.FileState]:
+def _watch_files(fabric: str) -> dict[str, files.FileState]:
     text = _WATCH_UNIT.format(fabric=fabric, boot=unit_name(fabric), state=state_path(fabric), code=code_file(fabric))
     return _enabled(watch_name(fabric), text)
 
@@ -146,7 +155,7 @@ def state_bytes(state: t.Mapping[str, t.Any]) -> bytes:
     return (json.dumps(state, sort_keys=True, indent=1) + "\n").encode("utf-8")
 
 
-def load_json(path: str) -> t.Optional[t.Dict[str, t.Any]]:
+def load_json(path: str) -> dict[str, t.Any] | None:
     """A map out of a file of ours; None when there is none, somebody else wrote it, or it cannot be read as one."""
     found = files.read_state(path)
     if found is None or found.kind != "file" or not files.is_roots_alone(path):
@@ -158,7 +167,7 @@ def load_json(path: str) -> t.Optional[t.Dict[str, t.Any]]:
     return content if isinstance(content, dict) else None
 
 
-def load_state(fabric: str, candidate: bool = False) -> t.Optional[NodeState]:
+def load_state(fabric: str, candidate: bool = False) -> NodeState | None:
     """The confirmed state, or the one that waits for its confirmation; None when there is none or it cannot be read as ours."""
     found = load_json(candidate_path(fabric) if candidate else state_path(fabric))
     if found is None or not is_state(found, fabric):
@@ -170,24 +179,24 @@ def load_state(fabric: str, candidate: bool = False) -> t.Optional[NodeState]:
 
 
 def code_file(fabric: str) -> str:
-    return "{0}/dataplane-{1}.pyz".format(code_folder(fabric), bundle.digest(AGENT))
+    return f"{code_folder(fabric)}/dataplane-{bundle.digest(AGENT)}.pyz"
 
 
 def code_state() -> files.FileState:
     return files.FileState("file", 0o755, bundle.build(AGENT))
 
 
-def unit_files(fabric: str) -> t.List[str]:
+def unit_files(fabric: str) -> list[str]:
     """The boot unit and the link that enables it."""
-    return ["{0}/{1}".format(UNIT_ROOT, unit_name(fabric)), "{0}/{1}".format(WANTED_BY, unit_name(fabric))]
+    return [f"{UNIT_ROOT}/{unit_name(fabric)}", f"{WANTED_BY}/{unit_name(fabric)}"]
 
 
-def _wanted_unit(fabric: str) -> t.Dict[str, files.FileState]:
+def _wanted_unit(fabric: str) -> dict[str, files.FileState]:
     text = _UNIT.format(fabric=fabric, state=state_path(fabric), journal=journal_path(fabric), code=code_file(fabric))
     return _enabled(unit_name(fabric), text)
 
 
-def wanted_files(fabric: str, state: t.Optional[NodeState]) -> t.Dict[str, files.FileState]:
+def wanted_files(fabric: str, state: NodeState | None) -> dict[str, files.FileState]:
     """Path to state of every file that we own for a fabric; empty for a fabric that is to go."""
     if state is None:
         return {}
@@ -200,7 +209,7 @@ def wanted_files(fabric: str, state: t.Optional[NodeState]) -> t.Dict[str, files
     }
 
 
-def _managers_files(fabric: str, state: NodeState) -> t.Dict[str, files.FileState]:
+def _managers_files(fabric: str, state: NodeState) -> dict[str, files.FileState]:
     mesh = ((state.kubespan or {}).get("layout") or {}).get("device")
     devices = sorted({*(device.name for device in state.devices), *([mesh] if mesh else [])})
     found = link_managers.texts(_manager_name(fabric), devices)
@@ -208,7 +217,7 @@ def _managers_files(fabric: str, state: NodeState) -> t.Dict[str, files.FileStat
 
 
 def _manager_name(fabric: str) -> str:
-    return "multicluster-network-{0}".format(fabric)
+    return f"multicluster-network-{fabric}"
 
 
 def install_unit(fabric: str) -> None:
@@ -236,7 +245,7 @@ def sweep(fabric: str) -> None:
             files.remove(spare)
     if files.read_state(unit_files(fabric)[0]) is None:
         for name in files.list_folder(code_folder(fabric)):
-            files.remove("{0}/{1}".format(code_folder(fabric), name))
+            files.remove(f"{code_folder(fabric)}/{name}")
     _leave_folders(fabric)
 
 
@@ -247,25 +256,29 @@ def _leave_folders(fabric: str) -> None:
 
 def gather(
     fabric: str, wanted: t.Mapping[str, files.FileState], others: t.Iterable[str] = ()
-) -> t.Dict[str, files.FileState]:
+) -> dict[str, files.FileState]:
     """The files of ours that are there, whether wanted or not, and the spare files of these and of ``others``.
 
     Only while the host's lock is held is a spare file certainly a dead writer's.
     """
     paths = {*wanted, state_path(fabric), candidate_path(fabric)}
-    paths.update("{0}/{1}".format(code_folder(fabric), name) for name in files.list_folder(code_folder(fabric)))
-    paths.update("{0}/{1}".format(root, name) for root in (UNIT_ROOT, WANTED_BY) for name in (unit_name(fabric), watch_name(fabric)))
+    paths.update(f"{code_folder(fabric)}/{name}" for name in files.list_folder(code_folder(fabric)))
+    paths.update(
+        f"{root}/{name}" for root in (UNIT_ROOT, WANTED_BY) for name in (unit_name(fabric), watch_name(fabric))
+    )
     paths.update(link_managers.paths(_manager_name(fabric)))
     if not wanted:
         paths.update((folder(fabric) + "/kubespan-watch.json", *run_files(fabric)))
-    found: t.Dict[str, t.Optional[files.FileState]] = {}
+    found: dict[str, files.FileState | None] = {}
     for path in sorted({*paths, *others, journal_path(fabric)}):
         # Never read: a spare of a key file holds a private key, and a plan shows what files hold.
         found.update((spare, files.FileState("other", 0o600, b"")) for spare in files.spares(path))
     found.update((path, files.read_state(path)) for path in sorted(paths))
     for path, state in found.items():
         if state is not None and state.kind == "file" and not files.is_roots_alone(path):
-            found[path] = files.FileState("other", state.mode, b"")  # its owner can change it again, so it is put there anew
+            found[path] = files.FileState(
+                "other", state.mode, b""
+            )  # its owner can change it again, so it is put there anew
     if not wanted and files.read_state(invalid_journal_path(fabric)) is not None:
         found[invalid_journal_path(fabric)] = files.FileState("other", 0o600, b"")  # it has keys in it as well
     return {path: state for path, state in found.items() if state is not None}
@@ -274,7 +287,7 @@ def gather(
 def plan(wanted: t.Mapping[str, files.FileState], actual: t.Mapping[str, files.FileState]) -> Plan:
     """Compare files by kind, mode and content. The text of one that comes or goes as a whole says nothing that its name does not."""
 
-    def sides(one: t.Mapping[str, files.FileState], other: t.Mapping[str, files.FileState]) -> t.Dict[str, t.Any]:
+    def sides(one: t.Mapping[str, files.FileState], other: t.Mapping[str, files.FileState]) -> dict[str, t.Any]:
         return {path: state.shown() if path in other else state.brief() for path, state in one.items()}
 
     return reconcile("file", sides(wanted, actual), sides(actual, wanted))
@@ -283,7 +296,7 @@ def plan(wanted: t.Mapping[str, files.FileState], actual: t.Mapping[str, files.F
 def compare(fabric: str, wanted: t.Mapping[str, files.FileState], others: t.Iterable[str] = ()) -> Plan:
     """What the files need, and a watcher that somebody stopped: nobody else would start it before the next boot."""
     todo = plan(wanted, gather(fabric, wanted, others))
-    watch = "{0}/{1}".format(UNIT_ROOT, watch_name(fabric))
+    watch = f"{UNIT_ROOT}/{watch_name(fabric)}"
     if watch in wanted and watch not in {change.id for change in todo.changes} and systemd.stopped(watch_name(fabric)):
         todo.update("unit", watch_name(fabric), {"active": False}, {"active": True})
     return todo
@@ -299,7 +312,7 @@ def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> N
                 files.make_folder(folder(fabric), 0o700)
             files.write_state(path, wanted[path])
     gone = [change.id for change in todo.of("delete")]
-    watch = "{0}/{1}".format(UNIT_ROOT, watch_name(fabric))
+    watch = f"{UNIT_ROOT}/{watch_name(fabric)}"
     if watch in gone:
         systemd.retire(watch_name(fabric))
         for path in (folder(fabric) + "/kubespan-watch.json", *run_files(fabric)[1:]):

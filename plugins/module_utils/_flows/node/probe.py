@@ -15,7 +15,7 @@ from ..layer2 import follow as layer2
 from . import persistence
 from .status import read_bgp, read_paths, read_sections, source_addresses, stray_pods
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
 def visit(request: t.Mapping[str, t.Any]) -> Data:
@@ -23,8 +23,12 @@ def visit(request: t.Mapping[str, t.Any]) -> Data:
     try:
         found = run(dict(request, targets=request.get("targets") or []))
     except (LinuxError, OSError, ValueError) as error:
-        return {"failed": True, "msg": "cannot probe: {0}".format(error)}
-    names = ("pods", "strays", "others") if request.get("targets") is None else [name for name in found if name not in ("changed", "refused")]
+        return {"failed": True, "msg": f"cannot probe: {error}"}
+    names = (
+        ("pods", "strays", "others")
+        if request.get("targets") is None
+        else [name for name in found if name not in ("changed", "refused")]
+    )
     return {name: found[name] for name in names}
 
 
@@ -35,10 +39,18 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     handshake_age seconds or None, allowed_ips, listen_port, source}], paths: {asked, elsewhere, more} or None, units, bgp,
     errors: [{section, message}]}. With no devices, only pods are looked for. Reads and pings only.
     """
-    found = pods.find_pods(request["pod_cidrs"], request["max_pods"], request.get("cluster_cidrs") or (), request.get("known") or ())
+    found = pods.find_pods(
+        request["pod_cidrs"], request["max_pods"], request.get("cluster_cidrs") or (), request.get("known") or ()
+    )
     mtus = _tunnel_mtus(request)
     jobs = [
-        {"netns": pod["netns"], "source": source, "target": target["address"], "node": target["node"], "mtu": mtus.get(target["address"])}
+        {
+            "netns": pod["netns"],
+            "source": source,
+            "target": target["address"],
+            "node": target["node"],
+            "mtu": mtus.get(target["address"]),
+        }
         for pod in found["pods"]
         for source in pod["addresses"]
         for target in request.get("targets") or ()
@@ -66,7 +78,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     return result
 
 
-def _tunnel_mtus(request: t.Mapping[str, t.Any]) -> t.Dict[str, int]:
+def _tunnel_mtus(request: t.Mapping[str, t.Any]) -> dict[str, int]:
     """Target -> bytes that the tunnel takes to which the kernel sends its packets; without those that it sends elsewhere, or nowhere."""
     devices, targets = set(request.get("devices") or ()), [target["address"] for target in request.get("targets") or ()]
     if not devices:
@@ -83,7 +95,7 @@ def _devices(request: t.Mapping[str, t.Any], found: t.Mapping[str, t.Sequence[t.
     """What only a node of a mesh has. What cannot be read is named and the rest goes on."""
     names = list(request["devices"])
     result: Data = {"errors": []}
-    peers: t.List[Data] = []
+    peers: list[Data] = []
     for name in names:
         try:
             peers += _peers(name)
@@ -91,10 +103,19 @@ def _devices(request: t.Mapping[str, t.Any], found: t.Mapping[str, t.Sequence[t.
             result["errors"].append({"section": name, "message": str(error)[:500]})
     addresses = [address for pod in found["pods"] if pod["netns"] is not None for address in pod["addresses"]]
     devices = [{"name": name, "peers": [peer for peer in peers if peer["device"] == name]} for name in names]
-    units = [persistence.unit_name(request["fabric"]), persistence.watch_name(request["fabric"])] if request.get("fabric") else []
-    sections: t.List[t.Tuple[str, t.Callable[[], t.Any]]] = [
+    units = (
+        [persistence.unit_name(request["fabric"]), persistence.watch_name(request["fabric"])]
+        if request.get("fabric")
+        else []
+    )
+    sections: list[tuple[str, t.Callable[[], t.Any]]] = [
         ("paths", lambda: read_paths(devices, addresses, request.get("mark") or 0)),
-        ("strays", lambda: sorted({*found["strays"], *stray_pods(request["pod_cidrs"], request.get("cluster_cidrs") or (), names)})),
+        (
+            "strays",
+            lambda: sorted(
+                {*found["strays"], *stray_pods(request["pod_cidrs"], request.get("cluster_cidrs") or (), names)}
+            ),
+        ),
         ("units", lambda: [unit for unit in facts.read_units(units) if unit["load"] != "not-found"]),
         ("bgp", read_bgp),
         ("layer2", layer2.shown),
@@ -104,22 +125,24 @@ def _devices(request: t.Mapping[str, t.Any], found: t.Mapping[str, t.Sequence[t.
     return result
 
 
-def _peers(name: str) -> t.List[Data]:
+def _peers(name: str) -> list[Data]:
     dump = read_device(name)
     now = time.time()
     rows = sorted(dump.peers.items())
     shown = []
     for (key, peer), source in zip(rows, source_addresses([peer.endpoint for _key, peer in rows], dump.fwmark)):
         last = peer.last_handshake
-        shown.append({
-            "device": name,
-            "public_key": key,
-            "endpoint": peer.endpoint,
-            "allowed_ips": list(peer.allowed_ips),
-            "handshake_age": max(0, int(now - last)) if last else None,
-            "listen_port": dump.listen_port,
-            "source": source,
-            "rx_bytes": peer.rx_bytes,
-            "tx_bytes": peer.tx_bytes,
-        })  # fmt: skip
+        shown.append(
+            {
+                "device": name,
+                "public_key": key,
+                "endpoint": peer.endpoint,
+                "allowed_ips": list(peer.allowed_ips),
+                "handshake_age": max(0, int(now - last)) if last else None,
+                "listen_port": dump.listen_port,
+                "source": source,
+                "rx_bytes": peer.rx_bytes,
+                "tx_bytes": peer.tx_bytes,
+            }
+        )
     return shown

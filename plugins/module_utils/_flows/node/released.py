@@ -15,7 +15,7 @@ from ..._linux.stats import Stats
 from ..._plan.plan import Plan
 from .parts import GoneDevices, Part, differing
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
 class LeftRoutes(Part):
@@ -23,10 +23,14 @@ class LeftRoutes(Part):
 
     def __init__(self, devices: t.Iterable[str]) -> None:
         self._devices = sorted(devices)
-        self._routes: t.List[Data] = []
+        self._routes: list[Data] = []
 
     def gather(self) -> Data:
-        self._routes = [route for route in read_routes(MAIN_TABLE) if route["protocol"] == ROUTE_PROTOCOL and route["dev"] in self._devices]
+        self._routes = [
+            route
+            for route in read_routes(MAIN_TABLE)
+            if route["protocol"] == ROUTE_PROTOCOL and route["dev"] in self._devices
+        ]
         return {}
 
     def plan(self) -> Plan:
@@ -36,12 +40,14 @@ class LeftRoutes(Part):
         return todo
 
     def snapshot(self, before: Data) -> None:
-        before.update(routes=snapshot.take_routes(self._routes, self._devices, ROUTE_PROTOCOL, ()), route_devices=self._devices)
+        before.update(
+            routes=snapshot.take_routes(self._routes, self._devices, ROUTE_PROTOCOL, ()), route_devices=self._devices
+        )
 
     def apply(self) -> Data:
         return Stats().as_dict(netlink_writes=write_routes(MAIN_TABLE, BOOT_PROTOCOL, self._routes, []))
 
-    def verify(self) -> t.List[str]:
+    def verify(self) -> list[str]:
         self.gather()
         return differing(self.plan())
 
@@ -55,9 +61,13 @@ class LeftDevices(GoneDevices):
             todo.update("link", device.name, {"alias": found["link"]["alias"]}, {"alias": None})
         return todo
 
-    def _marked(self) -> t.List[t.Tuple[t.Any, Data]]:
+    def _marked(self) -> list[tuple[t.Any, Data]]:
         rows = zip(self.wanted, self.actual)
-        return [(device, found) for device, found in rows if found["link"] is not None and found["link"]["alias"] == device.alias]
+        return [
+            (device, found)
+            for device, found in rows
+            if found["link"] is not None and found["link"]["alias"] == device.alias
+        ]
 
     def snapshot(self, before: Data) -> None:
         for device, found in self._marked():
@@ -69,7 +79,7 @@ class LeftDevices(GoneDevices):
             set_link(name, alias="")
         return stats.as_dict(netlink_writes=len(names))
 
-    def verify(self) -> t.List[str]:
+    def verify(self) -> list[str]:
         self.gather()
         return differing(self.plan())
 

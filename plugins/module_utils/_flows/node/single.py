@@ -9,13 +9,16 @@ import typing as t
 from ..._linux.stats import total
 from ..._plan.plan import Plan
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 Planned = t.TypeVar("Planned", bound=Plan)
 
 
 def converge(
-    gather: t.Callable[[], Data], plan: t.Callable[[Data], Planned], apply: t.Callable[[Data, Planned], Data], check: bool
-) -> t.Tuple[Data, Planned, Data]:
+    gather: t.Callable[[], Data],
+    plan: t.Callable[[Data], Planned],
+    apply: t.Callable[[Data, Planned], Data],
+    check: bool,
+) -> tuple[Data, Planned, Data]:
     """(the module's result, the plan over what is there now, what is there now); what did not stay as it was set is a warning.
 
     gather and apply answer with ``stats``; nothing planned, or check, writes nothing. Raises as they do.
@@ -27,5 +30,5 @@ def converge(
         stats = total(stats, apply(actual, planned))
         actual = gather()
         stats, after = total(stats, actual["stats"]), plan(actual)
-        planned.warnings.extend("{0} {1} is not as it was set".format(change.kind, change.id) for change in after.changes)
+        planned.warnings.extend(f"{change.kind} {change.id} is not as it was set" for change in after.changes)
     return dict(planned.result(), diff=planned.diff(), warnings=planned.warnings, stats=stats), after, actual

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What runs beside a node's BGP daemon without a play.
 
-    speaker.pyz start    write what the daemon starts with
-    speaker.pyz follow   the follower
+speaker.pyz start    write what the daemon starts with
+speaker.pyz follow   the follower
 """
 
 from __future__ import annotations

@@ -34,26 +34,52 @@ class Daemon(t.NamedTuple):
 
     config_file: t.Callable[[], str]
     group: t.Callable[[], int]
-    unit_texts: t.Callable[[str, bool], t.Dict[str, str]]
+    unit_texts: t.Callable[[str, bool], dict[str, str]]
     check_config: t.Callable[[str, t.Iterable[str]], None]
     tell: t.Callable[[t.Sequence[str]], None]
     alive: t.Callable[[], bool]
-    sessions: t.Callable[[], t.Dict[str, str]]
-    carries: t.Callable[[], t.Dict[str, t.List[int]]]
-    announces: t.Callable[[], t.List[str]]
+    sessions: t.Callable[[], dict[str, str]]
+    carries: t.Callable[[], dict[str, list[int]]]
+    announces: t.Callable[[], list[str]]
     render: t.Callable[[Speaker], str]
-    read_prefixes: t.Callable[[str], t.Tuple[str, ...]]
-    changes: t.Callable[[str, str], t.List[str]]
-    shown: t.Callable[[str, t.Callable[[str], str]], t.List[str]]
+    read_prefixes: t.Callable[[str], tuple[str, ...]]
+    changes: t.Callable[[str, str], list[str]]
+    shown: t.Callable[[str, t.Callable[[str], str]], list[str]]
 
 
 FRR, BIRD = "frr", "bird"
 DAEMONS = {
-    FRR: Daemon(frr.config_file, frr.group, frr.unit_texts, frr.check_config, frr.tell, frr.alive, frr.sessions, frr.carries,
-                frr.announces, frr_config.render, frr_config.read_prefixes, frr_config.changes, frr_config.shown),
-    BIRD: Daemon(bird.config_file, bird.group, bird.unit_texts, bird.check_config, bird.tell, bird.alive, bird.sessions, bird.carries,
-                 bird.announces, bird_config.render, bird_config.read_prefixes, bird_config.changes, bird_config.shown),
-}  # fmt: skip
+    FRR: Daemon(
+        frr.config_file,
+        frr.group,
+        frr.unit_texts,
+        frr.check_config,
+        frr.tell,
+        frr.alive,
+        frr.sessions,
+        frr.carries,
+        frr.announces,
+        frr_config.render,
+        frr_config.read_prefixes,
+        frr_config.changes,
+        frr_config.shown,
+    ),
+    BIRD: Daemon(
+        bird.config_file,
+        bird.group,
+        bird.unit_texts,
+        bird.check_config,
+        bird.tell,
+        bird.alive,
+        bird.sessions,
+        bird.carries,
+        bird.announces,
+        bird_config.render,
+        bird_config.read_prefixes,
+        bird_config.changes,
+        bird_config.shown,
+    ),
+}
 #: A file in the daemon's folder: what it runs with, written when it has been told of it.
 RUNNING = "running"
 
@@ -63,19 +89,19 @@ class State(t.NamedTuple):
 
     daemon: str
     speaker: Speaker
-    routes: t.Tuple[Wanted, ...]
+    routes: tuple[Wanted, ...]
     node_port: int
     digest: str
 
     @property
-    def conditional(self) -> t.FrozenSet[str]:
+    def conditional(self) -> frozenset[str]:
         return frozenset(route.network for route in self.routes if route.health_ports)
 
     def render(self, announced: t.Iterable[str]) -> str:
         """The daemon's configuration with these networks."""
         return DAEMONS[self.daemon].render(self.speaker.announcing(announced, self.conditional))
 
-    def running(self) -> t.Tuple[str, ...]:
+    def running(self) -> tuple[str, ...]:
         """The networks that the daemon has been told of."""
         return DAEMONS[self.daemon].read_prefixes(read_running() or "")
 
@@ -88,7 +114,13 @@ def parse_state(text: str) -> State:
     routes = parse_routes((), given["routes"])
     if given["daemon"] not in DAEMONS:
         raise ValueError("this is no state of a speaker")
-    return State(given["daemon"], parse_speaker(given), routes, int(given["node_port"]), hashlib.sha256(text.encode("utf-8")).hexdigest()[:16])
+    return State(
+        given["daemon"],
+        parse_speaker(given),
+        routes,
+        int(given["node_port"]),
+        hashlib.sha256(text.encode("utf-8")).hexdigest()[:16],
+    )
 
 
 def keeps_routes(text: bytes) -> bool:
@@ -99,7 +131,7 @@ def keeps_routes(text: bytes) -> bool:
         return False
 
 
-def load_state() -> t.Optional[State]:
+def load_state() -> State | None:
     """None where there is none. Raises ValueRefused, ValueError."""
     return follower.load_state(STATE, parse_state)
 
@@ -121,18 +153,28 @@ class Follower(follower.Follower):
         if starting:
             self.since = {}  # nothing is announced while the daemon does not run
         try:
-            holds = self.ports.decide(state.routes, state.node_port, ("127.0.0.1", "::1", state.speaker.source), lambda: set(state.running()))
+            holds = self.ports.decide(
+                state.routes, state.node_port, ("127.0.0.1", "::1", state.speaker.source), lambda: set(state.running())
+            )
             self._apply(state, state.render(holds.announced), starting)
         except ValueRefused as problem:
             error, holds = problem.message, Decision(list(state.running()), {})
-        self._say({
-            "version": VERSION, "daemon": state.daemon, "state": state.digest, "announced": sorted(holds.announced), "withheld": holds.withheld,
-            "stopped": holds.stopped, "error": error, "since": self._since(holds.announced),
-        })  # fmt: skip
+        self._say(
+            {
+                "version": VERSION,
+                "daemon": state.daemon,
+                "state": state.digest,
+                "announced": sorted(holds.announced),
+                "withheld": holds.withheld,
+                "stopped": holds.stopped,
+                "error": error,
+                "since": self._since(holds.announced),
+            }
+        )
         if error and starting:
             raise ValueRefused("speaker_failed", error)
 
-    def _since(self, announced: t.Iterable[str]) -> t.Dict[str, int]:
+    def _since(self, announced: t.Iterable[str]) -> dict[str, int]:
         """Since when each network is announced without a break, in seconds since 1970 by the node's clock."""
         now = int(time.time())
         self.since = {network: self.since.get(network, now) for network in announced}
@@ -160,7 +202,7 @@ class Follower(follower.Follower):
 
 
 def running_path() -> str:
-    return "{0}/{1}".format(frr.RUN, RUNNING)
+    return f"{frr.RUN}/{RUNNING}"
 
 
 def put_config(daemon: Daemon, text: str) -> None:
@@ -174,7 +216,7 @@ def put_running(text: str) -> None:
     files.write_state(running_path(), files.FileState("file", 0o600, text.encode("ascii")))
 
 
-def read_running() -> t.Optional[str]:
+def read_running() -> str | None:
     """None where nobody knows."""
     found = files.read_state(running_path())
     return found.content.decode("ascii", "replace") if found is not None and found.kind == "file" else None
@@ -185,17 +227,23 @@ def read_status() -> follower.Status:
     return follower.read_status(STATUS)
 
 
-def parse_since(found: t.Any) -> t.Dict[str, int]:
+def parse_since(found: t.Any) -> dict[str, int]:
     """Of a status file that may be of a former release, or be no word of ours."""
     rows = found.items() if isinstance(found, dict) else ()
-    return {str(network): when for network, when in rows if isinstance(when, int) and not isinstance(when, bool) and 0 <= when < 2**40}
+    return {
+        str(network): when
+        for network, when in rows
+        if isinstance(when, int) and not isinstance(when, bool) and 0 <= when < 2**40
+    }
 
 
-def announced(daemon: Daemon) -> t.Tuple[t.List[str], t.List[str]]:
+def announced(daemon: Daemon) -> tuple[list[str], list[str]]:
     """(networks that routers are told of, those that no session carries), by the daemon that runs. Raises ValueRefused."""
     carried = {version for versions in daemon.carries().values() for version in versions}
     rows = sorted(daemon.announces())
-    return [row for row in rows if (6 if ":" in row else 4) in carried], [row for row in rows if (6 if ":" in row else 4) not in carried]
+    return [row for row in rows if (6 if ":" in row else 4) in carried], [
+        row for row in rows if (6 if ":" in row else 4) not in carried
+    ]
 
 
 def running_daemon() -> Daemon:

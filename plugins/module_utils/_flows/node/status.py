@@ -29,7 +29,7 @@ from ..._values.refused import ValueRefused
 from ..layer2 import follow as layer2
 from . import kubespan_preflight, persistence, speaker_follow, transaction
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
 def read_paths(devices: t.Iterable[t.Mapping[str, t.Any]], addresses: t.Iterable[str] = (), mark: int = 0) -> Data:
@@ -38,7 +38,10 @@ def read_paths(devices: t.Iterable[t.Mapping[str, t.Any]], addresses: t.Iterable
     devices: [{name, peers: [{allowed_ips}]}]; addresses: of pods of this node; mark: what packets for the peers carry.
     Raises LinuxError.
     """
-    tunnels = [{"device": d["name"], "mark": mark, "ranges": [cidr for peer in d["peers"] for cidr in peer["allowed_ips"]]} for d in devices]
+    tunnels = [
+        {"device": d["name"], "mark": mark, "ranges": [cidr for peer in d["peers"] for cidr in peer["allowed_ips"]]}
+        for d in devices
+    ]
     routes = read_all_routes()
     rules = [rule for version in (4, 6) for rule in read_rules(version)]
     asked = paths.questions(tunnels, routes, rules, _ways_in(list(addresses)))
@@ -46,12 +49,12 @@ def read_paths(devices: t.Iterable[t.Mapping[str, t.Any]], addresses: t.Iterable
     return {"asked": len(asked), "elsewhere": found[: paths.SHOWN], "more": max(0, len(found) - paths.SHOWN)}
 
 
-def stray_pods(pod_cidrs: t.Sequence[str], cluster_cidrs: t.Sequence[str], devices: t.Collection[str]) -> t.List[str]:
+def stray_pods(pod_cidrs: t.Sequence[str], cluster_cidrs: t.Sequence[str], devices: t.Collection[str]) -> list[str]:
     """Addresses of pods here that are not from the node's own ranges, by the routes to them."""
     return paths.stray_hosts(read_all_routes(), pod_cidrs, cluster_cidrs, devices) if cluster_cidrs else []
 
 
-def _ways_in(addresses: t.Sequence[str]) -> t.List[Data]:
+def _ways_in(addresses: t.Sequence[str]) -> list[Data]:
     """By which device each pod's packets come in: the one that leads to it. An address of the host itself comes in by none."""
     answers = look_up([{"dst": address} for address in addresses])
     return [
@@ -61,7 +64,7 @@ def _ways_in(addresses: t.Sequence[str]) -> t.List[Data]:
     ]
 
 
-def source_addresses(endpoints: t.Sequence[t.Optional[str]], fwmark: int = 0) -> t.List[t.Optional[str]]:
+def source_addresses(endpoints: t.Sequence[str | None], fwmark: int = 0) -> list[str | None]:
     """For each peer's endpoint, the address that this host's packets to it leave with; None where there is no way."""
     hosts = [_host_of(endpoint) for endpoint in endpoints]
     answers = iter(look_up([{"dst": host, "mark": fwmark} for host in hosts if host]))
@@ -76,8 +79,13 @@ def _host_of(endpoint: t.Any) -> str:
 #: What the kernel must be able to do, by the names of its parts.
 PARTS = ("wireguard", "nf_tables", "tun")
 PROGRAMS = {
-    "ip": ["-V"], "nft": ["--version"], "wg": ["--version"], "wireguard-go": ["--version"], "systemctl": ["--version"],
-    "python3": ["--version"], "vtysh": ["--version"],
+    "ip": ["-V"],
+    "nft": ["--version"],
+    "wg": ["--version"],
+    "wireguard-go": ["--version"],
+    "systemctl": ["--version"],
+    "python3": ["--version"],
+    "vtysh": ["--version"],
 }
 #: So many pods are looked into at most, eight namespaces each.
 _PODS = 20
@@ -93,7 +101,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     fabric = request["fabric"]
     units = [persistence.unit_name(fabric), persistence.watch_name(fabric)]
     tables = sorted({MAIN_TABLE, Layout().route_table, *(request.get("tables") or ())})
-    sections: t.List[t.Tuple[str, t.Callable[[], t.Any]]] = [
+    sections: list[tuple[str, t.Callable[[], t.Any]]] = [
         ("host", _host),
         ("devices", _devices),
         ("routes", lambda: _routes(tables)),
@@ -109,7 +117,12 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         node["pod_cidrs"] = list(request.get("pod_cidrs") or ())
         sections += [
             ("udp_ports", users.read_udp_ports),
-            ("marks", lambda: [{"who": row["who"], "mark": row["mark"], "mask": row["mask"]} for row in users.read_mark_users()]),
+            (
+                "marks",
+                lambda: [
+                    {"who": row["who"], "mark": row["mark"], "mask": row["mask"]} for row in users.read_mark_users()
+                ],
+            ),
             ("rp_filter", lambda: {"all": settings.reverse_path_filter("all")}),
             ("uplinks", _uplinks),
             ("ipv6_off", settings.ipv6_off),
@@ -123,8 +136,10 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         ]
         if request.get("kubespan") is not None:
             layout = Layout(**dict(Layout()._asdict(), **request["kubespan"]))
-            owner = "{0}/{1}".format(OWNER, fabric)
-            sections.append(("conflicts", lambda: [found._asdict() for found in kubespan_preflight.find(layout, owner)]))
+            owner = f"{OWNER}/{fabric}"
+            sections.append(
+                ("conflicts", lambda: [found._asdict() for found in kubespan_preflight.find(layout, owner)])
+            )
         if request.get("controller_time"):
             node["skew"] = round(node["now"] - float(request["controller_time"]), 3)
     if request.get("support"):
@@ -147,7 +162,7 @@ def free_bytes(path: str) -> int:
     return room.f_bfree * room.f_frsize
 
 
-def read_sections(sections: t.Iterable[t.Tuple[str, t.Callable[[], t.Any]]], found: Data) -> None:
+def read_sections(sections: t.Iterable[tuple[str, t.Callable[[], t.Any]]], found: Data) -> None:
     """Each section into what was found. One that cannot be read is named in its ``errors``, and the rest goes on."""
     for name, read in sections:
         try:
@@ -156,7 +171,7 @@ def read_sections(sections: t.Iterable[t.Tuple[str, t.Callable[[], t.Any]]], fou
             found["errors"].append({"section": name, "message": str(error)[:500]})
 
 
-def _strays(request: t.Mapping[str, t.Any]) -> t.List[str]:
+def _strays(request: t.Mapping[str, t.Any]) -> list[str]:
     """Addresses of pods here that are in the cluster's ranges and not in the node's."""
     own, cluster = request.get("pod_cidrs") or (), request.get("cluster_cidrs") or ()
     if not cluster or not own:
@@ -165,9 +180,9 @@ def _strays(request: t.Mapping[str, t.Any]) -> t.List[str]:
     return sorted({*pods.find_pods(own, _PODS, cluster)["strays"], *stray_pods(own, cluster, ours)})
 
 
-def _sources() -> t.Dict[str, t.Optional[str]]:
+def _sources() -> dict[str, str | None]:
     """Endpoint of a peer of ours -> the address that packets to it leave with."""
-    found: t.Dict[str, t.Optional[str]] = {}
+    found: dict[str, str | None] = {}
     for device in _devices():
         if device["ours"]:
             endpoints = [peer["endpoint"] or "" for peer in device["peers"]]
@@ -188,7 +203,7 @@ def _host() -> Data:
     }
 
 
-def _devices() -> t.List[Data]:
+def _devices() -> list[Data]:
     """Every WireGuard device, whoever made it, with its peers as the kernel has them."""
     kinds = {entry["name"]: entry for entry in users.read_wireguard()}
     found = []
@@ -196,23 +211,25 @@ def _devices() -> t.List[Data]:
         if link.name not in kinds:
             continue
         dump = read_device(link.name)
-        found.append({
-            "name": link.name,
-            "kind": link.kind,
-            "alias": link.alias,
-            "ours": is_our_alias(link.alias),
-            "up": link.up,
-            "mtu": link.mtu,
-            "addresses": sorted(address.text for address in link.addresses),
-            "public_key": dump.public_key,
-            "listen_port": dump.listen_port,
-            "fwmark": dump.fwmark,
-            "peers": [_peer(key, dump.peers[key]) for key in sorted(dump.peers)],
-        })
+        found.append(
+            {
+                "name": link.name,
+                "kind": link.kind,
+                "alias": link.alias,
+                "ours": is_our_alias(link.alias),
+                "up": link.up,
+                "mtu": link.mtu,
+                "addresses": sorted(address.text for address in link.addresses),
+                "public_key": dump.public_key,
+                "listen_port": dump.listen_port,
+                "fwmark": dump.fwmark,
+                "peers": [_peer(key, dump.peers[key]) for key in sorted(dump.peers)],
+            }
+        )
     return sorted(found, key=lambda row: str(row["name"]))
 
 
-def _keys(fabric: str) -> t.List[Data]:
+def _keys(fabric: str) -> list[Data]:
     """[{path, since: epoch}] of the private keys of our devices: when each was written, and nothing of what is in it."""
     paths = sorted(set(_key_files(persistence.load_json(persistence.state_path(fabric)))))
     stamps = [(path, stamp(path)) for path in paths]
@@ -231,23 +248,42 @@ def _key_files(state: t.Any) -> t.Iterator[str]:
 
 def _configs(fabric: str) -> Data:
     """Files that we write for other programs: units, and the speaker's configuration without its passwords."""
-    found = {path: read_state(path) for path in (persistence.unit_files(fabric)[0], speaker_follow.running_daemon().config_file())}
+    found = {
+        path: read_state(path)
+        for path in (persistence.unit_files(fabric)[0], speaker_follow.running_daemon().config_file())
+    }
     secret = re.compile(r"(?m)(\bpassword\s+)\S+", re.ASCII)
-    return {path: secret.sub(r"\1[redacted]", state.content.decode("utf-8", "replace")) for path, state in found.items() if state and state.kind == "file"}
+    return {
+        path: secret.sub(r"\1[redacted]", state.content.decode("utf-8", "replace"))
+        for path, state in found.items()
+        if state and state.kind == "file"
+    }
 
 
-def _uplinks() -> t.List[Data]:
+def _uplinks() -> list[Data]:
     """Devices of default routes, by which tunnels leave, with their MTU."""
     mtus = {link.name: link.mtu for link in read_links()}
     ours = {device["name"] for device in users.read_wireguard()}
-    defaults = {(route["dev"], route["version"]) for route in read_routes(MAIN_TABLE) if route["dst"] in ("0.0.0.0/0", "::/0") and route["dev"]}
-    return [{"device": name, "version": version, "mtu": mtus[name]} for name, version in sorted(defaults) if name in mtus and name not in ours]
+    defaults = {
+        (route["dev"], route["version"])
+        for route in read_routes(MAIN_TABLE)
+        if route["dst"] in ("0.0.0.0/0", "::/0") and route["dev"]
+    }
+    return [
+        {"device": name, "version": version, "mtu": mtus[name]}
+        for name, version in sorted(defaults)
+        if name in mtus and name not in ours
+    ]
 
 
-def _ranges() -> t.List[str]:
+def _ranges() -> list[str]:
     """Networks that this host has on its own links."""
     ours = {link.name for link in read_links() if is_our_alias(link.alias)}
-    return sorted(row["address"] for row in facts.read_host()["configured"] if row["scope"] == "global" and row["device"] not in ours)
+    return sorted(
+        row["address"]
+        for row in facts.read_host()["configured"]
+        if row["scope"] == "global" and row["device"] not in ours
+    )
 
 
 def _wireguard() -> str:
@@ -259,7 +295,7 @@ def _wireguard() -> str:
     return "userspace" if facts.exists("/dev/net/tun") else "no_tun"
 
 
-def read_bgp() -> t.Optional[Data]:
+def read_bgp() -> Data | None:
     """What our speaker announces, and to whom; None where there is none."""
     if not facts.exists(frr.RUN):
         return None
@@ -273,10 +309,12 @@ def read_bgp() -> t.Optional[Data]:
     held = {} if told.get("stopped") else told.get("withheld") or {}
     since = speaker_follow.parse_since(told.get("since"))
     return {
-        "announces": announces, "uncarried": uncarried, "withheld": sorted(held),
+        "announces": announces,
+        "uncarried": uncarried,
+        "withheld": sorted(held),
         "since": {network: since[network] for network in announces if network in since},
         "sessions": [{"neighbor": name, "state": sessions[name]} for name in sorted(sessions)],
-    }  # fmt: skip
+    }
 
 
 def _peer(key: str, peer: LivePeer) -> Data:
@@ -292,24 +330,33 @@ def _peer(key: str, peer: LivePeer) -> Data:
     }
 
 
-def _routes(tables: t.Sequence[int]) -> t.List[Data]:
+def _routes(tables: t.Sequence[int]) -> list[Data]:
     """Routes of the tables that we write, without those that the kernel makes by itself."""
-    found = [route for table in tables for route in read_routes(table) if route["protocol"] not in (0, 2) or route["protocol"] == ROUTE_PROTOCOL]
+    found = [
+        route
+        for table in tables
+        for route in read_routes(table)
+        if route["protocol"] not in (0, 2) or route["protocol"] == ROUTE_PROTOCOL
+    ]
     names = ("table", "dst", "type", "dev", "via", "metric", "protocol", "mtu")
     return [{name: route.get(name) for name in names} for route in found][:2000]
 
 
-def _rules() -> t.List[Data]:
+def _rules() -> list[Data]:
     names = ("version", "priority", "action", "table", "protocol", "fwmark", "fwmask", "src", "dst", "iif", "oif")
     found = [rule for version in (4, 6) for rule in read_rules(version)]
-    return [{name: rule[name] for name in names if rule[name] is not None} for rule in found if rule["priority"] not in (0, 32766, 32767)][:500]
+    return [
+        {name: rule[name] for name in names if rule[name] is not None}
+        for rule in found
+        if rule["priority"] not in (0, 32766, 32767)
+    ][:500]
 
 
-def _tables(fabric: str) -> t.List[Data]:
+def _tables(fabric: str) -> list[Data]:
     """All tables of nftables with their owners; of ours also the sets with how much is in each."""
     found = []
     for table in users.read_tables():
-        row = dict(table, ours=is_our_alias(table["owner"], "{0}/{1}".format(OWNER, fabric)))
+        row = dict(table, ours=is_our_alias(table["owner"], f"{OWNER}/{fabric}"))
         if row["ours"]:
             whole = read_table(table["family"], table["name"]) or {"sets": [], "chains": []}
             row["sets"] = [{"name": item["name"], "elements": len(item["elements"] or ())} for item in whole["sets"]]

@@ -22,7 +22,7 @@ from ..._values.refused import ValueRefused, quoted
 from . import nft_table
 from .parts import Part, differing
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 Raw = t.Mapping[str, t.Any]
 
 
@@ -30,26 +30,28 @@ def request(raw: Raw, fabric: str, state: str = "present") -> Data:
     """A table as nft_table's flow takes it."""
     unknown = sorted(set(raw) - {"name", "family", "chains", "sets"})
     if unknown:
-        raise ValueRefused("bad_name", "a table has no {0}".format(quoted(unknown[0])))
+        raise ValueRefused("bad_name", f"a table has no {quoted(unknown[0])}")
     return dict(raw, family=raw.get("family") or "inet", owner=fabric, state=state)
 
 
 class Tables(Part):
     """All of one run. layout: of the KubeSpan mesh, whose table is its own."""
 
-    def __init__(self, spec: NodeSpec, previous: t.Optional[NodeState], layout: t.Optional[Layout]) -> None:
+    def __init__(self, spec: NodeSpec, previous: NodeState | None, layout: Layout | None) -> None:
         self._reserved = (FAMILY, (layout or Layout()).table_name)
         self._fabric, self._wanted, self._everything = spec.fabric, spec.tables, spec.empty
         self._previous = list(previous.tables) if previous else []
-        self._rows: t.List[t.Tuple[Data, Data]] = []
-        self._plans: t.List[TablePlan] = []
+        self._rows: list[tuple[Data, Data]] = []
+        self._plans: list[TablePlan] = []
 
     def gather(self) -> Data:
         requests = [request(raw, self._fabric) for raw in self._wanted]
         names = [(item["family"], item["name"]) for item in requests]
         for name in names:
             if name == self._reserved or names.count(name) > 1:
-                raise ValueRefused("bad_name", "the table {0} {1} is given twice, or that of the mesh itself".format(*name))
+                raise ValueRefused(
+                    "bad_name", "the table {0} {1} is given twice, or that of the mesh itself".format(*name)
+                )
         gone = {(raw.get("family") or "inet", raw["name"]) for raw in self._previous}
         if self._everything:
             gone.update(_left_over(self._fabric))  # the node leaves, so tables of which no state tells go too
@@ -69,18 +71,26 @@ class Tables(Part):
         return todo
 
     def snapshot(self, before: Data) -> None:
-        touched = [[row[0]["table"]["family"], row[0]["table"]["name"]] for row, planned in zip(self._rows, self._plans) if planned.changed]
+        touched = [
+            [row[0]["table"]["family"], row[0]["table"]["name"]]
+            for row, planned in zip(self._rows, self._plans)
+            if planned.changed
+        ]
         before["tables"] = {"fabric": self._fabric, "touched": touched, "were": self._previous}
 
     def apply(self) -> Data:
         rows = zip(self._rows, self._plans)
         return total(*(nft_table.apply_text(*row, planned) for row, planned in rows if planned.changed))
 
-    def verify(self) -> t.List[str]:
-        return [text for desired, _actual in self._rows for text in differing(nft_table.plan(desired, nft_table.gather_text(desired)))]
+    def verify(self) -> list[str]:
+        return [
+            text
+            for desired, _actual in self._rows
+            for text in differing(nft_table.plan(desired, nft_table.gather_text(desired)))
+        ]
 
 
-def _left_over(fabric: str) -> t.List[t.Tuple[str, str]]:
+def _left_over(fabric: str) -> list[tuple[str, str]]:
     """Tables with the fabric's mark; none on a host that has no nftables."""
     try:
         return [(table["family"], table["name"]) for table in nft.list_tables() if table["owner"] == alias_of(fabric)]
@@ -88,7 +98,7 @@ def _left_over(fabric: str) -> t.List[t.Tuple[str, str]]:
         return []
 
 
-def put_back(before: t.Optional[t.Mapping[str, t.Any]]) -> None:
+def put_back(before: t.Mapping[str, t.Any] | None) -> None:
     """The touched tables as they were confirmed before; those that were not there go. Raises LinuxError."""
     if before is None:
         return

@@ -22,7 +22,7 @@ from . import trace_ask, trace_facts
 from .status import read_sections
 from .trace_record import MOST_FLOWS, Flow, Record, clean, parse_flow
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 _ID = re.compile(r"[a-z0-9]{1,24}\Z", re.ASCII)
 #: Signs of a rule's text that people are shown.
@@ -47,7 +47,7 @@ def run(request: t.Mapping[str, t.Any], check_mode: bool = False) -> Data:
         raise ValueRefused("bad_id", "id must be 1 to 24 small letters and digits")
     name = PREFIX + request["id"]
     flows, refused = _parse(request.get("flows") or ())
-    parts: t.Dict[str, t.Callable[[], Data]] = {
+    parts: dict[str, t.Callable[[], Data]] = {
         "armed": lambda: _arm(name, flows, request, check_mode),
         "sent": lambda: _send(flows, request, check_mode),
         "collected": lambda: _collect(name, bool(request.get("packed"))),
@@ -55,17 +55,21 @@ def run(request: t.Mapping[str, t.Any], check_mode: bool = False) -> Data:
     return dict(parts[request["state"]](), changed=False, refused=refused)
 
 
-def _parse(rows: t.Sequence[t.Mapping[str, t.Any]]) -> t.Tuple[t.List[Flow], t.List[Data]]:
+def _parse(rows: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[list[Flow], list[Data]]:
     """(flows, what is none of them and why)."""
-    flows: t.List[Flow] = []
-    refused: t.List[Data] = []
+    flows: list[Flow] = []
+    refused: list[Data] = []
     for raw in rows:
         try:
             if len(flows) == MOST_FLOWS:
-                raise ValueRefused("too_many_flows", "a node traces {0} flows at once; trace fewer pairs at a time".format(MOST_FLOWS))
+                raise ValueRefused(
+                    "too_many_flows", f"a node traces {MOST_FLOWS} flows at once; trace fewer pairs at a time"
+                )
             flows.append(parse_flow(raw))
         except ValueRefused as error:
-            refused.append({"object": "flow {0}".format(clean(str(raw.get("id")))), "reason": error.reason, "message": error.message})
+            refused.append(
+                {"object": f"flow {clean(str(raw.get('id')))}", "reason": error.reason, "message": error.message}
+            )
     return flows, refused
 
 
@@ -82,7 +86,7 @@ class _Recorder:
         except LinuxError:
             self._table.close()
             raise
-        self._record = Record(flows, name, self._table.quotes, most, lambda index: link_name(index) or "index {0}".format(index))
+        self._record = Record(flows, name, self._table.quotes, most, lambda index: link_name(index) or f"index {index}")
         self._started = time.monotonic()
 
     def fileno(self) -> int:
@@ -98,14 +102,16 @@ class _Recorder:
             self._record.take(event, seen)
         return len(events)
 
-    def answer(self, request: str) -> t.Tuple[Data, bool]:
+    def answer(self, request: str) -> tuple[Data, bool]:
         """``events`` as often as somebody asks, ``end`` gives nothing and is the last."""
         if request == "end":
             return {"last": True}, True
         asked = time.monotonic()
         while self._take() and time.monotonic() - asked < _CATCH_UP:  # all that came before the question
             continue
-        return dict(self._record.result(), lost=self._events.lost, unreadable=self._events.unreadable, last=False), False
+        return dict(
+            self._record.result(), lost=self._events.lost, unreadable=self._events.unreadable, last=False
+        ), False
 
     def close(self) -> None:
         self._table.close()
@@ -115,7 +121,7 @@ class _Recorder:
 def _arm(name: str, flows: t.Sequence[Flow], request: t.Mapping[str, t.Any], check_mode: bool) -> Data:
     lifetime = min(max(int(request["lifetime"]), _LIFETIME[0]), _LIFETIME[1])
     if check_mode:
-        reason: t.Optional[str] = "check mode: nothing is recorded"
+        reason: str | None = "check mode: nothing is recorded"
     elif not flows:
         reason = "no flow is to be traced"
     else:
@@ -142,9 +148,24 @@ def _send(flows: t.Sequence[Flow], request: t.Mapping[str, t.Any], check_mode: b
     for flow in flows:
         address, port = flow.targets[0]
         if flow.source in namespaces:
-            jobs.append(packets.Job(flow.id, namespaces[flow.source], flow.protocol, flow.version, flow.source, address, port, flow.number))
+            jobs.append(
+                packets.Job(
+                    flow.id,
+                    namespaces[flow.source],
+                    flow.protocol,
+                    flow.version,
+                    flow.source,
+                    address,
+                    port,
+                    flow.number,
+                )
+            )
         else:
-            rows.append(packets.Outcome(flow.id, 0, "failed", "no network namespace of this node has the address {0}".format(flow.source)))
+            rows.append(
+                packets.Outcome(
+                    flow.id, 0, "failed", f"no network namespace of this node has the address {flow.source}"
+                )
+            )
     wait = min(max(int(request["wait_seconds"]), 1), _MOST_WAIT)
     asked = trace_ask.ask_names(request.get("flows") or (), {job.flow: job.netns for job in jobs}, wait)
     rows += packets.send(jobs, wait, sizes)
@@ -155,18 +176,34 @@ def _send(flows: t.Sequence[Flow], request: t.Mapping[str, t.Any], check_mode: b
 
 
 def _collect(name: str, packed: bool) -> Data:
-    found: Data = {"collected": False, "reason": None, "events": [], "counts": {}, "others": 0, "lost": 0, "unreadable": 0, "errors": []}
+    found: Data = {
+        "collected": False,
+        "reason": None,
+        "events": [],
+        "counts": {},
+        "others": 0,
+        "lost": 0,
+        "unreadable": 0,
+        "errors": [],
+    }
     try:
         answer = detached.ask(name, "events")
         if answer is None:
-            found["reason"] = "no recorder of this trace runs here: its lifetime was over, it was ended, or it never started"
+            found["reason"] = (
+                "no recorder of this trace runs here: its lifetime was over, it was ended, or it never started"
+            )
         else:
-            found.update({key: answer.get(key, found[key]) for key in ("events", "counts", "others", "lost", "unreadable")}, collected=True)
+            found.update(
+                {key: answer.get(key, found[key]) for key in ("events", "counts", "others", "lost", "unreadable")},
+                collected=True,
+            )
     except LinuxError as error:
         found["reason"] = str(error)
-    sections: t.List[t.Tuple[str, t.Callable[[], t.Any]]] = [
-        ("rules", lambda: _add_texts(found["events"])), ("devices", trace_facts.read_devices), ("counters", trace_facts.read_counters),
-    ]  # fmt: skip
+    sections: list[tuple[str, t.Callable[[], t.Any]]] = [
+        ("rules", lambda: _add_texts(found["events"])),
+        ("devices", trace_facts.read_devices),
+        ("counters", trace_facts.read_counters),
+    ]
     rest: Data = {"errors": found["errors"], "devices": [], "counters": {}}
     read_sections(sections, rest)
     rest.pop("rules", None)
@@ -185,14 +222,16 @@ def _add_texts(events: t.Sequence[Data]) -> None:
     """To each event of a rule its text, as nft writes it, and to each of a base chain its hook and priority."""
     places = {}
     for table in nft.list_base_chains():
-        places.update({(table["family"], clean(table["name"]), clean(chain["name"])): chain for chain in table["chains"]})
-    hooks: t.Dict[int, t.Any] = {}
+        places.update(
+            {(table["family"], clean(table["name"]), clean(chain["name"])): chain for chain in table["chains"]}
+        )
+    hooks: dict[int, t.Any] = {}
     for row in events:  # as they came: a chain that is jumped to belongs to the hook in which its packet was last
         place = places.get((row["family"], row["table"], row["chain"]))
         if place:
             row.update(hook=place["hook"], priority=place["priority"])
         hooks[row["packet"]] = row["hook"] = row["hook"] or hooks.get(row["packet"])
-    texts: t.Dict[t.Tuple[str, str, str], t.Dict[int, str]] = {}
+    texts: dict[tuple[str, str, str], dict[int, str]] = {}
     started = time.monotonic()
     for row in sorted(events, key=lambda row: _ENDS.index(row["verdict"]) if row["verdict"] in _ENDS else len(_ENDS)):
         key = (row["family"], row["table"], row["chain"])

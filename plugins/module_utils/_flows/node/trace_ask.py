@@ -12,7 +12,7 @@ from ..._values.refused import ValueRefused
 from ..._values.text import parse_port
 from .trace_record import clean
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: Names of one flow: a search list has six at most, and the name itself.
 _MOST_NAMES, _MOST_SERVERS, _MOST_ADDRESSES = 8, 3, 32
 
@@ -20,17 +20,17 @@ _MOST_NAMES, _MOST_SERVERS, _MOST_ADDRESSES = 8, 3, 32
 class Names(t.NamedTuple):
     """What one flow asks."""
 
-    names: t.Tuple[str, ...]
-    servers: t.Tuple[str, ...]
+    names: tuple[str, ...]
+    servers: tuple[str, ...]
     port: int
     version: int
 
 
-def _list(value: t.Any) -> t.List[t.Any]:
+def _list(value: t.Any) -> list[t.Any]:
     return value if isinstance(value, list) else []
 
 
-def parse_names(raw: t.Mapping[str, t.Any]) -> t.Optional[Names]:
+def parse_names(raw: t.Mapping[str, t.Any]) -> Names | None:
     """``ask`` of a flow of trace_plan; None for one that asks nobody. Raises ValueRefused."""
     asks = raw.get("ask")
     if not isinstance(asks, dict):
@@ -39,14 +39,19 @@ def parse_names(raw: t.Mapping[str, t.Any]) -> t.Optional[Names]:
     if not names or not servers:
         return None
     texts = tuple(str(parse_address(text)) for text in servers[:_MOST_SERVERS])
-    return Names(tuple(str(name) for name in names[:_MOST_NAMES]), texts, parse_port(asks.get("port", 53)), 6 if raw.get("version") == 6 else 4)
+    return Names(
+        tuple(str(name) for name in names[:_MOST_NAMES]),
+        texts,
+        parse_port(asks.get("port", 53)),
+        6 if raw.get("version") == 6 else 4,
+    )
 
 
-def ask_names(rows: t.Iterable[t.Mapping[str, t.Any]], places: t.Mapping[str, t.Optional[str]], wait: float) -> t.List[Data]:
+def ask_names(rows: t.Iterable[t.Mapping[str, t.Any]], places: t.Mapping[str, str | None], wait: float) -> list[Data]:
     """[{flow, server, outcome, name, addresses, detail}]. places: network namespace by flow. A server that is silent is asked once from each of them."""
-    found: t.List[Data] = []
-    known: t.Dict[t.Tuple[t.Any, ...], dns_query.Answer] = {}
-    silent: t.Set[t.Tuple[t.Optional[str], str]] = set()
+    found: list[Data] = []
+    known: dict[tuple[t.Any, ...], dns_query.Answer] = {}
+    silent: set[tuple[str | None, str]] = set()
     for raw in rows:
         flow = str(raw.get("id"))
         if flow not in places:
@@ -54,7 +59,16 @@ def ask_names(rows: t.Iterable[t.Mapping[str, t.Any]], places: t.Mapping[str, t.
         try:
             asks = parse_names(raw)
         except ValueRefused as error:
-            found.append({"flow": flow, "server": "", "outcome": dns_query.FAILED, "name": "", "addresses": [], "detail": error.message})
+            found.append(
+                {
+                    "flow": flow,
+                    "server": "",
+                    "outcome": dns_query.FAILED,
+                    "name": "",
+                    "addresses": [],
+                    "detail": error.message,
+                }
+            )
             continue
         if asks is None:
             continue
@@ -69,9 +83,15 @@ def ask_names(rows: t.Iterable[t.Mapping[str, t.Any]], places: t.Mapping[str, t.
             if answer.outcome == dns_query.SILENT:
                 silent.add((netns, server))
             if answer.outcome != dns_query.SILENT or server == asks.servers[-1]:
-                found.append({
-                    "flow": flow, "server": server, "outcome": answer.outcome, "name": answer.name, "addresses": list(answer.addresses[:_MOST_ADDRESSES]),
-                    "detail": clean(answer.detail),
-                })  # fmt: skip
+                found.append(
+                    {
+                        "flow": flow,
+                        "server": server,
+                        "outcome": answer.outcome,
+                        "name": answer.name,
+                        "addresses": list(answer.addresses[:_MOST_ADDRESSES]),
+                        "detail": clean(answer.detail),
+                    }
+                )
                 break
     return found

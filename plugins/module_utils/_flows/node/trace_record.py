@@ -17,7 +17,7 @@ from ..._linux.nftables.trace import ERRORS, PREFIX, Event, Mark
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 PROTOCOLS = {"tcp": TCP, "udp": UDP}
 FORWARD, BACK = "forward", "back"
@@ -37,7 +37,7 @@ class Flow(t.NamedTuple):
     version: int
     number: int
     source: str
-    targets: t.Tuple[t.Tuple[str, int], ...]
+    targets: tuple[tuple[str, int], ...]
 
     @property
     def mark(self) -> Mark:
@@ -51,21 +51,23 @@ def parse_flow(raw: t.Mapping[str, t.Any]) -> Flow:
         number, protocol, version = int(raw["number"]), str(raw["protocol"]), int(raw["version"])
         ends = [(str(row["address"]), int(row.get("port") or 0)) for row in (target, *(target.get("backends") or ()))]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise ValueRefused("bad_flow", "flow {0!r}: {1!r} is missing or makes no sense".format(str(raw)[:100], error)) from None
+        raise ValueRefused("bad_flow", f"flow {str(raw)[:100]!r}: {error!r} is missing or makes no sense") from None
     if protocol not in ("tcp", "udp", "icmp") or version not in (4, 6) or not 0 < number < 65536:
-        raise ValueRefused("bad_flow", "flow {0}: protocol {1}, version {2} or number {3} is none".format(raw.get("id"), protocol, version, number))
+        raise ValueRefused(
+            "bad_flow", f"flow {raw.get('id')}: protocol {protocol}, version {version} or number {number} is none"
+        )
     for text in (source, *(address for address, _port in ends)):
         if parse_address(text).version != version:
-            raise ValueRefused("bad_flow", "flow {0}: {1} is no address of IPv{2}".format(raw.get("id"), text, version))
+            raise ValueRefused("bad_flow", f"flow {raw.get('id')}: {text} is no address of IPv{version}")
     if any(not 0 <= port < 65536 for _address, port in ends) or (protocol != "icmp" and not ends[0][1]):
-        raise ValueRefused("bad_flow", "flow {0}: it needs a port from 1 to 65535".format(raw.get("id")))
+        raise ValueRefused("bad_flow", f"flow {raw.get('id')}: it needs a port from 1 to 65535")
     texts = tuple((str(parse_address(address)), port) for address, port in ends)
     return Flow(str(raw["id"]), protocol, version, number, str(parse_address(source)), texts)
 
 
 class _Packet(t.NamedTuple):
     headers: Headers
-    flow: t.Optional[int]
+    flow: int | None
     direction: str
     iif: int
     oif: int
@@ -80,25 +82,32 @@ class _Kept(t.NamedTuple):
 class Record:
     """Takes events, gives rows. quotes: as TraceTable has them. device: a name of an index."""
 
-    def __init__(self, flows: t.Sequence[Flow], table: str, quotes: t.Mapping[int, t.Tuple[int, bool]], most: int, device: t.Callable[[int], str]) -> None:
+    def __init__(
+        self,
+        flows: t.Sequence[Flow],
+        table: str,
+        quotes: t.Mapping[int, tuple[int, bool]],
+        most: int,
+        device: t.Callable[[int], str],
+    ) -> None:
         self._flows, self._table, self._quotes, self._device = flows, table, quotes, device
         each = max(2, min(most, MOST_EVENTS // max(1, len(flows))))
         #: The first ones and the last ones: the way in, and the end.
-        self._first: t.Dict[int, t.List[_Kept]] = {}
-        self._last: t.Dict[int, t.Deque[_Kept]] = {}
-        self._names: t.Dict[int, str] = {}
+        self._first: dict[int, list[_Kept]] = {}
+        self._last: dict[int, collections.deque[_Kept]] = {}
+        self._names: dict[int, str] = {}
         self._half = each // 2
-        self._counts: t.Dict[int, int] = {}
+        self._counts: dict[int, int] = {}
         self._others = 0
-        self._packets: "collections.OrderedDict[int, _Packet]" = collections.OrderedDict()
-        self._by_number: t.Dict[Mark, t.List[int]] = {}
+        self._packets: collections.OrderedDict[int, _Packet] = collections.OrderedDict()
+        self._by_number: dict[Mark, list[int]] = {}
         for index, flow in enumerate(flows):
             self._by_number.setdefault(flow.mark, []).append(index)
-        self._known: t.List[t.Set[str]] = [{flow.source, *(address for address, _port in flow.targets)} for flow in flows]
+        self._known: list[set[str]] = [{flow.source, *(address for address, _port in flow.targets)} for flow in flows]
         #: What NAT made of a flow here: addresses of its source, places of its target, and its source with a port that is not its number.
-        self._near: t.List[t.Set[str]] = [{flow.source} for flow in flows]
-        self._far: t.List[t.Set[t.Tuple[str, int]]] = [set(flow.targets) for flow in flows]
-        self._renumbered: t.Dict[t.Tuple[str, Mark], int] = {}
+        self._near: list[set[str]] = [{flow.source} for flow in flows]
+        self._far: list[set[tuple[str, int]]] = [set(flow.targets) for flow in flows]
+        self._renumbered: dict[tuple[str, Mark], int] = {}
         self._given = [0] * len(flows)
 
     def take(self, event: Event, seen: int) -> None:
@@ -113,7 +122,7 @@ class Record:
             return
         self._keep(packet.flow, _Kept(packet, event, seen))
 
-    def _packet(self, event: Event) -> t.Optional[_Packet]:
+    def _packet(self, event: Event) -> _Packet | None:
         """What is known of the event's packet; the kernel shows its headers at the beginning of each hook."""
         before = self._packets.get(event.packet)
         headers = read_headers(event.network, event.transport) if event.network is not None else None
@@ -132,20 +141,30 @@ class Record:
             self._packets.popitem(last=False)
         return packet
 
-    def _whose(self, headers: Headers, event: Event, before: t.Optional[_Packet]) -> t.Tuple[t.Optional[int], str]:
+    def _whose(self, headers: Headers, event: Event, before: _Packet | None) -> tuple[int | None, str]:
         if headers.error is not None:
-            if event.table == self._table and event.chain == ERRORS and event.handle is not None and event.handle in self._quotes:
+            if (
+                event.table == self._table
+                and event.chain == ERRORS
+                and event.handle is not None
+                and event.handle in self._quotes
+            ):
                 index, ours = self._quotes[event.handle]
                 # what our own packet met comes back to its source
                 return self._error_of(index, headers, BACK if ours else FORWARD)
             if before is not None and before.headers.error is not None:
                 return before.flow, before.direction
             return None, FORWARD
-        if before is not None and before.flow is not None and before.headers.error is None and self._same(headers, before):
+        if (
+            before is not None
+            and before.flow is not None
+            and before.headers.error is None
+            and self._same(headers, before)
+        ):
             return before.flow, before.direction
         return self._by_addresses(headers)
 
-    def _error_of(self, index: int, headers: Headers, direction: str) -> t.Tuple[t.Optional[int], str]:
+    def _error_of(self, index: int, headers: Headers, direction: str) -> tuple[int | None, str]:
         """Flows may share a number; then it is that one to whose end the error goes."""
         found = [other for other in self._by_number[self._flows[index].mark] if headers.dst in self._known[other]]
         return (found[0] if found else None), direction
@@ -153,13 +172,21 @@ class Record:
     def _same(self, headers: Headers, before: _Packet) -> bool:
         """Whether a number of a packet still stands for the packet that it stood for: addresses change on the way, never all of it."""
         was = before.headers
-        if headers.protocol != was.protocol or headers.version != was.version or headers.number != was.number or headers.flags != was.flags:
+        if (
+            headers.protocol != was.protocol
+            or headers.version != was.version
+            or headers.number != was.number
+            or headers.flags != was.flags
+        ):
             return False
-        return (headers.src, headers.sport) == (was.src, was.sport) or (headers.dst, headers.dport) == (was.dst, was.dport)
+        return (headers.src, headers.sport) == (was.src, was.sport) or (headers.dst, headers.dport) == (
+            was.dst,
+            was.dport,
+        )
 
-    def _by_addresses(self, headers: Headers) -> t.Tuple[t.Optional[int], str]:
+    def _by_addresses(self, headers: Headers) -> tuple[int | None, str]:
         """A way there has an end of the flow's, address and port; an answer goes to who asked."""
-        best: t.Tuple[int, t.Optional[int], str] = (0, None, FORWARD)
+        best: tuple[int, int | None, str] = (0, None, FORWARD)
         for number, direction in self._numbers(headers):
             if number is None:
                 continue
@@ -171,24 +198,29 @@ class Record:
                 asked = index == given or near in self._near[index]
                 if direction == BACK and not asked:
                     continue
-                score = asked + (near == flow.source or index == given) + (far in self._far[index]) + 2 * self._is_target(flow, far)
+                score = (
+                    asked
+                    + (near == flow.source or index == given)
+                    + (far in self._far[index])
+                    + 2 * self._is_target(flow, far)
+                )
                 if score > best[0]:
                     best = (score, index, direction)
         return best[1], best[2]
 
     @staticmethod
-    def _ends(headers: Headers, direction: str) -> t.Tuple[str, t.Tuple[str, int]]:
+    def _ends(headers: Headers, direction: str) -> tuple[str, tuple[str, int]]:
         """(address of who asked, place of who was asked)."""
         if direction == FORWARD:
             return headers.src, (headers.dst, headers.dport or 0)
         return headers.dst, (headers.src, headers.sport or 0)
 
     @staticmethod
-    def _is_target(flow: Flow, place: t.Tuple[str, int]) -> bool:
+    def _is_target(flow: Flow, place: tuple[str, int]) -> bool:
         return place in flow.targets or (place[0], 0) in flow.targets
 
     @staticmethod
-    def _numbers(headers: Headers) -> t.Sequence[t.Tuple[t.Optional[int], str]]:
+    def _numbers(headers: Headers) -> t.Sequence[tuple[int | None, str]]:
         if headers.icmp is not None:
             return ((headers.number, FORWARD if headers.icmp[0] == ECHO[headers.version] else BACK),)
         return ((headers.sport, FORWARD), (headers.dport, BACK))
@@ -198,7 +230,9 @@ class Record:
         if headers.error is not None or self._given[index] >= _LEARNED:
             return
         near, far = self._ends(headers, direction)
-        number = headers.number if headers.icmp is not None else headers.sport if direction == FORWARD else headers.dport
+        number = (
+            headers.number if headers.icmp is not None else headers.sport if direction == FORWARD else headers.dport
+        )
         new = {headers.src, headers.dst} - self._known[index]
         self._known[index] |= new
         if far not in self._far[index]:
@@ -217,15 +251,35 @@ class Record:
         headers = packet.headers
         iif, oif = (event.iif, event.oif) if event.network is not None else (packet.iif, packet.oif)
         return {
-            "flow": self._flows[packet.flow or 0].id, "packet": event.packet, "seen": seen, "table": clean(event.table), "family": event.family,
-            "chain": clean(event.chain), "handle": event.handle, "rule": None, "type": event.kind, "verdict": event.verdict,
-            "to": clean(event.target) if event.target else None, "ours": event.table == self._table,
-            "hook": event.chain.partition("_")[0] if event.table == self._table else None, "priority": None,
-            "iif": self._names.get(iif), "oif": self._names.get(oif), "mark": event.mark,
-            "src": headers.src, "dst": headers.dst, "proto": PROTOCOL_NAMES.get(headers.protocol, str(headers.protocol)), "sport": headers.sport,
-            "dport": headers.dport, "length": headers.length, "ttl": headers.ttl, "flags": list(headers.flags), "error": headers.error,
-            "mtu": headers.mtu, "direction": packet.direction,
-        }  # fmt: skip
+            "flow": self._flows[packet.flow or 0].id,
+            "packet": event.packet,
+            "seen": seen,
+            "table": clean(event.table),
+            "family": event.family,
+            "chain": clean(event.chain),
+            "handle": event.handle,
+            "rule": None,
+            "type": event.kind,
+            "verdict": event.verdict,
+            "to": clean(event.target) if event.target else None,
+            "ours": event.table == self._table,
+            "hook": event.chain.partition("_")[0] if event.table == self._table else None,
+            "priority": None,
+            "iif": self._names.get(iif),
+            "oif": self._names.get(oif),
+            "mark": event.mark,
+            "src": headers.src,
+            "dst": headers.dst,
+            "proto": PROTOCOL_NAMES.get(headers.protocol, str(headers.protocol)),
+            "sport": headers.sport,
+            "dport": headers.dport,
+            "length": headers.length,
+            "ttl": headers.ttl,
+            "flags": list(headers.flags),
+            "error": headers.error,
+            "mtu": headers.mtu,
+            "direction": packet.direction,
+        }
 
     def _keep(self, index: int, row: _Kept) -> None:
         self._counts[index] = self._counts.get(index, 0) + 1
@@ -239,7 +293,11 @@ class Record:
         """{events, counts: {flow: all that there were}, others: packets with our numbers that were not ours}."""
         rows = [self._row(kept) for index in self._first for kept in (*self._first[index], *self._last.get(index, ()))]
         counts = {self._flows[index].id: count for index, count in self._counts.items()}
-        return {"events": sorted(rows, key=lambda row: t.cast(int, row["seen"])), "counts": counts, "others": self._others}
+        return {
+            "events": sorted(rows, key=lambda row: t.cast(int, row["seen"])),
+            "counts": counts,
+            "others": self._others,
+        }
 
 
 def clean(text: str, length: int = _NAME_LENGTH) -> str:

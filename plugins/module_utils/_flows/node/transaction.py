@@ -33,7 +33,7 @@ from ..._linux.host.lock import HostLock
 from ..._values.refused import ValueRefused
 from . import persistence
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 FORMAT = 1
 CONFIRMED, ROLLED_BACK = "confirmed", "rolled_back"
@@ -48,7 +48,7 @@ TRIES, PAUSE_SECONDS = 100, 3.0
 class NotConfirmed(Exception):
     """The transaction cannot be confirmed. ``outcome`` says what became of it: rolled_back, unknown, stale_connection."""
 
-    def __init__(self, outcome: str, message: str, waited: t.Optional[float] = None) -> None:
+    def __init__(self, outcome: str, message: str, waited: float | None = None) -> None:
         self.outcome, self._waited = outcome, waited
         super().__init__(message)
 
@@ -62,7 +62,9 @@ class Unfinished(Exception):
     """The change is decided and stays, and what comes after the decision failed. The journal stays, and whoever finds it goes on."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__("the change is kept, but what comes after it failed: {0}; mend that, and the next run does the rest".format(reason))
+        super().__init__(
+            f"the change is kept, but what comes after it failed: {reason}; mend that, and the next run does the rest"
+        )
 
     def fields(self) -> Data:
         """Keys for a module's failure result."""
@@ -70,17 +72,17 @@ class Unfinished(Exception):
 
 
 def timer_name(fabric: str, ident: str) -> str:
-    return "multicluster-network-{0}-rollback-{1}".format(fabric, ident)
+    return f"multicluster-network-{fabric}-rollback-{ident}"
 
 
 class JournalInvalid(LinuxError):
     """There is a journal, and it is not one that may be believed. ``set_aside`` and the confirmed state are the way out."""
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__("read the journal", path, reason + " [{0}]".format(JOURNAL_INVALID))
+        super().__init__("read the journal", path, reason + f" [{JOURNAL_INVALID}]")
 
 
-def pending(fabric: str) -> t.Optional[Data]:
+def pending(fabric: str) -> Data | None:
     """The journal of a transaction that is not decided or not finished; None when there is none. Raises JournalInvalid."""
     path = persistence.journal_path(fabric)
     found = files.read_state(path)
@@ -96,7 +98,7 @@ def pending(fabric: str) -> t.Optional[Data]:
         raise JournalInvalid(path, "it is not JSON, or only a part of it") from None
 
 
-def pending_or_none(fabric: str) -> t.Optional[Data]:
+def pending_or_none(fabric: str) -> Data | None:
     """The same for those who only look."""
     try:
         return pending(fabric)
@@ -112,8 +114,16 @@ def set_aside(fabric: str, error: JournalInvalid) -> Data:
     path = persistence.invalid_journal_path(fabric)
     with contextlib.suppress(FileNotFoundError):  # another run was first
         os.replace(persistence.journal_path(fabric), path)
-    message = "{0}; it is kept as {1}, and the host goes back to its confirmed state".format(error, path)
-    record: Data = {"id": None, "outcome": ROLLED_BACK, "message": message, "at": int(time.time()), "seconds": None, "armed_at": None, "expired": False}
+    message = f"{error}; it is kept as {path}, and the host goes back to its confirmed state"
+    record: Data = {
+        "id": None,
+        "outcome": ROLLED_BACK,
+        "message": message,
+        "at": int(time.time()),
+        "seconds": None,
+        "armed_at": None,
+        "expired": False,
+    }
     _write(persistence.outcome_path(fabric), record)
     persistence.sweep(fabric)
     return record
@@ -132,10 +142,23 @@ def begin(fabric: str, seconds: int, before: Data, candidate: NodeState, persist
     had_code = files.read_state(code) is not None
     if not had_code:
         files.write_state(code, persistence.code_state())
-    journal = dict(before, format=FORMAT, fabric=fabric, id=ident, seconds=seconds, persist=persist, files=kept, leaving=candidate.absent)
+    journal = dict(
+        before,
+        format=FORMAT,
+        fabric=fabric,
+        id=ident,
+        seconds=seconds,
+        persist=persist,
+        files=kept,
+        leaving=candidate.absent,
+    )
     journal.update(armed_at=deadman.uptime())
-    journal.update(code=None if had_code else code, writer=[os.getpid(), deadman.process_started(os.getpid())], applied_at=None)
-    parse_journal(dict(journal, armed=""), fabric, persistence.code_folder(fabric))  # what could not be read again is not begun
+    journal.update(
+        code=None if had_code else code, writer=[os.getpid(), deadman.process_started(os.getpid())], applied_at=None
+    )
+    parse_journal(
+        dict(journal, armed=""), fabric, persistence.code_folder(fabric)
+    )  # what could not be read again is not begun
     how = deadman.arm(timer_name(fabric, ident), seconds, [code, "rollback", fabric, ident])
     journal["armed"] = how
     files.make_folder(persistence.folder(fabric), 0o700)
@@ -163,13 +186,17 @@ def confirm(fabric: str, ident: str, lock_seconds: float) -> Data:
         if journal is None or journal["id"] != ident:
             last = persistence.load_json(persistence.outcome_path(fabric)) or {}
             if last.get("id") != ident:
-                raise NotConfirmed("unknown", "the host knows no such change any more; it was restarted and runs its confirmed state")
+                raise NotConfirmed(
+                    "unknown", "the host knows no such change any more; it was restarted and runs its confirmed state"
+                )
             if last.get("outcome") != CONFIRMED:
                 raise _taken_back(last)
             return _told(last)
         opened = deadman.connection_opened()
         if opened is not None and (journal["applied_at"] is None or opened <= journal["applied_at"]):
-            raise NotConfirmed("stale_connection", "this connection is older than the change and proves nothing; reset it first")
+            raise NotConfirmed(
+                "stale_connection", "this connection is older than the change and proves nothing; reset it first"
+            )
         candidate = persistence.candidate_path(fabric)
         if files.read_state(candidate) is not None:
             _decide(fabric, bool(journal["persist"]))
@@ -192,7 +219,7 @@ def _waited(journal: t.Mapping[str, t.Any]) -> Data:
 
 def _taken_back(last: t.Mapping[str, t.Any]) -> NotConfirmed:
     """Only a confirmation that came after the host's patience was over says how late it was: then time was all that it lacked."""
-    message = "the host has put back what it had: {0}".format(last.get("message"))
+    message = f"the host has put back what it had: {last.get('message')}"
     if not last.get("expired") or not isinstance(last.get("armed_at"), (int, float)):
         return NotConfirmed(ROLLED_BACK, message)
     waited = deadman.uptime() - last["armed_at"]
@@ -233,7 +260,7 @@ def _close(fabric: str, journal: Data, outcome: str, message: str, expired: bool
     return record
 
 
-def settle(fabric: str, message: str, expired: bool = False) -> t.Optional[Data]:
+def settle(fabric: str, message: str, expired: bool = False) -> Data | None:
     """Bring a transaction to its end, whoever left it: finished when it was decided, else put back. None: there was none.
 
     expired: nobody confirmed it in time, which is remembered for a confirmation that is late.
@@ -260,14 +287,17 @@ def put_back(journal: t.Mapping[str, t.Any]) -> None:
     """The kernel's part: what steers packets first, for it may hide the controller; then devices, then routes into them."""
     from . import kubespan  # not needed, and so not compiled, in the runs that change nothing
 
-    errors: t.List[str] = []
-    broken: t.List[str] = []
+    errors: list[str] = []
+    broken: list[str] = []
     devices, over = journal["devices"], journal["route_devices"]
-    steps: t.List[t.Callable[[], None]] = [
+    steps: list[t.Callable[[], None]] = [
         lambda: _put_back_tables(journal.get("tables")),
         lambda: kubespan.put_back_steering(journal.get("kubespan")),
         lambda: snapshot.clear_routes(MAIN_TABLE, over, ROUTE_PROTOCOL, journal["routes"]),
-        *(functools.partial(snapshot.restore_device, name, was) for name, was in sorted(devices.items(), key=_made_first)),
+        *(
+            functools.partial(snapshot.restore_device, name, was)
+            for name, was in sorted(devices.items(), key=_made_first)
+        ),
         lambda: snapshot.restore_routes(MAIN_TABLE, journal["routes"]),
         lambda: kubespan.put_back_routes(journal.get("kubespan")),
     ]
@@ -277,26 +307,28 @@ def put_back(journal: t.Mapping[str, t.Any]) -> None:
         except (LinuxError, OSError) as error:
             errors.append(str(error))  # one thing that cannot be restored must not keep the others away
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            broken.append("{0}: {1}".format(type(error).__name__, str(error)[:100]))
+            broken.append(f"{type(error).__name__}: {str(error)[:100]}")
     if broken:  # trying again would not help
-        raise JournalInvalid(persistence.journal_path(journal["fabric"]), "parts of it cannot be put back: " + "; ".join(broken))
+        raise JournalInvalid(
+            persistence.journal_path(journal["fabric"]), "parts of it cannot be put back: " + "; ".join(broken)
+        )
     if errors:
         raise LinuxError("restore", "this host", "; ".join(errors))
 
 
-def _made_first(item: t.Tuple[str, t.Any]) -> t.Tuple[bool, str]:
+def _made_first(item: tuple[str, t.Any]) -> tuple[bool, str]:
     """Devices that the change made go before others come back: they may have their ports."""
     return item[1] is not None, item[0]
 
 
-def _put_back_tables(before: t.Optional[t.Mapping[str, t.Any]]) -> None:
+def _put_back_tables(before: t.Mapping[str, t.Any] | None) -> None:
     if before is not None:
         from . import tables as node_tables  # seldom there, and not compiled where it is not
 
         node_tables.put_back(before)
 
 
-def revert(fabric: str, ident: t.Optional[str], lock_seconds: float) -> t.Tuple[Data, bool]:
+def revert(fabric: str, ident: str | None, lock_seconds: float) -> tuple[Data, bool]:
     """Put back now, on request. (what became of the change, whether that was done now). None: whichever change waits."""
     with HostLock(alias_of(fabric), lock_seconds):
         journal = pending(fabric)
@@ -308,7 +340,7 @@ def revert(fabric: str, ident: t.Optional[str], lock_seconds: float) -> t.Tuple[
     return {"id": ident, "outcome": "unknown", "message": "the node knows no such change"}, False
 
 
-def dead_man(fabric: str, ident: str, after: float) -> t.Optional[Data]:
+def dead_man(fabric: str, ident: str, after: float) -> Data | None:
     """What the armed command does, ``after`` seconds from now. A run that hangs with the lock in its hand is ended."""
     deadline = deadman.uptime() + after
 
@@ -319,7 +351,7 @@ def dead_man(fabric: str, ident: str, after: float) -> t.Optional[Data]:
     def waiting() -> bool:
         return ours() or _is_invalid(fabric)
 
-    looked: t.List[t.Tuple[t.Optional[t.Tuple[int, int]], bool]] = []
+    looked: list[tuple[tuple[int, int] | None, bool]] = []
 
     def still() -> bool:
         # The journal of a node with hundreds of peers costs more to read than all else that this process does, twice a second.

@@ -19,7 +19,7 @@ from ..._plan.plan import to_wire
 from ..._values.gc_pause import gc_paused
 from .single import converge
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
 @gc_paused()
@@ -56,7 +56,9 @@ plan = gc_paused()(plan_device)
 
 
 @gc_paused()
-def apply(desired: Device, actual: t.Mapping[str, t.Any], planned: DevicePlan, later: t.Container[PeerStep] = ()) -> Data:
+def apply(
+    desired: Device, actual: t.Mapping[str, t.Any], planned: DevicePlan, later: t.Container[PeerStep] = ()
+) -> Data:
     """Do what was planned; nothing planned, nothing written. later: steps that the caller sends. Returns stats. Raises LinuxError."""
     stats, work, name = Stats(), planned.work, desired.name
     if work.get("delete"):
@@ -111,7 +113,7 @@ def _change_addresses(name: str, work: Data, stats: Stats) -> None:
     stats.add("netlink_writes", change_addresses(name, *changes))
 
 
-def run(wanted: t.Mapping[str, t.Any], check: bool, last_endpoints: t.Optional[t.Mapping[str, str]] = None) -> Data:
+def run(wanted: t.Mapping[str, t.Any], check: bool, last_endpoints: t.Mapping[str, str] | None = None) -> Data:
     """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included.
 
     wanted: see parse_device. Raises ValueRefused when it is not understood, LinuxError when the host says no.

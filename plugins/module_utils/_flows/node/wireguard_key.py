@@ -12,7 +12,7 @@ from ..._linux.wireguard.keys import KeyFile
 from ..._plan.plan import to_wire
 from .single import converge
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
 def gather(key: KeyFile) -> Data:
@@ -38,6 +38,9 @@ def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
     desired = parse_key_wanted(wanted)
     key = KeyFile(desired["path"])
     result, after, dummy = converge(
-        lambda: gather(key), lambda actual: plan_key(desired, actual), lambda actual, planned: apply(key, planned), check
+        lambda: gather(key),
+        lambda actual: plan_key(desired, actual),
+        lambda actual, planned: apply(key, planned),
+        check,
     )
     return to_wire(dict(result, path=desired["path"], public_key=after.public_key))

@@ -29,7 +29,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 MANIFESTS = "manifests"
 #: Rows of a result about what is left; ``leftovers_count`` has them all.
 MOST_LEFT = 200
-Row = t.Dict[str, t.Any]
+Row = dict[str, t.Any]
 
 
 def run(request: t.Mapping[str, t.Any]) -> Row:
@@ -42,13 +42,23 @@ def run(request: t.Mapping[str, t.Any]) -> Row:
     for name, one in read.items():
         for error in one.unread:
             text_of = "what else of the programs is left was not looked at: cannot {0} ({1})"
-            proposal.find("cluster {0}".format(name), "unread", text_of.format(error.operation, getattr(error, "cause", error.reason)))
+            proposal.find(
+                f"cluster {name}", "unread", text_of.format(error.operation, getattr(error, "cause", error.reason))
+            )
     owners = [row for one in read.values() for row in one.owners]
     fields = [row for one in read.values() for row in one.fields]
     left = [row for one in read.values() for row in one.left]
     return {
         "changed": False,
-        "programs": [{"program": one.program.name, "capability": one.program.capability, "where": one.where, "copies": one.copies} for one in programs],
+        "programs": [
+            {
+                "program": one.program.name,
+                "capability": one.program.capability,
+                "where": one.where,
+                "copies": one.copies,
+            }
+            for one in programs
+        ],
         "owners": owners,
         "keys": [row._asdict() for row in proposal.rows],
         "findings": [row._asdict() for row in proposal.findings],
@@ -67,42 +77,42 @@ class Gathered(t.NamedTuple):
     """What one cluster has. ``fields``: for which the programs are still on record in what is ours; ``unread``: why not all that is left is known."""
 
     seen: Seen
-    owners: t.List[Row]
-    fields: t.List[Row]
-    left: t.List[Left]
-    unread: t.List[KubeError]
+    owners: list[Row]
+    fields: list[Row]
+    left: list[Left]
+    unread: list[KubeError]
 
 
 def _gather(name: str, client: Client, clusters: Clusters, stay: bool) -> Gathered:
     """One cluster: workloads, the ConfigMaps that originals mount, ClusterMesh objects, owners, leftovers. ``stay``: ClusterMesh objects are none."""
-    objects: t.List[t.Any] = []
+    objects: list[t.Any] = []
     for kind in KINDS:
         objects += _listed(client, APPS, kind)
     config_maps = {}
     for namespace, config_map in wanted_config_maps(processes(name, objects)):
-        found = client.find("/api/v1/namespaces/{0}/configmaps/{1}".format(segment(namespace), segment(config_map)))
+        found = client.find(f"/api/v1/namespaces/{segment(namespace)}/configmaps/{segment(config_map)}")
         if found is not None:
             config_maps[namespace, config_map] = found.get("data") or {}
-    meshes = client.list("/apis/{0}/clustermeshes".format(MESHES)).items if client.serves(MESHES, "ClusterMesh") else []
+    meshes = client.list(f"/apis/{MESHES}/clustermeshes").items if client.serves(MESHES, "ClusterMesh") else []
     owners, fields = _owners(name, client, clusters)
     left = leftovers(name, objects)
-    unread: t.List[KubeError] = []
+    unread: list[KubeError] = []
     if left or meshes:
         around = _around(client, left, bool(meshes) and not stay, unread)
         left = sorted(left + remains(name, left, objects, around, [] if stay else meshes))
     return Gathered(Seen(name, objects, config_maps, meshes), owners, fields, left, unread)
 
 
-def _listed(client: Client, version: str, kind: str, namespace: str = "") -> t.List[Row]:
+def _listed(client: Client, version: str, kind: str, namespace: str = "") -> list[Row]:
     """All objects of a kind of the server's own, each with its kind, which lists leave out."""
     base = "/api/v1" if version == "v1" else "/apis/" + version
     place = "/namespaces/" + segment(namespace) if namespace else ""
-    return [dict(obj, kind=kind) for obj in client.list("{0}{1}/{2}s".format(base, place, lower(kind))).items]
+    return [dict(obj, kind=kind) for obj in client.list(f"{base}{place}/{lower(kind)}s").items]
 
 
-def _around(client: Client, left: t.Sequence[Left], meshes: bool, unread: t.List[KubeError]) -> t.List[Row]:
+def _around(client: Client, left: t.Sequence[Left], meshes: bool, unread: list[KubeError]) -> list[Row]:
     """What may point at the leftovers. An account that may not look at it still sees the rest."""
-    found: t.List[Row] = []
+    found: list[Row] = []
 
     def read(function: t.Callable[[], t.Iterable[Row]]) -> None:
         try:
@@ -120,14 +130,20 @@ def _around(client: Client, left: t.Sequence[Left], meshes: bool, unread: t.List
         for kind in WEBHOOKS:
             read(functools.partial(_listed, client, ADMISSION, kind))
     if meshes:
-        read(lambda: [dict(obj, kind="CustomResourceDefinition") for obj in [client.find(DEFINITIONS + DEFINITION)] if obj is not None])
+        read(
+            lambda: [
+                dict(obj, kind="CustomResourceDefinition")
+                for obj in [client.find(DEFINITIONS + DEFINITION)]
+                if obj is not None
+            ]
+        )
     return found
 
 
-def _owners(name: str, client: Client, clusters: Clusters) -> t.Tuple[t.List[Row], t.List[Row]]:
+def _owners(name: str, client: Client, clusters: Clusters) -> tuple[list[Row], list[Row]]:
     """Who is on record for what such programs write, and for what of it that is ours they still are."""
     rows, fields = [], []
-    lists: t.Dict[Marked, t.Sequence[t.Any]] = {}
+    lists: dict[Marked, t.Sequence[t.Any]] = {}
     for marked in MARKED:
         try:
             # two of them write into Nodes
@@ -151,17 +167,17 @@ def _written(client: Client, marked: Marked) -> t.Sequence[t.Any]:
     return client.list(resource.path(), label_selector=marked.selector or None).items
 
 
-def _files(rows: t.Sequence[t.Mapping[str, t.Any]]) -> t.Tuple[t.List[Seen], t.List[Given]]:
+def _files(rows: t.Sequence[t.Mapping[str, t.Any]]) -> tuple[list[Seen], list[Given]]:
     seen, given = [], []
     for row in rows:
         path, program, cluster = str(row["path"]), str(row["program"]), str(row.get("cluster") or "")
         content = read_text(path)
-        documents: t.List[t.Any] = []
+        documents: list[t.Any] = []
         if program in (MANIFESTS, CLUSTERMESH.name, KUBESPAN.name):
             try:
                 documents = plain_documents(content)
             except ValueRefused as refused:
-                raise ValueRefused(refused.reason, "files (adopt_files): {0} is {1}".format(path, refused.message)) from None
+                raise ValueRefused(refused.reason, f"files (adopt_files): {path} is {refused.message}") from None
         if program == MANIFESTS:
             seen.append(objects_of(cluster, documents))
         else:
@@ -170,14 +186,25 @@ def _files(rows: t.Sequence[t.Mapping[str, t.Any]]) -> t.Tuple[t.List[Seen], t.L
 
 
 def _lines(
-    programs: t.Sequence[t.Any], owners: t.Sequence[Row], findings: t.Sequence[t.Any], left: t.Sequence[Left], fields: t.Sequence[Row]
-) -> t.List[str]:
+    programs: t.Sequence[t.Any],
+    owners: t.Sequence[Row],
+    findings: t.Sequence[t.Any],
+    left: t.Sequence[Left],
+    fields: t.Sequence[Row],
+) -> list[str]:
     """What a person reads: programs, owners, findings, what nothing needs afterwards."""
-    lines = ["{0}: {1}, {2}".format(one.program.name, one.where, "stopped" if one.copies == 0 else "running") for one in programs]
-    lines += ["{cluster}: {objects} {kind} of {manager}{mark}".format(mark=" (ours)" if row["ours"] else "", **row) for row in owners]
-    lines += ["look at {0}: {1} [{2}]".format(row.object, row.message, row.reason) for row in findings]
-    said = ["{cluster}: {manager} is still on record for {all} of {objects} {kind}, which nothing needs".format(all=", ".join(row["fields"]), **row)
-            for row in fields]  # fmt: skip
-    lines += said[:MOST_LINES] + ["{0} more such fields".format(len(said) - MOST_LINES)] * (len(said) > MOST_LINES)
+    lines = [f"{one.program.name}: {one.where}, {'stopped' if one.copies == 0 else 'running'}" for one in programs]
+    lines += [
+        "{cluster}: {objects} {kind} of {manager}{mark}".format(mark=" (ours)" if row["ours"] else "", **row)
+        for row in owners
+    ]
+    lines += [f"look at {row.object}: {row.message} [{row.reason}]" for row in findings]
+    said = [
+        "{cluster}: {manager} is still on record for {all} of {objects} {kind}, which nothing needs".format(
+            all=", ".join(row["fields"]), **row
+        )
+        for row in fields
+    ]
+    lines += said[:MOST_LINES] + [f"{len(said) - MOST_LINES} more such fields"] * (len(said) > MOST_LINES)
     lines += leftover_lines(left)
     return lines or ["none of the programs whose place this collection takes was found"]

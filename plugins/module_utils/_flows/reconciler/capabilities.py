@@ -22,7 +22,7 @@ from ..load_balancers import converge as load_balancers
 from ..services import coredns, mirror, network_sets, service_imports
 from .visits import Orders
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: The key of a plan of everything.
 EVERYTHING = ""
 #: The key of Services that went, where a plan of everything has to decide.
@@ -41,7 +41,7 @@ class Capability(abc.ABC):
     #: Last parts of the paths that it reads.
     plurals: t.Collection[str] = ()
     #: Seconds of quiet, and at most, for which changes collect.
-    window: t.Tuple[float, float] = (0.02, 0.2)
+    window: tuple[float, float] = (0.02, 0.2)
     #: The option that says into which clusters it writes.
     into = "clusters"
 
@@ -53,7 +53,7 @@ class Capability(abc.ABC):
         """What has to be planned after a change; called for every object from the first list on, in order for each object."""
         return (EVERYTHING,) if heard.news and heard.plural in self.plurals else ()
 
-    def run(self, keys: t.Collection[str], clients: t.Mapping[str, Client], leads: t.Collection[str]) -> t.Optional[Data]:
+    def run(self, keys: t.Collection[str], clients: t.Mapping[str, Client], leads: t.Collection[str]) -> Data | None:
         """The result of the module; None where a plan of everything has to decide. Raises ValueError for settings that make no sense."""
         request = self._led(leads)
         if request is None:
@@ -72,7 +72,7 @@ class Capability(abc.ABC):
         """Somebody else may have told nodes something. Most capabilities tell them nothing."""
         return
 
-    def _led(self, leads: t.Collection[str]) -> t.Optional[Data]:
+    def _led(self, leads: t.Collection[str]) -> Data | None:
         """The request, which writes to no other clusters than those; None where it would write nowhere."""
         if self.into == "clusters":
             rows = [row for row in self.request["clusters"] if str(row["name"]) in leads]
@@ -82,7 +82,7 @@ class Capability(abc.ABC):
         return dict(self.request, **{self.into: led}) if led else None
 
     @abc.abstractmethod
-    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> t.Optional[Data]:
+    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> Data | None:
         """A run of the keys, or of everything; as run."""
 
 
@@ -117,13 +117,13 @@ class LoadBalancers(Capability):
     def __init__(self, request: t.Mapping[str, t.Any]) -> None:
         super().__init__(dict(request, release_spoken=False))
         self._lock = threading.Lock()
-        self._balanced: t.Set[t.Tuple[str, str, str]] = set()
+        self._balanced: set[tuple[str, str, str]] = set()
         #: by cluster, what nodes were last asked to announce; and clusters whose nodes somebody else may have told something since
         self._announced: Orders = {}
-        self._doubted: t.Set[str] = set()
+        self._doubted: set[str] = set()
         #: Clusters in which another load balancer announces; and when Services of theirs went, the first and the last of those not looked at yet.
-        self._foreign: t.Set[str] = set()
-        self._went: t.Optional[t.Tuple[float, float]] = None
+        self._foreign: set[str] = set()
+        self._went: tuple[float, float] | None = None
 
     def keys(self, cluster: str, heard: Heard) -> t.Collection[str]:
         """Of Services only those count that have, had or want an address."""
@@ -152,7 +152,11 @@ class LoadBalancers(Capability):
             now = {name: _order(row) for name, row in rows.items() if name not in self._announced}
             changed = [name for name, order in now.items() if order["routes"]]
             self._announced.update(now)
-        return ("load_balancers",) if changed or any(row.get("releases") and not row.get("released") for row in rows.values()) else ()
+        return (
+            ("load_balancers",)
+            if changed or any(row.get("releases") and not row.get("released") for row in rows.values())
+            else ()
+        )
 
     def orders(self, result: Data) -> Orders:
         """Of clusters that were seen before."""
@@ -173,7 +177,7 @@ class LoadBalancers(Capability):
         with self._lock:
             self._doubted = set(self._announced)
 
-    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> t.Optional[Data]:
+    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> Data | None:
         led = [str(row["name"]) for row in request["clusters"]]
         with self._lock:
             went, now = self._went, time.monotonic()
@@ -187,12 +191,18 @@ class LoadBalancers(Capability):
         result = load_balancers.run(dict(request, **more), clusters=clusters, only=led)
         with self._lock:
             self._foreign.difference_update(led)
-            self._foreign.update(name for name, row in result["load_balancers"].items() if row and row.get("load_balancer") != EMPTY)
+            self._foreign.update(
+                name for name, row in result["load_balancers"].items() if row and row.get("load_balancer") != EMPTY
+            )
         return result
 
 
 def _order(row: t.Mapping[str, t.Any]) -> Data:
-    return {"routes": row.get("routes") or [], "left_out": row.get("left_out") or {}, "segments": row.get("segments") or {}}
+    return {
+        "routes": row.get("routes") or [],
+        "left_out": row.get("left_out") or {},
+        "segments": row.get("segments") or {},
+    }
 
 
 class ServiceMirror(Capability):
@@ -205,7 +215,9 @@ class ServiceMirror(Capability):
         super().__init__(request)
         options = mirror.read_options(request, mirror.load(request))
         self._lock = threading.Lock()
-        self._indices = {str(entry["name"]): touched.Index(str(entry["name"]), options) for entry in request["clusters"]}
+        self._indices = {
+            str(entry["name"]): touched.Index(str(entry["name"]), options) for entry in request["clusters"]
+        }
         #: Something waits that only a plan of everything decides.
         self._waiting = True
 
@@ -222,7 +234,7 @@ class ServiceMirror(Capability):
             return ()
         return (EVERYTHING,) if touched.everything(kind, place) else found
 
-    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> t.Optional[Data]:
+    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> Data | None:
         """Only what the keys touch, where that decides."""
         if EVERYTHING not in keys and not self._waiting:
             return mirror.converge(request, clusters, diff=False, cut=lambda listed: self._cut(keys, listed))
@@ -230,7 +242,7 @@ class ServiceMirror(Capability):
         self._waiting = touched.counted(result["refused"])
         return result
 
-    def _cut(self, keys: t.Collection[str], listed: t.Mapping[str, Listed]) -> t.Dict[str, Listed]:
+    def _cut(self, keys: t.Collection[str], listed: t.Mapping[str, Listed]) -> dict[str, Listed]:
         with self._lock:
             targets = touched.closed(self._indices.values(), keys)
             return {name: self._indices[name].cut(one, targets) for name, one in listed.items()}
@@ -261,14 +273,18 @@ class Mcs(Capability):
             return (EVERYTHING,)
         with self._lock:
             if kind == mcs_touched.NAMESPACES:
-                found = {unit for index in self._indices.values() for unit in index.inside(heard.name)} if heard.news else set()
+                found = (
+                    {unit for index in self._indices.values() for unit in index.inside(heard.name)}
+                    if heard.news
+                    else set()
+                )
             else:
                 found = self._indices[cluster].put(kind, place, heard.after)
         if not heard.news:
             return ()
         return (EVERYTHING,) if mcs_touched.everything(kind, place) else ["/".join(unit) for unit in found]
 
-    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> t.Optional[Data]:
+    def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> Data | None:
         """Only what the keys touch, where that decides."""
         if EVERYTHING not in keys and not self._waiting:
             return service_imports.converge(request, clusters, diff=False, cut=lambda listed: self._cut(keys, listed))
@@ -276,14 +292,14 @@ class Mcs(Capability):
         self._waiting = touched.counted(result["refused"])
         return result
 
-    def _cut(self, keys: t.Collection[str], listed: t.Mapping[str, McsListed]) -> t.Dict[str, McsListed]:
+    def _cut(self, keys: t.Collection[str], listed: t.Mapping[str, McsListed]) -> dict[str, McsListed]:
         with self._lock:
-            units: t.List[Id] = [t.cast(Id, tuple(key.split("/", 1))) for key in keys]
+            units: list[Id] = [t.cast(Id, tuple(key.split("/", 1))) for key in keys]
             return {name: self._indices[name].cut(one, units) for name, one in listed.items()}
 
 
 #: By the capability's name.
-CAPABILITIES: t.Dict[str, t.Type[Capability]] = {
+CAPABILITIES: dict[str, type[Capability]] = {
     "service_mirror": ServiceMirror,
     "mcs": Mcs,
     "coredns_rewrite": CorednsRewrite,

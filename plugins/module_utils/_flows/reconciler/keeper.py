@@ -19,7 +19,7 @@ from .other_runs import OtherRuns
 from .visits import Speak, Visits
 from .worker import Worker
 
-Entries = t.List[t.Mapping[str, t.Any]]
+Entries = list[t.Mapping[str, t.Any]]
 #: Seconds between plans of everything, which repair what no event told of.
 EVERY = 300.0
 
@@ -38,23 +38,41 @@ class Keeper:
     """
 
     def __init__(
-        self, requests: t.Mapping[str, t.Mapping[str, t.Any]], log: Log, metrics: Metrics, every: float = EVERY,
-        playbook: t.Callable[[str], None] = lambda name: None, namespace: str = "kube-system", speak: t.Optional[Speak] = None,
-    ) -> None:  # fmt: skip
+        self,
+        requests: t.Mapping[str, t.Mapping[str, t.Any]],
+        log: Log,
+        metrics: Metrics,
+        every: float = EVERY,
+        playbook: t.Callable[[str], None] = lambda name: None,
+        namespace: str = "kube-system",
+        speak: Speak | None = None,
+    ) -> None:
         self._log, self._metrics = log, metrics
         self._stop = threading.Event()
         capabilities = {name: CAPABILITIES[name](request) for name, request in sorted(requests.items())}
         entries, fabric = entries_of(requests), str(next(iter(requests.values()))["fabric"])
         self._leadership = Leadership(entries, fabric, namespace, log, self._forget)
         self._others = OtherRuns(entries, fabric, namespace, self._state, self._forget, self._stop)
-        self._visits = Visits(speak or (lambda orders: False), lambda name: name in self._led(), lambda: playbook("load_balancers"), log, metrics)
-        self.clients: t.Dict[str, WatchedClient] = {}
+        self._visits = Visits(
+            speak or (lambda orders: False),
+            lambda name: name in self._led(),
+            lambda: playbook("load_balancers"),
+            log,
+            metrics,
+        )
+        self.clients: dict[str, WatchedClient] = {}
         for entry in entries:
             self._connect(str(entry["name"]), entry, max(capability.timeout for capability in capabilities.values()))
         self.workers = []
         for name, capability in capabilities.items():
-            clients = {str(entry["name"]): self.clients[str(entry["name"])] for entry in requests[name]["clusters"] if str(entry["name"]) in self.clients}
-            self.workers.append(Worker(name, capability, clients, log, metrics, every, self._led, playbook, self._visits.ask))
+            clients = {
+                str(entry["name"]): self.clients[str(entry["name"])]
+                for entry in requests[name]["clusters"]
+                if str(entry["name"]) in self.clients
+            }
+            self.workers.append(
+                Worker(name, capability, clients, log, metrics, every, self._led, playbook, self._visits.ask)
+            )
         self._waits = ""
 
     def _connect(self, name: str, entry: t.Mapping[str, t.Any], timeout: float) -> None:
@@ -76,7 +94,7 @@ class Keeper:
         for worker in self.workers:
             worker.forget()
 
-    def _led(self) -> t.FrozenSet[str]:
+    def _led(self) -> frozenset[str]:
         """The clusters that may be written now."""
         who = self._others.at_work()
         if who != self._waits:
@@ -109,7 +127,7 @@ class Keeper:
         """Workers whose threads have ended."""
         for worker in self.workers:
             if not worker.is_alive:
-                yield "{0}: its thread has ended".format(worker.name)
+                yield f"{worker.name}: its thread has ended"
         if not self._visits.is_alive:
             yield "visits: their thread has ended"
 
@@ -118,9 +136,9 @@ class Keeper:
         for name, client in sorted(self.clients.items()):
             late = [collection.path for collection in client.collections if not collection.current]
             if late:
-                yield "cluster {0}: {1} not followed now: {2}".format(name, "is" if len(late) == 1 else "are", ", ".join(late))
+                yield f"cluster {name}: {'is' if len(late) == 1 else 'are'} not followed now: {', '.join(late)}"
 
-    def gauges(self) -> t.Iterator[t.Tuple[str, t.Mapping[str, str], float]]:
+    def gauges(self) -> t.Iterator[tuple[str, t.Mapping[str, str], float]]:
         """For metrics."""
         now = time.monotonic()
         yield "waits_for_play", {}, float(bool(self._waits))

@@ -35,13 +35,18 @@ class Leadership:
     """Tries to lead every cluster until ``stop``; ``turned(cluster)`` is called when it begins to."""
 
     def __init__(
-        self, entries: t.Iterable[t.Mapping[str, t.Any]], fabric: str, namespace: str, log: Log, turned: t.Callable[[str], None],
+        self,
+        entries: t.Iterable[t.Mapping[str, t.Any]],
+        fabric: str,
+        namespace: str,
+        log: Log,
+        turned: t.Callable[[str], None],
         timeout: float = 30.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._log, self._turned, self._namespace = log, turned, namespace
         self._name, self._manager = lease_name(fabric), field_manager(fabric)
         self._stop = threading.Event()
-        self._leases: t.Dict[str, t.Optional[Lease]] = {}
+        self._leases: dict[str, Lease | None] = {}
         self._threads = []
         for entry in entries:
             name = str(entry["name"])
@@ -51,7 +56,9 @@ class Leadership:
                 log.say("leader", "refused", cluster=name, reason=refused.reason, message=refused.message)
                 continue
             self._leases[name] = None
-            self._threads.append(threading.Thread(target=self._lead, args=(name, client), name="mcn-lead-" + name, daemon=True))
+            self._threads.append(
+                threading.Thread(target=self._lead, args=(name, client), name="mcn-lead-" + name, daemon=True)
+            )
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -75,7 +82,7 @@ class Leadership:
         return lease is not None
 
     @property
-    def led(self) -> t.FrozenSet[str]:
+    def led(self) -> frozenset[str]:
         """The clusters that this process leads."""
         return frozenset(name for name in self._leases if self.leads(name))
 

@@ -32,7 +32,7 @@ _HELP = {
     "settings_age_seconds": ("gauge", "Seconds since the settings were read from the inventory."),
     "settings_current": ("gauge", "0 where the inventory could not be read and the settings before it are used."),
 }
-Labels = t.Tuple[t.Tuple[str, str], ...]
+Labels = tuple[tuple[str, str], ...]
 
 
 class Metrics:
@@ -40,8 +40,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._values: t.Dict[t.Tuple[str, Labels], float] = {}
-        self._reactions: t.Dict[str, t.List[float]] = {}
+        self._values: dict[tuple[str, Labels], float] = {}
+        self._reactions: dict[str, list[float]] = {}
 
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add to a counter."""
@@ -62,31 +62,37 @@ class Metrics:
                 row[-2] += 1
                 row[-1] += reaction
 
-    def text(self, gauges: t.Iterable[t.Tuple[str, t.Mapping[str, str], float]] = ()) -> str:
+    def text(self, gauges: t.Iterable[tuple[str, t.Mapping[str, str], float]] = ()) -> str:
         """Prometheus' text format."""
         with self._lock:
             rows = dict(self._values)
             reactions = {name: list(row) for name, row in self._reactions.items()}
         for name, labels, value in gauges:
             rows[name, tuple(sorted(labels.items()))] = value
-        lines: t.List[str] = []
+        lines: list[str] = []
         for name, (kind, about) in _HELP.items():
-            body = _histogram(name, reactions) if kind == "histogram" else [
-                "{0}{1}{2} {3}".format(PREFIX, name, _labels(labels), _number(value)) for (one, labels), value in sorted(rows.items()) if one == name
-            ]  # fmt: skip
+            body = (
+                _histogram(name, reactions)
+                if kind == "histogram"
+                else [
+                    f"{PREFIX}{name}{_labels(labels)} {_number(value)}"
+                    for (one, labels), value in sorted(rows.items())
+                    if one == name
+                ]
+            )
             if body:
-                lines += ["# HELP {0}{1} {2}".format(PREFIX, name, about), "# TYPE {0}{1} {2}".format(PREFIX, name, kind), *body]
+                lines += [f"# HELP {PREFIX}{name} {about}", f"# TYPE {PREFIX}{name} {kind}", *body]
         return "\n".join(lines) + "\n"
 
 
-def _histogram(name: str, reactions: t.Mapping[str, t.Sequence[float]]) -> t.List[str]:
+def _histogram(name: str, reactions: t.Mapping[str, t.Sequence[float]]) -> list[str]:
     lines = []
     for capability, row in sorted(reactions.items()):
         label = ("capability", capability)
         for bound, value in zip([*map(_number, BUCKETS), "+Inf"], [*row[:-2], row[-2]]):
-            lines.append("{0}{1}_bucket{2} {3}".format(PREFIX, name, _labels((label, ("le", bound))), _number(value)))
-        lines.append("{0}{1}_count{2} {3}".format(PREFIX, name, _labels((label,)), _number(row[-2])))
-        lines.append("{0}{1}_sum{2} {3}".format(PREFIX, name, _labels((label,)), _number(row[-1])))
+            lines.append(f"{PREFIX}{name}_bucket{_labels((label, ('le', bound)))} {_number(value)}")
+        lines.append(f"{PREFIX}{name}_count{_labels((label,))} {_number(row[-2])}")
+        lines.append(f"{PREFIX}{name}_sum{_labels((label,))} {_number(row[-1])}")
     return lines
 
 
@@ -94,8 +100,12 @@ def _labels(labels: Labels) -> str:
     if not labels:
         return ""
     escaped = [(name, value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")) for name, value in labels]
-    return "{" + ",".join('{0}="{1}"'.format(name, value) for name, value in escaped) + "}"
+    return "{" + ",".join(f'{name}="{value}"' for name, value in escaped) + "}"
 
 
 def _number(value: float) -> str:
-    return repr(round(value, 6)).rstrip("0").rstrip(".") if isinstance(value, float) and value != int(value) else str(int(value))
+    return (
+        repr(round(value, 6)).rstrip("0").rstrip(".")
+        if isinstance(value, float) and value != int(value)
+        else str(int(value))
+    )

@@ -17,19 +17,36 @@ from ..._kubernetes.lease import holder_of
 from ..._kubernetes.watch import Follower, Settings
 from ..fabric import run_lock
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: Playbooks that write nothing of what the reconciler writes: it goes on beside them.
 ELSEWHERE = frozenset(
     (
-        "mesh", "awx_mesh", "clustermesh", "clustermesh_migrate", "clustermesh_teardown", "tenants", "tenants_teardown", "control_plane_address",
-        "ccm_nodes", "preflight", "validate", "verify", "status", "support_bundle", "reconciler",
+        "mesh",
+        "awx_mesh",
+        "clustermesh",
+        "clustermesh_migrate",
+        "clustermesh_teardown",
+        "tenants",
+        "tenants_teardown",
+        "control_plane_address",
+        "ccm_nodes",
+        "preflight",
+        "validate",
+        "verify",
+        "status",
+        "support_bundle",
+        "reconciler",
     )
-)  # fmt: skip
+)
 
 
 def concerns(holder: str) -> bool:
     """Whether the holder of a lock may write what the reconciler writes, by the playbooks that it names; who names none may."""
-    books = [word for word in holder.split(" ")[1:] if word.endswith((".yml", ".yaml")) or word.startswith("multicluster.network.")]
+    books = [
+        word
+        for word in holder.split(" ")[1:]
+        if word.endswith((".yml", ".yaml")) or word.startswith("multicluster.network.")
+    ]
     return not books or any(_name(book) not in ELSEWHERE for book in books)
 
 
@@ -43,19 +60,34 @@ class OtherRuns:
     """``turned`` is called when a play has ended. ``namespace``: of the locks."""
 
     def __init__(
-        self, entries: t.Sequence[t.Mapping[str, t.Any]], fabric: str, namespace: str, status: t.Callable[[str], None],
-        turned: t.Callable[[], None], stop: threading.Event,
-    ) -> None:  # fmt: skip
+        self,
+        entries: t.Sequence[t.Mapping[str, t.Any]],
+        fabric: str,
+        namespace: str,
+        status: t.Callable[[str], None],
+        turned: t.Callable[[], None],
+        stop: threading.Event,
+    ) -> None:
         self._key, self._turned = run_lock.key_of(fabric, entries), turned
         self._lock = threading.Lock()
         #: by cluster: the lock as it was last seen, and when
-        self._locks: t.Dict[str, t.Tuple[Data, float]] = {}
-        place = ("leases", "/apis/coordination.k8s.io/v1/namespaces/{0}/leases".format(namespace))
+        self._locks: dict[str, tuple[Data, float]] = {}
+        place = ("leases", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
         self._names = [str(entry["name"]) for entry in entries]
         self._followers = [
-            Follower(entry, [place], "", self._listed(name), self._heard(name), status, stop, Settings(), fields="metadata.name=" + run_lock.lease_name(fabric))
+            Follower(
+                entry,
+                [place],
+                "",
+                self._listed(name),
+                self._heard(name),
+                status,
+                stop,
+                Settings(),
+                fields="metadata.name=" + run_lock.lease_name(fabric),
+            )
             for name, entry in zip(self._names, entries)
-        ]  # fmt: skip
+        ]
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -69,11 +101,15 @@ class OtherRuns:
             return run_lock.describe(told)
         now = time.monotonic()
         with self._lock:
-            live = {name: lease for name, (lease, since) in self._locks.items() if now - since < run_lock.LEASE_SECONDS and concerns(_holder(lease))}
+            live = {
+                name: lease
+                for name, (lease, since) in self._locks.items()
+                if now - since < run_lock.LEASE_SECONDS and concerns(_holder(lease))
+            }
         if not live or run_lock.is_outnumbered(len(live), len(self._names)):
             return ""
         name = min(live)
-        return "cluster {0}: {1}".format(name, holder_of(live[name]))
+        return f"cluster {name}: {holder_of(live[name])}"
 
     def _listed(self, name: str) -> t.Callable[[str, Listing], None]:
         def listed(kind: str, listing: Listing) -> None:
@@ -87,7 +123,7 @@ class OtherRuns:
 
         return heard
 
-    def _put(self, name: str, lease: t.Optional[Data]) -> None:
+    def _put(self, name: str, lease: Data | None) -> None:
         with self._lock:
             ended = lease is None and self._locks.pop(name, None) is not None
             if lease is not None:

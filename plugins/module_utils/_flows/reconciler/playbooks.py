@@ -27,10 +27,10 @@ class Pending:
 
     def __init__(self, watch: t.Sequence[t.Mapping[str, t.Any]], first: float = 5.0, longest: float = 60.0) -> None:
         self._first, self._longest = first, longest
-        self._order: t.List[str] = []
-        self._of_kind: t.Dict[str, t.List[str]] = {}
-        self._due: t.Dict[str, float] = {}
-        self._failures: t.Dict[str, int] = {}
+        self._order: list[str] = []
+        self._of_kind: dict[str, list[str]] = {}
+        self._due: dict[str, float] = {}
+        self._failures: dict[str, int] = {}
         for row in watch:
             for book in row["playbooks"]:
                 self._know(book)
@@ -41,7 +41,7 @@ class Pending:
         return len(self._due)
 
     @property
-    def books(self) -> t.List[str]:
+    def books(self) -> list[str]:
         """All that are known, in their order."""
         return list(self._order)
 
@@ -60,7 +60,7 @@ class Pending:
             for book in self._of_kind.get(str(event["kind"]), ()):
                 self._due[book] = now
 
-    def take(self, now: float) -> t.Optional[str]:
+    def take(self, now: float) -> str | None:
         """The next playbook to run."""
         for book in self._order:
             if self._due.get(book, now + 1) <= now:
@@ -87,7 +87,7 @@ class PlaybookRunner:
         self._stop, self._watch_stop = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._pending = Pending((), *_retry(config))
-        self._watch: t.Optional[Watch] = None
+        self._watch: Watch | None = None
         self._followed: t.Any = None
         self._thread = threading.Thread(target=self._work, name="mcn-playbooks", daemon=True)
 
@@ -96,15 +96,25 @@ class PlaybookRunner:
 
         Raises ValueRefused for what cannot be followed.
         """
-        rows = [dict(row, playbooks=[book for book in row["playbooks"] if row["resource"] == "nodes" or book not in elsewhere])
-                for row in self._config["watch"]]  # fmt: skip
+        rows = [
+            dict(
+                row,
+                playbooks=[book for book in row["playbooks"] if row["resource"] == "nodes" or book not in elsewhere],
+            )
+            for row in self._config["watch"]
+        ]
         rows = [row for row in rows if row["playbooks"]]
         if (rows, clusters) == self._followed:
             return
         stop, watch = threading.Event(), None
         pending = Pending(rows, *_retry(self._config))
         if rows:
-            request = dict(self._config, watch=rows, clusters=list(clusters), settings=Settings(seconds=float(self._config.get("watch_seconds", 540))))
+            request = dict(
+                self._config,
+                watch=rows,
+                clusters=list(clusters),
+                settings=Settings(seconds=float(self._config.get("watch_seconds", 540))),
+            )
             watch = Watch(request, stop, lambda text: self._log.say("watch", "state", message=text))
             watch.start()
         with self._lock:
@@ -136,7 +146,7 @@ class PlaybookRunner:
         return self._thread.is_alive()
 
     @property
-    def books(self) -> t.List[str]:
+    def books(self) -> list[str]:
         """Playbooks that changes ask for."""
         return self._pending.books
 
@@ -153,7 +163,7 @@ class PlaybookRunner:
                 self._listen(0)
                 book = self._take()
 
-    def _take(self) -> t.Optional[str]:
+    def _take(self) -> str | None:
         with self._lock:
             return self._pending.take(time.monotonic())
 
@@ -164,14 +174,18 @@ class PlaybookRunner:
             return
         events = watch.next(seconds)
         for event in events:
-            names = [*event["names"][:5], *(["{0} more".format(event["count"] - 5)] if event["count"] > 5 else ())]
-            self._log.say("watch", "changed", cluster=event["cluster"], kind=event["kind"], change=event["types"], object=names)
+            names = [*event["names"][:5], *([f"{event['count'] - 5} more"] if event["count"] > 5 else ())]
+            self._log.say(
+                "watch", "changed", cluster=event["cluster"], kind=event["kind"], change=event["types"], object=names
+            )
         with self._lock:
             self._pending.add(events, time.monotonic())
 
     def _run(self, book: str) -> None:
         begun = time.monotonic()
-        result = run_playbook([*self._config["command"], PREFIX + book], float(self._config.get("limit", 600)), self._stop)
+        result = run_playbook(
+            [*self._config["command"], PREFIX + book], float(self._config.get("limit", 600)), self._stop
+        )
         seconds = time.monotonic() - begun
         self._log.say("playbooks", "ended", playbook=book, result=result, seconds=round(seconds, 1))
         self._metrics.count("playbooks_total", playbook=book, result="ok" if result == 0 else "failed")
@@ -179,5 +193,5 @@ class PlaybookRunner:
             self._pending.ended(book, result == 0, time.monotonic())
 
 
-def _retry(config: t.Mapping[str, t.Any]) -> t.List[float]:
+def _retry(config: t.Mapping[str, t.Any]) -> list[float]:
     return [float(value) for value in config.get("retry", (5, 60))]

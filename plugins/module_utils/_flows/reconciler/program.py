@@ -31,7 +31,7 @@ from .playbooks import PlaybookRunner
 from .settings import SettingsReader
 from .visits import PlaySpeaker
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: So often the program looks after everything, in seconds.
 TICK = 0.5
 
@@ -44,10 +44,12 @@ class Program:
         self._metrics = Metrics()
         self._playbooks = PlaybookRunner(config, log, self._metrics)
         self._wanted = [name for name in CAPABILITIES if name in (config.get("capabilities") or ())]
-        self._settings = SettingsReader(config["command"], config.get("inventory") or "", self._wanted, float(config.get("limit", 600)), stop)
+        self._settings = SettingsReader(
+            config["command"], config.get("inventory") or "", self._wanted, float(config.get("limit", 600)), stop
+        )
         self._speaker = PlaySpeaker(config["command"], float(config.get("limit", 600)), stop, log, self._metrics)
-        self._requests: t.Dict[str, Data] = {}
-        self._keeper: t.Optional[Keeper] = None
+        self._requests: dict[str, Data] = {}
+        self._keeper: Keeper | None = None
         self._problem, self._read_at = "", time.monotonic()
 
     def run(self) -> None:
@@ -100,8 +102,15 @@ class Program:
             self._problem = ""
         except (ValueError, KeyError) as error:
             self._problem = str(error)
-            self._log.say("settings", "kept", message="the inventory cannot be used, so the settings from before it are kept: {0}".format(error))
-        notify("READY=1\nSTATUS=following the clusters" + (", with the settings from before the inventory broke" if self._problem else ""))
+            self._log.say(
+                "settings",
+                "kept",
+                message=f"the inventory cannot be used, so the settings from before it are kept: {error}",
+            )
+        notify(
+            "READY=1\nSTATUS=following the clusters"
+            + (", with the settings from before the inventory broke" if self._problem else "")
+        )
 
     def _use(self, requests: t.Mapping[str, Data]) -> None:
         """Raises ValueRefused, with everything as before, for settings that make no sense."""
@@ -112,19 +121,28 @@ class Program:
         keeper = None
         if requests:
             keeper = Keeper(
-                requests, self._log, self._metrics, float(self._config.get("every") or EVERY), self._playbooks.ask,
+                requests,
+                self._log,
+                self._metrics,
+                float(self._config.get("every") or EVERY),
+                self._playbooks.ask,
                 self._config.get("lock_namespace") or "kube-system",
                 self._speaker,
-            )  # fmt: skip
+            )
         self._playbooks.follow(self._followed(requests), requests)
         before, self._keeper, self._requests = self._keeper, keeper, dict(requests)
         if before is not None:
             before.stop()
         if keeper is not None:
             keeper.start()
-        self._log.say("settings", "used", capabilities=sorted(requests), clusters=[str(entry["name"]) for entry in entries_of(requests)])
+        self._log.say(
+            "settings",
+            "used",
+            capabilities=sorted(requests),
+            clusters=[str(entry["name"]) for entry in entries_of(requests)],
+        )
 
-    def _followed(self, requests: t.Mapping[str, Data]) -> t.List[t.Mapping[str, t.Any]]:
+    def _followed(self, requests: t.Mapping[str, Data]) -> list[t.Mapping[str, t.Any]]:
         """The clusters whose nodes are followed: those of the inventory as it is now, with the access that the configuration names for them."""
         given = {str(entry["name"]): entry for entry in self._config["clusters"]}
         now = entries_of(requests)
@@ -138,27 +156,32 @@ class Program:
             return None
         found = re.match(r"(?:\[([0-9a-fA-F:.]+)\]|([0-9.]+)):([0-9]{1,5})\Z", listen)
         if found is None or int(found.group(3)) > 65535:
-            raise ValueRefused("choice", "listen (reconciler_listen) is {0} and should be address:port, as in 127.0.0.1:9472".format(quoted(listen)))
+            raise ValueRefused(
+                "choice",
+                f"listen (reconciler_listen) is {quoted(listen)} and should be address:port, as in 127.0.0.1:9472",
+            )
         pages = {"/metrics": self._metrics_page, "/healthz": self._health, "/readyz": self._ready}
         try:
             return http_pages.serve(found.group(1) or found.group(2), int(found.group(3)), pages)
         except OSError as error:
-            raise ValueRefused("choice", "listen (reconciler_listen): cannot listen on {0}: {1}".format(listen, error.strerror)) from None
+            raise ValueRefused(
+                "choice", f"listen (reconciler_listen): cannot listen on {listen}: {error.strerror}"
+            ) from None
 
-    def _metrics_page(self) -> t.Tuple[int, str, str]:
+    def _metrics_page(self) -> tuple[int, str, str]:
         return 200, "text/plain; version=0.0.4", self._metrics.text(self._gauges())
 
-    def _gauges(self) -> t.Iterator[t.Tuple[str, t.Mapping[str, str], float]]:
+    def _gauges(self) -> t.Iterator[tuple[str, t.Mapping[str, str], float]]:
         yield "settings_age_seconds", {}, time.monotonic() - self._read_at
         yield "settings_current", {}, float(not self._problem)
         yield "queue_length", {"capability": "playbooks"}, len(self._playbooks)
         if self._keeper is not None:
             yield from self._keeper.gauges()
 
-    def _health(self) -> t.Tuple[int, str, str]:
+    def _health(self) -> tuple[int, str, str]:
         return _page(list(self._dead()))
 
-    def _ready(self) -> t.Tuple[int, str, str]:
+    def _ready(self) -> tuple[int, str, str]:
         troubles = list(self._dead())
         if self._problem:
             troubles.append("the inventory cannot be used: " + self._problem)
@@ -167,7 +190,7 @@ class Program:
         return _page(troubles)
 
 
-def _page(troubles: t.Sequence[str]) -> t.Tuple[int, str, str]:
+def _page(troubles: t.Sequence[str]) -> tuple[int, str, str]:
     return (503 if troubles else 200), "text/plain", "".join(line + "\n" for line in troubles or ("ok",))
 
 

@@ -16,7 +16,7 @@ from ..._io.commands import run_playbook
 from ..._io.settings_source import inventory_states, private_folder, read_json
 from ..._values.refused import ValueRefused
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: Of the play that notes the options: where to; plugins/plugin_utils/controller_task.py does it.
 VARIABLE = "__multicluster_options_to"
 #: Capabilities whose module bears another name; a module notes its options under its own.
@@ -24,18 +24,30 @@ _MODULES = {"mcs": "service_imports"}
 _UP = (os.pardir,) * 5
 _BOOK = os.path.normpath(os.path.join(os.path.abspath(__file__), *_UP, "playbooks", "plays", "reconciler_settings.yml"))
 #: What Ansible would pass over in silence, and then find no hosts.
-_STRICT = ("env", "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED=true", "ANSIBLE_INVENTORY_UNPARSED_FAILED=true", "ANSIBLE_STDOUT_CALLBACK=default")
+_STRICT = (
+    "env",
+    "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED=true",
+    "ANSIBLE_INVENTORY_UNPARSED_FAILED=true",
+    "ANSIBLE_STDOUT_CALLBACK=default",
+)
 
 
 class SettingsReader:
     """Reads the settings of ``capabilities`` by ``command``, and knows when the files of ``inventory`` changed since."""
 
-    def __init__(self, command: t.Sequence[str], inventory: str, capabilities: t.Sequence[str], seconds: float, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        command: t.Sequence[str],
+        inventory: str,
+        capabilities: t.Sequence[str],
+        seconds: float,
+        stop: threading.Event,
+    ) -> None:
         self._command, self._capabilities, self._seconds, self._stop = list(command), list(capabilities), seconds, stop
         self._inventory = inventory
         self._seen = self._before = inventory_states(inventory)
 
-    def read(self) -> t.Dict[str, Data]:
+    def read(self) -> dict[str, Data]:
         """{capability: options of its module}. Raises ValueRefused when the inventory does not say them."""
         self._seen = self._before = inventory_states(self._inventory)
         if not self._capabilities:
@@ -44,14 +56,20 @@ class SettingsReader:
             more = {VARIABLE: folder, "__reconciler_capabilities": self._capabilities}
             result = run_playbook([*_STRICT, *self._command, "-e", json.dumps(more), _BOOK], self._seconds, self._stop)
             if result:
-                raise ValueRefused("inventory_invalid", "the play that reads the settings ended with {0}; see its output above".format(result))
+                raise ValueRefused(
+                    "inventory_invalid", f"the play that reads the settings ended with {result}; see its output above"
+                )
             kept = read_json(folder, "capabilities")
             found = {name: read_json(folder, _MODULES.get(name, name) + ".json") for name in kept or ()}
             # without clusters the play has no host, or, where they are no hosts, one that speaks for none
             if kept is None or any(not options.get("clusters") for options in found.values()):
                 raise ValueRefused("inventory_invalid", "the inventory has no clusters")
         # taking addresses back is a matter of nodes first, which the playbook knows
-        return {name: options for name, options in found.items() if name != "load_balancers" or options.get("state") == "present"}
+        return {
+            name: options
+            for name, options in found.items()
+            if name != "load_balancers" or options.get("state") == "present"
+        }
 
     def changed(self) -> bool:
         """Whether a file changed since the settings were read, and not in this very moment: somebody may be writing still."""

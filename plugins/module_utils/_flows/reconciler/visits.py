@@ -19,9 +19,9 @@ from ..._io.structured_log import Log
 from ..._io.warm_playbooks import WarmPlaybooks
 from .metrics import Metrics
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: By cluster: {routes: as the module bgp_speaker takes them, left_out: {node: why}}.
-Orders = t.Dict[str, Data]
+Orders = dict[str, Data]
 #: Tells nodes; whether all of them have heard.
 Speak = t.Callable[[Orders], bool]
 #: Of the play: the orders.
@@ -37,9 +37,13 @@ _PAUSE = 0.2
 class PlaySpeaker:
     """Speaks by a short play of ``command``, ansible-playbook with the inventory, which a process beside this one has in memory from the first on."""
 
-    def __init__(self, command: t.Sequence[str], seconds: float, stop: threading.Event, log: Log, metrics: Metrics) -> None:
+    def __init__(
+        self, command: t.Sequence[str], seconds: float, stop: threading.Event, log: Log, metrics: Metrics
+    ) -> None:
         self._seconds, self._stop, self._metrics = seconds, stop, metrics
-        self._playbooks = WarmPlaybooks(command, _QUICK, lambda message: log.once("speakers", "starts Ansible for each visit", message=message))
+        self._playbooks = WarmPlaybooks(
+            command, _QUICK, lambda message: log.once("speakers", "starts Ansible for each visit", message=message)
+        )
 
     def __call__(self, orders: Orders) -> bool:
         with private_folder() as folder:
@@ -65,7 +69,7 @@ class Visits:
         self._speak, self._free, self._broken, self._log, self._metrics = speak, free, broken, log, metrics
         self._changed = threading.Condition()
         self._stopping = False
-        self._waiting: t.Dict[str, t.Tuple[Data, float]] = {}
+        self._waiting: dict[str, tuple[Data, float]] = {}
         self._thread = threading.Thread(target=self._work, name="mcn-visits", daemon=True)
 
     def start(self) -> None:
@@ -112,7 +116,7 @@ class Visits:
                 due = {name: self._waiting.pop(name) for name in ready}
             self._visit(due)
 
-    def _visit(self, due: t.Mapping[str, t.Tuple[Data, float]]) -> None:
+    def _visit(self, due: t.Mapping[str, tuple[Data, float]]) -> None:
         begun = time.monotonic()
         try:
             well = self._speak({name: order for name, (order, unused) in due.items()})
@@ -122,8 +126,11 @@ class Visits:
         now = time.monotonic()
         self._metrics.count("visits_total", result="ok" if well else "failed")
         self._log.say(
-            "speakers", "told" if well else "not told", clusters=sorted(due), seconds=round(now - begun, 1),
+            "speakers",
+            "told" if well else "not told",
+            clusters=sorted(due),
+            seconds=round(now - begun, 1),
             after=round(now - min(since for unused, since in due.values()), 1),
-        )  # fmt: skip
+        )
         if not well:
             self._broken()

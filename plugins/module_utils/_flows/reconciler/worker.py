@@ -18,7 +18,7 @@ from .capabilities import EVERYTHING, SETTLING, Capability
 from .metrics import Metrics
 from .visits import Orders
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: So often somebody who may not write looks whether he may, in seconds.
 _PAUSE = 0.2
 #: So long a cluster that timed out is left alone, in seconds: at first, and at most.
@@ -32,9 +32,17 @@ class Worker:
     now; nothing is done while there are none. ``playbook(name)`` asks for what needs nodes, ``visit(orders, since)`` for what they are told."""
 
     def __init__(
-        self, name: str, capability: Capability, clients: t.Mapping[str, Client], log: Log, metrics: Metrics, every: float,
-        led: t.Callable[[], t.FrozenSet[str]], playbook: t.Callable[[str], None], visit: t.Callable[[Orders, float], None] = lambda orders, since: None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        capability: Capability,
+        clients: t.Mapping[str, Client],
+        log: Log,
+        metrics: Metrics,
+        every: float,
+        led: t.Callable[[], frozenset[str]],
+        playbook: t.Callable[[str], None],
+        visit: t.Callable[[Orders, float], None] = lambda orders, since: None,
+    ) -> None:
         self.name = name
         self._capability, self._clients, self._log, self._metrics = capability, clients, log, metrics
         self._every, self._led, self._playbook, self._visit = every, led, playbook, visit
@@ -43,10 +51,10 @@ class Worker:
         self._stopping = False
         self._turning = 0
         #: clusters that kept a turn waiting: how often in turn, and until when the others go on without them
-        self._slow: t.Dict[str, t.Tuple[int, float]] = {}
+        self._slow: dict[str, tuple[int, float]] = {}
         self._whole_at, self._rest_until = float("-inf"), 0.0
         #: since when something waits that a plan of everything decides
-        self._unsettled: t.Optional[float] = None
+        self._unsettled: float | None = None
         self._thread = threading.Thread(target=self._work, name="mcn-" + name, daemon=True)
 
     def start(self) -> None:
@@ -96,9 +104,10 @@ class Worker:
         with self._changed:
             oldest = self._queue.oldest()
             return {
-                "length": len(self._queue) + self._turning, "oldest": max(0.0, now - oldest) if oldest is not None else 0.0,
+                "length": len(self._queue) + self._turning,
+                "oldest": max(0.0, now - oldest) if oldest is not None else 0.0,
                 "whole": now - self._whole_at if self._whole_at > float("-inf") else None,
-            }  # fmt: skip
+            }
 
     # -- the thread
 
@@ -111,12 +120,12 @@ class Worker:
             try:
                 self._turn(due, led)
             except Exception as error:  # a capability that ends would be missed by nobody
-                self._failed(due.keys, "{0!r} at {1}".format(error, traceback.extract_tb(error.__traceback__)[-1].name))
+                self._failed(due.keys, f"{error!r} at {traceback.extract_tb(error.__traceback__)[-1].name}")
             finally:
                 with self._changed:
                     self._turning = 0
 
-    def _next(self) -> t.Optional[t.Tuple[Due, t.FrozenSet[str]]]:
+    def _next(self) -> tuple[Due, frozenset[str]] | None:
         with self._changed:
             while not self._stopping:
                 now = time.monotonic()
@@ -135,7 +144,7 @@ class Worker:
                 self._changed.wait(min(self._every, 1.0 if wait is None else wait))
         return None
 
-    def _awake(self, led: t.FrozenSet[str], now: float) -> t.FrozenSet[str]:
+    def _awake(self, led: frozenset[str], now: float) -> frozenset[str]:
         return frozenset(name for name in led if self._slow.get(name, (0, 0.0))[1] <= now)
 
     def _wake(self, now: float) -> None:
@@ -145,7 +154,7 @@ class Worker:
                 self._slow[name] = count, 0.0
                 self._queue.add(EVERYTHING, now)
 
-    def _judge(self, led: t.FrozenSet[str], failures: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+    def _judge(self, led: frozenset[str], failures: t.Sequence[t.Mapping[str, t.Any]]) -> None:
         """One that does not answer would keep every turn waiting, and with it all others."""
         now = time.monotonic()
         slow = {str(row["cluster"]) for row in failures if row["reason"] == TimedOut.reason}
@@ -154,7 +163,13 @@ class Worker:
                 count = self._slow.get(name, (0, 0.0))[0] + 1
                 pause = min(_LONGEST_REST, _FIRST_REST * 2 ** (count - 1))
                 self._slow[name] = count, now + pause
-                self._log.say(self.name, "rests", cluster=name, seconds=pause, message="it does not answer; the others go on without it")
+                self._log.say(
+                    self.name,
+                    "rests",
+                    cluster=name,
+                    seconds=pause,
+                    message="it does not answer; the others go on without it",
+                )
             else:
                 self._slow.pop(name, None)
 
@@ -166,7 +181,7 @@ class Worker:
                 self._queue.done(key)
             self._queue.postpone(EVERYTHING, min(now + SETTLING[0], max(now, self._unsettled + SETTLING[1])))
 
-    def _turn(self, due: Due, led: t.FrozenSet[str]) -> None:
+    def _turn(self, due: Due, led: frozenset[str]) -> None:
         begun = time.monotonic()
         result = self._capability.run(due.keys, self._clients, led)
         ended = time.monotonic()
@@ -177,10 +192,17 @@ class Worker:
             self._whole_at, self._rest_until, self._unsettled = ended, ended + _REST * (ended - begun), None
         for change in result["plan"]["changes"]:
             self._log.say(
-                self.name, "wrote", action=change["action"], kind=change["kind"], object=change["id"], after=round(ended - due.since, 3)
-            )  # fmt: skip
+                self.name,
+                "wrote",
+                action=change["action"],
+                kind=change["kind"],
+                object=change["id"],
+                after=round(ended - due.since, 3),
+            )
         for refusal in result["refused"]:
-            self._log.once(self.name, "refused", object=refusal["object"], reason=refusal["reason"], message=refusal["message"])
+            self._log.once(
+                self.name, "refused", object=refusal["object"], reason=refusal["reason"], message=refusal["message"]
+            )
         for warning in result.get("warnings") or ():
             self._log.once(self.name, "warning", message=warning)
         orders = self._capability.orders(result)
@@ -198,7 +220,7 @@ class Worker:
                 self._queue.done(key)
         if broken:
             first = result["failures"][0]
-            self._failed(broken, "cluster {0}: cannot {1}: {2}".format(first["cluster"], first["operation"], first["message"]))
+            self._failed(broken, f"cluster {first['cluster']}: cannot {first['operation']}: {first['message']}")
 
     def _failed(self, keys: t.Collection[str], why: str) -> None:
         now = time.monotonic()

@@ -17,7 +17,17 @@ from ..._plan.objects import field_manager
 from ..._plan.plan import CREATE, UPDATE, Change, Plan
 from ..._services import coredns_multicluster as multicluster
 from ..._services.coredns_corefile import Block, Options, owned_blocks, parse_version
-from ..._services.coredns_merge import has_multicluster, markers, merge, multicluster_elsewhere, root_binds, root_forwards, root_ports, serves_zone, warnings
+from ..._services.coredns_merge import (
+    has_multicluster,
+    markers,
+    merge,
+    multicluster_elsewhere,
+    root_binds,
+    root_forwards,
+    root_ports,
+    serves_zone,
+    warnings,
+)
 from ..._services.coredns_places import (
     COREFILE,
     CUSTOM_KEY,
@@ -34,7 +44,7 @@ from ..._values.refused import ValueRefused, quoted
 from ..._values.text import lower, mapping, parse_subdomain
 from ..fabric import cluster_objects
 
-Map = t.Optional[t.Dict[str, t.Any]]
+Map = t.Optional[dict[str, t.Any]]
 
 
 class Read(t.NamedTuple):
@@ -44,7 +54,7 @@ class Read(t.NamedTuple):
     """
 
     config: Map
-    found: t.Optional[multicluster.Found]
+    found: multicluster.Found | None
     custom: Map = None
     root: Map = None
 
@@ -54,12 +64,12 @@ class Edit(t.NamedTuple):
 
     change: Change
     place: Place
-    text: t.Optional[str]
-    uid: t.Optional[str]
-    version: t.Optional[str]
+    text: str | None
+    uid: str | None
+    version: str | None
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: t.Optional[Clusters] = None) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: Clusters | None = None) -> dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense.
 
     ``clusters``: those of a caller that stays, instead of new ones.
@@ -72,8 +82,8 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: t.Optiona
     asked = sorted(set(options) & set(clusters.clients))  # one without a usable access is among the failures already
     read = clusters.read("get the Corefile", lambda name, client: _read(client, request, places[name]), asked)
     whole, leaving, edits = Plan(), Plan(), {}
-    before: t.Dict[str, t.List[Write]] = {}
-    after: t.Dict[str, t.List[Write]] = {}
+    before: dict[str, list[Write]] = {}
+    after: dict[str, list[Write]] = {}
     for cluster in sorted(read):
         place, found = places[cluster], read[cluster].found
         try:
@@ -84,7 +94,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: t.Optiona
                 (before if zone else after)[cluster] = writes
                 (whole if zone else leaving).extend(part)
         except ValueRefused as error:
-            whole.refuse("ConfigMap {0}/{1}/{2}".format(cluster, place.namespace, place.name), error.reason, error.message)
+            whole.refuse(f"ConfigMap {cluster}/{place.namespace}/{place.name}", error.reason, error.message)
             continue
         if not made:
             whole.unchanged += 1
@@ -98,10 +108,16 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: t.Optiona
         whole = cluster_objects.apply(clusters, whole, before, manager)
         failed = {row["cluster"] for row in clusters.failures}
         edits = {cluster: made for cluster, made in edits.items() if cluster not in failed}
-        done = clusters.write("write the Corefile", edits, lambda cluster, client: _write_all(client, edits[cluster], manager))
+        done = clusters.write(
+            "write the Corefile", edits, lambda cluster, client: _write_all(client, edits[cluster], manager)
+        )
         whole.changes += [edit.change for cluster in sorted(done) for edit in edits[cluster]]
         failed = {row["cluster"] for row in clusters.failures}
-        whole.extend(cluster_objects.apply(clusters, leaving, {name: writes for name, writes in after.items() if name not in failed}, manager))
+        whole.extend(
+            cluster_objects.apply(
+                clusters, leaving, {name: writes for name, writes in after.items() if name not in failed}, manager
+            )
+        )
     result = whole.result()
     result.update(failures=clusters.failures, stats=clusters.stats(), diff=whole.diff(), warnings=whole.warnings)
     return result
@@ -114,7 +130,7 @@ def _checked(place: Place) -> Place:
 
 
 def _maps(place: Place) -> str:
-    return "/api/v1/namespaces/{0}/configmaps".format(segment(place.namespace))
+    return f"/api/v1/namespaces/{segment(place.namespace)}/configmaps"
 
 
 def wants_zone(request: t.Mapping[str, t.Any]) -> bool:
@@ -124,15 +140,15 @@ def wants_zone(request: t.Mapping[str, t.Any]) -> bool:
 
 def _read(client: Client, request: t.Mapping[str, t.Any], place: Place) -> Read:
     """The ConfigMaps; and what a zone of ServiceImports needs, where one is asked for, or exists, or may have left its rights behind."""
-    config = client.find("{0}/{1}".format(_maps(place), segment(place.name)))
+    config = client.find(f"{_maps(place)}/{segment(place.name)}")
     custom, root = None, None
     if place.chosen and place.key != COREFILE:
         try:
-            root = config if place.name == DEFAULT_MAP else client.find("{0}/{1}".format(_maps(place), DEFAULT_MAP))
+            root = config if place.name == DEFAULT_MAP else client.find(f"{_maps(place)}/{DEFAULT_MAP}")
         except Forbidden:
             root = None  # an account that was made for the one ConfigMap
     elif not place.chosen and imports(_readable(place, config), CUSTOM_KEY):
-        custom = client.find("{0}/{1}".format(_maps(place), CUSTOM_MAP)) or {}
+        custom = client.find(f"{_maps(place)}/{CUSTOM_MAP}") or {}
     texts = [_readable(place, config), _readable(place._replace(key=CUSTOM_KEY), custom)]
     if not request.get("clusterset_domain") and not any(_stands(request, text) for text in texts):
         return Read(config, None, custom, root)
@@ -140,9 +156,9 @@ def _read(client: Client, request: t.Mapping[str, t.Any], place: Place) -> Read:
 
 
 def _rights(client: Client, request: t.Mapping[str, t.Any], place: Place) -> multicluster.Found:
-    hidden: t.List[str] = []
+    hidden: list[str] = []
 
-    def visible(path: str, what: str) -> t.Optional[t.Dict[str, t.Any]]:
+    def visible(path: str, what: str) -> dict[str, t.Any] | None:
         try:
             return client.find(path)
         except Forbidden:
@@ -150,22 +166,29 @@ def _rights(client: Client, request: t.Mapping[str, t.Any], place: Place) -> mul
             return None
 
     if not wants_zone(request):
-        found = at_once(*(lambda key=key: visible(_path(key), "get " + key.kind) for key in (multicluster.ROLE, multicluster.BINDING)))
+        found = at_once(
+            *(
+                lambda key=key: visible(_path(key), "get " + key.kind)
+                for key in (multicluster.ROLE, multicluster.BINDING)
+            )
+        )
         rights = {key: one for key, one in zip((multicluster.ROLE, multicluster.BINDING), found) if one is not None}
         return multicluster.Found(rights=rights, hidden=tuple(sorted(hidden)))
-    deployment = "/apis/apps/v1/namespaces/{0}/deployments/{1}".format(segment(place.namespace), segment(place.deployment))
+    deployment = f"/apis/apps/v1/namespaces/{segment(place.namespace)}/deployments/{segment(place.deployment)}"
     role, binding, running, served = at_once(
         lambda: visible(_path(multicluster.ROLE), "get ClusterRole"),
         lambda: visible(_path(multicluster.BINDING), "get ClusterRoleBinding"),
         lambda: visible(deployment, "get Deployment"),
-        lambda: client.resource(multicluster.API_VERSION, multicluster.KIND, refresh=True) is not None,  # the definitions may come later
+        lambda: (
+            client.resource(multicluster.API_VERSION, multicluster.KIND, refresh=True) is not None
+        ),  # the definitions may come later
     )
     rights = {key: one for key, one in ((multicluster.ROLE, role), (multicluster.BINDING, binding)) if one is not None}
     return multicluster.Found(running, served, rights, tuple(sorted(hidden)))
 
 
 def _path(key: Key) -> str:
-    return "/apis/{0}/{1}s/{2}".format(key.api_version, lower(key.kind), segment(key.name))
+    return f"/apis/{key.api_version}/{lower(key.kind)}s/{segment(key.name)}"
 
 
 def _stands(request: t.Mapping[str, t.Any], text: str) -> bool:
@@ -175,23 +198,23 @@ def _stands(request: t.Mapping[str, t.Any], text: str) -> bool:
         return False  # the plan says so
 
 
-def _text(place: Place, config: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[str]:
+def _text(place: Place, config: t.Mapping[str, t.Any] | None) -> str | None:
     """The text of the key, None where there is none. Raises ValueRefused for what is no text."""
     data = (config or {}).get("data")
     text = data.get(place.key) if isinstance(data, dict) else None
     if text is not None and not isinstance(text, str):
-        raise ValueRefused("corefile_broken", "{0} is no text".format(quoted(place.key)))
+        raise ValueRefused("corefile_broken", f"{quoted(place.key)} is no text")
     return text
 
 
-def _readable(place: Place, config: t.Optional[t.Mapping[str, t.Any]]) -> str:
+def _readable(place: Place, config: t.Mapping[str, t.Any] | None) -> str:
     try:
         return _text(place, config) or ""
     except ValueRefused:
         return ""  # the plan says so
 
 
-def options_of(request: t.Mapping[str, t.Any]) -> t.Dict[str, Options]:
+def options_of(request: t.Mapping[str, t.Any]) -> dict[str, Options]:
     """What the blocks of each cluster depend on whose Corefile is ours to edit. The others are members, and are not asked for anything.
 
     Raises ValueRefused for a destination to which nobody gave access.
@@ -201,7 +224,10 @@ def options_of(request: t.Mapping[str, t.Any]) -> t.Dict[str, Options]:
     versions = request.get("versions") or {}
     destinations = request.get("destinations") or names
     for name in sorted(set(destinations) - set(names)):
-        raise ValueRefused("unknown_cluster", "destinations (coredns_rewrite_destinations) names {0}, to which clusters gives no access".format(quoted(name)))
+        raise ValueRefused(
+            "unknown_cluster",
+            f"destinations (coredns_rewrite_destinations) names {quoted(name)}, to which clusters gives no access",
+        )
     found = {}
     for local in names:
         if local not in destinations:
@@ -222,7 +248,7 @@ def options_of(request: t.Mapping[str, t.Any]) -> t.Dict[str, Options]:
 
 def plan_places(
     request: t.Mapping[str, t.Any], cluster: str, options: Options, place: Place, read: Read, whole: Plan
-) -> t.Tuple[t.List[Edit], bool]:
+) -> tuple[list[Edit], bool]:
     """The writes that one cluster needs, in their order, and whether our section has the zone of ServiceImports then. Pure. Raises ValueRefused.
 
     Where a program keeps the Corefile as it made it and imports its users' files, the section is among those, and in the Corefile no more;
@@ -248,7 +274,9 @@ def plan_places(
     else:
         gone, dummy = plan(dict(request, state="absent"), cluster, options, custom, read.custom or None, Plan())
         around = with_imports(text, files, CUSTOM_KEY)
-        there, zone = plan(request, cluster, options, place, read.config, whole, read.found, around if present else None)
+        there, zone = plan(
+            request, cluster, options, place, read.config, whole, read.found, around if present else None
+        )
     return [edit for edit in (gone, there) if edit is not None], zone
 
 
@@ -257,11 +285,11 @@ def plan(
     cluster: str,
     options: Options,
     place: Place,
-    actual: t.Optional[t.Mapping[str, t.Any]],
+    actual: t.Mapping[str, t.Any] | None,
     whole: Plan,
-    found: t.Optional[multicluster.Found] = None,
-    around: t.Optional[str] = None,
-) -> t.Tuple[t.Optional[Edit], bool]:
+    found: multicluster.Found | None = None,
+    around: str | None = None,
+) -> tuple[Edit | None, bool]:
     """The write that one place needs, or None, and whether our section has the zone of ServiceImports then.
 
     around: the whole Corefile with what it imports, for a file that is one of those. Pure. Raises ValueRefused for a Corefile that cannot
@@ -275,30 +303,38 @@ def plan(
     text, fabric = before or "", request["fabric"]
     root = around if around is not None else text if key == COREFILE else None
     zone = None if absent else _zone(request, cluster, options, place, text, whole, found, root)
-    blocks: t.List[Block] = []
+    blocks: list[Block] = []
     if not absent:
         options = options._replace(multicluster=zone)
         if root is not None:
-            options = options._replace(ports=root_ports(root, fabric), forwards=root_forwards(root, fabric), binds=root_binds(root, fabric))
+            options = options._replace(
+                ports=root_ports(root, fabric), forwards=root_forwards(root, fabric), binds=root_binds(root, fabric)
+            )
         blocks = owned_blocks(options)
-    after: t.Optional[str] = merge(text, fabric, blocks)
+    after: str | None = merge(text, fabric, blocks)
     if root is not None and not absent:
         merge(root, fabric, blocks)  # raises where another file has one of our zones
-        whole.warnings += ["{0}: {1}".format(cluster, one) for one in warnings(root, fabric)]
+        whole.warnings += [f"{cluster}: {one}" for one in warnings(root, fabric)]
     if not after and key != COREFILE:
         after = None
     if after == before or (before is None and not after):
         return None, zone is not None
-    ident = "{0}/{1}/{2}".format(cluster, place.namespace, place.name)
+    ident = f"{cluster}/{place.namespace}/{place.name}"
     change = Change(CREATE if actual is None else UPDATE, "ConfigMap", ident, _shown(key, before), _shown(key, after))
     metadata = actual["metadata"] if actual is not None else {}
     return Edit(change, place, after, metadata.get("uid"), metadata.get("resourceVersion")), zone is not None
 
 
 def _zone(
-    request: t.Mapping[str, t.Any], cluster: str, options: Options, place: Place, text: str, whole: Plan, found: t.Optional[multicluster.Found],
-    root: t.Optional[str],
-) -> t.Optional[str]:  # fmt: skip
+    request: t.Mapping[str, t.Any],
+    cluster: str,
+    options: Options,
+    place: Place,
+    text: str,
+    whole: Plan,
+    found: multicluster.Found | None,
+    root: str | None,
+) -> str | None:
     """The zone of ServiceImports where it is to be written; why not is said, and the rest of the section goes on without it."""
     zone, fabric = options.multicluster, request["fabric"]
     if zone is None or found is None:
@@ -311,14 +347,17 @@ def _zone(
         return None
     address, stands = serves_zone(around, fabric, zone), has_multicluster(text, fabric)
     namespace = place.namespace
-    why: t.Optional[t.Tuple[str, str]] = None
+    why: tuple[str, str] | None = None
     if address is not None:
-        why = "not_ours", "a server block that is not ours has the zone {0}; remove it, we leave it alone".format(quoted(address))
+        why = (
+            "not_ours",
+            f"a server block that is not ours has the zone {quoted(address)}; remove it, we leave it alone",
+        )
     else:
         given = bool((request.get("versions") or {}).get(cluster) or request.get("version"))
         why = multicluster.refused(options, given, found, namespace, place.deployment, stands)
     if why is not None:
-        whole.refuse("zone {0}/{1}".format(cluster, zone), *why)
+        whole.refuse(f"zone {cluster}/{zone}", *why)
         return None
     barred = multicluster.plan_rights(cluster, namespace, found, True, field_manager(fabric))[0].refused
     if barred and not stands:
@@ -327,7 +366,7 @@ def _zone(
     return zone
 
 
-def _shown(key: str, text: t.Optional[str]) -> t.Any:
+def _shown(key: str, text: str | None) -> t.Any:
     """Line by line, so that a diff shows the lines that differ."""
     return None if text is None else {key: text.splitlines()}
 
@@ -345,6 +384,6 @@ def _write(client: Client, edit: Edit, manager: str) -> None:
         return
     # only this very version: what somebody wrote since is not lost, but seen at the next run
     metadata = {"uid": edit.uid, "resourceVersion": edit.version}
-    answer = client.merge_patch("{0}/{1}".format(maps, segment(name)), {"metadata": metadata, "data": {key: edit.text}}, manager)
+    answer = client.merge_patch(f"{maps}/{segment(name)}", {"metadata": metadata, "data": {key: edit.text}}, manager)
     if (answer.get("data") or {}).get(key) != edit.text:
-        raise KubeError(client.cluster, "patch {0}/{1}".format(maps, name), "the server kept another text")
+        raise KubeError(client.cluster, f"patch {maps}/{name}", "the server kept another text")

@@ -41,10 +41,10 @@ _CONCERNED = GRANTS + ("inventory_hostname", "name")
 
 
 #: Cuts complete lists down to what a change touches.
-Cut = t.Callable[[t.Mapping[str, Listed]], t.Dict[str, Listed]]
+Cut = t.Callable[[t.Mapping[str, Listed]], dict[str, Listed]]
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) -> dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused and InventoryRefused.
 
     ``diff``: whether anybody wants to read it. That of thousands of Services is megabytes of text.
@@ -52,12 +52,12 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) 
     # the collector would look at every object of every cluster again, and there is no garbage among them
     with gc_paused():
         clusters = Clusters(request["clusters"], seconds_of(request))
-        return t.cast(t.Dict[str, t.Any], converge(request, clusters, check, diff))
+        return t.cast(dict[str, t.Any], converge(request, clusters, check, diff))
 
 
 def converge(
-    request: t.Mapping[str, t.Any], clusters: Clusters, check: bool = False, diff: bool = True, cut: t.Optional[Cut] = None
-) -> t.Optional[t.Dict[str, t.Any]]:
+    request: t.Mapping[str, t.Any], clusters: Clusters, check: bool = False, diff: bool = True, cut: Cut | None = None
+) -> dict[str, t.Any] | None:
     """As run, over clusters of the caller.
 
     With ``cut`` only a part is planned and written; None, with nothing written, where only a plan of everything may decide.
@@ -91,8 +91,10 @@ def converge(
             }
             for name in sorted(sources)
         },
-        failures=clusters.failures, stats=clusters.stats(), warnings=done.warnings + idle_sentences(idle),
-    )  # fmt: skip
+        failures=clusters.failures,
+        stats=clusters.stats(),
+        warnings=done.warnings + idle_sentences(idle),
+    )
     if diff:
         result["diff"] = done.diff()
     return result
@@ -123,11 +125,13 @@ def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
     for option, given in (("prefixes", prefixes), ("zones", zones)):
         for name in given:
             if name not in fabric.clusters:
-                raise ValueRefused("unknown_cluster", "{0} names {1}, which the definition does not have".format(option, name))
+                raise ValueRefused("unknown_cluster", f"{option} names {name}, which the definition does not have")
     check_prefixes(prefixes[name] for name in sorted(prefixes))
     for name in sorted(zones):
         check_zones(zones[name])
-    selector, shared, routing = (request.get(name) for name in ("mirror_selector", "global_selector", "routing_selector"))
+    selector, shared, routing = (
+        request.get(name) for name in ("mirror_selector", "global_selector", "routing_selector")
+    )
     if not selector and not shared and request.get("state", "present") == "present":
         raise ValueRefused("mirror_selector_missing", "neither mirror_selector nor global_selector says what to share")
     copied = [_copied(request, option) for option in ("copy_labels", "copy_annotations")]
@@ -152,29 +156,29 @@ def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
     )
 
 
-def _copied(request: t.Mapping[str, t.Any], option: str) -> t.List[str]:
+def _copied(request: t.Mapping[str, t.Any], option: str) -> list[str]:
     keys = list(request.get(option) or ())
     for key in keys:
         if key in MARKS or key.startswith(("kubectl.kubernetes.io/", CHOICE_PREFIX)):
-            raise ValueRefused("name_invalid", "{0} names {1}, which has a meaning of its own on mirrors".format(option, key))
+            raise ValueRefused("name_invalid", f"{option} names {key}, which has a meaning of its own on mirrors")
     return keys
 
 
-def chosen(request: t.Mapping[str, t.Any], fabric: Fabric, clusters: Clusters) -> t.Tuple[t.Set[str], t.Set[str]]:
+def chosen(request: t.Mapping[str, t.Any], fabric: Fabric, clusters: Clusters) -> tuple[set[str], set[str]]:
     """(sources, destinations) of this run. Raises ValueRefused for names that are nowhere."""
     given = {str(entry["name"]) for entry in request["clusters"]}
     for name in sorted(given - set(fabric.clusters)):
-        raise ValueRefused("unknown_cluster", "clusters names {0}, which the definition does not have".format(name))
+        raise ValueRefused("unknown_cluster", f"clusters names {name}, which the definition does not have")
     found = []
     # to take something away, one need not reach where it came from
     everywhere = given if request.get("state", "present") == "present" else set(fabric.clusters)
     for option, default in (("sources", everywhere), ("destinations", given)):
         names = set(request.get(option) or default)
         for name in sorted(names - set(fabric.clusters)):
-            raise ValueRefused("unknown_cluster", "{0} names {1}, which the definition does not have".format(option, name))
+            raise ValueRefused("unknown_cluster", f"{option} names {name}, which the definition does not have")
         found.append(names)
     for name in sorted(found[1] - given):
-        raise ValueRefused("unknown_cluster", "destinations names {0}, to which clusters gives no access".format(name))
+        raise ValueRefused("unknown_cluster", f"destinations names {name}, to which clusters gives no access")
     return found[0], found[1]
 
 
@@ -182,8 +186,12 @@ def chosen(request: t.Mapping[str, t.Any], fabric: Fabric, clusters: Clusters) -
 
 
 def gather(
-    clusters: Clusters, request: t.Mapping[str, t.Any], options: Options, sources: t.Collection[str], destinations: t.Collection[str]
-) -> t.Dict[str, Listed]:
+    clusters: Clusters,
+    request: t.Mapping[str, t.Any],
+    options: Options,
+    sources: t.Collection[str],
+    destinations: t.Collection[str],
+) -> dict[str, Listed]:
     """Complete lists of every cluster that could be read."""
     present = request.get("state", "present") == "present"
 
@@ -205,17 +213,17 @@ def _read_cluster(client: Client, mirror_as: str, options: Options, source: bool
 
 def _read_endpoints(
     client: Client, mirror_as: str, options: Options, source: bool, destination: bool
-) -> t.Tuple[t.Sequence[t.Any], t.Sequence[t.Any], str, t.Optional[str]]:
+) -> tuple[t.Sequence[t.Any], t.Sequence[t.Any], str, str | None]:
     """(Endpoints, slices, the form in which mirrors are written, the version of slices)."""
     here = options.namespace
     slices: t.Sequence[t.Any] = ()
-    version: t.Optional[str] = None
+    version: str | None = None
     shared = options.global_selector is not None
     for candidate in DISCOVERY:
         # what this version is good for: mirrors (v1beta1 only when slices are forced), global services, or just sweeping
         mirrors = mirror_as == "slices" or (mirror_as == "auto" and candidate == DISCOVERY[0])
         everything = source and (mirrors or shared)
-        labels = None if mirrors or shared else "{0}={1}".format(SLICE_MANAGED_BY, SLICES_OF_OURS)
+        labels = None if mirrors or shared else f"{SLICE_MANAGED_BY}={SLICES_OF_OURS}"
         if not (everything or destination):
             continue
         try:
@@ -226,7 +234,9 @@ def _read_endpoints(
             if error.status != 404:
                 raise
     if mirror_as == "slices" and version is None and (source or destination):
-        raise NotFound(client.cluster, "list endpointslices", "the API server has no EndpointSlice, and mirror_as is slices")
+        raise NotFound(
+            client.cluster, "list endpointslices", "the API server has no EndpointSlice, and mirror_as is slices"
+        )
     form = SLICES if mirror_as == "slices" or (mirror_as == "auto" and version == DISCOVERY[0]) else ENDPOINTS
     endpoints: t.Sequence[t.Any] = ()
     if form == ENDPOINTS:
@@ -236,14 +246,14 @@ def _read_endpoints(
     return endpoints, slices, form, version
 
 
-def _list(client: Client, base: str, plural: str, namespace: t.Optional[str], labels: t.Optional[str] = None) -> t.List[t.Any]:
+def _list(client: Client, base: str, plural: str, namespace: str | None, labels: str | None = None) -> list[t.Any]:
     place = "/namespaces/" + segment(namespace) if namespace else ""
-    return client.list("{0}{1}/{2}".format(base, place, plural), label_selector=labels).items
+    return client.list(f"{base}{place}/{plural}", label_selector=labels).items
 
 
 def read_all_exports(
     clusters: Clusters, fabric: Fabric, listed: t.Mapping[str, Listed], options: Options, request: t.Mapping[str, t.Any]
-) -> t.Dict[str, t.Any]:
+) -> dict[str, t.Any]:
     """What each listed cluster exports, of which everything holds."""
     own = {name: api_servers(one) for name, one in listed.items()}
     guard = Guard(fabric.grants(), clusters.server_hosts(), own, host_network_too(request))
@@ -252,25 +262,34 @@ def read_all_exports(
     return {name: read_exports(name, listed[name], options, guard) for name in sorted(listed)}
 
 
-def without_endpoints(name: str, exports: Exports) -> t.List[str]:
+def without_endpoints(name: str, exports: Exports) -> list[str]:
     """Services that are mirrored and that have no endpoints in their cluster: their mirrors have an address that answers nobody.
 
     Those that have some which were all refused are no such Services: the refusals say why.
     """
     refused = {row.object for row in exports.refused}
-    empty = (key for key, export in sorted(exports.mirrors.items()) if not any(group.endpoints for group in export.groups or ()))
+    empty = (
+        key
+        for key, export in sorted(exports.mirrors.items())
+        if not any(group.endpoints for group in export.groups or ())
+    )
     return ["/".join(key) for key in empty if label_of(name, key) not in refused]
 
 
-def idle_sentences(idle: t.Mapping[str, t.Sequence[str]]) -> t.List[str]:
+def idle_sentences(idle: t.Mapping[str, t.Sequence[str]]) -> list[str]:
     """One sentence for each cluster, with the first few names."""
     return [
         "cluster {0}: {1} of the Services that are mirrored {2} no endpoints, so nobody answers behind {3}: {4}{5}".format(
-            name, len(keys), "has" if len(keys) == 1 else "have", "its mirror" if len(keys) == 1 else "their mirrors",
-            ", ".join(quoted(key) for key in keys[:NAMED]), ", ..." if len(keys) > NAMED else ""
+            name,
+            len(keys),
+            "has" if len(keys) == 1 else "have",
+            "its mirror" if len(keys) == 1 else "their mirrors",
+            ", ".join(quoted(key) for key in keys[:NAMED]),
+            ", ..." if len(keys) > NAMED else "",
         )
-        for name, keys in sorted(idle.items()) if keys
-    ]  # fmt: skip
+        for name, keys in sorted(idle.items())
+        if keys
+    ]
 
 
 # -- planning -------------------------------------------------------------------------------------------------------
@@ -285,7 +304,7 @@ def plan(
     manager: str,
     sources: t.Collection[str],
     destinations: t.Collection[str],
-) -> t.Tuple[Plan, t.Dict[str, t.List[Write]]]:
+) -> tuple[Plan, dict[str, list[Write]]]:
     """What would be written, cluster by cluster."""
     whole, writes = Plan(), {}
     state = request.get("state", "present")
@@ -299,7 +318,7 @@ def plan(
         if name in exports:
             whole.refused.extend(exports[name].refused)
     here = [name for name in sorted(destinations) if name in listed]
-    outages: t.Dict[str, t.Tuple[t.Set[str], t.List[Write]]] = {}
+    outages: dict[str, tuple[set[str], list[Write]]] = {}
     if options.on_unreachable != "keep":
         memory = Memory("service-mirror", request["fabric"], options.namespace, manager)
         grace = float(request.get("unreachable_grace") or 0)
@@ -317,8 +336,14 @@ def plan(
 
 
 def write(
-    clusters: Clusters, request: t.Mapping[str, t.Any], listed: t.Mapping[str, Listed], whole: Plan, writes: t.Dict[str, t.List[Write]],
-    namespace: str, manager: str, check: bool,
+    clusters: Clusters,
+    request: t.Mapping[str, t.Any],
+    listed: t.Mapping[str, Listed],
+    whole: Plan,
+    writes: dict[str, list[Write]],
+    namespace: str,
+    manager: str,
+    check: bool,
 ) -> Plan:
     """Do the writes, unless this is only a check; returns the plan with only those changes that took place."""
     missing = check_namespaces(clusters, request, listed, whole, writes, namespace)
@@ -339,7 +364,7 @@ def hand_back(clusters: Clusters, whole: Plan, writes: t.Mapping[str, t.Sequence
 def _patch(client: Client, todo: Write, manager: str) -> None:
     key = todo.key
     base = "/api/" if "/" not in key.api_version else "/apis/"
-    path = "{0}{1}/namespaces/{2}/{3}/{4}".format(base, key.api_version, segment(key.namespace), _PATHS[key.kind], segment(key.name))
+    path = f"{base}{key.api_version}/namespaces/{segment(key.namespace)}/{_PATHS[key.kind]}/{segment(key.name)}"
     client.merge_patch(path, todo.manifest or {}, manager)
 
 
@@ -348,16 +373,18 @@ def check_namespaces(
     request: t.Mapping[str, t.Any],
     listed: t.Mapping[str, Listed],
     whole: Plan,
-    writes: t.Dict[str, t.List[Write]],
+    writes: dict[str, list[Write]],
     namespace: str,
-) -> t.List[str]:
+) -> list[str]:
     """Clusters whose mirror namespace is to be made; without the permission for that they fail and are not written.
 
     Asked only where something is to be written and nothing was seen in that namespace.
     """
 
     def seen(name: str) -> bool:
-        return any(obj["metadata"].get("namespace") == namespace for obj in (*listed[name].services, *listed[name].endpoints))
+        return any(
+            obj["metadata"].get("namespace") == namespace for obj in (*listed[name].services, *listed[name].endpoints)
+        )
 
     asked = [name for name in sorted(writes) if writes[name] and not seen(name)]
     found = clusters.read("get the mirror namespace", lambda name, client: _namespace_there(client, namespace), asked)
@@ -367,7 +394,7 @@ def check_namespaces(
             continue
         if name in missing and request.get("create_namespace"):
             after = _namespace(namespace)
-            whole.changes.insert(0, Change(CREATE, "Namespace", "{0}/{1}".format(name, namespace), None, after))
+            whole.changes.insert(0, Change(CREATE, "Namespace", f"{name}/{namespace}", None, after))
             continue
         if name in missing:
             message = "namespace {0}, into which Services are mirrored, does not exist; make it, or set create_namespace: true. {1}".format(
@@ -388,14 +415,16 @@ def _namespace_there(client: Client, namespace: str) -> bool:
     return True
 
 
-def _namespace(name: str) -> t.Dict[str, t.Any]:
+def _namespace(name: str) -> dict[str, t.Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {MANAGED_BY: MANAGED_BY_US}}}
 
 
 def make_namespaces(clusters: Clusters, names: t.Sequence[str], namespace: str, manager: str) -> None:
     """Make the mirror namespace where it is missing."""
     path = "/api/v1/namespaces/" + segment(namespace)
-    clusters.write("make the mirror namespace", names, lambda name, client: client.apply(path, _namespace(namespace), manager))
+    clusters.write(
+        "make the mirror namespace", names, lambda name, client: client.apply(path, _namespace(namespace), manager)
+    )
 
 
 def settle(clusters: Clusters, writes: t.Mapping[str, t.Sequence[Write]], manager: str) -> None:
@@ -403,7 +432,11 @@ def settle(clusters: Clusters, writes: t.Mapping[str, t.Sequence[Write]], manage
     again = {}
     for name, todo in writes.items():
         names = recreated(todo)
-        mine = [write for write in todo if write.manifest is not None and write.key.kind == "Endpoints" and write.key.name in names]
+        mine = [
+            write
+            for write in todo
+            if write.manifest is not None and write.key.kind == "Endpoints" and write.key.name in names
+        ]
         if mine:
             again[name] = mine
     clusters.write("settle endpoints", again, lambda name, client: _settle(client, again[name], manager))
@@ -413,7 +446,7 @@ def _settle(client: Client, writes: t.Sequence[Write], manager: str) -> None:
     for dummy in range(4):
         time.sleep(0.25)
         for write in writes:
-            path = "/api/v1/namespaces/{0}/endpoints/{1}".format(segment(write.key.namespace), segment(write.key.name))
+            path = f"/api/v1/namespaces/{segment(write.key.namespace)}/endpoints/{segment(write.key.name)}"
             try:
                 client.get(path)
             except NotFound:

@@ -29,18 +29,18 @@ from ..fabric import cluster_objects
 from ..fabric.outages import Memory, counting, silent
 
 PODS = "/api/v1/pods"
-Grants = t.Dict[str, t.Dict[str, t.List[str]]]
+Grants = dict[str, dict[str, list[str]]]
 
 
 class Read(t.NamedTuple):
     """What was read. ``pods``: sources whose list is complete; ``sets``: local clusters with their target and objects."""
 
-    pods: t.Dict[str, t.List[t.Any]]
-    sets: t.Dict[str, t.Tuple[Target, Objects]]
-    refused: t.List[Refusal]
+    pods: dict[str, list[t.Any]]
+    sets: dict[str, tuple[Target, Objects]]
+    refused: list[Refusal]
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: t.Optional[Clusters] = None) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: Clusters | None = None) -> dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense.
 
     ``clusters``: those of a caller that stays, instead of new ones.
@@ -50,7 +50,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: t.Optiona
         return _run(request, check, clusters)
 
 
-def _run(request: t.Mapping[str, t.Any], check: bool, clusters: t.Optional[Clusters]) -> t.Dict[str, t.Any]:
+def _run(request: t.Mapping[str, t.Any], check: bool, clusters: Clusters | None) -> dict[str, t.Any]:
     manager = field_manager(request["fabric"])
     absent = request.get("state") in ("absent", "released")
     grants = {} if absent else read_grants(request.get("grants") or {})
@@ -58,10 +58,12 @@ def _run(request: t.Mapping[str, t.Any], check: bool, clusters: t.Optional[Clust
     sources = list(request.get("sources") or ([] if absent else [name for name in names if name in grants]))
     for name in sources:
         if not absent and (name not in names or name not in grants):
-            raise ValueRefused("unknown_cluster", "sources names {0}, of which clusters or grants know nothing".format(name))
+            raise ValueRefused("unknown_cluster", f"sources names {name}, of which clusters or grants know nothing")
     into = list(request.get("targets") or names)
     if set(into) - set(names):
-        raise ValueRefused("unknown_cluster", "targets names {0}, which clusters does not have".format(sorted(set(into) - set(names))[0]))
+        raise ValueRefused(
+            "unknown_cluster", f"targets names {sorted(set(into) - set(names))[0]}, which clusters does not have"
+        )
     clusters = clusters or Clusters(request["clusters"], seconds_of(request))
     read = gather(clusters, [] if absent else sources, into, TARGETS[request.get("target") or "auto"])
     members, refused = claim(read.pods, grants, bool(request.get("include_host_network")), time.time())
@@ -78,24 +80,28 @@ def _run(request: t.Mapping[str, t.Any], check: bool, clusters: t.Optional[Clust
         done = apply(clusters, read, whole, writes, manager, bool(request.get("leave_conflicts")))
         done.extend(cluster_objects.apply(clusters, noted, record, manager))
     result = done.result()
-    result.update(counts=counts, failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=whole.warnings)
+    result.update(
+        counts=counts, failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=whole.warnings
+    )
     return result
 
 
 def _outages(
-    clusters: Clusters, request: t.Mapping[str, t.Any], read: "Read", sources: t.Sequence[str], manager: str
-) -> t.Dict[str, t.Tuple[t.Set[str], t.List[Write]]]:
+    clusters: Clusters, request: t.Mapping[str, t.Any], read: Read, sources: t.Sequence[str], manager: str
+) -> dict[str, tuple[set[str], list[Write]]]:
     """{local cluster: (sources whose outage counts there, writes of its record)}, where the user wants to know."""
     if request.get("on_unreachable", "keep") == "keep" or request.get("state", "present") != "present":
         return {}
     memory = Memory("network-sets", request["fabric"], request.get("record_namespace") or "kube-system", manager)
     failed = silent(clusters) & set(sources) - set(read.pods)
-    return counting(clusters, memory, failed, read.pods, sorted(read.sets), float(request.get("unreachable_grace") or 0))
+    return counting(
+        clusters, memory, failed, read.pods, sorted(read.sets), float(request.get("unreachable_grace") or 0)
+    )
 
 
 def read_grants(given: t.Mapping[str, t.Any]) -> Grants:
     """{cluster: {pod_cidrs, node_cidrs}} in normal form. Raises ValueRefused with everything that is wrong at once."""
-    findings: t.List[Finding] = []
+    findings: list[Finding] = []
     grants: Grants = {}
     for name in sorted(given):
         variables = Variables(name, given[name] or {}, findings)
@@ -103,23 +109,27 @@ def read_grants(given: t.Mapping[str, t.Any]) -> Grants:
             parse_cluster_name(name)
         except ValueRefused as error:
             findings.append(Finding(name, "name", error.reason, error.message))
-        grants[name] = {option: variables.networks(option, "pod_subnet_invalid") for option in ("pod_cidrs", "node_cidrs")}
+        grants[name] = {
+            option: variables.networks(option, "pod_subnet_invalid") for option in ("pod_cidrs", "node_cidrs")
+        }
         if not variables.given("pod_cidrs"):
             findings.append(Finding(name, "pod_cidrs", "pod_subnet_missing", "say which ranges its pods may have"))
     ranges = [(parse_network(text), name) for name, one in grants.items() for text in one["pod_cidrs"]]
     for (wide, owner), (narrow, other) in overlapping_pairs(ranges, lambda one, other: one == other):
-        message = "{0} of {1} and {2} of {3} overlap".format(wide, owner, narrow, other)
+        message = f"{wide} of {owner} and {narrow} of {other} overlap"
         findings.append(Finding(other, "pod_cidrs", "pod_subnet_overlap", message))
     if findings:
-        text = "\n".join("{0}: {1}: {2} [{3}]".format(f.where, f.variable, f.message, f.reason) for f in findings)
-        raise ValueRefused(findings[0].reason, "grants need {0} correction(s):\n{1}".format(len(findings), text))
+        text = "\n".join(f"{f.where}: {f.variable}: {f.message} [{f.reason}]" for f in findings)
+        raise ValueRefused(findings[0].reason, f"grants need {len(findings)} correction(s):\n{text}")
     return grants
 
 
-def gather(clusters: Clusters, sources: t.Collection[str], into: t.Collection[str], targets: t.Sequence[Target]) -> Read:
+def gather(
+    clusters: Clusters, sources: t.Collection[str], into: t.Collection[str], targets: t.Sequence[Target]
+) -> Read:
     """One LIST a kind and cluster, all clusters side by side. What cannot be read is in the failures, and missing here."""
 
-    def one(name: str, client: Client) -> t.Tuple[t.Any, t.Any]:
+    def one(name: str, client: Client) -> tuple[t.Any, t.Any]:
         sets = _attempt(lambda: _read_sets(client, targets)) if name in into else None
         if isinstance(sets, KubeError) and sets.status is None:
             return sets, None  # nobody answers there
@@ -134,7 +144,7 @@ def gather(clusters: Clusters, sources: t.Collection[str], into: t.Collection[st
         if isinstance(sets, tuple):
             target, found = sets
             if target is None:
-                kinds = ", ".join("{0} in {1}".format(one.kind, one.api_version) for one in targets)
+                kinds = ", ".join(f"{one.kind} in {one.api_version}" for one in targets)
                 message = "the API server has none of {0}; install Calico or Cilium there, or take network_sets out of multicluster_capabilities"
                 message = message.format(kinds)
                 read.refused.append(Refusal(name, "kind_not_served", message))
@@ -152,7 +162,7 @@ def _attempt(function: t.Callable[[], t.Any]) -> t.Any:
         return error
 
 
-def _read_sets(client: Client, targets: t.Sequence[Target]) -> t.Tuple[t.Optional[Target], Objects]:
+def _read_sets(client: Client, targets: t.Sequence[Target]) -> tuple[Target | None, Objects]:
     """The first target that is served, found by listing it: an API that exists and does not answer is a failure, not a no."""
     for target in targets:
         try:
@@ -166,11 +176,11 @@ def _read_sets(client: Client, targets: t.Sequence[Target]) -> t.Tuple[t.Optiona
 
 
 def claim(
-    pods: t.Mapping[str, t.Iterable[t.Any]], grants: Grants, include_host_network: bool, now: t.Optional[float]
-) -> t.Tuple[t.Dict[str, Members], t.List[Refusal]]:
+    pods: t.Mapping[str, t.Iterable[t.Any]], grants: Grants, include_host_network: bool, now: float | None
+) -> tuple[dict[str, Members], list[Refusal]]:
     """{source: members} of what the sources may claim, and what they may not. Pure."""
-    kept: t.Dict[str, Members] = {}
-    refused: t.List[Refusal] = []
+    kept: dict[str, Members] = {}
+    refused: list[Refusal] = []
     for source in sorted(pods):
         members, unreadable = network_sets.members_of(source, pods[source], include_host_network, now)
         kept[source], beyond = check_members(source, members, grants[source])
@@ -186,7 +196,7 @@ def plan(
     manager: str,
     gone: t.Mapping[str, t.Collection[str]],
     refused: t.Sequence[Refusal] = (),
-) -> t.Tuple[Plan, t.Dict[str, t.List[Write]], t.Dict[str, t.Any]]:
+) -> tuple[Plan, dict[str, list[Write]], dict[str, t.Any]]:
     """What would be written, cluster by cluster, and {source: {sets, addresses}}. Pure."""
     whole, writes = Plan(), {}
     turned_away = {source: _turned_away(source, found, refused) for source, found in members.items()}
@@ -195,13 +205,13 @@ def plan(
         target, existing = read.sets[local]
         owners = {labels_of(obj).get(CLUSTER_LABEL, "") for obj in existing.values() if owned_by(obj, manager)} - {""}
         if absent or released:
-            theirs: t.Dict[str, Members] = {name: {} for name in sources or owners}
+            theirs: dict[str, Members] = {name: {} for name in sources or owners}
         else:
             theirs = {name: members[name] for name in members if name != local}
             for name in sorted(owners - {str(entry["name"]) for entry in request["clusters"]}):
                 whole.warnings.append(
-                    "{0} has network sets of cluster {1}, which is not in the inventory; they stay until state: absent "
-                    "with sources: [{1}]".format(local, name)
+                    f"{local} has network sets of cluster {name}, which is not in the inventory; they stay until state: absent "
+                    f"with sources: [{name}]"
                 )
         if released:
             planned = plan_release(local, target, existing, theirs, manager)
@@ -222,19 +232,25 @@ def plan(
         writes[local] = planned.writes
         whole.extend(planned.plan)
     counts = {
-        source: {"sets": len(found), "addresses": sum(len(nets) for nets in found.values())} for source, found in sorted(members.items())
+        source: {"sets": len(found), "addresses": sum(len(nets) for nets in found.values())}
+        for source, found in sorted(members.items())
     }
     return whole, writes, counts
 
 
 def _turned_away(source: str, members: Members, refused: t.Sequence[Refusal]) -> str:
     """Why a source has so few members, where its pods were refused."""
-    kept = {"{0}/{1}/{2}".format(source, member.namespace, origin.pod) for member, nets in members.items() for origin in nets.values()}
+    kept = {f"{source}/{member.namespace}/{origin.pod}" for member, nets in members.items() for origin in nets.values()}
     return why_refused([row for row in refused if row.object.partition("/")[0] == source], kept, "pod")
 
 
 def apply(
-    clusters: Clusters, read: Read, whole: Plan, writes: t.Mapping[str, t.Sequence[Write]], manager: str, leave_conflicts: bool = False
+    clusters: Clusters,
+    read: Read,
+    whole: Plan,
+    writes: t.Mapping[str, t.Sequence[Write]],
+    manager: str,
+    leave_conflicts: bool = False,
 ) -> Plan:
     """Do the writes; returns the plan with only those changes that took place."""
 

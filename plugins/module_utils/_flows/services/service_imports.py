@@ -35,10 +35,10 @@ from ..fabric import cluster_objects
 from ..fabric.outages import OUTAGES, silent
 from . import mirror
 
-Data = t.Dict[str, t.Any]
-Writes = t.Dict[str, t.List[Write]]
+Data = dict[str, t.Any]
+Writes = dict[str, list[Write]]
 #: Cuts complete lists down to what a change touches.
-Cut = t.Callable[[t.Mapping[str, Listed]], t.Dict[str, Listed]]
+Cut = t.Callable[[t.Mapping[str, Listed]], dict[str, Listed]]
 #: A cluster's own word on its id: versions of the API, and the names under which it is kept.
 _ABOUT = ("about.k8s.io/v1beta1", "about.k8s.io/v1alpha1")
 _ID_PROPERTIES = ("cluster.clusterset.k8s.io", "id.k8s.io")
@@ -59,8 +59,8 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) 
 
 
 def converge(
-    request: t.Mapping[str, t.Any], clusters: Clusters, check: bool = False, diff: bool = True, cut: t.Optional[Cut] = None
-) -> t.Optional[Data]:
+    request: t.Mapping[str, t.Any], clusters: Clusters, check: bool = False, diff: bool = True, cut: Cut | None = None
+) -> Data | None:
     """As run, over clusters of the caller. ``destinations`` of the request, where there is any: the clusters that are written.
 
     ``kept``: a caller that writes to a part of the clusters says with it which ones others write to; the rest is only read.
@@ -95,43 +95,71 @@ def converge(
     quiet = {options.ids[name] for name in silent(clusters) - set(listed) if name in options.ids}
     slices: Made = {}
     plans = {
-        name: plan_cluster(here, parts[name].merged, parts[name].kept, options, manager, versions.get(name), quiet, int(now), slices)
+        name: plan_cluster(
+            here, parts[name].merged, parts[name].kept, options, manager, versions.get(name), quiet, int(now), slices
+        )
         for name, here in heres.items()
         if name in ours
     }
     for name in sorted(plans):
         whole.refused.extend(plans[name].plan.refused)
         whole.unchanged += plans[name].plan.unchanged if name in destinations else 0
-    if cut is not None and not decided(whole, [one for name in plans if name in destinations for one in plans[name].writes]):
+    if cut is not None and not decided(
+        whole, [one for name in plans if name in destinations for one in plans[name].writes]
+    ):
         return None
     whole.refused = sorted(set(whole.refused))
-    done = write(clusters, whole, heres, exported, joined, plans, options, destinations, manager, check, now, bool(request.get("leave_conflicts")))
+    done = write(
+        clusters,
+        whole,
+        heres,
+        exported,
+        joined,
+        plans,
+        options,
+        destinations,
+        manager,
+        check,
+        now,
+        bool(request.get("leave_conflicts")),
+    )
     return _result(clusters, request, options.ids, listed, exported, plans, joined, done, diff)
 
 
 def _result(
-    clusters: Clusters, request: t.Mapping[str, t.Any], ids: t.Mapping[str, str], listed: t.Mapping[str, Listed],
-    exported: t.Mapping[str, Exported], plans: t.Mapping[str, Planned], joined: t.Optional[Clusterset], done: Plan, diff: bool,
-) -> Data:  # fmt: skip
+    clusters: Clusters,
+    request: t.Mapping[str, t.Any],
+    ids: t.Mapping[str, str],
+    listed: t.Mapping[str, Listed],
+    exported: t.Mapping[str, Exported],
+    plans: t.Mapping[str, Planned],
+    joined: Clusterset | None,
+    done: Plan,
+    diff: bool,
+) -> Data:
     result = done.result()
     names = {str(entry["name"]) for entry in request["clusters"]} | set(clusters.clients)
     if request.get("state", "present") != "present":
         names &= set(request.get("destinations") or names)
     merged = joined.merged if joined is not None else {}
     warnings = done.warnings + [
-        _OTHER_ID.format(name, quoted(one.says), quoted(ids[name])) for name, one in sorted(listed.items()) if one.says is not None and one.says != ids[name]
+        _OTHER_ID.format(name, quoted(one.says), quoted(ids[name]))
+        for name, one in sorted(listed.items())
+        if one.says is not None and one.says != ids[name]
     ]
     result.update(
         sources={name: _source(name in listed, exported.get(name), merged) for name in sorted(names)},
         imports={name: plans[name].imports for name in sorted(plans)},
-        failures=clusters.failures, stats=clusters.stats(), warnings=warnings,
-    )  # fmt: skip
+        failures=clusters.failures,
+        stats=clusters.stats(),
+        warnings=warnings,
+    )
     if diff:
         result["diff"] = done.diff()
     return result
 
 
-def _source(listed: bool, exported: t.Optional[Exported], merged: t.Mapping[Id, t.Any]) -> Data:
+def _source(listed: bool, exported: Exported | None, merged: t.Mapping[Id, t.Any]) -> Data:
     claims = exported.claims if exported is not None else {}
     valid = [place for place, claim in claims.items() if claim.export is not None]
     conflicts = sum(1 for place in valid if place in merged and merged[place].conflict is not None)
@@ -151,10 +179,10 @@ def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
     most, stale = request.get("max_endpoints_per_slice"), int(request.get("stale_after") or 0)
     most = _LEAST_ENDPOINTS if most is None else int(most)
     if not _LEAST_ENDPOINTS <= most <= MOST_ENDPOINTS:
-        text = "max_endpoints_per_slice is {0} and should be between {1} and {2}".format(most, _LEAST_ENDPOINTS, MOST_ENDPOINTS)
+        text = f"max_endpoints_per_slice is {most} and should be between {_LEAST_ENDPOINTS} and {MOST_ENDPOINTS}"
         raise ValueRefused("choice", text)
     if stale < 0:
-        raise ValueRefused("choice", "stale_after is {0} and should be a number of seconds, 0 for never".format(stale))
+        raise ValueRefused("choice", f"stale_after is {stale} and should be a number of seconds, 0 for never")
     clusters = fabric.clusters
     return Options(
         {name: clusters[name]["cluster_id"] for name in clusters},
@@ -167,21 +195,24 @@ def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
     )
 
 
-def chosen(request: t.Mapping[str, t.Any], fabric: Fabric) -> t.Set[str]:
+def chosen(request: t.Mapping[str, t.Any], fabric: Fabric) -> set[str]:
     """The clusters that may be written. Raises ValueRefused for names that are nowhere."""
     given = {str(entry["name"]) for entry in request["clusters"]}
     for name in sorted(given - set(fabric.clusters)):
-        raise ValueRefused("unknown_cluster", "clusters names {0}, which the definition does not have".format(quoted(name)))
+        raise ValueRefused("unknown_cluster", f"clusters names {quoted(name)}, which the definition does not have")
     wanted = set(request.get("destinations") or given)
     for name in sorted(wanted - given):
-        raise ValueRefused("unknown_cluster", "destinations (mcs_destinations) names {0}, to which clusters gives no access".format(quoted(name)))
+        raise ValueRefused(
+            "unknown_cluster",
+            f"destinations (mcs_destinations) names {quoted(name)}, to which clusters gives no access",
+        )
     return wanted
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
-def gather(clusters: Clusters, names: t.Optional[t.Iterable[str]] = None) -> t.Dict[str, Listed]:
+def gather(clusters: Clusters, names: t.Iterable[str] | None = None) -> dict[str, Listed]:
     """Complete lists of every cluster that could be read. One that does not have the API has no version."""
     return clusters.read("list exported services", lambda dummy, client: _read_cluster(client), names)
 
@@ -198,7 +229,7 @@ def _read_cluster(client: Client) -> Listed:
     return Listed(exports, imports, services, endpoints, slices, namespaces, version, discovery, says)
 
 
-def _served(client: Client, path: str) -> t.Optional[t.Sequence[t.Any]]:
+def _served(client: Client, path: str) -> t.Sequence[t.Any] | None:
     """The objects under a path, None where the API server does not have it."""
     try:
         return client.list(path).items
@@ -208,28 +239,28 @@ def _served(client: Client, path: str) -> t.Optional[t.Sequence[t.Any]]:
         return None
 
 
-def _read_api(client: Client) -> t.Tuple[str, t.Sequence[t.Any], t.Sequence[t.Any]]:
+def _read_api(client: Client) -> tuple[str, t.Sequence[t.Any], t.Sequence[t.Any]]:
     for version in VERSIONS:
-        exports = _served(client, "/apis/{0}/serviceexports".format(version))
-        imports = _served(client, "/apis/{0}/serviceimports".format(version)) if exports is not None else None
+        exports = _served(client, f"/apis/{version}/serviceexports")
+        imports = _served(client, f"/apis/{version}/serviceimports") if exports is not None else None
         if exports is not None and imports is not None:
             return version, exports, imports
     return "", (), ()
 
 
-def _read_endpoints(client: Client) -> t.Tuple[t.Optional[str], t.Sequence[t.Any], t.Sequence[t.Any]]:
+def _read_endpoints(client: Client) -> tuple[str | None, t.Sequence[t.Any], t.Sequence[t.Any]]:
     for version in mirror.DISCOVERY:
-        slices = _served(client, "/apis/{0}/endpointslices".format(version))
+        slices = _served(client, f"/apis/{version}/endpointslices")
         if slices is not None:
             return version, slices, ()
     return None, (), client.list("/api/v1/endpoints").items
 
 
-def _read_id(client: Client) -> t.Optional[str]:
+def _read_id(client: Client) -> str | None:
     """What the cluster itself says that its id is; nobody has to give us the right to ask."""
     for version in _ABOUT:
         try:
-            found = _served(client, "/apis/{0}/clusterproperties".format(version))
+            found = _served(client, f"/apis/{version}/clusterproperties")
         except ListIncomplete as error:
             if error.status != 403:
                 raise
@@ -244,8 +275,14 @@ def _read_id(client: Client) -> t.Optional[str]:
 
 
 def _with_definitions(
-    clusters: Clusters, listed: t.Dict[str, Listed], installing: t.Collection[str], present: bool, whole: Plan, manager: str, check: bool
-) -> t.Dict[str, Listed]:
+    clusters: Clusters,
+    listed: dict[str, Listed],
+    installing: t.Collection[str],
+    present: bool,
+    whole: Plan,
+    manager: str,
+    check: bool,
+) -> dict[str, Listed]:
     """The lists of those clusters that have the API. ``installing``: those that get it where it is missing; the others are refused."""
     without = sorted(name for name, one in listed.items() if not one.version)
     kept = {name: one for name, one in listed.items() if one.version}
@@ -267,31 +304,38 @@ def _with_definitions(
     return kept
 
 
-def _definition_writes(clusters: Clusters, names: t.Sequence[str], manager: str) -> t.Tuple[Plan, Writes]:
+def _definition_writes(clusters: Clusters, names: t.Sequence[str], manager: str) -> tuple[Plan, Writes]:
     """Those of the definitions that a cluster does not have."""
     manifests = {manifest["metadata"]["name"]: manifest for manifest in definitions()}
 
-    def look(dummy: str, client: Client) -> t.List[str]:
+    def look(dummy: str, client: Client) -> list[str]:
         return [name for name in manifests if client.find(_DEFINITIONS + segment(name)) is None]
 
     whole, writes = Plan(), {}
     for name, missing in clusters.read("look for definitions", look, names).items():
-        wanted = {Key("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", one): manifests[one] for one in missing}
+        wanted = {
+            Key("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", one): manifests[one] for one in missing
+        }
         part, writes[name] = plan_objects(name, wanted, Read({}, frozenset(), frozenset(), {}), manager)
         whole.extend(part)
     return whole, writes
 
 
 def read_all(
-    clusters: Clusters, fabric: Fabric, request: t.Mapping[str, t.Any], listed: t.Mapping[str, Listed], options: Options, lost: t.Collection[str]
-) -> t.Dict[str, Exported]:
+    clusters: Clusters,
+    fabric: Fabric,
+    request: t.Mapping[str, t.Any],
+    listed: t.Mapping[str, Listed],
+    options: Options,
+    lost: t.Collection[str],
+) -> dict[str, Exported]:
     """What each cluster exports, of which everything holds; not of those that are lost."""
     own = {name: api_servers(MirrorLists((), one.endpoints, one.slices, "", None)) for name, one in listed.items()}
     guard = Guard(fabric.grants(), clusters.server_hosts(), own, host_network_too(request))
     return {name: read_exports(name, listed[name], options, guard) for name in sorted(listed) if name not in lost}
 
 
-def _versions(clusters: Clusters, parts: t.Mapping[str, Part]) -> t.Dict[str, t.Tuple[int, int]]:
+def _versions(clusters: Clusters, parts: t.Mapping[str, Part]) -> dict[str, tuple[int, int]]:
     """The versions of the API servers, where what can be written depends on them."""
     if not any(asks_version(one.shape) for part in parts.values() for one in part.merged.values()):
         return {}
@@ -308,8 +352,8 @@ class Writer:
         self._clusters, self._manager, self._leave = clusters, manager, leave_conflicts
         self.done = Plan()
         #: (cluster, key) of what was written, or is as wanted; and of what has no place any more
-        self.written: t.Set[t.Tuple[str, Key]] = set()
-        self._homeless: t.Set[t.Tuple[str, Key]] = set()
+        self.written: set[tuple[str, Key]] = set()
+        self._homeless: set[tuple[str, Key]] = set()
 
     def stage(self, writes: t.Mapping[str, t.Sequence[Write]]) -> None:
         """Do these, in clusters that answered so far."""
@@ -320,18 +364,26 @@ class Writer:
         plan = Plan()
         plan.changes = [write.change for name in sorted(todo) for write in todo[name]]
         part = cluster_objects.apply(self._clusters, plan, todo, self._manager, self._leave, "write imports", self._one)
-        homeless = {id(write.change) for name, rows in todo.items() for write in rows if (name, write.key) in self._homeless}
+        homeless = {
+            id(write.change) for name, rows in todo.items() for write in rows if (name, write.key) in self._homeless
+        }
         part.changes = [change for change in part.changes if id(change) not in homeless]
         self.done.extend(part)
 
     def _one(self, client: Client, todo: Write, manager: str) -> bool:
         of_status = todo.manifest is not None and "status" in todo.manifest
         try:
-            changed = _write_status(client, todo, status_manager(manager)) if of_status else write_object(client, todo, manager)
+            changed = (
+                _write_status(client, todo, status_manager(manager))
+                if of_status
+                else write_object(client, todo, manager)
+            )
         except (Conflict, Forbidden, NotFound) as error:
             # what is made in a namespace that is being deleted is refused, and has no need to be there; so has the status of what is gone
             gone = of_status and not isinstance(error, Forbidden)
-            if not gone and (isinstance(error, Conflict) or todo.manifest is None or not _namespace_goes(client, todo.key.namespace)):
+            if not gone and (
+                isinstance(error, Conflict) or todo.manifest is None or not _namespace_goes(client, todo.key.namespace)
+            ):
                 raise
             self._homeless.add((client.cluster, todo.key))
             changed = True
@@ -345,7 +397,7 @@ def _write_status(client: Client, todo: Write, manager: str) -> bool:
     if todo.uid:
         manifest["metadata"] = dict(manifest["metadata"], uid=todo.uid)
     key = todo.key
-    path = "/apis/{0}/namespaces/{1}/{2}s/{3}/status".format(key.api_version, segment(key.namespace), lower(key.kind), segment(key.name))
+    path = f"/apis/{key.api_version}/namespaces/{segment(key.namespace)}/{lower(key.kind)}s/{segment(key.name)}/status"
     if todo.force:
         answer = client.apply(path, manifest, manager, force=True)
     else:  # the conditions go, and an apply could not leave nothing behind
@@ -359,9 +411,19 @@ def _namespace_goes(client: Client, namespace: str) -> bool:
 
 
 def write(
-    clusters: Clusters, whole: Plan, heres: t.Mapping[str, Here], exported: t.Mapping[str, Exported], joined: Clusterset,
-    plans: t.Mapping[str, Planned], options: Options, destinations: t.Collection[str], manager: str, check: bool, now: float, leave_conflicts: bool,
-) -> Plan:  # fmt: skip
+    clusters: Clusters,
+    whole: Plan,
+    heres: t.Mapping[str, Here],
+    exported: t.Mapping[str, Exported],
+    joined: Clusterset,
+    plans: t.Mapping[str, Planned],
+    options: Options,
+    destinations: t.Collection[str],
+    manager: str,
+    check: bool,
+    now: float,
+    leave_conflicts: bool,
+) -> Plan:
     """Do the writes, unless this is only a check; returns the plan with only those changes that took place."""
     writer = Writer(clusters, manager, leave_conflicts)
     writer.done.extend(whole)
@@ -370,7 +432,10 @@ def write(
         writer.done.changes += [write.change for name in todo for write in todo[name]]
     else:
         for kind in (SERVICE, IMPORT, SLICE):
-            stage = {name: [one for one in rows if one.key.kind == kind and one.manifest is not None] for name, rows in todo.items()}
+            stage = {
+                name: [one for one in rows if one.key.kind == kind and one.manifest is not None]
+                for name, rows in todo.items()
+            }
             writer.stage(_filled(clusters, heres, stage, kind))
         writer.stage({name: [one for one in rows if one.manifest is None] for name, rows in todo.items()})
     reach = _reach(heres, joined, plans, options, None if check else writer.written, destinations)
@@ -391,15 +456,24 @@ def write(
 
 def _filled(clusters: Clusters, heres: t.Mapping[str, Here], stage: Writes, kind: str) -> Writes:
     """The writes with what the API servers have given meanwhile: addresses of derived Services, uids of imports."""
-    waiting = sorted(name for name, rows in stage.items() if kind != SERVICE and any(filled(one, None) is None for one in rows))
+    waiting = sorted(
+        name for name, rows in stage.items() if kind != SERVICE and any(filled(one, None) is None for one in rows)
+    )
     if not waiting:
         return stage
 
-    def look(name: str, client: Client) -> t.Dict[Id, t.Any]:
+    def look(name: str, client: Client) -> dict[Id, t.Any]:
         if kind == IMPORT:
-            return {_place(obj): addresses_of(obj) for obj in client.list("/api/v1/services", label_selector=SERVICE_LABEL).items}
-        listing = client.list("/apis/{0}/serviceimports".format(heres[name].listed.version))
-        return {(place[0], derived_name(*place)): obj["metadata"].get("uid") for obj in listing.items for place in (_place(obj),)}
+            return {
+                _place(obj): addresses_of(obj)
+                for obj in client.list("/api/v1/services", label_selector=SERVICE_LABEL).items
+            }
+        listing = client.list(f"/apis/{heres[name].listed.version}/serviceimports")
+        return {
+            (place[0], derived_name(*place)): obj["metadata"].get("uid")
+            for obj in listing.items
+            for place in (_place(obj),)
+        }
 
     found = clusters.read("look up what was made", look, waiting)
     made: Writes = {}
@@ -414,33 +488,50 @@ def _place(obj: t.Mapping[str, t.Any]) -> Id:
 
 
 def _reach(
-    heres: t.Mapping[str, Here], joined: Clusterset, plans: t.Mapping[str, Planned], options: Options,
-    written: t.Optional[t.Collection[t.Tuple[str, Key]]], destinations: t.Collection[str],
-) -> t.Dict[Id, Reach]:  # fmt: skip
+    heres: t.Mapping[str, Here],
+    joined: Clusterset,
+    plans: t.Mapping[str, Planned],
+    options: Options,
+    written: t.Collection[tuple[str, Key]] | None,
+    destinations: t.Collection[str],
+) -> dict[Id, Reach]:
     """Where each import stands. written None: as if all was done."""
     units = {unit_of(place): place for place in joined.merged}
-    failed: t.Dict[Id, t.Set[str]] = {}
-    pending: t.Dict[Id, t.Set[str]] = {}
+    failed: dict[Id, set[str]] = {}
+    pending: dict[Id, set[str]] = {}
     for name, planned in plans.items():
         for place in planned.failed:
             failed.setdefault(place, set()).add(name)
         for place in planned.waiting:
             pending.setdefault(place, set()).add(name)
         for one in planned.writes:
-            if one.manifest is None or (written is None and name in destinations) or (written is not None and (name, one.key) in written):
+            if (
+                one.manifest is None
+                or (written is None and name in destinations)
+                or (written is not None and (name, one.key) in written)
+            ):
                 continue
-            derived = derived_name(one.key.namespace, one.key.name) if one.key.kind == IMPORT else one.key.name[: len(derived_name("", ""))]
+            derived = (
+                derived_name(one.key.namespace, one.key.name)
+                if one.key.kind == IMPORT
+                else one.key.name[: len(derived_name("", ""))]
+            )
             place = units.get((one.key.namespace, derived), ("", ""))
             (failed if name in destinations else pending).setdefault(place, set()).add(name)
     unknown = frozenset(name for name in options.ids if name not in heres)
     return {
         place: Reach(frozenset(failed.get(place, ())), frozenset(pending.get(place, ())), unknown)
         for place in joined.merged
-    }  # fmt: skip
+    }
 
 
 def take_away(
-    clusters: Clusters, whole: Plan, heres: t.Mapping[str, Here], destinations: t.Collection[str], manager: str, check: bool
+    clusters: Clusters,
+    whole: Plan,
+    heres: t.Mapping[str, Here],
+    destinations: t.Collection[str],
+    manager: str,
+    check: bool,
 ) -> Plan:
     """Everything of ours, and our conditions of exports."""
     writer = Writer(clusters, manager, False)

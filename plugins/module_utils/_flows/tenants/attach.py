@@ -21,7 +21,7 @@ from .store import Writer, gather
 _POLL = 1.0
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
     leaving = request.get("state") == "absent"
     opened = open_run(dict(request, state="present"))
@@ -35,7 +35,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
         if leaving and request.get("detach_namespace"):
             wanted = sorted(set(wanted) | set(attached_to(view, request["detach_namespace"])))
 
-        def plan(current: View) -> t.List[ObjectTurn]:
+        def plan(current: View) -> list[ObjectTurn]:
             if leaving:
                 return plan_detachment(current, wanted)
             return plan_attachment(current, wanted, request.get("require_ready") is not False)
@@ -56,7 +56,7 @@ def _wanted(entry: t.Mapping[str, t.Any], leaving: bool, options: Options) -> At
     one = Attachment(str(entry["namespace"]), str(entry["name"]), "" if leaving else str(entry.get("node") or ""))
     if not leaving:
         # it becomes part of an ID that must be readable again
-        parse_interface_id("x/x/{0}/x".format(one.node), options.profile)
+        parse_interface_id(f"x/x/{one.node}/x", options.profile)
     return one
 
 

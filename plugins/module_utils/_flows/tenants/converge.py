@@ -21,9 +21,9 @@ from ..._values.refused import ValueRefused, quoted
 from .store import ApiStore, Writer, gather
 
 
-def side_spec(source: t.Optional[bool] = None) -> t.Dict[str, t.Any]:
+def side_spec(source: bool | None = None) -> dict[str, t.Any]:
     """The network side; with ``source`` (required or not) the tenant-facing side as well."""
-    found: t.Dict[str, t.Any] = {
+    found: dict[str, t.Any] = {
         "apinet": {"type": "str", "required": True},
         "apinet_namespace": {"type": "str", "required": True},
         "profile": {"type": "str", "choices": list(PROFILES), "default": "onmetal"},
@@ -33,7 +33,7 @@ def side_spec(source: t.Optional[bool] = None) -> t.Dict[str, t.Any]:
     return found
 
 
-def runner_spec() -> t.Dict[str, t.Any]:
+def runner_spec() -> dict[str, t.Any]:
     return {
         "fabric": {"type": "str", "required": True},
         "lock_wait": {"type": "float", "default": 30.0},
@@ -42,7 +42,7 @@ def runner_spec() -> t.Dict[str, t.Any]:
     }
 
 
-def mapping_spec() -> t.Dict[str, t.Any]:
+def mapping_spec() -> dict[str, t.Any]:
     return {
         "watch_namespace": {"type": "str"},
         "watch_filter": {"type": "str"},
@@ -58,14 +58,14 @@ def mapping_spec() -> t.Dict[str, t.Any]:
     }
 
 
-Rows = t.List[t.Dict[str, t.Any]]
+Rows = list[dict[str, t.Any]]
 
 
 def plan_of(result: Result, names: t.Mapping[str, str]) -> Plan:
     """Writes as changes: those of one object together, in the order of its first. ``names``: side -> cluster."""
     plan = Plan()
-    first: t.Dict[t.Any, Done] = {}
-    last: t.Dict[t.Any, Done] = {}
+    first: dict[t.Any, Done] = {}
+    last: dict[t.Any, Done] = {}
     for entry in result.done:
         place = (entry.step.side, _key(entry))
         first.setdefault(place, entry)
@@ -77,7 +77,7 @@ def plan_of(result: Result, names: t.Mapping[str, str]) -> Plan:
             continue  # made and taken away again
         action = CREATE if before is None else DELETE if after is None else UPDATE
         shown = [None if obj is None else _shown(obj) for obj in (before, after)]
-        plan.changes.append(Change(action, key.kind, "{0}/{1}".format(names[side], key.short), *shown))
+        plan.changes.append(Change(action, key.kind, f"{names[side]}/{key.short}", *shown))
     plan.unchanged = counts(result.outcomes).get("unchanged", 0)
     plan.refused = sorted(set(result.refused))
     return plan
@@ -90,7 +90,7 @@ def _key(entry: Done) -> t.Any:
     return entry.step.key
 
 
-def _shown(obj: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def _shown(obj: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     shown = stripped(obj)
     if obj.get("status"):
         shown["status"] = obj["status"]
@@ -99,7 +99,7 @@ def _shown(obj: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     return shown
 
 
-def counts(outcomes: t.Sequence[Outcome]) -> t.Dict[str, int]:
+def counts(outcomes: t.Sequence[Outcome]) -> dict[str, int]:
     return dict(sorted(collections.Counter(outcome.action for outcome in outcomes).items()))
 
 
@@ -133,15 +133,17 @@ def add_failures(clusters: Clusters, outcomes: t.Sequence[Outcome], name: str, o
     for outcome in outcomes:
         for reason, message in outcome.failures:
             if not (reported and reason == "source_incomplete"):
-                label = "{0} {1} {2}".format(operation, outcome.key.kind, outcome.key.short)
-                clusters.failures.append({"cluster": name, "operation": label, "reason": reason, "message": message, "status": None})
+                label = f"{operation} {outcome.key.kind} {outcome.key.short}"
+                clusters.failures.append(
+                    {"cluster": name, "operation": label, "reason": reason, "message": message, "status": None}
+                )
 
 
 #: The Lease in the namespace of the twins that every run which writes there holds.
 LEASE = "multicluster-network-tenants"
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
     opened = open_run(request)
     clusters, stores, options = opened.clusters, opened.stores, opened.options
@@ -163,12 +165,12 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     return report(clusters, mapped(opened, result), result)
 
 
-def mapped(opened: "OpenRun", result: Result) -> Plan:
+def mapped(opened: OpenRun, result: Result) -> Plan:
     """The plan of a mapping's result; what failed is noted."""
     add_failures(opened.clusters, result.outcomes, opened.names[SOURCE])
     plan = plan_of(result, opened.names)
     if not result.settled and result.passes > 1:
-        plan.warnings.append("after {0} passes there was still something to write; run it again".format(result.passes))
+        plan.warnings.append(f"after {result.passes} passes there was still something to write; run it again")
     return plan
 
 
@@ -180,8 +182,8 @@ class OpenRun(t.NamedTuple):
 
     options: Options
     clusters: Clusters
-    names: t.Dict[str, str]
-    stores: t.Dict[str, ApiStore]
+    names: dict[str, str]
+    stores: dict[str, ApiStore]
 
 
 def open_run(request: t.Mapping[str, t.Any], wanted: t.Sequence[str] = (SOURCE, APINET)) -> OpenRun:
@@ -190,7 +192,9 @@ def open_run(request: t.Mapping[str, t.Any], wanted: t.Sequence[str] = (SOURCE, 
     clusters = Clusters(request["clusters"], seconds_of(request))
     names = sides(request, wanted)
     manager = options.profile.field_manager
-    stores = {side: ApiStore(clusters.clients[name], manager) for side, name in names.items() if name in clusters.clients}
+    stores = {
+        side: ApiStore(clusters.clients[name], manager) for side, name in names.items() if name in clusters.clients
+    }
     return OpenRun(options, clusters, names, stores)
 
 
@@ -199,7 +203,7 @@ def read_options(request: t.Mapping[str, t.Any]) -> Options:
     given = {key: value for key, value in request.items() if key in Options._fields}
     profile = PROFILES.get(given.get("profile") or "onmetal")
     if profile is None:
-        raise ValueRefused("unknown_profile", "profile is none of {0}".format(", ".join(PROFILES)))
+        raise ValueRefused("unknown_profile", f"profile is none of {', '.join(PROFILES)}")
     if not request.get("use_original_manager"):
         profile = profile._replace(field_manager=field_manager(request["fabric"]))
     leaving = request.get("state") == "absent"
@@ -210,7 +214,7 @@ def read_options(request: t.Mapping[str, t.Any]) -> Options:
     return parse_options(given)
 
 
-def sides(request: t.Mapping[str, t.Any], wanted: t.Sequence[str]) -> t.Dict[str, str]:
+def sides(request: t.Mapping[str, t.Any], wanted: t.Sequence[str]) -> dict[str, str]:
     """Side -> name of its cluster. Raises ValueRefused for one to which clusters gives no access."""
     known = [str(entry.get("name")) for entry in request["clusters"]]
     found = {}
@@ -228,7 +232,7 @@ def sides(request: t.Mapping[str, t.Any], wanted: t.Sequence[str]) -> t.Dict[str
 class TwinsLease(Lease):
     """The lock of the network side, in the namespace of the twins: who has not got that one is told what makes it."""
 
-    def acquire(self, wait: float = 0.0, stop: t.Optional[threading.Event] = None) -> None:
+    def acquire(self, wait: float = 0.0, stop: threading.Event | None = None) -> None:
         try:
             super().acquire(wait, stop)
         except KubeError as error:
@@ -249,7 +253,7 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def report_turns(opened: OpenRun, result: t.Optional[Result], side: str, operation: str) -> t.Dict[str, t.Any]:
+def report_turns(opened: OpenRun, result: Result | None, side: str, operation: str) -> dict[str, t.Any]:
     """The keys of a module's result, with objects that failed as failures of a side. None: nothing was looked at."""
     if result is None:
         return report(opened.clusters)
@@ -257,7 +261,7 @@ def report_turns(opened: OpenRun, result: t.Optional[Result], side: str, operati
     return report(opened.clusters, plan_of(result, opened.names), result)
 
 
-def report(clusters: Clusters, plan: t.Optional[Plan] = None, result: t.Optional[Result] = None) -> t.Dict[str, t.Any]:
+def report(clusters: Clusters, plan: Plan | None = None, result: Result | None = None) -> dict[str, t.Any]:
     """The keys of a module's result, and ``whole`` for its plan file."""
     plan = Plan() if plan is None else plan
     outcomes = result.outcomes if result is not None else []

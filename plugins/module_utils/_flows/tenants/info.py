@@ -36,20 +36,20 @@ class Target(t.NamedTuple):
 
     load_balancer: str
     address: str
-    ips: t.List[str]
-    ports: t.List[t.Any]
+    ips: list[str]
+    ports: list[t.Any]
 
 
-def targets_of_interfaces(view: View) -> t.Dict[str, t.List[Target]]:
+def targets_of_interfaces(view: View) -> dict[str, list[Target]]:
     """Interface twin -> the load balancers of its own network whose routing names one of its addresses."""
-    routed: t.Dict[t.Tuple[str, str], t.List[Target]] = {}
+    routed: dict[tuple[str, str], list[Target]] = {}
     for balancer in view.twins(LOAD_BALANCER):
         routing = view.twin(LOAD_BALANCER_ROUTING, name(balancer))
         network = text(balancer, "spec", "networkRef", "name")
         ips, ports = addresses(balancer, "spec", "ips"), items(balancer, "spec", "ports")
         for destination in dict.fromkeys(addresses(routing, "destinations")):
             routed.setdefault((network, destination), []).append(Target(name(balancer), destination, ips, ports))
-    found: t.Dict[str, t.List[Target]] = {}
+    found: dict[str, list[Target]] = {}
     for twin in view.twins(NETWORK_INTERFACE):
         network = text(twin, "spec", "networkRef", "name")
         for item in items(twin, "spec", "ips"):
@@ -66,9 +66,9 @@ class Orphan(t.NamedTuple):
     reason: str
 
 
-def orphans(view: View) -> t.List[Orphan]:
+def orphans(view: View) -> list[Orphan]:
     """Twins without source, and IDs and addresses whose claimer is gone; lists that were not read are left out."""
-    found: t.List[Orphan] = []
+    found: list[Orphan] = []
     for kind in KINDS:
         try:
             found.extend(Orphan(TWIN_KINDS[kind], name(twin), "source_gone") for twin in collected(view, kind))
@@ -81,11 +81,15 @@ def orphans(view: View) -> t.List[Orphan]:
         except NotRead:
             continue
         mine = [obj for obj in claims if text(obj, "spec", "claimRef", "namespace") == view.options.apinet_namespace]
-        found.extend(Orphan(kind, name(obj), "claimer_gone") for obj in mine if text(obj, "spec", "claimRef", "uid") not in living)
+        found.extend(
+            Orphan(kind, name(obj), "claimer_gone")
+            for obj in mine
+            if text(obj, "spec", "claimRef", "uid") not in living
+        )
     return found
 
 
-def served_by(view: View) -> t.Dict[str, t.List[str]]:
+def served_by(view: View) -> dict[str, list[str]]:
     """Interface twin -> names of the NAT gateways that claim it."""
     found = {}
     for twin in view.twins(NETWORK_INTERFACE):
@@ -96,10 +100,10 @@ def served_by(view: View) -> t.Dict[str, t.List[str]]:
 
 
 _AUDITED = [(APINET, kind) for kind in (NETWORK, NETWORK_ID, IP, IP_ADDRESS)]
-Rows = t.List[t.Dict[str, t.Any]]
+Rows = list[dict[str, t.Any]]
 
 
-def run(request: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
     opened = open_run(request)
     clusters, options = opened.clusters, opened.options
@@ -137,7 +141,7 @@ def interface_rows(view: View) -> Rows:
             {
                 "name": name(twin),
                 "uid": uid(twin),
-                "source": "{0}/{1}".format(link.namespace, link.name) if link is not None else None,
+                "source": f"{link.namespace}/{link.name}" if link is not None else None,
                 "network": text(twin, "spec", "networkRef", "name"),
                 "node": text(twin, "spec", "nodeRef", "name"),
                 "state": text(twin, "status", "state"),

@@ -22,10 +22,10 @@ Object = t.Mapping[str, t.Any]
 class _Write(t.NamedTuple):
     change: Change
     path: str
-    body: t.Dict[str, t.Any]
+    body: dict[str, t.Any]
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
     """The module's result with O(state=released). Raises ValueRefused for options that make no sense."""
     opened = open_run(request, (APINET,))
     clusters, stores, options = opened.clusters, opened.stores, opened.options
@@ -44,8 +44,14 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.An
     client = stores[APINET].client
     try:
         lease.acquire(float(request.get("lock_wait") or 0))
-        gone: t.List[KubeError] = []
-        sent = send_all(client, writes, lambda one: "release " + one.path, lambda one: client.merge_patch(one.path, one.body, stores[APINET].manager), gone)
+        gone: list[KubeError] = []
+        sent = send_all(
+            client,
+            writes,
+            lambda one: "release " + one.path,
+            lambda one: client.merge_patch(one.path, one.body, stores[APINET].manager),
+            gone,
+        )
         for write, error in zip(writes, sent):
             if isinstance(error, KubeError):
                 clusters.fail(error)
@@ -64,17 +70,19 @@ def _of_tenant(kind: str, twin: Object, options: t.Any) -> bool:
     return source is not None and options.watch_namespace in ("", source.namespace)
 
 
-def _writes(opened: OpenRun, objects: t.Iterable[Object]) -> t.List[_Write]:
+def _writes(opened: OpenRun, objects: t.Iterable[Object]) -> list[_Write]:
     """What we applied, and what only we are on record for by it, is the original's. What was patched beside that is nobody's in the way."""
     manager, heir = opened.options.profile.field_manager, PROFILES[opened.options.profile.name].field_manager
     found = []
     for obj in objects if manager != heir else ():
-        record = handed_over(obj, lambda row: row.get("manager") == manager and row.get("operation") == "Apply", heir, "Apply")
+        record = handed_over(
+            obj, lambda row: row.get("manager") == manager and row.get("operation") == "Apply", heir, "Apply"
+        )
         if record is None:
             continue
         meta, kind, version = obj["metadata"], str(obj["kind"]), str(obj["apiVersion"])
         path = Resource(version, kind, plural(kind), True, frozenset()).path(str(meta["namespace"]), str(meta["name"]))
         body = {"metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "managedFields": record}}
-        ident = "{0}/{1}/{2}".format(opened.names[APINET], meta["namespace"], meta["name"])
+        ident = f"{opened.names[APINET]}/{meta['namespace']}/{meta['name']}"
         found.append(_Write(Change("update", kind, ident, {"owner": manager}, {"owner": heir}), path, body))
     return found

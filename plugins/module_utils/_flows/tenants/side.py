@@ -23,17 +23,17 @@ from .converge import OpenRun, lease_of, open_run, report_turns
 from .store import Writer, gather
 
 
-def allocate(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+def allocate(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
     """Hand out IDs and addresses. ``request`` has the module's options. Raises ValueRefused for those that make no sense."""
     lowest, highest = request.get("min_id", allocation.MIN_ID), request.get("max_id", allocation.MAX_ID)
     check_range(lowest, highest)
     try:
         prefixes = tuple(str(parse_network(prefix)) for prefix in request.get("public_prefixes") or ())
     except ValueRefused as error:
-        raise ValueRefused(error.reason, "tenants_public_prefixes: {0}".format(error.message)) from None
+        raise ValueRefused(error.reason, f"tenants_public_prefixes: {error.message}") from None
     pools = Pools(prefixes, lowest, highest)
 
-    def plan(view: View) -> t.List[ObjectTurn]:
+    def plan(view: View) -> list[ObjectTurn]:
         turns = allocation.plan_allocation(view, pools)
         for kind in (NETWORK_ID, IP_ADDRESS):
             _budget(view, kind, [turn for turn in turns if turn.kind == kind], request)
@@ -42,7 +42,7 @@ def allocate(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str,
     return _run(request, check, plan, allocation.READS)
 
 
-def schedule(request: t.Mapping[str, t.Any], check: bool = False) -> t.Dict[str, t.Any]:
+def schedule(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
     """Place load balancers and serve gateways. Like allocate()."""
     return _run(request, check, placement.plan_placement, placement.READS)
 
@@ -52,7 +52,9 @@ def _budget(view: View, kind: str, turns: t.Sequence[ObjectTurn], request: t.Map
     given = [turn for turn in turns if any(step.verb == REMOVE for step in turn.steps)]
     owned = len(view.every(APINET, kind))
     # the last one may go: its claimer was deleted on the very server that was listed
-    refusal = check_budget(str(request["apinet"]), kind, owned, len(given), max(1, owned - len(given)), request.get("max_deletes"))
+    refusal = check_budget(
+        str(request["apinet"]), kind, owned, len(given), max(1, owned - len(given)), request.get("max_deletes")
+    )
     if refusal is None:
         return
     for turn in given:
@@ -60,7 +62,7 @@ def _budget(view: View, kind: str, turns: t.Sequence[ObjectTurn], request: t.Map
         turn.wait(refusal.reason, refusal.message)
 
 
-def _run(request: t.Mapping[str, t.Any], check: bool, plan: Planner, reads: t.Sequence[str]) -> t.Dict[str, t.Any]:
+def _run(request: t.Mapping[str, t.Any], check: bool, plan: Planner, reads: t.Sequence[str]) -> dict[str, t.Any]:
     opened = open_run(request, (APINET,))
     pairs = [(APINET, kind) for kind in reads]
     result = None
@@ -72,8 +74,8 @@ def _run(request: t.Mapping[str, t.Any], check: bool, plan: Planner, reads: t.Se
 
 
 def _write(
-    request: t.Mapping[str, t.Any], opened: OpenRun, view: View, plan: Planner, pairs: t.Sequence[t.Tuple[str, str]]
-) -> t.Optional[Result]:
+    request: t.Mapping[str, t.Any], opened: OpenRun, view: View, plan: Planner, pairs: t.Sequence[tuple[str, str]]
+) -> Result | None:
     stores, options = opened.stores, opened.options
     if not any(turn.steps for turn in plan(view)):
         return run_passes(view, plan, Writer(stores, options), 1)

@@ -4,12 +4,22 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import typing as t
 
 from ..._kubernetes.client import Client, Resource
 from ..._kubernetes.clusters import Clusters, fan_out, in_flight
-from ..._kubernetes.errors import Conflict, Forbidden, Invalid, KubeError, ListIncomplete, NotFound, TimedOut, Unreachable
+from ..._kubernetes.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeError,
+    ListIncomplete,
+    NotFound,
+    TimedOut,
+    Unreachable,
+)
 from ..._kubernetes.lease import Lease
 from ..._kubernetes.objects import WRITES, take_alone
 from ..._plan.object_plan import Key
@@ -35,33 +45,33 @@ class ApiStore:
     def __init__(self, client: Client, manager: str) -> None:
         self.client, self.manager = client, manager
 
-    def _path(self, api_version: str, kind: str, within: str, called: t.Optional[str] = None) -> str:
+    def _path(self, api_version: str, kind: str, within: str, called: str | None = None) -> str:
         resource = Resource(api_version, kind, plural(kind), kind not in CLUSTER_KINDS, frozenset())
         return resource.path(within or None, called)
 
-    def list(self, api_version: str, kind: str, within: str = "") -> t.List[t.Dict[str, t.Any]]:
+    def list(self, api_version: str, kind: str, within: str = "") -> builtins.list[dict[str, t.Any]]:
         listing = self._ask(lambda: self.client.list(self._path(api_version, kind, within)))
         for item in listing.items:
             item.setdefault("apiVersion", api_version)
             item.setdefault("kind", kind)
         return listing.items
 
-    def create(self, manifest: Object) -> t.Dict[str, t.Any]:
+    def create(self, manifest: Object) -> dict[str, t.Any]:
         key = key_of(manifest)
         return self._ask(lambda: self.client.create(self._path(*key[:3]), manifest, self.manager))
 
-    def apply(self, manifest: Object, manager: str) -> t.Dict[str, t.Any]:
+    def apply(self, manifest: Object, manager: str) -> dict[str, t.Any]:
         path = self._path(*key_of(manifest))
         answer = self._ask(lambda: self.client.apply(path, manifest, manager, force=True))
         # the network side fills in fields of its own; for ours, nobody else stays on record
         return self._ask(lambda: take_alone(self.client, path, manifest, answer, manager, whole=False))
 
-    def patch(self, key: Key, body: Object, status: bool = False) -> t.Optional[t.Dict[str, t.Any]]:
+    def patch(self, key: Key, body: Object, status: bool = False) -> dict[str, t.Any] | None:
         path = self._path(*key) + ("/status" if status else "")
         answer = self._ask(lambda: self.client.merge_patch(path, body, self.manager))
         return None if deleting(answer) and not items(answer, "metadata", "finalizers") else answer
 
-    def delete(self, key: Key, expected: str = "") -> t.Optional[t.Dict[str, t.Any]]:
+    def delete(self, key: Key, expected: str = "") -> dict[str, t.Any] | None:
         try:
             answer = self._ask(lambda: self.client.request_deletion(self._path(*key), expected or None))
         except StoreError as error:
@@ -86,14 +96,16 @@ def _store_error(error: KubeError) -> StoreError:
         return StoreError(CONFLICT, error.message)  # a precondition that merge patches have only in this form
     if isinstance(error, ListIncomplete):
         return StoreError("SourceIncomplete", error.message)
-    return StoreError(next((reason for kind, reason in _REASONS if isinstance(error, kind)), error.reason), error.message)
+    return StoreError(
+        next((reason for kind, reason in _REASONS if isinstance(error, kind)), error.reason), error.message
+    )
 
 
 def gather(
     clusters: Clusters,
     stores: t.Mapping[str, ApiStore],
     options: Options,
-    reads: t.Optional[t.Iterable[t.Tuple[str, str]]] = None,
+    reads: t.Iterable[tuple[str, str]] | None = None,
 ) -> View:
     """All lists at once, one for each kind and side. What could not be read is a failure and unread in the view.
 
@@ -102,7 +114,7 @@ def gather(
     pairs = sorted(set(needed(options) if reads is None else reads))
     wanted = [pair for pair in pairs if pair[0] in stores]
 
-    def read(side: str, kind: str) -> t.List[t.Dict[str, t.Any]]:
+    def read(side: str, kind: str) -> list[dict[str, t.Any]]:
         try:
             return stores[side].list(options.profile.group_version(side, kind), kind, _within(side, kind, options))
         except StoreError as error:
@@ -111,9 +123,9 @@ def gather(
     tasks = {"{0} {1}".format(*pair): (lambda pair=pair: read(*pair)) for pair in wanted}
     with gc_paused():
         answers = fan_out(tasks, clusters.timeout + 5, operation="list")
-    found: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {SOURCE: [], APINET: []}
+    found: dict[str, list[dict[str, t.Any]]] = {SOURCE: [], APINET: []}
     unread = [pair for pair in pairs if pair[0] not in stores]
-    unserved: t.Dict[t.Tuple[str, str], t.List[str]] = {}
+    unserved: dict[tuple[str, str], list[str]] = {}
     for (side, kind), outcome in zip(wanted, answers.values()):
         if outcome.error is None:
             found[side].extend(outcome.value)
@@ -124,7 +136,9 @@ def gather(
                 continue
             clusters.failures.append(dict(outcome.error.failure(), cluster=stores[side].client.cluster))
     for (side, version), kinds in sorted(unserved.items()):
-        error = NotFound(stores[side].client.cluster, "list " + version, _UNSERVED.format(", ".join(sorted(kinds)), version), 404)
+        error = NotFound(
+            stores[side].client.cluster, "list " + version, _UNSERVED.format(", ".join(sorted(kinds)), version), 404
+        )
         clusters.failures.append(error.failure())
     return View(found[SOURCE], found[APINET], options, unread)
 
@@ -141,11 +155,13 @@ class Writer:
     The first sign that a server is gone ends the work on it: the rest fails without being tried.
     """
 
-    def __init__(self, stores: t.Mapping[str, ApiStore], options: Options, lease: t.Optional[Lease] = None, wait: float = 0.0) -> None:
+    def __init__(
+        self, stores: t.Mapping[str, ApiStore], options: Options, lease: Lease | None = None, wait: float = 0.0
+    ) -> None:
         self._stores, self._options, self._lease, self._wait = stores, options, lease, wait
-        self._gone: t.Dict[str, str] = {}
+        self._gone: dict[str, str] = {}
 
-    def __call__(self, steps: t.List[t.Tuple[Step, Object]]) -> t.List[t.Any]:
+    def __call__(self, steps: list[tuple[Step, Object]]) -> list[t.Any]:
         if not steps:
             return []
         if self._lease is not None and not self._lease.held:

@@ -15,9 +15,12 @@ from ..files import FileState, write_state
 def write_archive(path: str, folder: str, files: t.Mapping[str, bytes]) -> None:
     """A tar.gz with files below a folder, for its owner alone. Raises OSError."""
     packed = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as stream, tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    with (
+        gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as stream,
+        tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
         for name in sorted(files):
-            entry = tarfile.TarInfo("{0}/{1}".format(folder, name))
+            entry = tarfile.TarInfo(f"{folder}/{name}")
             entry.size, entry.mode = len(files[name]), 0o600
             archive.addfile(entry, io.BytesIO(files[name]))
     write_state(path, FileState("file", 0o600, packed.getvalue()))

@@ -31,14 +31,16 @@ _NOT_NAMES = re.compile(rb"#.*| as \w+")
 def build(entry: str) -> bytes:
     """An executable archive that runs ``main()`` of the module ``entry``, such as ``_flows.node.node_agent``."""
     sources = _sources(entry)
-    members = {"{0}/{1}".format(PACKAGE, name): source for name, source in sources.items()}
+    members = {f"{PACKAGE}/{name}": source for name, source in sources.items()}
     for name in sources:
         folder = os.path.dirname(name)
         while folder:
-            members["{0}/{1}/__init__.py".format(PACKAGE, folder)] = b""
+            members[f"{PACKAGE}/{folder}/__init__.py"] = b""
             folder = os.path.dirname(folder)
     members[PACKAGE + "/__init__.py"] = b""
-    members["__main__.py"] = "import sys\nfrom {0}.{1} import main\n\nsys.exit(main(sys.argv[1:]))\n".format(PACKAGE, entry).encode("ascii")
+    members["__main__.py"] = f"import sys\nfrom {PACKAGE}.{entry} import main\n\nsys.exit(main(sys.argv[1:]))\n".encode(
+        "ascii"
+    )
     # Stored, not deflated: the bytes must not depend on the release of zlib.
     archive = io.BytesIO(b"#!/usr/bin/python3\n")
     archive.seek(0, os.SEEK_END)
@@ -50,7 +52,7 @@ def build(entry: str) -> bytes:
     return archive.getvalue()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def digest(entry: str) -> str:
     """Twelve hexadecimal digits that change when any of the sources does."""
     state = hashlib.sha256()
@@ -59,10 +61,10 @@ def digest(entry: str) -> str:
     return state.hexdigest()[:12]
 
 
-@functools.lru_cache(maxsize=None)
-def _sources(entry: str) -> t.Dict[str, bytes]:
+@functools.cache
+def _sources(entry: str) -> dict[str, bytes]:
     """Path below module_utils -> source, of the entry and of everything that it imports from there."""
-    found: t.Dict[str, bytes] = {}
+    found: dict[str, bytes] = {}
     todo = [entry.replace(".", "/") + ".py"]
     seen = set(todo)
     while todo:
@@ -86,7 +88,7 @@ def _imports(path: str, source: bytes) -> t.Iterator[str]:
             yield "/".join([*base, name.decode("ascii")]) + ".py"
 
 
-def _source_of(path: str) -> t.Optional[bytes]:
+def _source_of(path: str) -> bytes | None:
     """One file below module_utils, from wherever this file was loaded; None when there is none."""
     try:
         return __spec__.loader.get_data(os.path.join(_ROOT, path))  # type: ignore[union-attr]

@@ -15,7 +15,9 @@ _PROC = "/proc"
 _ESTABLISHED = "01"
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _END = "([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4})"
-_ROW = re.compile(r" *[0-9]+: " + _END + " " + _END + r" ([0-9A-F]{2}) [^ ]+ [^ ]+ [^ ]+ +[0-9]+ +[0-9]+ ([0-9]{1,19}) ")
+_ROW = re.compile(
+    r" *[0-9]+: " + _END + " " + _END + r" ([0-9A-F]{2}) [^ ]+ [^ ]+ [^ ]+ +[0-9]+ +[0-9]+ ([0-9]{1,19}) "
+)
 
 
 class Connection(t.NamedTuple):
@@ -36,13 +38,21 @@ class Holder(t.NamedTuple):
     group: str
 
 
-def parse_connections(text: str) -> t.List[Connection]:
+def parse_connections(text: str) -> list[Connection]:
     """The connections that stand, of a file such as ``/proc/net/tcp``; lines that are none are left out."""
     found = []
     for line in text.splitlines():
         row = _ROW.match(line)
         if row is not None and row.group(5) == _ESTABLISHED:
-            found.append(Connection(_address(row.group(1)), int(row.group(2), 16), _address(row.group(3)), int(row.group(4), 16), int(row.group(6))))
+            found.append(
+                Connection(
+                    _address(row.group(1)),
+                    int(row.group(2), 16),
+                    _address(row.group(3)),
+                    int(row.group(4), 16),
+                    int(row.group(6)),
+                )
+            )
     return found
 
 
@@ -54,27 +64,27 @@ def _address(text: str) -> str:
     return str(mapped or address)
 
 
-def connections() -> t.List[Connection]:
+def connections() -> list[Connection]:
     """Of this process's network namespace."""
-    found: t.List[Connection] = []
+    found: list[Connection] = []
     for name in ("tcp", "tcp6"):
         try:
-            with open("{0}/self/net/{1}".format(_PROC, name), encoding="ascii", errors="replace") as source:
+            with open(f"{_PROC}/self/net/{name}", encoding="ascii", errors="replace") as source:
                 found += parse_connections(source.read())
         except OSError:
             continue  # a kernel without that family
     return found
 
 
-def holder_of(socket: int) -> t.Optional[Holder]:
+def holder_of(socket: int) -> Holder | None:
     """A process that has the socket open; None where none can be seen."""
-    wanted = "socket:[{0}]".format(socket)
+    wanted = f"socket:[{socket}]"
     for name in os.listdir(_PROC):
         if not _NUMBER.match(name):
             continue
-        folder = "{0}/{1}".format(_PROC, name)
+        folder = f"{_PROC}/{name}"
         try:
-            if not any(os.readlink("{0}/fd/{1}".format(folder, one)) == wanted for one in os.listdir(folder + "/fd")):
+            if not any(os.readlink(f"{folder}/fd/{one}") == wanted for one in os.listdir(folder + "/fd")):
                 continue
             with open(folder + "/cgroup", encoding="utf-8", errors="replace") as source:
                 return Holder(int(name), command(int(name)), source.read(4096))

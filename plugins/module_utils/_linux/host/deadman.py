@@ -40,7 +40,7 @@ def arm(name: str, seconds: float, command: t.Sequence[str]) -> str:
             "--quiet",
             "--collect",
             "--unit=" + name,
-            "--on-active={0}s".format(seconds),
+            f"--on-active={seconds}s",
             # systemd otherwise groups timers and may be a minute late
             "--timer-property=AccuracySec=100ms",
             # a userspace WireGuard that the command starts must outlive it
@@ -76,13 +76,13 @@ def uptime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def process_started(pid: int) -> t.Optional[float]:
+def process_started(pid: int) -> float | None:
     """When a process started, in seconds since boot; None when it is gone."""
     found = _stat(pid)
     return None if found is None else found[1]
 
 
-def kill_process(pid: int, started: t.Optional[float]) -> bool:
+def kill_process(pid: int, started: float | None) -> bool:
     """End a process that holds things up; never a later one of the same number."""
     if pid < 2 or started is None or process_started(pid) != started or pid == os.getpid():
         return False
@@ -90,7 +90,7 @@ def kill_process(pid: int, started: t.Optional[float]) -> bool:
     return True
 
 
-def connection_opened() -> t.Optional[float]:
+def connection_opened() -> float | None:
     """When the SSH connection was opened through which this process was started, in seconds since boot.
 
     None where there is none (console, another way in). Every connection has a process of sshd's own.
@@ -112,7 +112,7 @@ def connection_opened() -> t.Optional[float]:
     return nearest
 
 
-def _stat(pid: int) -> t.Optional[t.Tuple[int, float, str]]:
+def _stat(pid: int) -> tuple[int, float, str] | None:
     """(parent, start in seconds since boot, name) of a process."""
     found = stat_fields(pid)
     if found is None:

@@ -41,14 +41,14 @@ class Work(t.Protocol):
     def read(self) -> None:
         """Take what has come."""
 
-    def answer(self, request: str) -> t.Tuple[t.Dict[str, t.Any], bool]:
+    def answer(self, request: str) -> tuple[dict[str, t.Any], bool]:
         """(what is sent, as JSON; whether this was the last question)."""
 
     def close(self) -> None:
         """Give everything back."""
 
 
-def start(name: str, lifetime: float, begin: t.Callable[[], Work]) -> t.Optional[str]:
+def start(name: str, lifetime: float, begin: t.Callable[[], Work]) -> str | None:
     """Start one under a name; None, or why it did not start. begin: called in the new process; a LinuxError of it is the reason."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -67,7 +67,7 @@ def start(name: str, lifetime: float, begin: t.Callable[[], Work]) -> t.Optional
         os.close(reading)
 
 
-def _outcome(reading: int) -> t.Optional[str]:
+def _outcome(reading: int) -> str | None:
     deadline, told = time.monotonic() + _START, b""
     while select.select([reading], [], [], max(0.0, deadline - time.monotonic()))[0]:
         piece = os.read(reading, 4096)
@@ -162,7 +162,7 @@ def _may_speak(other: socket.socket) -> bool:
     return uid in (0, os.geteuid())
 
 
-def ask(name: str, request: str) -> t.Optional[t.Dict[str, t.Any]]:
+def ask(name: str, request: str) -> dict[str, t.Any] | None:
     """What the process of that name answers; None where there is none. Raises LinuxError when it is not ours, or makes no sense.
 
     When the answer is its last, it has ended when this returns.
@@ -181,7 +181,7 @@ def ask(name: str, request: str) -> t.Optional[t.Dict[str, t.Any]]:
             caller.sendall(request.encode("ascii"))
             found = json.loads(_all(caller))
         except (OSError, ValueError) as error:
-            raise LinuxError("ask", name, "it did not answer: {0}".format(error)) from None
+            raise LinuxError("ask", name, f"it did not answer: {error}") from None
     if not isinstance(found, dict):
         raise LinuxError("ask", name, "its answer makes no sense")
     process = found.pop("process", None)
@@ -193,7 +193,7 @@ def ask(name: str, request: str) -> t.Optional[t.Dict[str, t.Any]]:
 
 
 def _all(caller: socket.socket) -> bytes:
-    parts: t.List[bytes] = []
+    parts: list[bytes] = []
     size = 0
     while True:
         part = caller.recv(1 << 16)
@@ -201,5 +201,5 @@ def _all(caller: socket.socket) -> bytes:
             return b"".join(parts)
         size += len(part)
         if size > _MOST_BYTES:
-            raise ValueError("it is longer than {0} bytes".format(_MOST_BYTES))
+            raise ValueError(f"it is longer than {_MOST_BYTES} bytes")
         parts.append(part)

@@ -32,10 +32,10 @@ _TRIES = 2
 class Question(t.NamedTuple):
     """netns: path of who asks, None for the host. version: 4 for addresses of IPv4, 6 for those of IPv6."""
 
-    netns: t.Optional[str]
+    netns: str | None
     server: str
     port: int
-    names: t.Tuple[str, ...]
+    names: tuple[str, ...]
     version: int
 
 
@@ -44,7 +44,7 @@ class Answer(t.NamedTuple):
 
     outcome: str
     name: str
-    addresses: t.Tuple[str, ...]
+    addresses: tuple[str, ...]
     detail: str
 
 
@@ -52,7 +52,7 @@ class Reply(t.NamedTuple):
     """What one message says."""
 
     code: int
-    addresses: t.Tuple[str, ...]
+    addresses: tuple[str, ...]
 
 
 def ask(question: Question, wait: float) -> Answer:
@@ -74,9 +74,11 @@ def ask(question: Question, wait: float) -> Answer:
                 if found.addresses:
                     return Answer(ANSWERED, name, found.addresses, "")
                 if found.code not in (0, _NO_SUCH_NAME):
-                    return Answer(FAILED, name, (), _CODES.get(found.code, "code {0}".format(found.code)))
+                    return Answer(FAILED, name, (), _CODES.get(found.code, f"code {found.code}"))
                 if found.code == 0 or worst.outcome != NO_ADDRESS:
-                    worst = Answer(NO_NAME if found.code else NO_ADDRESS, name, (), _CODES.get(found.code, "no address"))
+                    worst = Answer(
+                        NO_NAME if found.code else NO_ADDRESS, name, (), _CODES.get(found.code, "no address")
+                    )
         except OSError as error:
             return Answer(FAILED, "", (), _reason(error))
         except ValueError as error:
@@ -92,7 +94,7 @@ def _reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error)[:200]
 
 
-def _ask_one(made: socket.socket, name: str, kind: int, until: float) -> t.Optional[Reply]:
+def _ask_one(made: socket.socket, name: str, kind: int, until: float) -> Reply | None:
     ident = random.getrandbits(16)
     packet = encode_query(ident, name, kind)
     for turn in range(_TRIES):
@@ -118,12 +120,12 @@ def encode_query(ident: int, name: str, kind: int) -> bytes:
     """A question. Raises ValueError for a name that has no form on the wire."""
     labels = name.rstrip(".").split(".")
     if not name.isascii() or len(name) > 253 or not all(1 <= len(label) <= 63 for label in labels):
-        raise ValueError("{0!r} is no DNS name".format(name[:100]))
+        raise ValueError(f"{name[:100]!r} is no DNS name")
     wire = b"".join(bytes([len(label)]) + label.encode("ascii") for label in labels) + b"\0"
     return _HEAD.pack(ident, 0x0100, 1, 0, 0, 0) + wire + struct.pack(">HH", kind, 1)
 
 
-def read_reply(data: bytes, ident: int, name: str, kind: int) -> t.Optional[Reply]:
+def read_reply(data: bytes, ident: int, name: str, kind: int) -> Reply | None:
     """What a message says of a question; None for one that is no answer to it. What comes behind something broken is not read."""
     try:
         number, flags, questions, answers, _authority, _more = _HEAD.unpack_from(data)
@@ -135,7 +137,7 @@ def read_reply(data: bytes, ident: int, name: str, kind: int) -> t.Optional[Repl
     except (struct.error, IndexError, ValueError):
         return None
     at += 4
-    found: t.Dict[str, None] = {}
+    found: dict[str, None] = {}
     try:
         for _number in range(min(answers, _MOST_RECORDS)):
             _owner, at = _read_name(data, at)
@@ -150,10 +152,10 @@ def read_reply(data: bytes, ident: int, name: str, kind: int) -> t.Optional[Repl
     return Reply(flags & 15, tuple(found))
 
 
-def _read_name(data: bytes, at: int) -> t.Tuple[str, int]:
+def _read_name(data: bytes, at: int) -> tuple[str, int]:
     """(name, where the next thing begins). Raises IndexError, ValueError."""
-    labels: t.List[str] = []
-    end: t.Optional[int] = None
+    labels: list[str] = []
+    end: int | None = None
     pointers = 0
     while data[at]:
         length = data[at]

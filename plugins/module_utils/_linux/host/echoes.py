@@ -34,21 +34,21 @@ _DO = 2
 #: Where a full packet is lost: so many sizes are asked at once until two that are next to each other are found, for at most so long each time.
 _SIZES, _SIZE_SECONDS = 16, 1.0
 
-Row = t.Dict[str, t.Any]
+Row = dict[str, t.Any]
 
 
-def ping_all(jobs: t.Sequence[t.Mapping[str, t.Any]], tries: int, wait_seconds: float) -> t.List[Row]:
+def ping_all(jobs: t.Sequence[t.Mapping[str, t.Any]], tries: int, wait_seconds: float) -> list[Row]:
     """Every job is {netns: path or None, source, target, mtu, ...} and comes back with ok and milliseconds (None without an answer), size and full.
 
     One answer counts: the first packets may wait for a handshake. An address is asked ``tries`` times, each for ``wait_seconds``.
     ``mtu``: bytes of a packet that fills the tunnel to the target, or None where there is none; ``full``: bytes of the largest packet that had to be
     answered, which is not larger than what the pod's kernel would send; ``size``: bytes of the largest one that was, both None where none was asked for.
     """
-    rows: t.List[Row] = [dict(job, ok=False, milliseconds=None, size=None, full=None) for job in jobs]
-    pods: t.Dict[t.Tuple[str, str], t.List[Row]] = {}
+    rows: list[Row] = [dict(job, ok=False, milliseconds=None, size=None, full=None) for job in jobs]
+    pods: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         pods.setdefault((row.get("netns") or "", row["source"]), []).append(row)
-    open_ones: t.List[_Pod] = []
+    open_ones: list[_Pod] = []
     try:
         for (netns, source), asked in pods.items():
             pod = _Pod(source, asked)
@@ -70,12 +70,12 @@ def ping_all(jobs: t.Sequence[t.Mapping[str, t.Any]], tries: int, wait_seconds: 
     return rows
 
 
-def _some(ask: t.Callable[["_Pod"], bool], pods: t.Sequence["_Pod"]) -> bool:
+def _some(ask: t.Callable[[_Pod], bool], pods: t.Sequence[_Pod]) -> bool:
     """Let every pod choose what it asks next; whether any has something to ask."""
     return max([ask(pod) for pod in pods], default=False)
 
 
-def _ask(pods: t.Sequence["_Pod"], wait: float) -> None:
+def _ask(pods: t.Sequence[_Pod], wait: float) -> None:
     """Send what is to be asked, and wait until all of it is answered, ``wait`` seconds at most."""
     sent = [pod for pod in pods if pod.send(pods)]
     deadline = time.monotonic() + wait
@@ -86,7 +86,7 @@ def _ask(pods: t.Sequence["_Pod"], wait: float) -> None:
         _take(pods, left)
 
 
-def _take(pods: t.Sequence["_Pod"], seconds: float) -> None:
+def _take(pods: t.Sequence[_Pod], seconds: float) -> None:
     poller = select.poll()
     by_file = {pod.fileno(): pod for pod in pods}
     for number in by_file:
@@ -102,16 +102,18 @@ class _Pod:
         self._source, self._rows = source, rows
         self._version = 6 if ":" in source else 4
         self._token, self._number = os.urandom(_TOKEN_BYTES), int.from_bytes(os.urandom(2), "big")
-        self._sent: t.Dict[int, float] = {}
-        self._sockets: t.List[socket.socket] = []
+        self._sent: dict[int, float] = {}
+        self._sockets: list[socket.socket] = []
         #: (place in the rows, bytes of the packet or 0 for a small one) of what is asked and not answered
-        self.pending: t.Set[t.Tuple[int, int]] = set()
+        self.pending: set[tuple[int, int]] = set()
         #: place -> the sizes that were asked at once, the last of them known to be lost
-        self._asked: t.Dict[int, t.List[int]] = {}
+        self._asked: dict[int, list[int]] = {}
 
     def open(self) -> None:
         """Make the sockets, in whichever namespace this is called in. Raises OSError."""
-        family, protocol = (socket.AF_INET6, socket.IPPROTO_ICMPV6) if self._version == 6 else (socket.AF_INET, socket.IPPROTO_ICMP)
+        family, protocol = (
+            (socket.AF_INET6, socket.IPPROTO_ICMPV6) if self._version == 6 else (socket.AF_INET, socket.IPPROTO_ICMP)
+        )
         made = socket.socket(family, socket.SOCK_RAW | socket.SOCK_NONBLOCK, protocol)
         self._sockets.append(made)
         try:
@@ -119,9 +121,14 @@ class _Pod:
             made.setsockopt(*_DISCOVER[self._version], _DO)
             if self._version == 6:
                 reply = _KINDS[6][1]  # the kernel keeps everything else from us: a bit that is set blocks its type
-                made.setsockopt(_SOL_ICMPV6, _ICMP6_FILTER, b"".join(
-                    struct.pack("=I", 0xFFFFFFFF & ~(1 << (reply % 32) if reply // 32 == word else 0)) for word in range(8)
-                ))  # fmt: skip
+                made.setsockopt(
+                    _SOL_ICMPV6,
+                    _ICMP6_FILTER,
+                    b"".join(
+                        struct.pack("=I", 0xFFFFFFFF & ~(1 << (reply % 32) if reply // 32 == word else 0))
+                        for word in range(8)
+                    ),
+                )
             made.bind((self._source, 0))
             self._sockets.append(socket.socket(family, socket.SOCK_DGRAM))  # which only asks the kernel
             self._sockets[1].bind((self._source, 0))
@@ -161,13 +168,16 @@ class _Pod:
         for place, row in enumerate(self._rows):
             if row["full"] is None or row["size"] >= row["full"]:
                 continue
-            passed, lost = row["size"], min((size for size in self._asked.get(place, ()) if size > row["size"]), default=row["full"])
+            passed, lost = (
+                row["size"],
+                min((size for size in self._asked.get(place, ()) if size > row["size"]), default=row["full"]),
+            )
             step = max(1, -(-(lost - passed - 1) // _SIZES))
             self._asked[place] = [*range(passed + step, lost, step), lost]
             self.pending.update((place, size) for size in self._asked[place][:-1])
         return bool(self.pending)
 
-    def _largest(self, target: str) -> t.Optional[int]:
+    def _largest(self, target: str) -> int | None:
         """The largest packet that the pod's kernel would send to a target now, None where it has no way."""
         try:
             self._sockets[1].connect((target, 9))
@@ -175,7 +185,7 @@ class _Pod:
         except OSError:
             return None
 
-    def send(self, pods: t.Sequence["_Pod"]) -> bool:
+    def send(self, pods: t.Sequence[_Pod]) -> bool:
         """Send what is to be asked; False where none could even be sent."""
         gone = False
         for count, (place, size) in enumerate(sorted(self.pending)):
@@ -237,7 +247,7 @@ def _same(one: str, other: str) -> bool:
 
 def _checksum(packet: bytes) -> int:
     packet += b"\0" * (len(packet) % 2)
-    total = sum(struct.unpack(">{0}H".format(len(packet) // 2), packet))
+    total = sum(struct.unpack(f">{len(packet) // 2}H", packet))
     while total >> 16:
         total = (total >> 16) + (total & 0xFFFF)
     return 0xFFFF & ~total

@@ -13,11 +13,16 @@ from ..netlink.links import ETHERNET, read_links
 from ..programs import FAILURES, MERGED, find_program, run
 from .systemd import running
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 _SECONDS = 20
 _UNIT_FIELDS = {
-    "Id": "name", "LoadState": "load", "ActiveState": "active", "SubState": "sub", "Result": "result", "UnitFileState": "enabled",
+    "Id": "name",
+    "LoadState": "load",
+    "ActiveState": "active",
+    "SubState": "sub",
+    "Result": "result",
+    "UnitFileState": "enabled",
 }
 #: A kernel part is there when it is loaded, built in, or a file that can be loaded.
 _LOADED, _BUILTIN, _FILE, _MISSING = "loaded", "builtin", "available", "missing"
@@ -31,14 +36,27 @@ def read_host() -> Data:
     """
     found = read_links()
     links = [
-        {"name": link.name, "type": "ether" if link.hardware == ETHERNET else str(link.hardware), "kind": link.kind or None, "mac": link.mac}
+        {
+            "name": link.name,
+            "type": "ether" if link.hardware == ETHERNET else str(link.hardware),
+            "kind": link.kind or None,
+            "mac": link.mac,
+        }
         for link in found
     ]
-    configured: t.List[Data] = [
-        {"address": address.text, "device": link.name, "kind": link.kind, "up": link.in_use, "scope": address.scope,
-         "permanent": address.permanent, "protocol": address.protocol}
-        for link in found for address in link.addresses
-    ]  # fmt: skip
+    configured: list[Data] = [
+        {
+            "address": address.text,
+            "device": link.name,
+            "kind": link.kind,
+            "up": link.in_use,
+            "scope": address.scope,
+            "permanent": address.permanent,
+            "protocol": address.protocol,
+        }
+        for link in found
+        for address in link.addresses
+    ]
     return {"links": links, "configured": configured, "hostname": socket.gethostname(), "operating_system": _system()}
 
 
@@ -78,21 +96,44 @@ def exists(path: str) -> bool:
 
 def has_legacy_iptables() -> bool:
     """Whether tables of the old iptables are in use here: what their rules do to a packet, nftables does not tell."""
-    return any(line.strip() for name in ("ip_tables_names", "ip6_tables_names") for line in read_lines("/proc/self/net/" + name))
+    return any(
+        line.strip()
+        for name in ("ip_tables_names", "ip6_tables_names")
+        for line in read_lines("/proc/self/net/" + name)
+    )
 
 
 #: Why packets end without a rule, by the kernel's names.
 _IP_COUNTERS = {
-    "Ip": ("InHdrErrors", "InAddrErrors", "ForwDatagrams", "InUnknownProtos", "InDiscards", "OutDiscards", "OutNoRoutes", "FragFails"),
+    "Ip": (
+        "InHdrErrors",
+        "InAddrErrors",
+        "ForwDatagrams",
+        "InUnknownProtos",
+        "InDiscards",
+        "OutDiscards",
+        "OutNoRoutes",
+        "FragFails",
+    ),
     "IpExt": ("InNoRoutes", "InTruncatedPkts"),
     "TcpExt": ("IPReversePathFilter",),
 }
-_IP6_COUNTERS = ("InHdrErrors", "InTooBigErrors", "InNoRoutes", "InAddrErrors", "InDiscards", "OutForwDatagrams", "OutDiscards", "OutNoRoutes", "FragFails")
+_IP6_COUNTERS = (
+    "InHdrErrors",
+    "InTooBigErrors",
+    "InNoRoutes",
+    "InAddrErrors",
+    "InDiscards",
+    "OutForwDatagrams",
+    "OutDiscards",
+    "OutNoRoutes",
+    "FragFails",
+)
 
 
-def read_ip_counters() -> t.Dict[str, int]:
+def read_ip_counters() -> dict[str, int]:
     """The kernel's counters of packets that end without a rule, by its own names (``Ip6`` in front for IPv6)."""
-    found: t.Dict[str, int] = {}
+    found: dict[str, int] = {}
     for name in ("snmp", "netstat"):
         lines = read_lines("/proc/self/net/" + name)
         for heads, numbers in zip(lines[::2], lines[1::2]):
@@ -106,7 +147,7 @@ def read_ip_counters() -> t.Dict[str, int]:
     return found
 
 
-def read_units(names: t.Sequence[str]) -> t.List[Data]:
+def read_units(names: t.Sequence[str]) -> list[Data]:
     """``[{name, load, active, sub, result, enabled}]`` of systemd units; empty where systemd does not run."""
     if not names or not running():
         return []
@@ -119,15 +160,15 @@ def read_units(names: t.Sequence[str]) -> t.List[Data]:
     return found
 
 
-def read_journal(units: t.Sequence[str], lines: int) -> t.List[str]:
+def read_journal(units: t.Sequence[str], lines: int) -> list[str]:
     """The last lines of the journal of some units, oldest first."""
     if not units or not running():
         return []
-    words = ["journalctl", "--no-pager", "--quiet", "--output=short-iso", "--lines={0}".format(lines)]
+    words = ["journalctl", "--no-pager", "--quiet", "--output=short-iso", f"--lines={lines}"]
     return _output(words + ["--unit=" + unit for unit in units]).splitlines()
 
 
-def read_versions(programs: t.Mapping[str, t.Sequence[str]]) -> t.Dict[str, str]:
+def read_versions(programs: t.Mapping[str, t.Sequence[str]]) -> dict[str, str]:
     """Program -> the first line of what it says of its version; "" where it is missing. programs: name -> arguments."""
     found = {}
     for name, arguments in programs.items():
@@ -139,9 +180,11 @@ def read_versions(programs: t.Mapping[str, t.Sequence[str]]) -> t.Dict[str, str]
 def _output(words: t.Sequence[str]) -> str:
     try:
         done = run(
-            words, _SECONDS, stderr=MERGED,
+            words,
+            _SECONDS,
+            stderr=MERGED,
             env={"LC_ALL": "C", "PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), "SYSTEMD_PAGER": ""},
-        )  # fmt: skip
+        )
     except FAILURES:
         return ""
     return done.stdout.decode("utf-8", "replace")

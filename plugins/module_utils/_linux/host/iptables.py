@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from ..._dataplane.iptables_walk import kept
 from ..errors import LinuxError
 from ..nftables.table import list_base_chains
@@ -15,7 +13,7 @@ _PROGRAMS = {"4": "iptables-save", "6": "ip6tables-save"}
 _SECONDS = 20
 
 
-def read_rules() -> t.Dict[str, t.List[str]]:
+def read_rules() -> dict[str, list[str]]:
     """{"4": lines, "6": lines} as iptables_walk.walk takes them, empty where the program is missing or there are too many. Raises LinuxError."""
     found = {}
     for version, name in _PROGRAMS.items():
@@ -29,11 +27,11 @@ def read_rules() -> t.Dict[str, t.List[str]]:
     return found
 
 
-def dropping_chains() -> t.List[str]:
+def dropping_chains() -> list[str]:
     """``family table chain`` of each base chain of the hook forward that drops by its policy. Raises LinuxError."""
     tables = list_base_chains()
     return [
-        "{0} {1} {2}".format(table["family"], table["name"], chain["name"])
+        f"{table['family']} {table['name']} {chain['name']}"
         for table in tables
         for chain in table["chains"]
         if chain["hook"] == "forward" and chain["policy"] == "drop"

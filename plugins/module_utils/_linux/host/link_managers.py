@@ -18,30 +18,36 @@ _HEAD = "# Written by multicluster.network; remove it with the collection's tear
 _SECONDS = 20
 
 
-def paths(name: str) -> t.List[str]:
+def paths(name: str) -> list[str]:
     """Every file that may be there for a name: of links of networkd, of its settings, of NetworkManager."""
     return [
-        "/etc/systemd/network/00-{0}.network".format(name), "/etc/systemd/networkd.conf.d/50-{0}.conf".format(name),
-        "/etc/NetworkManager/conf.d/50-{0}.conf".format(name),
-    ]  # fmt: skip
+        f"/etc/systemd/network/00-{name}.network",
+        f"/etc/systemd/networkd.conf.d/50-{name}.conf",
+        f"/etc/NetworkManager/conf.d/50-{name}.conf",
+    ]
 
 
-def texts(name: str, devices: t.Sequence[str]) -> t.Dict[str, str]:
+def texts(name: str, devices: t.Sequence[str]) -> dict[str, str]:
     """Path to text of those that this host needs for these devices."""
     link, settings, manager = paths(name)
-    found: t.Dict[str, str] = {}
+    found: dict[str, str] = {}
     if devices and os.path.isfile(NETWORKD):
-        found[link] = _HEAD + "[Match]\nName={0}\n\n[Link]\nUnmanaged=yes\n".format(" ".join(devices))
+        found[link] = _HEAD + f"[Match]\nName={' '.join(devices)}\n\n[Link]\nUnmanaged=yes\n"
         found[settings] = _HEAD + "[Network]\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes=no\n"
     if devices and os.path.isdir(NETWORK_MANAGER):
-        found[manager] = _HEAD + "[keyfile]\nunmanaged-devices+={0}\n".format(";".join("interface-name:" + device for device in devices))
+        found[manager] = (
+            _HEAD + f"[keyfile]\nunmanaged-devices+={';'.join('interface-name:' + device for device in devices)}\n"
+        )
     return found
 
 
 def reload_managers(changed: t.Container[str], name: str) -> None:
     """Let those read their files again that these changed files are for; one that cannot be asked reads them at its next start."""
     link, settings, manager = paths(name)
-    for files, program, words in (((link, settings), "networkctl", ["reload"]), ((manager,), "nmcli", ["general", "reload", "conf"])):
+    for files, program, words in (
+        ((link, settings), "networkctl", ["reload"]),
+        ((manager,), "nmcli", ["general", "reload", "conf"]),
+    ):
         path = find_program(program) if any(file in changed for file in files) else None
         try:
             if path is not None:

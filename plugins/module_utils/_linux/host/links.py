@@ -21,7 +21,7 @@ _START_TIMEOUT = 10.0
 _STOP_TIMEOUT = 5.0
 
 
-def read_link(name: str) -> t.Optional[t.Dict[str, t.Any]]:
+def read_link(name: str) -> dict[str, t.Any] | None:
     """A link, or None: ``{"index", "kind", "implementation", "mtu", "txqueuelen", "alias", "up", "addresses"}``.
 
     As links.Link says, and implementation: ``kernel`` or ``userspace`` when it is a WireGuard device, else None. addresses:
@@ -47,7 +47,7 @@ def read_link(name: str) -> t.Optional[t.Dict[str, t.Any]]:
     }
 
 
-def links_with_alias(alias: str) -> t.List[str]:
+def links_with_alias(alias: str) -> list[str]:
     """Names of all links whose alias is exactly this, sorted."""
     return sorted(link.name for link in links.read_links() if link.alias == alias)
 
@@ -90,14 +90,21 @@ def _start_wireguard_go(name: str) -> None:
     with tempfile.TemporaryFile() as output:
         try:
             done = run(
-                [program, name], _START_TIMEOUT, stdout=output, stderr=output, env=environment, cwd="/", close_fds=True, start_new_session=True
+                [program, name],
+                _START_TIMEOUT,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                cwd="/",
+                close_fds=True,
+                start_new_session=True,
             )
         except FAILURES as error:
             raise LinuxError("start wireguard-go for", name, str(error)) from None
         output.seek(0)
         text = output.read(4096).decode("utf-8", "replace").strip().splitlines()
     if done.returncode:
-        reason = text[-1] if text else "exit code {0}".format(done.returncode)
+        reason = text[-1] if text else f"exit code {done.returncode}"
         raise LinuxError("start wireguard-go for", name, reason)
     # The socket is listened on before the background process serves it, so one that answers nobody yet looks alive.
     try:
@@ -106,7 +113,7 @@ def _start_wireguard_go(name: str) -> None:
             return
         reason = "it did not open its control socket"
     except LinuxError as error:
-        reason = "it ended right after its start, or does not answer ({0})".format(error.message)
+        reason = f"it ended right after its start, or does not answer ({error.message})"
     remove_stale_socket(name)
     if not _inotify_left():
         reason = "it watches its control socket by inotify, and of that no instance is left: raise fs.inotify.max_user_instances"

@@ -21,7 +21,7 @@ import typing as t
 from ..errors import LinuxError, os_reason
 from . import processes
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: What a holder says of itself is never longer.
 _MAX_BYTES = 64 * 1024
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -36,9 +36,9 @@ class LockFile:
     """The lock ``name`` in ``folder``; ``take`` once."""
 
     def __init__(self, folder: str, name: str) -> None:
-        self.path = "{0}/{1}".format(folder, name)
+        self.path = f"{folder}/{name}"
         self._folder, self._name = folder, name
-        self._handle: t.Optional[int] = None
+        self._handle: int | None = None
 
     def take(self, record: t.Mapping[str, t.Any]) -> bool:
         """True when it is ours now, and says ``record``; False when somebody else has it. Raises LinuxError."""
@@ -69,7 +69,7 @@ class LockFile:
                 os.close(folder)
         raise LinuxError("lock", self.path, "it is put there and taken away all the time")
 
-    def _open(self, folder: int) -> t.Optional[int]:
+    def _open(self, folder: int) -> int | None:
         """The file, of ours and of nobody else; None when something was in the way that is away now."""
         try:
             handle = os.open(self._name, _FILE, 0o600, dir_fd=folder)
@@ -120,7 +120,7 @@ class LockFile:
 def read_record(folder: str, name: str) -> Data:
     """What a lock's file says; {} for everything that is no map."""
     try:
-        handle = os.open("{0}/{1}".format(folder, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return {}
     try:
@@ -145,12 +145,16 @@ def open_own_folder(path: str) -> int:
                 raise LinuxError("use", path, "it is no folder") from None
             continue
         except OSError as error:
-            reason = "it is a symbolic link or no folder" if error.errno in (errno.ELOOP, errno.ENOTDIR) else os_reason(error)
+            reason = (
+                "it is a symbolic link or no folder"
+                if error.errno in (errno.ELOOP, errno.ENOTDIR)
+                else os_reason(error)
+            )
             raise LinuxError("use", path, reason) from None
         try:
             found = os.fstat(handle)
             if found.st_uid != os.geteuid():
-                raise LinuxError("use", path, "it belongs to another user ({0})".format(found.st_uid))
+                raise LinuxError("use", path, f"it belongs to another user ({found.st_uid})")
             _mind_parents(path)
             if found.st_mode & 0o077:
                 os.fchmod(handle, 0o700)
@@ -170,7 +174,7 @@ def _mind_parents(path: str) -> None:
     while True:
         mode = os.stat(above).st_mode
         if mode & 0o002 and not mode & stat.S_ISVTX:
-            raise LinuxError("use", path, "everybody may write into {0}".format(above))
+            raise LinuxError("use", path, f"everybody may write into {above}")
         if above == os.path.dirname(above):
             return
         above = os.path.dirname(above)
@@ -192,7 +196,7 @@ def _clear(name: str, folder: int) -> None:
     except FileNotFoundError:
         pass
     except IsADirectoryError:
-        os.rename(name, "{0}.{1}".format(name, os.urandom(4).hex()), src_dir_fd=folder, dst_dir_fd=folder)
+        os.rename(name, f"{name}.{os.urandom(4).hex()}", src_dir_fd=folder, dst_dir_fd=folder)
 
 
 class HostLock:
@@ -202,9 +206,13 @@ class HostLock:
         self._name, self._wait = name, wait_seconds
         self._file = LockFile(FOLDER, name.replace("/", "_") + ".lock")
 
-    def __enter__(self) -> "HostLock":
+    def __enter__(self) -> HostLock:
         deadline = time.monotonic() + self._wait
-        record = {"pid": os.getpid(), "born": processes.birth(os.getpid()), "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        record = {
+            "pid": os.getpid(),
+            "born": processes.birth(os.getpid()),
+            "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
         while not self._file.take(record):
             if time.monotonic() >= deadline:
                 raise LinuxError("lock", self._name, self._held())
@@ -212,7 +220,7 @@ class HostLock:
         return self
 
     def _held(self) -> str:
-        message = "another run has been changing this host for {0:.0f} s".format(self._wait)
+        message = f"another run has been changing this host for {self._wait:.0f} s"
         told = self._file.told()
         if processes.lives(told.get("pid"), told.get("born")):
             pid = int(told["pid"])
@@ -223,8 +231,8 @@ class HostLock:
 
     def __exit__(
         self,
-        kind: t.Optional[t.Type[BaseException]],
-        error: t.Optional[BaseException],
-        trace: t.Optional[types.TracebackType],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: types.TracebackType | None,
     ) -> None:
         self._file.release()

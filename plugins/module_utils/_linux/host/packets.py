@@ -39,7 +39,7 @@ class Job(t.NamedTuple):
     """``flow`` is handed back. netns: path of the namespace, None for that of the host. number: source port, or identifier of ICMP."""
 
     flow: str
-    netns: t.Optional[str]
+    netns: str | None
     protocol: str
     version: int
     source: str
@@ -58,10 +58,10 @@ class Outcome(t.NamedTuple):
     size: int
     outcome: str
     detail: str
-    milliseconds: t.Optional[float] = None
-    error: t.Optional[str] = None
-    sender: t.Optional[str] = None
-    mtu: t.Optional[int] = None
+    milliseconds: float | None = None
+    error: str | None = None
+    sender: str | None = None
+    mtu: int | None = None
 
 
 class _Failure(t.NamedTuple):
@@ -69,19 +69,23 @@ class _Failure(t.NamedTuple):
 
     number: int
     local: bool
-    word: t.Optional[str]
-    sender: t.Optional[str]
+    word: str | None
+    sender: str | None
     mtu: int
 
 
 _SOMEBODY_ELSES = _Failure(0, False, None, None, 0)
 
 
-def send(jobs: t.Sequence[Job], wait: float, sizes: t.Sequence[int] = ()) -> t.List[Outcome]:
+def send(jobs: t.Sequence[Job], wait: float, sizes: t.Sequence[int] = ()) -> list[Outcome]:
     """A small packet for each job, then for each one that was not turned down those sizes. wait: seconds for an answer, each time."""
     found = _send_all([(job, 0) for job in jobs], wait)
     silent_is_fine = {job.flow for job in jobs if job.protocol == "udp"}
-    open_ways = {row.flow for row in found if row.outcome == "answered" or (row.outcome == "silent" and row.flow in silent_is_fine)}
+    open_ways = {
+        row.flow
+        for row in found
+        if row.outcome == "answered" or (row.outcome == "silent" and row.flow in silent_is_fine)
+    }
     for size in sizes:
         todo = [(job, size) for job in jobs if job.flow in open_ways]
         for _turn in range(_SMALLER):
@@ -92,8 +96,8 @@ def send(jobs: t.Sequence[Job], wait: float, sizes: t.Sequence[int] = ()) -> t.L
     return found
 
 
-def _send_all(todo: t.Sequence[t.Tuple[Job, int]], wait: float) -> t.List[Outcome]:
-    found: t.List[Outcome] = []
+def _send_all(todo: t.Sequence[tuple[Job, int]], wait: float) -> list[Outcome]:
+    found: list[Outcome] = []
     for start in range(0, len(todo), _AT_ONCE):
         probes = [_Probe(job, size) for job, size in todo[start : start + _AT_ONCE]]
         try:
@@ -106,7 +110,7 @@ def _send_all(todo: t.Sequence[t.Tuple[Job, int]], wait: float) -> t.List[Outcom
     return found
 
 
-def _make_sockets(probes: t.Sequence["_Probe"]) -> None:
+def _make_sockets(probes: t.Sequence[_Probe]) -> None:
     """One visit to each namespace."""
     for netns in sorted({probe.job.netns or "" for probe in probes}):
         there = [probe for probe in probes if (probe.job.netns or "") == netns]
@@ -119,12 +123,12 @@ def _make_sockets(probes: t.Sequence["_Probe"]) -> None:
             in_namespace(netns, make) if netns else make()
         except OSError as error:
             for probe in there:
-                probe.fail("failed", "its network namespace cannot be entered: {0}".format(os.strerror(error.errno or 0)))
+                probe.fail("failed", f"its network namespace cannot be entered: {os.strerror(error.errno or 0)}")
 
 
-def _run(probes: t.Sequence["_Probe"], wait: float) -> None:
+def _run(probes: t.Sequence[_Probe], wait: float) -> None:
     poller = select.poll()
-    by_file: t.Dict[int, _Probe] = {}
+    by_file: dict[int, _Probe] = {}
     for probe in probes:
         if probe.done is None:
             probe.begin()
@@ -147,9 +151,9 @@ class _Probe:
 
     def __init__(self, job: Job, size: int) -> None:
         self.job, self.size = job, size
-        self.done: t.Optional[Outcome] = None
+        self.done: Outcome | None = None
         self.events = select.POLLIN
-        self._socket: t.Optional[socket.socket] = None
+        self._socket: socket.socket | None = None
         self.began = self._last = 0.0
         self._connects = job.protocol == "tcp" and not size
 
@@ -164,10 +168,15 @@ class _Probe:
         elif job.protocol == "udp":
             kind = socket.SOCK_DGRAM
         try:
-            made = socket.socket(ADDRESS_FAMILIES[job.version], kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, protocol)
+            made = socket.socket(
+                ADDRESS_FAMILIES[job.version], kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, protocol
+            )
             self._socket = made
-            level, recverr, discover = (socket.IPPROTO_IP, _IP_RECVERR, _IP_MTU_DISCOVER) if job.version == 4 else (
-                socket.IPPROTO_IPV6, _IPV6_RECVERR, _IPV6_MTU_DISCOVER)  # fmt: skip
+            level, recverr, discover = (
+                (socket.IPPROTO_IP, _IP_RECVERR, _IP_MTU_DISCOVER)
+                if job.version == 4
+                else (socket.IPPROTO_IPV6, _IPV6_RECVERR, _IPV6_MTU_DISCOVER)
+            )
             made.setsockopt(level, recverr, 1)
             if self.size:
                 made.setsockopt(level, discover, _PROBE)
@@ -181,7 +190,11 @@ class _Probe:
             if self._connects:
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         except OSError as error:
-            what = "port {0} of {1} is in use there".format(job.number, job.source) if error.errno == errno.EADDRINUSE else _words(error)
+            what = (
+                f"port {job.number} of {job.source} is in use there"
+                if error.errno == errno.EADDRINUSE
+                else _words(error)
+            )
             self.fail("failed", what)
 
     def begin(self) -> None:
@@ -276,7 +289,7 @@ class _Probe:
             elif "syn" in found.flags:
                 self._answered()
 
-    def _headers(self, data: bytes) -> t.Optional[Headers]:
+    def _headers(self, data: bytes) -> Headers | None:
         """Raw sockets of IPv4 show IP's header, those of IPv6 do not."""
         if self.job.version == 4:
             length = (data[0] & 0x0F) * 4 if data else 0
@@ -292,7 +305,7 @@ class _Probe:
     def _failed_with(self, number: int) -> None:
         self._judge(self._failure() or _Failure(number, True, None, None, 0))
 
-    def _failure(self) -> t.Optional[_Failure]:
+    def _failure(self) -> _Failure | None:
         """What the kernel keeps of an error beside its number."""
         try:
             data, extra, _flags, _address = self._made().recvmsg(1 << 16, 512, _MSG_ERRQUEUE)
@@ -306,8 +319,10 @@ class _Probe:
                 return _Failure(number, True, None, None, info)
             if self.job.protocol == "icmp" and not self._is_ours(data):
                 return _SOMEBODY_ELSES
-            word = error_word(self.job.version, icmp, code) or "icmp_{0}_{1}".format(icmp, code)
-            return _Failure(number, False, word, _offender(raw[_EXTENDED_ERROR.size :]), info if word == "too_big" else 0)
+            word = error_word(self.job.version, icmp, code) or f"icmp_{icmp}_{code}"
+            return _Failure(
+                number, False, word, _offender(raw[_EXTENDED_ERROR.size :]), info if word == "too_big" else 0
+            )
         return None
 
     def _is_ours(self, quoted: bytes) -> bool:
@@ -331,7 +346,11 @@ class _Probe:
         if failure.word == "port_unreachable" and failure.sender == self.job.target:
             self._refused()
             return
-        words = [failure.word or "", "from {0}".format(failure.sender) if failure.sender else "", "mtu {0}".format(failure.mtu) if failure.mtu else ""]
+        words = [
+            failure.word or "",
+            f"from {failure.sender}" if failure.sender else "",
+            f"mtu {failure.mtu}" if failure.mtu else "",
+        ]
         self._end("icmp_error", " ".join(filter(None, words)), failure)
 
     def _refused_here(self, number: int) -> None:
@@ -343,12 +362,18 @@ class _Probe:
     def _refused(self) -> None:
         self._end("refused", "connection refused" if self.job.protocol == "tcp" else "port unreachable")
 
-    def _end(self, outcome: str, detail: str, failure: t.Optional[_Failure] = None) -> None:
+    def _end(self, outcome: str, detail: str, failure: _Failure | None = None) -> None:
         took = round((time.monotonic() - self.began) * 1000, 2)
         self.done = Outcome(
-            self.job.flow, self.size, outcome, detail, took, failure.word if failure else None, failure.sender if failure else None,
+            self.job.flow,
+            self.size,
+            outcome,
+            detail,
+            took,
+            failure.word if failure else None,
+            failure.sender if failure else None,
             (failure.mtu or None) if failure else None,
-        )  # fmt: skip
+        )
 
     def fail(self, outcome: str, detail: str) -> None:
         self.done = Outcome(self.job.flow, self.size, outcome, detail)
@@ -366,7 +391,7 @@ def _words(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error)
 
 
-def _offender(raw: bytes) -> t.Optional[str]:
+def _offender(raw: bytes) -> str | None:
     """The address behind an extended error."""
     family = struct.unpack_from("=H", raw)[0] if len(raw) >= 2 else 0
     if family == socket.AF_INET and len(raw) >= 8:
@@ -378,7 +403,7 @@ def _offender(raw: bytes) -> t.Optional[str]:
 
 def _with_checksum(packet: bytes, offset: int, before: bytes) -> bytes:
     data = before + packet + b"\0" * (len(packet) % 2)
-    total = sum(struct.unpack(">{0}H".format(len(data) // 2), data))
+    total = sum(struct.unpack(f">{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return packet[:offset] + struct.pack(">H", ~total & 0xFFFF) + packet[offset + 2 :]

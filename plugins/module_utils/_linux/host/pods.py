@@ -25,7 +25,7 @@ _MOST = 20
 
 def find_pods(
     pod_cidrs: t.Sequence[str], limit: int, cluster_cidrs: t.Sequence[str] = (), first: t.Collection[str] = ()
-) -> t.Dict[str, t.List[t.Any]]:
+) -> dict[str, list[t.Any]]:
     """{"pods": up to ``limit`` as {netns: path, addresses: [text]}, sorted by address, "strays", "others": [address]}.
 
     Where no pod namespace is found, an address of the node itself inside its pod ranges (a bridge's) stands in with
@@ -35,9 +35,9 @@ def find_pods(
     """
     ranges, cluster = [parse_network(text) for text in pod_cidrs], [parse_network(text) for text in cluster_cidrs]
     first = frozenset(first)
-    pods: t.List[t.Dict[str, t.Any]] = []
-    strays: t.Set[str] = set()
-    others: t.Set[str] = set()
+    pods: list[dict[str, t.Any]] = []
+    strays: set[str] = set()
+    others: set[str] = set()
     for path in _namespaces():
         addresses = _addresses(path)
         inside = _within(addresses, ranges)
@@ -53,18 +53,22 @@ def find_pods(
         own = _within(_addresses(None), ranges)
         pods = [{"netns": None, "addresses": own}] if own else []
     pods.sort(key=lambda pod: (first.isdisjoint(pod["addresses"]), [_sort_key(text) for text in pod["addresses"]]))
-    return {"pods": pods[:limit], "strays": sorted(strays, key=_sort_key)[:_MOST], "others": sorted(others, key=_sort_key)[:_MOST]}
+    return {
+        "pods": pods[:limit],
+        "strays": sorted(strays, key=_sort_key)[:_MOST],
+        "others": sorted(others, key=_sort_key)[:_MOST],
+    }
 
 
 def _namespaces() -> t.Iterator[str]:
     seen = {_inode("/proc/self/ns/net")}
-    candidates: t.List[str] = []
+    candidates: list[str] = []
     for folder in ("/run/netns", "/run/docker/netns"):
         try:
             candidates.extend(os.path.join(folder, name) for name in sorted(os.listdir(folder)))
         except OSError:
             continue
-    candidates.extend("/proc/{0}/ns/net".format(pid) for pid in sorted(os.listdir("/proc")) if is_digits(pid))
+    candidates.extend(f"/proc/{pid}/ns/net" for pid in sorted(os.listdir("/proc")) if is_digits(pid))
     for path in candidates:
         inode = _inode(path)
         if inode is None or inode in seen:
@@ -75,7 +79,7 @@ def _namespaces() -> t.Iterator[str]:
         yield path
 
 
-def _inode(path: str) -> t.Optional[t.Tuple[int, int]]:
+def _inode(path: str) -> tuple[int, int] | None:
     try:
         info = os.stat(path)
     except OSError:
@@ -83,21 +87,23 @@ def _inode(path: str) -> t.Optional[t.Tuple[int, int]]:
     return (info.st_dev, info.st_ino)
 
 
-def _addresses(netns: t.Optional[str]) -> t.List[str]:
+def _addresses(netns: str | None) -> list[str]:
     """What others can reach: neither loopback nor addresses of one link."""
     try:
         links = read_links(netns)
     except LinuxError:
         return []  # it went, or its processes did, while we looked
-    texts = [address.text.partition("/")[0] for link in links for address in link.addresses if address.scope == "global"]
+    texts = [
+        address.text.partition("/")[0] for link in links for address in link.addresses if address.scope == "global"
+    ]
     return sorted(texts, key=_sort_key)
 
 
-def _within(addresses: t.Sequence[str], ranges: t.Sequence[Network]) -> t.List[str]:
+def _within(addresses: t.Sequence[str], ranges: t.Sequence[Network]) -> list[str]:
     found = []
     for text in addresses:
         try:
-            host = parse_network("{0}/{1}".format(text, parse_address(text).max_prefixlen))
+            host = parse_network(f"{text}/{parse_address(text).max_prefixlen}")
         except ValueRefused:
             continue
         if any(contains(outer, host) for outer in ranges):
@@ -105,6 +111,6 @@ def _within(addresses: t.Sequence[str], ranges: t.Sequence[Network]) -> t.List[s
     return found
 
 
-def _sort_key(text: str) -> t.Tuple[int, int]:
+def _sort_key(text: str) -> tuple[int, int]:
     address = parse_address(text)
     return (address.version, int(address))

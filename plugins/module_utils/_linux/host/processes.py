@@ -15,10 +15,10 @@ import typing as t
 _PROC = "/proc"
 
 
-def stat_fields(pid: int) -> t.Optional[t.Tuple[str, t.List[str]]]:
+def stat_fields(pid: int) -> tuple[str, list[str]] | None:
     """(name, fields of /proc/PID/stat from the state on); None for a process that is no more."""
     try:
-        with open("{0}/{1}/stat".format(_PROC, pid), encoding="utf-8", errors="replace") as source:
+        with open(f"{_PROC}/{pid}/stat", encoding="utf-8", errors="replace") as source:
             head, _bracket, tail = source.read().rpartition(")")
     except OSError:
         return None
@@ -38,7 +38,7 @@ def lives(pid: t.Any, born: t.Any) -> bool:
 
 def identity() -> str:
     """This process among all of all machines: the host, the boot and the namespace that its number is of, number and start time."""
-    return "{0} {1} {2} {3}".format(socket.gethostname()[:100], _numbered_by(), os.getpid(), birth(os.getpid()))
+    return f"{socket.gethostname()[:100]} {_numbered_by()} {os.getpid()} {birth(os.getpid())}"
 
 
 def has_ended(shown: str) -> bool:
@@ -52,7 +52,7 @@ def _numbered_by() -> str:
     try:
         with open(_PROC + "/sys/kernel/random/boot_id", encoding="ascii") as source:
             boot = source.read().strip()
-        return "{0}/{1}".format(boot, os.stat(_PROC + "/self/ns/pid").st_ino)
+        return f"{boot}/{os.stat(_PROC + '/self/ns/pid').st_ino}"
     except OSError:
         return "?"
 
@@ -97,7 +97,7 @@ def end(pid: int, born: str) -> bool:
             os.close(handle)
 
 
-def open_process(pid: int) -> t.Optional[int]:
+def open_process(pid: int) -> int | None:
     """A handle of a process; None where the kernel (before 5.3) or Python has none, or there is no such process."""
     opener = getattr(os, "pidfd_open", None)
     if opener is None:
@@ -111,7 +111,7 @@ def open_process(pid: int) -> t.Optional[int]:
 def command(pid: int) -> str:
     """The first words of a process, for people; "" when it is no more. Arguments may hold secrets, so no more than two."""
     try:
-        with open("{0}/{1}/cmdline".format(_PROC, pid), "rb") as source:
+        with open(f"{_PROC}/{pid}/cmdline", "rb") as source:
             words = source.read(4096).split(b"\0")
     except OSError:
         return ""

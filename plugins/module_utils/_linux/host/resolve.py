@@ -10,7 +10,7 @@ import typing as t
 _THREADS = 16
 
 
-def resolve(names: t.Sequence[str], seconds: t.Optional[float] = None) -> t.Dict[str, t.List[str]]:
+def resolve(names: t.Sequence[str], seconds: float | None = None) -> dict[str, list[str]]:
     """Name -> addresses as text; an empty list when it does not resolve. The caller judges the addresses.
 
     Names that have no answer after ``seconds`` do not resolve; those in front come first.
@@ -28,7 +28,7 @@ def resolve(names: t.Sequence[str], seconds: t.Optional[float] = None) -> t.Dict
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _resolve(name: str) -> t.List[str]:
+def _resolve(name: str) -> list[str]:
     try:
         answers = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):

@@ -13,16 +13,30 @@ from .processes import stat_fields
 
 #: Programs by the kernel's name of their processes (15 signs); all of them are in the host's network namespace.
 _PROGRAMS = {
-    "kube-proxy": "kube-proxy", "cilium-agent": "Cilium", "k3s": "k3s", "k3s-server": "k3s", "k3s-agent": "k3s", "rke2": "rke2", "k0s": "k0s",
-    "kube-router": "kube-router", "antrea-agent": "Antrea", "kubelite": "MicroK8s", "ovnkube": "OVN-Kubernetes", "hyperkube": "hyperkube",
-}  # fmt: skip
+    "kube-proxy": "kube-proxy",
+    "cilium-agent": "Cilium",
+    "k3s": "k3s",
+    "k3s-server": "k3s",
+    "k3s-agent": "k3s",
+    "rke2": "rke2",
+    "k0s": "k0s",
+    "kube-router": "kube-router",
+    "antrea-agent": "Antrea",
+    "kubelite": "MicroK8s",
+    "ovnkube": "OVN-Kubernetes",
+    "hyperkube": "hyperkube",
+}
 #: Devices that some leave behind when they end.
 _DEVICES = {
-    "kube-ipvs0": "kube-proxy with IPVS", "cilium_host": "Cilium", "bpfin.cali": "Calico's eBPF", "ovn-k8s-mp0": "OVN-Kubernetes", "antrea-gw0": "Antrea",
-}  # fmt: skip
+    "kube-ipvs0": "kube-proxy with IPVS",
+    "cilium_host": "Cilium",
+    "bpfin.cali": "Calico's eBPF",
+    "ovn-k8s-mp0": "OVN-Kubernetes",
+    "antrea-gw0": "Antrea",
+}
 
 
-def read() -> t.Dict[str, t.Any]:
+def read() -> dict[str, t.Any]:
     """``{running: True|False|None, how: text}``. None: something that may do it is there, and nobody can tell from outside."""
     own = _namespace("self")
     found = []
@@ -34,15 +48,15 @@ def read() -> t.Dict[str, t.Any]:
     if "kube-proxy" in found:
         return {"running": True, "how": "a process kube-proxy runs"}
     if found:
-        return {"running": None, "how": "{0} runs, which may do it".format(_PROGRAMS[found[0]])}
+        return {"running": None, "how": f"{_PROGRAMS[found[0]]} runs, which may do it"}
     left = sorted(_DEVICES[name] for name in link_names() & set(_DEVICES))
     if left:
-        return {"running": None, "how": "no process of it is seen, and a device of {0} is there".format(left[0])}
+        return {"running": None, "how": f"no process of it is seen, and a device of {left[0]} is there"}
     return {"running": False, "how": "no process kube-proxy runs"}
 
 
-def _namespace(process: str) -> t.Optional[str]:
+def _namespace(process: str) -> str | None:
     try:
-        return os.readlink("/proc/{0}/ns/net".format(process))
+        return os.readlink(f"/proc/{process}/ns/net")
     except OSError:
         return None

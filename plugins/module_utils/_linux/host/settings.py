@@ -7,7 +7,6 @@ from __future__ import annotations
 import fnmatch
 import os
 import pwd
-import typing as t
 
 from ..files import read_lines
 
@@ -15,8 +14,15 @@ _ROOT = "/proc/sys/"
 #: Where the host's settings and units are kept, as sysctl.d(5) and systemd.unit(5) have them.
 SETTING_FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
 SETTING_FILES = ("/etc/sysctl.conf",)
-UNIT_FOLDERS = ("/etc/systemd/system.control", "/run/systemd/system.control", "/etc/systemd/system", "/run/systemd/system",
-                "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")  # fmt: skip
+UNIT_FOLDERS = (
+    "/etc/systemd/system.control",
+    "/run/systemd/system.control",
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+)
 
 
 def name_of(*parts: str) -> str:
@@ -24,7 +30,7 @@ def name_of(*parts: str) -> str:
     return ("." if not any("." in part for part in parts) else "/").join(parts)
 
 
-def read(*parts: str) -> t.Optional[int]:
+def read(*parts: str) -> int | None:
     """A setting that is a number; None where it is not there, as for a device that is not."""
     try:
         with open(_ROOT + "/".join(parts), encoding="ascii") as source:
@@ -43,7 +49,7 @@ def write(value: int, *parts: str) -> bool:
     return True
 
 
-def reverse_path_filter(device: str) -> t.Optional[int]:
+def reverse_path_filter(device: str) -> int | None:
     """The device's own filter of IPv4, None where it has none. The effective one is the larger of this and that of ``all``."""
     return read("net", "ipv4", "conf", device, "rp_filter")
 
@@ -64,24 +70,32 @@ def without_ipv6(device: str) -> bool:
     return value != 0
 
 
-def ipv6_off() -> t.Optional[t.Dict[str, str]]:
+def ipv6_off() -> dict[str, str] | None:
     """{name, value, set_by} of what keeps IPv6 off on devices that come; None where it is on."""
     for where in ("all", "default"):
         parts = (*IPV6_OFF[:3], where, IPV6_OFF[4])
         value = read(*parts)
         if value not in (None, 0) and without_ipv6("default"):
             return {"name": name_of(*parts), "value": str(value), "set_by": "; ".join(set_by(*parts))}
-    return {"name": "ipv6.disable", "value": "1", "set_by": "the kernel's command line"} if read(*IPV6_OFF[:3], "default", IPV6_OFF[4]) is None else None
+    return (
+        {"name": "ipv6.disable", "value": "1", "set_by": "the kernel's command line"}
+        if read(*IPV6_OFF[:3], "default", IPV6_OFF[4]) is None
+        else None
+    )
 
 
-def set_by(*parts: str) -> t.List[str]:
+def set_by(*parts: str) -> list[str]:
     """``FILE sets VALUE`` for every file of the host that sets it, also by a pattern, in the order in which they are applied."""
     wanted, found = "/".join(parts), []
     for path in _files():
         for line in read_lines(path):
             key, equals, value = line.strip().partition("=")
-            if equals and not key.startswith(("#", ";")) and fnmatch.fnmatchcase(wanted, _path(key.strip().lstrip("-"))):
-                found.append("{0} sets {1}".format(path, value.strip()[:20]))
+            if (
+                equals
+                and not key.startswith(("#", ";"))
+                and fnmatch.fnmatchcase(wanted, _path(key.strip().lstrip("-")))
+            ):
+                found.append(f"{path} sets {value.strip()[:20]}")
     return found
 
 
@@ -91,29 +105,29 @@ def _path(key: str) -> str:
     return key if first == "/" else key.translate(str.maketrans("./", "/."))
 
 
-def _files() -> t.List[str]:
+def _files() -> list[str]:
     by_name = {name: folder + "/" + name for folder in reversed(SETTING_FOLDERS) for name in _drop_ins(folder)}
     return [by_name[name] for name in sorted(by_name)] + list(SETTING_FILES)
 
 
-def _drop_ins(folder: str) -> t.List[str]:
+def _drop_ins(folder: str) -> list[str]:
     try:
         return [name for name in os.listdir(folder) if name.endswith(".conf")]
     except OSError:
         return []
 
 
-def drop_ins(unit: str) -> t.List[t.Tuple[str, str]]:
+def drop_ins(unit: str) -> list[tuple[str, str]]:
     """(path, owner) of every file that changes a unit beside its own file, sorted; drop-ins for all services are not among them."""
     found = {}
     prefixes = [unit]
     stem, _dot, kind = unit.rpartition(".")
     while "-" in stem:  # foo-bar.service is changed by foo-.service.d too
         stem = stem.rpartition("-")[0]
-        prefixes.append("{0}-.{1}".format(stem, kind))
+        prefixes.append(f"{stem}-.{kind}")
     for folder in UNIT_FOLDERS:
         for prefix in prefixes:
-            place = "{0}/{1}.d".format(folder, prefix)
+            place = f"{folder}/{prefix}.d"
             for name in _drop_ins(place):
                 path = os.path.realpath(place) + "/" + name
                 found[path] = _owner(path)

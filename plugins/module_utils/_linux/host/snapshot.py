@@ -18,12 +18,12 @@ from ..stats import now
 from ..wireguard.device import open_device
 from .links import change_addresses, create_wireguard_link, delete_link, read_link, set_link
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: What of a route identifies it in its table; the rest is what it is like.
 _IDENTITY = ("dst", "metric", "type")
 
 
-def take_device(name: str, link: t.Optional[t.Mapping[str, t.Any]], dump: Dump) -> t.Optional[Data]:
+def take_device(name: str, link: t.Mapping[str, t.Any] | None, dump: Dump) -> Data | None:
     """One link with its WireGuard device, as read_link and dump gave them. None: it was not there."""
     if link is None:
         return None
@@ -34,7 +34,7 @@ def take_device(name: str, link: t.Optional[t.Mapping[str, t.Any]], dump: Dump) 
     return taken
 
 
-def restore_device(name: str, was: t.Optional[t.Mapping[str, t.Any]]) -> None:
+def restore_device(name: str, was: t.Mapping[str, t.Any] | None) -> None:
     """Make a link and its device what they were. A link that the change made is removed again. Raises LinuxError."""
     link = read_link(name)
     if was is None:
@@ -66,7 +66,9 @@ def _restore_wireguard(name: str, implementation: str, was: t.Mapping[str, t.Any
     old, secrets = Dump.of_json(was["wireguard"]), was["secrets"]
     with contextlib.closing(open_device(name, implementation)) as device:
         live = device.dump()
-        settings: Data = {key: getattr(old, key) for key in ("listen_port", "fwmark") if getattr(live, key) != getattr(old, key)}
+        settings: Data = {
+            key: getattr(old, key) for key in ("listen_port", "fwmark") if getattr(live, key) != getattr(old, key)
+        }
         if secrets["private_key"] and live.public_key != old.public_key:
             settings["private_key"] = base64.b64decode(secrets["private_key"])
         device.configure(**settings)
@@ -87,7 +89,9 @@ def _restore_wireguard(name: str, implementation: str, was: t.Mapping[str, t.Any
         device.apply([*first, *steps])
 
 
-def take_routes(routes: t.Iterable[t.Mapping[str, t.Any]], devices: t.Container[str], protocol: int, others: t.Container[t.Any]) -> t.List[Data]:
+def take_routes(
+    routes: t.Iterable[t.Mapping[str, t.Any]], devices: t.Container[str], protocol: int, others: t.Container[t.Any]
+) -> list[Data]:
     """Of a table's routes ours (over these devices, of this protocol), and those in the place of which ours will stand.
 
     others: (dst, metric) of routes that will be replaced.
@@ -116,7 +120,7 @@ def restore_routes(table: int, was: t.Sequence[t.Mapping[str, t.Any]]) -> None:
         write_routes(table, protocol, [dict(route) for route in missing if route["protocol"] == protocol], [])
 
 
-def _key(route: t.Mapping[str, t.Any]) -> t.Tuple[t.Any, ...]:
+def _key(route: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:
     return tuple(route[name] for name in _IDENTITY)
 
 
@@ -130,7 +134,11 @@ def take_files(paths: t.Iterable[str]) -> Data:
         elif state.kind == "other":
             raise LinuxError("keep a copy of", path, "it is neither a file nor a link")
         else:
-            taken[path] = {"kind": state.kind, "mode": state.mode, "content": base64.b64encode(state.content).decode("ascii")}
+            taken[path] = {
+                "kind": state.kind,
+                "mode": state.mode,
+                "content": base64.b64encode(state.content).decode("ascii"),
+            }
     return taken
 
 
@@ -138,7 +146,9 @@ def restore_files(taken: t.Mapping[str, t.Any]) -> bool:
     """Put files back; True when any differed."""
     changed = False
     for path, entry in sorted(taken.items()):
-        wanted = None if entry is None else files.FileState(entry["kind"], entry["mode"], base64.b64decode(entry["content"]))
+        wanted = (
+            None if entry is None else files.FileState(entry["kind"], entry["mode"], base64.b64decode(entry["content"]))
+        )
         if files.read_state(path) == wanted:
             continue
         changed = True

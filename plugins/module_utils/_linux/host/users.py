@@ -19,7 +19,7 @@ from ..nftables.rules import RULE_CHAIN, RULE_TABLE, decode_expressions
 from ..nftables.table import list_tables, read_table
 from ..wireguard.device import read_device, socket_state
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 _ALL = 0xFFFFFFFF
 _META_MARK = 3
 _MARK = struct.Struct("=I")
@@ -31,7 +31,7 @@ _CONNMARK_RESTORE = 2
 _XT_NAME, _XT_REVISION, _XT_INFO = 1, 2, 3
 
 
-def read_tables() -> t.List[Data]:
+def read_tables() -> list[Data]:
     """``[{family, name, owner}]`` of all tables of nftables; the owner of one that was taken over stands in its chains."""
     found = []
     for table in list_tables():
@@ -44,13 +44,13 @@ def read_tables() -> t.List[Data]:
     return found
 
 
-def read_mark_users() -> t.List[Data]:
+def read_mark_users() -> list[Data]:
     """``[{who, mark, mask, table}]``: which bits rules of nftables (iptables' own ones too) and of routing read or write.
 
     mark: the value that they look for or set; mask: the bits that they care for. table: (family, name) for nftables' rules.
     What eBPF programs or the old iptables do is not seen. Raises LinuxError.
     """
-    found: t.Dict[t.Tuple[t.Any, ...], Data] = {}
+    found: dict[tuple[t.Any, ...], Data] = {}
     try:
         with NetfilterSocket() as netlink:
             answers = netlink.dump(codec.GETRULE)
@@ -66,16 +66,16 @@ def read_mark_users() -> t.List[Data]:
     for version in (4, 6):
         for rule in read_rules(version):
             if rule["fwmark"] is not None:
-                who = "IPv{0} rule {1}".format(version, rule["priority"])
+                who = f"IPv{version} rule {rule['priority']}"
                 mask = _ALL if rule["fwmask"] is None else rule["fwmask"]
                 entry = {"who": who, "mark": rule["fwmark"], "mask": mask, "table": None, "rule": rule}
                 found.setdefault((who, rule["fwmark"], mask), entry)
     return [found[key] for key in sorted(found)]
 
 
-def marks_of(expressions: t.Iterable[t.Tuple[str, t.Mapping[str, t.Any]]]) -> t.List[t.Tuple[int, int]]:
+def marks_of(expressions: t.Iterable[tuple[str, t.Mapping[str, t.Any]]]) -> list[tuple[int, int]]:
     """(mark, mask) of everything in a rule that looks at the packet's mark or changes it."""
-    found: t.List[t.Tuple[int, int]] = []
+    found: list[tuple[int, int]] = []
     mask, xor, loaded, value = _ALL, 0, False, None  # the register that everybody uses
     for name, fields in expressions:
         raw = fields.get("data")
@@ -85,7 +85,9 @@ def marks_of(expressions: t.Iterable[t.Tuple[str, t.Mapping[str, t.Any]]]) -> t.
             changed = (_ALL & ~mask | xor) if loaded else _ALL
             found.append((value if value is not None and not loaded else xor, changed))
             loaded = False
-        elif name == "bitwise" and loaded and len(fields.get("mask") or b"") == 4 and len(fields.get("xor") or b"") == 4:
+        elif (
+            name == "bitwise" and loaded and len(fields.get("mask") or b"") == 4 and len(fields.get("xor") or b"") == 4
+        ):
             mask, xor = _MARK.unpack(fields["mask"])[0] & mask, _MARK.unpack(fields["xor"])[0]
         elif name in ("cmp", "lookup") and loaded:
             found.append((_MARK.unpack(raw)[0] if isinstance(raw, bytes) and len(raw) == 4 else 0, mask))
@@ -98,7 +100,7 @@ def marks_of(expressions: t.Iterable[t.Tuple[str, t.Mapping[str, t.Any]]]) -> t.
     return found
 
 
-def _xtables(data: bytes) -> t.Iterator[t.Tuple[int, int]]:
+def _xtables(data: bytes) -> t.Iterator[tuple[int, int]]:
     """Of an extension of iptables: what it says about marks."""
     parts = dict(codec.attributes(data))
     name, info = codec.read_text(parts.get(_XT_NAME, b"")), parts.get(_XT_INFO, b"")
@@ -112,7 +114,7 @@ def _xtables(data: bytes) -> t.Iterator[t.Tuple[int, int]]:
             yield 0, of_packet
 
 
-def read_udp_ports() -> t.List[int]:
+def read_udp_ports() -> list[int]:
     """Local UDP ports that are taken, ascending. The kernel's own WireGuard sockets are not among them."""
     ports = set()
     for name in ("udp", "udp6"):
@@ -123,7 +125,7 @@ def read_udp_ports() -> t.List[int]:
     return sorted(ports)
 
 
-def read_wireguard() -> t.List[Data]:
+def read_wireguard() -> list[Data]:
     """``[{name, fwmark, listen_port}]`` of all WireGuard devices, whoever implements them, sorted by name."""
     found = []
     for link in read_link_kinds():
@@ -133,6 +135,6 @@ def read_wireguard() -> t.List[Data]:
     return sorted(found, key=lambda device: device["name"])
 
 
-def read_link_kinds() -> t.List[Data]:
+def read_link_kinds() -> list[Data]:
     """``[{name, kind}]`` of all links; kind "" for hardware. A device that wireguard-go serves is a ``tun``."""
     return [{"name": link.name, "kind": link.kind} for link in read_links()]

@@ -10,11 +10,30 @@ import struct
 import typing as t
 
 from ..errors import LinuxError, failing
-from .messages import ADDRESS_FAMILIES, NLM_F_CREATE, NLM_F_EXCL, SCOPE_NAMES, NetlinkRefused, RouteSocket, attribute, attributes, from_kernel, unpack_address
+from .messages import (
+    ADDRESS_FAMILIES,
+    NLM_F_CREATE,
+    NLM_F_EXCL,
+    SCOPE_NAMES,
+    NetlinkRefused,
+    RouteSocket,
+    attribute,
+    attributes,
+    from_kernel,
+    unpack_address,
+)
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
 RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
-_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_TXQLEN, _IFLA_OPERSTATE, _IFLA_LINKINFO, _IFLA_IFALIAS = 1, 3, 4, 13, 16, 18, 20
+_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_TXQLEN, _IFLA_OPERSTATE, _IFLA_LINKINFO, _IFLA_IFALIAS = (
+    1,
+    3,
+    4,
+    13,
+    16,
+    18,
+    20,
+)
 _IFLA_MASTER, _IFLA_STATS64 = 10, 23
 _IFLA_INFO_KIND = 1
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_FLAGS, _IFA_PROTO = 1, 2, 8, 11
@@ -51,13 +70,13 @@ class Link(t.NamedTuple):
     name: str
     kind: str
     hardware: int
-    mac: t.Optional[str]
+    mac: str | None
     mtu: int
     txqueuelen: int
-    alias: t.Optional[str]
+    alias: str | None
     flags: int
     state: int
-    addresses: t.Tuple[Address, ...] = ()
+    addresses: tuple[Address, ...] = ()
     master: int = 0
 
     @property
@@ -76,7 +95,7 @@ def link_index(name: str) -> int:
         return socket.if_nametoindex(name)
 
 
-def link_name(index: int) -> t.Optional[str]:
+def link_name(index: int) -> str | None:
     """The name of the link of an index, None when there is none."""
     try:
         return socket.if_indextoname(index)
@@ -84,16 +103,16 @@ def link_name(index: int) -> t.Optional[str]:
         return None
 
 
-def link_names() -> t.Set[str]:
+def link_names() -> set[str]:
     return {name for _index, name in socket.if_nameindex()}
 
 
-def read_links(netns: t.Optional[str] = None) -> t.List[Link]:
+def read_links(netns: str | None = None) -> list[Link]:
     """All links with their addresses, by index; netns: path of another network namespace. Raises LinuxError."""
     return _read(netns, 0)
 
 
-def read_link(name: str) -> t.Optional[Link]:
+def read_link(name: str) -> Link | None:
     """One link with its addresses, None when there is none of this name. Raises LinuxError."""
     try:
         found = _read(None, socket.if_nametoindex(name))
@@ -102,10 +121,10 @@ def read_link(name: str) -> t.Optional[Link]:
     return found[0] if found else None
 
 
-def _read(netns: t.Optional[str], index: int) -> t.List[Link]:
+def _read(netns: str | None, index: int) -> list[Link]:
     """All links, or the one of this index."""
     request = _LINK.pack(0, 0, index, 0, 0)
-    addresses: t.Dict[int, t.List[Address]] = {}
+    addresses: dict[int, list[Address]] = {}
     with RouteSocket("links", strict=True, netns=netns) as netlink:
         try:
             bodies = netlink.order(RTM_GETLINK, 0, request) if index else netlink.dump_messages(RTM_GETLINK, request)
@@ -124,7 +143,7 @@ def _read(netns: t.Optional[str], index: int) -> t.List[Link]:
 _COUNTERS = ("rx_packets", "tx_packets", None, None, "rx_errors", "tx_errors", "rx_dropped", "tx_dropped")
 
 
-def read_counters() -> t.Dict[str, t.Dict[str, int]]:
+def read_counters() -> dict[str, dict[str, int]]:
     """What has passed each link so far, by its name: ``{rx_packets, tx_packets, rx_errors, tx_errors, rx_dropped, tx_dropped}``. Raises LinuxError."""
     with RouteSocket("links", strict=True) as netlink:
         try:
@@ -135,11 +154,11 @@ def read_counters() -> t.Dict[str, t.Dict[str, int]]:
 
 
 @from_kernel("a link's counters")
-def decode_counters(body: bytes) -> t.Tuple[str, t.Dict[str, int]]:
+def decode_counters(body: bytes) -> tuple[str, dict[str, int]]:
     """(name, counters) of one answer about links; none where the kernel sends none."""
     parts = dict(attributes(body[_LINK.size :]))
     raw = parts.get(_IFLA_STATS64, b"")
-    numbers = struct.unpack_from("={0}Q".format(len(_COUNTERS)), raw) if raw else ()
+    numbers = struct.unpack_from(f"={len(_COUNTERS)}Q", raw) if raw else ()
     return _text(parts[_IFLA_IFNAME]), {name: number for name, number in zip(_COUNTERS, numbers) if name}
 
 
@@ -151,21 +170,32 @@ def decode_link(body: bytes) -> Link:
     info = dict(attributes(parts.get(_IFLA_LINKINFO, b"")))
     alias, mac = _text(parts.get(_IFLA_IFALIAS, b"")), parts.get(_IFLA_ADDRESS)
     return Link(
-        index, _text(parts[_IFLA_IFNAME]), _text(info.get(_IFLA_INFO_KIND, b"")), hardware, mac.hex(":") if mac else None,
-        _U32.unpack(parts[_IFLA_MTU])[0], _U32.unpack(parts.get(_IFLA_TXQLEN, bytes(4)))[0], alias or None, flags,
-        parts.get(_IFLA_OPERSTATE, b"\0")[0], (), _U32.unpack(parts.get(_IFLA_MASTER, bytes(4)))[0],
-    )  # fmt: skip
+        index,
+        _text(parts[_IFLA_IFNAME]),
+        _text(info.get(_IFLA_INFO_KIND, b"")),
+        hardware,
+        mac.hex(":") if mac else None,
+        _U32.unpack(parts[_IFLA_MTU])[0],
+        _U32.unpack(parts.get(_IFLA_TXQLEN, bytes(4)))[0],
+        alias or None,
+        flags,
+        parts.get(_IFLA_OPERSTATE, b"\0")[0],
+        (),
+        _U32.unpack(parts.get(_IFLA_MASTER, bytes(4)))[0],
+    )
 
 
 @from_kernel("an address")
-def decode_address(body: bytes) -> t.Tuple[int, Address]:
+def decode_address(body: bytes) -> tuple[int, Address]:
     """(index of its link, address) of one answer about addresses: the link's own one where it has a peer's, too."""
     family, length, flags, scope, index = _ADDRESS.unpack_from(body)
     parts = dict(attributes(body[_ADDRESS.size :]))
     own = parts.get(_IFA_LOCAL) or parts[_IFA_ADDRESS]
     flags = _U32.unpack(parts[_IFA_FLAGS])[0] if _IFA_FLAGS in parts else flags
-    text = "{0}/{1}".format(unpack_address(family, own), length)
-    return index, Address(text, SCOPE_NAMES.get(scope, str(scope)), bool(flags & _IFA_F_PERMANENT), parts.get(_IFA_PROTO, b"\0")[0])
+    text = f"{unpack_address(family, own)}/{length}"
+    return index, Address(
+        text, SCOPE_NAMES.get(scope, str(scope)), bool(flags & _IFA_F_PERMANENT), parts.get(_IFA_PROTO, b"\0")[0]
+    )
 
 
 def _text(value: bytes) -> str:
@@ -175,11 +205,15 @@ def _text(value: bytes) -> str:
 def add_link(name: str, kind: str) -> None:
     """Make a link of a kind, switched off. Raises NetlinkRefused; EOPNOTSUPP where the kernel has none of this kind."""
     info = attribute(_IFLA_LINKINFO, attribute(_IFLA_INFO_KIND, kind.encode("ascii")))
-    _write(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, _LINK.pack(0, 0, 0, 0, 0) + attribute(_IFLA_IFNAME, name.encode("ascii") + b"\0") + info)
+    _write(
+        RTM_NEWLINK,
+        NLM_F_CREATE | NLM_F_EXCL,
+        _LINK.pack(0, 0, 0, 0, 0) + attribute(_IFLA_IFNAME, name.encode("ascii") + b"\0") + info,
+    )
 
 
 def change_link(
-    index: int, mtu: t.Optional[int] = None, txqueuelen: t.Optional[int] = None, alias: t.Optional[str] = None, up: t.Optional[bool] = None
+    index: int, mtu: int | None = None, txqueuelen: int | None = None, alias: str | None = None, up: bool | None = None
 ) -> None:
     """Set what is given, in one message; an empty alias takes it away. Raises NetlinkRefused."""
     body = _LINK.pack(0, 0, index, _IFF_UP if up else 0, 0 if up is None else _IFF_UP)
@@ -199,7 +233,11 @@ def write_address(index: int, text: str, add: bool) -> None:
     address, _slash, length = text.partition("/")
     family = ADDRESS_FAMILIES[6 if ":" in address else 4]
     packed = socket.inet_pton(family, address)
-    body = _ADDRESS.pack(family, int(length), 0, 0, index) + attribute(_IFA_LOCAL, packed) + attribute(_IFA_ADDRESS, packed)
+    body = (
+        _ADDRESS.pack(family, int(length), 0, 0, index)
+        + attribute(_IFA_LOCAL, packed)
+        + attribute(_IFA_ADDRESS, packed)
+    )
     try:
         _write(RTM_NEWADDR if add else RTM_DELADDR, NLM_F_CREATE | NLM_F_EXCL if add else 0, body)
     except NetlinkRefused as error:

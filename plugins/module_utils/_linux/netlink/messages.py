@@ -60,7 +60,7 @@ def from_kernel(what: str) -> t.Callable[[t.Callable[..., t.Any]], t.Callable[..
             try:
                 return decode(*arguments, **named)
             except (struct.error, LookupError, TypeError, ValueError, OverflowError, OSError) as error:
-                raise LinuxError("read", what, "the kernel's answer cannot be understood: {0}".format(error)) from None
+                raise LinuxError("read", what, f"the kernel's answer cannot be understood: {error}") from None
 
         return decoded
 
@@ -71,28 +71,28 @@ def attribute(kind: int, payload: bytes) -> bytes:
     """One attribute, padded to four bytes."""
     length = 4 + len(payload)
     if length > MAX_ATTRIBUTE:
-        raise ValueError("an attribute cannot hold {0} bytes".format(len(payload)))
+        raise ValueError(f"an attribute cannot hold {len(payload)} bytes")
     return _ATTRIBUTE.pack(length, kind) + payload + b"\0" * (-length % 4)
 
 
-def attributes(data: bytes) -> t.Iterator[t.Tuple[int, bytes]]:
+def attributes(data: bytes) -> t.Iterator[tuple[int, bytes]]:
     """The attributes in a buffer as (type, payload). Raises ValueError when a length does not fit."""
     position, end = 0, len(data)
     while position + 4 <= end:
         length, kind = _ATTRIBUTE.unpack_from(data, position)
         if length < 4 or position + length > end:
-            raise ValueError("attribute of {0} bytes at {1} of {2}".format(length, position, end))
+            raise ValueError(f"attribute of {length} bytes at {position} of {end}")
         yield kind & NLA_TYPE_MASK, data[position + 4 : position + length]
         position += (length + 3) & ~3
 
 
-def messages(data: bytes) -> t.Iterator[t.Tuple[int, int, int, bytes]]:
+def messages(data: bytes) -> t.Iterator[tuple[int, int, int, bytes]]:
     """The messages in a datagram as (type, flags, sequence, payload)."""
     position, end = 0, len(data)
     while position + 16 <= end:
         length, kind, flags, sequence, _port = _HEADER.unpack_from(data, position)
         if length < 16 or position + length > end:
-            raise ValueError("message of {0} bytes at {1} of {2}".format(length, position, end))
+            raise ValueError(f"message of {length} bytes at {position} of {end}")
         yield kind, flags, sequence, data[position + 16 : position + length]
         position += (length + 3) & ~3
 
@@ -109,7 +109,7 @@ class NetlinkSocket:
     netns: path of the network namespace that it shall belong to, if not this one.
     """
 
-    def __init__(self, protocol: int, name: str, strict: bool = False, netns: t.Optional[str] = None) -> None:
+    def __init__(self, protocol: int, name: str, strict: bool = False, netns: str | None = None) -> None:
         self._name = name
         self._sequence = 0
         self.requests = 0
@@ -140,11 +140,11 @@ class NetlinkSocket:
     def __exit__(self, *unused: t.Any) -> None:
         self.close()
 
-    def order(self, kind: int, flags: int, body: bytes) -> t.List[bytes]:
+    def order(self, kind: int, flags: int, body: bytes) -> list[bytes]:
         """One request that is acknowledged, and what comes back before that. Raises NetlinkRefused, InterruptedError."""
         return self.exchange(kind, NLM_F_REQUEST | NLM_F_ACK | flags, body)
 
-    def dump_messages(self, kind: int, body: bytes) -> t.List[bytes]:
+    def dump_messages(self, kind: int, body: bytes) -> list[bytes]:
         """All answers to a dump request, without netlink's header. Repeated when the kernel says it was interrupted."""
         for _attempt in range(_DUMP_TRIES):
             self.requests += 1
@@ -152,13 +152,13 @@ class NetlinkSocket:
                 return self.order(kind, NLM_F_DUMP, body)
             except InterruptedError:
                 continue
-        raise LinuxError("dump", self._name, "it changed during each of {0} reads".format(_DUMP_TRIES))
+        raise LinuxError("dump", self._name, f"it changed during each of {_DUMP_TRIES} reads")
 
-    def exchange(self, kind: int, flags: int, body: bytes) -> t.List[bytes]:
+    def exchange(self, kind: int, flags: int, body: bytes) -> list[bytes]:
         """One request and what comes back for it, without netlink's header. Raises NetlinkRefused, InterruptedError."""
         self._sequence += 1
         self._send(_HEADER.pack(16 + len(body), kind, flags, self._sequence, 0) + body)
-        answers: t.List[bytes] = []
+        answers: list[bytes] = []
         interrupted = False
         for answer, answer_flags, sequence, answer_body in self.received():
             if sequence != self._sequence:
@@ -174,21 +174,24 @@ class NetlinkSocket:
             raise InterruptedError()
         return answers
 
-    def ask_each(self, kind: int, bodies: t.Sequence[bytes], flags: int = 0) -> t.List[t.Union[int, bytes]]:
+    def ask_each(self, kind: int, bodies: t.Sequence[bytes], flags: int = 0) -> list[int | bytes]:
         """Many requests of one answer each, several a send: the answer without netlink's header, or the kernel's error number.
 
         With NLM_F_ACK in ``flags`` they are orders, answered by error numbers alone, of which 0 means done.
         """
-        answers: t.List[t.Union[int, bytes]] = [errno.ENODATA] * len(bodies)
+        answers: list[int | bytes] = [errno.ENODATA] * len(bodies)
         batch = _ORDERS if flags & NLM_F_ACK else _QUESTIONS
         for start in range(0, len(bodies), batch):
             part = bodies[start : start + batch]
             first = self._sequence + 1
             self._sequence += len(part)
             self.requests += 1
-            self._send(b"".join(
-                _HEADER.pack(16 + len(body), kind, NLM_F_REQUEST | flags, first + offset, 0) + body for offset, body in enumerate(part)
-            ))  # fmt: skip
+            self._send(
+                b"".join(
+                    _HEADER.pack(16 + len(body), kind, NLM_F_REQUEST | flags, first + offset, 0) + body
+                    for offset, body in enumerate(part)
+                )
+            )
             missing = set(range(first, first + len(part)))
             while missing:
                 for answer, _flags, sequence, body in messages(self._receive()):
@@ -203,7 +206,7 @@ class NetlinkSocket:
         except OSError as error:
             raise LinuxError("ask the kernel about", self._name, os_reason(error)) from None
 
-    def received(self) -> t.Iterator[t.Tuple[int, int, int, bytes]]:
+    def received(self) -> t.Iterator[tuple[int, int, int, bytes]]:
         """What the kernel sends, as it comes, as messages() has it. The caller stops."""
         while True:
             yield from messages(self._receive())
@@ -213,11 +216,11 @@ class NetlinkSocket:
             try:
                 size, sender = self._socket.recvfrom_into(self._buffer, 0, socket.MSG_TRUNC)
             except socket.timeout:
-                raise LinuxError("read", self._name, "the kernel did not answer within {0:.0f} s".format(_TIMEOUT)) from None
+                raise LinuxError("read", self._name, f"the kernel did not answer within {_TIMEOUT:.0f} s") from None
             except OSError as error:
                 raise LinuxError("read", self._name, os_reason(error)) from None
             if size > _RECEIVE_BYTES:  # what it was before it was cut
-                raise LinuxError("read", self._name, "a message is longer than {0} bytes".format(_RECEIVE_BYTES))
+                raise LinuxError("read", self._name, f"a message is longer than {_RECEIVE_BYTES} bytes")
             if sender[0] == 0:  # only the kernel (port 0) is believed
                 return bytes(self._view[:size])
 
@@ -257,7 +260,7 @@ def in_namespace(path: str, make: t.Callable[[], Made]) -> Made:
 class RouteSocket(NetlinkSocket):
     """rtnetlink: links, addresses, routes, rules."""
 
-    def __init__(self, name: str, strict: bool = False, netns: t.Optional[str] = None) -> None:
+    def __init__(self, name: str, strict: bool = False, netns: str | None = None) -> None:
         super().__init__(NETLINK_ROUTE, name, strict, netns)
 
 
@@ -274,7 +277,7 @@ class GenericSocket(NetlinkSocket):
         except NetlinkRefused as error:
             self._socket.close()
             if error.errno == errno.ENOENT:
-                raise LinuxError("find", family, "this kernel has no {0} support".format(family)) from None
+                raise LinuxError("find", family, f"this kernel has no {family} support") from None
             raise LinuxError("find", family, str(error)) from None
         except BaseException:
             self._socket.close()
@@ -290,7 +293,7 @@ class GenericSocket(NetlinkSocket):
                     return struct.unpack("=H", value[:2])[0]
         raise NetlinkRefused(errno.ENOENT)
 
-    def dump(self, command: int, payload: bytes, version: int = 1) -> t.List[bytes]:
+    def dump(self, command: int, payload: bytes, version: int = 1) -> list[bytes]:
         """All answers to a dump request, without their headers. Repeated when the kernel says it was interrupted."""
         return [answer[4:] for answer in self.dump_messages(self._id, _generic(command, version) + payload)]
 

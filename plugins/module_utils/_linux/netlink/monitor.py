@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import select
 import socket
-import typing as t
 
 _ROUTE, _NETFILTER = 0, 12
 #: RTMGRP_LINK, IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE; IPv6 rules have a number beyond the mask.
@@ -19,10 +18,12 @@ class Monitor:
     """Subscribed from construction on, so no event between making it and waiting is lost."""
 
     def __init__(self) -> None:
-        self._sockets: t.List[socket.socket] = []
+        self._sockets: list[socket.socket] = []
         for protocol, mask, group in ((_ROUTE, _GROUPS, _IPV6_RULE_GROUP), (_NETFILTER, 0, _NFTABLES_GROUP)):
             try:
-                heard = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, protocol)
+                heard = socket.socket(
+                    socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, protocol
+                )
                 heard.bind((0, mask))
                 heard.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, group)
             except OSError:

@@ -31,7 +31,7 @@ from .messages import (
     unpack_address,
 )
 
-Route = t.Dict[str, t.Any]
+Route = dict[str, t.Any]
 
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 RTM_F_LOOKUP_TABLE = 0x1000
@@ -41,44 +41,52 @@ RTAX_LOCK, RTAX_MTU = 1, 2
 #: Tables beyond a byte travel in their attribute alone.
 RT_TABLE_COMPAT = 252
 TYPES = {
-    "unicast": 1, "local": 2, "broadcast": 3, "anycast": 4, "multicast": 5, "blackhole": 6, "unreachable": 7, "prohibit": 8,
-    "throw": 9, "nat": 10,
-}  # fmt: skip
+    "unicast": 1,
+    "local": 2,
+    "broadcast": 3,
+    "anycast": 4,
+    "multicast": 5,
+    "blackhole": 6,
+    "unreachable": 7,
+    "prohibit": 8,
+    "throw": 9,
+    "nat": 10,
+}
 _TYPE_NAMES = {number: name for name, number in TYPES.items()}
 #: family, lengths of both prefixes, type of service, table, protocol, scope, type, flags
 _ROUTE = struct.Struct("=BBBBBBBBI")
 _U32 = struct.Struct("=I")
 
 
-def read_routes(table: int) -> t.List[Route]:
+def read_routes(table: int) -> list[Route]:
     """All routes of a table, both families; a table that does not exist has none. Raises LinuxError.
 
     Routes with a type of service are left out: they are other routes than those without.
     """
-    return [route for route in _read(table, "routes of table {0}".format(table)) if route["table"] == table]
+    return [route for route in _read(table, f"routes of table {table}") if route["table"] == table]
 
 
-def read_all_routes() -> t.List[Route]:
+def read_all_routes() -> list[Route]:
     """The same of all tables. Raises LinuxError."""
     return _read(0, "all routes")
 
 
-def _read(table: int, what: str) -> t.List[Route]:
+def _read(table: int, what: str) -> list[Route]:
     names = dict(socket.if_nameindex())
-    bodies: t.List[bytes] = []
+    bodies: list[bytes] = []
     with RouteSocket("routes", strict=True) as netlink:
         for family in ADDRESS_FAMILIES.values():
             try:
-                bodies += netlink.dump_messages(RTM_GETROUTE, _ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0) + attribute(RTA_TABLE, _U32.pack(table)))
+                bodies += netlink.dump_messages(
+                    RTM_GETROUTE, _ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0) + attribute(RTA_TABLE, _U32.pack(table))
+                )
             except NetlinkRefused as error:
                 if error.errno not in (errno.ENOENT, errno.ESRCH):
                     raise LinuxError("read", what, str(error)) from None
     return [route for route in (decode_route(body, names) for body in bodies) if route is not None]
 
 
-def write_routes(
-    table: int, protocol: int, replacements: t.Sequence[Route], deletions: t.Sequence[Route]
-) -> int:
+def write_routes(table: int, protocol: int, replacements: t.Sequence[Route], deletions: t.Sequence[Route]) -> int:
     """Create or replace, in this order, then delete. Returns the number of messages.
 
     A route is ``{dst, type, dev, via, src, metric, scope, mtu, mtu_locked}``; via, src and the MTU may be missing. One
@@ -87,17 +95,17 @@ def write_routes(
     failed = _write(True, table, protocol, replacements) + _write(False, table, protocol, deletions)
     if failed:
         first = failed[0]
-        more = "" if len(failed) == 1 else " (and {0} more)".format(len(failed) - 1)
+        more = "" if len(failed) == 1 else f" (and {len(failed) - 1} more)"
         raise LinuxError(first.operation, first.object, first.message + more, first.package)
     return len(replacements) + len(deletions)
 
 
-def _write(replace: bool, table: int, protocol: int, routes: t.Sequence[Route]) -> t.List[LinuxError]:
+def _write(replace: bool, table: int, protocol: int, routes: t.Sequence[Route]) -> list[LinuxError]:
     operation = "set" if replace else "delete"
-    failed: t.List[LinuxError] = []
-    indexes: t.Dict[str, int] = {}
-    sent: t.List[Route] = []
-    bodies: t.List[bytes] = []
+    failed: list[LinuxError] = []
+    indexes: dict[str, int] = {}
+    sent: list[Route] = []
+    bodies: list[bytes] = []
     for route in routes:
         dev = route["dev"]
         try:
@@ -112,21 +120,29 @@ def _write(replace: bool, table: int, protocol: int, routes: t.Sequence[Route]) 
     for route, code in zip(sent, _send(replace, bodies)):
         if code == errno.EPERM:
             raise LinuxError("write", "routes", str(NetlinkRefused(code)))
-        if code and (replace or code not in (errno.ESRCH, errno.ENOENT)):  # else it is gone with its device, or by another hand
-            failed.append(LinuxError(operation, "route " + route["dst"], "the device is down" if code == errno.ENETDOWN else os.strerror(code)))
+        if code and (
+            replace or code not in (errno.ESRCH, errno.ENOENT)
+        ):  # else it is gone with its device, or by another hand
+            failed.append(
+                LinuxError(
+                    operation,
+                    "route " + route["dst"],
+                    "the device is down" if code == errno.ENETDOWN else os.strerror(code),
+                )
+            )
     return failed
 
 
-def _send(replace: bool, bodies: t.Sequence[bytes]) -> t.List[int]:
+def _send(replace: bool, bodies: t.Sequence[bytes]) -> list[int]:
     """Create or replace (else delete) each; the kernel's error number for each, 0 for done."""
     if not bodies:
         return []
     kind, flags = (RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE) if replace else (RTM_DELROUTE, 0)
     with RouteSocket("routes") as netlink:
-        return t.cast(t.List[int], netlink.ask_each(kind, bodies, NLM_F_ACK | flags))
+        return t.cast(list[int], netlink.ask_each(kind, bodies, NLM_F_ACK | flags))
 
 
-def look_up(questions: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[t.Dict[str, t.Any]]:
+def look_up(questions: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
     """Where the kernel sends packets, by its own decision, with all rules, tables and marks.
 
     One answer for each question ``{dst, src, iif, mark}``, of which all but dst may be missing. With ``iif`` it is a packet
@@ -155,14 +171,14 @@ def _question(question: t.Mapping[str, t.Any], indexes: t.Mapping[str, int]) -> 
     return _ROUTE.pack(family, whole, whole if question.get("src") else 0, 0, 0, 0, 0, 0, flags) + b"".join(parts)
 
 
-def _answer(found: t.Union[int, bytes], names: t.Mapping[int, str]) -> t.Dict[str, t.Any]:
+def _answer(found: int | bytes, names: t.Mapping[int, str]) -> dict[str, t.Any]:
     if isinstance(found, int):
         return {"error": os.strerror(found)}
     route = decode_route(found, names) or {}
     return {"error": None, **{name: route.get(name) for name in ("type", "dev", "via", "src", "table")}}
 
 
-def encode_route(route: t.Mapping[str, t.Any], table: int, protocol: int, oif: t.Optional[int]) -> bytes:
+def encode_route(route: t.Mapping[str, t.Any], table: int, protocol: int, oif: int | None) -> bytes:
     """The body of a route message. route: as read_routes gives it; oif: index of its device. Raises ValueError.
 
     via, src, mtu and mtu_locked may be missing.
@@ -171,7 +187,15 @@ def encode_route(route: t.Mapping[str, t.Any], table: int, protocol: int, oif: t
     family = ADDRESS_FAMILIES[6 if ":" in text else 4]
     parts = [
         _ROUTE.pack(
-            family, int(length), 0, 0, table if table < 256 else RT_TABLE_COMPAT, protocol, SCOPES[route["scope"]], TYPES[route["type"]], 0
+            family,
+            int(length),
+            0,
+            0,
+            table if table < 256 else RT_TABLE_COMPAT,
+            protocol,
+            SCOPES[route["scope"]],
+            TYPES[route["type"]],
+            0,
         ),
         attribute(RTA_TABLE, _U32.pack(table)),
     ]
@@ -195,21 +219,21 @@ def _address(family: int, text: str) -> bytes:
     try:
         return socket.inet_pton(family, text)
     except OSError:
-        raise ValueError("{0} is not an address of the route's family".format(text)) from None
+        raise ValueError(f"{text} is not an address of the route's family") from None
 
 
 @from_kernel("a route")
-def decode_route(body: bytes, names: t.Mapping[int, str]) -> t.Optional[t.Dict[str, t.Any]]:
+def decode_route(body: bytes, names: t.Mapping[int, str]) -> dict[str, t.Any] | None:
     """A route of an answer as read_routes gives it, or None for one with a type of service. names: of devices by index."""
     family, length, _src, tos, table, protocol, scope, kind, _flags = _ROUTE.unpack_from(body)
     if tos:
         return None
     version = 6 if family == socket.AF_INET6 else 4
     word = _TYPE_NAMES.get(kind, str(kind))
-    route: t.Dict[str, t.Any] = {
+    route: dict[str, t.Any] = {
         "version": version,
         "table": table,
-        "dst": "{0}/{1}".format("0.0.0.0" if version == 4 else "::", length),
+        "dst": f"{'0.0.0.0' if version == 4 else '::'}/{length}",
         "type": word,
         "dev": None,
         "via": None,
@@ -224,11 +248,11 @@ def decode_route(body: bytes, names: t.Mapping[int, str]) -> t.Optional[t.Dict[s
         if number == RTA_TABLE:
             route["table"] = _U32.unpack(value)[0]
         elif number == RTA_DST:
-            route["dst"] = "{0}/{1}".format(unpack_address(family, value), length)
+            route["dst"] = f"{unpack_address(family, value)}/{length}"
         elif number == RTA_OIF and (word == "unicast" or version == 4):
             # IPv6 shows "lo" for an unreachable route
             index = _U32.unpack(value)[0]
-            route["dev"] = names.get(index, "index {0}".format(index))
+            route["dev"] = names.get(index, f"index {index}")
         elif number == RTA_GATEWAY:
             route["via"] = unpack_address(family, value)
         elif number == RTA_VIA:

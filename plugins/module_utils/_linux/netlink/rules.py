@@ -17,9 +17,18 @@ import struct
 import typing as t
 
 from ..errors import LinuxError
-from .messages import ADDRESS_FAMILIES, NLM_F_CREATE, NLM_F_EXCL, NetlinkRefused, RouteSocket, attribute, attributes, from_kernel
+from .messages import (
+    ADDRESS_FAMILIES,
+    NLM_F_CREATE,
+    NLM_F_EXCL,
+    NetlinkRefused,
+    RouteSocket,
+    attribute,
+    attributes,
+    from_kernel,
+)
 
-Rule = t.Dict[str, t.Any]
+Rule = dict[str, t.Any]
 
 RTM_NEWRULE, RTM_DELRULE, RTM_GETRULE = 32, 33, 34
 _HEADER = struct.Struct("=BBBBBBBBI")
@@ -28,7 +37,18 @@ _UNSET = 0xFFFFFFFF
 ACTIONS = {"to_table": 1, "goto": 2, "nop": 3, "blackhole": 6, "unreachable": 7, "prohibit": 8}
 _ACTION_NAMES = {number: name for name, number in ACTIONS.items()}
 _DST, _SRC, _IIF, _GOTO, _PRIORITY, _FWMARK, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLENGTH = 1, 2, 3, 4, 6, 10, 13, 14
-_TABLE, _FWMASK, _OIF, _PAD, _L3MDEV, _UIDRANGE, _PROTOCOL, _IPPROTO, _SPORT, _DPORT = 15, 16, 17, 18, 19, 20, 21, 22, 23, 24
+_TABLE, _FWMASK, _OIF, _PAD, _L3MDEV, _UIDRANGE, _PROTOCOL, _IPPROTO, _SPORT, _DPORT = (
+    15,
+    16,
+    17,
+    18,
+    19,
+    20,
+    21,
+    22,
+    23,
+    24,
+)
 _NUMBERS = {_PRIORITY: "priority", _FWMARK: "fwmark", _FWMASK: "fwmask", _TABLE: "table", _GOTO: "goto"}
 _NAMES = {_IIF: "iif", _OIF: "oif"}
 _BYTES = {_PROTOCOL: "protocol", _IPPROTO: "ipproto", _L3MDEV: "l3mdev"}
@@ -38,21 +58,41 @@ _RANGES = {_SPORT: "sport", _DPORT: "dport"}
 _PLAIN = (_PAD,)
 
 
-def read_rules(version: int) -> t.List[Rule]:
+def read_rules(version: int) -> list[Rule]:
     """All rules of a family in the kernel's order, those of the kernel included. Raises LinuxError."""
     with RouteSocket("routing rules") as netlink:
         try:
-            answers = netlink.dump_messages(RTM_GETRULE, _HEADER.pack(ADDRESS_FAMILIES[version], 0, 0, 0, 0, 0, 0, 0, 0))
+            answers = netlink.dump_messages(
+                RTM_GETRULE, _HEADER.pack(ADDRESS_FAMILIES[version], 0, 0, 0, 0, 0, 0, 0, 0)
+            )
         except NetlinkRefused as error:
-            raise LinuxError("read", "IPv{0} rules".format(version), str(error)) from None
+            raise LinuxError("read", f"IPv{version} rules", str(error)) from None
     return [decode_rule(answer) for answer in answers if answer[0] == ADDRESS_FAMILIES[version]]
 
 
 def new_rule(version: int) -> Rule:
     """A rule that says nothing."""
     rule: Rule = dict.fromkeys(
-        "priority table protocol fwmark fwmask src dst iif oif tos suppress_prefixlength suppress_ifgroup ipproto sport dport "
-        "uidrange goto l3mdev".split()
+        [
+            "priority",
+            "table",
+            "protocol",
+            "fwmark",
+            "fwmask",
+            "src",
+            "dst",
+            "iif",
+            "oif",
+            "tos",
+            "suppress_prefixlength",
+            "suppress_ifgroup",
+            "ipproto",
+            "sport",
+            "dport",
+            "uidrange",
+            "goto",
+            "l3mdev",
+        ]
     )
     return dict(rule, version=version, priority=0, action="to_table", invert=False, other=[])
 
@@ -63,7 +103,12 @@ def decode_rule(body: bytes) -> Rule:
     family, dst_length, src_length, tos, table, _res1, _res2, action, flags = _HEADER.unpack_from(body)
     version = 6 if family == socket.AF_INET6 else 4
     rule = new_rule(version)
-    rule.update(action=_ACTION_NAMES.get(action, str(action)), invert=bool(flags & _INVERT), tos=tos or None, table=table or None)
+    rule.update(
+        action=_ACTION_NAMES.get(action, str(action)),
+        invert=bool(flags & _INVERT),
+        tos=tos or None,
+        table=table or None,
+    )
     for kind, value in attributes(body[_HEADER.size :]):
         if kind in _NUMBERS:
             rule[_NUMBERS[kind]] = struct.unpack("=I", value)[0]
@@ -81,7 +126,7 @@ def decode_rule(body: bytes) -> Rule:
         elif kind in (_SRC, _DST):
             length = src_length if kind == _SRC else dst_length
             # as what is wanted is written: the C library writes mapped addresses otherwise
-            rule["src" if kind == _SRC else "dst"] = "{0}/{1}".format(ipaddress.ip_address(value), length)
+            rule["src" if kind == _SRC else "dst"] = f"{ipaddress.ip_address(value)}/{length}"
         elif kind not in _PLAIN and any(value):
             rule["other"].append(kind)
     if rule["fwmask"] is not None and rule["fwmark"] is None:

@@ -19,12 +19,12 @@ _REQUEST = struct.Struct("=BBBxI48x")
 _ANSWER_BYTES, _ONLY_V6 = 72, 11
 
 
-def read_listeners(netns: t.Optional[str] = None) -> t.List[t.Dict[str, t.Any]]:
+def read_listeners(netns: str | None = None) -> list[dict[str, t.Any]]:
     """``[{protocol, address, port, only_v6}]``, sorted: what accepts TCP connections, and UDP sockets that speak to everybody. Raises LinuxError.
 
     only_v6: a socket at ``::`` takes no packets of IPv4.
     """
-    found: t.Set[t.Tuple[str, str, int, bool]] = set()
+    found: set[tuple[str, str, int, bool]] = set()
     with NetlinkSocket(_SOCK_DIAG, "sockets", netns=netns) as netlink:
         for name, (protocol, states) in _PROTOCOLS.items():
             for family in ADDRESS_FAMILIES.values():
@@ -39,10 +39,14 @@ def read_listeners(netns: t.Optional[str] = None) -> t.List[t.Dict[str, t.Any]]:
 
 
 @from_kernel("a socket")
-def decode_socket(body: bytes) -> t.Tuple[str, int, bool]:
+def decode_socket(body: bytes) -> tuple[str, int, bool]:
     """(address, port, whether for IPv6 alone) of one answer's own end."""
     if len(body) < _ANSWER_BYTES:
-        raise ValueError("{0} bytes".format(len(body)))
+        raise ValueError(f"{len(body)} bytes")
     six = body[0] == ADDRESS_FAMILIES[6]
     address = unpack_address(body[0], body[8 : 8 + (16 if six else 4)])
-    return address, struct.unpack_from(">H", body, 4)[0], six and dict(attributes(body[_ANSWER_BYTES:])).get(_ONLY_V6, b"\0") != b"\0"
+    return (
+        address,
+        struct.unpack_from(">H", body, 4)[0],
+        six and dict(attributes(body[_ANSWER_BYTES:])).get(_ONLY_V6, b"\0") != b"\0",
+    )

@@ -13,8 +13,8 @@ import typing as t
 
 from ..netlink.messages import NLA_F_NESTED, attribute, attributes, from_kernel
 
-Data = t.Dict[str, t.Any]
-Span = t.Tuple[int, int]
+Data = dict[str, t.Any]
+Span = tuple[int, int]
 
 NEWTABLE, GETTABLE, DELTABLE, NEWCHAIN, GETCHAIN, DELCHAIN = 0, 1, 2, 3, 4, 5
 NEWRULE, GETRULE, DELRULE, NEWSET, GETSET, DELSET = 6, 7, 8, 9, 10, 11
@@ -41,8 +41,15 @@ POLICIES = ("drop", "accept")
 SET_TYPES = {"ipv4_addr": (7, 4), "ipv6_addr": (8, 16), "inet_service": (13, 2)}
 _TYPE_NAMES = {number: name for name, (number, _length) in SET_TYPES.items()}
 SET_FLAGS_BITS = {
-    "anonymous": 1, "constant": 2, "interval": 4, "map": 8, "timeout": 16, "dynamic": 32, "object": 64, "concatenation": 128,
-}  # fmt: skip
+    "anonymous": 1,
+    "constant": 2,
+    "interval": 4,
+    "map": 8,
+    "timeout": 16,
+    "dynamic": 32,
+    "object": 64,
+    "concatenation": 128,
+}
 #: What nft remembers about a set beside the kernel: its keys are big-endian. Without it some releases print nonsense.
 _SET_USERDATA = struct.pack("=BBI", 0, 4, 2)
 #: Type of the entry in a table's or chain's user data that says whose it is. nft knows 0 to 3 and skips the rest.
@@ -85,7 +92,7 @@ def owner_userdata(owner: str) -> bytes:
     return struct.pack("=BB", _OWNER_ENTRY, len(raw)) + raw
 
 
-def read_owner(userdata: bytes) -> t.Optional[str]:
+def read_owner(userdata: bytes) -> str | None:
     """The owner that owner_userdata wrote, or None."""
     position = 0
     while position + 2 <= len(userdata):
@@ -99,7 +106,7 @@ def read_owner(userdata: bytes) -> t.Optional[str]:
 # --- tables, chains, sets ------------------------------------------------------------------------------------------
 
 
-def encode_table(name: str, owner: t.Optional[str] = None) -> bytes:
+def encode_table(name: str, owner: str | None = None) -> bytes:
     """The body of NEWTABLE; without owner also of GETTABLE and DELTABLE."""
     body = attribute(TABLE_NAME, text(name))
     return body + attribute(TABLE_USERDATA, owner_userdata(owner)) if owner else body
@@ -121,18 +128,22 @@ def decode_table(body: bytes, family: int) -> Data:
     return found
 
 
-def encode_chain(table: str, chain: t.Mapping[str, t.Any], owner: t.Optional[str] = None) -> bytes:
+def encode_chain(table: str, chain: t.Mapping[str, t.Any], owner: str | None = None) -> bytes:
     """The body of NEWCHAIN: a base chain where it has a hook, else a plain one."""
     body = attribute(CHAIN_TABLE, text(table)) + attribute(CHAIN_NAME, text(chain["name"]))
     if chain.get("hook"):
-        hook = attribute(HOOK_NUMBER, u32(HOOKS.index(chain["hook"]))) + attribute(HOOK_PRIORITY, u32(chain["priority"]))
-        body += attribute(CHAIN_TYPE, text(chain["type"])) + attribute(CHAIN_POLICY, u32(POLICIES.index(chain["policy"])))
+        hook = attribute(HOOK_NUMBER, u32(HOOKS.index(chain["hook"]))) + attribute(
+            HOOK_PRIORITY, u32(chain["priority"])
+        )
+        body += attribute(CHAIN_TYPE, text(chain["type"])) + attribute(
+            CHAIN_POLICY, u32(POLICIES.index(chain["policy"]))
+        )
         body += nest(CHAIN_HOOK, hook)
     return body + attribute(CHAIN_USERDATA, owner_userdata(owner)) if owner else body
 
 
 @from_kernel("a chain of nftables")
-def decode_chain(body: bytes) -> t.Tuple[str, Data]:
+def decode_chain(body: bytes) -> tuple[str, Data]:
     """(table, ``{name, type, hook, priority, policy, device, owner}``); type, hook, policy None for a plain chain."""
     table = ""
     chain: Data = {"name": "", "type": None, "hook": None, "priority": 0, "policy": None, "device": None, "owner": None}
@@ -162,13 +173,15 @@ def encode_set(table: str, item: t.Mapping[str, t.Any], number: int) -> bytes:
     """The body of NEWSET. number: names the set within one batch."""
     kind, length = SET_TYPES[item["type"]]
     flags = sum(SET_FLAGS_BITS[flag] for flag in item["flags"])
-    body = attribute(SET_TABLE, text(table)) + attribute(SET_NAME, text(item["name"])) + attribute(SET_FLAGS, u32(flags))
+    body = (
+        attribute(SET_TABLE, text(table)) + attribute(SET_NAME, text(item["name"])) + attribute(SET_FLAGS, u32(flags))
+    )
     body += attribute(SET_KEY_TYPE, u32(kind)) + attribute(SET_KEY_LENGTH, u32(length)) + attribute(SET_ID, u32(number))
     return body + attribute(SET_USERDATA, _SET_USERDATA)
 
 
 @from_kernel("a set of nftables")
-def decode_set(body: bytes) -> t.Tuple[str, Data]:
+def decode_set(body: bytes) -> tuple[str, Data]:
     """(table, ``{name, type, length, flags}``); a type that is not in SET_TYPES is shown by its number."""
     table, kind_number = "", 0
     item: Data = {"name": "", "type": "", "length": 0, "flags": []}
@@ -184,7 +197,7 @@ def decode_set(body: bytes) -> t.Tuple[str, Data]:
         elif kind == SET_FLAGS:
             bits = read_u32(value)
             item["flags"] = [name for name, bit in SET_FLAGS_BITS.items() if bits & bit]
-    item["type"] = _TYPE_NAMES.get(kind_number, "type {0}".format(kind_number))
+    item["type"] = _TYPE_NAMES.get(kind_number, f"type {kind_number}")
     return table, item
 
 
@@ -195,7 +208,9 @@ def _header(length: int, nested: bool) -> bytes:
     """What stands before a key of that many bytes in an element of one key and nothing else."""
     flag = NLA_F_NESTED if nested else 0
     padded = length + (-length % 4)
-    return struct.pack("=HHHHHH", 12 + padded, LIST_ELEMENT | flag, 8 + padded, ELEMENT_KEY | flag, 4 + length, DATA_VALUE)
+    return struct.pack(
+        "=HHHHHH", 12 + padded, LIST_ELEMENT | flag, 8 + padded, ELEMENT_KEY | flag, 4 + length, DATA_VALUE
+    )
 
 
 def _end_header(length: int, nested: bool) -> bytes:
@@ -206,7 +221,7 @@ def _end_header(length: int, nested: bool) -> bytes:
 _END_FLAGS = attribute(ELEMENT_FLAGS, u32(INTERVAL_END))
 
 
-def encode_elements(table: str, name: str, length: int, interval: bool, spans: t.Sequence[Span]) -> t.List[bytes]:
+def encode_elements(table: str, name: str, length: int, interval: bool, spans: t.Sequence[Span]) -> list[bytes]:
     """Bodies of NEWSETELEM or DELSETELEM, each within the limits of one message.
 
     spans: (first, last). In an interval set a range is its first key, and one past its last with the end flag; one up
@@ -222,7 +237,9 @@ def encode_elements(table: str, name: str, length: int, interval: bool, spans: t
             if not interval or last >= limit:
                 parts.append(start + first.to_bytes(length, "big") + pad)
             else:
-                parts.append(b"".join((start, first.to_bytes(length, "big"), middle, (last + 1).to_bytes(length, "big"), after)))
+                parts.append(
+                    b"".join((start, first.to_bytes(length, "big"), middle, (last + 1).to_bytes(length, "big"), after))
+                )
         bodies.append(head + nest(LIST_ELEMENTS, b"".join(parts)))
     return bodies
 
@@ -233,9 +250,9 @@ def encode_flush(table: str, name: str) -> bytes:
 
 
 @from_kernel("elements of nftables")
-def decode_elements(bodies: t.Iterable[bytes], length: int, interval: bool) -> t.List[Span]:
+def decode_elements(bodies: t.Iterable[bytes], length: int, interval: bool) -> list[Span]:
     """Ranges, ascending, from all messages of a set's dump. Adjacent ones stay apart, as they are in the kernel."""
-    marks: t.List[int] = []
+    marks: list[int] = []
     for body in bodies:
         for kind, value in attributes(body):
             if kind == LIST_ELEMENTS:
@@ -244,8 +261,8 @@ def decode_elements(bodies: t.Iterable[bytes], length: int, interval: bool) -> t
     marks.sort()
     if not interval:
         return [(mark >> 1, mark >> 1) for mark in marks]
-    spans: t.List[Span] = []
-    first: t.Optional[int] = None
+    spans: list[Span] = []
+    first: int | None = None
     for mark in marks:
         key = mark >> 1
         if first is not None:
@@ -258,7 +275,7 @@ def decode_elements(bodies: t.Iterable[bytes], length: int, interval: bool) -> t
     return spans
 
 
-def _collect(data: bytes, length: int, marks: t.List[int]) -> None:
+def _collect(data: bytes, length: int, marks: list[int]) -> None:
     """The marks of one list of elements. The two plain forms are most of it and are told by their headers alone."""
     start, end = _header(length, False), _end_header(length, False)
     padded = length + (-length % 4)
@@ -276,7 +293,7 @@ def _collect(data: bytes, length: int, marks: t.List[int]) -> None:
         else:
             whole = struct.unpack_from("=H", data, position)[0]
             if whole < 4 or position + whole > size:
-                raise ValueError("element of {0} bytes at {1} of {2}".format(whole, position, size))
+                raise ValueError(f"element of {whole} bytes at {position} of {size}")
             marks.append(_mark(data[position + 4 : position + whole]))
             position += (whole + 3) & ~3
 

@@ -17,13 +17,30 @@ PROTOCOL_NAMES = {TCP: "tcp", UDP: "udp", 1: "icmp", 58: "icmp"}
 _FLAGS = ((0x02, "syn"), (0x10, "ack"), (0x04, "rst"), (0x01, "fin"), (0x08, "psh"))
 _DONT_FRAGMENT, _OFFSET = 0x4000, 0x1FFF
 #: (version, type, code) -> word; without a code the whole type.
-_ERRORS: t.Mapping[t.Tuple[int, int, t.Optional[int]], str] = {
-    (4, 3, 0): "net_unreachable", (4, 3, 1): "host_unreachable", (4, 3, 2): "protocol_unreachable", (4, 3, 3): "port_unreachable",
-    (4, 3, 4): "too_big", (4, 3, 9): "prohibited", (4, 3, 10): "prohibited", (4, 3, 13): "prohibited", (4, 3, None): "unreachable",
-    (4, 5, None): "redirect", (4, 11, None): "time_exceeded", (4, 12, None): "bad_header",
-    (6, 1, 0): "net_unreachable", (6, 1, 1): "prohibited", (6, 1, 3): "host_unreachable", (6, 1, 4): "port_unreachable", (6, 1, 5): "prohibited",
-    (6, 1, 6): "prohibited", (6, 1, None): "unreachable", (6, 2, None): "too_big", (6, 3, None): "time_exceeded", (6, 4, None): "bad_header",
-}  # fmt: skip
+_ERRORS: t.Mapping[tuple[int, int, int | None], str] = {
+    (4, 3, 0): "net_unreachable",
+    (4, 3, 1): "host_unreachable",
+    (4, 3, 2): "protocol_unreachable",
+    (4, 3, 3): "port_unreachable",
+    (4, 3, 4): "too_big",
+    (4, 3, 9): "prohibited",
+    (4, 3, 10): "prohibited",
+    (4, 3, 13): "prohibited",
+    (4, 3, None): "unreachable",
+    (4, 5, None): "redirect",
+    (4, 11, None): "time_exceeded",
+    (4, 12, None): "bad_header",
+    (6, 1, 0): "net_unreachable",
+    (6, 1, 1): "prohibited",
+    (6, 1, 3): "host_unreachable",
+    (6, 1, 4): "port_unreachable",
+    (6, 1, 5): "prohibited",
+    (6, 1, 6): "prohibited",
+    (6, 1, None): "unreachable",
+    (6, 2, None): "too_big",
+    (6, 3, None): "time_exceeded",
+    (6, 4, None): "bad_header",
+}
 
 
 class Headers(t.NamedTuple):
@@ -36,16 +53,16 @@ class Headers(t.NamedTuple):
     length: int
     ttl: int
     unfragmentable: bool
-    sport: t.Optional[int] = None
-    dport: t.Optional[int] = None
-    number: t.Optional[int] = None
-    flags: t.Tuple[str, ...] = ()
-    icmp: t.Optional[t.Tuple[int, int]] = None
-    error: t.Optional[str] = None
-    mtu: t.Optional[int] = None
+    sport: int | None = None
+    dport: int | None = None
+    number: int | None = None
+    flags: tuple[str, ...] = ()
+    icmp: tuple[int, int] | None = None
+    error: str | None = None
+    mtu: int | None = None
 
 
-def read_headers(network: bytes, transport: bytes) -> t.Optional[Headers]:
+def read_headers(network: bytes, transport: bytes) -> Headers | None:
     """network: from the IP header on; transport: from the header behind it on, as far as there is one. None for what is no IP."""
     version = network[0] >> 4 if network else 0
     if version == 4 and len(network) >= 20:
@@ -80,6 +97,6 @@ def _transport(found: Headers, data: bytes) -> Headers:
     return found
 
 
-def error_word(version: int, kind: int, code: int) -> t.Optional[str]:
+def error_word(version: int, kind: int, code: int) -> str | None:
     """What an ICMP error means, one word; None for a message that is no error."""
     return _ERRORS.get((version, kind, code)) or _ERRORS.get((version, kind, None))

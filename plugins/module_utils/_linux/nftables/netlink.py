@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 import struct
@@ -63,17 +64,15 @@ class NetfilterSocket(NetlinkSocket):
         super().__init__(NETLINK_NETFILTER, "nftables")
         self.writes = 0
         for option in (_CAP_ACK, _EXT_ACK):
-            try:
+            with contextlib.suppress(OSError):  # an older kernel: answers are longer, or say less
                 self._socket.setsockopt(_SOL_NETLINK, option, 1)
-            except OSError:
-                pass  # an older kernel: answers are longer, or say less
 
-    def dump(self, kind: int, family: int = 0, body: bytes = b"") -> t.List[t.Tuple[int, bytes]]:
+    def dump(self, kind: int, family: int = 0, body: bytes = b"") -> list[tuple[int, bytes]]:
         """All answers as (family, body). Raises NetlinkRefused with ENOENT where the thing asked for is not there."""
         answers = self.dump_messages(_SUBSYSTEM << 8 | kind, struct.pack("=BBH", family, 0, 0) + body)
         return [(answer[0], answer[4:]) for answer in answers if len(answer) >= 4]
 
-    def get(self, kind: int, family: int = 0, body: bytes = b"") -> t.Tuple[int, bytes]:
+    def get(self, kind: int, family: int = 0, body: bytes = b"") -> tuple[int, bytes]:
         """One answer. Raises NetlinkRefused."""
         self.requests += 1
         request = struct.pack("=BBH", family, 0, 0) + body
@@ -89,7 +88,7 @@ class NetfilterSocket(NetlinkSocket):
                 return read_u32(value)
         raise LinuxError("read", "nftables", "the kernel does not say the number of its ruleset")
 
-    def commit(self, family: str, messages: t.Sequence[Message], generation: t.Optional[int] = None) -> None:
+    def commit(self, family: str, messages: t.Sequence[Message], generation: int | None = None) -> None:
         """Send one batch: all of it or nothing.
 
         generation: of when the state was read; another one now raises GenerationChanged. A batch that the kernel does not
@@ -129,7 +128,7 @@ class NetfilterSocket(NetlinkSocket):
             raise LinuxError("write", "nftables", os_reason(error)) from None
 
     def _judge(self, messages: t.Sequence[Message], first: int, last: int) -> None:
-        problem: t.Optional[t.Tuple[int, int, str]] = None
+        problem: tuple[int, int, str] | None = None
         for kind, flags, sequence, body in self.received():
             if kind != NLMSG_ERROR or not first <= sequence <= last:
                 continue
@@ -151,10 +150,8 @@ def _reason(flags: int, body: bytes) -> str:
     """The kernel's own words about an error, where it has some."""
     if not flags & _ACK_FLAGS_TLVS or len(body) < 20:
         return ""
-    try:
+    with contextlib.suppress(ValueError):
         for kind, value in attributes(body[20:]):
             if kind == _ERROR_TEXT:
                 return value.rstrip(b"\0").decode("utf-8", "replace")
-    except ValueError:
-        pass
     return ""

@@ -15,29 +15,39 @@ import typing as t
 from ..netlink.messages import attribute, attributes, from_kernel
 from .codec import DATA_VALUE, DATA_VERDICT, VERDICT_CHAIN, VERDICT_CODE, nest, read_text, read_u32, text, u32
 
-Data = t.Dict[str, t.Any]
-Rule = t.List[Data]
+Data = dict[str, t.Any]
+Rule = list[Data]
 #: An expression: its name, and its fields by name.
-Expression = t.Tuple[str, t.Dict[str, t.Any]]
+Expression = tuple[str, dict[str, t.Any]]
 
 RULE_TABLE, RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS, RULE_USERDATA = 1, 2, 3, 4, 7
 _LIST_ELEMENT, _EXPRESSION_NAME, _EXPRESSION_DATA = 1, 1, 2
 
 #: Fields of the expressions that we read and write: name -> (attribute, form).
-_FIELDS: t.Mapping[str, t.Mapping[str, t.Tuple[int, str]]] = {
+_FIELDS: t.Mapping[str, t.Mapping[str, tuple[int, str]]] = {
     "meta": {"dreg": (1, "u32"), "key": (2, "u32"), "sreg": (3, "u32")},
     "cmp": {"sreg": (1, "u32"), "op": (2, "u32"), "data": (3, "data")},
     "bitwise": {
-        "sreg": (1, "u32"), "dreg": (2, "u32"), "len": (3, "u32"), "mask": (4, "data"), "xor": (5, "data"), "op": (6, "u32"),
+        "sreg": (1, "u32"),
+        "dreg": (2, "u32"),
+        "len": (3, "u32"),
+        "mask": (4, "data"),
+        "xor": (5, "data"),
+        "op": (6, "u32"),
     },
     "payload": {"dreg": (1, "u32"), "base": (2, "u32"), "offset": (3, "u32"), "len": (4, "u32")},
     "lookup": {"set": (1, "text"), "sreg": (2, "u32"), "dreg": (3, "u32"), "flags": (5, "u32")},
     "immediate": {"dreg": (1, "u32"), "data": (2, "data")},
     "exthdr": {
-        "dreg": (1, "u32"), "type": (2, "u8"), "offset": (3, "u32"), "len": (4, "u32"), "flags": (5, "u32"), "op": (6, "u32"),
+        "dreg": (1, "u32"),
+        "type": (2, "u8"),
+        "offset": (3, "u32"),
+        "len": (4, "u32"),
+        "flags": (5, "u32"),
+        "op": (6, "u32"),
         "sreg": (7, "u32"),
     },
-}  # fmt: skip
+}
 _NAMES = {name: {number: (field, form) for field, (number, form) in fields.items()} for name, fields in _FIELDS.items()}
 #: Fields that a kernel dumps though they say nothing but the default; and the set's number within a batch.
 _DEFAULTS: t.Mapping[str, t.Mapping[str, int]] = {"bitwise": {"op": 0}, "lookup": {"flags": 0}, "exthdr": {"flags": 0}}
@@ -102,7 +112,7 @@ def decode_rule(body: bytes) -> Data:
 
 
 @from_kernel("a rule of nftables")
-def decode_expressions(body: bytes) -> t.List[Expression]:
+def decode_expressions(body: bytes) -> list[Expression]:
     """A rule's expressions themselves, for those who ask for single ones."""
     for kind, value in attributes(body):
         if kind == RULE_EXPRESSIONS:
@@ -117,7 +127,7 @@ def _decode(item: bytes) -> Expression:
             name = read_text(value)
         elif kind == _EXPRESSION_DATA:
             raw = value
-    values: t.Dict[str, t.Any] = {}
+    values: dict[str, t.Any] = {}
     for number, value in attributes(raw):
         if number in _NOTHING.get(name, ()):
             continue
@@ -153,7 +163,7 @@ def _decode_field(form: str, raw: bytes) -> t.Any:
 # --- statements and expressions ------------------------------------------------------------------------------------
 
 
-def compile_rule(rule: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[Expression]:
+def compile_rule(rule: t.Iterable[t.Mapping[str, t.Any]]) -> list[Expression]:
     """All expressions of a rule, as the nft tool would send them."""
     return [expression for item in rule for expression in _compile(item)]
 
@@ -178,7 +188,7 @@ def _payload(base: int, offset: int, length: int) -> Expression:
     return "payload", {"dreg": _REGISTER, "base": base, "offset": offset, "len": length}
 
 
-def _compile(item: t.Mapping[str, t.Any]) -> t.List[Expression]:
+def _compile(item: t.Mapping[str, t.Any]) -> list[Expression]:
     kind = item.get("match")
     if kind == "mark":
         return [_load(_META_MARK), _mask(_mark(item["mask"]), _mark(0)), _compare(_mark(item["value"]))]
@@ -189,7 +199,11 @@ def _compile(item: t.Mapping[str, t.Any]) -> t.List[Expression]:
         family = [_load(_META_NFPROTO), _compare(_PROTOCOL_FAMILY[item["family"]])]
         return family + [_payload(_NETWORK_HEADER, *_DESTINATION[item["family"]]), lookup]
     if kind == "tcp_flags":
-        flags = [_payload(_TRANSPORT_HEADER, 13, 1), _mask(bytes([item["mask"]]), b"\0"), _compare(bytes([item["value"]]))]
+        flags = [
+            _payload(_TRANSPORT_HEADER, 13, 1),
+            _mask(bytes([item["mask"]]), b"\0"),
+            _compare(bytes([item["value"]])),
+        ]
         return [_load(_META_L4PROTO), _compare(_TCP)] + flags
     if kind == "mss_above":
         return [("exthdr", dict(_MSS, dreg=_REGISTER)), _compare(struct.pack(">H", item["value"]), _GREATER)]
@@ -260,6 +274,10 @@ def _guess_verdict(part: t.Sequence[Expression]) -> Data:
     return {"verdict": _VERDICT_NAMES[part[0][1]["data"][0]]}
 
 
-_GUESSES: t.Tuple[t.Tuple[int, t.Callable[[t.Sequence[Expression]], Data]], ...] = (
-    (5, _guess_flags), (4, _guess_daddr), (3, _guess_mark), (2, _guess_pair), (1, _guess_verdict),
-)  # fmt: skip
+_GUESSES: tuple[tuple[int, t.Callable[[t.Sequence[Expression]], Data]], ...] = (
+    (5, _guess_flags),
+    (4, _guess_daddr),
+    (3, _guess_mark),
+    (2, _guess_pair),
+    (1, _guess_verdict),
+)

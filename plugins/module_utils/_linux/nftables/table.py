@@ -29,7 +29,7 @@ from . import codec
 from .netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, BatchRefused, GenerationChanged, Message, NetfilterSocket
 from .rules import RULE_CHAIN, RULE_TABLE, decode_rule, encode_rule
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 Step = t.Mapping[str, t.Any]
 
 __all__ = ["GenerationChanged", "apply_steps", "list_base_chains", "list_tables", "read_table"]
@@ -37,7 +37,7 @@ __all__ = ["GenerationChanged", "apply_steps", "list_base_chains", "list_tables"
 _READ_TRIES = 5
 
 
-def list_tables() -> t.List[Data]:
+def list_tables() -> list[Data]:
     """All tables of this namespace: ``[{family, name, handle, flags, owner}]``, sorted. Raises LinuxError."""
     try:
         with _open("list") as netlink:
@@ -47,7 +47,7 @@ def list_tables() -> t.List[Data]:
     return sorted(found, key=lambda table: (table["family"], table["name"]))
 
 
-def list_base_chains() -> t.List[Data]:
+def list_base_chains() -> list[Data]:
     """All tables with the chains that packets meet first: ``[{family, name, owner, chains: [{name, type, hook, priority, policy, device}]}]``.
 
     Sorted, the chains as packets meet them. Raises LinuxError.
@@ -59,7 +59,7 @@ def list_base_chains() -> t.List[Data]:
     except NetlinkRefused as error:
         raise LinuxError("list", "nftables", _reason(error)) from None
     names = {number: name for name, number in codec.FAMILIES.items()}
-    chains: t.Dict[t.Tuple[str, str], t.List[Data]] = {}
+    chains: dict[tuple[str, str], list[Data]] = {}
     for family, of, chain in found:
         if chain["hook"] is not None:
             row = {name: chain[name] for name in ("name", "type", "hook", "priority", "policy", "device")}
@@ -68,12 +68,15 @@ def list_base_chains() -> t.List[Data]:
             chains.setdefault((names.get(family, str(family)), of), []).append(row)
     rows = [{"family": table["family"], "name": table["name"], "owner": table["owner"]} for table in tables]
     for row in rows:
-        row["chains"] = sorted(chains.get((row["family"], row["name"]), ()), key=lambda chain: (chain["hook"], chain["priority"], chain["name"]))
+        row["chains"] = sorted(
+            chains.get((row["family"], row["name"]), ()),
+            key=lambda chain: (chain["hook"], chain["priority"], chain["name"]),
+        )
     return sorted(rows, key=lambda row: (row["family"], row["name"]))
 
 
 @gc_paused()
-def read_table(family: str, name: str, elements: t.Optional[t.Container[str]] = None) -> t.Optional[Data]:
+def read_table(family: str, name: str, elements: t.Container[str] | None = None) -> Data | None:
     """A table as above, or None. Everything in it is of one generation. Raises LinuxError.
 
     elements: names of the sets whose elements are read, None for all; the others have None for them.
@@ -91,12 +94,12 @@ def read_table(family: str, name: str, elements: t.Optional[t.Container[str]] = 
                 if netlink.generation() == generation:
                     return dict(table, generation=generation) if table is not None else None
     except NetlinkRefused as error:
-        raise LinuxError("read", "nftables table {0} {1}".format(family, name), _reason(error)) from None
-    message = "it changed during each of {0} reads".format(_READ_TRIES)
-    raise LinuxError("read", "nftables table {0} {1}".format(family, name), message)
+        raise LinuxError("read", f"nftables table {family} {name}", _reason(error)) from None
+    message = f"it changed during each of {_READ_TRIES} reads"
+    raise LinuxError("read", f"nftables table {family} {name}", message)
 
 
-def _read(netlink: NetfilterSocket, family: str, name: str, elements: t.Optional[t.Container[str]]) -> Data:
+def _read(netlink: NetfilterSocket, family: str, name: str, elements: t.Container[str] | None) -> Data:
     number = codec.FAMILIES[family]
     body = codec.encode_table(name)
     table = codec.decode_table(netlink.get(codec.GETTABLE, number, body)[1], number)
@@ -124,13 +127,13 @@ def _plain(item: t.Mapping[str, t.Any]) -> bool:
     return item["type"] in codec.SET_TYPES and not {"map", "object", "concatenation"} & set(item["flags"])
 
 
-def _elements(netlink: NetfilterSocket, number: int, table: str, item: t.Mapping[str, t.Any]) -> t.List[codec.Span]:
+def _elements(netlink: NetfilterSocket, number: int, table: str, item: t.Mapping[str, t.Any]) -> list[codec.Span]:
     answers = netlink.dump(codec.GETSETELEM, number, codec.encode_flush(table, item["name"]))
     return codec.decode_elements((body for _family, body in answers), item["length"], "interval" in item["flags"])
 
 
 @gc_paused()
-def apply_steps(family: str, name: str, steps: t.Sequence[Step], generation: t.Optional[int] = None) -> int:
+def apply_steps(family: str, name: str, steps: t.Sequence[Step], generation: int | None = None) -> int:
     """Apply steps as one transaction: all of them or none. Returns the number of messages; no steps, nothing sent.
 
     generation: the one that read_table gave. When anybody changed nftables since, GenerationChanged is raised and nothing
@@ -145,13 +148,13 @@ def apply_steps(family: str, name: str, steps: t.Sequence[Step], generation: t.O
             netlink.commit(family, messages, generation)
             return netlink.writes
     except BatchRefused as error:
-        where = "{0} of nftables table {1} {2}".format(error.what, family, name)
+        where = f"{error.what} of nftables table {family} {name}"
         raise LinuxError("set", where, _reason(error) + (": " + error.text if error.text else "")) from None
 
 
-def encode_steps(name: str, steps: t.Iterable[Step]) -> t.List[Message]:
+def encode_steps(name: str, steps: t.Iterable[Step]) -> list[Message]:
     """The messages of a batch."""
-    messages: t.List[Message] = []
+    messages: list[Message] = []
     sets = 0
     for step in steps:
         operation = step["op"]
@@ -160,42 +163,49 @@ def encode_steps(name: str, steps: t.Iterable[Step]) -> t.List[Message]:
             continue
         if operation == "new_set":
             sets += 1
-            what = "set {0}".format(step["set"]["name"])
+            what = f"set {step['set']['name']}"
             messages.append(Message(codec.NEWSET, NLM_F_CREATE, codec.encode_set(name, step["set"], sets), what))
         else:
             messages.append(_message(name, operation, step))
     return messages
 
 
-def _element_messages(name: str, step: Step) -> t.List[Message]:
+def _element_messages(name: str, step: Step) -> list[Message]:
     item = step["set"]
     adding = step["op"] == "add_elements"
     length = codec.SET_TYPES[item["type"]][1]
     bodies = codec.encode_elements(name, item["name"], length, "interval" in item["flags"], step["spans"])
     kind, flags = (codec.NEWSETELEM, NLM_F_CREATE) if adding else (codec.DELSETELEM, 0)
-    return [Message(kind, flags, body, "elements of set {0}".format(item["name"])) for body in bodies]
+    return [Message(kind, flags, body, f"elements of set {item['name']}") for body in bodies]
 
 
 def _message(name: str, operation: str, step: Step) -> Message:
     if operation == "new_table":
-        return Message(codec.NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, codec.encode_table(name, step.get("owner")), "table itself")
+        return Message(
+            codec.NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, codec.encode_table(name, step.get("owner")), "table itself"
+        )
     if operation == "delete_table":
         return Message(codec.DELTABLE, 0, codec.encode_table(name), "table itself")
     if operation == "delete_set":
-        return Message(codec.DELSET, 0, codec.encode_flush(name, step["set"]), "set {0}".format(step["set"]))
+        return Message(codec.DELSET, 0, codec.encode_flush(name, step["set"]), f"set {step['set']}")
     if operation in ("new_chain", "set_policy"):
-        what = "chain {0}".format(step["chain"]["name"])
+        what = f"chain {step['chain']['name']}"
         flags = NLM_F_CREATE if operation == "new_chain" else 0
         return Message(codec.NEWCHAIN, flags, codec.encode_chain(name, step["chain"], step.get("owner")), what)
-    what = "chain {0}".format(step["chain"])
+    what = f"chain {step['chain']}"
     if operation == "delete_chain":
         return Message(codec.DELCHAIN, 0, codec.encode_chain(name, {"name": step["chain"]}), what)
     if operation == "flush_chain":
         body = codec.attribute(RULE_TABLE, codec.text(name)) + codec.attribute(RULE_CHAIN, codec.text(step["chain"]))
         return Message(codec.DELRULE, 0, body, what)
     if operation == "add_rule":
-        return Message(codec.NEWRULE, NLM_F_CREATE | NLM_F_APPEND, encode_rule(name, step["chain"], step["rule"]), "rule in " + what)
-    raise ValueError("no step {0}".format(operation))
+        return Message(
+            codec.NEWRULE,
+            NLM_F_CREATE | NLM_F_APPEND,
+            encode_rule(name, step["chain"], step["rule"]),
+            "rule in " + what,
+        )
+    raise ValueError(f"no step {operation}")
 
 
 def _open(operation: str) -> NetfilterSocket:
@@ -206,5 +216,9 @@ def _open(operation: str) -> NetfilterSocket:
 
 
 def _reason(error: NetlinkRefused) -> str:
-    hint = " (does this kernel have nf_tables with chains of this type?)" if error.errno in (errno.EOPNOTSUPP, errno.EAFNOSUPPORT) else ""
+    hint = (
+        " (does this kernel have nf_tables with chains of this type?)"
+        if error.errno in (errno.EOPNOTSUPP, errno.EAFNOSUPPORT)
+        else ""
+    )
     return str(error) + hint

@@ -17,7 +17,7 @@ from ..errors import LinuxError
 from ..programs import FAILURES, find_program, run
 from .codec import FAMILIES, SET_TYPES
 
-Listing = t.Dict[str, t.List[str]]
+Listing = dict[str, list[str]]
 
 _TIMEOUT = 120
 #: For what people only look at.
@@ -34,16 +34,16 @@ _CHAIN = re.compile(r"\tchain (\S+) \{\Z", re.ASCII)
 
 def list_chains(family: str, name: str) -> Listing:
     """Chain to its rules, as nft prints them, of a table that is there. Raises LinuxError."""
-    return _chains(_run([_nft(), *_LIST, family, name], "list nftables table", "{0} {1}".format(family, name)))
+    return _chains(_run([_nft(), *_LIST, family, name], "list nftables table", f"{family} {name}"))
 
 
-def list_rules(family: str, table: str, chain: str) -> t.Dict[int, str]:
+def list_rules(family: str, table: str, chain: str) -> dict[int, str]:
     """Handle to text of the rules of one chain, whoever made it; empty for a name that nft could take for something else. Raises LinuxError."""
     if family not in FAMILIES or not _NAME.match(table) or not _NAME.match(chain):
         return {}
     words = [_nft(), "-a", "-n", "-s", "-t", "list", "chain", family, table, chain]
-    listing = _run(words, "list nftables chain", "{0} {1} {2}".format(family, table, chain), seconds=_SHORT_TIMEOUT)
-    found: t.Dict[int, str] = {}
+    listing = _run(words, "list nftables chain", f"{family} {table} {chain}", seconds=_SHORT_TIMEOUT)
+    found: dict[int, str] = {}
     begun = ""
     for line in listing.splitlines():
         if not line.startswith("\t\t"):
@@ -73,8 +73,8 @@ def compile_chains(table: t.Mapping[str, t.Any]) -> Listing:
         names.append("chain " + chain["name"])
     for index, chain in enumerate(table["chains"]):
         for number, rule in enumerate(chain["rules"]):
-            lines.append("add rule {0} {1} {2} {3}".format(table["family"], table["name"], chain["name"], rule))
-            names.append("chains[{0}].rules[{1}] of chain {2}".format(index, number, chain["name"]))
+            lines.append(f"add rule {table['family']} {table['name']} {chain['name']} {rule}")
+            names.append(f"chains[{index}].rules[{number}] of chain {chain['name']}")
     words = [isolate, "--net", "sh", "-c", _TRY, "sh", program, table["family"], table["name"]]
     return _chains(_run(words, "check", "rules", lines, names))
 
@@ -82,7 +82,7 @@ def compile_chains(table: t.Mapping[str, t.Any]) -> Listing:
 def apply_text(table: t.Mapping[str, t.Any], steps: t.Sequence[t.Mapping[str, t.Any]]) -> int:
     """Steps of _linux.nftables.table with rules as text, as one transaction of nft. The table has to be there. Returns their number."""
     lines = [_line(table, step) for step in steps]
-    names = ["step {0}".format(step["op"]) for step in steps]
+    names = [f"step {step['op']}" for step in steps]
     if lines:
         _run([_nft(), "-f", "-"], "set", "nftables table {family} {name}".format(**table), lines, names)
     return len(lines)
@@ -92,33 +92,33 @@ def _line(table: t.Mapping[str, t.Any], step: t.Mapping[str, t.Any]) -> str:
     where = "{family} {name}".format(**table)
     operation = step["op"]
     if operation in ("flush_chain", "delete_chain"):
-        return "{0} chain {1} {2}".format(operation.split("_", maxsplit=1)[0], where, step["chain"])
+        return f"{operation.split('_', maxsplit=1)[0]} chain {where} {step['chain']}"
     if operation == "delete_set":
-        return "delete set {0} {1}".format(where, step["set"])
+        return f"delete set {where} {step['set']}"
     if operation == "new_set":
         return _add_set(table, step["set"])
     if operation in ("new_chain", "set_policy"):
         return _add_chain(table, step["chain"])
     if operation == "add_rule":
-        return "add rule {0} {1} {2}".format(where, step["chain"], step["rule"])
+        return f"add rule {where} {step['chain']} {step['rule']}"
     verb = {"add_elements": "add", "delete_elements": "delete"}[operation]
     elements = ", ".join(_element(step["set"]["type"], span) for span in step["spans"])
-    return "{0} element {1} {2} {{ {3} }}".format(verb, where, step["set"]["name"], elements)
+    return f"{verb} element {where} {step['set']['name']} {{ {elements} }}"
 
 
 def _add_set(table: t.Mapping[str, t.Any], item: t.Mapping[str, t.Any]) -> str:
-    flags = " flags {0};".format(", ".join(item["flags"])) if item["flags"] else ""
-    return "add set {0} {1} {2} {{ type {3};{4} }}".format(table["family"], table["name"], item["name"], item["type"], flags)
+    flags = f" flags {', '.join(item['flags'])};" if item["flags"] else ""
+    return f"add set {table['family']} {table['name']} {item['name']} {{ type {item['type']};{flags} }}"
 
 
 def _add_chain(table: t.Mapping[str, t.Any], chain: t.Mapping[str, t.Any]) -> str:
-    text = "add chain {0} {1} {2}".format(table["family"], table["name"], chain["name"])
+    text = f"add chain {table['family']} {table['name']} {chain['name']}"
     if chain.get("hook"):
         text += " {{ type {type} hook {hook} priority {priority}; policy {policy}; }}".format(**chain)
     return text
 
 
-def _element(kind: str, span: t.Tuple[int, int]) -> str:
+def _element(kind: str, span: tuple[int, int]) -> str:
     version = {4: 4, 16: 6}.get(SET_TYPES[kind][1])
     texts = [address_text(version, value) if version else str(value) for value in span]
     return texts[0] if texts[0] == texts[1] else "-".join(texts)
@@ -127,7 +127,7 @@ def _element(kind: str, span: t.Tuple[int, int]) -> str:
 def _chains(listing: str) -> Listing:
     """Chain to its lines, without that of its hook and policy, which are read through netlink."""
     found: Listing = {}
-    current: t.Optional[t.List[str]] = None
+    current: list[str] | None = None
     for line in listing.splitlines():
         match = _CHAIN.match(line)
         if match:
@@ -147,7 +147,12 @@ def _nft() -> str:
 
 
 def _run(
-    words: t.Sequence[str], operation: str, obj: str, lines: t.Sequence[str] = (), names: t.Sequence[str] = (), seconds: float = _TIMEOUT
+    words: t.Sequence[str],
+    operation: str,
+    obj: str,
+    lines: t.Sequence[str] = (),
+    names: t.Sequence[str] = (),
+    seconds: float = _TIMEOUT,
 ) -> str:
     """Output of a command. names: of the things on each line of its input, for messages."""
     try:
@@ -165,4 +170,4 @@ def _run(
     match = _ERROR.search(text)
     if match and 1 <= int(match.group(1)) <= len(names):
         raise LinuxError(operation, names[int(match.group(1)) - 1], match.group(2))
-    raise LinuxError(operation, obj, (text.splitlines() or ["exit code {0}".format(done.returncode)])[0][:500])
+    raise LinuxError(operation, obj, (text.splitlines() or [f"exit code {done.returncode}"])[0][:500])

@@ -75,14 +75,14 @@ class Event(t.NamedTuple):
     family: str
     table: str
     chain: str
-    handle: t.Optional[int]
+    handle: int | None
     kind: str
     verdict: str
-    target: t.Optional[str]
+    target: str | None
     mark: int
     iif: int
     oif: int
-    network: t.Optional[bytes]
+    network: bytes | None
     transport: bytes
 
 
@@ -93,7 +93,7 @@ class Event(t.NamedTuple):
 def decode_event(body: bytes) -> Event:
     """A message of the trace group, without netlink's header."""
     if len(body) < 4:
-        raise ValueError("{0} bytes".format(len(body)))
+        raise ValueError(f"{len(body)} bytes")
     found = dict(attributes(body[4:]))
     read = codec.read_u32
     kind = _KINDS.get(read(found[_TYPE]), "other")
@@ -105,17 +105,27 @@ def decode_event(body: bytes) -> Event:
     elif _VERDICT in found:
         verdict, target = _verdict(found[_VERDICT])
     return Event(
-        read(found[_ID]), _FAMILY_NAMES.get(body[0], str(body[0])), codec.read_text(found.get(_TABLE, b"")),
-        codec.read_text(found.get(_CHAIN, b"")), int.from_bytes(found[_HANDLE], "big") if _HANDLE in found else None, kind, verdict, target,
-        _number(found, _MARK), _number(found, _IIF), _number(found, _OIF), found.get(_NETWORK), found.get(_TRANSPORT, b""),
-    )  # fmt: skip
+        read(found[_ID]),
+        _FAMILY_NAMES.get(body[0], str(body[0])),
+        codec.read_text(found.get(_TABLE, b"")),
+        codec.read_text(found.get(_CHAIN, b"")),
+        int.from_bytes(found[_HANDLE], "big") if _HANDLE in found else None,
+        kind,
+        verdict,
+        target,
+        _number(found, _MARK),
+        _number(found, _IIF),
+        _number(found, _OIF),
+        found.get(_NETWORK),
+        found.get(_TRANSPORT, b""),
+    )
 
 
 def _number(found: t.Mapping[int, bytes], kind: int) -> int:
     return codec.read_u32(found[kind]) if kind in found else 0
 
 
-def _verdict(raw: bytes) -> t.Tuple[str, t.Optional[str]]:
+def _verdict(raw: bytes) -> tuple[str, str | None]:
     parts = dict(attributes(raw))
     code = struct.unpack(">i", parts[codec.VERDICT_CODE])[0]
     chain = codec.read_text(parts[codec.VERDICT_CHAIN]) if codec.VERDICT_CHAIN in parts else None
@@ -145,9 +155,9 @@ class TraceSocket(NetlinkSocket):
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def read(self) -> t.List[Event]:
+    def read(self) -> list[Event]:
         """What has come so far, and no more than a bite of it."""
-        events: t.List[Event] = []
+        events: list[Event] = []
         for _turn in range(_MOST_DATAGRAMS):
             try:
                 size, sender = self._socket.recvfrom_into(self._buffer)
@@ -180,7 +190,7 @@ class TraceTable:
 
     def __init__(self, name: str, marks: t.Sequence[Mark]) -> None:
         self.name = name
-        self.quotes: t.Dict[int, t.Tuple[int, bool]] = {}
+        self.quotes: dict[int, tuple[int, bool]] = {}
         self._socket = NetfilterSocket()
         try:
             self._make(marks)
@@ -188,7 +198,7 @@ class TraceTable:
             self.close()
             if error.what == "table" and error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
                 raise LinuxError("make", "nftables table " + name, NO_OWNER) from None
-            raise LinuxError("make", "nftables table {0} ({1})".format(name, error.what), error.text or str(error)) from None
+            raise LinuxError("make", f"nftables table {name} ({error.what})", error.text or str(error)) from None
         except NetlinkRefused as error:
             self.close()
             raise LinuxError("make", "nftables table " + name, str(error)) from None
@@ -204,17 +214,29 @@ class TraceTable:
         orders.append(Message(codec.NEWSET, new, codec.encode_set(self.name, item, 1), "set"))
         spans = [(number, number) for number in sorted({mark.number for mark in marks})]
         orders += [
-            Message(codec.NEWSETELEM, NLM_F_CREATE, body, "numbers") for body in codec.encode_elements(self.name, NUMBERS, 2, False, spans)
+            Message(codec.NEWSETELEM, NLM_F_CREATE, body, "numbers")
+            for body in codec.encode_elements(self.name, NUMBERS, 2, False, spans)
         ]
         orders.append(Message(codec.NEWCHAIN, new, codec.encode_chain(self.name, {"name": ERRORS}), "chain " + ERRORS))
         for hook in WATCHED:
             for place, priority in (("first", _FIRST), ("last", _LAST)):
-                chain: t.Dict[str, t.Any] = {"name": "{0}_{1}".format(hook, place), "type": "filter", "hook": hook, "priority": priority, "policy": "accept"}
-                orders.append(Message(codec.NEWCHAIN, new, codec.encode_chain(self.name, chain), "chain " + chain["name"]))
+                chain: dict[str, t.Any] = {
+                    "name": f"{hook}_{place}",
+                    "type": "filter",
+                    "hook": hook,
+                    "priority": priority,
+                    "policy": "accept",
+                }
+                orders.append(
+                    Message(codec.NEWCHAIN, new, codec.encode_chain(self.name, chain), "chain " + chain["name"])
+                )
         quoting, of = _quoting_rules(marks)
-        chains = [(hook + "_first", rule) for hook in _MARKING for rule in _marking_rules(marks)] + [(ERRORS, rule) for rule in quoting]
+        chains = [(hook + "_first", rule) for hook in _MARKING for rule in _marking_rules(marks)] + [
+            (ERRORS, rule) for rule in quoting
+        ]
         orders += [
-            Message(codec.NEWRULE, NLM_F_CREATE | NLM_F_APPEND, self._rule(chain, rule), "rule of chain " + chain) for chain, rule in chains
+            Message(codec.NEWRULE, NLM_F_CREATE | NLM_F_APPEND, self._rule(chain, rule), "rule of chain " + chain)
+            for chain, rule in chains
         ]
         self._socket.commit(FAMILY, orders)
         self.quotes = dict(zip(self._handles(ERRORS), of))
@@ -223,7 +245,7 @@ class TraceTable:
         body = attribute(RULE_TABLE, codec.text(self.name)) + attribute(RULE_CHAIN, codec.text(chain))
         return body + codec.nest(RULE_EXPRESSIONS, b"".join(codec.nest(1, item) for item in expressions))
 
-    def _handles(self, chain: str) -> t.List[int]:
+    def _handles(self, chain: str) -> list[int]:
         asked = attribute(RULE_TABLE, codec.text(self.name)) + attribute(RULE_CHAIN, codec.text(chain))
         answers = self._socket.dump(codec.GETRULE, codec.FAMILIES[FAMILY], asked)
         return [int.from_bytes(dict(attributes(body))[RULE_HANDLE], "big") for _family, body in answers]
@@ -233,7 +255,7 @@ class TraceTable:
         self._socket.close()
 
 
-def _expression(name: str, *fields: t.Tuple[int, bytes]) -> bytes:
+def _expression(name: str, *fields: tuple[int, bytes]) -> bytes:
     data = b"".join(attribute(kind, value) for kind, value in fields)
     return attribute(1, codec.text(name)) + codec.nest(2, data)
 
@@ -243,7 +265,9 @@ def _load_meta(key: int) -> bytes:
 
 
 def _load_payload(offset: int, length: int) -> bytes:
-    return _expression("payload", (1, codec.u32(1)), (2, codec.u32(_TRANSPORT_BASE)), (3, codec.u32(offset)), (4, codec.u32(length)))
+    return _expression(
+        "payload", (1, codec.u32(1)), (2, codec.u32(_TRANSPORT_BASE)), (3, codec.u32(offset)), (4, codec.u32(length))
+    )
 
 
 def _equals(value: bytes) -> bytes:
@@ -254,23 +278,33 @@ def _in_numbers() -> bytes:
     return _expression("lookup", (1, codec.text(NUMBERS)), (2, codec.u32(1)), (4, codec.u32(1)))
 
 
-def _is_protocol(number: int) -> t.List[bytes]:
+def _is_protocol(number: int) -> list[bytes]:
     return [_load_meta(_META_L4PROTO), _equals(bytes([number]))]
 
 
-def _told() -> t.List[bytes]:
+def _told() -> list[bytes]:
     """From here on the kernel tells of the packet."""
-    limit = _expression("limit", (1, struct.pack(">Q", _RATE)), (2, struct.pack(">Q", 1)), (3, codec.u32(_BURST)), (4, codec.u32(0)), (5, codec.u32(0)))
+    limit = _expression(
+        "limit",
+        (1, struct.pack(">Q", _RATE)),
+        (2, struct.pack(">Q", 1)),
+        (3, codec.u32(_BURST)),
+        (4, codec.u32(0)),
+        (5, codec.u32(0)),
+    )
     value = _expression("immediate", (1, codec.u32(1)), (2 | 0x8000, attribute(1, b"\x01")))
     return [limit, value, _expression("meta", (2, codec.u32(_META_NFTRACE)), (3, codec.u32(1)))]
 
 
 def _jump(chain: str) -> bytes:
-    verdict = codec.nest(codec.DATA_VERDICT, attribute(codec.VERDICT_CODE, codec.u32(-3)) + attribute(codec.VERDICT_CHAIN, codec.text(chain)))
+    verdict = codec.nest(
+        codec.DATA_VERDICT,
+        attribute(codec.VERDICT_CODE, codec.u32(-3)) + attribute(codec.VERDICT_CHAIN, codec.text(chain)),
+    )
     return _expression("immediate", (1, codec.u32(0)), (2 | 0x8000, verdict))
 
 
-def _marking_rules(marks: t.Sequence[Mark]) -> t.List[t.List[bytes]]:
+def _marking_rules(marks: t.Sequence[Mark]) -> list[list[bytes]]:
     """Of the first chains: packets with one of the numbers, and ICMP errors to the chain that looks at what they quote."""
     wanted = {mark.protocol for mark in marks}
     rules = []
@@ -283,12 +317,17 @@ def _marking_rules(marks: t.Sequence[Mark]) -> t.List[t.List[bytes]]:
     return rules
 
 
-def _quoting_rules(marks: t.Sequence[Mark]) -> t.Tuple[t.List[t.List[bytes]], t.List[t.Tuple[int, bool]]]:
+def _quoting_rules(marks: t.Sequence[Mark]) -> tuple[list[list[bytes]], list[tuple[int, bool]]]:
     """A rule a mark and direction, since events do not show what an ICMP error quotes: the rule that met it says whose packet it was."""
     rules, of = [], []
     for index, mark in enumerate(marks):
         ports, protocol = _QUOTED[mark.version]
-        start = [_load_meta(_META_NFPROTO), _equals(_IP[mark.version]), _load_payload(protocol, 1), _equals(bytes([mark.protocol]))]
+        start = [
+            _load_meta(_META_NFPROTO),
+            _equals(_IP[mark.version]),
+            _load_payload(protocol, 1),
+            _equals(bytes([mark.protocol])),
+        ]
         number = struct.pack(">H", mark.number)
         for ours in (True, False):
             if mark.protocol in (TCP, UDP):

@@ -22,12 +22,12 @@ _TIMEOUT = 20.0
 
 def socket_path(name: str) -> str:
     """Where wireguard-go listens for a device."""
-    return "{0}/{1}.sock".format(SOCKET_DIRECTORY, name)
+    return f"{SOCKET_DIRECTORY}/{name}.sock"
 
 
-def encode_steps(steps: t.Iterable[PeerStep]) -> t.List[str]:
+def encode_steps(steps: t.Iterable[PeerStep]) -> list[str]:
     """Steps as lines of a set operation."""
-    lines: t.List[str] = []
+    lines: list[str] = []
     for step in steps:
         lines.append("public_key=" + key_bytes(step.public_key).hex())
         if step.remove:
@@ -40,7 +40,7 @@ def encode_steps(steps: t.Iterable[PeerStep]) -> t.List[str]:
         if step.endpoint is not None:
             lines.append("endpoint=" + step.endpoint)
         if step.keepalive is not None:
-            lines.append("persistent_keepalive_interval={0}".format(step.keepalive))
+            lines.append(f"persistent_keepalive_interval={step.keepalive}")
         if step.replace_allowed_ips:
             lines.append("replace_allowed_ips=true")
         lines.extend("allowed_ip=" + cidr for cidr in step.allowed_ips)
@@ -52,7 +52,7 @@ def decode_dump(lines: t.Iterable[str]) -> Dump:
 
     The private key is turned into the public one here and goes nowhere else.
     """
-    device: t.Dict[str, t.Any] = {}
+    device: dict[str, t.Any] = {}
     peers = PeerReader()
     fields, ranges = {}, []  # type: t.Dict[str, t.Any], t.List[str]
     for line in lines:
@@ -83,9 +83,9 @@ def decode_dump(lines: t.Iterable[str]) -> Dump:
     return EMPTY._replace(peers=peers.peers(), **device)
 
 
-def decode_secrets(lines: t.Iterable[str]) -> t.Dict[str, t.Any]:
+def decode_secrets(lines: t.Iterable[str]) -> dict[str, t.Any]:
     """Private and preshared keys of a get operation, as wireguard.open_device says."""
-    found: t.Dict[str, t.Any] = {"private_key": None, "preshared": {}}
+    found: dict[str, t.Any] = {"private_key": None, "preshared": {}}
     peer = ""
     for line in lines:
         key, _equals, value = line.partition("=")
@@ -117,7 +117,7 @@ class UserspaceDevice:
             # The line itself may be a private key: it is not repeated.
             raise LinuxError("read", self.name, "wireguard-go's answer is not understood") from None
 
-    def secrets(self) -> t.Dict[str, t.Any]:
+    def secrets(self) -> dict[str, t.Any]:
         try:
             return decode_secrets(self._operation("read", ["get=1"]))
         except (ValueError, KeyError):
@@ -125,17 +125,17 @@ class UserspaceDevice:
 
     def configure(
         self,
-        private_key: t.Optional[bytes] = None,
-        listen_port: t.Optional[int] = None,
-        fwmark: t.Optional[int] = None,
+        private_key: bytes | None = None,
+        listen_port: int | None = None,
+        fwmark: int | None = None,
     ) -> None:
         lines = []
         if private_key is not None:
             lines.append("private_key=" + private_key.hex())
         if listen_port is not None:
-            lines.append("listen_port={0}".format(listen_port))
+            lines.append(f"listen_port={listen_port}")
         if fwmark is not None:
-            lines.append("fwmark={0}".format(fwmark))
+            lines.append(f"fwmark={fwmark}")
         if lines:
             self._set(lines)
 
@@ -143,11 +143,11 @@ class UserspaceDevice:
         if steps:
             self._set(encode_steps(steps))
 
-    def _set(self, lines: t.List[str]) -> None:
+    def _set(self, lines: list[str]) -> None:
         self.writes += 1
         self._operation("configure", ["set=1"] + lines)
 
-    def _operation(self, operation: str, lines: t.List[str]) -> t.List[str]:
+    def _operation(self, operation: str, lines: list[str]) -> list[str]:
         """Send one operation and return the lines of its answer without the closing errno."""
         try:
             data = self._talk(("\n".join(lines) + "\n\n").encode("ascii"))
@@ -169,7 +169,7 @@ class UserspaceDevice:
             connection.settimeout(_TIMEOUT)
             connection.connect(socket_path(self.name))
             connection.sendall(request)
-            parts: t.List[bytes] = []
+            parts: list[bytes] = []
             size = 0
             tail = b""
             # An answer ends with "errno=N" and an empty line; wireguard-go keeps the connection open after it.

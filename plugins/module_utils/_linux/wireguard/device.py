@@ -21,7 +21,7 @@ Device = t.Union[KernelDevice, UserspaceDevice]
 KERNEL, USERSPACE = "kernel", "userspace"
 
 
-def open_device(name: str, kind: t.Optional[str] = None) -> Device:
+def open_device(name: str, kind: str | None = None) -> Device:
     """A device with ``kind`` (kernel or userspace), ``writes`` (messages sent that change something) and
 
     * ``dump()``: a Dump,
@@ -38,7 +38,7 @@ def open_device(name: str, kind: t.Optional[str] = None) -> Device:
     return UserspaceDevice(name) if kind == USERSPACE else KernelDevice(name)
 
 
-def read_device(name: str, kind: t.Optional[str] = None) -> Dump:
+def read_device(name: str, kind: str | None = None) -> Dump:
     """What a device is now, kind as for open_device. Raises LinuxError."""
     with contextlib.closing(open_device(name, kind)) as device:
         return device.dump()

@@ -38,7 +38,7 @@ def read_secret(path: str) -> bytes:
         raise LinuxError("read", path, error.message) from None
 
 
-def read_text(path: str) -> t.Tuple[t.Optional[str], t.Optional[os.stat_result]]:
+def read_text(path: str) -> tuple[str | None, os.stat_result | None]:
     """(text, file status) of a small regular file; (None, None) when there is none. Raises LinuxError."""
     try:
         handle = os.open(path, _READ)
@@ -66,7 +66,7 @@ def write_new(path: str, text: str, replace: bool) -> None:
     """
     folder = os.path.dirname(path)
     make_folder(folder)
-    spare = "{0}/.{1}.{2}".format(folder, os.path.basename(path), os.urandom(8).hex())
+    spare = f"{folder}/.{os.path.basename(path)}.{os.urandom(8).hex()}"
     with failing("write", path):
         try:
             with os.fdopen(os.open(spare, _CREATE, 0o600), "wb") as target:
@@ -110,13 +110,13 @@ class KeyFile:
             raise LinuxError("use", path, "a key file is named by an absolute path")
         self.path = path
 
-    def state(self) -> t.Dict[str, t.Any]:
+    def state(self) -> dict[str, t.Any]:
         """``{"state": absent|key|unusable, "public_key": text|None, "mode": "0600"|None, "message": text|None}``."""
         try:
             text, status = read_text(self.path)
             if text is None or status is None:
                 return {"state": "absent", "public_key": None, "mode": None, "message": None}
-            mode = "{0:04o}".format(stat.S_IMODE(status.st_mode))
+            mode = f"{stat.S_IMODE(status.st_mode):04o}"
             public = public_key(decode_key_text(text))
             return {"state": "key", "public_key": public, "mode": mode, "message": None}
         except (LinuxError, ValueRefused) as error:
@@ -161,14 +161,14 @@ class PeerReader:
     """Peers in the order in which they come. One with thousands of allowed IPs comes in several parts."""
 
     def __init__(self) -> None:
-        self._fields: t.Dict[str, t.Dict[str, t.Any]] = {}
-        self._ranges: t.Dict[str, t.List[str]] = {}
+        self._fields: dict[str, dict[str, t.Any]] = {}
+        self._ranges: dict[str, list[str]] = {}
 
-    def part(self, key: str) -> t.Tuple[t.Dict[str, t.Any], t.List[str]]:
+    def part(self, key: str) -> tuple[dict[str, t.Any], list[str]]:
         """(LivePeer's fields, allowed IPs) of a peer, to be added to; later parts say nothing but more allowed IPs."""
         return self._fields.setdefault(key, {}), self._ranges.setdefault(key, [])
 
-    def peers(self) -> t.Dict[str, LivePeer]:
+    def peers(self) -> dict[str, LivePeer]:
         return {key: LivePeer(allowed_ips=tuple(self._ranges[key]), **fields) for key, fields in self._fields.items()}
 
 
@@ -184,7 +184,7 @@ def read_preshared_key(wanted: Preshared) -> bytes:
     return NO_KEY if wanted.file is None else read_secret(wanted.file)
 
 
-def preshared_fingerprint(path: str) -> t.Optional[str]:
+def preshared_fingerprint(path: str) -> str | None:
     """The fingerprint of a preshared key's file; None when it holds no key that can be read."""
     try:
         return fingerprint(encode_key(read_secret(path)))

@@ -16,7 +16,15 @@ import typing as t
 from ..._dataplane.peer_spec import EMPTY, Dump, PeerStep
 from ..._values.keys import fingerprint, key_bytes
 from ..errors import PORT_TAKEN, LinuxError
-from ..netlink.messages import MAX_ATTRIBUTE, NLA_F_NESTED, GenericSocket, NetlinkRefused, attribute, attributes, from_kernel
+from ..netlink.messages import (
+    MAX_ATTRIBUTE,
+    NLA_F_NESTED,
+    GenericSocket,
+    NetlinkRefused,
+    attribute,
+    attributes,
+    from_kernel,
+)
 from .keys import NO_KEY, PeerReader, encode_key, handshake_time, read_preshared_key
 
 WG_CMD_GET_DEVICE, WG_CMD_SET_DEVICE = 0, 1
@@ -43,7 +51,17 @@ def encode_allowed_ip(cidr: str) -> bytes:
         family, raw = socket.AF_INET, socket.inet_aton(text)
     size = len(raw)
     return _ALLOWED_IP[size].pack(
-        24 + size, NLA_F_NESTED, 6, ALLOWED_IP_FAMILY, family, 4 + size, ALLOWED_IP_ADDRESS, raw, 5, ALLOWED_IP_MASK, int(length)
+        24 + size,
+        NLA_F_NESTED,
+        6,
+        ALLOWED_IP_FAMILY,
+        family,
+        4 + size,
+        ALLOWED_IP_ADDRESS,
+        raw,
+        5,
+        ALLOWED_IP_MASK,
+        int(length),
     )
 
 
@@ -56,18 +74,18 @@ def encode_endpoint(text: str) -> bytes:
     return struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", int(port), socket.inet_pton(socket.AF_INET, host))
 
 
-def decode_endpoint(raw: bytes) -> t.Optional[str]:
+def decode_endpoint(raw: bytes) -> str | None:
     """The inverse; None for an address family that nobody knows."""
     family = struct.unpack_from("=H", raw)[0]
     port = struct.unpack_from("!H", raw, 2)[0]
     if family == socket.AF_INET:
-        return "{0}:{1}".format(socket.inet_ntop(socket.AF_INET, raw[4:8]), port)
+        return f"{socket.inet_ntop(socket.AF_INET, raw[4:8])}:{port}"
     if family == socket.AF_INET6:
-        return "[{0}]:{1}".format(socket.inet_ntop(socket.AF_INET6, raw[8:24]), port)
+        return f"[{socket.inet_ntop(socket.AF_INET6, raw[8:24])}]:{port}"
     return None
 
 
-def encode_step(step: PeerStep) -> t.List[bytes]:
+def encode_step(step: PeerStep) -> list[bytes]:
     """A step as one or (with thousands of allowed IPs) several peer attributes, in order."""
     key = attribute(PEER_PUBLIC_KEY, key_bytes(step.public_key))
     if step.remove:
@@ -91,7 +109,7 @@ def encode_step(step: PeerStep) -> t.List[bytes]:
     return encoded
 
 
-def encode_messages(name: str, steps: t.Iterable[PeerStep]) -> t.List[bytes]:
+def encode_messages(name: str, steps: t.Iterable[PeerStep]) -> list[bytes]:
     """Steps as payloads of WG_CMD_SET_DEVICE, each within the limits of one message."""
     encoded = [peer for step in steps for peer in encode_step(step)]
     ifname = attribute(DEVICE_IFNAME, name.encode() + b"\0")
@@ -99,8 +117,8 @@ def encode_messages(name: str, steps: t.Iterable[PeerStep]) -> t.List[bytes]:
     return [ifname + attribute(DEVICE_PEERS | NLA_F_NESTED, b"".join(chunk)) for chunk in chunks]
 
 
-def _split(parts: t.List[bytes], limit: int, count: int = 1 << 30) -> t.List[t.List[bytes]]:
-    groups: t.List[t.List[bytes]] = []
+def _split(parts: list[bytes], limit: int, count: int = 1 << 30) -> list[list[bytes]]:
+    groups: list[list[bytes]] = []
     size = limit + 1
     for part in parts:
         if size + len(part) > limit or len(groups[-1]) >= count:
@@ -136,9 +154,9 @@ def decode_dump(answers: t.Iterable[bytes]) -> Dump:
 
 
 @from_kernel("WireGuard")
-def decode_secrets(answers: t.Iterable[bytes]) -> t.Dict[str, t.Any]:
+def decode_secrets(answers: t.Iterable[bytes]) -> dict[str, t.Any]:
     """Private and preshared keys of a dump, as wireguard.open_device says."""
-    found: t.Dict[str, t.Any] = {"private_key": None, "preshared": {}}
+    found: dict[str, t.Any] = {"private_key": None, "preshared": {}}
     for answer in answers:
         for kind, value in attributes(answer):
             if kind == DEVICE_PRIVATE_KEY and value != NO_KEY:
@@ -151,11 +169,11 @@ def decode_secrets(answers: t.Iterable[bytes]) -> t.Dict[str, t.Any]:
     return found
 
 
-def decode_peer(data: bytes) -> t.Tuple[str, t.Dict[str, t.Any], t.List[str]]:
+def decode_peer(data: bytes) -> tuple[str, dict[str, t.Any], list[str]]:
     """(public key, fields of LivePeer, allowed IPs) of one entry of WGDEVICE_A_PEERS. The preshared key leaves as its fingerprint."""
     key = ""
-    ranges: t.List[str] = []
-    peer: t.Dict[str, t.Any] = {}
+    ranges: list[str] = []
+    peer: dict[str, t.Any] = {}
     for kind, value in attributes(data):
         if kind == PEER_PUBLIC_KEY:
             key = encode_key(value)
@@ -183,7 +201,7 @@ def _decode_allowed_ip(entry: bytes) -> str:
             address = socket.inet_ntop(socket.AF_INET if len(value) == 4 else socket.AF_INET6, value)
         elif kind == ALLOWED_IP_MASK:
             length = value[0]
-    return "{0}/{1}".format(address, length)
+    return f"{address}/{length}"
 
 
 class KernelDevice:
@@ -199,10 +217,10 @@ class KernelDevice:
     def dump(self) -> Dump:
         return decode_dump(self._read())
 
-    def secrets(self) -> t.Dict[str, t.Any]:
+    def secrets(self) -> dict[str, t.Any]:
         return decode_secrets(self._read())
 
-    def _read(self) -> t.List[bytes]:
+    def _read(self) -> list[bytes]:
         ifname = attribute(DEVICE_IFNAME, self.name.encode() + b"\0")
         try:
             return list(self._socket.dump(WG_CMD_GET_DEVICE, ifname))
@@ -211,9 +229,9 @@ class KernelDevice:
 
     def configure(
         self,
-        private_key: t.Optional[bytes] = None,
-        listen_port: t.Optional[int] = None,
-        fwmark: t.Optional[int] = None,
+        private_key: bytes | None = None,
+        listen_port: int | None = None,
+        fwmark: int | None = None,
     ) -> None:
         body = b""
         if private_key is not None:

@@ -15,25 +15,43 @@ PORT = 1790
 FAMILIES = ((4, "announced4"), (6, "announced6"))
 _PREFIX = "  route "
 #: To another autonomous system goes no MED but one that was set on the way out.
-_EXPORT = ("    export filter {", "      if source != RTS_STATIC then reject;", "      if defined(bgp_med) then bgp_med = bgp_med;", "      accept;", "    };")
+_EXPORT = (
+    "    export filter {",
+    "      if source != RTS_STATIC then reject;",
+    "      if defined(bgp_med) then bgp_med = bgp_med;",
+    "      accept;",
+    "    };",
+)
 
 
 def check_speaker(speaker: Speaker) -> None:
     """What only BIRD cannot have. Raises ValueRefused ``bad_format``."""
     for one in speaker.neighbours:
         if '"' in one.password:
-            raise ValueRefused("bad_format", "the password of {0} has a quotation mark, which BIRD cannot be told".format(one.address))
+            raise ValueRefused(
+                "bad_format", f"the password of {one.address} has a quotation mark, which BIRD cannot be told"
+            )
 
 
 def render(speaker: Speaker) -> str:
     """The whole configuration. The same speaker gives the same bytes."""
     check_speaker(speaker)
-    lines = [HEADER, "log syslog all;", "router id {0};".format(speaker.router_id), "protocol device {", "}"]
+    lines = [HEADER, "log syslog all;", f"router id {speaker.router_id};", "protocol device {", "}"]
     if any(one.bfd for one in speaker.neighbours):
-        lines += ["protocol bfd {", "  interface \"*\" {", "    interval 300 ms;", "    multiplier 3;", "  };",
-                  "  multihop {", "    interval 300 ms;", "    multiplier 3;", "  };", "}"]  # fmt: skip
+        lines += [
+            "protocol bfd {",
+            '  interface "*" {',
+            "    interval 300 ms;",
+            "    multiplier 3;",
+            "  };",
+            "  multihop {",
+            "    interval 300 ms;",
+            "    multiplier 3;",
+            "  };",
+            "}",
+        ]
     for version, name in FAMILIES:
-        lines += ["protocol static {0} {{".format(name), "  ipv{0};".format(version)]
+        lines += [f"protocol static {name} {{", f"  ipv{version};"]
         for prefix in speaker.prefixes:
             if (":" in prefix) == (version == 6):
                 lines += _route(prefix, speaker.attributes_of(prefix))
@@ -43,14 +61,14 @@ def render(speaker: Speaker) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _route(prefix: str, attributes: Attributes) -> t.List[str]:
-    sets = ["bgp_community.add(({0}));".format(text.replace(":", ",")) for text in attributes.communities]
-    sets += ["bgp_large_community.add(({0}));".format(text.replace(":", ",")) for text in attributes.large_communities]
+def _route(prefix: str, attributes: Attributes) -> list[str]:
+    sets = [f"bgp_community.add(({text.replace(':', ',')}));" for text in attributes.communities]
+    sets += [f"bgp_large_community.add(({text.replace(':', ',')}));" for text in attributes.large_communities]
     if attributes.local_preference is not None:
-        sets.append("bgp_local_pref = {0};".format(attributes.local_preference))
+        sets.append(f"bgp_local_pref = {attributes.local_preference};")
     if attributes.med is not None:
-        sets.append("bgp_med = {0};".format(attributes.med))
-    head = "{0}{1} unreachable".format(_PREFIX, prefix)
+        sets.append(f"bgp_med = {attributes.med};")
+    head = f"{_PREFIX}{prefix} unreachable"
     return [head + " {", *("    " + text for text in sets), "  };"] if sets else [head + ";"]
 
 
@@ -59,19 +77,24 @@ def session_name(address: str) -> str:
     return "router_" + address.replace(".", "_").replace(":", "_")
 
 
-def _session(speaker: Speaker, one: Neighbour) -> t.List[str]:
+def _session(speaker: Speaker, one: Neighbour) -> list[str]:
     lines = [
-        "protocol bgp {0} {{".format(session_name(one.address)), "  local {0} port {1} as {2};".format(one.source, PORT, speaker.asn),
-        "  neighbor {0} as {1};".format(one.address, one.asn), "  keepalive time {0};".format(speaker.keepalive_s),
-        "  hold time {0};".format(speaker.hold_s), "  connect retry time 3;", "  connect delay time 1;", "  error wait time 1, 10;",
-        "  graceful restart {0};".format("on" if speaker.graceful_restart else "aware"),
-    ]  # fmt: skip
+        f"protocol bgp {session_name(one.address)} {{",
+        f"  local {one.source} port {PORT} as {speaker.asn};",
+        f"  neighbor {one.address} as {one.asn};",
+        f"  keepalive time {speaker.keepalive_s};",
+        f"  hold time {speaker.hold_s};",
+        "  connect retry time 3;",
+        "  connect delay time 1;",
+        "  error wait time 1, 10;",
+        f"  graceful restart {'on' if speaker.graceful_restart else 'aware'};",
+    ]
     if one.password:
-        lines.append('  password "{0}";'.format(one.password))
+        lines.append(f'  password "{one.password}";')
     if one.ttl_hops > 1:
-        lines.append("  multihop {0};".format(one.ttl_hops))
+        lines.append(f"  multihop {one.ttl_hops};")
     elif one.multihop:
-        lines.append("  multihop {0};".format(one.multihop))
+        lines.append(f"  multihop {one.multihop};")
     else:
         lines.append("  direct;")
     if one.ttl_hops:
@@ -79,30 +102,30 @@ def _session(speaker: Speaker, one: Neighbour) -> t.List[str]:
     if one.bfd:
         lines.append("  bfd on;")
     for version in one.versions:
-        lines += ["  ipv{0} {{".format(version), "    import none;", *_EXPORT]
+        lines += [f"  ipv{version} {{", "    import none;", *_EXPORT]
         if version == 4 and one.version == 6:
             lines.append("    extended next hop on;")
         if version == 6 and one.next_hop:
-            lines.append("    next hop address {0};".format(one.next_hop))
+            lines.append(f"    next hop address {one.next_hop};")
         lines.append("  };")
     return [*lines, "}"]
 
 
-def read_prefixes(text: str) -> t.Tuple[str, ...]:
+def read_prefixes(text: str) -> tuple[str, ...]:
     """What a configuration of ours announces."""
     return tuple(line.split()[1] for line in text.splitlines() if line.startswith(_PREFIX))
 
 
-def changes(before: str, after: str) -> t.List[str]:
+def changes(before: str, after: str) -> list[str]:
     """Commands for a running speaker: BIRD compares its file itself, and touches what differs. What a session carries is agreed when it begins."""
     old, new = _carried(before), _carried(after)
     begun = ["restart " + name for name in sorted(new) if name in old and old[name] != new[name]]
     return ["configure", *begun] if before != after else []
 
 
-def _carried(text: str) -> t.Dict[str, t.List[str]]:
+def _carried(text: str) -> dict[str, list[str]]:
     """Session -> the lines that say which families it carries."""
-    found: t.Dict[str, t.List[str]] = {}
+    found: dict[str, list[str]] = {}
     name = ""
     for line in text.splitlines():
         if line.startswith("protocol "):
@@ -112,10 +135,10 @@ def _carried(text: str) -> t.Dict[str, t.List[str]]:
     return found
 
 
-def shown(text: str, fingerprint: t.Callable[[str], str]) -> t.List[str]:
+def shown(text: str, fingerprint: t.Callable[[str], str]) -> list[str]:
     """The lines for a diff, passwords as fingerprints."""
     rows = []
     for line in text.splitlines():
         head, word, secret = line.partition('  password "')
-        rows.append("{0}{1}{2}\";".format(head, word, fingerprint(secret[:-2])) if word and not head else line)
+        rows.append(f'{head}{word}{fingerprint(secret[:-2])}";' if word and not head else line)
     return rows

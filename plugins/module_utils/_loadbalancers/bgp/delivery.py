@@ -32,20 +32,20 @@ class Wanted(t.NamedTuple):
     """A network and the ports that have to agree before it is announced."""
 
     network: str
-    health_ports: t.Tuple[int, ...] = ()
+    health_ports: tuple[int, ...] = ()
 
 
 class Decision(t.NamedTuple):
     """The networks to announce, why each of the others is withheld, and what stops all of them, if anything does."""
 
-    announced: t.List[str]
-    withheld: t.Dict[str, str]
+    announced: list[str]
+    withheld: dict[str, str]
     stopped: str = ""
 
 
-def parse_routes(prefixes: t.Iterable[object], rows: t.Iterable[t.Mapping[str, t.Any]]) -> t.Tuple[Wanted, ...]:
+def parse_routes(prefixes: t.Iterable[object], rows: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[Wanted, ...]:
     """Networks without a condition, and routes; each network once, with the ports of all that name it. Raises ValueRefused."""
-    found: t.Dict[str, t.Set[int]] = {text: set() for text in parse_prefixes(prefixes)}
+    found: dict[str, set[int]] = {text: set() for text in parse_prefixes(prefixes)}
     for row in rows:
         ports = [int(port) for port in row.get("health_ports") or ()]
         if any(not 0 < port < 65536 for port in ports):
@@ -54,7 +54,7 @@ def parse_routes(prefixes: t.Iterable[object], rows: t.Iterable[t.Mapping[str, t
     return tuple(Wanted(network, tuple(sorted(found[network]))) for network in parse_prefixes(found))
 
 
-def heard(memory: Memory, answers: t.Mapping[int, t.Optional[int]], now: float) -> t.Dict[int, Heard]:
+def heard(memory: Memory, answers: t.Mapping[int, int | None], now: float) -> dict[int, Heard]:
     """The memory after one round of questions: ports that were not asked are forgotten."""
     found = {}
     for port, status in answers.items():
@@ -65,7 +65,7 @@ def heard(memory: Memory, answers: t.Mapping[int, t.Optional[int]], now: float) 
     return found
 
 
-def trusted(memory: Memory, announced: t.Iterable[Wanted], node_port: int, now: float) -> t.Dict[int, Heard]:
+def trusted(memory: Memory, announced: t.Iterable[Wanted], node_port: int, now: float) -> dict[int, Heard]:
     """The memory of a follower that has just begun: what is announced was right until now."""
     ports = {port for route in announced for port in (*route.health_ports, node_port) if port}
     return {**{port: Heard(True, now) for port in ports}, **memory}
@@ -91,7 +91,9 @@ def judge(routes: t.Iterable[Wanted], memory: Memory, node_port: int, known: boo
 def _stopped(memory: Memory, port: int, now: float) -> str:
     word = memory.get(port)
     if word is None:
-        return "port {0} of this node does not answer".format(port)
+        return f"port {port} of this node does not answer"
     if not word.good:
-        return "port {0} of this node says that it cannot deliver".format(port)
-    return "port {0} of this node has been silent for {1:g} s".format(port, SILENCE_SECONDS) if now - word.at > SILENCE_SECONDS else ""
+        return f"port {port} of this node says that it cannot deliver"
+    return (
+        f"port {port} of this node has been silent for {SILENCE_SECONDS:g} s" if now - word.at > SILENCE_SECONDS else ""
+    )

@@ -15,15 +15,26 @@ FAMILIES = ("ipv4", "ipv6")
 
 def render(speaker: Speaker) -> str:
     """The whole configuration. The same speaker gives the same bytes."""
-    lines = [HEADER, "frr defaults traditional", "log syslog informational", "ip prefix-list nothing seq 5 deny any",
-             "ipv6 prefix-list nothing seq 5 deny any"]  # fmt: skip
+    lines = [
+        HEADER,
+        "frr defaults traditional",
+        "log syslog informational",
+        "ip prefix-list nothing seq 5 deny any",
+        "ipv6 prefix-list nothing seq 5 deny any",
+    ]
     used = {prefix: speaker.attributes_of(prefix) for prefix in speaker.prefixes}
     for one in sorted(set(used.values()) - {Attributes()}, key=_name):
-        lines += ["route-map {0} permit 10".format(_name(one)), *(" set " + text for text in _sets(one)), "exit"]
+        lines += [f"route-map {_name(one)} permit 10", *(" set " + text for text in _sets(one)), "exit"]
     for next_hop in sorted({one.next_hop for one in speaker.neighbours} - {""}):
-        lines += ["route-map {0} permit 10".format(_hop_name(next_hop)), " set ipv6 next-hop global " + next_hop, "exit"]
-    lines += ["router bgp {0}".format(speaker.asn), " bgp router-id " + speaker.router_id, " bgp log-neighbor-changes",
-              " no bgp default ipv4-unicast", " no bgp ebgp-requires-policy", " no bgp network import-check"]  # fmt: skip
+        lines += [f"route-map {_hop_name(next_hop)} permit 10", " set ipv6 next-hop global " + next_hop, "exit"]
+    lines += [
+        f"router bgp {speaker.asn}",
+        " bgp router-id " + speaker.router_id,
+        " bgp log-neighbor-changes",
+        " no bgp default ipv4-unicast",
+        " no bgp ebgp-requires-policy",
+        " no bgp network import-check",
+    ]
     if speaker.graceful_restart:
         lines += [" bgp graceful-restart", " bgp graceful-restart preserve-fw-state"]
     for neighbour in speaker.neighbours:
@@ -32,26 +43,36 @@ def render(speaker: Speaker) -> str:
         prefixes = [prefix for prefix in speaker.prefixes if (":" in prefix) == (family == "ipv6")]
         neighbours = [one for one in speaker.neighbours if (6 if family == "ipv6" else 4) in one.versions]
         if prefixes or neighbours:
-            lines.append(" address-family {0} unicast".format(family))
-            lines += ["  network {0}{1}".format(prefix, " route-map " + _name(used[prefix]) if used[prefix] != Attributes() else "") for prefix in prefixes]
+            lines.append(f" address-family {family} unicast")
+            lines += [
+                f"  network {prefix}{' route-map ' + _name(used[prefix]) if used[prefix] != Attributes() else ''}"
+                for prefix in prefixes
+            ]
             for router in neighbours:
-                lines += ["  neighbor {0} activate".format(router.address), "  neighbor {0} prefix-list nothing in".format(router.address)]
+                lines += [
+                    f"  neighbor {router.address} activate",
+                    f"  neighbor {router.address} prefix-list nothing in",
+                ]
                 if router.next_hop and family == "ipv6":
-                    lines.append("  neighbor {0} route-map {1} out".format(router.address, _hop_name(router.next_hop)))
+                    lines.append(f"  neighbor {router.address} route-map {_hop_name(router.next_hop)} out")
             lines.append(" exit-address-family")
     return "\n".join([*lines, "exit"]) + "\n"
 
 
-def _session(speaker: Speaker, one: Neighbour) -> t.List[str]:
+def _session(speaker: Speaker, one: Neighbour) -> list[str]:
     name = " neighbor " + one.address
-    lines = ["{0} remote-as {1}".format(name, one.asn), "{0} update-source {1}".format(name, one.source),
-             "{0} timers {1} {2}".format(name, speaker.keepalive_s, speaker.hold_s), name + " timers connect 3"]  # fmt: skip
+    lines = [
+        f"{name} remote-as {one.asn}",
+        f"{name} update-source {one.source}",
+        f"{name} timers {speaker.keepalive_s} {speaker.hold_s}",
+        name + " timers connect 3",
+    ]
     if one.password:
-        lines.append("{0} password {1}".format(name, one.password))
+        lines.append(f"{name} password {one.password}")
     if one.ttl_hops:
-        lines.append("{0} ttl-security hops {1}".format(name, one.ttl_hops))
+        lines.append(f"{name} ttl-security hops {one.ttl_hops}")
     elif one.multihop:
-        lines.append("{0} ebgp-multihop {1}".format(name, one.multihop))
+        lines.append(f"{name} ebgp-multihop {one.multihop}")
     elif one.asn != speaker.asn:
         lines.append(name + " disable-connected-check")
     if one.bfd:
@@ -77,23 +98,23 @@ def _sets(attributes: Attributes) -> t.Iterator[str]:
     if attributes.large_communities:
         yield "large-community " + " ".join(attributes.large_communities)
     if attributes.local_preference is not None:
-        yield "local-preference {0}".format(attributes.local_preference)
+        yield f"local-preference {attributes.local_preference}"
     if attributes.med is not None:
-        yield "metric {0}".format(attributes.med)
+        yield f"metric {attributes.med}"
 
 
-def read_prefixes(text: str) -> t.Tuple[str, ...]:
+def read_prefixes(text: str) -> tuple[str, ...]:
     """What a configuration of ours announces."""
     return tuple(line.split()[1] for line in text.splitlines() if line.startswith("  network "))
 
 
-Blocks = t.Dict[t.Tuple[str, ...], t.List[str]]
+Blocks = dict[tuple[str, ...], list[str]]
 
 
 def _blocks(text: str) -> Blocks:
     """The lines of a text of ours by the contexts that they stand in, in order; () is the outermost."""
     found: Blocks = {(): []}
-    context: t.Tuple[str, ...] = ()
+    context: tuple[str, ...] = ()
     for line in text.splitlines():
         depth, word = len(line) - len(line.lstrip()), line.strip()
         if not word or word.startswith("!") or word in ("exit", "exit-address-family"):
@@ -110,10 +131,17 @@ def _blocks(text: str) -> Blocks:
 #: A line that only differs after so many words takes the place of the other one.
 _KEYS = {"network": 2, "neighbor": 3, "bgp": 2}
 #: And those that need some more to tell them apart.
-_LONGER = {"prefix-list": 5, "route-map": 5, "default": 9, "bestpath": 9, "ebgp-requires-policy": 9, "graceful-restart": 3}
+_LONGER = {
+    "prefix-list": 5,
+    "route-map": 5,
+    "default": 9,
+    "bestpath": 9,
+    "ebgp-requires-policy": 9,
+    "graceful-restart": 3,
+}
 
 
-def _key(line: str) -> t.Tuple[str, ...]:
+def _key(line: str) -> tuple[str, ...]:
     words = line.split()
     words = words[1:] if words[0] == "no" else words
     length = _KEYS.get(words[0], len(words))
@@ -125,7 +153,7 @@ def _undone(line: str) -> str:
     return line[len("no ") :] if line.startswith("no ") else "no " + line
 
 
-def changes(before: str, after: str) -> t.List[str]:
+def changes(before: str, after: str) -> list[str]:
     """Lines for a running speaker that make it what ``after`` says; nothing where nothing differs.
 
     What routes refer to comes first, what goes is taken away before what comes, and a session ends only where its own lines ask for it.
@@ -135,19 +163,28 @@ def changes(before: str, after: str) -> t.List[str]:
     for context in new:
         if context[:1] and context[0].startswith("route-map ") and context not in old:
             found += [context[0], *(" " + line for line in new[context]), "exit"]
-    for context in sorted(context for context in {*old, *new} if len(context) == 1 and context[0].startswith("router ")):
+    for context in sorted(
+        context for context in {*old, *new} if len(context) == 1 and context[0].startswith("router ")
+    ):
         if context not in new:
             found.append("no " + context[0])
     for context in new:
         if len(context) == 1 and context[0].startswith("router "):
             found += _router_changes(context, old, new)
-    found += ["no " + context[0] for context in old if context[:1] and context[0].startswith("route-map ") and context not in new]
+    found += [
+        "no " + context[0]
+        for context in old
+        if context[:1] and context[0].startswith("route-map ") and context not in new
+    ]
     return found + [_undone(line) for line in old[()] if line not in new[()]]
 
 
-def _router_changes(router: t.Tuple[str, ...], old: Blocks, new: Blocks) -> t.List[str]:
+def _router_changes(router: tuple[str, ...], old: Blocks, new: Blocks) -> list[str]:
     gone, rows = _left(old.get(router, ()), new[router]), []
-    old = {context: [line for line in lines if line.split()[:1] != ["neighbor"] or line.split()[1] not in gone] for context, lines in old.items()}
+    old = {
+        context: [line for line in lines if line.split()[:1] != ["neighbor"] or line.split()[1] not in gone]
+        for context, lines in old.items()
+    }
     rows += [" no neighbor " + name for name in gone] + _lines(old.get(router, ()), new[router], " ")
     families = [context for context in {**old, **new} if len(context) == 2 and context[0] == router[0]]
     for context in sorted(families):
@@ -157,19 +194,21 @@ def _router_changes(router: t.Tuple[str, ...], old: Blocks, new: Blocks) -> t.Li
     return [router[0], *rows, "exit"] if rows or router not in old else []
 
 
-def _left(old: t.Iterable[str], new: t.Iterable[str]) -> t.List[str]:
+def _left(old: t.Iterable[str], new: t.Iterable[str]) -> list[str]:
     """Routers that go, or come back as those of another autonomous system."""
     kept = {line for line in new if " remote-as " in line}
     return [line.split()[1] for line in old if " remote-as " in line and line not in kept]
 
 
-def _lines(old: t.Sequence[str], new: t.Sequence[str], indent: str) -> t.List[str]:
+def _lines(old: t.Sequence[str], new: t.Sequence[str], indent: str) -> list[str]:
     keys = {_key(line) for line in new}
-    rows = [_undone(line) for line in reversed(old) if line not in new and _key(line) not in keys] + [line for line in new if line not in old]
+    rows = [_undone(line) for line in reversed(old) if line not in new and _key(line) not in keys] + [
+        line for line in new if line not in old
+    ]
     return [indent + row for row in rows]
 
 
-def shown(text: str, fingerprint: t.Callable[[str], str]) -> t.List[str]:
+def shown(text: str, fingerprint: t.Callable[[str], str]) -> list[str]:
     """The lines for a diff, passwords as fingerprints."""
     rows = []
     for line in text.splitlines():

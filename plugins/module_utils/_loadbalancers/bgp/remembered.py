@@ -29,7 +29,7 @@ class Neighbours(t.NamedTuple):
     source_ip: str
     local_asn: int
     peer_asn: int
-    peers: t.Tuple[str, ...]
+    peers: tuple[str, ...]
     multihop: bool
 
     def facts(self, name: str, password: str) -> NodeBgp:
@@ -41,15 +41,20 @@ def neighbours(session: str, facts: NodeBgp) -> Neighbours:
     return Neighbours(session, facts.source_ip, facts.local_asn, facts.peer_asn, facts.peers, facts.multihop)
 
 
-def parse_remembered(text: t.Any) -> t.Dict[str, Neighbours]:
+def parse_remembered(text: t.Any) -> dict[str, Neighbours]:
     """By device. What cannot be read was never remembered."""
-    found: t.Dict[str, Neighbours] = {}
+    found: dict[str, Neighbours] = {}
     try:
         rows = parse_json(text, "config_parse") if isinstance(text, str) else {}
     except ValueRefused:
         return {}
     for device, row in rows.items() if isinstance(rows, dict) else ():
-        if isinstance(row, list) and len(row) == 6 and all(isinstance(one, str) for one in row[:2]) and isinstance(row[4], list):
+        if (
+            isinstance(row, list)
+            and len(row) == 6
+            and all(isinstance(one, str) for one in row[:2])
+            and isinstance(row[4], list)
+        ):
             numbers = all(isinstance(one, int) and not isinstance(one, bool) and 0 < one < 2**32 for one in row[2:4])
             if numbers and isinstance(row[5], bool) and all(isinstance(one, str) for one in row[4]):
                 found[device] = Neighbours(row[0], row[1], row[2], row[3], tuple(row[4]), row[5])
@@ -58,7 +63,11 @@ def parse_remembered(text: t.Any) -> t.Dict[str, Neighbours]:
 
 def remembered_text(rows: t.Mapping[str, Neighbours]) -> str:
     """The inverse; nothing where it is more than fits."""
-    text = json.dumps({device: list(row) for device, row in rows.items()}, sort_keys=True, separators=(",", ":")) if rows else ""
+    text = (
+        json.dumps({device: list(row) for device, row in rows.items()}, sort_keys=True, separators=(",", ":"))
+        if rows
+        else ""
+    )
     return text if len(text) <= MOST_BYTES else ""
 
 
@@ -68,7 +77,7 @@ def still_true(row: Neighbours, session: str, local_asn: int, addresses: t.Itera
     return bool(session) and (row.session, row.local_asn) == (session, local_asn) and row.source_ip in private
 
 
-def asked_again(devices: t.Iterable[str], seconds: float) -> t.FrozenSet[str]:
+def asked_again(devices: t.Iterable[str], seconds: float) -> frozenset[str]:
     """Some of them, others half a minute later, until all had their turn."""
     ordered = sorted(devices)
     first = int(seconds) // 30 * AGAIN

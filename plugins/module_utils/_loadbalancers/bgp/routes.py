@@ -26,41 +26,50 @@ class Route(t.NamedTuple):
     """
 
     network: str
-    services: t.Tuple[str, ...]
-    health_ports: t.Tuple[int, ...] = ()
+    services: tuple[str, ...]
+    health_ports: tuple[int, ...] = ()
     group: int = 0
 
-    def shown(self) -> t.Dict[str, t.Any]:
+    def shown(self) -> dict[str, t.Any]:
         """Plain data, as the modules bgp_speaker and layer2_speaker take it."""
         shown = {"network": self.network, "services": list(self.services), "health_ports": list(self.health_ports)}
         return dict(shown, group=self.group) if self.group else shown
 
 
-def routes_of(networks: t.Mapping[str, t.Sequence[str]], objects: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.List[Route]:
+def routes_of(networks: t.Mapping[str, t.Sequence[str]], objects: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[Route]:
     """One for each network, sorted. ``networks`` of Services by ``namespace/name``, one of each family, ``objects`` the Services.
 
     Services that share an address share its route: a node has it while all that are Local have a pod there.
     """
-    services: t.Dict[str, t.List[str]] = {}
+    services: dict[str, list[str]] = {}
     for key in sorted(networks):
         for network in networks[key]:
             services.setdefault(network, []).append(key)
     found = []
     for network in sorted(services):
         ports = {_health_port(objects.get(key) or {}) for key in services[network]}
-        found.append(Route(network, tuple(services[network]), tuple(sorted(port for port in ports if port is not None))))
+        found.append(
+            Route(network, tuple(services[network]), tuple(sorted(port for port in ports if port is not None)))
+        )
     return found
 
 
-def _health_port(service: t.Mapping[str, t.Any]) -> t.Optional[int]:
+def _health_port(service: t.Mapping[str, t.Any]) -> int | None:
     spec = service.get("spec") or {}
     port = spec.get("healthCheckNodePort")
-    if spec.get("externalTrafficPolicy") != LOCAL or not isinstance(port, int) or isinstance(port, bool) or port not in _PORTS:
+    if (
+        spec.get("externalTrafficPolicy") != LOCAL
+        or not isinstance(port, int)
+        or isinstance(port, bool)
+        or port not in _PORTS
+    ):
         return None
     return port
 
 
-def left_out(nodes: t.Mapping[str, t.Mapping[str, t.Any]], cordoned: bool, not_ready_seconds: int, now: float) -> t.Dict[str, str]:
+def left_out(
+    nodes: t.Mapping[str, t.Mapping[str, t.Any]], cordoned: bool, not_ready_seconds: int, now: float
+) -> dict[str, str]:
     """Node -> why it announces nothing. ``cordoned``: whether that is a reason; ``now`` in seconds since 1970.
 
     A node that is not ready counts after ``not_ready_seconds`` (0: never), and only while another node that may announce is ready: when all
@@ -76,12 +85,12 @@ def left_out(nodes: t.Mapping[str, t.Mapping[str, t.Any]], cordoned: bool, not_r
     return dict(sorted(found.items()))
 
 
-def all_left_out(speakers: t.Optional[t.Collection[str]], out: t.Mapping[str, str]) -> str:
+def all_left_out(speakers: t.Collection[str] | None, out: t.Mapping[str, str]) -> str:
     """Why nobody announces anything although nodes have routers, or nothing. ``speakers``: their names, None where nobody said."""
     if not speakers or not all(name in out for name in speakers):
         return ""
-    why = ", ".join("{0} ({1})".format(name, out[name]) for name in sorted(speakers)[:3])
-    return "every node that announces is left out: {0}; see exclude_cordoned and not_ready_seconds in load_balancers_settings".format(why)
+    why = ", ".join(f"{name} ({out[name]})" for name in sorted(speakers)[:3])
+    return f"every node that announces is left out: {why}; see exclude_cordoned and not_ready_seconds in load_balancers_settings"
 
 
 def _asked(node: t.Mapping[str, t.Any], cordoned: bool) -> str:

@@ -46,7 +46,7 @@ class Neighbour(t.NamedTuple):
         return 6 if ":" in self.address else 4
 
     @property
-    def versions(self) -> t.Tuple[int, ...]:
+    def versions(self) -> tuple[int, ...]:
         """The families of networks that go over the session."""
         return (4, 6) if self.both_families else (self.version,)
 
@@ -54,10 +54,10 @@ class Neighbour(t.NamedTuple):
 class Attributes(t.NamedTuple):
     """What routers are told beside a network. Local preference counts inside one autonomous system only."""
 
-    communities: t.Tuple[str, ...] = ()
-    large_communities: t.Tuple[str, ...] = ()
-    local_preference: t.Optional[int] = None
-    med: t.Optional[int] = None
+    communities: tuple[str, ...] = ()
+    large_communities: tuple[str, ...] = ()
+    local_preference: int | None = None
+    med: int | None = None
 
 
 class PoolRule(t.NamedTuple):
@@ -73,14 +73,14 @@ class Speaker(t.NamedTuple):
 
     asn: int
     source: str
-    neighbours: t.Tuple[Neighbour, ...]
-    prefixes: t.Tuple[str, ...] = ()
+    neighbours: tuple[Neighbour, ...]
+    prefixes: tuple[str, ...] = ()
     keepalive_s: int = 3
     hold_s: int = 9
     router_id: str = ""
     graceful_restart: bool = False
     attributes: Attributes = Attributes()
-    pools: t.Tuple[PoolRule, ...] = ()
+    pools: tuple[PoolRule, ...] = ()
 
     def announcing(self, prefixes: t.Iterable[str], conditional: t.Container[str] = ()) -> Speaker:
         """The same speaker with these networks and what its pools make of them.
@@ -97,7 +97,7 @@ class Speaker(t.NamedTuple):
                 found.add(str(rule.network))
         return self._replace(prefixes=parse_prefixes(found))
 
-    def uncarried(self, prefixes: t.Iterable[str]) -> t.List[str]:
+    def uncarried(self, prefixes: t.Iterable[str]) -> list[str]:
         """Those of the networks that go over no session, since no router is of their family."""
         carried = {version for one in self.neighbours for version in one.versions}
         return [prefix for prefix in prefixes if (6 if ":" in prefix else 4) not in carried]
@@ -107,9 +107,14 @@ class Speaker(t.NamedTuple):
         rule = self._rule(parse_network(prefix))
         return rule.attributes if rule is not None else self.attributes
 
-    def _rule(self, network: Network) -> t.Optional[PoolRule]:
-        inside = [rule for rule in self.pools if rule.network.version == network.version and rule.network.prefixlen <= network.prefixlen
-                  and network[0] in rule.network]  # fmt: skip
+    def _rule(self, network: Network) -> PoolRule | None:
+        inside = [
+            rule
+            for rule in self.pools
+            if rule.network.version == network.version
+            and rule.network.prefixlen <= network.prefixlen
+            and network[0] in rule.network
+        ]
         return max(inside, key=lambda rule: rule.network.prefixlen, default=None)
 
 
@@ -118,40 +123,56 @@ def parse_speaker(given: t.Mapping[str, t.Any], grants: BgpGrants = BgpGrants())
     source = str(parse_address(given["source_ip"]))
     neighbours = [_neighbour(row, source) for row in given["neighbors"]]
     for one in neighbours:
-        facts = NodeBgp("this node", one.source, given["asn"], one.asn, tuple(other.address for other in neighbours), one.password)
+        facts = NodeBgp(
+            "this node", one.source, given["asn"], one.asn, tuple(other.address for other in neighbours), one.password
+        )
         unused, refused = check_bgp_claims([facts], grants)
         if refused:
             raise ValueRefused(refused[0].reason, refused[0].message)
         if one.password and not _PASSWORD.match(one.password):
-            raise ValueRefused("bad_format", "the password of {0} is not up to 80 printable characters without blanks".format(one.address))
+            raise ValueRefused(
+                "bad_format", f"the password of {one.address} is not up to 80 printable characters without blanks"
+            )
         if parse_address(one.address).version != parse_address(one.source).version:
-            raise ValueRefused("bad_address", "{0} and {1} are of different families".format(one.source, one.address))
+            raise ValueRefused("bad_address", f"{one.source} and {one.address} are of different families")
     if not neighbours:
         raise ValueRefused("no_ipv4_neighbor", "no router is named")
     keepalive, hold = given.get("keepalive_time") or 3, given.get("hold_time") or 9
     if not 1 <= keepalive <= hold // 3 or hold > 65535:
         raise ValueRefused("bad_format", "hold_time is at least three times keepalive_time, and both are seconds")
-    router = given.get("router_id") or next((text for text in (source, *[one.source for one in neighbours]) if ":" not in text), "")
+    router = given.get("router_id") or next(
+        (text for text in (source, *[one.source for one in neighbours]) if ":" not in text), ""
+    )
     if not router:
         message = "no session is of IPv4, so nothing gives the node a router id: write router_id, an IPv4 address of no one else's"
         raise ValueRefused("bad_address", message)
     if parse_address(router).version != 4:
-        raise ValueRefused("bad_address", "router_id has to be an IPv4 address, not {0}".format(quoted(router)))
-    return Speaker(given["asn"], source, tuple(sorted(neighbours)), parse_prefixes(given.get("prefixes") or ()), keepalive, hold, router,
-                   bool(given.get("graceful_restart")), parse_attributes(given), _pools(given.get("pools") or (), given))  # fmt: skip
+        raise ValueRefused("bad_address", f"router_id has to be an IPv4 address, not {quoted(router)}")
+    return Speaker(
+        given["asn"],
+        source,
+        tuple(sorted(neighbours)),
+        parse_prefixes(given.get("prefixes") or ()),
+        keepalive,
+        hold,
+        router,
+        bool(given.get("graceful_restart")),
+        parse_attributes(given),
+        _pools(given.get("pools") or (), given),
+    )
 
 
-def _pools(rows: t.Iterable[t.Mapping[str, t.Any]], above: t.Mapping[str, t.Any]) -> t.Tuple[PoolRule, ...]:
+def _pools(rows: t.Iterable[t.Mapping[str, t.Any]], above: t.Mapping[str, t.Any]) -> tuple[PoolRule, ...]:
     """What a pool does not say is said above. Raises ValueRefused."""
-    found: t.Dict[str, PoolRule] = {}
+    found: dict[str, PoolRule] = {}
     for row in rows:
         network = parse_prefixes([row["network"]])[0]
         if network in found:
-            raise ValueRefused("claimed_twice", "{0} stands twice among the pools".format(network))
+            raise ValueRefused("claimed_twice", f"{network} stands twice among the pools")
         said = {name: row[name] if row.get(name) is not None else above.get(name) for name in Attributes._fields}
         announce = row.get("announce") or ADDRESSES
         if announce not in (ADDRESSES, AGGREGATE, BOTH):
-            raise ValueRefused("bad_format", "{0} is none of addresses, aggregate and both".format(quoted(str(announce))))
+            raise ValueRefused("bad_format", f"{quoted(str(announce))} is none of addresses, aggregate and both")
         found[network] = PoolRule(parse_network(network), parse_attributes(said), announce)
     return tuple(found[network] for network in sorted(found))
 
@@ -163,8 +184,17 @@ def _neighbour(row: t.Mapping[str, t.Any], source: str) -> Neighbour:
     if not 0 <= hops <= 254 or (hops and multihop):
         raise ValueRefused("bad_format", "ttl_security is a number of hops up to 254, and takes the place of multihop")
     address, both = parse_address(row["address"]), bool(row.get("both_families"))
-    return Neighbour(str(address), row["asn"], row.get("password") or "", multihop, hops, bool(row.get("bfd")),
-                     str(parse_address(row.get("source_ip") or source)), both, _next_hop(row, str(address), both))  # fmt: skip
+    return Neighbour(
+        str(address),
+        row["asn"],
+        row.get("password") or "",
+        multihop,
+        hops,
+        bool(row.get("bfd")),
+        str(parse_address(row.get("source_ip") or source)),
+        both,
+        _next_hop(row, str(address), both),
+    )
 
 
 def _next_hop(row: t.Mapping[str, t.Any], address: str, both: bool) -> str:
@@ -172,7 +202,7 @@ def _next_hop(row: t.Mapping[str, t.Any], address: str, both: bool) -> str:
     given = row.get("next_hop")
     if not both or ":" in address:
         if given:
-            raise ValueRefused("bad_address", "next_hop of {0} is for a router of IPv4 with both_families: true".format(address))
+            raise ValueRefused("bad_address", f"next_hop of {address} is for a router of IPv4 with both_families: true")
         return ""
     if not given or parse_address(given).version != 6 or special_kind(parse_address(given)) is not None:
         message = "both_families of {0}: write next_hop, an IPv6 address of the node, to which the router sends packets of IPv6"
@@ -188,7 +218,7 @@ def parse_attributes(given: t.Mapping[str, t.Any]) -> Attributes:
     for name in ("local_preference", "med"):
         number = given.get(name)
         if number is not None and (isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**32):
-            raise ValueRefused("bad_format", "{0} is a number from 0 to 4294967295".format(name))
+            raise ValueRefused("bad_format", f"{name} is a number from 0 to 4294967295")
         numbers.append(number)
     return Attributes(small, large, numbers[0], numbers[1])
 
@@ -197,19 +227,19 @@ def _community(text: object, parts: int, most: int) -> str:
     """Numbers joined by colons. Raises ValueRefused ``bad_format``."""
     words = str(text).split(":")
     if len(words) != parts or not all(_NUMBER.match(word) and int(word) <= most for word in words):
-        raise ValueRefused("bad_format", "{0} is not {1} numbers up to {2} joined by colons".format(quoted(str(text)), parts, most))
+        raise ValueRefused("bad_format", f"{quoted(str(text))} is not {parts} numbers up to {most} joined by colons")
     return ":".join(str(int(word)) for word in words)
 
 
-def parse_prefixes(texts: t.Iterable[object]) -> t.Tuple[str, ...]:
+def parse_prefixes(texts: t.Iterable[object]) -> tuple[str, ...]:
     """Networks to announce, each once, sorted. Raises ValueRefused."""
     found = set()
     for text in texts:
-        network = parse_network(text if "/" in str(text) else "{0}/{1}".format(text, 128 if ":" in str(text) else 32))
+        network = parse_network(text if "/" in str(text) else f"{text}/{128 if ':' in str(text) else 32}")
         kind = special_kind(network[0])
         if kind is not None or network.prefixlen == 0:
-            raise ValueRefused("special_address", "{0} must not be announced".format(quoted(str(network))))
+            raise ValueRefused("special_address", f"{quoted(str(network))} must not be announced")
         found.add(network)
     if len(found) > MOST_PREFIXES:
-        raise ValueRefused("prefix_limit", "{0} prefixes; a node announces at most {1}".format(len(found), MOST_PREFIXES))
+        raise ValueRefused("prefix_limit", f"{len(found)} prefixes; a node announces at most {MOST_PREFIXES}")
     return tuple(str(network) for network in sorted(found, key=lambda one: (one.version, int(one[0]), one.prefixlen)))

@@ -25,7 +25,7 @@ class NodeBgp(t.NamedTuple):
     source_ip: str = ""
     local_asn: int = 0
     peer_asn: int = 0
-    peers: t.Tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
     password: str = ""
     multihop: bool = False
 
@@ -33,10 +33,10 @@ class NodeBgp(t.NamedTuple):
 class ProjectBgp(t.NamedTuple):
     """What to do about a project's BGP: ``post`` None when nothing, and the values that count from then on."""
 
-    post: t.Optional[t.Dict[str, t.Any]]
+    post: dict[str, t.Any] | None
     local_asn: int
     password: str
-    max_prefixes: t.Optional[int]
+    max_prefixes: int | None
 
 
 USE_CASE = "kubernetes-load-balancer"
@@ -44,13 +44,15 @@ ALREADY = "already has session"
 SESSION_REQUEST = {"address_family": "ipv4"}
 
 
-def selected_nodes(nodes: t.Iterable[t.Mapping[str, t.Any]], selector: str) -> t.List[str]:
+def selected_nodes(nodes: t.Iterable[t.Mapping[str, t.Any]], selector: str) -> list[str]:
     """Names of the nodes (``name``, ``labels``) that a selector takes. Raises ValueRefused ``invalid_node_selector``."""
     terms = parse_selector(selector, "invalid_node_selector")
     return [node["name"] for node in nodes if matches(terms, node.get("labels"))]
 
 
-def project_bgp(answer: t.Optional[t.Mapping[str, t.Any]], local_asn: int, password: str = "", adopt: bool = True) -> ProjectBgp:
+def project_bgp(
+    answer: t.Mapping[str, t.Any] | None, local_asn: int, password: str = "", adopt: bool = True
+) -> ProjectBgp:
     """From the project's BGP configuration as it was read. What is switched on is never written again.
 
     ``adopt`` False keeps the configured ASN, as the seed did. The caller must not come here when the read failed.
@@ -58,7 +60,7 @@ def project_bgp(answer: t.Optional[t.Mapping[str, t.Any]], local_asn: int, passw
     config = answer or {}
     present = bool(config.get("id")) and lower(str(config.get("status") or "")) != "disabled"
     if not present:
-        post: t.Dict[str, t.Any] = {"deployment_type": "local", "asn": local_asn, "use_case": USE_CASE}
+        post: dict[str, t.Any] = {"deployment_type": "local", "asn": local_asn, "use_case": USE_CASE}
         if password:
             post["md5"] = password
         return ProjectBgp(post, local_asn, password, None)
@@ -71,14 +73,14 @@ def project_bgp(answer: t.Optional[t.Mapping[str, t.Any]], local_asn: int, passw
     )
 
 
-def session_answer(status: t.Optional[int], message: str) -> t.Tuple[bool, bool]:
+def session_answer(status: int | None, message: str) -> tuple[bool, bool]:
     """(good, changed) of the answer to a new session; status None when there was none."""
     if status == 201:
         return True, True
     return status == 422 and ALREADY in lower(message), False
 
 
-def neighbour_of(records: t.Optional[t.Iterable[t.Mapping[str, t.Any]]]) -> t.Mapping[str, t.Any]:
+def neighbour_of(records: t.Iterable[t.Mapping[str, t.Any]] | None) -> t.Mapping[str, t.Any]:
     """The first record of IPv4. Raises ValueRefused ``no_ipv4_neighbor``."""
     for record in records or ():
         if record.get("address_family") == 4:
@@ -87,7 +89,11 @@ def neighbour_of(records: t.Optional[t.Iterable[t.Mapping[str, t.Any]]]) -> t.Ma
 
 
 def node_bgp(
-    name: str, records: t.Optional[t.Iterable[t.Mapping[str, t.Any]]], local_asn: int = 0, peer_asn: int = 0, password: str = ""
+    name: str,
+    records: t.Iterable[t.Mapping[str, t.Any]] | None,
+    local_asn: int = 0,
+    peer_asn: int = 0,
+    password: str = "",
 ) -> NodeBgp:
     """A node's facts from the provider's neighbour records; configuration fills gaps only."""
     record = neighbour_of(records)
@@ -111,20 +117,20 @@ def _number(value: t.Any) -> int:
     if value is None:
         return 0
     if not _is_number(value) or not 0 <= value < 2**32:
-        raise ValueRefused("api", "the provider gave {0} as an autonomous system".format(quoted(value)))
+        raise ValueRefused("api", f"the provider gave {quoted(value)} as an autonomous system")
     return int(value)
 
 
 class BgpGrants(t.NamedTuple):
     """What the inventory grants; an empty field grants every usual value. Peers may be link-local (169.254.255.1)."""
 
-    local_asns: t.FrozenSet[int] = frozenset()
-    peer_asns: t.FrozenSet[int] = frozenset()
-    peers: t.Tuple[Network, ...] = ()
-    sources: t.Tuple[Network, ...] = ()
+    local_asns: frozenset[int] = frozenset()
+    peer_asns: frozenset[int] = frozenset()
+    peers: tuple[Network, ...] = ()
+    sources: tuple[Network, ...] = ()
 
 
-def parse_grants(given: t.Optional[t.Mapping[str, t.Any]]) -> BgpGrants:
+def parse_grants(given: t.Mapping[str, t.Any] | None) -> BgpGrants:
     """From a module's options or the inventory. Raises ValueRefused ``bad_cidr``."""
     given = given or {}
     local, remote = (frozenset(given.get(name) or ()) for name in ("local_asns", "peer_asns"))
@@ -132,32 +138,37 @@ def parse_grants(given: t.Optional[t.Mapping[str, t.Any]]) -> BgpGrants:
     return BgpGrants(local, remote, peers, sources)
 
 
-def check_bgp_claims(nodes: t.Iterable[NodeBgp], grants: BgpGrants) -> t.Tuple[t.List[NodeBgp], t.List[Refusal]]:
+def check_bgp_claims(nodes: t.Iterable[NodeBgp], grants: BgpGrants) -> tuple[list[NodeBgp], list[Refusal]]:
     """Nodes whose facts are granted, and refusals by name; the rest goes on."""
-    kept: t.List[NodeBgp] = []
-    refused: t.List[Refusal] = []
-    sources: t.Dict[str, str] = {}
+    kept: list[NodeBgp] = []
+    refused: list[Refusal] = []
+    sources: dict[str, str] = {}
     for node in sorted(nodes):
         try:
             _check(node, grants)
             holder = sources.setdefault(node.source_ip, node.name)
             if holder != node.name:
-                raise ValueRefused("claimed_twice", "the source address {0} is also that of {1}".format(node.source_ip, holder))
+                raise ValueRefused("claimed_twice", f"the source address {node.source_ip} is also that of {holder}")
             kept.append(node)
         except ValueRefused as error:
-            refused.append(Refusal("node {0}".format(node.name), error.reason, error.message))
+            refused.append(Refusal(f"node {node.name}", error.reason, error.message))
     return kept, refused
 
 
 def _check(node: NodeBgp, grants: BgpGrants) -> None:
-    for asn, granted, which in ((node.local_asn, grants.local_asns, "local"), (node.peer_asn, grants.peer_asns, "peer")):
+    for asn, granted, which in (
+        (node.local_asn, grants.local_asns, "local"),
+        (node.peer_asn, grants.peer_asns, "peer"),
+    ):
         # 23456 stands for what does not fit, the last of each range is reserved (RFC 7607, 6793, 7300)
         if asn in (0, 23456, 65535, 2**32 - 1) or not 0 < asn < 2**32:
-            raise ValueRefused("outside_grant", "the {0} autonomous system {1} is nobody's".format(which, asn))
+            raise ValueRefused("outside_grant", f"the {which} autonomous system {asn} is nobody's")
         if granted and asn not in granted:
-            raise ValueRefused("outside_grant", "the {0} autonomous system {1} is not granted by {0}_asns of the grants".format(which, asn))
+            raise ValueRefused(
+                "outside_grant", f"the {which} autonomous system {asn} is not granted by {which}_asns of the grants"
+            )
     if not node.peers or len(node.peers) > 16:
-        raise ValueRefused("no_ipv4_neighbor", "{0} routers are named".format(len(node.peers)))
+        raise ValueRefused("no_ipv4_neighbor", f"{len(node.peers)} routers are named")
     _check_address(node.source_ip, grants.sources, (), "sources")
     for peer in node.peers:
         _check_address(peer, grants.peers, ("link_local",), "peers")
@@ -167,16 +178,16 @@ def _check(node: NodeBgp, grants: BgpGrants) -> None:
         raise ValueRefused("bad_format", "the password is not up to 80 printable characters")
 
 
-def _check_address(text: str, granted: t.Tuple[Network, ...], may_be: t.Container[str], option: str) -> None:
+def _check_address(text: str, granted: tuple[Network, ...], may_be: t.Container[str], option: str) -> None:
     address = parse_address(text)
     kind = special_kind(address)
     if kind is not None and kind not in may_be:
-        raise ValueRefused("special_address", "{0} is {1}".format(quoted(text), kind))
+        raise ValueRefused("special_address", f"{quoted(text)} is {kind}")
     if granted and address not in PrefixSet.of(granted):
-        raise ValueRefused("outside_grant", "{0} is in no range of {1} of the grants".format(quoted(text), option))
+        raise ValueRefused("outside_grant", f"{quoted(text)} is in no range of {option} of the grants")
 
 
-def prefix_limit(granted: t.Optional[int], provider: t.Optional[int]) -> t.Optional[int]:
+def prefix_limit(granted: int | None, provider: int | None) -> int | None:
     """How many prefixes may be announced: the provider can lower what the inventory says, never raise it."""
     limits = [limit for limit in (granted, provider) if limit is not None and limit >= 0]
     return min(limits) if limits else None

@@ -18,7 +18,7 @@ MOST = 255
 #: Numbers for addresses that every node can deliver; the others are for those that depend on ports.
 SPREAD = 64
 
-Ports = t.Tuple[int, ...]
+Ports = tuple[int, ...]
 
 
 def weight(*words: t.Any) -> bytes:
@@ -26,21 +26,21 @@ def weight(*words: t.Any) -> bytes:
     return hashlib.sha256("\0".join(str(word) for word in words).encode("utf-8")).digest()
 
 
-def parse_reserved(numbers: t.Iterable[t.Any]) -> t.FrozenSet[int]:
+def parse_reserved(numbers: t.Iterable[t.Any]) -> frozenset[int]:
     """Numbers that other programs have. Raises ValueRefused."""
     found = set()
     for number in numbers:
         if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= MOST:
-            raise ValueRefused("bad_format", "layer2_reserved_vrids are numbers from 1 to {0}".format(MOST))
+            raise ValueRefused("bad_format", f"layer2_reserved_vrids are numbers from 1 to {MOST}")
         found.add(number)
     if not set(range(1, SPREAD + 1)) - found:
-        raise ValueRefused("bad_format", "layer2_reserved_vrids leaves none of 1 to {0}".format(SPREAD))
+        raise ValueRefused("bad_format", f"layer2_reserved_vrids leaves none of 1 to {SPREAD}")
     return frozenset(found)
 
 
 def number_groups(
-    wanted: t.Mapping[str, Ports], recorded: t.Mapping[str, int], reserved: t.FrozenSet[int] = frozenset()
-) -> t.Tuple[t.Dict[str, int], t.Dict[str, ValueRefused]]:
+    wanted: t.Mapping[str, Ports], recorded: t.Mapping[str, int], reserved: frozenset[int] = frozenset()
+) -> tuple[dict[str, int], dict[str, ValueRefused]]:
     """Address -> number, and why the others have none. ``wanted``: address -> the ports that it depends on; ``recorded``: numbers of earlier runs.
 
     A number that was recorded stays while it is allowed and nobody else's; who comes later takes what is free. Beyond the last one addresses are refused
@@ -71,9 +71,9 @@ def _chosen(numbers: t.Sequence[int], *words: t.Any) -> int:
     return max(numbers, key=lambda number: weight(number, *words))
 
 
-def _recorded(wanted: t.Mapping[str, Ports], recorded: t.Mapping[str, int], own: t.FrozenSet[int]) -> t.Dict[Ports, int]:
+def _recorded(wanted: t.Mapping[str, Ports], recorded: t.Mapping[str, int], own: frozenset[int]) -> dict[Ports, int]:
     """Of each set of ports the number that its first address has on record, unless an earlier one has it."""
-    numbers: t.Dict[Ports, int] = {}
+    numbers: dict[Ports, int] = {}
     for address in sorted(wanted):
         ports, number = wanted[address], recorded.get(address, 0)
         if ports and ports not in numbers and number in own and number not in numbers.values():

@@ -9,8 +9,6 @@ Advertisements go to the other nodes of the segment, not to a multicast group: r
 
 from __future__ import annotations
 
-import typing as t
-
 from .segment import Segment, check_interface
 
 NAME = "layer2-{0}"
@@ -35,12 +33,14 @@ global_defs {
 
 def marker(number: int, version: int) -> str:
     """What stands for a group in advertisements: an address that never leaves the host."""
-    return "127.112.0.{0}/32 dev lo scope host".format(number) if version == 4 else "fe80::7f70:{0:x}/128 dev lo".format(number)
+    return f"127.112.0.{number}/32 dev lo scope host" if version == 4 else f"fe80::7f70:{number:x}/128 dev lo"
 
 
 def render(segment: Segment, interface: str, track_folder: str) -> str:
     """The whole file. ``track_folder``: there each group has a file, whose 0 says that this node can deliver."""
-    return _HEAD + "".join(_group(segment, number, check_interface(interface), track_folder) for number in range(len(segment.groups)))
+    return _HEAD + "".join(
+        _group(segment, number, check_interface(interface), track_folder) for number in range(len(segment.groups))
+    )
 
 
 def _group(segment: Segment, index: int, interface: str, track_folder: str) -> str:
@@ -49,37 +49,44 @@ def _group(segment: Segment, index: int, interface: str, track_folder: str) -> s
     # without any other node it speaks to itself: keepalived would send to a multicast group
     others = [member.of(version) for member in segment.members if member.name != segment.node] or [_ALONE[version]]
     lines = [
-        "track_file {0} {{".format(name),
-        '    file "{0}/{1}"'.format(track_folder, group.number),
+        f"track_file {name} {{",
+        f'    file "{track_folder}/{group.number}"',
         "    weight 0",
         "}",
-        "vrrp_instance {0} {{".format(name),
+        f"vrrp_instance {name} {{",
         "    state BACKUP",
-        "    interface {0}".format(interface),
-        "    virtual_router_id {0}".format(group.number),
-        "    priority {0}".format(segment.priority(group.number)),
-        "    advert_int {0:g}".format(segment.advert_ms / 1000.0),
+        f"    interface {interface}",
+        f"    virtual_router_id {group.number}",
+        f"    priority {segment.priority(group.number)}",
+        f"    advert_int {segment.advert_ms / 1000.0:g}",
         "    preempt_delay 2",
-        "    unicast_src_ip {0}".format(segment.me.of(version)),
+        f"    unicast_src_ip {segment.me.of(version)}",
         "    unicast_ttl 255",
         "    unicast_peer {",
-        *("        {0} min_ttl 255".format(one) for one in others),
+        *(f"        {one} min_ttl 255" for one in others),
         "    }",
         "    track_file {",
-        "        {0} weight 0".format(name),
+        f"        {name} weight 0",
         "    }",
         "    virtual_ipaddress {",
-        "        {0}".format(marker(group.number, version)),
+        f"        {marker(group.number, version)}",
         "    }",
         "    virtual_ipaddress_excluded {",
-        *("        {0}/{1} dev {2} noprefixroute".format(address, 128 if ":" in address else 32, interface) for address in group.addresses),
+        *(
+            f"        {address}/{128 if ':' in address else 32} dev {interface} noprefixroute"
+            for address in group.addresses
+        ),
         "    }",
         "}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def own_numbers(text: str) -> t.Set[int]:
+def own_numbers(text: str) -> set[int]:
     """The virtual router ids that a configuration of somebody else's has."""
     words = [line.split() for line in text.splitlines()]
-    return {int(row[1]) for row in words if len(row) > 1 and row[0] == "virtual_router_id" and row[1].isascii() and row[1].isdigit()}
+    return {
+        int(row[1])
+        for row in words
+        if len(row) > 1 and row[0] == "virtual_router_id" and row[1].isascii() and row[1].isdigit()
+    }

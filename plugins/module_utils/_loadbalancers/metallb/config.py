@@ -18,8 +18,8 @@ from ..pools import readable_spans
 from ..reservations import DEFAULT_DOMAIN
 
 HOSTNAME = "kubernetes.io/hostname"
-Selector = t.Dict[str, t.Any]
-ServiceKey = t.Tuple[str, str]
+Selector = dict[str, t.Any]
+ServiceKey = tuple[str, str]
 
 
 class Spelling(t.NamedTuple):
@@ -42,7 +42,7 @@ class Spelling(t.NamedTuple):
         name = labels.get(HOSTNAME) if len(labels) == 1 else None
         return name if isinstance(name, str) else ""
 
-    def service_of(self, selector: t.Any) -> t.Optional[ServiceKey]:
+    def service_of(self, selector: t.Any) -> ServiceKey | None:
         """The Service that it remembers, or None; half of the two labels is somebody else's selector."""
         labels = self._only_labels(selector)
         namespace, name = labels.get(self._label("namespace")), labels.get(self._label("name"))
@@ -50,10 +50,10 @@ class Spelling(t.NamedTuple):
             return namespace, name
         return None
 
-    def services(self, selectors: t.Iterable[t.Any]) -> t.Set[ServiceKey]:
+    def services(self, selectors: t.Iterable[t.Any]) -> set[ServiceKey]:
         return {key for key in map(self.service_of, selectors) if key is not None}
 
-    def with_services(self, selectors: t.Sequence[t.Any], services: t.Iterable[ServiceKey]) -> t.List[t.Any]:
+    def with_services(self, selectors: t.Sequence[t.Any], services: t.Iterable[ServiceKey]) -> list[t.Any]:
         """The selectors with exactly these Services behind what else is there, sorted. Ones we can keep, we keep as they are."""
         kept = {self.service_of(selector): selector for selector in selectors}
         others = [selector for selector in selectors if self.service_of(selector) is None]
@@ -69,10 +69,14 @@ class Spelling(t.NamedTuple):
         )
 
     def _label(self, part: str) -> str:
-        return "nomatch.{0}/service-{1}".format(self.domain, part)
+        return f"nomatch.{self.domain}/service-{part}"
 
-    def _only_labels(self, selector: t.Any) -> t.Dict[str, t.Any]:
-        if not isinstance(selector, dict) or selector.get(self.expressions) or set(selector) - {self.labels, self.expressions}:
+    def _only_labels(self, selector: t.Any) -> dict[str, t.Any]:
+        if (
+            not isinstance(selector, dict)
+            or selector.get(self.expressions)
+            or set(selector) - {self.labels, self.expressions}
+        ):
             return {}
         labels = selector.get(self.labels)
         return labels if isinstance(labels, dict) else {}
@@ -81,8 +85,8 @@ class Spelling(t.NamedTuple):
 NODE, SERVICE = "node", "service"
 WITHHOLD, PLAIN = "withhold", "plain"
 PEERS, POOLS, SELECTORS = "peers", "address-pools", "node-selectors"
-Document = t.Dict[str, t.Any]
-Pair = t.Tuple[str, str]
+Document = dict[str, t.Any]
+Pair = tuple[str, str]
 
 
 class Options(t.NamedTuple):
@@ -92,7 +96,7 @@ class Options(t.NamedTuple):
     """
 
     tracking: str = NODE
-    source_address: t.Optional[bool] = None
+    source_address: bool | None = None
     passwords: str = WITHHOLD
     domain: str = DEFAULT_DOMAIN
 
@@ -110,16 +114,20 @@ class Options(t.NamedTuple):
 class Config:
     """One document being changed. ``managed`` are the (node, router) pairs that we wrote, now and before; ``notes`` for people."""
 
-    def __init__(self, document: t.Optional[t.Mapping[str, t.Any]], options: Options = Options(), managed: t.Iterable[Pair] = ()) -> None:
+    def __init__(
+        self, document: t.Mapping[str, t.Any] | None, options: Options = Options(), managed: t.Iterable[Pair] = ()
+    ) -> None:
         self.document: Document = copy.deepcopy(dict(document or {}))
         self.options = options
         self.managed = set(managed)
-        self.notes: t.List[str] = []
+        self.notes: list[str] = []
         check_document(self.document)
 
     # -- pools -----------------------------------------------------------------------------------------------------
 
-    def add_service(self, key: ServiceKey, network: str, nodes: t.Iterable[NodeBgp] = (), reserved: t.Container[str] = ()) -> None:
+    def add_service(
+        self, key: ServiceKey, network: str, nodes: t.Iterable[NodeBgp] = (), reserved: t.Container[str] = ()
+    ) -> None:
         """Map a Service's network; where peers go with Services, also those of the nodes. ``reserved`` as in remove_service."""
         name = "/".join(key)
         wanted = parse_network(network)
@@ -138,7 +146,7 @@ class Config:
         else:
             if any(covers(pool, wanted) for pool in self._pools()):
                 # MetalLB would refuse the whole configuration for two pools that overlap; this one serves the address.
-                self.notes.append("{0} lies in another pool already; it is left to that pool".format(network))
+                self.notes.append(f"{network} lies in another pool already; it is left to that pool")
             else:
                 pool = {"protocol": "bgp", "name": name, "addresses": [network], "auto-assign": False}
                 self.document[POOLS] = self._pools() + [pool]
@@ -177,7 +185,7 @@ class Config:
         for key in sorted(services):
             self.add_service(key, services[key], nodes, reserved)
 
-    def users(self) -> t.Set[str]:
+    def users(self) -> set[str]:
         """The Services (``namespace/name``) of our pools."""
         return {user for pool in self._pools() for user in pool_users(pool)}
 
@@ -186,13 +194,14 @@ class Config:
         current = {(node.name, router) for node in nodes for router in node.peers}
         spelling = self.options.spelling
         return bool(self.users()) or any(
-            (node, str(peer.get("peer-address"))) in current or spelling.services(peer[SELECTORS]) for peer, node in self._owned_peers()
+            (node, str(peer.get("peer-address"))) in current or spelling.services(peer[SELECTORS])
+            for peer, node in self._owned_peers()
         )
 
-    def _pools(self) -> t.List[t.Dict[str, t.Any]]:
+    def _pools(self) -> list[dict[str, t.Any]]:
         return self.document.get(POOLS) or []
 
-    def _drop_user(self, pool: t.Dict[str, t.Any], name: str) -> None:
+    def _drop_user(self, pool: dict[str, t.Any], name: str) -> None:
         users = pool_users(pool) - {name}
         if users:
             pool["name"] = ",".join(sorted(users))
@@ -211,7 +220,9 @@ class Config:
         self._drop_peers(lambda node, _router, _selectors: node == name)
         self.managed = {pair for pair in self.managed if pair[0] != name}
 
-    def sync_nodes(self, nodes: t.Iterable[NodeBgp], cluster_nodes: t.Optional[t.Container[str]] = None, key: t.Optional[ServiceKey] = None) -> None:
+    def sync_nodes(
+        self, nodes: t.Iterable[NodeBgp], cluster_nodes: t.Container[str] | None = None, key: ServiceKey | None = None
+    ) -> None:
         """Exactly the peers of these nodes. ``cluster_nodes``: also those without BGP (else: the nodes given); ``key``: for a Service."""
         rows = list(nodes)
         for node in rows:
@@ -219,28 +230,38 @@ class Config:
         self._drop_peers(self._stale(rows, cluster_nodes))
         self.managed &= {(node.name, router) for node in rows for router in node.peers}
 
-    def stale_peers(self, nodes: t.Iterable[NodeBgp], cluster_nodes: t.Optional[t.Container[str]] = None) -> t.List[t.FrozenSet[str]]:
+    def stale_peers(
+        self, nodes: t.Iterable[NodeBgp], cluster_nodes: t.Container[str] | None = None
+    ) -> list[frozenset[str]]:
         """The node of each peer that sync_nodes would take away; none where peers go with Services."""
         if self.options.tracking == SERVICE:
             return []
         stale = self._stale(list(nodes), cluster_nodes)
-        return [frozenset([node]) for peer, node in self._owned_peers() if stale(node, str(peer.get("peer-address")), peer[SELECTORS])]
+        return [
+            frozenset([node])
+            for peer, node in self._owned_peers()
+            if stale(node, str(peer.get("peer-address")), peer[SELECTORS])
+        ]
 
     def count_peers(self) -> int:
         return len(self._owned_peers())
 
-    def _stale(self, rows: t.Sequence[NodeBgp], cluster_nodes: t.Optional[t.Container[str]]) -> t.Callable[[str, str, t.List[t.Any]], bool]:
+    def _stale(
+        self, rows: t.Sequence[NodeBgp], cluster_nodes: t.Container[str] | None
+    ) -> t.Callable[[str, str, list[t.Any]], bool]:
         current = {(node.name, router) for node in rows for router in node.peers}
         alive = cluster_nodes if cluster_nodes is not None else {node.name for node in rows}
 
-        def stale(node: str, router: str, selectors: t.List[t.Any]) -> bool:
+        def stale(node: str, router: str, selectors: list[t.Any]) -> bool:
             if (node, router) in current:
                 return False
-            return node not in alive or (node, router) in self.managed or bool(self.options.spelling.services(selectors))
+            return (
+                node not in alive or (node, router) in self.managed or bool(self.options.spelling.services(selectors))
+            )
 
         return stale
 
-    def _ensure_node(self, node: NodeBgp, services: t.Set[ServiceKey]) -> None:
+    def _ensure_node(self, node: NodeBgp, services: set[ServiceKey]) -> None:
         spelling = self.options.spelling
         if self.options.tracking == SERVICE and not services:
             services = {key for peer in self._peers() for key in spelling.services(peer.get(SELECTORS) or [])}
@@ -261,23 +282,25 @@ class Config:
             if not found:
                 self.document[PEERS] = self._peers() + [peer]
             elif len(found) > 1:  # an earlier release appended instead of changing
-                self.document[PEERS] = [other for other in self._peers() if not any(other is extra for extra in found[1:])]
+                self.document[PEERS] = [
+                    other for other in self._peers() if not any(other is extra for extra in found[1:])
+                ]
             self.managed.add((node.name, router))
 
-    def _describe(self, peer: t.Dict[str, t.Any], node: NodeBgp, router: str) -> None:
+    def _describe(self, peer: dict[str, t.Any], node: NodeBgp, router: str) -> None:
         peer.update({"my-asn": node.local_asn, "peer-asn": node.peer_asn, "peer-address": router})
         if self.options.writes_source or peer.get("source-address"):
             peer["source-address"] = node.source_ip
         peer.setdefault(SELECTORS, [self.options.spelling.node(node.name)])
         if self.options.passwords == WITHHOLD:
             if node.password and peer.get("password") != node.password:
-                self.notes.append("the password of {0} is withheld from the ConfigMap".format(node.name))
+                self.notes.append(f"the password of {node.name} is withheld from the ConfigMap")
         elif node.password:
             peer["password"] = node.password
         elif peer.get("password"):
             del peer["password"]
 
-    def _set_services(self, peer: t.Dict[str, t.Any], services: t.Set[ServiceKey]) -> None:
+    def _set_services(self, peer: dict[str, t.Any], services: set[ServiceKey]) -> None:
         spelling = self.options.spelling
         rest = spelling.with_services(peer[SELECTORS], services)
         only_node = len(rest) == 1 and bool(spelling.node_of(rest[0]))
@@ -286,18 +309,20 @@ class Config:
         else:
             self.document[PEERS] = [other for other in self._peers() if other is not peer]
 
-    def _drop_peers(self, gone: t.Callable[[str, str, t.List[t.Any]], bool]) -> None:
-        dropped = [peer for peer, node in self._owned_peers() if gone(node, str(peer.get("peer-address")), peer[SELECTORS])]
+    def _drop_peers(self, gone: t.Callable[[str, str, list[t.Any]], bool]) -> None:
+        dropped = [
+            peer for peer, node in self._owned_peers() if gone(node, str(peer.get("peer-address")), peer[SELECTORS])
+        ]
         if dropped:
             self.document[PEERS] = [peer for peer in self._peers() if not any(peer is other for other in dropped)]
 
-    def _owned_peers(self) -> t.List[t.Tuple[t.Dict[str, t.Any], str]]:
+    def _owned_peers(self) -> list[tuple[dict[str, t.Any], str]]:
         """Our peers, each with its node."""
         spelling = self.options.spelling
         ours = [peer for peer in self._peers() if spelling.is_ours(peer.get(SELECTORS))]
         return [(peer, spelling.node_of(peer[SELECTORS][0])) for peer in ours]
 
-    def _peers(self) -> t.List[t.Dict[str, t.Any]]:
+    def _peers(self) -> list[dict[str, t.Any]]:
         return self.document.get(PEERS) or []
 
 
@@ -315,10 +340,10 @@ def check_document(document: t.Any) -> None:
     for name in (PEERS, POOLS):
         rows = document.get(name)
         if rows is not None and not (isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
-            raise ValueRefused("config_parse", "{0} is no list of mappings".format(name))
+            raise ValueRefused("config_parse", f"{name} is no list of mappings")
 
 
-def pool_users(pool: t.Mapping[str, t.Any]) -> t.Set[str]:
+def pool_users(pool: t.Mapping[str, t.Any]) -> set[str]:
     """The Services (``namespace/name``) of one of our pools; nothing for a pool that is not ours."""
     name = pool.get("name")
     if not isinstance(name, str) or not _is_mapping(pool):
@@ -338,15 +363,18 @@ def _is_bare(pool: t.Mapping[str, t.Any], key: ServiceKey, network: str) -> bool
 def covers(pool: t.Mapping[str, t.Any], network: t.Any) -> bool:
     """Whether a pool has an address of the network; what cannot be read has none."""
     spans = readable_spans(pool.get("addresses") or ())
-    return any(span.version == network.version and span.first <= int(network[-1]) and int(network[0]) <= span.last for span in spans)
+    return any(
+        span.version == network.version and span.first <= int(network[-1]) and int(network[0]) <= span.last
+        for span in spans
+    )
 
 
 def managed_text(pairs: t.Iterable[Pair]) -> str:
     """The annotation ``<domain>/managed-peers``: what we wrote, for the run that takes it away."""
-    return ",".join("{0}={1}".format(node, router) for node, router in sorted(pairs))
+    return ",".join(f"{node}={router}" for node, router in sorted(pairs))
 
 
-def parse_managed(text: t.Optional[str]) -> t.Set[Pair]:
+def parse_managed(text: str | None) -> set[Pair]:
     """The inverse; what is no pair is left out, since anyone may write annotations."""
     rows = [part.partition("=") for part in (text or "")[:262144].split(",")]
     return {(node, router) for node, mark, router in rows if node and mark and router}

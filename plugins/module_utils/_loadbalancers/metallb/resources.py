@@ -39,7 +39,11 @@ def pool_names(key: ServiceKey) -> PoolNames:
     """For a Service (namespace, name)."""
     label_key, label_value = "service-" + key[1], "namespace-" + key[0]
     hashed = hashed_names(key)
-    return hashed if len(label_key) > LONGEST or len(label_value) > LONGEST else PoolNames(hashed.pool, label_key, label_value, False)
+    return (
+        hashed
+        if len(label_key) > LONGEST or len(label_value) > LONGEST
+        else PoolNames(hashed.pool, label_key, label_value, False)
+    )
 
 
 def hashed_names(key: ServiceKey) -> PoolNames:
@@ -61,17 +65,22 @@ def secret_name(peer: str) -> str:
 
 NATIVE, FRR, NONE = "native", "frr", "none"
 SECRETS, PLAIN = "secret", "plain"
-Object = t.Dict[str, t.Any]
-Id = t.Tuple[str, str]
-VERSIONS = {POOL: "metallb.io/v1beta1", ADVERTISEMENT: "metallb.io/v1beta1", PEER: "metallb.io/v1beta2", SECRET: "v1",
-            LAYER2: "metallb.io/v1beta1"}  # fmt: skip
+Object = dict[str, t.Any]
+Id = tuple[str, str]
+VERSIONS = {
+    POOL: "metallb.io/v1beta1",
+    ADVERTISEMENT: "metallb.io/v1beta1",
+    PEER: "metallb.io/v1beta2",
+    SECRET: "v1",
+    LAYER2: "metallb.io/v1beta1",
+}
 
 
 class Layer2(t.NamedTuple):
     """How MetalLB announces by ARP and NDP: from these interfaces and nodes, from all where none are named. ``name``: of our L2Advertisement."""
 
-    interfaces: t.Tuple[str, ...] = ()
-    node_selectors: t.Tuple[t.Mapping[str, t.Any], ...] = ()
+    interfaces: tuple[str, ...] = ()
+    node_selectors: tuple[t.Mapping[str, t.Any], ...] = ()
     name: str = "multicluster-network-layer2"
 
 
@@ -85,11 +94,11 @@ class Options(t.NamedTuple):
     tracking: str = NODE
     peers: str = NATIVE
     passwords: str = SECRETS
-    label: t.Tuple[str, str] = ("cloud-provider", "equinix-metal")
+    label: tuple[str, str] = ("cloud-provider", "equinix-metal")
     advertisement: str = "equinix-metal-bgp-adv"
     domain: str = DEFAULT_DOMAIN
     by_bgp: bool = True
-    layer2: t.Optional[Layer2] = None
+    layer2: Layer2 | None = None
 
     @property
     def spelling(self) -> Spelling:
@@ -102,8 +111,8 @@ class Resources:
 
     def __init__(self, existing: t.Iterable[t.Mapping[str, t.Any]], options: Options = Options()) -> None:
         self.options = options
-        self.objects: t.Dict[Id, Object] = {}
-        self.notes: t.List[str] = []
+        self.objects: dict[Id, Object] = {}
+        self.notes: list[str] = []
         for obj in existing:
             self.objects[str(obj.get("kind")), str((obj.get("metadata") or {}).get("name"))] = copy.deepcopy(dict(obj))
 
@@ -121,7 +130,7 @@ class Resources:
         foreign = [other for kind, other in self.objects if kind == POOL and not self.is_ours(POOL, other)]
         if any(covers(self._spec(POOL, other), network) for other in foreign for network in wanted):
             # MetalLB refuses pools that overlap; the user's serves the address
-            self.notes.append("{0} lies in a pool that is not ours; it is left to that pool".format(" and ".join(addresses)))
+            self.notes.append(f"{' and '.join(addresses)} lies in a pool that is not ours; it is left to that pool")
             self._ensure(rows, {key})
             return
         self._check(POOL, name)
@@ -134,7 +143,7 @@ class Resources:
                 self._drop_user(other, key)
         if (POOL, name) in self.objects and self._users(name) - {key} and self._addresses(name) != addresses:
             # named after us, but others still use its old address
-            name = "{0}-{1}".format(own, hashed_names(key).label_key[len("service-") :])
+            name = f"{own}-{hashed_names(key).label_key[len('service-') :]}"
         pool = self._make(POOL, name)
         pool["spec"].update(addresses=addresses, autoAssign=False)
         self._label_user(pool, key)
@@ -156,7 +165,9 @@ class Resources:
             else:
                 spec["nodeSelectors"] = spelling.with_services(spec["nodeSelectors"], used_by - {key})
 
-    def sync_services(self, services: t.Mapping[ServiceKey, t.Sequence[str]], nodes: t.Iterable[NodeBgp] = ()) -> t.Dict[ServiceKey, ValueRefused]:
+    def sync_services(
+        self, services: t.Mapping[ServiceKey, t.Sequence[str]], nodes: t.Iterable[NodeBgp] = ()
+    ) -> dict[ServiceKey, ValueRefused]:
         """Exactly these Services; others of ours go first. One that is refused does not stop the others."""
         for key in sorted(self.services() - set(services)):
             self.remove_service(key)
@@ -168,15 +179,19 @@ class Resources:
                 refused[key] = error
         return refused
 
-    def services(self) -> t.Set[ServiceKey]:
+    def services(self) -> set[ServiceKey]:
         """Those that use a pool or a peer of ours."""
         spelling = self.options.spelling
         known = {key for name in self._ours(POOL) for key in self._users(name)}
-        return known | {key for name in self._ours(PEER) for key in spelling.services(self._spec(PEER, name).get("nodeSelectors") or ())}
+        return known | {
+            key
+            for name in self._ours(PEER)
+            for key in spelling.services(self._spec(PEER, name).get("nodeSelectors") or ())
+        }
 
-    def networks(self) -> t.Dict[ServiceKey, t.Set[str]]:
+    def networks(self) -> dict[ServiceKey, set[str]]:
         """What our pools have for each Service."""
-        found: t.Dict[ServiceKey, t.Set[str]] = {}
+        found: dict[ServiceKey, set[str]] = {}
         for name in self._ours(POOL):
             for key in self._users(name):
                 found.setdefault(key, set()).update(str(one) for one in self._addresses(name))
@@ -194,7 +209,10 @@ class Resources:
         self._advertise_by(LAYER2, layer2.name, pool)
         if self.is_ours(LAYER2, layer2.name):
             spec = self._spec(LAYER2, layer2.name)
-            for key, rows in (("interfaces", list(layer2.interfaces)), ("nodeSelectors", copy.deepcopy(list(layer2.node_selectors)))):
+            for key, rows in (
+                ("interfaces", list(layer2.interfaces)),
+                ("nodeSelectors", copy.deepcopy(list(layer2.node_selectors))),
+            ):
                 spec.pop(key, None)
                 spec.update({key: rows} if rows else {})
 
@@ -207,7 +225,10 @@ class Resources:
         spec["ipAddressPools"] = names if pool in names else names + [pool]
 
     def _withdraw(self, pool: str) -> None:
-        for kind, default in ((ADVERTISEMENT, self.options.advertisement), (LAYER2, (self.options.layer2 or Layer2()).name)):
+        for kind, default in (
+            (ADVERTISEMENT, self.options.advertisement),
+            (LAYER2, (self.options.layer2 or Layer2()).name),
+        ):
             self._withdraw_from(kind, default, pool)
 
     def _withdraw_from(self, kind: str, default: str, pool: str) -> None:
@@ -222,13 +243,13 @@ class Resources:
                 # an advertisement that names no pool announces all of them
                 del self.objects[kind, default]
 
-    def _users(self, name: str) -> t.Set[ServiceKey]:
+    def _users(self, name: str) -> set[ServiceKey]:
         meta = self.objects[POOL, name]["metadata"]
         users = set()
         for label, value in (meta.get("labels") or {}).items():
             if not label.startswith("service-"):
                 continue
-            text = (meta.get("annotations") or {}).get("{0}/{1}".format(self.options.domain, label))
+            text = (meta.get("annotations") or {}).get(f"{self.options.domain}/{label}")
             if text is not None and "/" in text:
                 namespace, _slash, service = text.partition("/")
                 users.add((namespace, service))
@@ -246,12 +267,12 @@ class Resources:
             names = hashed_names(key)  # a Service of the same name in another namespace shares the address
         labels[names.label_key] = names.label_value
         if names.hashed:
-            meta.setdefault("annotations", {})["{0}/{1}".format(self.options.domain, names.label_key)] = "/".join(key)
+            meta.setdefault("annotations", {})[f"{self.options.domain}/{names.label_key}"] = "/".join(key)
 
     def _drop_user(self, name: str, key: ServiceKey) -> None:
         meta = self.objects[POOL, name]["metadata"]
         for names in (pool_names(key), hashed_names(key)):
-            annotation = "{0}/{1}".format(self.options.domain, names.label_key)
+            annotation = f"{self.options.domain}/{names.label_key}"
             if (meta.get("labels") or {}).get(names.label_key) == names.label_value:
                 del meta["labels"][names.label_key]
                 (meta.get("annotations") or {}).pop(annotation, None)
@@ -259,15 +280,15 @@ class Resources:
             del self.objects[POOL, name]
             self._withdraw(name)
 
-    def _pools_of(self, key: ServiceKey) -> t.List[str]:
+    def _pools_of(self, key: ServiceKey) -> list[str]:
         return [name for name in self._ours(POOL) if key in self._users(name)]
 
-    def _addresses(self, name: str) -> t.List[str]:
+    def _addresses(self, name: str) -> list[str]:
         return list(self._spec(POOL, name).get("addresses") or ())
 
     # -- peers -----------------------------------------------------------------------------------------------------
 
-    def sync_nodes(self, nodes: t.Iterable[NodeBgp], key: t.Optional[ServiceKey] = None) -> None:
+    def sync_nodes(self, nodes: t.Iterable[NodeBgp], key: ServiceKey | None = None) -> None:
         """Exactly the peers of these nodes; where peers go with Services, only once there are Services. Raises as add_service."""
         rows = self._rows(list(nodes), True)
         made = self._ensure(rows, {key} if key else set())
@@ -275,7 +296,7 @@ class Resources:
             if name not in made and self.options.peers != NONE:
                 self._delete_peer(name)
 
-    def stale_peers(self, nodes: t.Iterable[NodeBgp]) -> t.List[t.FrozenSet[str]]:
+    def stale_peers(self, nodes: t.Iterable[NodeBgp]) -> list[frozenset[str]]:
         """The nodes of each peer that sync_nodes would take away; none where peers go with Services. Raises as add_service."""
         if self.options.peers == NONE or self.options.tracking == SERVICE:
             return []
@@ -302,7 +323,7 @@ class Resources:
             else:
                 self._delete_peer(name)
 
-    def _rows(self, nodes: t.List[NodeBgp], exact: bool) -> t.List[Row]:
+    def _rows(self, nodes: list[NodeBgp], exact: bool) -> list[Row]:
         """The peers of nodes; shared ones also serve the nodes that they serve already, unless the nodes are all there are."""
         if self.options.peers == NONE:
             return []
@@ -313,14 +334,20 @@ class Resources:
             before = {self.options.spelling.node_of(selector) for selector in spec.get("nodeSelectors") or ()} - {""}
             if self.options.peers == FRR and not exact and before - set(names):
                 if (spec.get("myASN"), spec.get("peerASN")) != (node.local_asn, node.peer_asn):
-                    raise ValueRefused("asn_mismatch", "other nodes use the router {0} with other autonomous systems".format(router))
+                    raise ValueRefused(
+                        "asn_mismatch", f"other nodes use the router {router} with other autonomous systems"
+                    )
                 names[:] = sorted(before | set(names))
         return rows
 
-    def _ensure(self, rows: t.List[Row], services: t.Set[ServiceKey]) -> t.Set[str]:
+    def _ensure(self, rows: list[Row], services: set[ServiceKey]) -> set[str]:
         spelling, by_service = self.options.spelling, self.options.tracking == SERVICE
         if by_service and not services:
-            services = {key for name in self._ours(PEER) for key in spelling.services(self._spec(PEER, name).get("nodeSelectors") or ())}
+            services = {
+                key
+                for name in self._ours(PEER)
+                for key in spelling.services(self._spec(PEER, name).get("nodeSelectors") or ())
+            }
             if not services:
                 return set()  # nobody uses a peer yet
         for name, node, router, names in rows:
@@ -329,12 +356,16 @@ class Resources:
             selectors = peer["spec"].get("nodeSelectors") or []
             used_by = spelling.services(selectors) | (services if by_service else set())
             foreign = [one for one in selectors if not spelling.node_of(one) and spelling.service_of(one) is None]
-            peer["spec"]["nodeSelectors"] = spelling.with_services([spelling.node(one) for one in names] + foreign, used_by)
+            peer["spec"]["nodeSelectors"] = spelling.with_services(
+                [spelling.node(one) for one in names] + foreign, used_by
+            )
         return {row[0] for row in rows}
 
     def _describe(self, peer: Object, name: str, node: NodeBgp, router: str) -> None:
         spec = peer["spec"]
-        spec.update(myASN=node.local_asn, peerASN=node.peer_asn, peerAddress=router, peerPort=spec.get("peerPort") or 179)
+        spec.update(
+            myASN=node.local_asn, peerASN=node.peer_asn, peerAddress=router, peerPort=spec.get("peerPort") or 179
+        )
         if self.options.peers == FRR:
             spec.pop("sourceAddress", None)
         else:
@@ -346,7 +377,10 @@ class Resources:
             spec["passwordSecret"] = {"name": secret, "namespace": self.options.namespace}
             made = self._make(SECRET, secret)
             del made["spec"]
-            made.update(type="kubernetes.io/basic-auth", data={"password": base64.b64encode(node.password.encode()).decode("ascii")})
+            made.update(
+                type="kubernetes.io/basic-auth",
+                data={"password": base64.b64encode(node.password.encode()).decode("ascii")},
+            )
         elif self.is_ours(SECRET, secret):
             del self.objects[SECRET, secret]
         if node.password and self.options.passwords == PLAIN:
@@ -357,7 +391,7 @@ class Resources:
         if self.is_ours(SECRET, secret_name(name)):
             del self.objects[SECRET, secret_name(name)]
 
-    def _ours(self, kind: str) -> t.List[str]:
+    def _ours(self, kind: str) -> list[str]:
         return sorted(name for other, name in self.objects if other == kind and self.is_ours(kind, name))
 
     def is_ours(self, kind: str, name: str) -> bool:
@@ -366,12 +400,12 @@ class Resources:
         meta = self.objects.get((kind, name), {}).get("metadata") or {}
         return (meta.get("labels") or {}).get(key) == value
 
-    def _spec(self, kind: str, name: str) -> t.Dict[str, t.Any]:
+    def _spec(self, kind: str, name: str) -> dict[str, t.Any]:
         return self.objects[kind, name].setdefault("spec", {})
 
     def _check(self, kind: str, name: str) -> None:
         if (kind, name) in self.objects and not self.is_ours(kind, name):
-            raise ValueRefused("conflict", "the {0} {1} is not ours; it is left alone".format(kind, name))
+            raise ValueRefused("conflict", f"the {kind} {name} is not ours; it is left alone")
 
     def _make(self, kind: str, name: str) -> Object:
         """Ours under this name, made if there is none. Raises ValueRefused ``conflict`` when it is somebody else's."""
@@ -383,21 +417,28 @@ class Resources:
         return self.objects[kind, name]
 
 
-Row = t.Tuple[str, NodeBgp, str, t.List[str]]
+Row = tuple[str, NodeBgp, str, list[str]]
 
 
-def _own(nodes: t.Iterable[NodeBgp]) -> t.List[Row]:
+def _own(nodes: t.Iterable[NodeBgp]) -> list[Row]:
     """(peer's name, facts, router, nodes) with one peer for each node and router."""
-    return [("{0}-{1}".format(node.name, index), node, router, [node.name]) for node in nodes for index, router in enumerate(node.peers)]
+    return [
+        (f"{node.name}-{index}", node, router, [node.name]) for node in nodes for index, router in enumerate(node.peers)
+    ]
 
 
-def _shared(nodes: t.Iterable[NodeBgp]) -> t.List[Row]:
+def _shared(nodes: t.Iterable[NodeBgp]) -> list[Row]:
     """One peer for each router. Raises ValueRefused ``asn_mismatch`` where its nodes differ."""
-    rows: t.Dict[str, t.List[NodeBgp]] = {}
+    rows: dict[str, list[NodeBgp]] = {}
     for node in sorted(nodes):
         for router in node.peers:
             rows.setdefault(router, []).append(node)
     for router, users in sorted(rows.items()):
         if len({(node.local_asn, node.peer_asn, node.password) for node in users}) > 1:
-            raise ValueRefused("asn_mismatch", "the nodes that share the router {0} differ in autonomous systems or password".format(router))
-    return [(shared_peer_name(router), users[0], router, [node.name for node in users]) for router, users in sorted(rows.items())]
+            raise ValueRefused(
+                "asn_mismatch", f"the nodes that share the router {router} differ in autonomous systems or password"
+            )
+    return [
+        (shared_peer_name(router), users[0], router, [node.name for node in users])
+        for router, users in sorted(rows.items())
+    ]

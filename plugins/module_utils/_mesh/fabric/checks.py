@@ -36,14 +36,14 @@ _RANGES = {
 _BALANCED = "floating_cidrs"
 #: A label of a name in DNS, which is also a value that a label of Kubernetes may have.
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
-Clusters = t.Dict[str, t.Dict[str, t.Any]]
+Clusters = dict[str, dict[str, t.Any]]
 
 
 def check_definition(
     definition: t.Mapping[str, t.Any],
-) -> t.Tuple[str, Clusters, t.Dict[str, t.Dict[str, str]], t.List[Finding]]:
+) -> tuple[str, Clusters, dict[str, dict[str, str]], list[Finding]]:
     """(name, clusters, nodes, findings) in normal form; what cannot be read is left out or has its default."""
-    findings: t.List[Finding] = []
+    findings: list[Finding] = []
     name = _fabric_name(definition.get("name"), findings)
     raw = definition.get("clusters") or {}
     if not isinstance(raw, dict):
@@ -53,9 +53,7 @@ def check_definition(
     for cluster in sorted(raw, key=str):
         clusters[str(cluster)] = _cluster(str(cluster), raw[cluster], raw, findings)
     if len(clusters) < 2:
-        message = "a fabric joins at least two clusters, this one has {0}; add hosts to group clusters".format(
-            len(clusters)
-        )
+        message = f"a fabric joins at least two clusters, this one has {len(clusters)}; add hosts to group clusters"
         findings.append(Finding("fabric", "clusters", "no_remotes", message))
     _shared_aliases(clusters, findings)
     _shared_ids(clusters, findings)
@@ -66,15 +64,19 @@ def check_definition(
     return name, clusters, nodes, sorted(set(findings), key=lambda item: (item.level, item.where, item.variable, item))
 
 
-def _with_inventory(findings: t.List[Finding], given: t.List[Finding]) -> t.List[Finding]:
+def _with_inventory(findings: list[Finding], given: list[Finding]) -> list[Finding]:
     """All findings; what is only the consequence of another one is left out."""
     shadowed = {finding.where for finding in given if finding.reason == SHADOWED and finding.level == "error"}
     named = {finding.variable for finding in given}
-    own = [finding for finding in findings if not (finding.reason == "pod_subnet_missing" and finding.where in shadowed)]
-    return given + [finding for finding in own if not (finding.reason == "misspelt_variable" and finding.variable in named)]
+    own = [
+        finding for finding in findings if not (finding.reason == "pod_subnet_missing" and finding.where in shadowed)
+    ]
+    return given + [
+        finding for finding in own if not (finding.reason == "misspelt_variable" and finding.variable in named)
+    ]
 
 
-def _fabric_name(name: object, findings: t.List[Finding]) -> str:
+def _fabric_name(name: object, findings: list[Finding]) -> str:
     if name == "":
         message = "the fabric's name is empty; give multicluster_fabric a name, or leave it out for the default"
         findings.append(Finding("fabric", "name", "fabric_name_invalid", message))
@@ -86,8 +88,8 @@ def _fabric_name(name: object, findings: t.List[Finding]) -> str:
         return "mesh"
 
 
-def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: t.List[Finding]) -> t.Dict[str, t.Any]:
-    where = "clusters/{0}".format(name)
+def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: list[Finding]) -> dict[str, t.Any]:
+    where = f"clusters/{name}"
     if raw is not None and not isinstance(raw, dict):
         findings.append(Finding(where, "", "bad_type", "the variables of a cluster are a mapping"))
     values = Variables(where, raw if isinstance(raw, dict) else {}, findings)
@@ -95,7 +97,7 @@ def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: t.L
         parse_cluster_name(name)
     except ValueRefused as error:
         findings.append(Finding(where, "inventory_hostname", error.reason, error.message))
-    cluster: t.Dict[str, t.Any] = {key: values.networks(key, reason) for key, reason in _RANGES.items()}
+    cluster: dict[str, t.Any] = {key: values.networks(key, reason) for key, reason in _RANGES.items()}
     cluster[_BALANCED] = values.networks(_BALANCED, "bad_cidr")
     if not cluster["pod_cidrs"] and not values.given("pod_cidrs"):
         message = "write pod_cidrs, the networks of the cluster's pods, for example pod_cidrs: [10.2.0.0/16]"
@@ -109,7 +111,7 @@ def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: t.L
         given = values.integers(variable, reason)
         cluster[variable] = {remote: number or default for remote, number in given.items() if remote in others}
         for remote in sorted(set(given) - set(map(str, others))):
-            message = "{0} is not a cluster of this fabric".format(quoted(remote))
+            message = f"{quoted(remote)} is not a cluster of this fabric"
             findings.append(Finding(where, variable, "unknown_cluster", message))
     cluster["device_alias"] = values.text("device_alias", None)
     _device_name(where, name, cluster, findings)
@@ -129,17 +131,17 @@ def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: t.L
     return cluster
 
 
-def _cluster_id(where: str, name: str, values: Variables, findings: t.List[Finding]) -> str:
+def _cluster_id(where: str, name: str, values: Variables, findings: list[Finding]) -> str:
     """The cluster's id in names and labels of the Multi-Cluster Services API; its name unless the inventory says otherwise."""
     found = str(values.text("multicluster_cluster_id", name))
     if found != name and not _LABEL.match(found):
-        message = "{0} is no label of a name in DNS: lower-case letters, digits and hyphens, at most 63 characters".format(quoted(found))
+        message = f"{quoted(found)} is no label of a name in DNS: lower-case letters, digits and hyphens, at most 63 characters"
         findings.append(Finding(where, "multicluster_cluster_id", "cluster_id_invalid", message))
         return name
     return found
 
 
-def _namespaces(where: str, raw: t.Any, findings: t.List[Finding]) -> t.Any:
+def _namespaces(where: str, raw: t.Any, findings: list[Finding]) -> t.Any:
     """Namespaces from which the cluster may export: a list of names, the text of a label selector, or None for the default."""
     if not isinstance(raw, dict) or raw.get("mcs_namespaces") is None:
         return None
@@ -150,14 +152,14 @@ def _namespaces(where: str, raw: t.Any, findings: t.List[Finding]) -> t.Any:
             return given
         if isinstance(given, (list, tuple)) and all(isinstance(name, str) and _LABEL.match(name) for name in given):
             return sorted(set(given))
-        message = "mcs_namespaces is a list of names of namespaces, or the text of a label selector for them, not {0}".format(quoted(given))
+        message = f"mcs_namespaces is a list of names of namespaces, or the text of a label selector for them, not {quoted(given)}"
         findings.append(Finding(where, "mcs_namespaces", "bad_type", message))
     except ValueRefused as error:
         findings.append(Finding(where, "mcs_namespaces", error.reason, error.message))
     return []
 
 
-def _device_name(where: str, name: str, cluster: t.Dict[str, t.Any], findings: t.List[Finding]) -> None:
+def _device_name(where: str, name: str, cluster: dict[str, t.Any], findings: list[Finding]) -> None:
     alias = cluster["device_alias"]
     try:
         check_device_name(name, alias)
@@ -171,41 +173,37 @@ def _device_name(where: str, name: str, cluster: t.Dict[str, t.Any], findings: t
         cluster["device_alias"] = None
 
 
-def _possible(where: str, variable: str, text: str, findings: t.List[Finding]) -> bool:
+def _possible(where: str, variable: str, text: str, findings: list[Finding]) -> bool:
     network = parse_network(text)
     for special in _NEVER:
         if overlaps(special, network):
-            message = "{0} overlaps {1}, which no cluster can own; write its own networks".format(text, special)
+            message = f"{text} overlaps {special}, which no cluster can own; write its own networks"
             findings.append(Finding(where, variable, _RANGES[variable], message))
             return False
     return True
 
 
-def _shared_aliases(clusters: Clusters, findings: t.List[Finding]) -> None:
-    seen: t.Dict[str, str] = {}
+def _shared_aliases(clusters: Clusters, findings: list[Finding]) -> None:
+    seen: dict[str, str] = {}
     for name in sorted(clusters):
         short = clusters[name]["device_alias"] or name
         if short in seen:
-            message = "clusters {0} and {1} would both have devices named {2}; write another device_alias".format(
-                quoted(seen[short]), quoted(name), quoted(device_of(short))
-            )
-            findings.append(Finding("clusters/{0}".format(name), "device_alias", "duplicate_device_alias", message))
+            message = f"clusters {quoted(seen[short])} and {quoted(name)} would both have devices named {quoted(device_of(short))}; write another device_alias"
+            findings.append(Finding(f"clusters/{name}", "device_alias", "duplicate_device_alias", message))
         seen.setdefault(short, name)
 
 
-def _shared_ids(clusters: Clusters, findings: t.List[Finding]) -> None:
-    seen: t.Dict[str, str] = {}
+def _shared_ids(clusters: Clusters, findings: list[Finding]) -> None:
+    seen: dict[str, str] = {}
     for name in sorted(clusters):
         found = clusters[name]["cluster_id"]
         if found in seen:
-            message = "clusters {0} and {1} would both have the id {2}; write another multicluster_cluster_id".format(
-                quoted(seen[found]), quoted(name), quoted(found)
-            )
-            findings.append(Finding("clusters/{0}".format(name), "multicluster_cluster_id", "duplicate_cluster_id", message))
+            message = f"clusters {quoted(seen[found])} and {quoted(name)} would both have the id {quoted(found)}; write another multicluster_cluster_id"
+            findings.append(Finding(f"clusters/{name}", "multicluster_cluster_id", "duplicate_cluster_id", message))
         seen.setdefault(found, name)
 
 
-def _overlaps(clusters: Clusters, findings: t.List[Finding]) -> None:
+def _overlaps(clusters: Clusters, findings: list[Finding]) -> None:
     """Pod, service and WireGuard ranges are disjoint from everything; node ranges may share a network."""
     labelled = [
         (parse_network(text), (name, variable))
@@ -214,44 +212,42 @@ def _overlaps(clusters: Clusters, findings: t.List[Finding]) -> None:
         for text in clusters[name][variable]
     ]
 
-    def both_nodes(first: t.Tuple[str, str], second: t.Tuple[str, str]) -> bool:
+    def both_nodes(first: tuple[str, str], second: tuple[str, str]) -> bool:
         return first[1] == "node_cidrs" and second[1] == "node_cidrs"
 
     for (outer, first), (inner, second) in overlapping_pairs(labelled, both_nodes):
         pods = "pod_cidrs" in (first[1], second[1])
         findings.append(
             Finding(
-                "clusters/{0}".format(second[0]),
+                f"clusters/{second[0]}",
                 second[1],
                 "pod_subnet_overlap" if pods else "range_overlap",
-                "{0} overlaps {1} in {2} of clusters/{3}; write networks that do not overlap".format(
-                    inner, outer, first[1], first[0]
-                ),
+                f"{inner} overlaps {outer} in {first[1]} of clusters/{first[0]}; write networks that do not overlap",
             )
         )
 
 
-def _views(clusters: Clusters, findings: t.List[Finding]) -> None:
+def _views(clusters: Clusters, findings: list[Finding]) -> None:
     """Check the devices of each cluster's nodes: ports and MTUs, and no port twice (semaphore 3.1).
 
     What hundreds of views say about one variable is said once.
     """
-    said: t.Set[t.Tuple[str, str, str]] = set()
+    said: set[tuple[str, str, str]] = set()
 
     def say(local: str, remote: str, single: str, reason: str, message: str) -> None:
         several = single + "s"
         own = remote in clusters[local][several]
-        where, variable = "clusters/{0}".format(local if own else remote), several if own else single
+        where, variable = f"clusters/{local if own else remote}", several if own else single
         if (where, variable, reason) not in said:
             said.add((where, variable, reason))
-            hint = "write {0} for clusters/{1}, or {2}: {{{1}: ...}} for clusters/{3}".format(single, remote, several, local)
-            findings.append(Finding(where, variable, reason, "{0}; {1}".format(message, hint)))
+            hint = f"write {single} for clusters/{remote}, or {several}: {{{remote}: ...}} for clusters/{local}"
+            findings.append(Finding(where, variable, reason, f"{message}; {hint}"))
 
     for local in sorted(clusters):
-        seen: t.Dict[int, str] = {}
+        seen: dict[int, str] = {}
         for remote, port in sorted(listen_ports(clusters, local).items()):
             mtu = clusters[local]["wireguard_mtus"].get(remote, clusters[remote]["wireguard_mtu"])
-            checks: t.Tuple[t.Tuple[str, t.Callable[[object], int], int], ...] = (
+            checks: tuple[tuple[str, t.Callable[[object], int], int], ...] = (
                 ("wireguard_port", parse_listen_port, port),
                 ("wireguard_mtu", parse_mtu, mtu),
             )
@@ -262,43 +258,50 @@ def _views(clusters: Clusters, findings: t.List[Finding]) -> None:
                     say(local, remote, variable, error.reason, error.message)
             if port in seen:
                 message = "the devices towards {0} and {1} would both listen on port {2}; each needs its own"
-                say(local, remote, "wireguard_port", "duplicate_listen_port", message.format(quoted(seen[port]), quoted(remote), port))
+                say(
+                    local,
+                    remote,
+                    "wireguard_port",
+                    "duplicate_listen_port",
+                    message.format(quoted(seen[port]), quoted(remote), port),
+                )
             seen.setdefault(port, remote)
 
 
-def _nodes(raw: t.Any, clusters: Clusters, findings: t.List[Finding]) -> t.Dict[str, t.Dict[str, str]]:
-    nodes: t.Dict[str, t.Dict[str, str]] = {}
-    seen: t.Dict[t.Tuple[str, str], str] = {}
+def _nodes(raw: t.Any, clusters: Clusters, findings: list[Finding]) -> dict[str, dict[str, str]]:
+    nodes: dict[str, dict[str, str]] = {}
+    seen: dict[tuple[str, str], str] = {}
     for host, variables in sorted(_node_rows(raw), key=lambda row: (row[0], str(row[1]))):
-        where = "nodes/{0}".format(host)
+        where = f"nodes/{host}"
         cluster = variables.get("multicluster_cluster")
         if not cluster:
             message = "write multicluster_cluster, the name of the cluster that this node belongs to"
             findings.append(Finding(where, "multicluster_cluster", "cluster_missing", message))
             continue
         if not isinstance(cluster, str):
-            message = "a node belongs to one cluster; multicluster_cluster is {0}".format(quoted(cluster))
+            message = f"a node belongs to one cluster; multicluster_cluster is {quoted(cluster)}"
             findings.append(Finding(where, "multicluster_cluster", "node_in_two_clusters", message))
             continue
         if host in nodes:
             if nodes[host]["cluster"] != cluster:
-                message = "the host is listed under {0} and {1}".format(quoted(nodes[host]["cluster"]), quoted(cluster))
+                message = f"the host is listed under {quoted(nodes[host]['cluster'])} and {quoted(cluster)}"
                 findings.append(Finding(where, "multicluster_cluster", "node_in_two_clusters", message))
             continue
         if cluster not in clusters:
-            message = "{0} is not in group clusters, which has {1}".format(quoted(cluster), ", ".join(sorted(clusters)))
+            message = f"{quoted(cluster)} is not in group clusters, which has {', '.join(sorted(clusters))}"
             findings.append(Finding(where, "multicluster_cluster", "unknown_cluster", message))
             continue
         name = variables.get("node_name") or host
         try:
             parse_subdomain(name)
         except ValueRefused as error:
-            message = "{0}; write node_name, the name of its Node object".format(error.message)
+            message = f"{error.message}; write node_name, the name of its Node object"
             findings.append(Finding(where, "node_name", error.reason, message))
             continue
         if (cluster, name) in seen:
-            message = "hosts {0} and {1} are both node {2} of cluster {3}; write node_name for one of them".format(
-                quoted(seen[(cluster, name)]), quoted(host), quoted(name), cluster
+            message = (
+                f"hosts {quoted(seen[(cluster, name)])} and {quoted(host)} are both node {quoted(name)} of cluster {cluster}; "
+                "write node_name for one of them"
             )
             findings.append(Finding(where, "node_name", "duplicate_node_name", message))
             continue
@@ -310,22 +313,22 @@ def _nodes(raw: t.Any, clusters: Clusters, findings: t.List[Finding]) -> t.Dict[
     return nodes
 
 
-def _chosen_endpoint(where: str, given: t.Any, findings: t.List[Finding]) -> t.Dict[str, str]:
+def _chosen_endpoint(where: str, given: t.Any, findings: list[Finding]) -> dict[str, str]:
     """``{endpoint}``, where others reach the node, without a port: each of its devices has its own. Nothing where that cannot be used."""
     try:
-        found = parse_endpoint("[{0}]:1".format(given) if isinstance(given, str) and ":" in given else "{0}:1".format(given))
+        found = parse_endpoint(f"[{given}]:1" if isinstance(given, str) and ":" in given else f"{given}:1")
         kind = special_kind(found.address) if found.address is not None else None
         if kind is None:
             return {"endpoint": str(given)}
-        message = "{0} is a {1} address, which no node has".format(quoted(given), kind.replace("_", "-"))
+        message = f"{quoted(given)} is a {kind.replace('_', '-')} address, which no node has"
     except ValueRefused:
-        message = "{0} is no address and no name".format(quoted(given))
+        message = f"{quoted(given)} is no address and no name"
     message += "; write the address at which other clusters reach the node, without a port, such as 198.51.100.7"
     findings.append(Finding(where, "wireguard_endpoint", "bad_endpoint", message))
     return {}
 
 
-def _node_rows(raw: t.Any) -> t.List[t.Tuple[str, t.Mapping[str, t.Any]]]:
+def _node_rows(raw: t.Any) -> list[tuple[str, t.Mapping[str, t.Any]]]:
     """Rows of (host, variables). A list of ``{"name": host, ...}`` may name one host twice."""
     if isinstance(raw, dict):
         return [(str(host), values if isinstance(values, dict) else {}) for host, values in raw.items()]

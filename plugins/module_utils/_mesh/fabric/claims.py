@@ -22,7 +22,7 @@ from ..._values.refused import ValueRefused, quoted
 Grants = t.Mapping[str, t.Mapping[str, t.Iterable[str]]]
 #: {cluster: {public key: [cidr]}}: the peers that work now.
 Holders = t.Mapping[str, t.Mapping[str, t.Iterable[str]]]
-_Live = t.Mapping[t.Tuple[str, t.Any], t.Collection[VersionSpan]]
+_Live = t.Mapping[tuple[str, t.Any], t.Collection[VersionSpan]]
 
 OVERLAY_RANGES = ("pod_cidrs", "service_cidrs", "wireguard_cidrs")
 MAX_ALLOWED_IPS = 256
@@ -39,12 +39,12 @@ class Claim(t.NamedTuple):
     cluster: str
     node: str
     peer: Peer
-    networks: t.Tuple[Network, ...]
-    address: t.Optional[Address] = None
+    networks: tuple[Network, ...]
+    address: Address | None = None
     declared: bool = False
     reported: bool = False
-    host: t.Optional[str] = None
-    things: t.Tuple[Thing, ...] = ()
+    host: str | None = None
+    things: tuple[Thing, ...] = ()
     greedy: bool = False
     row: int = 0
 
@@ -60,7 +60,7 @@ def read_claim(
     public_key: t.Any,
     endpoint: t.Any,
     networks: t.Sequence[Network],
-    cidrs: t.Optional[t.Sequence[str]] = None,
+    cidrs: t.Sequence[str] | None = None,
     keepalive: int = 0,
 ) -> Claim:
     """A claim from what its cluster's API says: the one place where that text becomes values.
@@ -71,7 +71,7 @@ def read_claim(
     if not _is_name(cluster) or not _is_name(node):
         raise ValueRefused("name_invalid", "a claim names no cluster or node that could exist")
     if not 0 < len(networks) <= MAX_ALLOWED_IPS:
-        raise ValueRefused("bad_pod_cidr", "it claims {0} ranges".format(len(networks) or "no"))
+        raise ValueRefused("bad_pod_cidr", f"it claims {len(networks) or 'no'} ranges")
     key: Key = public_key if isinstance(public_key, Pending) else parse_key(public_key)
     where = None if endpoint is None or endpoint == "" else parse_endpoint(endpoint)
     allowed_ips = tuple(map(str, networks) if cidrs is None else cidrs)
@@ -79,9 +79,9 @@ def read_claim(
     return Claim(cluster, node, peer, _widest(networks), None if where is None else where.address)
 
 
-def _widest(networks: t.Sequence[Network]) -> t.Tuple[Network, ...]:
+def _widest(networks: t.Sequence[Network]) -> tuple[Network, ...]:
     """Networks without those inside another."""
-    kept: t.List[Network] = []
+    kept: list[Network] = []
     for network in networks:
         if not any(contains(other, network) for other in kept):
             kept = [other for other in kept if not contains(network, other)] + [network]
@@ -91,10 +91,10 @@ def _widest(networks: t.Sequence[Network]) -> t.Tuple[Network, ...]:
 def check_claims(
     claims: t.Iterable[Claim],
     grants: Grants,
-    holders: t.Optional[Holders] = None,
+    holders: Holders | None = None,
     own_keys: t.Iterable[str] = (),
     ranges: t.Sequence[str] = ("pod_cidrs",),
-) -> t.Tuple[t.List[Claim], t.List[Refusal]]:
+) -> tuple[list[Claim], list[Refusal]]:
     """The claims that hold, in their order, and a refusal for every other.
 
     grants: ``{cluster: {pod_cidrs, service_cidrs, node_cidrs, wireguard_cidrs}}`` of **all** clusters of the fabric. holders: peers
@@ -111,7 +111,7 @@ def check_claims(
 
 def open_claims(
     claims: t.Iterable[Claim], grants: Grants, own_keys: t.Iterable[str] = (), ranges: t.Sequence[str] = ("pod_cidrs",)
-) -> t.Tuple[t.List[Claim], t.List[Claim], t.List[Refusal]]:
+) -> tuple[list[Claim], list[Claim], list[Refusal]]:
     """As check_claims for those who do not know who holds what: (claims that hold, claims that contest, refusals).
 
     Those that share a key, a thing or an address with another are all good by themselves; which of them keeps it each node decides
@@ -125,16 +125,16 @@ def open_claims(
 
 def _granted(
     claims: t.Iterable[Claim], grants: Grants, own_keys: t.Iterable[str], ranges: t.Sequence[str]
-) -> t.Tuple[t.List[Claim], t.List[Refusal]]:
+) -> tuple[list[Claim], list[Refusal]]:
     """The claims that are good by themselves, and why the others are not."""
     guard = _Guard(grants, frozenset(own_keys), ranges)
-    good: t.List[Claim] = []
-    refusals: t.List[Refusal] = []
+    good: list[Claim] = []
+    refusals: list[Refusal] = []
     for claim in claims:
         try:
             guard.check(claim)
         except ValueRefused as error:
-            refusals.append(Refusal(claim.label, error.reason, "{0}: {1}".format(claim.label, error.message)))
+            refusals.append(Refusal(claim.label, error.reason, f"{claim.label}: {error.message}"))
         else:
             good.append(claim)
     return good, refusals
@@ -160,23 +160,23 @@ class OverlayGuard:
         """Raise endpoint_special or endpoint_in_overlay. Use it again on what a DNS name resolves to (T5)."""
         kind = special_kind(address)
         if kind is not None:
-            message = "endpoint {0} is a {1} address, which no node has".format(quoted(shown), kind.replace("_", "-"))
+            message = f"endpoint {quoted(shown)} is a {kind.replace('_', '-')} address, which no node has"
             raise ValueRefused("endpoint_special", message)
         if address in self._overlay:
             raise ValueRefused(
                 "endpoint_in_overlay",
-                "endpoint {0} lies in a pod_cidrs, service_cidrs or wireguard_cidrs range of the fabric, so the "
-                "tunnel would run through itself; an endpoint is a node address".format(quoted(shown)),
+                f"endpoint {quoted(shown)} lies in a pod_cidrs, service_cidrs or wireguard_cidrs range of the fabric, so the "
+                "tunnel would run through itself; an endpoint is a node address",
             )
 
 
 class _Guard:
     """The checks that concern one claim alone."""
 
-    def __init__(self, grants: Grants, own_keys: t.FrozenSet[str], ranges: t.Sequence[str]) -> None:
+    def __init__(self, grants: Grants, own_keys: frozenset[str], ranges: t.Sequence[str]) -> None:
         self._own_keys, self._ranges = own_keys, ranges
         self._endpoints = OverlayGuard(grants)
-        self._granted: t.Dict[str, t.List[Network]] = {
+        self._granted: dict[str, list[Network]] = {
             cluster: [parse_network(text) for key in ranges for text in granted.get(key) or ()]
             for cluster, granted in grants.items()
         }
@@ -186,9 +186,9 @@ class _Guard:
         key = claim.peer.public_key
         if isinstance(key, str):
             if is_weak(key):
-                raise ValueRefused("weak_key", "key {0} agrees with everybody on the same secret".format(quoted(key)))
+                raise ValueRefused("weak_key", f"key {quoted(key)} agrees with everybody on the same secret")
             if key in self._own_keys:
-                raise ValueRefused("own_key", "key {0} is one of this side's own".format(quoted(key)))
+                raise ValueRefused("own_key", f"key {quoted(key)} is one of this side's own")
         granted = self._sets.get(claim.cluster)
         for network in claim.networks:
             if granted is None or not granted.covers(network):
@@ -198,7 +198,7 @@ class _Guard:
 
     def _outside(self, text: str, cluster: str) -> str:
         if cluster not in self._granted:
-            return "{0} is claimed by a cluster that the inventory does not have".format(quoted(text))
+            return f"{quoted(text)} is claimed by a cluster that the inventory does not have"
         granted = self._granted[cluster]
         shown = ", ".join(str(network) for network in granted[:8]) or "nothing"
         return "{0} is outside what the inventory grants cluster {1} ({2}); {3} of clusters/{1} would grant it".format(
@@ -208,7 +208,9 @@ class _Guard:
 
 def _live(holders: Holders) -> _Live:
     return {
-        (cluster, key): {span(network) for network in _readable(texts)} for cluster, by_key in holders.items() for key, texts in by_key.items()
+        (cluster, key): {span(network) for network in _readable(texts)}
+        for cluster, by_key in holders.items()
+        for key, texts in by_key.items()
     }
 
 
@@ -226,19 +228,19 @@ def _is_live(claim: Claim, live: _Live) -> bool:
     return any(span(network) in spans for network in claim.networks)
 
 
-def _settle(claims: t.Sequence[Claim], live: t.Container[int], refusals: t.List[Refusal]) -> t.Set[int]:
+def _settle(claims: t.Sequence[Claim], live: t.Container[int], refusals: list[Refusal]) -> set[int]:
     """Places of the claims that keep their key and ranges; one pass in order of rank, ranges by bisection.
 
     Who keeps what two claim: the live holder, then a node that the inventory declares, then the first by name. By name alone anybody
     who can register a Node called ``a`` would displace the inventory's own.
     """
 
-    def rank(place: int) -> t.Tuple[bool, bool, str, str]:
+    def rank(place: int) -> tuple[bool, bool, str, str]:
         return place not in live, not claims[place].declared, claims[place].cluster, claims[place].node
 
-    keys: t.Dict[str, Claim] = {}
+    keys: dict[str, Claim] = {}
     taken: RangeOwners[Claim] = RangeOwners()
-    kept: t.Set[int] = set()
+    kept: set[int] = set()
     greedy = _greedy(claims, live)
     for place in sorted(range(len(claims)), key=rank):
         claim = claims[place]
@@ -246,17 +248,17 @@ def _settle(claims: t.Sequence[Claim], live: t.Container[int], refusals: t.List[
         rival = keys.get(key) if isinstance(key, str) else None
         message = ""
         if rival is not None:
-            message = "key {0} is also claimed by {1}, which keeps it".format(quoted(key), rival.label)
+            message = f"key {quoted(key)} is also claimed by {rival.label}, which keeps it"
         elif place in greedy:
-            message = "{0} covers the ranges of several other nodes".format(quoted(greedy[place]))
+            message = f"{quoted(greedy[place])} covers the ranges of several other nodes"
         else:
             for network in claim.networks:
                 rival = taken.owner(network)
                 if rival is not None:
-                    message = "{0} overlaps a range of {1}, which keeps it".format(quoted(str(network)), rival.label)
+                    message = f"{quoted(str(network))} overlaps a range of {rival.label}, which keeps it"
                     break
         if message:
-            refusals.append(Refusal(claim.label, "claimed_twice", "{0}: {1}".format(claim.label, message)))
+            refusals.append(Refusal(claim.label, "claimed_twice", f"{claim.label}: {message}"))
             continue
         if isinstance(key, str):
             keys[key] = claim
@@ -266,19 +268,21 @@ def _settle(claims: t.Sequence[Claim], live: t.Container[int], refusals: t.List[
     return kept
 
 
-def _contesting(claims: t.Sequence[Claim]) -> t.Set[int]:
+def _contesting(claims: t.Sequence[Claim]) -> set[int]:
     """Places of the claims that share a key, a thing or an address with another one."""
-    found: t.Set[int] = set()
-    first: t.Dict[Thing, int] = {}
+    found: set[int] = set()
+    first: dict[Thing, int] = {}
     for place, claim in enumerate(claims):
         key = claim.peer.public_key
         for thing in [("key", key), *claim.things] if isinstance(key, str) else claim.things:
             other = first.setdefault(thing, place)
             if other != place:
                 found.update((other, place))
-    reach: t.Tuple[int, int] = (0, -1)  # family and end of what was seen, and whose that is
+    reach: tuple[int, int] = (0, -1)  # family and end of what was seen, and whose that is
     owner = -1
-    for (version, low, high), place in sorted((span(network), place) for place, claim in enumerate(claims) for network in claim.networks):
+    for (version, low, high), place in sorted(
+        (span(network), place) for place, claim in enumerate(claims) for network in claim.networks
+    ):
         if version == reach[0] and low <= reach[1] and place != owner:
             found.update((owner, place))
         if (version, high) > reach:
@@ -286,22 +290,27 @@ def _contesting(claims: t.Sequence[Claim]) -> t.Set[int]:
     return found
 
 
-def _greedy(claims: t.Sequence[Claim], live: t.Container[int] = ()) -> t.Dict[int, str]:
+def _greedy(claims: t.Sequence[Claim], live: t.Container[int] = ()) -> dict[int, str]:
     """Places of claims with a range that strictly contains ranges of two or more others, and are not live.
 
     By name alone such a claim could push a whole cluster out of the mesh (T6), so it loses to all of them.
     """
-    rows = [(_nesting(span(network)), network, place) for place, claim in enumerate(claims) for network in claim.networks]
+    rows = [
+        (_nesting(span(network)), network, place) for place, claim in enumerate(claims) for network in claim.networks
+    ]
     rows.sort(key=lambda row: row[0])
     order = [row[0] for row in rows]
-    found: t.Dict[int, str] = {}
+    found: dict[int, str] = {}
     for nesting, network, place in rows:
         if place in live:
             continue
         inner = bisect.bisect_right(order, nesting)
         end = bisect.bisect_right(order, (nesting[0], -nesting[2], 0))
         # two are enough to know, and one claim has so many ranges at most
-        if end - inner >= 2 and len({row[2] for row in rows[inner : min(end, inner + MAX_ALLOWED_IPS + 2)]} - {place}) >= 2:
+        if (
+            end - inner >= 2
+            and len({row[2] for row in rows[inner : min(end, inner + MAX_ALLOWED_IPS + 2)]} - {place}) >= 2
+        ):
             found[place] = str(network)
     return found
 

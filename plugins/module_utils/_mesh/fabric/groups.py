@@ -21,7 +21,7 @@ SHADOWED = "group_named_like_cluster"
 def placer(groups: t.Mapping[str, t.Sequence[str]]) -> t.Callable[[t.Sequence[str]], str]:
     """A function that names hosts by their group where there is one: ``all hosts``, ``group aws_nodes``, ``host a``, ``hosts a, b``."""
     everyone = {host for hosts in groups.values() for host in hosts}
-    by_hosts: t.Dict[t.FrozenSet[str], str] = {}
+    by_hosts: dict[frozenset[str], str] = {}
     for group in sorted(groups):
         if group not in ("all", "ungrouped") and len(groups[group]) > 1:
             by_hosts.setdefault(frozenset(groups[group]), group)
@@ -31,11 +31,11 @@ def placer(groups: t.Mapping[str, t.Sequence[str]]) -> t.Callable[[t.Sequence[st
             return "all hosts"
         group = by_hosts.get(frozenset(hosts))
         if group is not None:
-            return "group {0}".format(group)
+            return f"group {group}"
         if len(hosts) == 1:
-            return "host {0}".format(hosts[0])
-        more = " and {0} more".format(len(hosts) - _SHOWN) if len(hosts) > _SHOWN else ""
-        return "hosts {0}{1}".format(", ".join(sorted(hosts)[:_SHOWN]), more)
+            return f"host {hosts[0]}"
+        more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
+        return f"hosts {', '.join(sorted(hosts)[:_SHOWN])}{more}"
 
     return place
 
@@ -46,7 +46,7 @@ def check_groups(
     clusters: t.Mapping[str, object],
     without_pods: t.Collection[str],
     with_pods: t.Collection[str],
-) -> t.List[Finding]:
+) -> list[Finding]:
     """Clusters without hosts, and groups with a cluster's name.
 
     clusters: {host: its multicluster_cluster}. without_pods: hosts of the clusters' group that lack pod_cidrs. with_pods: all hosts
@@ -55,40 +55,48 @@ def check_groups(
     found = []
     used = {str(cluster) for cluster in clusters.values()}
     for cluster in sorted(groups.get(clusters_group, ())):
-        where = "clusters/{0}".format(cluster)
+        where = f"clusters/{cluster}"
         if cluster in groups:
             taken = cluster in without_pods and (not groups[cluster] or set(groups[cluster]) & set(with_pods))
-            message = "a group has the name of this cluster's host, {0}, and Ansible ".format(quoted(cluster))
-            message += "gave the host's variables, pod_cidrs too, to it" if taken else "gives the variables of one to the other when it reads the group first"
-            message += "; rename the group, for example to {0}_nodes".format(cluster)
+            message = f"a group has the name of this cluster's host, {quoted(cluster)}, and Ansible "
+            message += (
+                "gave the host's variables, pod_cidrs too, to it"
+                if taken
+                else "gives the variables of one to the other when it reads the group first"
+            )
+            message += f"; rename the group, for example to {cluster}_nodes"
             found.append(Finding(where, "inventory_hostname", SHADOWED, message, "error" if taken else "warning"))
         if cluster not in used:
-            message = "no host has multicluster_cluster: {0}, so no node of it joins the mesh; write it for the hosts of the cluster".format(cluster)
+            message = f"no host has multicluster_cluster: {cluster}, so no node of it joins the mesh; write it for the hosts of the cluster"
             found.append(Finding(where, "multicluster_cluster", "cluster_without_hosts", message, "warning"))
     return found
 
 
-def check_machines(rows: t.Iterable[t.Tuple[str, t.Sequence[str]]]) -> t.List[Finding]:
+def check_machines(rows: t.Iterable[tuple[str, t.Sequence[str]]]) -> list[Finding]:
     """Machines that are nodes under two names, which would undo each other's work. rows: (address, the hosts that it leads to)."""
     found = []
     for address, hosts in sorted(rows):
         first, *others = sorted(hosts)
         for host in others:
-            message = "its address {0} is also that of {1}: one machine cannot be two nodes; remove one, or write its own ansible_host".format(
-                quoted(address), quoted(first)
+            message = (
+                f"its address {quoted(address)} is also that of {quoted(first)}: one machine cannot be two nodes; "
+                "remove one, or write its own ansible_host"
             )
-            found.append(Finding("nodes/{0}".format(host), "ansible_host", "machine_twice", message))
+            found.append(Finding(f"nodes/{host}", "ansible_host", "machine_twice", message))
     return found
 
 
 def check_capabilities(
-    variable: str, rows: t.Iterable[t.Tuple[t.Any, t.Sequence[str]]], clusters: t.Collection[str], nodes: t.Collection[str]
-) -> t.List[Finding]:
+    variable: str,
+    rows: t.Iterable[tuple[t.Any, t.Sequence[str]]],
+    clusters: t.Collection[str],
+    nodes: t.Collection[str],
+) -> list[Finding]:
     """A list of capabilities that not everybody has: one cluster speaks for all, and nodes announce what their own list says.
 
     rows: (value, the hosts that have it). Nodes that say nothing agree, unless there is something to announce.
     """
-    of: t.Dict[str, t.FrozenSet[str]] = {}
+    of: dict[str, frozenset[str]] = {}
     for value, hosts in rows:
         if isinstance(value, (list, tuple)):
             of.update((host, frozenset(map(str, value))) for host in hosts)
@@ -102,7 +110,11 @@ def check_capabilities(
         return []
     host, differs = others[0]
     message = "{0} says {1}, but {2} says {3}{4}; write it once, in group_vars/all".format(
-        min(said) if said else "no cluster", _listed(first), host, _listed(differs), " and so do others" if len(others) > 1 else ""
+        min(said) if said else "no cluster",
+        _listed(first),
+        host,
+        _listed(differs),
+        " and so do others" if len(others) > 1 else "",
     )
     return [Finding("group all", variable, "capabilities_differ", message)]
 
@@ -118,57 +130,60 @@ class Claim(t.NamedTuple):
     it is reached, or None; ``rivals``: (group, cluster) of groups that say another cluster and are neither above nor below ``group``.
     """
 
-    cluster: t.Optional[str]
+    cluster: str | None
     group: str
-    address: t.Optional[str]
-    rivals: t.Tuple[t.Tuple[str, str], ...] = ()
+    address: str | None
+    rivals: tuple[tuple[str, str], ...] = ()
 
 
 Sources = t.Mapping[str, t.Mapping[str, Claim]]
 
 
-def strangers_in_groups(groups: t.Mapping[str, t.Collection[str]], clusters: t.Mapping[str, object]) -> t.List[str]:
+def strangers_in_groups(groups: t.Mapping[str, t.Collection[str]], clusters: t.Mapping[str, object]) -> list[str]:
     """Hosts in a group whose other members all belong to one other cluster: where the inventory is worth a closer look.
 
     groups: {group: hosts}. clusters: {host: its multicluster_cluster}.
     """
-    found: t.Set[str] = set()
+    found: set[str] = set()
     for group, hosts in groups.items():
-        counts: t.Dict[str, t.List[str]] = {}
+        counts: dict[str, list[str]] = {}
         for host in hosts:
             counts.setdefault(str(clusters.get(host, "")), []).append(host)
         if group != "all" and len(counts) == 2:
-            found.update(host for members in counts.values() if len(members) == 1 for host in members if host in clusters)
+            found.update(
+                host for members in counts.values() if len(members) == 1 for host in members if host in clusters
+            )
             # two hosts of two clusters: either may be the stranger
     return sorted(found)
 
 
-def check_rivals(sources: Sources) -> t.List[Finding]:
+def check_rivals(sources: Sources) -> list[Finding]:
     """Hosts of which one inventory says two clusters, by groups of which none lies within the other: the name's order would decide."""
     found = []
     for rows in sources.values():
         for host, claim in sorted(rows.items()):
             if claim.rivals:
                 group, cluster = claim.rivals[0]
-                message = "group {0} says cluster {1}, and group {2} says {3}: a host is a node of one cluster; take it out of one of the groups".format(
-                    group, quoted(cluster), claim.group, quoted(str(claim.cluster))
+                message = (
+                    f"group {group} says cluster {quoted(cluster)}, and group {claim.group} says {quoted(str(claim.cluster))}: "
+                    "a host is a node of one cluster; take it out of one of the groups"
                 )
-                found.append(Finding("nodes/{0}".format(host), "multicluster_cluster", "node_in_two_clusters", message))
+                found.append(Finding(f"nodes/{host}", "multicluster_cluster", "node_in_two_clusters", message))
     return found
 
 
-def check_sources(sources: Sources, merged: t.Mapping[str, object]) -> t.List[Finding]:
+def check_sources(sources: Sources, merged: t.Mapping[str, object]) -> list[Finding]:
     """Hosts that two inventories claim, and hosts whose own inventory is overruled by another one.
 
     sources: {inventory: {host: Claim}}, in the order in which they were given. merged: {host: its multicluster_cluster in the end}.
     """
-    claims: t.Dict[str, t.List[t.Tuple[str, Claim]]] = {}
+    claims: dict[str, list[tuple[str, Claim]]] = {}
     for source, hosts in sources.items():
         for host, claim in hosts.items():
             claims.setdefault(host, []).append((source, claim))
     twice = {host: rows for host, rows in claims.items() if _differ(rows)}
     found = [_claimed_twice(host, twice[host]) for host in sorted(twice)]
-    overruled: t.Dict[t.Tuple[str, str, str, str], t.List[str]] = {}
+    overruled: dict[tuple[str, str, str, str], list[str]] = {}
     for host in sorted(set(claims) - set(twice)):
         for source, claim in claims[host]:
             if claim.cluster is not None and merged.get(host) != claim.cluster:
@@ -178,28 +193,39 @@ def check_sources(sources: Sources, merged: t.Mapping[str, object]) -> t.List[Fi
     return found
 
 
-def _differ(rows: t.Sequence[t.Tuple[str, Claim]]) -> bool:
+def _differ(rows: t.Sequence[tuple[str, Claim]]) -> bool:
     clusters = {claim.cluster for dummy, claim in rows if claim.cluster is not None}
     addresses = {claim.address for dummy, claim in rows if claim.address is not None}
     return len(clusters) > 1 or len(addresses) > 1
 
 
-def _claimed_twice(host: str, rows: t.Sequence[t.Tuple[str, Claim]]) -> Finding:
+def _claimed_twice(host: str, rows: t.Sequence[tuple[str, Claim]]) -> Finding:
     said = " and ".join(
-        "{0} ({1})".format(source, ", ".join(filter(None, (claim.cluster and "cluster " + claim.cluster, claim.address))) or "no cluster")
+        f"{source} ({', '.join(filter(None, (claim.cluster and 'cluster ' + claim.cluster, claim.address))) or 'no cluster'})"
         for source, claim in rows
     )
-    message = "it is in {0}: Ansible makes one host of them, and what it reads last counts".format(said)
+    message = f"it is in {said}: Ansible makes one host of them, and what it reads last counts"
     message += "; give the hosts different names, and each its node_name"
-    return Finding("nodes/{0}".format(host), "inventory_hostname", "claimed_twice", message)
+    return Finding(f"nodes/{host}", "inventory_hostname", "claimed_twice", message)
 
 
 def _overruled(group: str, source: str, own: str, winner: str, hosts: t.Sequence[str], sources: Sources) -> Finding:
-    other = next((name for name, rows in sources.items() if name != source and any(claim.cluster == winner for claim in rows.values())), None)
-    shown = ", ".join(hosts[:_SHOWN_HOSTS]) + (" and {0} more".format(len(hosts) - _SHOWN_HOSTS) if len(hosts) > _SHOWN_HOSTS else "")
+    other = next(
+        (
+            name
+            for name, rows in sources.items()
+            if name != source and any(claim.cluster == winner for claim in rows.values())
+        ),
+        None,
+    )
+    shown = ", ".join(hosts[:_SHOWN_HOSTS]) + (
+        f" and {len(hosts) - _SHOWN_HOSTS} more" if len(hosts) > _SHOWN_HOSTS else ""
+    )
     message = "{0} says cluster {1} for {2}, but {3} says {4} for {5}, and the last inventory counts for all of its hosts".format(
         source, quoted(own), shown, other or "another inventory", quoted(winner), "group " + group if group else "them"
     )
-    message += "; put the hosts of each cluster into a group of its own name, such as {0}_nodes, and write multicluster_cluster there".format(own)
+    message += f"; put the hosts of each cluster into a group of its own name, such as {own}_nodes, and write multicluster_cluster there"
     message += ', or write multicluster_cluster: "{{ inventory_dir | basename }}" where the inventories\' folders have the names of their clusters'
-    return Finding("group {0}".format(group) if group else "nodes/{0}".format(hosts[0]), "multicluster_cluster", "cluster_overruled", message)
+    return Finding(
+        f"group {group}" if group else f"nodes/{hosts[0]}", "multicluster_cluster", "cluster_overruled", message
+    )

@@ -46,18 +46,18 @@ class Fabric(t.NamedTuple):
     """
 
     name: str
-    clusters: t.Dict[str, t.Dict[str, t.Any]]
-    nodes: t.Dict[str, t.Dict[str, str]]
+    clusters: dict[str, dict[str, t.Any]]
+    nodes: dict[str, dict[str, str]]
 
-    def grants(self) -> t.Dict[str, t.Dict[str, t.List[str]]]:
+    def grants(self) -> dict[str, dict[str, list[str]]]:
         """{cluster: {pod_cidrs, service_cidrs, node_cidrs, wireguard_cidrs}} for check_claims."""
         return {name: {key: cluster[key] for key in GRANTS} for name, cluster in self.clusters.items()}
 
-    def balanced(self) -> t.List[str]:
+    def balanced(self) -> list[str]:
         """The networks that load balancing hands out, of all clusters: nodes of two may be on one segment."""
         return sorted({text for cluster in self.clusters.values() for text in cluster["floating_cidrs"]})
 
-    def remotes(self, local: str, announced: t.Optional[t.Mapping[str, int]] = None) -> t.Dict[str, t.Dict[str, t.Any]]:
+    def remotes(self, local: str, announced: t.Mapping[str, int] | None = None) -> dict[str, dict[str, t.Any]]:
         """What every node of a cluster has per remote, by name. announced: ports that work now, see listen_ports.
 
         {device, listen_port, mtu, txqueuelen, pod_subnets, routes: [{dst, dev, scope, table}], private_key_file}.
@@ -76,16 +76,16 @@ class Fabric(t.NamedTuple):
                 "txqueuelen": TXQUEUELEN,
                 "pod_subnets": list(remote["pod_cidrs"]),
                 "routes": routes_of(device, remote["pod_cidrs"]),
-                "private_key_file": "{0}/{1}.key".format(mine["key_dir"].rstrip("/"), device),
+                "private_key_file": f"{mine['key_dir'].rstrip('/')}/{device}.key",
             }
         return found
 
-    def hosts_of(self, cluster: str) -> t.Dict[str, str]:
+    def hosts_of(self, cluster: str) -> dict[str, str]:
         """{inventory host: node name} of one cluster."""
         return {host: node["node_name"] for host, node in self.nodes.items() if node["cluster"] == cluster}
 
 
-def load_fabric(definition: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[Finding]]:
+def load_fabric(definition: t.Mapping[str, t.Any]) -> tuple[Fabric, list[Finding]]:
     """The fabric of an inventory and everything that is wrong with it, sorted.
 
     definition: {"name": str, "clusters": {name: {variables}}, "nodes": {host: {"multicluster_cluster": cluster,
@@ -97,6 +97,6 @@ def load_fabric(definition: t.Mapping[str, t.Any]) -> t.Tuple[Fabric, t.List[Fin
     return Fabric(name, clusters, nodes), findings
 
 
-def errors(findings: t.Iterable[Finding]) -> t.List[Finding]:
+def errors(findings: t.Iterable[Finding]) -> list[Finding]:
     """The findings that forbid a run; the rest are warnings."""
     return [finding for finding in findings if finding.level == "error"]

@@ -18,13 +18,13 @@ _SENTENCE = (
 )
 
 
-def keyed_clusters(listing: t.Any, manager: str) -> t.Dict[str, str]:
+def keyed_clusters(listing: t.Any, manager: str) -> dict[str, str]:
     """{cluster that Nodes of a listing have keys for: the first such Node}, by annotations that our own field manager applied. Pure.
 
     listing: {nodes: [Node objects]}, or anything else that a member cluster may have answered.
     """
     nodes = listing.get("nodes") if isinstance(listing, dict) else None
-    found: t.Dict[str, str] = {}
+    found: dict[str, str] = {}
     for node in nodes if isinstance(nodes, list) else ():
         name = mapping(node, "metadata").get("name")
         if not isinstance(name, str):
@@ -36,13 +36,13 @@ def keyed_clusters(listing: t.Any, manager: str) -> t.Dict[str, str]:
     return found
 
 
-def left_clusters(keyed_for: t.Mapping[str, t.Collection[str]], clusters: t.Container[str]) -> t.Dict[str, t.List[str]]:
+def left_clusters(keyed_for: t.Mapping[str, t.Collection[str]], clusters: t.Container[str]) -> dict[str, list[str]]:
     """{cluster that left: clusters that still hold annotations for it}, sorted. Pure.
 
     keyed_for: {cluster: clusters that its Nodes have keys for}, of keyed_clusters; clusters: those of the inventory. Only names that a
     cluster may have count: whoever may write Nodes could write anything else.
     """
-    found: t.Dict[str, t.Set[str]] = {}
+    found: dict[str, set[str]] = {}
     for holder, keyed in keyed_for.items():
         for name in keyed:
             if name in clusters:
@@ -54,6 +54,6 @@ def left_clusters(keyed_for: t.Mapping[str, t.Collection[str]], clusters: t.Cont
     return {name: sorted(found[name]) for name in sorted(found)}
 
 
-def sentences(left: t.Mapping[str, t.Sequence[str]], most: int) -> t.List[str]:
+def sentences(left: t.Mapping[str, t.Sequence[str]], most: int) -> list[str]:
     """One warning a cluster; ``most`` of them, since a member cluster could make up any number."""
     return [_SENTENCE.format(name, ", ".join(holders)) for name, holders in list(left.items())[:most]]

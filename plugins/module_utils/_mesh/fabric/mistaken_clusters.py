@@ -25,14 +25,16 @@ _KEYS = (
 
 
 def mistaken_clusters(
-    listings: t.Mapping[str, t.Any], hosts: t.Mapping[str, t.Collection[str]], keyed_for: t.Mapping[str, t.Mapping[str, str]]
-) -> t.Dict[str, t.Dict[str, str]]:
+    listings: t.Mapping[str, t.Any],
+    hosts: t.Mapping[str, t.Collection[str]],
+    keyed_for: t.Mapping[str, t.Mapping[str, str]],
+) -> dict[str, dict[str, str]]:
     """{cluster: {reason: wrong_cluster, message}} of the clusters whose access leads to another cluster.
 
     listings: {cluster: {nodes: [Node]} or {error}}; hosts: {cluster: names of its Nodes in the inventory}; keyed_for: {cluster: of keyed_clusters}, since
     this fabric writes a cluster's keys on Nodes of the other clusters alone.
     """
-    found: t.Dict[str, t.Dict[str, str]] = {}
+    found: dict[str, dict[str, str]] = {}
     for cluster, listing in sorted(listings.items()):
         message = _by_names(cluster, _nodes(listing), hosts)
         if not message and cluster in keyed_for.get(cluster, {}):
@@ -42,12 +44,12 @@ def mistaken_clusters(
     return found
 
 
-def same_clusters(listings: t.Mapping[str, t.Any]) -> t.List[t.List[str]]:
+def same_clusters(listings: t.Mapping[str, t.Any]) -> list[list[str]]:
     """[[cluster, cluster that lists the same Nodes]], by the Nodes' UIDs, sorted.
 
     No more than a warning: a member that knows the UIDs of another cluster's Nodes could list them, and must not stop that cluster.
     """
-    first: t.Dict[str, str] = {}
+    first: dict[str, str] = {}
     pairs = set()
     for cluster, listing in sorted(listings.items()):
         for node in _nodes(listing).values():
@@ -59,7 +61,7 @@ def same_clusters(listings: t.Mapping[str, t.Any]) -> t.List[t.List[str]]:
     return [list(pair) for pair in sorted(pairs)]
 
 
-def _nodes(listing: t.Any) -> t.Dict[str, t.Any]:
+def _nodes(listing: t.Any) -> dict[str, t.Any]:
     nodes = listing.get("nodes") if isinstance(listing, dict) else None
     named = ((mapping(node, "metadata").get("name"), node) for node in nodes) if isinstance(nodes, list) else ()
     return {name: node for name, node in named if isinstance(name, str)}

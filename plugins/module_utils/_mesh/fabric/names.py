@@ -26,9 +26,42 @@ _MOST_SLIPS = 3
 
 Hosts = t.Sequence[str]
 #: What Ansible takes as yes or no.
-_BOOLS = frozenset("yes Yes YES no No NO y Y n N true True TRUE false False FALSE on On ON off Off OFF t T f F 1 0 1.0 0.0".split())
+_BOOLS = frozenset(
+    [
+        "yes",
+        "Yes",
+        "YES",
+        "no",
+        "No",
+        "NO",
+        "y",
+        "Y",
+        "n",
+        "N",
+        "true",
+        "True",
+        "TRUE",
+        "false",
+        "False",
+        "FALSE",
+        "on",
+        "On",
+        "ON",
+        "off",
+        "Off",
+        "OFF",
+        "t",
+        "T",
+        "f",
+        "F",
+        "1",
+        "0",
+        "1.0",
+        "0.0",
+    ]
+)
 
-Rows = t.Iterable[t.Tuple[str, t.Any, Hosts]]
+Rows = t.Iterable[tuple[str, t.Any, Hosts]]
 
 
 class Known(t.NamedTuple):
@@ -41,17 +74,17 @@ class Known(t.NamedTuple):
     of them that others have too; ``former_words``: the same of capabilities and playbooks, which the variables ``words_in`` name.
     """
 
-    names: t.FrozenSet[str]
-    prefixes: t.Tuple[str, ...]
-    foreign: t.FrozenSet[str]
-    command_line: t.FrozenSet[str]
-    choices: t.Mapping[str, t.Tuple[str, ...]]
-    of_hosts: t.FrozenSet[str]
+    names: frozenset[str]
+    prefixes: tuple[str, ...]
+    foreign: frozenset[str]
+    command_line: frozenset[str]
+    choices: t.Mapping[str, tuple[str, ...]]
+    of_hosts: frozenset[str]
     types: t.Mapping[str, str]
     former: t.Mapping[str, str]
-    shared: t.FrozenSet[str]
+    shared: frozenset[str]
     former_words: t.Mapping[str, str]
-    words_in: t.FrozenSet[str]
+    words_in: frozenset[str]
 
 
 def check_names(
@@ -60,14 +93,14 @@ def check_names(
     place: t.Callable[[Hosts], str],
     elsewhere: t.Collection[str] = (),
     not_ours: t.Iterable[str] = (),
-) -> t.List[Finding]:
+) -> list[Finding]:
     """What is wrong with names of variables, as many hosts as may have them.
 
     given: {variable: hosts that have it}. place: hosts to words such as ``group aws_nodes``. elsewhere: what was given on the
     command line. not_ours: names and patterns that the inventory declares to be something else's.
     """
     spared, typos = _Spared(known, not_ours), _Typos(known.names)
-    found: t.List[Finding] = []
+    found: list[Finding] = []
     for name in sorted(given):
         if spared.covers(name):
             continue
@@ -84,49 +117,53 @@ def check_names(
             typo_of = typos.of(name)
             near = typo_of or (_nearest(name, known.names, _VERY_NEAR) if _resembles(name, known) else None)
             if near:
-                message = "{0} is no variable of this collection; did you mean {1}?".format(quoted(name), near)
+                message = f"{quoted(name)} is no variable of this collection; did you mean {near}?"
                 where = _where(name, given, place, elsewhere)
                 level = "error" if typo_of else "warning"
-                found.append(Finding(where, name[:_LONGEST], "misspelt_variable", message + _WAY_OUT.format(quoted(name)), level))
+                found.append(
+                    Finding(where, name[:_LONGEST], "misspelt_variable", message + _WAY_OUT.format(quoted(name)), level)
+                )
     return _bounded(found)
 
 
 def check_choices(
     rows: Rows, known: Known, place: t.Callable[[Hosts], str], elsewhere: t.Collection[str] = ()
-) -> t.List[Finding]:
+) -> list[Finding]:
     """Values that are none of a variable's choices, or former names. rows: (variable, value, the hosts that have this value)."""
-    found: t.List[Finding] = []
+    found: list[Finding] = []
     for name, value, hosts in rows:
         choices, where = known.choices.get(name), "command line" if name in elsewhere else place(hosts)
         if name in known.words_in:
-            found += [Finding(where, name, "former_name", message) for message in renamed_words(value, known.former_words)]
+            found += [
+                Finding(where, name, "former_name", message) for message in renamed_words(value, known.former_words)
+            ]
         if not choices:
             continue
         if name.endswith("_capabilities") and not isinstance(value, (list, tuple)):
             shown = value if isinstance(value, str) and value in choices else choices[0]
-            message = "{0} is a list, not {1}; write {0}: [{2}]".format(name, quoted(value), shown)
+            message = f"{name} is a list, not {quoted(value)}; write {name}: [{shown}]"
             found.append(Finding(where, name, "bad_type", message))
             continue
         items = list(value) if isinstance(value, (list, tuple)) else [value]
         for item in dict.fromkeys(str(item) for item in items if [str(other) for other in items].count(str(item)) > 1):
-            found.append(Finding(where, name, "bad_choice", "{0} is there twice; write it once".format(quoted(item))))
+            found.append(Finding(where, name, "bad_choice", f"{quoted(item)} is there twice; write it once"))
         for item in items:
             if item not in choices and item not in known.former_words:
                 near = _nearest(str(item), choices, _NEAR)
-                message = "{0} is none of {1}{2}".format(quoted(item), ", ".join(choices), "; did you mean {0}?".format(near) if near else "")
+                message = f"{quoted(item)} is none of {', '.join(choices)}{(f'; did you mean {near}?' if near else '')}"
                 found.append(Finding(where, name, "bad_choice", message))
     return _bounded(found)
 
 
-def renamed_words(value: t.Any, former: t.Mapping[str, str]) -> t.List[str]:
+def renamed_words(value: t.Any, former: t.Mapping[str, str]) -> list[str]:
     """A message for each capability or playbook that a value calls by a former name.
 
     value: a word, a list of words, or rows of what is followed, ``[{playbooks: [word], capability: word}]``. former: {old: new}.
     """
-    return ["{0} is {1} now".format(word, former[word]) for word in dict.fromkeys(_words(value)) if word in former]
+    return [f"{word} is {former[word]} now" for word in dict.fromkeys(_words(value)) if word in former]
 
 
-def _words(value: t.Any) -> t.List[str]:
+def _words(value: t.Any) -> list[str]:
     if isinstance(value, t.Mapping):
         value = [value.get("playbooks"), value.get("capability")]
     if isinstance(value, (list, tuple)):
@@ -156,25 +193,34 @@ class _Typos:
     """Names that are one slip of a finger away from one of ours: a letter too many, missing or wrong, or two swapped."""
 
     def __init__(self, names: t.Iterable[str]) -> None:
-        self._by_length: t.Dict[int, t.List[str]] = {}
+        self._by_length: dict[int, list[str]] = {}
         for name in sorted(names):
             self._by_length.setdefault(len(name), []).append(name)
 
-    def of(self, name: str) -> t.Optional[str]:
+    def of(self, name: str) -> str | None:
         """The variable that was meant, wherever the slip is, also in the prefix. Cheap enough for every name of an inventory."""
         lengths = (len(name), len(name) - 1, len(name) + 1)
-        return next((known for length in lengths for known in self._by_length.get(length, ()) if _one_slip(name, known)), None)
+        return next(
+            (known for length in lengths for known in self._by_length.get(length, ()) if _one_slip(name, known)), None
+        )
 
 
 def _one_slip(one: str, other: str) -> bool:
-    at = next((index for index, (left, right) in enumerate(zip(one, other)) if left != right), min(len(one), len(other)))
+    at = next(
+        (index for index, (left, right) in enumerate(zip(one, other)) if left != right), min(len(one), len(other))
+    )
     left, right = one[at:], other[at:]
-    return left[1:] == right[1:] or left[1:] == right or left == right[1:] or (left[1::-1] == right[:2] and left[2:] == right[2:])
+    return (
+        left[1:] == right[1:]
+        or left[1:] == right
+        or left == right[1:]
+        or (left[1::-1] == right[:2] and left[2:] == right[2:])
+    )
 
 
 def _slips(one: str, other: str) -> int:
     """How many letters are too many, missing, wrong or swapped with the next one."""
-    before: t.List[int] = []
+    before: list[int] = []
     row = list(range(len(other) + 1))
     for index, letter in enumerate(one, 1):
         before, last, row = row, before, [index]
@@ -186,31 +232,39 @@ def _slips(one: str, other: str) -> int:
     return row[-1]
 
 
-def _where(name: str, given: t.Mapping[str, Hosts], place: t.Callable[[Hosts], str], elsewhere: t.Collection[str]) -> str:
+def _where(
+    name: str, given: t.Mapping[str, Hosts], place: t.Callable[[Hosts], str], elsewhere: t.Collection[str]
+) -> str:
     return "command line" if name in elsewhere else place(given[name])
 
 
 def _no_effect(name: str, where: str, known: Known) -> Finding:
     near = _nearest(name, known.of_hosts, _VERY_NEAR)
-    message = "{0} has no effect in the inventory, since Ansible reads it before it knows any host; write -e {0}=... instead".format(name)
+    message = f"{name} has no effect in the inventory, since Ansible reads it before it knows any host; write -e {name}=... instead"
     if near:
-        message += "; or did you mean {0}?".format(near)
+        message += f"; or did you mean {near}?"
     return Finding(where, name, "command_line_only", message)
 
 
 def _renamed(name: str, where: str, known: Known) -> Finding:
-    message = "{0} is {1} now and has no effect under its former name.".format(name, known.former[name])
-    return Finding(where, name, "former_name", message + _WAY_OUT.format(quoted(name)), "warning" if name in known.shared else "error")
+    message = f"{name} is {known.former[name]} now and has no effect under its former name."
+    return Finding(
+        where,
+        name,
+        "former_name",
+        message + _WAY_OUT.format(quoted(name)),
+        "warning" if name in known.shared else "error",
+    )
 
 
 def _unknown(name: str, where: str, known: Known) -> Finding:
     near = _meant(name, known)
-    message = "{0} is no variable of this collection and has no effect".format(quoted(name))
-    message += "; did you mean {0}?".format(near) if near else "; remove it."
+    message = f"{quoted(name)} is no variable of this collection and has no effect"
+    message += f"; did you mean {near}?" if near else "; remove it."
     return Finding(where, name[:_LONGEST], "unknown_variable", message + _WAY_OUT.format(quoted(name)))
 
 
-def _meant(name: str, known: Known) -> t.Optional[str]:
+def _meant(name: str, known: Known) -> str | None:
     """What a name with one of our prefixes was meant to be. A prefix alone makes any two names alike, so what follows it decides."""
     text = _plain(name)
     rest = len(text) - max(len(prefix) for prefix in known.prefixes if name.startswith(prefix))
@@ -223,7 +277,7 @@ def _plain(name: str) -> str:
     return name.lower().replace("-", "_")[:_LONGEST]
 
 
-def _nearest(name: str, names: t.Iterable[str], cutoff: float) -> t.Optional[str]:
+def _nearest(name: str, names: t.Iterable[str], cutoff: float) -> str | None:
     found = difflib.get_close_matches(_plain(name), sorted(names), 1, cutoff)
     return found[0] if found else None
 
@@ -241,16 +295,20 @@ def _resembles(name: str, known: Known) -> bool:
     return False
 
 
-def _bounded(found: t.List[Finding]) -> t.List[Finding]:
+def _bounded(found: list[Finding]) -> list[Finding]:
     if len(found) <= MAX_FINDINGS:
         return found
-    message = "{0} more of this kind".format(len(found) - MAX_FINDINGS)
+    message = f"{len(found) - MAX_FINDINGS} more of this kind"
     return [*found[:MAX_FINDINGS], found[MAX_FINDINGS]._replace(variable="", message=message)]
 
 
 def check_types(
-    rows: Rows, types: t.Mapping[str, str], groups: t.Collection[str], place: t.Callable[[Hosts], str], elsewhere: t.Collection[str] = ()
-) -> t.List[Finding]:
+    rows: Rows,
+    types: t.Mapping[str, str],
+    groups: t.Collection[str],
+    place: t.Callable[[Hosts], str],
+    elsewhere: t.Collection[str] = (),
+) -> list[Finding]:
     """What is wrong with values. rows: (variable, value, the hosts that have it); types: {variable: seconds, group, names or bool}.
 
     groups: all that the inventory has. place: hosts to words. elsewhere: what was given on the command line.
@@ -261,7 +319,7 @@ def check_types(
         if not fits(value, groups):
             where = "command line" if name in elsewhere else place(hosts)
             shown = "empty" if value is None or value == "" else quoted(str(value))
-            found.append(Finding(where, name, "bad_type", "{0} is {1}; {2}, or leave it out".format(name, shown, advice.format(name))))
+            found.append(Finding(where, name, "bad_type", f"{name} is {shown}; {advice.format(name)}, or leave it out"))
     return found
 
 
@@ -286,7 +344,7 @@ def _is_bool(value: t.Any, dummy: t.Collection[str]) -> bool:
 
 
 #: A type of values -> whether a value is one, and what to write.
-_TYPES: t.Dict[str, t.Tuple[t.Callable[[t.Any, t.Collection[str]], bool], str]] = {
+_TYPES: dict[str, tuple[t.Callable[[t.Any, t.Collection[str]], bool], str]] = {
     "seconds": (_is_seconds, "write seconds, such as {0}: 600"),
     "group": (_is_group, "write the name of a group that the inventory has, such as {0}: clusters"),
     "names": (_are_names, "write a list of names, such as {0}: [status_page_url]"),

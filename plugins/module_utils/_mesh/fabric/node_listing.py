@@ -18,9 +18,9 @@ MAX_NODES = 20000
 class Listing(t.NamedTuple):
     """Nodes by name, what was left out, and why the listing as a whole failed (None: it is complete)."""
 
-    nodes: t.Dict[str, t.Dict[str, t.Any]]
-    refused: t.List[Refusal]
-    failure: t.Optional[t.Dict[str, str]]
+    nodes: dict[str, dict[str, t.Any]]
+    refused: list[Refusal]
+    failure: dict[str, str] | None
 
 
 def read_listing(cluster: str, listing: t.Any) -> Listing:
@@ -31,7 +31,7 @@ def read_listing(cluster: str, listing: t.Any) -> Listing:
     problem = _failure(listing)
     if problem is not None:
         return Listing({}, [], dict(problem, cluster=cluster))
-    nodes: t.Dict[str, t.Dict[str, t.Any]] = {}
+    nodes: dict[str, dict[str, t.Any]] = {}
     refused = []
     for item in listing["nodes"]:
         metadata = mapping(item, "metadata")
@@ -53,7 +53,7 @@ def read_listing(cluster: str, listing: t.Any) -> Listing:
     return Listing(nodes, refused, None)
 
 
-def _failure(listing: t.Any) -> t.Optional[t.Dict[str, str]]:
+def _failure(listing: t.Any) -> dict[str, str] | None:
     if not isinstance(listing, dict):
         return {"reason": "source_incomplete", "message": "the cluster was not listed"}
     if listing.get("error") is not None:
@@ -64,21 +64,27 @@ def _failure(listing: t.Any) -> t.Optional[t.Dict[str, str]]:
         }
     nodes = listing.get("nodes")
     if not isinstance(nodes, list):
-        return {"reason": "source_incomplete", "message": "the listing holds no list but {0}".format(quoted(nodes))}
+        return {"reason": "source_incomplete", "message": f"the listing holds no list but {quoted(nodes)}"}
     if len(nodes) > MAX_NODES:
-        message = "the cluster answers with {0} nodes, more than {1}".format(len(nodes), MAX_NODES)
+        message = f"the cluster answers with {len(nodes)} nodes, more than {MAX_NODES}"
         return {"reason": "source_incomplete", "message": message}
     return None
 
 
-def nodes_without_host(listings: t.Mapping[str, t.Any], hosts: t.Mapping[str, t.Collection[str]]) -> t.Dict[str, t.List[str]]:
+def nodes_without_host(
+    listings: t.Mapping[str, t.Any], hosts: t.Mapping[str, t.Collection[str]]
+) -> dict[str, list[str]]:
     """{cluster: names of its nodes that no host of the inventory stands for}, of clusters some of whose nodes are in it.
 
     hosts: {cluster: node names of the inventory}. A cluster without any is one that is only read.
     """
     found = {}
     for cluster, names in sorted(hosts.items()):
-        missing = [name for name in sorted(read_listing(cluster, listings.get(cluster)).nodes) if name not in names] if names else []
+        missing = (
+            [name for name in sorted(read_listing(cluster, listings.get(cluster)).nodes) if name not in names]
+            if names
+            else []
+        )
         if missing:
             found[cluster] = missing
     return found

@@ -16,10 +16,15 @@ from ..._values.refused import ValueRefused, quoted
 from ..._values.text import is_alnum, parse_object
 
 Object = t.Mapping[str, t.Any]
-Row = t.Dict[str, str]
+Row = dict[str, str]
 
 #: Reasons: outside of the cluster's pod_cidrs; inside, and not in the Node's own ranges; a pool of which nothing is used yet; not read.
-OUTSIDE, ASTRAY, POOL, UNREAD = "pods_outside_pod_cidrs", "pods_outside_node_range", "pool_outside_pod_cidrs", "pod_ranges_unread"
+OUTSIDE, ASTRAY, POOL, UNREAD = (
+    "pods_outside_pod_cidrs",
+    "pods_outside_node_range",
+    "pool_outside_pod_cidrs",
+    "pod_ranges_unread",
+)
 #: A firewall of Calico on hosts, which drops what no policy allows.
 CLOSED = "host_endpoint"
 #: The profile that lets everything pass which no policy denies.
@@ -30,11 +35,15 @@ _FIX = "let the CNI take addresses from spec.podCIDR (Calico ipam type host-loca
 _SHOWN = 3
 #: Addresses and ranges that a CNI writes at a Node, of its pods' address management.
 _NOTES = {
-    "projectcalico.org/IPv4VXLANTunnelAddr": "Calico's tunnel", "projectcalico.org/IPv6VXLANTunnelAddr": "Calico's tunnel",
-    "projectcalico.org/IPv4IPIPTunnelAddr": "Calico's tunnel", "projectcalico.org/IPv4WireguardInterfaceAddr": "Calico's tunnel",
-    "network.cilium.io/ipv4-pod-cidr": "Cilium", "network.cilium.io/ipv6-pod-cidr": "Cilium",
-    "io.cilium.network.ipv4-pod-cidr": "Cilium", "io.cilium.network.ipv6-pod-cidr": "Cilium",
-}  # fmt: skip
+    "projectcalico.org/IPv4VXLANTunnelAddr": "Calico's tunnel",
+    "projectcalico.org/IPv6VXLANTunnelAddr": "Calico's tunnel",
+    "projectcalico.org/IPv4IPIPTunnelAddr": "Calico's tunnel",
+    "projectcalico.org/IPv4WireguardInterfaceAddr": "Calico's tunnel",
+    "network.cilium.io/ipv4-pod-cidr": "Cilium",
+    "network.cilium.io/ipv6-pod-cidr": "Cilium",
+    "io.cilium.network.ipv4-pod-cidr": "Cilium",
+    "io.cilium.network.ipv6-pod-cidr": "Cilium",
+}
 _OVN = "k8s.ovn.org/node-subnets"
 
 
@@ -59,7 +68,7 @@ class _Place(t.NamedTuple):
     example: str
 
 
-def find(cluster: str, found: Found, nodes: t.Iterable[Object], pod_cidrs: t.Sequence[str]) -> t.List[Row]:
+def find(cluster: str, found: Found, nodes: t.Iterable[Object], pod_cidrs: t.Sequence[str]) -> list[Row]:
     """``[{level, reason, message}]``, errors first. ``nodes``: the cluster's Node objects; ``pod_cidrs``: as the inventory has them."""
     own = {str(node["metadata"].get("name")): node for node in nodes}
     granted = PrefixSet.of_texts(pod_cidrs)
@@ -70,24 +79,38 @@ def find(cluster: str, found: Found, nodes: t.Iterable[Object], pod_cidrs: t.Seq
     # a second family that the inventory leaves out is no fault, unless the pods have no other
     places = [place for place in places if granted.spans(place.network.version)] or places
     outside = [place for place in places if not granted.covers(place.network)]
-    astray = [place for place in places if granted.covers(place.network) and not ranges[place.node].covers(place.network)]
+    astray = [
+        place for place in places if granted.covers(place.network) and not ranges[place.node].covers(place.network)
+    ]
     said = ", ".join(pod_cidrs) or "(none)"
-    rows: t.List[Row] = []
+    rows: list[Row] = []
     if outside:
         text = "{0}: outside of pod_cidrs {1}, so the mesh carries nothing for them; {2}"
         rows.append(_row(ERROR, OUTSIDE, text.format(_shown(outside), said, _fix(cluster, pools, outside, ranges))))
     if astray:
         text = "{0}: not in spec.podCIDR of their Nodes ({1} has {2}), which is all that the mesh carries; {3}"
         first = astray[0].node
-        rows.append(_row(ERROR, ASTRAY, text.format(_shown(astray), _plain(first), ", ".join(ranges[first].cidrs()) or "none", _FIX)))
+        rows.append(
+            _row(
+                ERROR,
+                ASTRAY,
+                text.format(_shown(astray), _plain(first), ", ".join(ranges[first].cidrs()) or "none", _FIX),
+            )
+        )
     used = PrefixSet.of(place.network for place in outside)
     for pool, network in pools:
         if not granted.covers(network) and not used & PrefixSet.of([network]):
             text = "the IPPool {0} gives addresses of {1}, outside of pod_cidrs {2}, and no pod has one yet; add it to pod_cidrs of {3}, or disable the pool"
             rows.append(_row(WARNING, POOL, text.format(pool, network, said, cluster)))
-    closed = [end for end in found.host_endpoints if str(_spec(end).get("node")) in own and _ALLOWS not in _list(_spec(end).get("profiles"))]
+    closed = [
+        end
+        for end in found.host_endpoints
+        if str(_spec(end).get("node")) in own and _ALLOWS not in _list(_spec(end).get("profiles"))
+    ]
     if closed:
-        shown = ", ".join("{0} on {1}".format(quoted(end["metadata"].get("name")), _plain(str(_spec(end)["node"]))) for end in closed[:_SHOWN])
+        shown = ", ".join(
+            f"{quoted(end['metadata'].get('name'))} on {_plain(str(_spec(end)['node']))}" for end in closed[:_SHOWN]
+        )
         text = (
             "HostEndpoints of Calico ({0}{1}) drop what no policy allows, the mesh's UDP ports with it: allow them by a GlobalNetworkPolicy, or by "
             "failsafeInboundHostPorts and failsafeOutboundHostPorts of the FelixConfiguration"
@@ -103,27 +126,29 @@ def _row(level: str, reason: str, message: str) -> Row:
     return {"level": level, "reason": reason, "message": message}
 
 
-def _fix(cluster: str, pools: t.Sequence[t.Tuple[str, Network]], outside: t.Sequence[_Place], ranges: t.Mapping[str, PrefixSet]) -> str:
+def _fix(
+    cluster: str, pools: t.Sequence[tuple[str, Network]], outside: t.Sequence[_Place], ranges: t.Mapping[str, PrefixSet]
+) -> str:
     """What to write, and what else is needed."""
     used = PrefixSet.of(place.network for place in outside)
     really = PrefixSet.of(network for dummy, network in pools if used & PrefixSet.of([network]))
     more = (really | used).cidrs()
     shown = ", ".join(more[:_SHOWN]) + (", ..." if len(more) > _SHOWN else "")
-    text = "the cluster really uses {0}: write that as pod_cidrs of {1}".format(shown, cluster)
+    text = f"the cluster really uses {shown}: write that as pod_cidrs of {cluster}"
     if all(ranges[place.node].covers(place.network) for place in outside):
         return text
-    return text + ", and {0}; or give the CNI the ranges of pod_cidrs".format(_FIX)
+    return text + f", and {_FIX}; or give the CNI the ranges of pod_cidrs"
 
 
 def _shown(places: t.Sequence[_Place]) -> str:
     """Who is there, a part for each kind, with its first examples."""
-    kinds: t.Dict[str, t.List[_Place]] = {}
+    kinds: dict[str, list[_Place]] = {}
     for place in places:
         kinds.setdefault(place.what, []).append(place)
     texts = []
     for what, group in kinds.items():
-        examples = ", ".join("{0} on {1}".format(place.example, _plain(place.node)) for place in group[:_SHOWN])
-        texts.append("{0:,} {1} ({2}{3})".format(len(group), what, examples, ", ..." if len(group) > _SHOWN else ""))
+        examples = ", ".join(f"{place.example} on {_plain(place.node)}" for place in group[:_SHOWN])
+        texts.append(f"{len(group):,} {what} ({examples}{', ...' if len(group) > _SHOWN else ''})")
     return " and ".join(texts)
 
 
@@ -132,13 +157,13 @@ def _plain(name: str) -> str:
     return name if is_alnum(name.replace("-", "").replace(".", "")) and len(name) <= 253 else quoted(name)
 
 
-def _pod_cidrs(node: Object) -> t.List[t.Any]:
+def _pod_cidrs(node: Object) -> list[t.Any]:
     spec = node.get("spec") or {}
     given = spec.get("podCIDRs")
     return given if isinstance(given, list) and given else [spec.get("podCIDR")]
 
 
-def _networks(texts: t.Iterable[t.Any]) -> t.List[Network]:
+def _networks(texts: t.Iterable[t.Any]) -> list[Network]:
     """Those that can be read: what a cluster writes is no reason to fail here."""
     networks = []
     for text in texts:
@@ -166,7 +191,7 @@ def _is_true(value: t.Any) -> bool:
     return value is True or value == "true"
 
 
-def _pool(pool: Object) -> t.Optional[t.Tuple[str, Network]]:
+def _pool(pool: Object) -> tuple[str, Network] | None:
     """(name, range) of a pool that pods may get addresses of."""
     spec = _spec(pool)
     uses = spec.get("allowedUses")
@@ -179,7 +204,11 @@ def _pool(pool: Object) -> t.Optional[t.Tuple[str, Network]]:
 def _blocks(affinities: t.Iterable[Object]) -> t.Iterator[_Place]:
     for affinity in affinities:
         spec = _spec(affinity)
-        if spec.get("state") == "confirmed" and not _is_true(spec.get("deleted")) and spec.get("type") in (None, "", "host"):
+        if (
+            spec.get("state") == "confirmed"
+            and not _is_true(spec.get("deleted"))
+            and spec.get("type") in (None, "", "host")
+        ):
             for network in _networks([spec.get("cidr")]):
                 yield _Place("blocks of Calico's IPAM", str(spec.get("node")), network, str(network))
 
@@ -199,7 +228,7 @@ def _noted(nodes: t.Mapping[str, Object]) -> t.Iterator[_Place]:
         notes = node["metadata"].get("annotations") or {}
         for key, whose in _NOTES.items():
             for network in _networks_or_hosts([notes.get(key)]):
-                yield _Place("addresses that {0} has by annotation of the Node".format(whose), name, network, str(network))
+                yield _Place(f"addresses that {whose} has by annotation of the Node", name, network, str(network))
         try:
             default = parse_object(str(notes[_OVN])).get("default") if _OVN in notes else None
         except ValueRefused:
@@ -211,18 +240,22 @@ def _noted(nodes: t.Mapping[str, Object]) -> t.Iterator[_Place]:
 def _networks_or_hosts(texts: t.Iterable[t.Any]) -> t.Iterator[Network]:
     for text in texts:
         address = readable_address(text) if isinstance(text, str) else None
-        yield from _networks([text if address is None else "{0}/{1}".format(address, address.max_prefixlen)])
+        yield from _networks([text if address is None else f"{address}/{address.max_prefixlen}"])
 
 
 def _pods(found: Found) -> t.Iterator[_Place]:
-    what = "pods" if found.whole else "of the first {0:,} pods".format(len(found.pods))
+    what = "pods" if found.whole else f"of the first {len(found.pods):,} pods"
     for pod in found.pods:
         spec, status = _spec(pod), pod.get("status") or {}
         if spec.get("hostNetwork") is True or status.get("phase") in ("Succeeded", "Failed"):
             continue
         given = status.get("podIPs")
-        texts = [entry.get("ip") for entry in given if isinstance(entry, dict)] if isinstance(given, list) and given else [status.get("podIP")]
+        texts = (
+            [entry.get("ip") for entry in given if isinstance(entry, dict)]
+            if isinstance(given, list) and given
+            else [status.get("podIP")]
+        )
         for network in _networks_or_hosts(texts):
             meta = pod["metadata"]
-            name = quoted("{0}/{1}".format(meta.get("namespace"), meta.get("name")))
-            yield _Place(what, str(spec.get("nodeName")), network, "{0} {1}".format(name, network.network_address))
+            name = quoted(f"{meta.get('namespace')}/{meta.get('name')}")
+            yield _Place(what, str(spec.get("nodeName")), network, f"{name} {network.network_address}")

@@ -24,15 +24,18 @@ def is_secret(variable: str) -> bool:
 
 
 def check_scopes(
-    rows: t.Iterable[t.Tuple[str, t.Any, t.Sequence[str]]], read_at: t.Mapping[str, str], clusters: t.Collection[str], nodes: t.Collection[str]
-) -> t.List[Finding]:
+    rows: t.Iterable[tuple[str, t.Any, t.Sequence[str]]],
+    read_at: t.Mapping[str, str],
+    clusters: t.Collection[str],
+    nodes: t.Collection[str],
+) -> list[Finding]:
     """Findings ``differs_by_host``, one for a variable.
 
     rows: (variable, value, hosts that have it). read_at: {variable: clusters or both}, where a run reads it once; other
     variables are not looked at. clusters, nodes: hosts of the fabric; what other hosts say is none of our business.
     """
     fabric = {*clusters, *nodes}
-    said: t.Dict[str, t.Dict[str, t.Any]] = {}
+    said: dict[str, dict[str, t.Any]] = {}
     for name, value, hosts in rows:
         if name in read_at:
             said.setdefault(name, {}).update((host, value) for host in hosts if host in fabric)
@@ -46,12 +49,15 @@ def check_scopes(
         silent = sorted(readers - set(values))
         if other is None and not silent:
             continue
-        said_first = first if is_secret(name) else "{0} says {1}".format(first, quoted(str(values[first])))
+        said_first = first if is_secret(name) else f"{first} says {quoted(str(values[first]))}"
         if other is not None:
-            difference = "{0} and {1} say different things".format(first, other) if is_secret(name) else "{0}, {1} says {2}".format(
-                said_first, other, quoted(str(values[other])))  # fmt: skip
+            difference = (
+                f"{first} and {other} say different things"
+                if is_secret(name)
+                else f"{said_first}, {other} says {quoted(str(values[other]))}"
+            )
         else:
-            difference = "{0}, {1} says nothing".format("{0} has a value".format(first) if is_secret(name) else said_first, silent[0])
-        message = "{0} is read once for the whole fabric, so that it cannot differ by host: {1}; write it once, in group_vars/all".format(name, difference)
+            difference = f"{(f'{first} has a value' if is_secret(name) else said_first)}, {silent[0]} says nothing"
+        message = f"{name} is read once for the whole fabric, so that it cannot differ by host: {difference}; write it once, in group_vars/all"
         found.append(Finding("group all", name, "differs_by_host", message))
     return found

@@ -49,11 +49,13 @@ class Finding(t.NamedTuple):
     level: str = "error"
 
 
-def read_findings(given: object) -> t.List[Finding]:
+def read_findings(given: object) -> list[Finding]:
     """Findings that were made where the whole inventory is known, as dictionaries."""
     rows = given if isinstance(given, (list, tuple)) else ()
     return [
-        Finding(*(str(row.get(key) or "") for key in ("where", "variable", "reason", "message")))._replace(level=str(row.get("level") or "error"))
+        Finding(*(str(row.get(key) or "") for key in ("where", "variable", "reason", "message")))._replace(
+            level=str(row.get("level") or "error")
+        )
         for row in rows
         if isinstance(row, dict)
     ]
@@ -62,7 +64,7 @@ def read_findings(given: object) -> t.List[Finding]:
 class Variables:
     """The variables of one inventory host. A value of the wrong form becomes a finding and its default."""
 
-    def __init__(self, where: str, values: t.Mapping[str, t.Any], findings: t.List[Finding]) -> None:
+    def __init__(self, where: str, values: t.Mapping[str, t.Any], findings: list[Finding]) -> None:
         self._where, self._values, self._findings = where, values, findings
 
     def given(self, variable: str) -> bool:
@@ -72,21 +74,21 @@ class Variables:
     def _report(self, variable: str, reason: str, message: str) -> None:
         self._findings.append(Finding(self._where, variable, reason, message))
 
-    def networks(self, variable: str, reason: str) -> t.List[str]:
+    def networks(self, variable: str, reason: str) -> list[str]:
         """A list of networks with host bits masked; a single one may be written as text."""
         value = self._values.get(variable)
         if not self.given(variable):
             return []
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, (list, tuple)):
-            self._report(variable, reason, "{0} is a list of networks, not {1}".format(variable, quoted(value)))
+            self._report(variable, reason, f"{variable} is a list of networks, not {quoted(value)}")
             return []
-        found: t.List[str] = []
+        found: list[str] = []
         for text in texts:
             try:
                 network = str(parse_network(text, reason))
             except ValueRefused as error:
-                self._report(variable, reason, "{0}; write networks such as 10.2.0.0/16".format(error.message))
+                self._report(variable, reason, f"{error.message}; write networks such as 10.2.0.0/16")
                 continue
             if network not in found:
                 found.append(network)
@@ -104,37 +106,37 @@ class Variables:
         try:
             return parse_decimal(value, reason)
         except ValueRefused as error:
-            self._report(variable, reason, "{0}; write a number".format(error.message))
+            self._report(variable, reason, f"{error.message}; write a number")
             return 0
 
-    def integers(self, variable: str, reason: str) -> t.Dict[str, int]:
+    def integers(self, variable: str, reason: str) -> dict[str, int]:
         """A mapping of remote cluster to number."""
         value = self._values.get(variable)
         if not self.given(variable):
             return {}
         if not isinstance(value, dict):
-            self._report(variable, "bad_type", "{0} maps remote clusters to numbers".format(variable))
+            self._report(variable, "bad_type", f"{variable} maps remote clusters to numbers")
             return {}
         return {str(remote): self._integer(variable, value[remote], reason) for remote in value}
 
-    def text(self, variable: str, default: t.Optional[str]) -> t.Optional[str]:
+    def text(self, variable: str, default: str | None) -> str | None:
         """A text, or its default when it is not given."""
         value = self._values.get(variable)
         if not self.given(variable):
             return default
         if not isinstance(value, str):
-            self._report(variable, "bad_type", "{0} is text, not {1}".format(variable, quoted(value)))
+            self._report(variable, "bad_type", f"{variable} is text, not {quoted(value)}")
             return default
         return value
 
-    def texts(self, variable: str) -> t.List[str]:
+    def texts(self, variable: str) -> list[str]:
         """A list of texts; a single one may be written as it is."""
         value = self._values.get(variable)
         if not self.given(variable):
             return []
         items = [value] if isinstance(value, str) else value
         if not isinstance(items, (list, tuple)) or not all(isinstance(item, str) for item in items):
-            self._report(variable, "bad_type", "{0} is a list of texts".format(variable))
+            self._report(variable, "bad_type", f"{variable} is a list of texts")
             return []
         return list(items)
 
@@ -144,24 +146,27 @@ class Variables:
         if not self.given(variable):
             return choices[0]
         if value not in choices:
-            self._report(
-                variable, "bad_choice", "{0} is one of {1}, not {2}".format(variable, ", ".join(choices), quoted(value))
-            )
+            self._report(variable, "bad_choice", f"{variable} is one of {', '.join(choices)}, not {quoted(value)}")
             return choices[0]
         return str(value)
 
 
-def misspelt(where: str, values: t.Mapping[str, t.Any], known: t.Sequence[str] = CLUSTER_VARIABLES) -> t.List[Finding]:
+def misspelt(where: str, values: t.Mapping[str, t.Any], known: t.Sequence[str] = CLUSTER_VARIABLES) -> list[Finding]:
     """Warnings for variables that look like ours and are not: they would have no effect, silently.
 
     Names that begin with ``multicluster_`` are judged by check_names, which knows also those of runs.
     """
     found = []
     for name in sorted(map(str, values)):
-        if name in known or name in CLUSTER_VARIABLES or name.startswith((*_FOREIGN_PREFIXES, "multicluster_")) or len(name) > 64:
+        if (
+            name in known
+            or name in CLUSTER_VARIABLES
+            or name.startswith((*_FOREIGN_PREFIXES, "multicluster_"))
+            or len(name) > 64
+        ):
             continue
         near = difflib.get_close_matches(name.lower().replace("-", "_"), known, 1, 0.85)
         if near:
-            message = "{0} is no variable of this collection; did you mean {1}?".format(quoted(name), near[0])
+            message = f"{quoted(name)} is no variable of this collection; did you mean {near[0]}?"
             found.append(Finding(where, name, "misspelt_variable", message, "warning"))
     return found

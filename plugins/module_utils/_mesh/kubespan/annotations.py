@@ -18,7 +18,7 @@ from ..._values.text import mapping, parse_port
 from .endpoints import parse_addr_port, prefix_text
 from .generations import MAX_NODE_ID, Generation
 
-Affiliate = t.Dict[str, t.Any]
+Affiliate = dict[str, t.Any]
 
 NODE_ID = "cluster.talos.dev/node-id"
 SELF_IPS = "networking.talos.dev/self-ips"
@@ -38,13 +38,13 @@ LISTS = ("addresses", "additional_addresses", "exclude_advertised_networks", "en
 SCALARS = ("hostname", "nodename", "operating_system", "public_key", "kubespan_address", "api_server_port")
 
 
-def encode(affiliate: t.Mapping[str, t.Any], gen: t.Optional[Generation] = None) -> t.Dict[str, t.Any]:
+def encode(affiliate: t.Mapping[str, t.Any], gen: Generation | None = None) -> dict[str, t.Any]:
     """Every annotation of an affiliate; the empty text means that the annotation is to be removed.
 
     A public key that is still Pending is passed on as it is.
     """
     port = affiliate.get("api_server_port")
-    values: t.Dict[str, t.Any] = {
+    values: dict[str, t.Any] = {
         NODE_ID: affiliate.get("node_id") or "",
         SELF_IPS: ",".join(affiliate.get("addresses") or ()),
         API_SERVER_PORT: str(port) if port else "",
@@ -59,7 +59,7 @@ def encode(affiliate: t.Mapping[str, t.Any], gen: t.Optional[Generation] = None)
     return values
 
 
-def decode(node: t.Mapping[str, t.Any]) -> t.Optional[Affiliate]:
+def decode(node: t.Mapping[str, t.Any]) -> Affiliate | None:
     """The affiliate of a Node object, or None where it has no node id. Bad items are skipped one by one."""
     metadata, status = mapping(node, "metadata"), mapping(node, "status")
     annotations, labels = mapping(metadata, "annotations"), mapping(metadata, "labels")
@@ -107,7 +107,7 @@ def _one(parse: t.Callable[[object], t.Any], text: object) -> t.Any:
         return None
 
 
-def _items(parse: t.Callable[[object], t.Any], text: object) -> t.List[t.Any]:
+def _items(parse: t.Callable[[object], t.Any], text: object) -> list[t.Any]:
     if not isinstance(text, str) or not text:
         return []
     found = (_one(parse, item) for item in text.split(",", maxsplit=MAX_ITEMS)[:MAX_ITEMS])

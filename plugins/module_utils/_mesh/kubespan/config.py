@@ -27,10 +27,10 @@ class Config(t.NamedTuple):
     advertise_kubernetes_networks: bool
     harvest_extra_endpoints: bool
     mtu: int
-    endpoint_filters: t.Optional[t.List[str]]
-    exclude_advertised_networks: t.Optional[t.List[str]]
-    peer_endpoint_filters: t.Optional[t.List[str]]
-    extra_announced_endpoints: t.List[str]
+    endpoint_filters: list[str] | None
+    exclude_advertised_networks: list[str] | None
+    peer_endpoint_filters: list[str] | None
+    extra_announced_endpoints: list[str]
 
 
 def parse_config(document: object, legacy: bool = False, gen: Generation = GENERATIONS["current"]) -> Config:
@@ -42,12 +42,12 @@ def parse_config(document: object, legacy: bool = False, gen: Generation = GENER
         raise ValueRefused("bad_option", "a KubeSpan configuration is a map")
     for name in document:
         if name not in _FLAGS + ("mtu", "filters", "extraAnnouncedEndpoints"):
-            raise ValueRefused("bad_option", "{0} is no option of KubeSpan".format(quoted(name)))
+            raise ValueRefused("bad_option", f"{quoted(name)} is no option of KubeSpan")
     flags = {name: _flag(document, name) for name in _FLAGS}
     filters = document.get("filters")
     filters = {} if filters is None else filters
     if not isinstance(filters, dict) or not set(filters) <= set(_LISTS):
-        raise ValueRefused("bad_option", "filters has {0}".format(", ".join(_LISTS)))
+        raise ValueRefused("bad_option", f"filters has {', '.join(_LISTS)}")
     parse_filters(filters.get("endpoints"))
     parse_filters(filters.get("peerEndpoints"))
     excluded = filters.get("excludeAdvertisedNetworks")
@@ -76,15 +76,15 @@ def parse_config(document: object, legacy: bool = False, gen: Generation = GENER
 def _flag(document: t.Mapping[str, t.Any], name: str) -> bool:
     value = document.get(name)
     if value is not None and not isinstance(value, bool):
-        raise ValueRefused("bad_option", "{0} is {1}, not true or false".format(name, quoted(value)))
+        raise ValueRefused("bad_option", f"{name} is {quoted(value)}, not true or false")
     return bool(value)
 
 
-def _copy(texts: t.Any) -> t.Optional[t.List[str]]:
+def _copy(texts: t.Any) -> list[str] | None:
     return None if texts is None else list(texts)
 
 
-def parse_mesh(mesh_id: object, secret: object) -> t.Tuple[str, bytes]:
+def parse_mesh(mesh_id: object, secret: object) -> tuple[str, bytes]:
     """Id and secret of the mesh (decision 36). The id is opaque text, the secret 32 bytes in standard base64.
 
     Words: bad_mesh_id, bad_mesh_secret; no message quotes the secret.
@@ -93,7 +93,10 @@ def parse_mesh(mesh_id: object, secret: object) -> t.Tuple[str, bytes]:
         raise ValueRefused("bad_mesh_id", "the mesh id is a text of 1 to 256 bytes")
     raw = raw_bytes(secret)
     if len(raw) != 32 or raw == bytes(32):
-        raise ValueRefused("bad_mesh_secret", "mesh_secret is not 32 bytes, other than zeros, in standard base64; openssl rand -base64 32 makes one")
+        raise ValueRefused(
+            "bad_mesh_secret",
+            "mesh_secret is not 32 bytes, other than zeros, in standard base64; openssl rand -base64 32 makes one",
+        )
     return mesh_id, raw
 
 
@@ -129,7 +132,9 @@ def local_affiliate(
     """
     own = mesh_address(mesh_id, host.mac)
     ula = address_text(6, int(own))
-    addresses = node_addresses(host.configured, host.cluster_networks, host.exclude_interfaces, host.exclude, host.balanced, host.own)
+    addresses = node_addresses(
+        host.configured, host.cluster_networks, host.exclude_interfaces, host.exclude, host.balanced, host.own
+    )
     extra = config.extra_announced_endpoints if gen.extra_endpoints else []
     excluded = config.exclude_advertised_networks if gen.excluded_networks else []
     return {

@@ -11,7 +11,15 @@ import fnmatch
 import ipaddress
 import typing as t
 
-from ..._values.addresses import Address, Network, is_plain_endpoint, parse_address, parse_endpoint, parse_network, special_kind
+from ..._values.addresses import (
+    Address,
+    Network,
+    is_plain_endpoint,
+    parse_address,
+    parse_endpoint,
+    parse_network,
+    special_kind,
+)
 from ..._values.held_addresses import held_for_others
 from ..._values.prefix_sets import PrefixSet, address_text
 from ..._values.refused import ValueRefused, quoted
@@ -31,18 +39,18 @@ class Filter(t.NamedTuple):
     network: Network
 
 
-def parse_filters(texts: object) -> t.Optional[t.List[Filter]]:
+def parse_filters(texts: object) -> list[Filter] | None:
     """A filter, or None where none is configured. One bad item refuses the whole list (``invalid_filter``)."""
     if texts is None:
         return None
     if not isinstance(texts, (list, tuple)) or len(texts) > MAX_FILTERS:
-        raise ValueRefused("invalid_filter", "endpoint filters are a list of at most {0} items".format(MAX_FILTERS))
+        raise ValueRefused("invalid_filter", f"endpoint filters are a list of at most {MAX_FILTERS} items")
     return [_parse_item(text) for text in texts]
 
 
 def _parse_item(text: object) -> Filter:
     if not isinstance(text, str):
-        raise ValueRefused("invalid_filter", "{0} is no endpoint filter".format(quoted(text)))
+        raise ValueRefused("invalid_filter", f"{quoted(text)} is no endpoint filter")
     takes = not text.startswith("!")
     rest = text if takes else text[1:]
     if "/" in rest:
@@ -50,12 +58,12 @@ def _parse_item(text: object) -> Filter:
     return Filter(takes, ipaddress.ip_network(parse_address(rest, "invalid_filter")))
 
 
-def apply_filters(filters: t.Optional[t.Sequence[Filter]], candidates: t.Iterable[Address]) -> t.List[Address]:
+def apply_filters(filters: t.Sequence[Filter] | None, candidates: t.Iterable[Address]) -> list[Address]:
     """Candidates in the order of the filter. Unset keeps all, an empty list keeps none; families never match each other."""
     candidates = list(candidates)
     if filters is None:
         return candidates
-    result: t.Dict[Address, None] = {}
+    result: dict[Address, None] = {}
     for item in filters:
         for address in candidates:
             if address.version != item.network.version or address not in item.network:
@@ -75,7 +83,7 @@ class AddrPort(t.NamedTuple):
 
     def __str__(self) -> str:
         text = address_text(self.address.version, int(self.address))
-        return "{0}:{1}".format("[{0}]".format(text) if self.address.version == 6 else text, self.port)
+        return f"{(f'[{text}]' if self.address.version == 6 else text)}:{self.port}"
 
 
 def parse_addr_port(text: object) -> AddrPort:
@@ -83,11 +91,11 @@ def parse_addr_port(text: object) -> AddrPort:
     endpoint = parse_endpoint(text)
     address = endpoint.address
     if address is None:
-        raise ValueRefused("bad_endpoint", "{0} is no address with a port".format(quoted(text)))
+        raise ValueRefused("bad_endpoint", f"{quoted(text)} is no address with a port")
     return AddrPort(address, endpoint.port)
 
 
-def parse_endpoints(texts: object) -> t.List[AddrPort]:
+def parse_endpoints(texts: object) -> list[AddrPort]:
     """A list of endpoints; one bad item refuses it."""
     if not isinstance(texts, (list, tuple)):
         raise ValueRefused("bad_endpoint", "endpoints are a list")
@@ -101,7 +109,7 @@ def node_addresses(
     exclude: t.Iterable[str] = (),
     balanced: t.Iterable[str] = (),
     own: t.Container[str] = (),
-) -> t.List[str]:
+) -> list[str]:
     """The node's *routed* addresses from its configured ones, sorted (kubespan 4).
 
     configured: as read_host has it, of which ``{address: "10.0.0.1/24", device}`` are needed. cluster_networks: pod and service
@@ -112,7 +120,7 @@ def node_addresses(
     left_out = PrefixSet.of_texts([*cluster_networks, *exclude])
     configured = [item for item in configured if not _is_excluded(item, exclude_interfaces)]
     held = held_for_others(configured, PrefixSet.of_texts(balanced), own)
-    found: t.Dict[Address, Network] = {}
+    found: dict[Address, Network] = {}
     for item in configured:
         text = str(item["address"])
         network = parse_network(text)
@@ -123,30 +131,35 @@ def node_addresses(
             continue
         if address not in found or network.prefixlen > found[address].prefixlen:
             found[address] = network
-    return [address_text(address.version, int(address)) for address in sorted(found, key=lambda address: (address.version, int(address)))]
+    return [
+        address_text(address.version, int(address))
+        for address in sorted(found, key=lambda address: (address.version, int(address)))
+    ]
 
 
 def _is_excluded(item: t.Mapping[str, t.Any], patterns: t.Iterable[str]) -> bool:
     device, kind = str(item.get("device") or ""), item.get("kind") or ""
-    return any(kind == text[len(KIND):] if text.startswith(KIND) else fnmatch.fnmatchcase(device, text) for text in patterns)
+    return any(
+        kind == text[len(KIND) :] if text.startswith(KIND) else fnmatch.fnmatchcase(device, text) for text in patterns
+    )
 
 
 def local_endpoints(
     current: t.Iterable[str],
-    own_address: t.Optional[str],
+    own_address: str | None,
     public: t.Iterable[str] = (),
-    filters: t.Optional[t.Sequence[str]] = None,
+    filters: t.Sequence[str] | None = None,
     extra: t.Iterable[str] = (),
     port: int = 51820,
     drop_siderolink: bool = False,
-) -> t.List[str]:
+) -> list[str]:
     """The endpoints a node announces, in order (kubespan 7.1).
 
     current: its addresses, sorted. public: what others say it has. ``drop_siderolink`` is the original's rule, by a test
     that also hits a site's own ULAs; ordinary hosts have no SideroLink.
     """
     own = None if own_address is None else parse_address(own_address)
-    candidates: t.Dict[Address, None] = {}
+    candidates: dict[Address, None] = {}
     for text in current:
         address = parse_address(text)
         if address != own and not (drop_siderolink and looks_like_ula(address, "siderolink")):
@@ -158,12 +171,17 @@ def local_endpoints(
     return [str(endpoint) for endpoint in result]
 
 
-def received_endpoints(endpoints: t.Iterable[str], filters: t.Optional[t.Sequence[str]]) -> t.List[str]:
+def received_endpoints(endpoints: t.Iterable[str], filters: t.Sequence[str] | None) -> list[str]:
     """Those of a peer's endpoints that this node tries, in the order of its own filter (kubespan 7.3)."""
     if filters is None:
-        return list(dict.fromkeys(str(text) if is_plain_endpoint(text) else str(parse_addr_port(text)) for text in endpoints))
+        return list(
+            dict.fromkeys(str(text) if is_plain_endpoint(text) else str(parse_addr_port(text)) for text in endpoints)
+        )
     parsed = list(dict.fromkeys(parse_addr_port(text) for text in endpoints))
-    order = {address: place for place, address in enumerate(apply_filters(parse_filters(filters), [e.address for e in parsed]))}
+    order = {
+        address: place
+        for place, address in enumerate(apply_filters(parse_filters(filters), [e.address for e in parsed]))
+    }
     kept = [endpoint for endpoint in parsed if endpoint.address in order]
     kept.sort(key=lambda endpoint: order[endpoint.address])
     return [str(endpoint) for endpoint in kept]
@@ -176,12 +194,12 @@ def additional_addresses(
     interface_addresses: t.Sequence[str] = (),
     cluster_networks: t.Sequence[str] = (),
     more: t.Sequence[str] = (),
-) -> t.List[str]:
+) -> list[str]:
     """Prefixes a node announces besides its addresses (kubespan 4.1): pod networks where advertised, and the operator's.
 
     The old generation takes addresses of local interfaces inside the cluster's networks, with their prefix length.
     """
-    found: t.List[str] = []
+    found: list[str] = []
     if advertise and gen.pods_from_node:
         found.extend(node_pod_cidrs)
     elif advertise:
@@ -194,12 +212,12 @@ def prefix_text(text: object) -> str:
     """A prefix in one spelling, its host bits kept as given."""
     network = parse_network(text)
     address = parse_address(str(text).split("/", maxsplit=1)[0])
-    return "{0}/{1}".format(address_text(address.version, int(address)), network.prefixlen)
+    return f"{address_text(address.version, int(address))}/{network.prefixlen}"
 
 
 def harvest(
     enabled: bool, affiliates: t.Iterable[t.Mapping[str, t.Any]], peers: t.Iterable[t.Mapping[str, t.Any]]
-) -> t.List[t.Dict[str, str]]:
+) -> list[dict[str, str]]:
     """Endpoints at which peers that are up were seen: ``{affiliate_id, endpoint}`` (kubespan 7.4).
 
     affiliates: ``{node_id, public_key}``; peers: ``{public_key, state, endpoint}``.

@@ -34,8 +34,8 @@ class Generation(t.NamedTuple):
     name: str
     ulas_in_sets: bool
     loopback_exception: bool
-    mss_overhead: t.Optional[t.Mapping[int, int]]
-    rule_protocol: t.Optional[int]
+    mss_overhead: t.Mapping[int, int] | None
+    rule_protocol: int | None
     fixed_priority: bool
     pods_from_node: bool
     harvests_always: bool
@@ -51,7 +51,7 @@ GENERATIONS: t.Mapping[str, Generation] = {
 
 def generation(name: object) -> Generation:
     if not isinstance(name, str) or name not in GENERATIONS:
-        raise ValueRefused("generation_unknown", "{0} is none of {1}".format(quoted(name), ", ".join(sorted(GENERATIONS))))
+        raise ValueRefused("generation_unknown", f"{quoted(name)} is none of {', '.join(sorted(GENERATIONS))}")
     return GENERATIONS[name]
 
 
@@ -85,31 +85,37 @@ def make_layout(**values: t.Any) -> Layout:
     check_interface_name(layout.device)
     parse_port(layout.port)
     for name in (layout.table_name, layout.set_v4, layout.set_v6, layout.chain_prerouting, layout.chain_output):
-        ok = isinstance(name, str) and 0 < len(name) <= 31 and name.isascii() and name.replace("_", "").isalnum() and name[0].isalpha()
+        ok = (
+            isinstance(name, str)
+            and 0 < len(name) <= 31
+            and name.isascii()
+            and name.replace("_", "").isalnum()
+            and name[0].isalpha()
+        )
         if not ok:
-            raise ValueRefused("bad_name", "{0} is no name for an nftables object".format(quoted(name)))
+            raise ValueRefused("bad_name", f"{quoted(name)} is no name for an nftables object")
     if layout.set_v4 == layout.set_v6 or layout.chain_prerouting == layout.chain_output:
         raise ValueRefused("bad_name", "two sets or two chains have the same name")
     for mark in (layout.mark_from_wireguard, layout.mark_to_wireguard):
         if isinstance(mark, bool) or not isinstance(mark, int) or not 0 < mark < 1 << 32 or mark & (mark - 1):
-            raise ValueRefused("bad_mark", "{0} is not a single bit of a firewall mark".format(quoted(mark)))
+            raise ValueRefused("bad_mark", f"{quoted(mark)} is not a single bit of a firewall mark")
     if layout.mark_from_wireguard == layout.mark_to_wireguard:
         raise ValueRefused("bad_mark", "both marks are the same bit")
     if not parse_decimal(layout.route_table, "bad_table") < 1 << 32 or layout.route_table in TABLES_OF_THE_KERNEL:
-        raise ValueRefused("bad_table", "{0} is no routing table for this".format(quoted(layout.route_table)))
+        raise ValueRefused("bad_table", f"{quoted(layout.route_table)} is no routing table for this")
     # one above is needed for a moment when the rule is replaced; main is asked at 32766
     if not 1 <= parse_decimal(layout.rule_priority, "bad_priority") <= 32764:
-        raise ValueRefused("bad_priority", "a rule at {0} would not come before main".format(quoted(layout.rule_priority)))
+        raise ValueRefused("bad_priority", f"a rule at {quoted(layout.rule_priority)} would not come before main")
     return layout
 
 
 def check_mtu(value: object) -> int:
     """An MTU of the tunnel: 1280, the least that IPv6 allows, to 65535."""
     if isinstance(value, bool) or not isinstance(value, int) or not MIN_MTU <= value <= 65535:
-        raise ValueRefused("bad_mtu", "{0} is no MTU from {1} to 65535".format(quoted(value), MIN_MTU))
+        raise ValueRefused("bad_mtu", f"{quoted(value)} is no MTU from {MIN_MTU} to 65535")
     return value
 
 
-def clamp_to(mtu: int, version: int, gen: Generation) -> t.Optional[int]:
+def clamp_to(mtu: int, version: int, gen: Generation) -> int | None:
     """The largest MSS a SYN towards a target may announce, or None in a generation that does not clamp."""
     return None if gen.mss_overhead is None else mtu - gen.mss_overhead[version]

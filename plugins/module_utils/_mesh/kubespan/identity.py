@@ -21,10 +21,10 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 def parse_mac(text: object) -> bytes:
     """The 6 or 8 bytes of a hardware address in colon, dash or dotted form; ``invalid_mac`` for everything else."""
     if not isinstance(text, str) or len(text) > 64 or not (_PAIRS.match(text) or _DOTTED.match(text)):
-        raise ValueRefused("invalid_mac", "{0} is no MAC address".format(quoted(text)))
+        raise ValueRefused("invalid_mac", f"{quoted(text)} is no MAC address")
     raw = bytes.fromhex(re.sub("[.:-]", "", text))
     if len(raw) not in (6, 8):
-        raise ValueRefused("invalid_mac", "{0} has {1} bytes; an address is made from 6 or 8".format(quoted(text), len(raw)))
+        raise ValueRefused("invalid_mac", f"{quoted(text)} has {len(raw)} bytes; an address is made from 6 or 8")
     return raw
 
 
@@ -51,16 +51,20 @@ def looks_like_ula(address: Address, purpose: str = "kubespan") -> bool:
     return len(raw) == 16 and raw[0] == 0xFD and raw[7] == PURPOSES[purpose]
 
 
-def first_mac(links: t.Iterable[t.Mapping[str, t.Any]]) -> t.Optional[str]:
+def first_mac(links: t.Iterable[t.Mapping[str, t.Any]]) -> str | None:
     """The MAC of the first physical link: ARP type Ethernet, no link kind, first by name as bytes.
 
     links: ``{name, type: "ether" or 1, kind: text or None, mac}``.
     """
     physical = [link for link in links if link.get("type") in ("ether", 1) and not link.get("kind") and link.get("mac")]
-    return min(physical, key=lambda link: str(link["name"]).encode("utf-8", "surrogateescape"))["mac"] if physical else None
+    return (
+        min(physical, key=lambda link: str(link["name"]).encode("utf-8", "surrogateescape"))["mac"]
+        if physical
+        else None
+    )
 
 
-def choose_mac(explicit: t.Optional[str], persisted: t.Optional[str], links: t.Iterable[t.Mapping[str, t.Any]]) -> str:
+def choose_mac(explicit: str | None, persisted: str | None, links: t.Iterable[t.Mapping[str, t.Any]]) -> str:
     """The MAC of a node's identity (decision 36): the variable's, else the one kept with the key, else the first link's.
 
     A persisted MAC outlives new and renamed NICs, so that the address of a node stays.
@@ -75,7 +79,7 @@ def choose_mac(explicit: t.Optional[str], persisted: t.Optional[str], links: t.I
 def make_node_id(raw: bytes) -> str:
     """The text of a new node id, from 32 random bytes."""
     if len(raw) != 32:
-        raise ValueRefused("bad_node_id", "a node id is made from 32 bytes, not {0}".format(len(raw)))
+        raise ValueRefused("bad_node_id", f"a node id is made from 32 bytes, not {len(raw)}")
     number, digits = int.from_bytes(raw, "big"), []
     while number:
         number, digit = divmod(number, 62)

@@ -15,8 +15,8 @@ import typing as t
 
 from .generations import DEFAULT_MTU, GENERATIONS, Generation, Layout, clamp_to
 
-Data = t.Dict[str, t.Any]
-Rule = t.List[Data]
+Data = dict[str, t.Any]
+Rule = list[Data]
 
 FAMILY = "inet"
 PRIORITY_FILTER = 0
@@ -25,9 +25,7 @@ KEY_TYPES = {4: "ipv4_addr", 6: "ipv6_addr"}
 _ALL_BITS = 0xFFFFFFFF
 
 
-def table(
-    layout: Layout = Layout(), mtu: int = DEFAULT_MTU, gen: Generation = GENERATIONS["current"]
-) -> Data:
+def table(layout: Layout = Layout(), mtu: int = DEFAULT_MTU, gen: Generation = GENERATIONS["current"]) -> Data:
     """The table without elements: ``{family, name, sets: [...], chains: [...]}``.
 
     Rules refer to the sets by name, and one on an empty set matches nothing: rules change only with layout and MTU.
@@ -46,7 +44,7 @@ def table(
     }
 
 
-def _chain(name: str, kind: str, hook: str, rules: t.List[Rule]) -> Data:
+def _chain(name: str, kind: str, hook: str, rules: list[Rule]) -> Data:
     return {"name": name, "type": kind, "hook": hook, "priority": PRIORITY_FILTER, "policy": "accept", "rules": rules}
 
 
@@ -55,7 +53,7 @@ def _exception(layout: Layout) -> Rule:
     return [{"match": "mark", "mask": layout.mark_mask, "value": layout.mark_from_wireguard}, {"verdict": "accept"}]
 
 
-def _marking(layout: Layout) -> t.List[Rule]:
+def _marking(layout: Layout) -> list[Rule]:
     """Every bit of the mark outside of the mask survives."""
     mark = {"set": "mark", "mask": _ALL_BITS & ~layout.mark_mask, "xor": layout.mark_to_wireguard}
     return [[_daddr(layout, version), dict(mark), {"verdict": "accept"}] for version in (4, 6)]
@@ -65,7 +63,7 @@ def _daddr(layout: Layout, version: int) -> Data:
     return {"match": "daddr", "family": version, "set": layout.set_name(version)}
 
 
-def _outgoing(layout: Layout, mtu: int, gen: Generation) -> t.List[Rule]:
+def _outgoing(layout: Layout, mtu: int, gen: Generation) -> list[Rule]:
     rules = [_exception(layout)]
     if gen.loopback_exception:
         rules.append([{"match": "oifname", "value": "lo"}, {"verdict": "accept"}])

@@ -12,7 +12,7 @@ from ..._values.refused import ValueRefused
 from .generations import KEEPALIVE
 
 Affiliate = t.Mapping[str, t.Any]
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: What a state says of every peer, also where it is empty.
 _ALWAYS = ("public_key", "node_id", "address", "allowed_ips", "endpoints", "label")
 
@@ -30,8 +30,8 @@ class Peer(t.NamedTuple):
     allowed_ips: t.Sequence[str] = ()
     endpoints: t.Sequence[str] = ()
     label: str = ""
-    cluster: t.Optional[str] = None
-    node: t.Optional[str] = None
+    cluster: str | None = None
+    node: str | None = None
     by_rank: bool = False
     addresses_by_rank: t.Sequence[str] = ()
 
@@ -40,15 +40,17 @@ class Peer(t.NamedTuple):
         shown = {name: list(value) if isinstance(value, tuple) else value for name, value in self._asdict().items()}
         return {name: value for name, value in shown.items() if value or name in _ALWAYS}
 
-    def for_device(self, endpoint: t.Optional[str], preshared_key: t.Optional[Data]) -> Data:
+    def for_device(self, endpoint: str | None, preshared_key: Data | None) -> Data:
         """What the device is told of it, as parse_peers reads it."""
         told = {"public_key": self.public_key, "allowed_ips": self.allowed_ips, "endpoint": endpoint}
         return dict(told, persistent_keepalive=KEEPALIVE, preshared_key=preshared_key)
 
 
-def peers_of(state: t.Optional[t.Mapping[str, t.Any]]) -> t.List[Peer]:
+def peers_of(state: t.Mapping[str, t.Any] | None) -> list[Peer]:
     """The peers of a node's KubeSpan state, none without one."""
-    return [Peer(**{name: row[name] for name in Peer._fields if row.get(name)}) for row in (state or {}).get("peers") or ()]
+    return [
+        Peer(**{name: row[name] for name in Peer._fields if row.get(name)}) for row in (state or {}).get("peers") or ()
+    ]
 
 
 class PeerSpecs(t.NamedTuple):
@@ -57,10 +59,10 @@ class PeerSpecs(t.NamedTuple):
     ``ignored`` (node id, why); ``empty``: keys of peers that have no address left.
     """
 
-    peers: t.Dict[str, Peer]
-    overlaps: t.List[t.Tuple[str, str]]
-    ignored: t.List[t.Tuple[str, ValueRefused]]
-    empty: t.List[str]
+    peers: dict[str, Peer]
+    overlaps: list[tuple[str, str]]
+    ignored: list[tuple[str, ValueRefused]]
+    empty: list[str]
 
 
 class _Row(t.NamedTuple):
@@ -76,8 +78,8 @@ class Mesh:
     """
 
     def __init__(self, affiliates: t.Iterable[Affiliate]) -> None:
-        self._rows: t.List[_Row] = []
-        self._ignored: t.List[t.Tuple[str, ValueRefused]] = []
+        self._rows: list[_Row] = []
+        self._ignored: list[tuple[str, ValueRefused]] = []
         for affiliate in sorted(affiliates, key=lambda row: str(row["node_id"])):
             if not affiliate.get("public_key"):
                 continue
@@ -91,7 +93,7 @@ class Mesh:
         if len(set(keys)) != len(keys):
             self._entangled.update(key for key in keys if keys.count(key) > 1)
 
-    def specs(self, local_node_id: t.Optional[str]) -> PeerSpecs:
+    def specs(self, local_node_id: str | None) -> PeerSpecs:
         """The peers of one node (None: of a host outside of the mesh)."""
         own = {row.affiliate["public_key"] for row in self._rows if row.affiliate["node_id"] == local_node_id}
         if own & self._entangled:
@@ -103,7 +105,7 @@ class Mesh:
         return PeerSpecs(peers, overlaps, ignored, [key for key, peer in peers.items() if not peer.allowed_ips])
 
 
-def _networks(affiliate: Affiliate) -> t.Tuple[str, PrefixSet]:
+def _networks(affiliate: Affiliate) -> tuple[str, PrefixSet]:
     family, address = address_number(affiliate.get("kubespan_address"))
     own = (family, address, address)
     claimed = [network_span(text) for text in affiliate.get("additional_addresses") or ()]
@@ -111,27 +113,34 @@ def _networks(affiliate: Affiliate) -> t.Tuple[str, PrefixSet]:
         version, value = address_number(text)
         claimed.append((version, value, value))
     excluded = affiliate.get("exclude_advertised_networks")
-    if excluded:  # its own address survives any exclusion
-        networks = (PrefixSet.of_spans(claimed) - PrefixSet.of_texts(excluded)) | PrefixSet.of_spans([own])
-    else:
-        networks = PrefixSet.of_spans([*claimed, own])
-    return address_text(family, address), networks
+    if not excluded:
+        return address_text(family, address), PrefixSet.of_spans([*claimed, own])
+    kept = PrefixSet.of_spans(claimed) - PrefixSet.of_texts(excluded)
+    return address_text(family, address), kept | PrefixSet.of_spans([own])  # its own address survives any exclusion
 
 
 def _peer(row: _Row, networks: PrefixSet) -> Peer:
     said = row.affiliate
     label = said.get("nodename") or said["node_id"]
     whose = said.get("cluster"), said.get("node"), bool(said.get("by_rank")), said.get("addresses_by_rank") or ()
-    return Peer(said["public_key"], said["node_id"], row.address, networks.cidrs(), list(said.get("endpoints") or ()), label, *whose)
+    return Peer(
+        said["public_key"],
+        said["node_id"],
+        row.address,
+        networks.cidrs(),
+        list(said.get("endpoints") or ()),
+        label,
+        *whose,
+    )
 
 
-def _assign(rows: t.Sequence[_Row]) -> t.Tuple[t.Dict[str, Peer], t.List[t.Tuple[str, str]]]:
+def _assign(rows: t.Sequence[_Row]) -> tuple[dict[str, Peer], list[tuple[str, str]]]:
     """First come, first served. What earlier peers hold is disjoint, so the order among them does not matter."""
     owned: RangeOwners[int] = RangeOwners()
-    peers: t.Dict[str, Peer] = {}
-    sets: t.Dict[str, PrefixSet] = {}
-    numbers: t.Dict[str, int] = {}
-    overlaps: t.List[t.Tuple[str, str]] = []
+    peers: dict[str, Peer] = {}
+    sets: dict[str, PrefixSet] = {}
+    numbers: dict[str, int] = {}
+    overlaps: list[tuple[str, str]] = []
     for number, row in enumerate(rows):
         key, networks = row.affiliate["public_key"], row.networks
         for other in sorted(owned.owners(networks)):

@@ -17,13 +17,27 @@ from .generations import (
     Layout,
 )
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 DEFAULTS = {4: "0.0.0.0/0", 6: "::/0"}
 #: What makes up a rule besides its owner's marks. Anything else in a dump (source, interface, inversion) is a difference.
 _SELECTORS = ("fwmark", "fwmask", "table")
-_FURTHER = (
-    "src dst iif oif tos invert suppress_prefixlength suppress_ifgroup ipproto sport dport uidrange goto l3mdev other".split()
-)
+_FURTHER = [
+    "src",
+    "dst",
+    "iif",
+    "oif",
+    "tos",
+    "invert",
+    "suppress_prefixlength",
+    "suppress_ifgroup",
+    "ipproto",
+    "sport",
+    "dport",
+    "uidrange",
+    "goto",
+    "l3mdev",
+    "other",
+]
 
 
 def wanted_rule(version: int, layout: Layout = Layout(), gen: Generation = GENERATIONS["current"]) -> Data:
@@ -52,8 +66,11 @@ def free_priority(occupied: t.Container[int], start: int = 32500) -> int:
 
 
 def plan_rule(
-    existing: t.Iterable[t.Mapping[str, t.Any]], version: int, layout: Layout = Layout(), gen: Generation = GENERATIONS["current"]
-) -> t.List[Data]:
+    existing: t.Iterable[t.Mapping[str, t.Any]],
+    version: int,
+    layout: Layout = Layout(),
+    gen: Generation = GENERATIONS["current"],
+) -> list[Data]:
     """What to do to the rules of one family: ``{op: "delete" or "add", rule}``, [] when all is well.
 
     existing: the family's rules, as wanted_rule has them. Ours is who has our priority and protocol; in the old generation,
@@ -61,7 +78,7 @@ def plan_rule(
     """
     wanted = wanted_rule(version, layout, gen)
     existing = list(existing)
-    steps: t.List[Data] = []
+    steps: list[Data] = []
     found = False
     for rule in existing:
         if not is_ours(rule, wanted, gen):
@@ -77,7 +94,9 @@ def plan_rule(
     return steps
 
 
-def is_ours(rule: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any], gen: Generation = GENERATIONS["current"]) -> bool:
+def is_ours(
+    rule: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any], gen: Generation = GENERATIONS["current"]
+) -> bool:
     """Whether a rule of the same family is ours to change."""
     if rule["priority"] in KERNEL_PRIORITIES:
         return False
@@ -86,7 +105,9 @@ def is_ours(rule: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any], gen: Gen
     return all(rule.get(name) == wanted[name] for name in _SELECTORS)
 
 
-def ours_to_remove(rule: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any], gen: Generation = GENERATIONS["current"]) -> bool:
+def ours_to_remove(
+    rule: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any], gen: Generation = GENERATIONS["current"]
+) -> bool:
     """Whether a teardown removes a rule: it must be ours and look for our mark in our table (kubespan 17.5)."""
     return is_ours(rule, wanted, gen) and all(rule.get(name) == wanted[name] for name in _SELECTORS)
 
@@ -94,7 +115,9 @@ def ours_to_remove(rule: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any], g
 def _is_right(rule: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any]) -> bool:
     if rule.get("action", "to_table") not in ("to_table", "lookup"):
         return False
-    return all(rule.get(name) == wanted[name] for name in _SELECTORS) and not any(_says(rule.get(name)) for name in _FURTHER)
+    return all(rule.get(name) == wanted[name] for name in _SELECTORS) and not any(
+        _says(rule.get(name)) for name in _FURTHER
+    )
 
 
 def _says(value: t.Any) -> bool:
@@ -102,7 +125,7 @@ def _says(value: t.Any) -> bool:
     return value is not None and value is not False and value not in ("", [], 0xFFFFFFFF)
 
 
-def without_gap(steps: t.Sequence[Data]) -> t.List[Data]:
+def without_gap(steps: t.Sequence[Data]) -> list[Data]:
     """The same steps, with a stand-in one priority later while a rule is replaced: between delete and add the table would
     not be asked, and marked packets would leave in clear text."""
     added = [step["rule"] for step in steps if step["op"] == "add"]
@@ -119,14 +142,20 @@ def rule_text(rule: t.Mapping[str, t.Any]) -> str:
     return text + protocol
 
 
-def wanted_routes(layout: Layout = Layout(), mtu: int = DEFAULT_MTU, fail_closed: bool = True) -> t.List[Data]:
+def wanted_routes(layout: Layout = Layout(), mtu: int = DEFAULT_MTU, fail_closed: bool = True) -> list[Data]:
     """The default routes of the private table (kubespan 13), with the unreachable ones that keep it closed (17.3).
 
     ``{version, dst, table, type, dev, metric, mtu, protocol, scope}``. Scope is global for IPv4 too.
     """
     routes = []
     for version in (4, 6):
-        common: t.Dict[str, t.Any] = {"version": version, "dst": DEFAULTS[version], "table": layout.route_table, "protocol": PROTOCOL_STATIC, "scope": "global"}
+        common: dict[str, t.Any] = {
+            "version": version,
+            "dst": DEFAULTS[version],
+            "table": layout.route_table,
+            "protocol": PROTOCOL_STATIC,
+            "scope": "global",
+        }
         routes.append(dict(common, type="unicast", dev=layout.device, metric=ROUTE_METRIC, mtu=mtu))
         if fail_closed:
             routes.append(dict(common, type="unreachable", dev=None, metric=FALLBACK_METRIC, mtu=None))
@@ -143,22 +172,27 @@ def is_our_route(route: t.Mapping[str, t.Any], layout: Layout = Layout()) -> boo
 
 
 def plan_routes(
-    existing: t.Iterable[t.Mapping[str, t.Any]], layout: Layout = Layout(), mtu: int = DEFAULT_MTU, fail_closed: bool = True
-) -> t.List[Data]:
+    existing: t.Iterable[t.Mapping[str, t.Any]],
+    layout: Layout = Layout(),
+    mtu: int = DEFAULT_MTU,
+    fail_closed: bool = True,
+) -> list[Data]:
     """``{op: "replace" or "delete", route}``: replacing never leaves a gap; what is added comes before what goes."""
     wanted = {_identity(route): route for route in wanted_routes(layout, mtu, fail_closed)}
     ours = {_identity(route): route for route in existing if is_our_route(route, layout)}
-    steps: t.List[Data] = [{"op": "replace", "route": route} for key, route in wanted.items() if not _same_route(ours.get(key), route)]
+    steps: list[Data] = [
+        {"op": "replace", "route": route} for key, route in wanted.items() if not _same_route(ours.get(key), route)
+    ]
     # the fallback first: it closes the table before anything else in it moves
     steps.sort(key=lambda step: bool(step["route"]["type"] != "unreachable"))
     return steps + [{"op": "delete", "route": dict(route)} for key, route in ours.items() if key not in wanted]
 
 
-def _identity(route: t.Mapping[str, t.Any]) -> t.Tuple[t.Any, ...]:
+def _identity(route: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:
     return route["version"], route["dst"], route["metric"], route["type"]
 
 
-def _same_route(route: t.Optional[t.Mapping[str, t.Any]], wanted: t.Mapping[str, t.Any]) -> bool:
+def _same_route(route: t.Mapping[str, t.Any] | None, wanted: t.Mapping[str, t.Any]) -> bool:
     if route is None:
         return False
     # the kernel gives an unreachable IPv6 route the device lo

@@ -34,12 +34,12 @@ class Status(t.NamedTuple):
     """What is known of a peer. Times are wall clock seconds as WireGuard's are; None: never."""
 
     state: str = UNKNOWN
-    endpoint: t.Optional[str] = None
-    last_handshake: t.Optional[float] = None
+    endpoint: str | None = None
+    last_handshake: float | None = None
     rx_bytes: int = 0
     tx_bytes: int = 0
-    last_used: t.Optional[str] = None
-    changed_at: t.Optional[float] = None
+    last_used: str | None = None
+    changed_at: float | None = None
     label: str = ""
 
 
@@ -48,18 +48,18 @@ class Decision(t.NamedTuple):
 
     state_before: str
     should_change: bool
-    picked: t.Optional[str]
-    write: t.Optional[str]
+    picked: str | None
+    write: str | None
     status: Status
 
 
 class RotationResult(t.NamedTuple):
     """One pass. ``writes`` {public key: endpoint} holds only what differs from the device; ``gone`` are dropped keys."""
 
-    statuses: t.Dict[str, Status]
-    writes: t.Dict[str, str]
-    decisions: t.Dict[str, Decision]
-    gone: t.List[str]
+    statuses: dict[str, Status]
+    writes: dict[str, str]
+    decisions: dict[str, Decision]
+    gone: list[str]
 
 
 def peer_state(handshake_age: Age, change_age: Age, has_last_used: bool) -> str:
@@ -76,7 +76,7 @@ def peer_state(handshake_age: Age, change_age: Age, has_last_used: bool) -> str:
     return UNKNOWN if state == DOWN and not has_last_used else state
 
 
-def pick(announced: t.Sequence[str], last_used: t.Optional[str], current: t.Optional[str]) -> t.Optional[str]:
+def pick(announced: t.Sequence[str], last_used: str | None, current: str | None) -> str | None:
     """The next endpoint to try, or None: nothing else is known."""
     if not announced:
         return None
@@ -87,7 +87,7 @@ def pick(announced: t.Sequence[str], last_used: t.Optional[str], current: t.Opti
     return announced[(announced.index(last_used) + 1) % len(announced)]
 
 
-def same_endpoint(text: t.Optional[str]) -> t.Optional[str]:
+def same_endpoint(text: str | None) -> str | None:
     """An endpoint in one spelling, for comparing by value."""
     return None if text is None else str(parse_addr_port(text))
 
@@ -95,8 +95,8 @@ def same_endpoint(text: t.Optional[str]) -> t.Optional[str]:
 def decide(
     status: Status,
     announced: t.Iterable[str],
-    endpoint: t.Optional[str],
-    last_handshake: t.Optional[float],
+    endpoint: str | None,
+    last_handshake: float | None,
     now: float,
     original: bool = False,
 ) -> Decision:
@@ -123,7 +123,13 @@ def decide(
         changed_at, state = now, UNKNOWN
     elif last_used is not None and endpoint in (None, last_used):
         write = last_used
-    after = status._replace(state=state, endpoint=endpoint, last_handshake=last_handshake or None, last_used=last_used, changed_at=changed_at)
+    after = status._replace(
+        state=state,
+        endpoint=endpoint,
+        last_handshake=last_handshake or None,
+        last_used=last_used,
+        changed_at=changed_at,
+    )
     return Decision(before, should_change, picked, write, after)
 
 
@@ -138,9 +144,9 @@ def run_pass(
 
     Targets are to be computed from the statuses that this returns: a peer whose endpoint was just changed is not up.
     """
-    after: t.Dict[str, Status] = {}
-    writes: t.Dict[str, str] = {}
-    decisions: t.Dict[str, Decision] = {}
+    after: dict[str, Status] = {}
+    writes: dict[str, str] = {}
+    decisions: dict[str, Decision] = {}
     for key, peer in peers.items():
         live = device.get(key, LivePeer())
         known = statuses.get(key, Status())._replace(label=peer.label, rx_bytes=live.rx_bytes, tx_bytes=live.tx_bytes)
@@ -152,10 +158,10 @@ def run_pass(
 
 
 def targets(
-    peers: t.Iterable[t.Tuple[t.Union[PrefixSet, t.Iterable[str]], str]],
+    peers: t.Iterable[tuple[PrefixSet | t.Iterable[str], str]],
     force_routing: bool = True,
     gen: Generation = GENERATIONS["current"],
-    subnet: t.Optional[ipaddress.IPv6Network] = None,
+    subnet: ipaddress.IPv6Network | None = None,
 ) -> PrefixSet:
     """The union over all contributing peers, given as (allowed IPs, state); adjacent prefixes become one range.
 
@@ -165,11 +171,18 @@ def targets(
     """
     chosen = [allowed for allowed, state in peers if force_routing or state == UP]
     if not gen.ulas_in_sets and subnet is None:
-        texts = (text for allowed in chosen for text in (allowed.cidrs() if isinstance(allowed, PrefixSet) else allowed))
+        texts = (
+            text for allowed in chosen for text in (allowed.cidrs() if isinstance(allowed, PrefixSet) else allowed)
+        )
         networks = (parse_network(text) for text in texts)
         return PrefixSet.of(network for network in networks if not looks_like_ula(network.network_address))
     sets = [allowed for allowed in chosen if isinstance(allowed, PrefixSet)]
-    union = PrefixSet.union([*sets, PrefixSet.of_texts(text for allowed in chosen if not isinstance(allowed, PrefixSet) for text in allowed)])
+    union = PrefixSet.union(
+        [
+            *sets,
+            PrefixSet.of_texts(text for allowed in chosen if not isinstance(allowed, PrefixSet) for text in allowed),
+        ]
+    )
     return union if gen.ulas_in_sets or subnet is None else union - PrefixSet.of([subnet])
 
 
@@ -183,7 +196,7 @@ def render_state(statuses: t.Mapping[str, Status]) -> str:
     return json.dumps({"version": VERSION, "peers": peers}, indent=1, sort_keys=True) + "\n"
 
 
-def parse_state(text: t.Optional[str]) -> t.Dict[str, Status]:
+def parse_state(text: str | None) -> dict[str, Status]:
     """Statuses to start from. Whatever cannot be read counts as lost, which does no harm: working endpoints are adopted."""
     try:
         content = json.loads(text or "")
@@ -201,13 +214,13 @@ def parse_state(text: t.Optional[str]) -> t.Dict[str, Status]:
     return statuses
 
 
-def _time(value: object) -> t.Optional[float]:
+def _time(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
         return None
     return float(value)
 
 
-def status_rows(statuses: t.Mapping[str, Status], now: float) -> t.List[t.Dict[str, t.Any]]:
+def status_rows(statuses: t.Mapping[str, Status], now: float) -> list[dict[str, t.Any]]:
     """One plain map a peer, sorted by label and key; ages in whole seconds, None: never."""
     return [
         {
@@ -225,11 +238,11 @@ def status_rows(statuses: t.Mapping[str, Status], now: float) -> t.List[t.Dict[s
     ]
 
 
-def _label(item: t.Tuple[str, Status]) -> t.Tuple[str, str]:
+def _label(item: tuple[str, Status]) -> tuple[str, str]:
     return item[1].label, item[0]
 
 
-def _age(moment: t.Optional[float], now: float) -> t.Optional[int]:
+def _age(moment: float | None, now: float) -> int | None:
     return None if not moment else max(0, int(now - moment))
 
 
@@ -245,20 +258,22 @@ def metrics(statuses: t.Mapping[str, Status]) -> str:
         ("receive_bytes_total", "counter", "Bytes received from the peer.", "rx_bytes"),
         ("transmit_bytes_total", "counter", "Bytes sent to the peer.", "tx_bytes"),
     ]
-    lines = ["# HELP {0}_state 1 for the state that the peer is in.".format(_METRIC), "# TYPE {0}_state gauge".format(_METRIC)]
+    lines = [f"# HELP {_METRIC}_state 1 for the state that the peer is in.", f"# TYPE {_METRIC}_state gauge"]
     ordered = sorted(statuses.items(), key=_label)
     for key, status in ordered:
         for state in (UP, DOWN, UNKNOWN):
-            lines.append('{0}_state{{{1},state="{2}"}} {3}'.format(_METRIC, _labels(key, status), state, int(status.state == state)))
+            lines.append(f'{_METRIC}_state{{{_labels(key, status)},state="{state}"}} {int(status.state == state)}')
     for name, kind, text, field in families:
-        lines.append("# HELP {0}_{1} {2}".format(_METRIC, name, text))
-        lines.append("# TYPE {0}_{1} {2}".format(_METRIC, name, kind))
-        lines.extend("{0}_{1}{{{2}}} {3}".format(_METRIC, name, _labels(key, status), getattr(status, field) or 0) for key, status in ordered)
+        lines.append(f"# HELP {_METRIC}_{name} {text}")
+        lines.append(f"# TYPE {_METRIC}_{name} {kind}")
+        lines.extend(
+            f"{_METRIC}_{name}{{{_labels(key, status)}}} {getattr(status, field) or 0}" for key, status in ordered
+        )
     return "\n".join(lines) + "\n"
 
 
 def _labels(key: str, status: Status) -> str:
-    return 'peer="{0}",public_key="{1}"'.format(_escaped(_plain(status.label)), _escaped(_plain(key)))
+    return f'peer="{_escaped(_plain(status.label))}",public_key="{_escaped(_plain(key))}"'
 
 
 def _escaped(text: str) -> str:

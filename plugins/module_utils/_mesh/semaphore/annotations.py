@@ -21,31 +21,31 @@ PATTERNS = ("*." + DOMAIN + "/pubKey", "*." + DOMAIN + "/endpoint")
 
 def key_of(cluster: str, what: str) -> str:
     """The annotation meant for a cluster; ``what`` is ``pubKey`` or ``endpoint``."""
-    return "{0}.{1}/{2}".format(cluster, DOMAIN, what)
+    return f"{cluster}.{DOMAIN}/{what}"
 
 
-def keys_for(cluster: str) -> t.Dict[str, str]:
+def keys_for(cluster: str) -> dict[str, str]:
     """Both keys under which nodes publish for a cluster: what it watches on its remotes."""
     return {"pubKey": key_of(cluster, "pubKey"), "endpoint": key_of(cluster, "endpoint")}
 
 
-def cluster_of_key(key: object) -> t.Optional[str]:
+def cluster_of_key(key: object) -> str | None:
     """The cluster that an annotation key is meant for, or None when the key is not Semaphore's."""
     if not isinstance(key, str):
         return None
     for what in ("pubKey", "endpoint"):
-        tail = ".{0}/{1}".format(DOMAIN, what)
+        tail = f".{DOMAIN}/{what}"
         if key.endswith(tail):
             return key[: -len(tail)]
     return None
 
 
 def endpoint(
-    node_addresses: t.Optional[t.Iterable[t.Any]],
+    node_addresses: t.Iterable[t.Any] | None,
     listen_port: int,
     address_type: str = "InternalIP",
-    granted: t.Optional[PrefixSet] = None,
-    balanced: t.Optional[PrefixSet] = None,
+    granted: PrefixSet | None = None,
+    balanced: PrefixSet | None = None,
 ) -> str:
     """``address:port`` of a node: its first IPv4 address of the type, else its first IPv6 address in brackets.
 
@@ -53,7 +53,7 @@ def endpoint(
     put names there. granted: node_cidrs of its cluster, in which the address must lie where there are any (threat T4). balanced: what load
     balancing hands out, which is no node's (threat T48). Raises ``no_internal_ip``, ``outside_grant``, ``special_address``.
     """
-    found: t.List[Address] = []
+    found: list[Address] = []
     for entry in node_addresses or ():
         if isinstance(entry, dict) and entry.get("type") == address_type:
             try:
@@ -61,14 +61,16 @@ def endpoint(
             except ValueRefused:
                 continue
     if not found:
-        raise ValueRefused("no_internal_ip", "the node has no address of type {0}".format(quoted(address_type)))
+        raise ValueRefused("no_internal_ip", f"the node has no address of type {quoted(address_type)}")
     own = [address for address in found if balanced is None or address not in balanced]
     if not own:
         message = "{0} is an address that load balancing hands out (floating_cidrs, pools of load_balancers_settings), no node's; {1}"
         raise ValueRefused("special_address", message.format(found[0], _CHOOSE))
     good = [address for address in own if granted is None or not granted or address in granted]
     if not good:
-        raise ValueRefused("outside_grant", "{0} is outside the node_cidrs of its cluster; widen node_cidrs, or {1}".format(own[0], _CHOOSE))
+        raise ValueRefused(
+            "outside_grant", f"{own[0]} is outside the node_cidrs of its cluster; widen node_cidrs, or {_CHOOSE}"
+        )
     return chosen_endpoint(str(next((address for address in good if address.version == 4), good[0])), listen_port)
 
 
@@ -77,6 +79,6 @@ def chosen_endpoint(address: str, listen_port: int) -> str:
     return ("[{0}]:{1}" if ":" in address else "{0}:{1}").format(address, listen_port)
 
 
-def announces(local: str, published: t.Optional[t.Mapping[str, t.Any]]) -> bool:
+def announces(local: str, published: t.Mapping[str, t.Any] | None) -> bool:
     """True when a remote node publishes for us. Presence counts, not content."""
     return bool(published) and all(key in published for key in keys_for(local).values())  # type: ignore[operator]

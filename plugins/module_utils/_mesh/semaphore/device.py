@@ -25,7 +25,7 @@ AUTOMATIC = range(DEFAULT_PORT, DEFAULT_PORT + 1000)
 Clusters = t.Mapping[str, t.Mapping[str, t.Any]]
 
 
-def device_of(cluster: str, alias: t.Optional[str] = None) -> str:
+def device_of(cluster: str, alias: str | None = None) -> str:
     """The device name towards a remote cluster; an alias stands in for a name that is too long for Linux."""
     return PREFIX + (alias or cluster)
 
@@ -34,7 +34,7 @@ def check_device_name(cluster: object, alias: object = None) -> str:
     """The device name, or ValueRefused with the first failing check in the order of semaphore 11.2."""
     name = cluster if alias is None else alias
     if not isinstance(name, str):
-        raise ValueRefused("cluster_name_not_dns_label", "{0} is not a cluster name".format(quoted(name)))
+        raise ValueRefused("cluster_name_not_dns_label", f"{quoted(name)} is not a cluster name")
     try:
         check_interface_name(PREFIX + name)
     except ValueRefused as error:
@@ -42,8 +42,8 @@ def check_device_name(cluster: object, alias: object = None) -> str:
             raise
         raise ValueRefused(
             error.reason,
-            "device name {0} is longer than 15 bytes; give the cluster a device_alias of at most {1} "
-            "characters".format(quoted(PREFIX + name), 15 - len(PREFIX)),
+            f"device name {quoted(PREFIX + name)} is longer than 15 bytes; give the cluster a device_alias of at most {15 - len(PREFIX)} "
+            "characters",
         ) from None
     parse_cluster_name(name)
     return PREFIX + name
@@ -55,7 +55,7 @@ def parse_mtu(value: object) -> int:
     if mtu == 0:
         return DEFAULT_MTU
     if not SMALLEST_MTU <= mtu <= LARGEST_MTU:
-        raise ValueRefused("mtu_out_of_range", "MTU {0} is not between 576 and 9216".format(mtu))
+        raise ValueRefused("mtu_out_of_range", f"MTU {mtu} is not between 576 and 9216")
     return mtu
 
 
@@ -66,7 +66,7 @@ def parse_listen_port(value: object) -> int:
     return parse_port(value)
 
 
-def routes_of(device: str, pod_subnets: t.Iterable[object]) -> t.List[t.Dict[str, str]]:
+def routes_of(device: str, pod_subnets: t.Iterable[object]) -> list[dict[str, str]]:
     """One link-scoped route in the main table per remote pod subnet, host bits masked off."""
     return [
         {"dst": str(parse_network(subnet, "pod_subnet_invalid")), "dev": device, "scope": "link", "table": "main"}
@@ -79,7 +79,7 @@ def written_port(clusters: Clusters, local: str, remote: str) -> int:
     return clusters[local]["wireguard_ports"].get(remote) or clusters[remote]["wireguard_port"] or 0
 
 
-def listen_ports(clusters: Clusters, local: str, announced: t.Optional[t.Mapping[str, int]] = None) -> t.Dict[str, int]:
+def listen_ports(clusters: Clusters, local: str, announced: t.Mapping[str, int] | None = None) -> dict[str, int]:
     """{remote: port} of one cluster's nodes. announced: {remote: port} as they work now, where known."""
     remotes = sorted(name for name in clusters if name != local)
     ports = {remote: port for remote in remotes for port in [written_port(clusters, local, remote)] if port}
@@ -96,7 +96,7 @@ def listen_ports(clusters: Clusters, local: str, announced: t.Optional[t.Mapping
     return ports
 
 
-def announced_ports(nodes: t.Iterable[t.Mapping[str, t.Any]], remotes: t.Iterable[str]) -> t.Dict[str, int]:
+def announced_ports(nodes: t.Iterable[t.Mapping[str, t.Any]], remotes: t.Iterable[str]) -> dict[str, int]:
     """{remote: port} that most of a cluster's own nodes announce, the lowest where they are as many. nodes: of node_listing."""
     known = list(nodes)
     found = {}

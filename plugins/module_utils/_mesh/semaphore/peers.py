@@ -14,16 +14,16 @@ SOURCES = ("pod_cidr", "pod_cidrs")
 MAX_POD_CIDRS = 256
 
 
-def pod_cidrs_of(node: t.Mapping[str, t.Any], source: str = "pod_cidrs") -> t.List[Network]:
+def pod_cidrs_of(node: t.Mapping[str, t.Any], source: str = "pod_cidrs") -> list[Network]:
     """A node's pod ranges, host bits masked, in its own order. Raises ``bad_pod_cidr`` when there is none."""
     single, several = node.get("podCIDR"), node.get("podCIDRs")
     if source == "pod_cidr" or not several:
         several = [single] if single else (several or [])[:1] if isinstance(several, list) else []
     if not isinstance(several, list) or not several:
-        raise ValueRefused("bad_pod_cidr", "the node has no pod range; {0} is none".format(quoted(several)))
+        raise ValueRefused("bad_pod_cidr", f"the node has no pod range; {quoted(several)} is none")
     if len(several) > MAX_POD_CIDRS:
-        raise ValueRefused("bad_pod_cidr", "the node has {0} pod ranges".format(len(several)))
-    ranges: t.List[Network] = []
+        raise ValueRefused("bad_pod_cidr", f"the node has {len(several)} pod ranges")
+    ranges: list[Network] = []
     for text in several:
         network = parse_network(text, "bad_pod_cidr")
         if network not in ranges:

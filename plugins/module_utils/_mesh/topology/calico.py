@@ -23,10 +23,10 @@ V3, CRD = "projectcalico.org/v3", "crd.projectcalico.org/v1"
 
 def pool_name(remote: str, index: int) -> str:
     """``gcp-pods`` for the first range of a remote, ``gcp-pods-2`` for the second: a range added later renames none."""
-    return "{0}-pods".format(remote) if index == 0 else "{0}-pods-{1}".format(remote, index + 1)
+    return f"{remote}-pods" if index == 0 else f"{remote}-pods-{index + 1}"
 
 
-def ip_pools(fabric: Fabric, local: str, api_version: str = V3) -> t.List[t.Dict[str, t.Any]]:
+def ip_pools(fabric: Fabric, local: str, api_version: str = V3) -> list[dict[str, t.Any]]:
     """The wanted IPPool manifests of one cluster, by name. api_version: ``projectcalico.org/v3`` where Calico's API
     server is installed, else ``crd.projectcalico.org/v1``; the objects have the same fields.
     """
@@ -38,7 +38,13 @@ def ip_pools(fabric: Fabric, local: str, api_version: str = V3) -> t.List[t.Dict
                     "apiVersion": api_version,
                     "kind": "IPPool",
                     "metadata": {"name": pool_name(remote, index)},
-                    "spec": {"cidr": cidr, "disabled": True, "disableBGPExport": True, "ipipMode": "Never", "vxlanMode": "Never"},
+                    "spec": {
+                        "cidr": cidr,
+                        "disabled": True,
+                        "disableBGPExport": True,
+                        "ipipMode": "Never",
+                        "vxlanMode": "Never",
+                    },
                 }
             )
     return sorted(pools, key=lambda pool: pool["metadata"]["name"])

@@ -28,14 +28,17 @@ from ..kubespan.identity import mesh_subnet
 from ..semaphore.peers import pod_cidrs_of
 from .kubespan_claims import Checked, check_affiliates
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 MODE = "kubespan"
 #: How many one node may say of one other, and how many a node gets in all: addresses behind a NAT that changes are no use.
 PER_REPORTER, PER_NODE = 1, 8
 
 
 def plan_kubespan_mesh(
-    fabric: Fabric, listings: t.Mapping[str, t.Any], mesh_id: str, reported: t.Optional[t.Mapping[str, t.Mapping[str, t.Any]]] = None
+    fabric: Fabric,
+    listings: t.Mapping[str, t.Any],
+    mesh_id: str,
+    reported: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
 ) -> Data:
     """Everything the mesh should be, as plain data with Pending values.
 
@@ -50,9 +53,9 @@ def plan_kubespan_mesh(
     """
     subnet = mesh_subnet(mesh_id)
     read = {cluster: read_listing(cluster, listings.get(cluster)) for cluster in sorted(fabric.clusters)}
-    refused: t.List[Refusal] = [refusal for listing in read.values() for refusal in listing.refused]
+    refused: list[Refusal] = [refusal for listing in read.values() for refusal in listing.refused]
     hosts = {(node["cluster"], node["node_name"]): host for host, node in fabric.nodes.items()}
-    raw: t.List[Data] = []
+    raw: list[Data] = []
     for cluster, listing in read.items():
         objects = {} if listing.failure else _by_name(listings[cluster]["nodes"])
         for name in sorted({*listing.nodes, *(node for place, node in hosts if place == cluster)}):
@@ -61,20 +64,27 @@ def plan_kubespan_mesh(
             record = decode(_with_annotations(objects.get(name) or {"metadata": {"name": name}}, said))
             if record is None:
                 continue
-            raw_record = {"k8s:{0}/{1}".format(cluster, record["node_id"]): record}
+            raw_record = {f"k8s:{cluster}/{record['node_id']}": record}
             affiliate = dict(merge(raw_record)[0], cluster=cluster, node=name, declared=host is not None)
             raw.append(dict(affiliate, host=host, reported=bool(said)) if host is not None else affiliate)
     grants = fabric.grants()
     checked = check_affiliates(raw, grants, subnet, balanced=fabric.balanced())
     refused.extend(checked.refused)
     unread = [cluster for cluster, listing in read.items() if listing.failure]
-    more = {"contested": checked.contested, "disputed": checked.disputed, "unread": unread, "turned_away": _turned_away(checked, read)}
+    more = {
+        "contested": checked.contested,
+        "disputed": checked.disputed,
+        "unread": unread,
+        "turned_away": _turned_away(checked, read),
+    }
     nodes = {host: _node(fabric, host, read, refused) for host in sorted(fabric.nodes)}
     return {
         "mode": MODE,
         "fabric": fabric.name,
         "annotation_patterns": list(KEYS),
-        "overlay": sorted({cidr for ranges in grants.values() for key in OVERLAY_RANGES for cidr in ranges.get(key) or ()}),
+        "overlay": sorted(
+            {cidr for ranges in grants.values() for key in OVERLAY_RANGES for cidr in ranges.get(key) or ()}
+        ),
         "clusters": {cluster: {"remotes": {}} for cluster in sorted(fabric.clusters)},
         "nodes": nodes,
         "kubespan": {
@@ -94,7 +104,11 @@ def _turned_away(checked: Checked, clusters: t.Iterable[str]) -> str:
     """Of the clusters most of whose nodes were refused: which they are, and what to mend."""
     found = []
     for cluster in sorted(clusters):
-        inside = {label_of(cluster, row["node"]) for row in [*checked.affiliates, *checked.contested] if row["cluster"] == cluster}
+        inside = {
+            label_of(cluster, row["node"])
+            for row in [*checked.affiliates, *checked.contested]
+            if row["cluster"] == cluster
+        }
         found.append(why_refused([row for row in checked.refused if row.object.partition("/")[0] == cluster], inside))
     return " ".join(text for text in found if text)
 
@@ -105,7 +119,7 @@ def _plain(row: t.Mapping[str, t.Any], disputed: t.Collection[str]) -> Data:
     return {key: row[key] for key in row if key not in left_out}
 
 
-def _with_annotations(node: t.Mapping[str, t.Any], said: t.Optional[t.Mapping[str, t.Any]]) -> t.Mapping[str, t.Any]:
+def _with_annotations(node: t.Mapping[str, t.Any], said: t.Mapping[str, t.Any] | None) -> t.Mapping[str, t.Any]:
     """The Node with what its host says of itself in place of the mesh's annotations."""
     if not said:
         return node
@@ -115,21 +129,29 @@ def _with_annotations(node: t.Mapping[str, t.Any], said: t.Optional[t.Mapping[st
     return dict(node, metadata=dict(metadata, annotations=dict(kept, **own)))
 
 
-def _by_name(nodes: t.Iterable[t.Any]) -> t.Dict[t.Any, t.Mapping[str, t.Any]]:
+def _by_name(nodes: t.Iterable[t.Any]) -> dict[t.Any, t.Mapping[str, t.Any]]:
     """What read_listing kept of a list, whole."""
     names = ((mapping(node, "metadata").get("name"), node) for node in nodes)
     return {name: node for name, node in names if isinstance(name, str)}
 
 
-def _node(fabric: Fabric, host: str, read: t.Mapping[str, t.Any], refused: t.List[Refusal]) -> Data:
+def _node(fabric: Fabric, host: str, read: t.Mapping[str, t.Any], refused: list[Refusal]) -> Data:
     """What of one host the cluster knows. ``published``: the mesh's annotations that its Node carries."""
     cluster, name = fabric.nodes[host]["cluster"], fabric.nodes[host]["node_name"]
-    row: Data = {"cluster": cluster, "node_name": name, "publishable": False, "annotations": {}, "published": {}, "stale": [], "pod_cidrs": []}
+    row: Data = {
+        "cluster": cluster,
+        "node_name": name,
+        "publishable": False,
+        "annotations": {},
+        "published": {},
+        "stale": [],
+        "pod_cidrs": [],
+    }
     listing = read[cluster]
     node = listing.nodes.get(name)
     if listing.failure or node is None:
         if not listing.failure:
-            message = "cluster {0} has no Node {1} for host {2}; write node_name if it has another name".format(cluster, name, host)
+            message = f"cluster {cluster} has no Node {name} for host {host}; write node_name if it has another name"
             refused.append(Refusal(label_of(cluster, name), "node_missing", message))
             row["refused"] = "node_missing"
         return row
@@ -137,13 +159,15 @@ def _node(fabric: Fabric, host: str, read: t.Mapping[str, t.Any], refused: t.Lis
     row["published"] = {key: node["annotations"][key] for key in KEYS if isinstance(node["annotations"].get(key), str)}
     row["own_addresses"] = [str(one.address) for one in parse_node(node).addresses if one.kind == "InternalIP"]
     try:
-        row["pod_cidrs"] = [str(network) for network in pod_cidrs_of(node, fabric.clusters[cluster]["allowed_ips_source"])]
+        row["pod_cidrs"] = [
+            str(network) for network in pod_cidrs_of(node, fabric.clusters[cluster]["allowed_ips_source"])
+        ]
     except ValueRefused as error:
-        refused.append(Refusal(label_of(cluster, name), error.reason, "{0}: {1}".format(label_of(cluster, name), error.message)))
+        refused.append(Refusal(label_of(cluster, name), error.reason, f"{label_of(cluster, name)}: {error.message}"))
     return row
 
 
-def node_kubespan(topology: t.Mapping[str, t.Any], host: str) -> t.Optional[Data]:
+def node_kubespan(topology: t.Mapping[str, t.Any], host: str) -> Data | None:
     """One host's part, for the module on the node; None in another mode."""
     if topology.get("mode") != MODE:
         return None
@@ -156,18 +180,24 @@ def node_kubespan(topology: t.Mapping[str, t.Any], host: str) -> t.Optional[Data
         "cluster_networks": mesh["networks"][node["cluster"]],
         "pod_cidrs": node["pod_cidrs"],
         **({"own_addresses": node["own_addresses"]} if node.get("own_addresses") else {}),
-        **{name: mesh[name] for name in ("contested", "disputed", "unread", "turned_away", "balanced") if mesh.get(name)},
+        **{
+            name: mesh[name]
+            for name in ("contested", "disputed", "unread", "turned_away", "balanced")
+            if mesh.get(name)
+        },
     }
 
 
 def annotations_to_publish(
-    topology: t.Mapping[str, t.Any], reported: t.Mapping[str, t.Mapping[str, t.Any]], harvested: t.Optional[t.Mapping[str, t.Any]] = None
-) -> t.Dict[str, t.Dict[str, Data]]:
+    topology: t.Mapping[str, t.Any],
+    reported: t.Mapping[str, t.Mapping[str, t.Any]],
+    harvested: t.Mapping[str, t.Any] | None = None,
+) -> dict[str, dict[str, Data]]:
     """cluster -> node -> annotations of hosts whose own word differs from what their Node carries.
 
     ``reported`` is host -> annotations, of which empty ones are to be removed. ``harvested``: of gathered.
     """
-    wanted: t.Dict[str, t.Dict[str, Data]] = {}
+    wanted: dict[str, dict[str, Data]] = {}
     harvested = {host: rows for host, rows in (harvested or {}).items() if rows is not None}
     seen = gathered(topology, harvested) if harvested else {}
     keep = bool(harvested) and not set(topology["nodes"]) <= set(reported)
@@ -178,33 +208,37 @@ def annotations_to_publish(
         values = dict(reported[host])
         if harvested:
             others = seen.get((node["cluster"], node["node_name"]), ())
-            values[ENDPOINTS] = with_harvested(values.get(ENDPOINTS, ""), node["published"].get(ENDPOINTS, ""), others, keep)
+            values[ENDPOINTS] = with_harvested(
+                values.get(ENDPOINTS, ""), node["published"].get(ENDPOINTS, ""), others, keep
+            )
         values = {key: value for key, value in values.items() if value != ""}
         if values != node["published"]:
             wanted.setdefault(node["cluster"], {})[node["node_name"]] = values
     return wanted
 
 
-def gathered(
-    topology: t.Mapping[str, t.Any], reports: t.Mapping[str, t.Any]
-) -> t.Dict[t.Tuple[str, str], t.List[str]]:
+def gathered(topology: t.Mapping[str, t.Any], reports: t.Mapping[str, t.Any]) -> dict[tuple[str, str], list[str]]:
     """(cluster, node) to endpoints. reports: {host: [{affiliate_id, endpoint}], or None where it does not harvest}.
 
     What is no endpoint, lies in overlay space or names no node of the mesh is dropped: nobody relies on it.
     """
     mesh = topology["kubespan"]
-    rows_of: t.Dict[str, t.List[t.Tuple[str, str]]] = {}
+    rows_of: dict[str, list[tuple[str, str]]] = {}
     for row in [*mesh["affiliates"], *mesh.get("contested", ())]:
         rows_of.setdefault(row["node_id"], []).append((row["cluster"], row["node"]))
     # an id that several claim says nothing
     seats = {node_id: found[0] for node_id, found in rows_of.items() if len(found) == 1}
     overlay = PrefixSet.of_texts([*topology["overlay"], topology["kubespan"]["subnet"]])
-    found: t.Dict[t.Tuple[str, str], t.Dict[str, None]] = {}
+    found: dict[tuple[str, str], dict[str, None]] = {}
     for host in sorted(reports):
         rows = reports[host]
-        said: t.Dict[t.Tuple[str, str], int] = {}
-        for row in rows[:MAX_ENDPOINTS * len(seats)] if isinstance(rows, list) else ():
-            seat = seats.get(str(row["affiliate_id"])) if isinstance(row, dict) and isinstance(row.get("affiliate_id"), str) else None
+        said: dict[tuple[str, str], int] = {}
+        for row in rows[: MAX_ENDPOINTS * len(seats)] if isinstance(rows, list) else ():
+            seat = (
+                seats.get(str(row["affiliate_id"]))
+                if isinstance(row, dict) and isinstance(row.get("affiliate_id"), str)
+                else None
+            )
             text = None if seat is None else _usable(row.get("endpoint"), overlay)
             if seat is None or text is None or said.get(seat, 0) >= PER_REPORTER:
                 continue
@@ -213,7 +247,7 @@ def gathered(
     return {seat: sorted(texts) for seat, texts in found.items()}
 
 
-def _usable(text: t.Any, overlay: PrefixSet) -> t.Optional[str]:
+def _usable(text: t.Any, overlay: PrefixSet) -> str | None:
     try:
         endpoint = parse_addr_port(text)
     except ValueRefused:
@@ -231,7 +265,7 @@ def with_harvested(own: str, published: str, seen: t.Iterable[str], keep: bool) 
     return ",".join([*texts, *sorted(more - set(texts))[:PER_NODE]][:MAX_ENDPOINTS])
 
 
-def merge(raw: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.List[Affiliate]:
+def merge(raw: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[Affiliate]:
     """Affiliates of several sources as one list (kubespan 5.1, decision 36): one a node id, sorted by it.
 
     Raw records, ``{source/node id: record}``, are merged in ascending order of their keys.
@@ -239,7 +273,7 @@ def merge(raw: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.List[Affiliate]:
     Lists are united in the order in which items are first seen; of scalars the later that is not empty wins. ``sources``
     lists who knew the node.
     """
-    merged: t.Dict[str, Affiliate] = {}
+    merged: dict[str, Affiliate] = {}
     for key in sorted(raw):
         record = raw[key]
         target = merged.setdefault(record["node_id"], {"node_id": record["node_id"], "sources": []})

@@ -31,10 +31,10 @@ class Checked(t.NamedTuple):
     that several of all these have. Each node decides about both.
     """
 
-    affiliates: t.List[Affiliate]
-    refused: t.List[Refusal]
-    contested: t.List[Affiliate]
-    disputed: t.List[str]
+    affiliates: list[Affiliate]
+    refused: list[Refusal]
+    contested: list[Affiliate]
+    disputed: list[str]
 
 
 def check_affiliates(
@@ -52,9 +52,9 @@ def check_affiliates(
     (threat T48). Node addresses must lie in ``node_cidrs``. An affiliate without a key is no peer and is left out in silence.
     """
     widened = {name: dict(granted, **_mesh(granted, subnet)) for name, granted in grants.items()}
-    refused: t.List[Refusal] = []
-    rows: t.List[Affiliate] = []
-    claims: t.List[Claim] = []
+    refused: list[Refusal] = []
+    rows: list[Affiliate] = []
+    claims: list[Claim] = []
     for affiliate in affiliates:
         if isinstance(affiliate, dict) and not affiliate.get("public_key"):
             continue
@@ -72,17 +72,19 @@ def check_affiliates(
     disputed = _check_addresses(good + more, widened, subnet, refused, moving)
     for affiliate, dummy in good + more:
         affiliate["endpoints"] = _endpoints(affiliate, guard, refused, moving)
-    return Checked([affiliate for affiliate, dummy in good], refused, [affiliate for affiliate, dummy in more], disputed)
+    return Checked(
+        [affiliate for affiliate, dummy in good], refused, [affiliate for affiliate, dummy in more], disputed
+    )
 
 
-def _mesh(granted: t.Mapping[str, t.Iterable[str]], subnet: ipaddress.IPv6Network) -> t.Dict[str, t.List[str]]:
+def _mesh(granted: t.Mapping[str, t.Iterable[str]], subnet: ipaddress.IPv6Network) -> dict[str, list[str]]:
     """The mesh's /64 as a grant, and among the ranges in which no endpoint may lie."""
     return {MESH_RANGE: [str(subnet)], "wireguard_cidrs": [*(granted.get("wireguard_cidrs") or ()), str(subnet)]}
 
 
 def _refusal(affiliate: t.Mapping[str, t.Any], error: ValueRefused) -> Refusal:
     label = label_of(affiliate.get("cluster"), affiliate.get("node"))
-    return Refusal(label, error.reason, "{0}: {1}".format(label, error.message))
+    return Refusal(label, error.reason, f"{label}: {error.message}")
 
 
 def _claim(affiliate: t.Any, subnet: ipaddress.IPv6Network, row: int) -> Claim:
@@ -90,22 +92,26 @@ def _claim(affiliate: t.Any, subnet: ipaddress.IPv6Network, row: int) -> Claim:
         raise ValueRefused("name_invalid", "a record is no affiliate")
     address = parse_address(affiliate.get("kubespan_address"), "bad_address")
     if address.version != 6 or address not in subnet:
-        raise ValueRefused("outside_grant", "KubeSpan address {0} is outside of the mesh's {1}".format(quoted(str(address)), subnet))
+        raise ValueRefused(
+            "outside_grant", f"KubeSpan address {quoted(str(address))} is outside of the mesh's {subnet}"
+        )
     prefixes = affiliate.get("additional_addresses") or []
     if not isinstance(prefixes, (list, tuple)) or len(prefixes) >= MAX_ALLOWED_IPS:
-        raise ValueRefused("bad_pod_cidr", "it announces more than {0} prefixes".format(MAX_ALLOWED_IPS - 1))
+        raise ValueRefused("bad_pod_cidr", f"it announces more than {MAX_ALLOWED_IPS - 1} prefixes")
     networks = [host_network(address)]
     for text in prefixes:
         networks.append(parse_network(text, "bad_pod_cidr"))
         if overlaps(networks[-1], subnet):
-            raise ValueRefused("outside_grant", "{0} shares addresses with the mesh's own {1}".format(quoted(text), subnet))
+            raise ValueRefused("outside_grant", f"{quoted(text)} shares addresses with the mesh's own {subnet}")
     excluded = affiliate.get("exclude_advertised_networks") or []
     if not isinstance(excluded, (list, tuple)) or len(excluded) > MAX_ALLOWED_IPS:
-        raise ValueRefused("bad_cidr", "it excludes more than {0} networks, or none in a list".format(MAX_ALLOWED_IPS))
+        raise ValueRefused("bad_cidr", f"it excludes more than {MAX_ALLOWED_IPS} networks, or none in a list")
     for text in excluded:
         parse_network(text)
     claim = read_claim(affiliate.get("cluster"), affiliate.get("node"), affiliate["public_key"], None, networks)
-    return claim._replace(declared=bool(affiliate.get("declared")), things=(("node id", str(affiliate.get("node_id"))),), row=row)
+    return claim._replace(
+        declared=bool(affiliate.get("declared")), things=(("node id", str(affiliate.get("node_id"))),), row=row
+    )
 
 
 def _moves(address: Address, balanced: PrefixSet) -> None:
@@ -115,11 +121,11 @@ def _moves(address: Address, balanced: PrefixSet) -> None:
         raise ValueRefused("special_address", message.format(quoted(str(address))))
 
 
-def _endpoints(affiliate: Affiliate, guard: OverlayGuard, refused: t.List[Refusal], balanced: PrefixSet) -> t.List[str]:
-    kept: t.List[str] = []
+def _endpoints(affiliate: Affiliate, guard: OverlayGuard, refused: list[Refusal], balanced: PrefixSet) -> list[str]:
+    kept: list[str] = []
     texts = affiliate.get("endpoints") or []
     if not isinstance(texts, (list, tuple)) or len(texts) > MAX_ENDPOINTS:
-        message = "it announces more than {0} endpoints, or none in a list".format(MAX_ENDPOINTS)
+        message = f"it announces more than {MAX_ENDPOINTS} endpoints, or none in a list"
         refused.append(_refusal(affiliate, ValueRefused("bad_endpoint", message)))
         texts = list(texts)[:MAX_ENDPOINTS] if isinstance(texts, (list, tuple)) else []
     for text in texts:
@@ -136,25 +142,25 @@ def _endpoints(affiliate: Affiliate, guard: OverlayGuard, refused: t.List[Refusa
 
 
 def _check_addresses(
-    rows: t.Sequence[t.Tuple[Affiliate, Claim]],
+    rows: t.Sequence[tuple[Affiliate, Claim]],
     grants: Grants,
     subnet: ipaddress.IPv6Network,
-    refused: t.List[Refusal],
+    refused: list[Refusal],
     balanced: PrefixSet,
-) -> t.List[str]:
+) -> list[str]:
     """Leave out addresses that a node may not announce. Returns those that several announce."""
     routed: RangeOwners[str] = RangeOwners()
     for _affiliate, claim in rows:
         for network in claim.networks:
             routed.claim(network, claim.label)
     granted = {name: PrefixSet.of_texts(ranges.get("node_cidrs") or ()) for name, ranges in grants.items()}
-    taken: t.Dict[t.Any, t.Set[str]] = {}
+    taken: dict[t.Any, set[str]] = {}
     wanted = []
     for affiliate, claim in rows:
         texts = affiliate.get("addresses") or []
         affiliate["addresses"] = []
         if not isinstance(texts, (list, tuple)) or len(texts) > MAX_ALLOWED_IPS:
-            message = "it announces more than {0} addresses, or none in a list".format(MAX_ALLOWED_IPS)
+            message = f"it announces more than {MAX_ALLOWED_IPS} addresses, or none in a list"
             refused.append(_refusal(affiliate, ValueRefused("bad_address", message)))
             continue
         for place, text in enumerate(texts):
@@ -176,13 +182,15 @@ def _check_addresses(
         if label in taken.get(address, ()):
             continue
         if kind is not None:
-            problem = ValueRefused("special_address", "{0} is a {1} address".format(quoted(str(address)), kind.replace("_", "-")))
+            problem = ValueRefused("special_address", f"{quoted(str(address))} is a {kind.replace('_', '-')} address")
         elif address in granted[affiliate["cluster"]] and not (address.version == 6 and address in subnet):
             if holder in (None, label):
                 taken.setdefault(address, set()).add(label)
                 affiliate["addresses"].append((address.version, int(address), str(address)))
                 continue
-            problem = ValueRefused("claimed_twice", "address {0} is also claimed by {1}, which keeps it".format(quoted(str(address)), holder))
+            problem = ValueRefused(
+                "claimed_twice", f"address {quoted(str(address))} is also claimed by {holder}, which keeps it"
+            )
         else:
             text = "address {0} is outside what the inventory grants; node_cidrs of clusters/{1} would grant it"
             problem = ValueRefused("outside_grant", text.format(quoted(str(address)), affiliate["cluster"]))

@@ -25,7 +25,9 @@ from ..fabric.node_listing import Listing
 ADDRESS_TYPES = ("InternalIP", "ExternalIP", "Hostname", "none")
 ROLE_LABEL = "node-role.kubernetes.io/"
 
-_LABEL_KEY = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
+_LABEL_KEY = re.compile(
+    r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z"
+)
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?\Z")
 
 
@@ -51,17 +53,17 @@ class NodeHost(t.NamedTuple):
 
     name: str
     node_name: str
-    address: t.Optional[str]
-    labels: t.Dict[str, str]
-    roles: t.List[str]
+    address: str | None
+    labels: dict[str, str]
+    roles: list[str]
 
 
 class Found(t.NamedTuple):
     """{cluster: hosts by name}, what was refused, and (cluster, node, host name) of nodes that share their name with another cluster's."""
 
-    hosts: t.Dict[str, t.List[NodeHost]]
-    refused: t.List[Refusal]
-    renamed: t.List[t.Tuple[str, str, str]]
+    hosts: dict[str, list[NodeHost]]
+    refused: list[Refusal]
+    renamed: list[tuple[str, str, str]]
 
 
 def node_hosts(
@@ -77,11 +79,11 @@ def node_hosts(
     becomes CLUSTER-NODE. So no cluster changes which hosts another has (threats T31, T46).
     """
     if address_type not in ADDRESS_TYPES:
-        raise ValueRefused("bad_address_type", "{0} is none of {1}".format(quoted(address_type), ", ".join(ADDRESS_TYPES)))
+        raise ValueRefused("bad_address_type", f"{quoted(address_type)} is none of {', '.join(ADDRESS_TYPES)}")
     if node_names not in NODE_NAMES:
-        raise ValueRefused("bad_node_names", "{0} is none of {1}".format(quoted(node_names), ", ".join(NODE_NAMES)))
+        raise ValueRefused("bad_node_names", f"{quoted(node_names)} is none of {', '.join(NODE_NAMES)}")
     refused = [row for cluster in sorted(listings) for row in listings[cluster].refused]
-    rows: t.Dict[_Key, NodeHost] = {}
+    rows: dict[_Key, NodeHost] = {}
     for cluster in sorted(listings):
         ranges = PrefixSet.of_texts(grants[cluster], "bad_node_cidrs")
         for node_name, node in sorted(listings[cluster].nodes.items()):
@@ -96,7 +98,7 @@ def node_hosts(
             roles = sorted(key[len(ROLE_LABEL) :] for key in labels if key.startswith(ROLE_LABEL))
             rows[cluster, node_name] = NodeHost(name, node_name, address, labels, roles)
     called = _called_apart({key: row.name for key, row in rows.items()})
-    found: t.Dict[str, t.List[NodeHost]] = {cluster: [] for cluster in sorted(listings)}
+    found: dict[str, list[NodeHost]] = {cluster: [] for cluster in sorted(listings)}
     renamed = []
     for (cluster, node_name), row in rows.items():
         name = called[cluster, node_name]
@@ -113,14 +115,14 @@ def node_hosts(
     return Found(found, refused, renamed)
 
 
-_Key = t.Tuple[str, str]
+_Key = tuple[str, str]
 
 
 def _prefixed(cluster: str, node_name: str) -> str:
     return cluster + "-" + node_name
 
 
-def _called_apart(called: t.Mapping[_Key, str]) -> t.Dict[_Key, str]:
+def _called_apart(called: t.Mapping[_Key, str]) -> dict[_Key, str]:
     """The names, with the cluster's before those that several nodes have. A new name may be a third node's, so this repeats until none is."""
     apart = dict(called)
     while True:
@@ -135,32 +137,34 @@ def _called_apart(called: t.Mapping[_Key, str]) -> t.Dict[_Key, str]:
 def _check_name(name: str, cluster: str, names: Names) -> None:
     """Raises ValueRefused for a name that would lead Ansible to something that is no node of this cluster."""
     if name in names.reserved:
-        raise ValueRefused("name_reserved", "{0} is {1}; node_names: prefixed gives hosts names of their own".format(name, names.reserved[name]))
+        raise ValueRefused(
+            "name_reserved", f"{name} is {names.reserved[name]}; node_names: prefixed gives hosts names of their own"
+        )
     if name.endswith(FILE_ENDINGS):
-        raise ValueRefused("name_reserved", "Ansible would give it the variables of another host, in the file {0}".format(name))
+        raise ValueRefused("name_reserved", f"Ansible would give it the variables of another host, in the file {name}")
     if name in names.hosts and cluster not in names.hosts[name]:
-        raise ValueRefused("claimed_twice", "the inventory has a host {0} that is no node of {1}".format(name, cluster))
+        raise ValueRefused("claimed_twice", f"the inventory has a host {name} that is no node of {cluster}")
 
 
 def _check_prefix(name: str, cluster: str, clusters: t.Iterable[str]) -> None:
     """Raises ValueRefused where the name reads as that of a cluster whose own name is longer: ``a-b-c`` is ``c`` of ``a-b``, if that exists."""
     for other in clusters:
         if other.startswith(cluster + "-") and name.startswith(other + "-"):
-            raise ValueRefused("claimed_twice", "{0} is the name of a node of {1}".format(name, other))
+            raise ValueRefused("claimed_twice", f"{name} is the name of a node of {other}")
 
 
-def _address(node: t.Mapping[str, t.Any], address_type: str, ranges: PrefixSet, plain: bool) -> t.Optional[str]:
+def _address(node: t.Mapping[str, t.Any], address_type: str, ranges: PrefixSet, plain: bool) -> str | None:
     if address_type in ("Hostname", "none"):
         if address_type == "Hostname" or plain:  # without ansible_host, Ansible connects to the host's name
             _check_resolvable(str(node["name"]), ranges)
         return str(node["name"]) if address_type == "Hostname" else None
-    claimed: t.List[Address] = [one.address for one in parse_node(node).addresses if one.kind == address_type]
+    claimed: list[Address] = [one.address for one in parse_node(node).addresses if one.kind == address_type]
     good = [address for address in claimed if address in ranges and special_kind(address) is None]
     if good:
         return str(good[0])
     if not claimed:
-        raise ValueRefused("no_address", "it has no address of the type {0}".format(address_type))
-    raise ValueRefused("outside_grant", "{0} is outside the node_cidrs of its cluster".format(claimed[0]))
+        raise ValueRefused("no_address", f"it has no address of the type {address_type}")
+    raise ValueRefused("outside_grant", f"{claimed[0]} is outside the node_cidrs of its cluster")
 
 
 def _check_resolvable(name: str, ranges: PrefixSet) -> None:
@@ -169,17 +173,17 @@ def _check_resolvable(name: str, ranges: PrefixSet) -> None:
     Without ranges an address only must be no special one. What a name of words resolves to is the resolver's answer.
     """
     if name in _LOOPBACK_NAMES or name.endswith(".localhost"):
-        raise ValueRefused("special_address", "{0} is the controller itself".format(name))
+        raise ValueRefused("special_address", f"{name} is the controller itself")
     if not re.match(r"(?:[0-9]+|0x[0-9a-f]*)\Z", name.rpartition(".")[2]):
         return
     address = parse_address(name, "special_address")
     if special_kind(address) is not None:
-        raise ValueRefused("special_address", "{0} is no host's address".format(name))
+        raise ValueRefused("special_address", f"{name} is no host's address")
     if ranges and address not in ranges:
-        raise ValueRefused("outside_grant", "{0} is outside the node_cidrs of its cluster".format(name))
+        raise ValueRefused("outside_grant", f"{name} is outside the node_cidrs of its cluster")
 
 
-def _labels(given: t.Any) -> t.Dict[str, str]:
+def _labels(given: t.Any) -> dict[str, str]:
     """Labels as Kubernetes defines them; whatever else a server sends is no label, and could be a template."""
     if not isinstance(given, dict):
         return {}

@@ -11,14 +11,14 @@ from ..semaphore.annotations import key_of
 
 def annotations_to_publish(
     topology: t.Mapping[str, t.Any], public_keys: t.Mapping[str, t.Mapping[str, t.Any]], equal_too: bool = False
-) -> t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]]:
+) -> dict[str, dict[str, dict[str, t.Any]]]:
     """cluster -> node -> annotations, only for nodes on which something differs from what is published.
 
     ``public_keys`` is host -> remote -> key as the hosts themselves reported it: a host's own word beats what stands in
     the cluster. Hosts that did not report take no part, so a run with --limit touches no other node. ``equal_too``: nodes on which nothing
     differs as well, for a run that takes over what somebody else published.
     """
-    wanted: t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]] = {}
+    wanted: dict[str, dict[str, dict[str, t.Any]]] = {}
     for host in sorted(public_keys):
         node = topology["nodes"].get(host)
         if node is None or not node["publishable"]:
@@ -32,11 +32,15 @@ def annotations_to_publish(
     return wanted
 
 
-def host_reports(results: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.Dict[str, t.Dict[str, t.Any]]:
+def host_reports(results: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
     """host -> annotations as the host itself says them, from the results of node_dataplane by host."""
-    reports: t.Dict[str, t.Dict[str, t.Any]] = {}
+    reports: dict[str, dict[str, t.Any]] = {}
     for host, result in results.items():
-        said = {key_of(remote, "pubKey"): key for remote, key in (result.get("public_keys") or {}).items() if isinstance(key, str)}
+        said = {
+            key_of(remote, "pubKey"): key
+            for remote, key in (result.get("public_keys") or {}).items()
+            if isinstance(key, str)
+        }
         announced = (result.get("kubespan") or {}).get("annotations") or {}
         said.update((key, value) for key, value in announced.items() if isinstance(value, str) and value)
         if said:
@@ -44,9 +48,11 @@ def host_reports(results: t.Mapping[str, t.Mapping[str, t.Any]]) -> t.Dict[str, 
     return reports
 
 
-def nodes_by_cluster(topology: t.Mapping[str, t.Any], hosts: t.Container[str]) -> t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]]:
+def nodes_by_cluster(
+    topology: t.Mapping[str, t.Any], hosts: t.Container[str]
+) -> dict[str, dict[str, dict[str, t.Any]]]:
     """cluster -> node -> {}, for the Node objects of these hosts: the form of nodes from which everything of the fabric is to go."""
-    found: t.Dict[str, t.Dict[str, t.Dict[str, t.Any]]] = {}
+    found: dict[str, dict[str, dict[str, t.Any]]] = {}
     for host, node in topology["nodes"].items():
         if host in hosts:
             found.setdefault(node["cluster"], {})[node["node_name"]] = {}

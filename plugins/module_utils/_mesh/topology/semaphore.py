@@ -26,14 +26,14 @@ from ..semaphore.device import KEEPALIVE, announced_ports, written_port
 from ..semaphore.peers import pod_cidrs_of
 
 #: A node's pod ranges as values and as text, or why there are none.
-Pods = t.Union[t.Tuple[t.List[Network], t.List[str]], ValueRefused]
+Pods = t.Union[tuple[list[Network], list[str]], ValueRefused]
 
 
 def plan_semaphore_mesh(
     fabric: Fabric,
     listings: t.Mapping[str, t.Any],
-    reported: t.Optional[t.Mapping[str, t.Mapping[str, t.Any]]] = None,
-) -> t.Dict[str, t.Any]:
+    reported: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
+) -> dict[str, t.Any]:
     """Everything the mesh should be, as plain data with Pending values (``to_wire`` makes JSON of it).
 
     listings: {cluster: {"nodes": [Node objects]} or {"error": {reason, message}}}; a cluster that is missing
@@ -69,19 +69,19 @@ def plan_semaphore_mesh(
     for node in nodes.values():
         found = ranges.get((node["cluster"], node["node_name"]))
         node["pod_cidrs"] = found[1] if isinstance(found, tuple) else []
-    clusters: t.Dict[str, t.Any] = {}
+    clusters: dict[str, t.Any] = {}
     granted, balanced = _node_ranges(fabric), PrefixSet.of_texts(fabric.balanced())
     for local in sorted(fabric.clusters):
-        seen: t.List[Refusal] = []
+        seen: list[Refusal] = []
         claims = _View(local, guard, seen, reported or {}, granted, balanced).claims(read, hosts, ranges)
         own = _own_keys(local, nodes.values())
         kept, contested, turned_away = open_claims(claims, grants, own)
         seen.extend(turned_away)
         refused.extend(seen)
-        by_remote: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+        by_remote: dict[str, list[dict[str, t.Any]]] = {}
         for claim in kept:
             by_remote.setdefault(claim.cluster, []).append(claim.peer.to_json())
-        open_peers: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
+        open_peers: dict[str, list[dict[str, t.Any]]] = {}
         for claim in contested:
             key_file = remotes[claim.cluster][local]["private_key_file"]
             row = Contested(claim.peer, claim.declared, claim.reported, claim.greedy, claim.host, key_file)
@@ -90,7 +90,9 @@ def plan_semaphore_mesh(
         for name, settings in remotes[local].items():
             failure = read[name].failure
             reason = failure["message"] if failure else None
-            clusters[local]["remotes"][name] = dict(settings, peers=by_remote.get(name, []), complete=failure is None, reason=reason)
+            clusters[local]["remotes"][name] = dict(
+                settings, peers=by_remote.get(name, []), complete=failure is None, reason=reason
+            )
             inside = {claim.label for claim in [*kept, *contested] if claim.cluster == name}
             why = why_refused([row for row in [*unusable, *seen] if row.object.partition("/")[0] == name], inside)
             if why and failure is None:
@@ -100,7 +102,9 @@ def plan_semaphore_mesh(
     return {
         "fabric": fabric.name,
         "annotation_patterns": list(PATTERNS),
-        "overlay": sorted({cidr for ranges in grants.values() for key in OVERLAY_RANGES for cidr in ranges.get(key) or ()}),
+        "overlay": sorted(
+            {cidr for ranges in grants.values() for key in OVERLAY_RANGES for cidr in ranges.get(key) or ()}
+        ),
         "clusters": clusters,
         "nodes": nodes,
         "refused": [refusal._asdict() for refusal in sorted(set(refused))],
@@ -108,7 +112,7 @@ def plan_semaphore_mesh(
     }
 
 
-def _remotes(fabric: Fabric, local: str, listing: Listing) -> t.Dict[str, t.Dict[str, t.Any]]:
+def _remotes(fabric: Fabric, local: str, listing: Listing) -> dict[str, dict[str, t.Any]]:
     """What every node of a cluster has per remote.
 
     ``listen_port_known: false`` where nobody wrote a port and the nodes' own could not be read: a node keeps what it has.
@@ -116,12 +120,14 @@ def _remotes(fabric: Fabric, local: str, listing: Listing) -> t.Dict[str, t.Dict
     own = [listing.nodes[name] for name in sorted(set(fabric.hosts_of(local).values())) if name in listing.nodes]
     remotes = fabric.remotes(local, announced_ports(own, fabric.clusters))
     return {
-        name: dict(settings, listen_port_known=listing.failure is None or bool(written_port(fabric.clusters, local, name)))
+        name: dict(
+            settings, listen_port_known=listing.failure is None or bool(written_port(fabric.clusters, local, name))
+        )
         for name, settings in remotes.items()
     }
 
 
-def mesh_without_listings(fabric: Fabric) -> t.Dict[str, t.Any]:
+def mesh_without_listings(fabric: Fabric) -> dict[str, t.Any]:
     """The topology as far as the inventory alone tells it: no peers, no annotations, nothing that failed."""
     topology = plan_semaphore_mesh(fabric, {cluster: {"nodes": []} for cluster in fabric.clusters})
     for node in topology["nodes"].values():
@@ -132,7 +138,7 @@ def mesh_without_listings(fabric: Fabric) -> t.Dict[str, t.Any]:
     return dict(topology, refused=[], failures=[])
 
 
-def node_part(topology: t.Mapping[str, t.Any], host: str) -> t.Dict[str, t.Any]:
+def node_part(topology: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any]:
     """What one host needs of the topology: {fabric, cluster, node_name, devices, annotations, published, stale}.
 
     devices: [{name, remote, mtu, txqueuelen, listen_port, listen_port_known, private_key_file, routes: [cidr], peers, peers_known, and
@@ -146,7 +152,10 @@ def node_part(topology: t.Mapping[str, t.Any], host: str) -> t.Dict[str, t.Any]:
             "routes": [route["dst"] for route in settings["routes"]],
             "overlay": topology["overlay"],
             "peers_known": settings["complete"],
-            **{name: settings[name] for name in ("mtu", "txqueuelen", "listen_port", "listen_port_known", "private_key_file", "peers")},
+            **{
+                name: settings[name]
+                for name in ("mtu", "txqueuelen", "listen_port", "listen_port_known", "private_key_file", "peers")
+            },
             **{name: settings[name] for name in ("contested", "turned_away") if settings.get(name)},
         }
         for remote, settings in sorted(topology["clusters"][node["cluster"]]["remotes"].items())
@@ -158,15 +167,15 @@ def _nodes(
     fabric: Fabric,
     read: t.Mapping[str, Listing],
     remotes: t.Mapping[str, t.Mapping[str, t.Mapping[str, t.Any]]],
-    refused: t.List[Refusal],
+    refused: list[Refusal],
     reported: t.Mapping[str, t.Mapping[str, t.Any]],
-) -> t.Dict[str, t.Dict[str, t.Any]]:
+) -> dict[str, dict[str, t.Any]]:
     """What every inventory host publishes; those without a Node object publish nothing and are refused."""
     nodes = {}
     granted, balanced = _node_ranges(fabric), PrefixSet.of_texts(fabric.balanced())
     for host in sorted(fabric.nodes):
         cluster, name = fabric.nodes[host]["cluster"], fabric.nodes[host]["node_name"]
-        row: t.Dict[str, t.Any] = {"cluster": cluster, "node_name": name, "publishable": False}
+        row: dict[str, t.Any] = {"cluster": cluster, "node_name": name, "publishable": False}
         row.update(annotations={}, published={}, stale=[])
         nodes[host] = row
         listing = read[cluster]
@@ -174,16 +183,16 @@ def _nodes(
             continue
         node = listing.nodes.get(name)
         if node is None:
-            message = "cluster {0} has no Node {1} for host {2}; write node_name if it has another name".format(
-                cluster, name, host
-            )
+            message = f"cluster {cluster} has no Node {name} for host {host}; write node_name if it has another name"
             refused.append(Refusal(label_of(cluster, name), "node_missing", message))
             row["refused"] = "node_missing"
             continue
         where = functools.partial(_endpoint, fabric, fabric.nodes[host], node, granted[cluster], balanced)
         for remote, settings in remotes[cluster].items():
             try:
-                row["annotations"].update(_wanted(node, remote, where(settings["listen_port"]), reported.get(host) or {}))
+                row["annotations"].update(
+                    _wanted(node, remote, where(settings["listen_port"]), reported.get(host) or {})
+                )
             except ValueRefused as error:
                 refused.append(Refusal(label_of(cluster, name), error.reason, error.message))
                 break
@@ -194,35 +203,42 @@ def _nodes(
     return nodes
 
 
-def _node_ranges(fabric: Fabric) -> t.Dict[str, PrefixSet]:
+def _node_ranges(fabric: Fabric) -> dict[str, PrefixSet]:
     """node_cidrs by cluster, where nodes of each may have their addresses; an empty one grants everything."""
     return {name: PrefixSet.of_texts(cluster["node_cidrs"]) for name, cluster in fabric.clusters.items()}
 
 
 def _endpoint(
-    fabric: Fabric, declared: t.Mapping[str, str], node: t.Mapping[str, t.Any], granted: PrefixSet, balanced: PrefixSet, port: int
+    fabric: Fabric,
+    declared: t.Mapping[str, str],
+    node: t.Mapping[str, t.Any],
+    granted: PrefixSet,
+    balanced: PrefixSet,
+    port: int,
 ) -> str:
     """Where a host of the inventory is reached: as the inventory says, else at an address of its Node. Raises ValueRefused."""
     if declared.get("endpoint"):
         return chosen_endpoint(declared["endpoint"], port)
-    return endpoint(node["addresses"], port, fabric.clusters[declared["cluster"]]["endpoint_address_type"], granted, balanced)
+    return endpoint(
+        node["addresses"], port, fabric.clusters[declared["cluster"]]["endpoint_address_type"], granted, balanced
+    )
 
 
-def _wanted(node: t.Mapping[str, t.Any], remote: str, where: str, reported: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def _wanted(node: t.Mapping[str, t.Any], remote: str, where: str, reported: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     published = reported.get(key_of(remote, "pubKey"), node["annotations"].get(key_of(remote, "pubKey")))
     try:
         public_key: t.Any = parse_key(published)
     except ValueRefused:
-        public_key = Pending("public key of {0} towards {1}".format(node["name"], remote))
+        public_key = Pending(f"public key of {node['name']} towards {remote}")
     return {
         key_of(remote, "pubKey"): public_key,
         key_of(remote, "endpoint"): where,
     }
 
 
-def _pod_ranges(fabric: Fabric, read: t.Mapping[str, Listing]) -> t.Dict[t.Tuple[str, str], Pods]:
+def _pod_ranges(fabric: Fabric, read: t.Mapping[str, Listing]) -> dict[tuple[str, str], Pods]:
     """Pod ranges per node, read once for all the clusters that look at it."""
-    found: t.Dict[t.Tuple[str, str], Pods] = {}
+    found: dict[tuple[str, str], Pods] = {}
     for cluster, listing in read.items():
         source = fabric.clusters[cluster]["allowed_ips_source"]
         for name, node in listing.nodes.items():
@@ -241,7 +257,7 @@ class _View:
         self,
         local: str,
         guard: OverlayGuard,
-        refused: t.List[Refusal],
+        refused: list[Refusal],
         reported: t.Mapping[str, t.Mapping[str, t.Any]],
         granted: t.Mapping[str, PrefixSet],
         balanced: PrefixSet,
@@ -253,11 +269,11 @@ class _View:
     def claims(
         self,
         read: t.Mapping[str, Listing],
-        hosts: t.Mapping[t.Tuple[str, str], t.Mapping[str, t.Any]],
-        ranges: t.Mapping[t.Tuple[str, str], Pods],
-    ) -> t.List[Claim]:
+        hosts: t.Mapping[tuple[str, str], t.Mapping[str, t.Any]],
+        ranges: t.Mapping[tuple[str, str], Pods],
+    ) -> list[Claim]:
         """What the nodes of all other clusters ask of this one, sorted by cluster and node."""
-        found: t.List[Claim] = []
+        found: list[Claim] = []
         for cluster in sorted(read):
             if cluster == self._local:
                 continue
@@ -273,12 +289,16 @@ class _View:
                 elif not announces(self._local, annotations):
                     continue
                 inventory_name = host["host"] if host is not None else None
-                said = host is not None and annotations[self._key] == (self._reported.get(host["host"]) or {}).get(self._key)
+                said = host is not None and annotations[self._key] == (self._reported.get(host["host"]) or {}).get(
+                    self._key
+                )
                 pods = ranges[(cluster, name)]
                 try:
                     if isinstance(pods, ValueRefused):
                         raise pods
-                    claim = read_claim(cluster, name, annotations[self._key], annotations[self._endpoint], *pods, keepalive=KEEPALIVE)
+                    claim = read_claim(
+                        cluster, name, annotations[self._key], annotations[self._endpoint], *pods, keepalive=KEEPALIVE
+                    )
                     self._check_endpoint(claim, said=host is not None and self._endpoint in host["annotations"])
                     found.append(claim._replace(declared=host is not None, host=inventory_name, reported=said))
                 except ValueRefused as error:
@@ -291,7 +311,9 @@ class _View:
             return
         granted = self._granted[claim.cluster]
         if claim.address in self._balanced:
-            raise ValueRefused("special_address", "endpoint {0} is an address that load balancing hands out".format(claim.peer.endpoint))
+            raise ValueRefused(
+                "special_address", f"endpoint {claim.peer.endpoint} is an address that load balancing hands out"
+            )
         if granted and claim.address not in granted:
             self._guard.check(claim.address, claim.peer.endpoint)  # no grant would make a node's of these
             message = "endpoint {0} is outside what the inventory grants; node_cidrs of clusters/{1} would grant it"
@@ -312,10 +334,10 @@ class _View:
                 self._refuse(label, error)
 
     def _refuse(self, label: str, error: ValueRefused) -> None:
-        self._refused.append(Refusal(label, error.reason, "{0}: {1}".format(label, error.message)))
+        self._refused.append(Refusal(label, error.reason, f"{label}: {error.message}"))
 
 
-def _own_keys(local: str, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> t.Set[str]:
+def _own_keys(local: str, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> set[str]:
     """Public keys that our hosts in a cluster publish: nobody else may be a peer with one of them.
 
     Only hosts of the inventory count. If any Node object did, a node could publish a remote node's key on itself and

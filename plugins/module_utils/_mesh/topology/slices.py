@@ -14,7 +14,7 @@ import typing as t
 from ..fabric.variables import CLUSTER_VARIABLES
 from . import kubespan
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: How one machine reaches a cluster is no other's business.
 _ACCESS = ("kubeconfig", "context", "allow")
 #: Of a digest: long enough that nobody's mistake is missed, short enough for thousands of objects.
@@ -29,79 +29,92 @@ def _digest(value: t.Any) -> str:
 
 def agreement(mesh: t.Mapping[str, t.Any], definition: t.Mapping[str, t.Any]) -> Data:
     """``{nodes: {host: variables}, digest: {what: digest}}``. mesh: a plan as JSON; definition: the inventory it was made of."""
-    return {"nodes": {str(host): dict(given) for host, given in definition["nodes"].items()}, "digest": digests(mesh, definition)}
+    return {
+        "nodes": {str(host): dict(given) for host, given in definition["nodes"].items()},
+        "digest": digests(mesh, definition),
+    }
 
 
-def digests(mesh: t.Mapping[str, t.Any], definition: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
+def digests(mesh: t.Mapping[str, t.Any], definition: t.Mapping[str, t.Any]) -> dict[str, str]:
     """``{what: digest}`` of everything that a plan is made of, each by the name under which a user can find it."""
-    found: t.Dict[str, str] = {"mode": _digest([mesh.get("mode"), mesh["fabric"], mesh.get("annotation_patterns"), mesh.get("overlay")])}
+    found: dict[str, str] = {
+        "mode": _digest([mesh.get("mode"), mesh["fabric"], mesh.get("annotation_patterns"), mesh.get("overlay")])
+    }
     for cluster, given in definition["clusters"].items():
         for name in CLUSTER_VARIABLES:
             if name not in _ACCESS and given.get(name) is not None:
-                found["variable {0} of cluster {1}".format(name, cluster)] = _digest(given[name])
-    seats: t.Dict[str, t.List[t.Any]] = {}
+                found[f"variable {name} of cluster {cluster}"] = _digest(given[name])
+    seats: dict[str, list[t.Any]] = {}
     for host, node in mesh["nodes"].items():
-        seats.setdefault("node {0}/{1}".format(node["cluster"], node["node_name"]), []).append([host, node])
+        seats.setdefault(f"node {node['cluster']}/{node['node_name']}", []).append([host, node])
     for local, part in mesh["clusters"].items():
         for remote, settings in part["remotes"].items():
             rest = {name: value for name, value in settings.items() if name not in ("peers", "contested")}
-            found["devices of cluster {0} towards {1}".format(local, remote)] = _digest(rest)
+            found[f"devices of cluster {local} towards {remote}"] = _digest(rest)
             for kind in ("peers", "contested"):
                 for row in settings.get(kind) or ():
-                    seats.setdefault("node {0}/{1}".format(remote, row["node"]), []).append([local, kind, row])
+                    seats.setdefault(f"node {remote}/{row['node']}", []).append([local, kind, row])
     span = mesh.get("kubespan") or {}
     for kind in ("affiliates", "contested"):
         for row in span.get(kind) or ():
-            seats.setdefault("node {0}/{1}".format(row["cluster"], row["node"]), []).append([kind, row])
+            seats.setdefault(f"node {row['cluster']}/{row['node']}", []).append([kind, row])
     if span:
-        found["mesh of all nodes"] = _digest({name: value for name, value in span.items() if name not in ("affiliates", "contested")})
+        found["mesh of all nodes"] = _digest(
+            {name: value for name, value in span.items() if name not in ("affiliates", "contested")}
+        )
     for cluster, pools in (mesh.get("ip_pools") or {}).items():
-        found["IPPools of cluster {0}".format(cluster)] = _digest(pools)
+        found[f"IPPools of cluster {cluster}"] = _digest(pools)
     found.update((what, _digest(rows)) for what, rows in seats.items())
     return found
 
 
-def differences(agreed: t.Mapping[str, str], own: t.Mapping[str, str]) -> t.List[str]:
+def differences(agreed: t.Mapping[str, str], own: t.Mapping[str, str]) -> list[str]:
     """What differs, variables first: they are the cause of the rest."""
     found = [what for what in {**agreed, **own} if agreed.get(what) != own.get(what)]
     return sorted(found, key=lambda what: (not what.startswith("variable "), what))
 
 
-def strangers(agreed: t.Mapping[str, t.Any], nodes: t.Mapping[str, t.Any]) -> t.List[str]:
+def strangers(agreed: t.Mapping[str, t.Any], nodes: t.Mapping[str, t.Any]) -> list[str]:
     """Hosts of this job of which the agreement says something else, or nothing."""
     return sorted(str(host) for host, given in nodes.items() if agreed.get(str(host)) != dict(given))
 
 
 def shown(found: t.Sequence[str]) -> str:
     """Differences as words."""
-    return ", ".join(found[:SHOWN]) + (" and {0} more".format(len(found) - SHOWN) if len(found) > SHOWN else "")
+    return ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
 
 
-def news(before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> t.List[str]:
+def news(before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> list[str]:
     """The clusters whose nodes get another part by the second of two plans."""
     if after.get("mode") == kubespan.MODE and before.get("kubespan") != after.get("kubespan"):
         return sorted(after["clusters"])
-    own: t.Set[str] = set()
+    own: set[str] = set()
     for host, node in after["nodes"].items():
         if before["nodes"].get(host, {}).get("pod_cidrs") != node["pod_cidrs"]:
             own.add(node["cluster"])
     return sorted(own.union(name for name, part in after["clusters"].items() if before["clusters"].get(name) != part))
 
 
-def told(mesh: t.Mapping[str, t.Any], results: t.Mapping[str, t.Mapping[str, t.Any]], wanted: t.Mapping[str, t.Mapping[str, t.Any]],
-         contested: t.Collection[str]) -> t.Dict[str, Data]:  # fmt: skip
+def told(
+    mesh: t.Mapping[str, t.Any],
+    results: t.Mapping[str, t.Mapping[str, t.Any]],
+    wanted: t.Mapping[str, t.Mapping[str, t.Any]],
+    contested: t.Collection[str],
+) -> dict[str, Data]:
     """{host: {public_keys, kubespan}} of hosts whose word somebody else needs: it is not published as it is, or decides what is contested.
 
     results: host -> its result of node_dataplane. wanted: {cluster: {node: annotations}} that are not published yet.
     """
-    found: t.Dict[str, Data] = {}
+    found: dict[str, Data] = {}
     for host, result in results.items():
         node = mesh["nodes"].get(host)
         if node is None:
             continue
-        seat = "{0}/{1}".format(node["cluster"], node["node_name"])
+        seat = f"{node['cluster']}/{node['node_name']}"
         span = result.get("kubespan")
-        harvests = isinstance(span, dict) and span.get("harvested") is not None  # what a node has seen of others decides what theirs are
+        harvests = (
+            isinstance(span, dict) and span.get("harvested") is not None
+        )  # what a node has seen of others decides what theirs are
         if node["node_name"] in wanted.get(node["cluster"], {}) or seat in contested or harvests:
             found[host] = {"public_keys": result.get("public_keys") or {}}
             if isinstance(span, dict):

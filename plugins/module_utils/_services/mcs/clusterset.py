@@ -21,12 +21,14 @@ class Part(t.NamedTuple):
     of which only clusters have a part that could not be read, with the ids of these; they stay."""
 
     merged: t.Mapping[Id, Merged]
-    kept: t.Mapping[Id, t.FrozenSet[str]]
+    kept: t.Mapping[Id, frozenset[str]]
 
-    def clusters(self, here: Here) -> t.Dict[Id, t.Tuple[str, ...]]:
+    def clusters(self, here: Here) -> dict[Id, tuple[str, ...]]:
         """The ids of which each import in the cluster is made."""
         found = {place: one.clusters for place, one in self.merged.items()}
-        found.update({place: tuple(sorted(ids)) for place, ids in self.kept.items() if here.import_key(place) in here.mine})
+        found.update(
+            {place: tuple(sorted(ids)) for place, ids in self.kept.items() if here.import_key(place) in here.mine}
+        )
         return found
 
 
@@ -34,10 +36,10 @@ class Clusterset(t.NamedTuple):
     """``merged``: every Service that is exported, by what could be read. ``exports`` and ``firsts``: what it was made of. ``unlisted``: ids of
     all clusters that could not be read."""
 
-    merged: t.Dict[Id, Merged]
+    merged: dict[Id, Merged]
     exports: t.Mapping[Id, t.Sequence[Export]]
     firsts: t.Mapping[Id, str]
-    unlisted: t.FrozenSet[str]
+    unlisted: frozenset[str]
 
     def part(self, here: Here) -> Part:
         """What a cluster has to have. What was known of clusters that cannot be read it says itself, and for itself alone: another one
@@ -47,16 +49,22 @@ class Clusterset(t.NamedTuple):
         held, merged = _held(here, self.unlisted), dict(self.merged)
         for place, one in self.merged.items():
             if one.held or place in held:
-                merged[place] = merge(place, self.exports[place], self.firsts.get(place, ""), _standing(here, place), held.get(place, ()))
+                merged[place] = merge(
+                    place, self.exports[place], self.firsts.get(place, ""), _standing(here, place), held.get(place, ())
+                )
         return Part(merged, {place: frozenset(ids) for place, ids in held.items() if place not in merged})
 
 
-def vanished(listed: t.Mapping[str, Listed], options: Options) -> t.Dict[str, Refusal]:
+def vanished(listed: t.Mapping[str, Listed], options: Options) -> dict[str, Refusal]:
     """Clusters that export nothing since none of their namespaces is there, while we hold endpoints of theirs: more often lost than empty."""
-    found: t.Dict[str, Refusal] = {}
+    found: dict[str, Refusal] = {}
     if options.max_deletes is not None:
         return found
-    suspicious = {options.ids[name]: name for name, one in listed.items() if not one.exports and not granted_namespaces(name, one, options)}
+    suspicious = {
+        options.ids[name]: name
+        for name, one in listed.items()
+        if not one.exports and not granted_namespaces(name, one, options)
+    }
     if not suspicious:
         return found
     for local in sorted(listed):
@@ -74,14 +82,14 @@ def vanished(listed: t.Mapping[str, Listed], options: Options) -> t.Dict[str, Re
 def join(exported: t.Mapping[str, Exported], heres: t.Mapping[str, Here], options: Options) -> Clusterset:
     """The merge of everything. exported: of the clusters that could be read; heres: what the clusters have of ours."""
     unlisted = frozenset(cluster_id for name, cluster_id in options.ids.items() if name not in exported)
-    exports: t.Dict[Id, t.List[Export]] = {}
+    exports: dict[Id, list[Export]] = {}
     for name in sorted(exported):
         for place, claim in exported[name].claims.items():
             if claim.export is not None:
                 exports.setdefault(place, []).append(claim.export)
     noted = _noted(heres) if options.keep_first else {}
     firsts = {place: _first(noted.get(place, {}), found) for place, found in exports.items()}
-    held: t.Dict[Id, t.Set[str]] = {}
+    held: dict[Id, set[str]] = {}
     for here in heres.values() if unlisted else ():
         for place, ids in _held(here, unlisted).items():
             held.setdefault(place, set()).update(ids)
@@ -89,39 +97,45 @@ def join(exported: t.Mapping[str, Exported], heres: t.Mapping[str, Here], option
     return Clusterset(merged, exports, firsts, unlisted)
 
 
-def _held(here: Here, unlisted: t.Collection[str]) -> t.Dict[Id, t.Set[str]]:
+def _held(here: Here, unlisted: t.Collection[str]) -> dict[Id, set[str]]:
     """The clusters that could not be read and have a part in a cluster's imports, by what these are on record for."""
-    held: t.Dict[Id, t.Set[str]] = {}
+    held: dict[Id, set[str]] = {}
     for unit, keys in here.units.items():
         place = here.places.get(unit)
         if place is None:
             continue
         for key in keys:
-            sources = {source_of(key)} if key.kind == SLICE else _sources(here.objects[key]) if key.kind == IMPORT else set()
+            sources = (
+                {source_of(key)} if key.kind == SLICE else _sources(here.objects[key]) if key.kind == IMPORT else set()
+            )
             if sources & set(unlisted):
                 held.setdefault(place, set()).update(sources & set(unlisted))
     return held
 
 
-def _sources(obj: Object) -> t.Set[str]:
+def _sources(obj: Object) -> set[str]:
     """The ids in an import's status."""
     status = obj.get("status")
     rows = status.get("clusters") if isinstance(status, dict) else None
     return {str(row.get("cluster")) for row in rows if isinstance(row, dict)} if isinstance(rows, list) else set()
 
 
-def _standing(here: Here, place: Id) -> t.Optional[Shape]:
+def _standing(here: Here, place: Id) -> Shape | None:
     """What stands of an import in a cluster."""
     key = here.import_key(place)
     return standing_shape(here.objects[key]) if key in here.mine else None
 
 
-def _noted(heres: t.Mapping[str, Here]) -> t.Dict[Id, t.Dict[str, int]]:
+def _noted(heres: t.Mapping[str, Here]) -> dict[Id, dict[str, int]]:
     """How many clusters' imports remember which id as the one that decided first."""
-    found: t.Dict[Id, t.Dict[str, int]] = {}
+    found: dict[Id, dict[str, int]] = {}
     for here in heres.values():
         for key in here.mine:
-            noted = (here.objects[key]["metadata"].get("annotations") or {}).get(FIRST_EXPORT) if key.kind == IMPORT else None
+            noted = (
+                (here.objects[key]["metadata"].get("annotations") or {}).get(FIRST_EXPORT)
+                if key.kind == IMPORT
+                else None
+            )
             if isinstance(noted, str):
                 counts = found.setdefault((key.namespace, key.name), {})
                 counts[noted] = counts.get(noted, 0) + 1

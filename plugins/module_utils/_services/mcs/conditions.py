@@ -23,12 +23,12 @@ class Reach(t.NamedTuple):
     """Where one import stands. ``failed``: clusters in which it cannot be written; ``pending``: in which it is not yet; ``unknown``: that could
     not be read, of which what was said before holds."""
 
-    failed: t.FrozenSet[str] = frozenset()
-    pending: t.FrozenSet[str] = frozenset()
-    unknown: t.FrozenSet[str] = frozenset()
+    failed: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
 
 
-def conditions(claim: Claim, merged: t.Optional[Merged], reach: Reach, now: str) -> t.List[Manifest]:
+def conditions(claim: Claim, merged: Merged | None, reach: Reach, now: str) -> list[Manifest]:
     """All conditions that we give an export, by type. ``merged``: what it is a part of, None where it exports nothing."""
     before = known_conditions(claim.object)
     made = [_condition("Valid", claim.export is not None, claim.reason, claim.message)]
@@ -40,7 +40,11 @@ def conditions(claim: Claim, merged: t.Optional[Merged], reach: Reach, now: str)
             made.append(_condition("Conflict", True, ",".join(merged.conflict.reasons), merged.conflict.message))
         elif merged.held and before.get("Conflict", {}).get("status") == "True":
             # whether they still differ, the clusters that cannot be read would have to say
-            made.append(_condition("Conflict", True, str(before["Conflict"].get("reason")), str(before["Conflict"].get("message"))))
+            made.append(
+                _condition(
+                    "Conflict", True, str(before["Conflict"].get("reason")), str(before["Conflict"].get("message"))
+                )
+            )
         else:
             made.append(_condition("Conflict", False, NO_CONFLICTS, "all clusters that export it agree"))
     generation = claim.object["metadata"].get("generation")
@@ -48,12 +52,16 @@ def conditions(claim: Claim, merged: t.Optional[Merged], reach: Reach, now: str)
         old = before.get(condition["type"])
         if isinstance(generation, int):
             condition["observedGeneration"] = generation
-        same = old is not None and old.get("status") == condition["status"] and isinstance(old.get("lastTransitionTime"), str)
+        same = (
+            old is not None
+            and old.get("status") == condition["status"]
+            and isinstance(old.get("lastTransitionTime"), str)
+        )
         condition["lastTransitionTime"] = old["lastTransitionTime"] if old is not None and same else now
     return sorted(made, key=lambda condition: TYPES.index(condition["type"]))
 
 
-def known_conditions(obj: Object) -> t.Dict[str, t.Mapping[str, t.Any]]:
+def known_conditions(obj: Object) -> dict[str, t.Mapping[str, t.Any]]:
     """The conditions that an object has, by type."""
     status = obj.get("status")
     given = status.get("conditions") if isinstance(status, dict) else None
@@ -64,13 +72,13 @@ def _condition(kind: str, holds: bool, reason: str, message: str) -> Manifest:
     return {"type": kind, "status": "True" if holds else "False", "reason": reason, "message": message}
 
 
-def _ready(before: t.Optional[t.Mapping[str, t.Any]], reach: Reach) -> Manifest:
+def _ready(before: t.Mapping[str, t.Any] | None, reach: Reach) -> Manifest:
     if reach.failed:
-        return _condition("Ready", False, FAILED, "cannot be written in {0}".format(_names(reach.failed)))
+        return _condition("Ready", False, FAILED, f"cannot be written in {_names(reach.failed)}")
     if reach.pending:
-        return _condition("Ready", False, PENDING, "not yet in {0}".format(_names(reach.pending)))
+        return _condition("Ready", False, PENDING, f"not yet in {_names(reach.pending)}")
     if reach.unknown and not (before is not None and before.get("status") == "True"):
-        return _condition("Ready", False, PENDING, "not known of {0}".format(_names(reach.unknown)))
+        return _condition("Ready", False, PENDING, f"not known of {_names(reach.unknown)}")
     return _condition("Ready", True, EXPORTED, "every cluster that has the namespace imports it")
 
 
@@ -79,12 +87,14 @@ def _of_endpoints(ready: Manifest, claim: Claim) -> Manifest:
     if not claim.left_out or ready["status"] != "True":
         return ready
     message = "no endpoint is left: {0}" if claim.none_left else "imported without some endpoints: {0}"
-    return _condition("Ready", not claim.none_left, FAILED if claim.none_left else EXPORTED, message.format(claim.left_out)[:_LONGEST])
+    return _condition(
+        "Ready", not claim.none_left, FAILED if claim.none_left else EXPORTED, message.format(claim.left_out)[:_LONGEST]
+    )
 
 
 def _names(clusters: t.Collection[str]) -> str:
     shown = sorted(clusters)
-    return ", ".join(shown[:_SHOWN]) + (" and {0} more".format(len(shown) - _SHOWN) if len(shown) > _SHOWN else "")
+    return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else "")
 
 
 def differs(obj: Object, wanted: t.Sequence[Manifest]) -> bool:

@@ -12,14 +12,16 @@ import typing as t
 from ..._values.text import lower
 from .names import EXPORT, GROUP, IMPORT, VERSIONS
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 #: The release whose fields these are; the labels are those by which others tell which release is installed.
 RELEASE = "v0.5.0"
 LABELS = {GROUP + "/release-version": RELEASE, GROUP + "/crd-schema-revision": "0"}
 _TEXT: Data = {"type": "string"}
 _NUMBER: Data = {"type": "integer", "format": "int32"}
 _REASON = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
-_TYPE = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+_TYPE = (
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+)
 
 
 def _object(properties: Data, required: t.Sequence[str] = ()) -> Data:
@@ -60,12 +62,20 @@ def _import() -> Data:
     ports = dict(_list(_object(port, ("port",))), **{"x-kubernetes-list-type": "atomic"})
     affinity = _object({"clientIP": _object({"timeoutSeconds": dict(_NUMBER)})})
     spec = {
-        "internalTrafficPolicy": dict(_TEXT), "ipFamilies": _list(dict(_TEXT), most=2), "ips": _list(dict(_TEXT), most=2), "ports": ports,
-        "sessionAffinity": dict(_TEXT), "sessionAffinityConfig": affinity, "trafficDistribution": dict(_TEXT),
+        "internalTrafficPolicy": dict(_TEXT),
+        "ipFamilies": _list(dict(_TEXT), most=2),
+        "ips": _list(dict(_TEXT), most=2),
+        "ports": ports,
+        "sessionAffinity": dict(_TEXT),
+        "sessionAffinityConfig": affinity,
+        "trafficDistribution": dict(_TEXT),
         "type": dict(_TEXT, enum=["ClusterSetIP", "Headless"]),
-    }  # fmt: skip
+    }
     clusters = _list(_object({"cluster": dict(_TEXT)}, ("cluster",)), "cluster")
-    return {"spec": _object(spec, ("ports", "type")), "status": _object({"clusters": clusters, "conditions": _conditions()})}
+    return {
+        "spec": _object(spec, ("ports", "type")),
+        "status": _object({"clusters": clusters, "conditions": _conditions()}),
+    }
 
 
 _AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
@@ -80,18 +90,34 @@ def _definition(kind: str, short: t.Sequence[str], fields: t.Callable[[], Data],
     versions = []
     for api_version in reversed(VERSIONS):
         schema = _object(dict(fields(), apiVersion=dict(_TEXT), kind=dict(_TEXT), metadata={"type": "object"}))
-        versions.append({
-            "name": api_version.rpartition("/")[2], "served": True, "storage": api_version == VERSIONS[0], "subresources": {"status": {}},
-            "additionalPrinterColumns": [*columns, _AGE], "schema": {"openAPIV3Schema": schema},
-        })  # fmt: skip
-    names = {"kind": kind, "listKind": kind + "List", "plural": singular + "s", "singular": singular, "shortNames": list(short)}
+        versions.append(
+            {
+                "name": api_version.rpartition("/")[2],
+                "served": True,
+                "storage": api_version == VERSIONS[0],
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": [*columns, _AGE],
+                "schema": {"openAPIV3Schema": schema},
+            }
+        )
+    names = {
+        "kind": kind,
+        "listKind": kind + "List",
+        "plural": singular + "s",
+        "singular": singular,
+        "shortNames": list(short),
+    }
     return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "{0}s.{1}".format(singular, GROUP), "labels": dict(LABELS)},
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{singular}s.{GROUP}", "labels": dict(LABELS)},
         "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": versions},
-    }  # fmt: skip
+    }
 
 
-def definitions() -> t.List[Data]:
+def definitions() -> list[Data]:
     """Both manifests."""
-    return [_definition(EXPORT, ("svcex", "svcexport"), _export, ()), _definition(IMPORT, ("svcim", "svcimport"), _import, _COLUMNS)]
+    return [
+        _definition(EXPORT, ("svcex", "svcexport"), _export, ()),
+        _definition(IMPORT, ("svcim", "svcimport"), _import, _COLUMNS),
+    ]

@@ -50,11 +50,11 @@ class Options(t.NamedTuple):
     """
 
     ids: t.Mapping[str, str]
-    namespaces: t.Mapping[str, t.Union[None, str, t.Sequence[str]]]
+    namespaces: t.Mapping[str, None | str | t.Sequence[str]]
     keep_first: bool = False
     stale_after: int = 0
     most: int = 100
-    max_deletes: t.Optional[int] = None
+    max_deletes: int | None = None
     #: of the pods of each cluster, the first the one that Services have by default
     families: t.Mapping[str, t.Sequence[str]] = {}
 
@@ -72,8 +72,8 @@ class Listed(t.NamedTuple):
     slices: t.Sequence[Object]
     namespaces: t.Sequence[Object]
     version: str
-    discovery: t.Optional[str]
-    says: t.Optional[str] = None
+    discovery: str | None
+    says: str | None = None
 
 
 class Export(t.NamedTuple):
@@ -84,18 +84,18 @@ class Export(t.NamedTuple):
     stamp: str
     uid: str
     headless: bool
-    ports: t.Tuple[Manifest, ...]
+    ports: tuple[Manifest, ...]
     affinity: str
-    affinity_config: t.Optional[Manifest]
-    policy: t.Optional[str]
-    distribution: t.Optional[str]
-    families: t.Tuple[str, ...]
+    affinity_config: Manifest | None
+    policy: str | None
+    distribution: str | None
+    families: tuple[str, ...]
     labels: t.Mapping[str, str]
     annotations: t.Mapping[str, str]
     groups: t.Sequence[Group]
 
     @property
-    def rank(self) -> t.Tuple[str, bytes, bytes]:
+    def rank(self) -> tuple[str, bytes, bytes]:
         """The order of precedence: the oldest first."""
         return self.stamp, self.id.encode("utf-8"), self.uid.encode("utf-8")
 
@@ -104,7 +104,7 @@ class Claim(t.NamedTuple):
     """A ServiceExport. ``export``: None where it exports nothing, for the reason; both are what its condition Valid says."""
 
     object: Object
-    export: t.Optional[Export]
+    export: Export | None
     reason: str
     message: str
     #: Why endpoints of it were left out; and whether none is left for that.
@@ -115,11 +115,11 @@ class Claim(t.NamedTuple):
 class Exported(t.NamedTuple):
     """The ServiceExports of one cluster, and what was refused of them."""
 
-    claims: t.Dict[Id, Claim]
-    refused: t.List[Refusal]
+    claims: dict[Id, Claim]
+    refused: list[Refusal]
 
 
-def namespaces_of(listed: Listed) -> t.Dict[str, bool]:
+def namespaces_of(listed: Listed) -> dict[str, bool]:
     """{namespace: whether it is being deleted}."""
     found = {}
     for obj in listed.namespaces:
@@ -129,7 +129,7 @@ def namespaces_of(listed: Listed) -> t.Dict[str, bool]:
     return found
 
 
-def granted_namespaces(cluster: str, listed: Listed, options: Options) -> t.Set[str]:
+def granted_namespaces(cluster: str, listed: Listed, options: Options) -> set[str]:
     """The namespaces that a cluster has and may export from."""
     grant = options.namespaces.get(cluster)
     if grant is None:
@@ -144,34 +144,48 @@ def read_exports(cluster: str, listed: Listed, options: Options, guard: Guard) -
     """Every ServiceExport of a cluster that stays; what is being deleted exports nothing any more."""
     found = Exported({}, [])
     namespaces, granted = namespaces_of(listed), granted_namespaces(cluster, listed, options)
-    wanted: t.Dict[Id, Object] = {}
+    wanted: dict[Id, Object] = {}
     for obj in listed.exports:
         place = id_of(obj)
         if place is None:
-            found.refused.append(Refusal(label_of(cluster, place), "name_invalid", "a ServiceExport without namespace or name"))
+            found.refused.append(
+                Refusal(label_of(cluster, place), "name_invalid", "a ServiceExport without namespace or name")
+            )
         elif not obj["metadata"].get("deletionTimestamp") and namespaces.get(place[0]) is False:
             wanted[place] = obj
     services = {place: obj for obj in listed.services for place in (id_of(obj),) if place in wanted}
     groups = _groups(cluster, listed, wanted, found)
     for place in sorted(wanted):
-        found.claims[place] = _claim(cluster, place, wanted[place], services.get(place), groups.get(place, ()), granted, options, guard, found)
+        found.claims[place] = _claim(
+            cluster, place, wanted[place], services.get(place), groups.get(place, ()), granted, options, guard, found
+        )
     return found
 
 
 def _claim(
-    cluster: str, place: Id, obj: Object, service: t.Optional[Object], groups: t.Sequence[Group], granted: t.Collection[str], options: Options,
-    guard: Guard, found: Exported,
-) -> Claim:  # fmt: skip
+    cluster: str,
+    place: Id,
+    obj: Object,
+    service: Object | None,
+    groups: t.Sequence[Group],
+    granted: t.Collection[str],
+    options: Options,
+    guard: Guard,
+    found: Exported,
+) -> Claim:
     def refuse(reason: str, message: str) -> Claim:
         found.refused.append(Refusal(label_of(cluster, place), reason, message))
         return Claim(obj, None, REFUSED, message)
 
     if not may_name_service(place[1]):
-        return refuse("name_invalid", "{0} is no name that a Service can have".format(quoted(place[1])))
+        return refuse("name_invalid", f"{quoted(place[1])} is no name that a Service can have")
     if place[0] not in granted:
-        return refuse("outside_grant", "mcs_namespaces of cluster {0} does not let it export from namespace {1}".format(cluster, quoted(place[0])))
+        return refuse(
+            "outside_grant",
+            f"mcs_namespaces of cluster {cluster} does not let it export from namespace {quoted(place[0])}",
+        )
     if service is None or service["metadata"].get("deletionTimestamp"):
-        return Claim(obj, None, NO_SERVICE, "there is no Service {0} in namespace {1}".format(place[1], place[0]))
+        return Claim(obj, None, NO_SERVICE, f"there is no Service {place[1]} in namespace {place[0]}")
     if is_external_name(service):
         return Claim(obj, None, INVALID_TYPE, "a Service of type ExternalName has no endpoints")
     labels = labels_of(service)
@@ -185,7 +199,7 @@ def _claim(
     found.refused.extend(refused)
     carried, left = _carried(cluster, place, obj, found)
     export = _export(cluster, options.ids[cluster], obj, service, kept, carried)
-    why = "; ".join("{0} [{1}]".format(row.message, row.reason) for row in refused)
+    why = "; ".join(f"{row.message} [{row.reason}]" for row in refused)
     none = bool(why) and not any(group.endpoints for group in kept)
     return Claim(obj, export, VALID, left or "the Service is exported", why, none)
 
@@ -202,7 +216,12 @@ def _since(stamp: t.Any) -> str:
 
 
 def _export(
-    cluster: str, cluster_id: str, obj: Object, service: Object, groups: t.Sequence[Group], carried: t.Sequence[t.Mapping[str, str]]
+    cluster: str,
+    cluster_id: str,
+    obj: Object,
+    service: Object,
+    groups: t.Sequence[Group],
+    carried: t.Sequence[t.Mapping[str, str]],
 ) -> Export:
     meta, spec = obj["metadata"], service["spec"]
     stamp, config = meta.get("creationTimestamp"), spec.get("sessionAffinityConfig")
@@ -243,10 +262,10 @@ def is_qualified(text: str) -> bool:
     return bool(_KEY_NAME.match(name)) and (not slash or (len(prefix) <= 253 and bool(_KEY_PREFIX.match(prefix))))
 
 
-def _groups(cluster: str, listed: Listed, wanted: t.Collection[Id], found: Exported) -> t.Dict[Id, t.List[Group]]:
+def _groups(cluster: str, listed: Listed, wanted: t.Collection[Id], found: Exported) -> dict[Id, list[Group]]:
     """Endpoints of exported Services as their cluster has them, unchecked, in an order that does not depend on that of the lists."""
-    groups: t.Dict[Id, t.List[Group]] = {}
-    named: t.List[t.Tuple[str, Id, Object]] = []
+    groups: dict[Id, list[Group]] = {}
+    named: list[tuple[str, Id, Object]] = []
     for obj in listed.slices:
         meta = obj["metadata"]
         labels = meta.get("labels") or {}
@@ -268,21 +287,23 @@ def _groups(cluster: str, listed: Listed, wanted: t.Collection[Id], found: Expor
 # -- labels and annotations -------------------------------------------------------------------------------------------
 
 
-def _carried(cluster: str, place: Id, obj: Object, found: Exported) -> t.Tuple[t.List[t.Mapping[str, str]], str]:
+def _carried(cluster: str, place: Id, obj: Object, found: Exported) -> tuple[list[t.Mapping[str, str]], str]:
     """(labels and annotations that imports get, what was left out as text)."""
     spec = obj.get("spec")
-    kept: t.List[t.Mapping[str, str]] = []
+    kept: list[t.Mapping[str, str]] = []
     left = []
     for field, checked in (("exportedLabels", True), ("exportedAnnotations", False)):
         given = text_values(spec.get(field) if isinstance(spec, dict) else None)
-        good = {key: value for key, value in given.items() if _key_holds(key) and (not checked or _LABEL_VALUE.match(value))}
+        good = {
+            key: value for key, value in given.items() if _key_holds(key) and (not checked or _LABEL_VALUE.match(value))
+        }
         bad = sorted(set(given) - set(good))
         if sum(len(key.encode("utf-8")) + len(value.encode("utf-8")) for key, value in good.items()) > MOST_BYTES:
-            good, bad = {}, ["all of them, which are more than {0} bytes".format(MOST_BYTES)]
+            good, bad = {}, [f"all of them, which are more than {MOST_BYTES} bytes"]
         kept.append(good)
         if bad:
-            more = " and {0} more".format(len(bad) - _SHOWN) if len(bad) > _SHOWN else ""
-            left.append("left out of {0}: {1}{2}".format(field, ", ".join(quoted(key) for key in bad[:_SHOWN]), more))
+            more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
+            left.append(f"left out of {field}: {', '.join(quoted(key) for key in bad[:_SHOWN])}{more}")
     text = "; ".join(left)
     if text:
         found.refused.append(Refusal(label_of(cluster, place), "name_invalid", text))
@@ -292,4 +313,6 @@ def _carried(cluster: str, place: Id, obj: Object, found: Exported) -> t.Tuple[t
 def _key_holds(key: str) -> bool:
     """Whether an import may have a label or annotation of this key."""
     prefix = key.rpartition("/")[0]
-    return is_qualified(key) and not any(lower(prefix) == taken or lower(prefix).endswith("." + taken) for taken in _TAKEN)
+    return is_qualified(key) and not any(
+        lower(prefix) == taken or lower(prefix).endswith("." + taken) for taken in _TAKEN
+    )

@@ -38,7 +38,7 @@ def asks_version(shape: Shape) -> bool:
     return not shape.headless and (shape.policy == "Local" or shape.distribution is not None)
 
 
-def port_names(shape: Shape) -> t.Dict[str, str]:
+def port_names(shape: Shape) -> dict[str, str]:
     """{name of the import's port: that of the derived Service's and of slices}: where there are several, a Service wants all named."""
     names = {port["name"] for port in shape.ports}
     found = {name: name for name in names}
@@ -52,7 +52,7 @@ def port_names(shape: Shape) -> t.Dict[str, str]:
 
 
 def derived_service(
-    merged: Merged, families: t.Optional[t.Sequence[str]], actual: t.Optional[Object], version: t.Optional[t.Tuple[int, int]]
+    merged: Merged, families: t.Sequence[str] | None, actual: Object | None, version: tuple[int, int] | None
 ) -> Manifest:
     """The Service that has the address. families: the cluster's, None where Services know none; actual: the one that there is, whose addresses stay."""
     shape, (namespace, name) = merged.shape, merged.place
@@ -76,7 +76,7 @@ def derived_service(
     return {"apiVersion": "v1", "kind": SERVICE, "metadata": meta, "spec": spec}
 
 
-def addresses_of(service: t.Optional[Object]) -> t.Optional[t.Tuple[t.List[str], t.List[str]]]:
+def addresses_of(service: Object | None) -> tuple[list[str], list[str]] | None:
     """(addresses, families) that the cluster gave a Service, None for none yet."""
     spec = (service or {}).get("spec") or {}
     found = spec.get("clusterIPs") or [spec.get("clusterIP")]
@@ -84,7 +84,9 @@ def addresses_of(service: t.Optional[Object]) -> t.Optional[t.Tuple[t.List[str],
     return (ips, ["IPv6" if ":" in text else "IPv4" for text in ips]) if ips else None
 
 
-def service_import(merged: Merged, families: t.Sequence[str], service: t.Optional[Object], version: str, first: bool) -> Manifest:
+def service_import(
+    merged: Merged, families: t.Sequence[str], service: Object | None, version: str, first: bool
+) -> Manifest:
     """The import. service: the derived one as the cluster has it; without it the addresses are still to come.
 
     first: whether the one that decided first is to be remembered.
@@ -92,7 +94,11 @@ def service_import(merged: Merged, families: t.Sequence[str], service: t.Optiona
     shape, (namespace, name) = merged.shape, merged.place
     beta = version == VERSIONS[0]
     ports = [_without_empty(dict(port)) for port in shape.ports]
-    spec: Manifest = {"type": HEADLESS if shape.headless else CLUSTER_SET_IP, "ports": ports, "sessionAffinity": shape.affinity}
+    spec: Manifest = {
+        "type": HEADLESS if shape.headless else CLUSTER_SET_IP,
+        "ports": ports,
+        "sessionAffinity": shape.affinity,
+    }
     if shape.affinity_config is not None:
         spec["sessionAffinityConfig"] = shape.affinity_config
     if shape.headless:
@@ -101,7 +107,7 @@ def service_import(merged: Merged, families: t.Sequence[str], service: t.Optiona
             spec["ipFamilies"] = own
     else:
         found = addresses_of(service)
-        what = "addresses of Service {0}/{1}".format(namespace, derived_name(namespace, name))
+        what = f"addresses of Service {namespace}/{derived_name(namespace, name)}"
         spec["ips"] = Pending(what) if found is None else found[0] if beta else found[0][:1]
         if beta:
             spec["ipFamilies"] = Pending("families of the " + what) if found is None else found[1]
@@ -110,11 +116,13 @@ def service_import(merged: Merged, families: t.Sequence[str], service: t.Optiona
             spec[field] = value
     annotations = dict(shape.annotations, **({FIRST_EXPORT: merged.winner} if first else {}))
     meta: Manifest = {"name": name, "namespace": namespace}
-    meta.update((field, dict(value)) for field, value in (("labels", shape.labels), ("annotations", annotations)) if value)
+    meta.update(
+        (field, dict(value)) for field, value in (("labels", shape.labels), ("annotations", annotations)) if value
+    )
     return {"apiVersion": version, "kind": IMPORT, "metadata": meta, "spec": spec}
 
 
-def standing_shape(obj: Object) -> t.Optional[Shape]:
+def standing_shape(obj: Object) -> Shape | None:
     """What an import of ours says, for the time in which not all can be asked. None for one that nobody of us wrote so."""
     spec, meta = obj.get("spec"), obj["metadata"]
     if not isinstance(spec, dict) or spec.get("type") not in (CLUSTER_SET_IP, HEADLESS):
@@ -127,10 +135,16 @@ def standing_shape(obj: Object) -> t.Optional[Shape]:
     config = spec.get("sessionAffinityConfig")
     annotations = {key: value for key, value in (meta.get("annotations") or {}).items() if key != FIRST_EXPORT}
     return Shape(
-        spec["type"] == HEADLESS, tuple(ports), "ClientIP" if spec.get("sessionAffinity") == "ClientIP" else "None",
-        config if isinstance(config, dict) else None, spec.get("internalTrafficPolicy"), spec.get("trafficDistribution"),
-        tuple(family for family in spec.get("ipFamilies") or () if family in ("IPv4", "IPv6")), meta.get("labels") or {}, annotations,
-    )  # fmt: skip
+        spec["type"] == HEADLESS,
+        tuple(ports),
+        "ClientIP" if spec.get("sessionAffinity") == "ClientIP" else "None",
+        config if isinstance(config, dict) else None,
+        spec.get("internalTrafficPolicy"),
+        spec.get("trafficDistribution"),
+        tuple(family for family in spec.get("ipFamilies") or () if family in ("IPv4", "IPv6")),
+        meta.get("labels") or {},
+        annotations,
+    )
 
 
 def _without_empty(port: Manifest) -> Manifest:
@@ -140,16 +154,20 @@ def _without_empty(port: Manifest) -> Manifest:
 # -- slices -----------------------------------------------------------------------------------------------------------
 
 
-def slices_of(merged: Merged, export: Export) -> t.List[Group]:
+def slices_of(merged: Merged, export: Export) -> list[Group]:
     """The endpoints of one cluster behind those ports of the import that it has, under the names that the derived Service has for them."""
     names = port_names(merged.shape)
     own = {port["name"] for port in export.ports if any(same_port(port, other) for other in merged.shape.ports)}
     found = []
     for group in export.groups:
-        ports = [_end_port(port, names[port.get("name") or ""]) for port in group.ports if (port.get("name") or "") in own]
+        ports = [
+            _end_port(port, names[port.get("name") or ""]) for port in group.ports if (port.get("name") or "") in own
+        ]
         if not ports and merged.shape.ports:
             continue
-        found.append(group._replace(ports=tuple(sorted(ports, key=lambda port: (str(port["name"]), str(port.get("protocol")))))))
+        found.append(
+            group._replace(ports=tuple(sorted(ports, key=lambda port: (str(port["name"]), str(port.get("protocol"))))))
+        )
     return found
 
 
@@ -161,20 +179,26 @@ def _end_port(port: t.Mapping[str, t.Any], name: str) -> Manifest:
     return made
 
 
-def slice_labels(merged: Merged, cluster_id: str) -> t.Dict[str, str]:
+def slice_labels(merged: Merged, cluster_id: str) -> dict[str, str]:
     """The labels of the slices of one source cluster. What has no address of its own is nothing for kube-proxy."""
     labels = {SERVICE_LABEL: merged.place[1], SOURCE_LABEL: cluster_id, SLICE_MANAGED_BY: SLICES_MANAGED_BY}
     return labels if merged.shape.headless else dict(labels, **{SERVICE_NAME: derived_name(*merged.place)})
 
 
 #: Slices as all clusters have them, by (namespace, name), source and version: made once for all.
-Made = t.Dict[t.Tuple[Id, str, str], t.List[Manifest]]
+Made = dict[tuple[Id, str, str], list[Manifest]]
 
 
 def import_slices(
-    merged: Merged, export: Export, owner: t.Any, version: str, import_version: str, current: t.Sequence[Object], most: int,
-    made: t.Optional[Made] = None,
-) -> t.List[Manifest]:  # fmt: skip
+    merged: Merged,
+    export: Export,
+    owner: t.Any,
+    version: str,
+    import_version: str,
+    current: t.Sequence[Object],
+    most: int,
+    made: Made | None = None,
+) -> list[Manifest]:
     """The slices of one source cluster. owner: the import's uid; current: the slices that there are, in which endpoints keep their places.
 
     made: of the same merge for other clusters.
@@ -187,7 +211,10 @@ def import_slices(
     found = made.get(key) if made is not None and alike else None
     if found is None:
         labels = slice_labels(merged, export.id)
-        found = [slice_manifest(part, namespace, labels, version) for part in sliced(base, slices_of(merged, export), current, most)]
+        found = [
+            slice_manifest(part, namespace, labels, version)
+            for part in sliced(base, slices_of(merged, export), current, most)
+        ]
         if made is not None and alike and all(manifest["metadata"]["name"].endswith("-0") for manifest in found):
             made[key] = found
     owners = [owner_reference(name, owner, import_version)]
@@ -205,6 +232,10 @@ def gone_slice(obj: Object, since: str, emptied: bool) -> Manifest:
     made: Manifest = {key: meta[key] for key in ("name", "namespace", "labels", "ownerReferences") if key in meta}
     made["annotations"] = {UNREACHABLE_SINCE: since}
     return {
-        "apiVersion": obj.get("apiVersion"), "kind": "EndpointSlice", "metadata": made, "addressType": obj["addressType"],
-        "endpoints": [] if emptied else list(obj.get("endpoints") or ()), "ports": list(obj.get("ports") or ()),
-    }  # fmt: skip
+        "apiVersion": obj.get("apiVersion"),
+        "kind": "EndpointSlice",
+        "metadata": made,
+        "addressType": obj["addressType"],
+        "endpoints": [] if emptied else list(obj.get("endpoints") or ()),
+        "ports": list(obj.get("ports") or ()),
+    }

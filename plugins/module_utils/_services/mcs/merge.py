@@ -20,15 +20,21 @@ _NAMED = 3
 _FAMILIES = ("IPv4", "IPv6")
 #: What a conflict is about, for people.
 _FIELDS = {
-    TYPE: "headlessness", PORTS: "ports", AFFINITY: "sessionAffinity", AFFINITY_CONFIG: "sessionAffinityConfig", POLICY: "internalTrafficPolicy",
-    DISTRIBUTION: "trafficDistribution", LABELS: "exportedLabels", ANNOTATIONS: "exportedAnnotations",
-}  # fmt: skip
+    TYPE: "headlessness",
+    PORTS: "ports",
+    AFFINITY: "sessionAffinity",
+    AFFINITY_CONFIG: "sessionAffinityConfig",
+    POLICY: "internalTrafficPolicy",
+    DISTRIBUTION: "trafficDistribution",
+    LABELS: "exportedLabels",
+    ANNOTATIONS: "exportedAnnotations",
+}
 
 
 class Conflict(t.NamedTuple):
     """``reasons``, in the order of the rules; ``message`` names the fields, who decides and why, and counts."""
 
-    reasons: t.Tuple[str, ...]
+    reasons: tuple[str, ...]
     message: str
 
 
@@ -36,12 +42,12 @@ class Shape(t.NamedTuple):
     """What an import says, but for its addresses. ``families``: those of all whose endpoints count."""
 
     headless: bool
-    ports: t.Tuple[Manifest, ...]
+    ports: tuple[Manifest, ...]
     affinity: str
-    affinity_config: t.Optional[Manifest]
-    policy: t.Optional[str]
-    distribution: t.Optional[str]
-    families: t.Tuple[str, ...]
+    affinity_config: Manifest | None
+    policy: str | None
+    distribution: str | None
+    families: tuple[str, ...]
     labels: t.Mapping[str, str]
     annotations: t.Mapping[str, str]
 
@@ -55,15 +61,15 @@ class Merged(t.NamedTuple):
 
     place: Id
     shape: Shape
-    members: t.Tuple[Export, ...]
-    clusters: t.Tuple[str, ...]
+    members: tuple[Export, ...]
+    clusters: tuple[str, ...]
     winner: str
-    conflict: t.Optional[Conflict]
-    held: t.FrozenSet[str] = frozenset()
+    conflict: Conflict | None
+    held: frozenset[str] = frozenset()
 
 
 def merge(
-    place: Id, exports: t.Iterable[Export], first: str = "", standing: t.Optional[Shape] = None, held: t.Iterable[str] = ()
+    place: Id, exports: t.Iterable[Export], first: str = "", standing: Shape | None = None, held: t.Iterable[str] = ()
 ) -> Merged:
     """The merge of at least one export.
 
@@ -73,7 +79,15 @@ def merge(
     ranked = sorted(exports, key=lambda export: (export.id != first, export.rank))
     winner = ranked[0]
     shape = standing or Shape(
-        winner.headless, (), winner.affinity, winner.affinity_config, winner.policy, winner.distribution, (), winner.labels, winner.annotations
+        winner.headless,
+        (),
+        winner.affinity,
+        winner.affinity_config,
+        winner.policy,
+        winner.distribution,
+        (),
+        winner.labels,
+        winner.annotations,
     )
     members = tuple(export for export in ranked if export.headless == shape.headless)
     ports, families = list(shape.ports), set(shape.families)
@@ -87,7 +101,7 @@ def merge(
     return Merged(place, shape, members, clusters, winner.id, conflict, held)
 
 
-def _more(ports: t.Sequence[Manifest], others: t.Sequence[Manifest]) -> t.List[Manifest]:
+def _more(ports: t.Sequence[Manifest], others: t.Sequence[Manifest]) -> list[Manifest]:
     """The ports that clash with none of those before: neither the name nor protocol and number are taken."""
     names = {port["name"] for port in ports}
     numbers = {(port["protocol"], port["port"]) for port in ports}
@@ -108,27 +122,39 @@ def same_port(one: t.Mapping[str, t.Any], other: t.Mapping[str, t.Any]) -> bool:
 
 def _behind_none(members: t.Sequence[Export], ports: t.Sequence[Manifest]) -> str:
     """Which clusters' endpoints are behind fewer ports than they have, since the import has another port of that name or number; or nothing."""
-    lost = [(export.id, [port for port in export.ports if not any(same_port(port, other) for other in ports)], len(export.ports)) for export in members]
+    lost = [
+        (
+            export.id,
+            [port for port in export.ports if not any(same_port(port, other) for other in ports)],
+            len(export.ports),
+        )
+        for export in members
+    ]
     rows = [
         "cluster {0} has no endpoints behind {1}".format(
-            name, "any port of the import" if len(gone) == count else "its port {0}".format(", ".join(_shown(port) for port in gone[:_NAMED]))
+            name,
+            "any port of the import"
+            if len(gone) == count
+            else "its port {0}".format(", ".join(_shown(port) for port in gone[:_NAMED])),
         )
         for name, gone, count in lost
         if gone
     ]
-    more = " and {0} more clusters".format(len(rows) - _NAMED) if len(rows) > _NAMED else ""
-    return "; {0}{1}: ports need the same name, protocol and number everywhere".format(", ".join(rows[:_NAMED]), more) if rows else ""
+    more = f" and {len(rows) - _NAMED} more clusters" if len(rows) > _NAMED else ""
+    return (
+        f"; {', '.join(rows[:_NAMED])}{more}: ports need the same name, protocol and number everywhere" if rows else ""
+    )
 
 
 def _shown(port: t.Mapping[str, t.Any]) -> str:
-    return "{0}/{1} {2}".format(port["port"], port["protocol"], quoted(port["name"]) if port["name"] else "without a name")
+    return f"{port['port']}/{port['protocol']} {quoted(port['name']) if port['name'] else 'without a name'}"
 
 
 def _conflict(
     ranked: t.Sequence[Export], members: t.Sequence[Export], kept: bool, ports: t.Sequence[Manifest]
-) -> t.Optional[Conflict]:
+) -> Conflict | None:
     winner = ranked[0]
-    rows: t.Tuple[t.Tuple[str, t.Sequence[Export], t.Callable[[Export], t.Any]], ...] = (
+    rows: tuple[tuple[str, t.Sequence[Export], t.Callable[[Export], t.Any]], ...] = (
         (PORTS, members, lambda export: {tuple(sorted(port.items())) for port in export.ports}),
         (TYPE, ranked, lambda export: export.headless),
         (AFFINITY, ranked, lambda export: export.affinity),
@@ -144,9 +170,11 @@ def _conflict(
         differing = sum(1 for export in exports if value(export) != decided)
         if differing:
             reasons.append(reason)
-            told.append("{0} ({1} of {2} clusters {3})".format(_FIELDS[reason], differing, len(ranked), "differs" if differing == 1 else "differ"))
+            told.append(
+                f"{_FIELDS[reason]} ({differing} of {len(ranked)} clusters {'differs' if differing == 1 else 'differ'})"
+            )
     if not reasons:
         return None
     why = "came first" if kept else "is the oldest"
-    message = "conflict of {0}; cluster {1} decides, whose export {2}".format(", ".join(told), winner.id, why)
+    message = f"conflict of {', '.join(told)}; cluster {winner.id} decides, whose export {why}"
     return Conflict(tuple(reasons), message + _behind_none(members, ports))

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import typing as t
 
 GROUP = "multicluster.x-k8s.io"
 #: The versions that we know, the one that is written where it is served first.
@@ -25,13 +24,13 @@ _LENGTH = 10
 #: Digits and consonants: no text of them is a word.
 _LETTERS = "0123456789bcdfghjklmnpqrstvwxyz"
 #: (namespace, name)
-Id = t.Tuple[str, str]
+Id = tuple[str, str]
 
 
 @functools.lru_cache(maxsize=65536)
 def derived_name(namespace: str, name: str) -> str:
     """The name of the Service that has the address of an import: nothing that a user would choose, and never too long."""
-    number = int.from_bytes(hashlib.sha256("{0}/{1}".format(namespace, name).encode("utf-8")).digest(), "big")
+    number = int.from_bytes(hashlib.sha256(f"{namespace}/{name}".encode()).digest(), "big")
     letters = []
     for dummy in range(_LENGTH):
         number, index = divmod(number, len(_LETTERS))
@@ -41,4 +40,4 @@ def derived_name(namespace: str, name: str) -> str:
 
 def slices_name(derived: str, cluster_id: str) -> str:
     """How the names of the slices of one source cluster begin."""
-    return "{0}-{1}".format(derived, cluster_id)
+    return f"{derived}-{cluster_id}"

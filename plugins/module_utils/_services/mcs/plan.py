@@ -24,7 +24,7 @@ _ORDER = (SERVICE, IMPORT, SLICE)
 #: What goes first: who asks for the name must not be sent to an address that is gone.
 _LAST = (IMPORT, SLICE, SERVICE)
 _API_SERVER = ("default", "kubernetes")
-_NOTHING: t.FrozenSet[t.Any] = frozenset()
+_NOTHING: frozenset[t.Any] = frozenset()
 _DERIVED = len(derived_name("", ""))
 _SLICE = re.compile(r"-(?P<source>[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)-[46]-[0-9]+\Z")
 _PENDING_OWNER = Pending("uid of the ServiceImport")
@@ -37,21 +37,25 @@ class Here:
     def __init__(self, name: str, listed: Listed, manager: str) -> None:
         self.name, self.listed, self.manager = name, listed, manager
         self.namespaces = namespaces_of(listed)
-        self.objects: t.Dict[Key, Object] = {}
-        self.mine: t.Set[Key] = set()
+        self.objects: dict[Key, Object] = {}
+        self.mine: set[Key] = set()
         #: what our field manager is on record for, and nothing else says that it is ours: it is left as it is
-        self.doubtful: t.Set[Key] = set()
-        self._proven: t.Set[Id] = set()
+        self.doubtful: set[Key] = set()
+        self._proven: set[Id] = set()
         #: units whose names are made of an import's that is there, whoever made it
-        self._imported: t.Set[Id] = set()
+        self._imported: set[Id] = set()
         #: by (namespace, derived name)
-        self.units: t.Dict[Id, t.List[Key]] = {}
-        self.slices: t.Dict[Id, t.List[Key]] = {}
-        self.places: t.Dict[Id, Id] = {}
+        self.units: dict[Id, list[Key]] = {}
+        self.slices: dict[Id, list[Key]] = {}
+        self.places: dict[Id, Id] = {}
         #: whether its Services have families at all: servers without them drop the field, and it would be written for ever
         self.has_families = True
         slices = str(listed.discovery)
-        for kind, version, items in ((IMPORT, listed.version, listed.imports), (SERVICE, "v1", listed.services), (SLICE, slices, listed.slices)):
+        for kind, version, items in (
+            (IMPORT, listed.version, listed.imports),
+            (SERVICE, "v1", listed.services),
+            (SLICE, slices, listed.slices),
+        ):
             for obj in items:
                 place = id_of(obj)
                 if place == _API_SERVER and kind == SERVICE:
@@ -96,7 +100,7 @@ class Here:
         if name is not None and derived_name(key.namespace, name) == unit[1]:
             self.places[unit] = (key.namespace, name)
 
-    def import_of(self, place: Id) -> t.Optional[Object]:
+    def import_of(self, place: Id) -> Object | None:
         """The import of that name, whoever made it."""
         return self.objects.get(self.import_key(place))
 
@@ -123,27 +127,36 @@ class Planned(t.NamedTuple):
     """
 
     plan: Plan
-    writes: t.List[Write]
-    failed: t.Set[Id]
-    waiting: t.Set[Id]
+    writes: list[Write]
+    failed: set[Id]
+    waiting: set[Id]
     imports: int = 0
 
 
 def plan_cluster(
-    here: Here, merged: t.Mapping[Id, Merged], kept: t.Mapping[Id, t.Collection[str]], options: Options, manager: str,
-    version: t.Optional[t.Tuple[int, int]] = None, silent: t.Collection[str] = (), now: int = 0, slices: t.Optional[Made] = None,
-) -> Planned:  # fmt: skip
+    here: Here,
+    merged: t.Mapping[Id, Merged],
+    kept: t.Mapping[Id, t.Collection[str]],
+    options: Options,
+    manager: str,
+    version: tuple[int, int] | None = None,
+    silent: t.Collection[str] = (),
+    now: int = 0,
+    slices: Made | None = None,
+) -> Planned:
     """The writes of one cluster.
 
     kept: places that only clusters have a part in that could not be read, with their ids. silent: ids of those that did not answer.
     now: seconds since 1970. slices: those of the same merge for other clusters.
     """
     planned = Planned(Plan(), [], set(), set())
-    wanted: t.Dict[Key, Manifest] = {}
-    keep: t.Set[Key] = set()
-    units: t.Set[Id] = set()
+    wanted: dict[Key, Manifest] = {}
+    keep: set[Key] = set()
+    units: set[Id] = set()
     if merged and here.listed.discovery is None:
-        planned.plan.refuse(here.name, "kind_not_served", "the API server has no EndpointSlice, so its imports have no endpoints")
+        planned.plan.refuse(
+            here.name, "kind_not_served", "the API server has no EndpointSlice, so its imports have no endpoints"
+        )
     for place in sorted(merged):
         if here.namespaces.get(place[0]) is not False:
             continue  # there is no such namespace, or not for long
@@ -153,7 +166,7 @@ def plan_cluster(
         foreign = sorted(key for key in made if key in here.objects and key not in here.mine)
         if foreign:
             planned.failed.add(place)
-            text = "{0} {1} exists and is not ours; it is left alone, and the Service is not imported".format(foreign[0].kind, foreign[0].short)
+            text = f"{foreign[0].kind} {foreign[0].short} exists and is not ours; it is left alone, and the Service is not imported"
             planned.plan.refuse("ServiceImport " + label_of(here.name, place), "not_ours", text)
             keep.update(here.units.get(unit_of(place), ()))
         elif actual is not None and actual["metadata"].get("deletionTimestamp"):
@@ -189,15 +202,15 @@ def remove_all(here: Here, manager: str) -> Planned:
 
 def _name_doubtful(here: Here, plan: Plan) -> None:
     for key in sorted(here.doubtful):
-        plan.refuse("{0} {1}/{2}".format(key.kind, here.name, key.short), "not_ours", why_it_stays(here.objects[key], here.manager))
+        plan.refuse(f"{key.kind} {here.name}/{key.short}", "not_ours", why_it_stays(here.objects[key], here.manager))
 
 
 def _manifests(
-    here: Here, one: Merged, options: Options, version: t.Optional[t.Tuple[int, int]], slices: t.Optional[Made]
-) -> t.Dict[Key, Manifest]:
+    here: Here, one: Merged, options: Options, version: tuple[int, int] | None, slices: Made | None
+) -> dict[Key, Manifest]:
     namespace, made = one.place[0], {}
     families = options.families.get(here.name) or ()
-    service: t.Optional[Object] = None
+    service: Object | None = None
     if not one.shape.headless:
         key = Key("v1", SERVICE, namespace, derived_name(*one.place))
         service = here.objects.get(key)
@@ -208,14 +221,23 @@ def _manifests(
     current = here.slices.get(unit_of(one.place), ())
     for export in one.members if here.listed.discovery is not None else ():
         own = [here.objects[key] for key in current if source_of(key) == export.id]
-        for manifest in import_slices(one, export, owner, str(here.listed.discovery), here.listed.version, own, options.most, None if one.held else slices):
+        for manifest in import_slices(
+            one,
+            export,
+            owner,
+            str(here.listed.discovery),
+            here.listed.version,
+            own,
+            options.most,
+            None if one.held else slices,
+        ):
             made[Key(manifest["apiVersion"], SLICE, namespace, manifest["metadata"]["name"])] = manifest
     return made
 
 
 def _stale(
     here: Here, kept: t.Iterable[Key], silent: t.Collection[str], options: Options, now: int
-) -> t.Iterator[t.Tuple[Key, Manifest]]:
+) -> t.Iterator[tuple[Key, Manifest]]:
     """Our slices of sources that do not answer: since when is noted on them, and they lose their endpoints when it was long enough ago."""
     if not options.stale_after or not silent:
         return
@@ -227,7 +249,7 @@ def _stale(
             yield key, dict(gone_slice(obj, str(since), now - since >= options.stale_after), apiVersion=key.api_version)
 
 
-def filled(write: Write, known: t.Optional[t.Mapping[Id, t.Any]]) -> t.Optional[Write]:
+def filled(write: Write, known: t.Mapping[Id, t.Any] | None) -> Write | None:
     """The write with what the cluster gave meanwhile; None while that is not known.
 
     known: by (namespace, derived name), for imports the addresses and families of derived Services, for slices the uids of imports.
@@ -236,7 +258,9 @@ def filled(write: Write, known: t.Optional[t.Mapping[Id, t.Any]]) -> t.Optional[
         return write
     manifest = t.cast(Manifest, write.manifest)
     meta, spec = manifest["metadata"], manifest.get("spec") or {}
-    derived = derived_name(write.key.namespace, write.key.name) if write.key.kind == IMPORT else write.key.name[:_DERIVED]
+    derived = (
+        derived_name(write.key.namespace, write.key.name) if write.key.kind == IMPORT else write.key.name[:_DERIVED]
+    )
     found = (known or {}).get((write.key.namespace, derived))
     if found is None:
         return None
@@ -252,8 +276,12 @@ def filled(write: Write, known: t.Optional[t.Mapping[Id, t.Any]]) -> t.Optional[
 # -- what differs -----------------------------------------------------------------------------------------------------
 
 
-def _changes(here: Here, wanted: t.Mapping[Key, Manifest], manager: str) -> t.Tuple[Plan, t.List[Write]]:
-    todo = {key: manifest for key, manifest in wanted.items() if key not in here.objects or not _same(manifest, here.objects[key], manager)}
+def _changes(here: Here, wanted: t.Mapping[Key, Manifest], manager: str) -> tuple[Plan, list[Write]]:
+    todo = {
+        key: manifest
+        for key, manifest in wanted.items()
+        if key not in here.objects or not _same(manifest, here.objects[key], manager)
+    }
     # whose an object is was settled before; what we own is repaired, whoever edited it
     there = {key: here.objects[key] for key in todo if key in here.objects}
     part, writes = plan_objects(here.name, todo, Read(there, _NOTHING, _NOTHING, {}), manager, adopt=True, alone=True)
@@ -295,7 +323,7 @@ def _says(spec: Object, wanted: Manifest) -> bool:
 
 def _doomed(
     here: Here, units: t.Collection[Id], wanted: t.Mapping[Key, Manifest], keep: t.Collection[Key], options: Options
-) -> t.Tuple[t.List[Key], t.List[Refusal]]:
+) -> tuple[list[Key], list[Refusal]]:
     """What is ours and nobody wants, within the budget: of imports as wholes, and of the sources of those that stay."""
     live = {unit: keys for unit, keys in here.units.items() if here.namespaces.get(unit[0]) is False}
     gone = [unit for unit in live if unit not in units]
@@ -304,13 +332,13 @@ def _doomed(
     if refusal is not None:
         refused.append(refusal)
         doomed = []
-    mine: t.Dict[str, int] = {}
-    lost: t.Dict[str, t.List[Key]] = {}
-    losses: t.Dict[str, int] = {}
+    mine: dict[str, int] = {}
+    lost: dict[str, list[Key]] = {}
+    losses: dict[str, int] = {}
     for unit, keys in live.items():
         if unit not in units:
             continue
-        by_source: t.Dict[str, t.List[Key]] = {}
+        by_source: dict[str, list[Key]] = {}
         for key in keys:
             if key.kind == SLICE:
                 by_source.setdefault(source_of(key), []).append(key)
@@ -333,14 +361,16 @@ def _doomed(
     return sorted(doomed), refused
 
 
-def _over(local: str, source: str, kind: str, owned: int, deletes: int, options: Options) -> t.Optional[Refusal]:
+def _over(local: str, source: str, kind: str, owned: int, deletes: int, options: Options) -> Refusal | None:
     # the last export of a cluster may go like any other: its list was complete, so what counts is how many go at once
     refusal = check_budget(source, kind, owned, deletes, 1, options.max_deletes, claimed=True)
-    return refusal._replace(object=local if source == local else "{0}: {1}".format(local, source)) if refusal else None
+    return refusal._replace(object=local if source == local else f"{local}: {source}") if refusal else None
 
 
-def _deletes(here: Here, keys: t.Iterable[Key], manager: str) -> t.List[Write]:
+def _deletes(here: Here, keys: t.Iterable[Key], manager: str) -> list[Write]:
     there = {key: here.objects[key] for key in keys}
-    dummy, writes = plan_objects(here.name, {key: {} for key in there}, Read(there, _NOTHING, _NOTHING, {}), manager, state="absent", adopt=True)
+    dummy, writes = plan_objects(
+        here.name, {key: {} for key in there}, Read(there, _NOTHING, _NOTHING, {}), manager, state="absent", adopt=True
+    )
     writes = [write for write in writes if write.change.action == DELETE]
     return sorted(writes, key=lambda write: (_LAST.index(write.key.kind), write.key))

@@ -23,7 +23,7 @@ def status_manager(manager: str) -> str:
     return manager + "/status"
 
 
-def import_statuses(here: Here, clusters: t.Mapping[Id, t.Sequence[str]], skip: t.Collection[Id]) -> t.List[Write]:
+def import_statuses(here: Here, clusters: t.Mapping[Id, t.Sequence[str]], skip: t.Collection[Id]) -> list[Write]:
     """Which clusters each import is made of, by their ids. An import that is still to be made is written as it will be."""
     found = []
     for place in sorted(clusters):
@@ -37,7 +37,9 @@ def import_statuses(here: Here, clusters: t.Mapping[Id, t.Sequence[str]], skip: 
     return found
 
 
-def export_statuses(here: Here, exported: Exported, merged: t.Mapping[Id, Merged], reach: t.Mapping[Id, Reach], now: str) -> t.List[Write]:
+def export_statuses(
+    here: Here, exported: Exported, merged: t.Mapping[Id, Merged], reach: t.Mapping[Id, Reach], now: str
+) -> list[Write]:
     """The conditions of every export of a cluster that are other than they should be. now: as Kubernetes writes it."""
     found = []
     for place, claim in exported.claims.items():
@@ -50,7 +52,7 @@ def export_statuses(here: Here, exported: Exported, merged: t.Mapping[Id, Merged
     return found
 
 
-def without_conditions(here: Here, manager: str) -> t.List[Write]:
+def without_conditions(here: Here, manager: str) -> list[Write]:
     """What takes the conditions of ours away again from every export that has some; the manifests are merge patches."""
     found = []
     for obj in here.listed.exports:
@@ -65,8 +67,15 @@ def without_conditions(here: Here, manager: str) -> t.List[Write]:
     return found
 
 
-def _write(cluster: str, key: Key, obj: t.Optional[Object], before: t.Any, status: t.Optional[Manifest], applied: bool = True) -> Write:
+def _write(
+    cluster: str, key: Key, obj: Object | None, before: t.Any, status: Manifest | None, applied: bool = True
+) -> Write:
     meta = (obj or {"metadata": {}})["metadata"]
-    change = Change(UPDATE, key.kind, "{0}/{1}".format(cluster, key.short), {"status": before}, {"status": status})
-    manifest = {"apiVersion": key.api_version, "kind": key.kind, "metadata": {"name": key.name, "namespace": key.namespace}, "status": status}
+    change = Change(UPDATE, key.kind, f"{cluster}/{key.short}", {"status": before}, {"status": status})
+    manifest = {
+        "apiVersion": key.api_version,
+        "kind": key.kind,
+        "metadata": {"name": key.name, "namespace": key.namespace},
+        "status": status,
+    }
     return Write(change, key, manifest, meta.get("uid"), meta.get("resourceVersion"), applied)

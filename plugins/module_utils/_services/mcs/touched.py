@@ -18,7 +18,14 @@ from .exports import Listed
 from .names import DERIVED_PREFIX, derived_name
 from .plan import unit_of
 
-EXPORTS, IMPORTS, SERVICES, ENDPOINTS, SLICES, NAMESPACES = "serviceexports", "serviceimports", "services", "endpoints", "endpointslices", "namespaces"
+EXPORTS, IMPORTS, SERVICES, ENDPOINTS, SLICES, NAMESPACES = (
+    "serviceexports",
+    "serviceimports",
+    "services",
+    "endpoints",
+    "endpointslices",
+    "namespaces",
+)
 KINDS = (EXPORTS, IMPORTS, SERVICES, ENDPOINTS, SLICES)
 _API_SERVER = unit_of(("default", "kubernetes"))
 _DERIVED = len(derived_name("", ""))
@@ -28,10 +35,10 @@ class Index:
     """The objects of one cluster by unit. ``put`` keeps it in step; the first build is a ``put`` of every object."""
 
     def __init__(self) -> None:
-        self._objects: t.Dict[str, t.Dict[Id, Object]] = {kind: {} for kind in KINDS}
-        self._by_unit: t.Dict[str, t.Dict[Id, t.Set[Id]]] = {kind: {} for kind in KINDS}
+        self._objects: dict[str, dict[Id, Object]] = {kind: {} for kind in KINDS}
+        self._by_unit: dict[str, dict[Id, set[Id]]] = {kind: {} for kind in KINDS}
 
-    def put(self, kind: str, place: Id, after: t.Optional[Object]) -> t.Set[Id]:
+    def put(self, kind: str, place: Id, after: Object | None) -> set[Id]:
         """One object is new, other or (None) gone; returns the units that it touches, before and after."""
         before = self._objects[kind].pop(place, None)
         touched = _units(kind, place, before)
@@ -48,7 +55,7 @@ class Index:
             touched |= now
         return touched
 
-    def inside(self, namespace: str) -> t.Set[Id]:
+    def inside(self, namespace: str) -> set[Id]:
         """The units of a namespace that something is exported or imported of."""
         return {unit for kind in (EXPORTS, IMPORTS) for unit in self._by_unit[kind] if unit[0] == namespace}
 
@@ -56,16 +63,19 @@ class Index:
         """The lists of a cluster, cut down to what belongs to the units; namespaces stay."""
         chosen = {*units, _API_SERVER}
         return listed._replace(
-            exports=self._some(EXPORTS, chosen), imports=self._some(IMPORTS, chosen), services=self._some(SERVICES, chosen),
-            endpoints=self._some(ENDPOINTS, chosen) if listed.endpoints else (), slices=self._some(SLICES, chosen) if listed.slices else (),
-        )  # fmt: skip
+            exports=self._some(EXPORTS, chosen),
+            imports=self._some(IMPORTS, chosen),
+            services=self._some(SERVICES, chosen),
+            endpoints=self._some(ENDPOINTS, chosen) if listed.endpoints else (),
+            slices=self._some(SLICES, chosen) if listed.slices else (),
+        )
 
-    def _some(self, kind: str, units: t.Collection[Id]) -> t.List[Object]:
+    def _some(self, kind: str, units: t.Collection[Id]) -> list[Object]:
         found = {place for unit in units for place in self._by_unit[kind].get(unit, ())}
         return [self._objects[kind][place] for place in sorted(found)]
 
 
-def _units(kind: str, place: Id, obj: t.Optional[Object]) -> t.Set[Id]:
+def _units(kind: str, place: Id, obj: Object | None) -> set[Id]:
     """The units that an object may belong to."""
     if obj is None:
         return set()
@@ -73,7 +83,11 @@ def _units(kind: str, place: Id, obj: t.Optional[Object]) -> t.Set[Id]:
     if kind == SLICES:
         owner = (obj["metadata"].get("labels") or {}).get(SERVICE_NAME)
         names += [owner] if isinstance(owner, str) else []
-    found = {(place[0], name[:_DERIVED]) for name in names if kind not in (EXPORTS, IMPORTS) and name.startswith(DERIVED_PREFIX)}
+    found = {
+        (place[0], name[:_DERIVED])
+        for name in names
+        if kind not in (EXPORTS, IMPORTS) and name.startswith(DERIVED_PREFIX)
+    }
     return found | {unit_of((place[0], name)) for name in (names if kind != SLICES else names[1:])}
 
 

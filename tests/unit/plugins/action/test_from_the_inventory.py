@@ -15,18 +15,28 @@ import pytest
 from ansible_collections.multicluster.network.plugins.action import load_balancers
 
 INVENTORY = {
-    "clusters": {"hosts": {
-        "aws": {"kubeconfig": "/nowhere/aws", "pod_cidrs": ["10.2.0.0/16"], "token": "hunter2-of-aws"},
-        "gcp": {"kubeconfig": "/nowhere/gcp", "pod_cidrs": ["10.4.0.0/16"], "load_balancers_settings": {"load_balancer": "empty://"}},
-    }},
+    "clusters": {
+        "hosts": {
+            "aws": {"kubeconfig": "/nowhere/aws", "pod_cidrs": ["10.2.0.0/16"], "token": "hunter2-of-aws"},
+            "gcp": {
+                "kubeconfig": "/nowhere/gcp",
+                "pod_cidrs": ["10.4.0.0/16"],
+                "load_balancers_settings": {"load_balancer": "empty://"},
+            },
+        }
+    },
     "aws_nodes": {"hosts": {"aws-1": {}}, "vars": {"multicluster_cluster": "aws", "vpn_password": "correct-horse"}},
     "gcp_nodes": {"hosts": {"gcp-1": {"node_name": "n1"}}, "vars": {"multicluster_cluster": "gcp"}},
     "all": {"vars": {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}},
-}  # fmt: skip
+}
 
 
 def role(name, tasks_from="main", **variables):
-    return {"name": name, "ansible.builtin.include_role": {"name": "multicluster.network." + name, "tasks_from": tasks_from}, "vars": variables}
+    return {
+        "name": name,
+        "ansible.builtin.include_role": {"name": "multicluster.network." + name, "tasks_from": tasks_from},
+        "vars": variables,
+    }
 
 
 def run(folder, tasks, *arguments, hosts="all:!clusters", inventory=None):
@@ -41,38 +51,63 @@ def run(folder, tasks, *arguments, hosts="all:!clusters", inventory=None):
 
 def kept(path, variable):
     """A task that keeps a registered result."""
-    return {"name": "keep", "ansible.builtin.copy": {"content": "{{ " + variable + " | to_json }}", "dest": str(path)}, "run_once": True}
+    return {
+        "name": "keep",
+        "ansible.builtin.copy": {"content": "{{ " + variable + " | to_json }}", "dest": str(path)},
+        "run_once": True,
+    }
 
 
-@pytest.mark.parametrize("name, tasks_from, written, value, meant", [
-    ("mesh", "plan", "multicluster_mesh", "kubspan", "semaphore, kubespan; did you mean kubespan?"),
-    ("mesh", "validate", "multicluster_mesh", "semaphor", "semaphore, kubespan; did you mean semaphore?"),
-    ("mesh", "plan", "mesh_mode", "kubspan", "semaphore, kubespan; did you mean kubespan?"),
-    ("run_lock", "main", "multicluster_lock", "fabrik", "controller, fabric, none; did you mean fabric?"),
-    ("run_lock", "main", "run_lock_scope", "fabrik", "controller, fabric, none; did you mean fabric?"),
-])  # fmt: skip
-def test_a_wrong_choice_is_told_by_the_name_of_the_variable_that_was_written(tmp_path, name, tasks_from, written, value, meant):
-    where = INVENTORY if name == "run_lock" else dict(INVENTORY, all={"vars": dict(INVENTORY["all"]["vars"], **{written: value})})
-    arguments = ["-e", "{0}={1}".format(written, value)] if name == "run_lock" else []
+@pytest.mark.parametrize(
+    "name, tasks_from, written, value, meant",
+    [
+        ("mesh", "plan", "multicluster_mesh", "kubspan", "semaphore, kubespan; did you mean kubespan?"),
+        ("mesh", "validate", "multicluster_mesh", "semaphor", "semaphore, kubespan; did you mean semaphore?"),
+        ("mesh", "plan", "mesh_mode", "kubspan", "semaphore, kubespan; did you mean kubespan?"),
+        ("run_lock", "main", "multicluster_lock", "fabrik", "controller, fabric, none; did you mean fabric?"),
+        ("run_lock", "main", "run_lock_scope", "fabrik", "controller, fabric, none; did you mean fabric?"),
+    ],
+)
+def test_a_wrong_choice_is_told_by_the_name_of_the_variable_that_was_written(
+    tmp_path, name, tasks_from, written, value, meant
+):
+    where = (
+        INVENTORY
+        if name == "run_lock"
+        else dict(INVENTORY, all={"vars": dict(INVENTORY["all"]["vars"], **{written: value})})
+    )
+    arguments = ["-e", f"{written}={value}"] if name == "run_lock" else []
     code, shown = run(tmp_path, [role(name, tasks_from)], *arguments, inventory=where)
-    assert code == 2 and "{0}: '{1}' is none of {2} [bad_choice]".format(written, value, meant) in shown.replace('"', "'").replace("\\'", "'"), shown
+    assert code == 2 and f"{written}: '{value}' is none of {meant} [bad_choice]" in shown.replace('"', "'").replace(
+        "\\'", "'"
+    ), shown
 
 
 def test_the_fabric_is_that_of_the_inventory_whatever_the_limit(tmp_path):
-    code, shown = run(tmp_path, [role("mesh", "validate"), kept(tmp_path / "found.json", "__mesh_r_validate")], "--limit", "aws-1")
+    code, shown = run(
+        tmp_path, [role("mesh", "validate"), kept(tmp_path / "found.json", "__mesh_r_validate")], "--limit", "aws-1"
+    )
     assert code == 0, shown
     mesh = json.loads((tmp_path / "found.json").read_text("utf-8"))["mesh"]
-    assert {host: (node["cluster"], node["node_name"]) for host, node in mesh["nodes"].items()} == {"aws-1": ("aws", "aws-1"), "gcp-1": ("gcp", "n1")}
+    assert {host: (node["cluster"], node["node_name"]) for host, node in mesh["nodes"].items()} == {
+        "aws-1": ("aws", "aws-1"),
+        "gcp-1": ("gcp", "n1"),
+    }
 
 
 def test_validate_looks_at_names_and_a_plan_does_not(tmp_path):
     misspelt = dict(INVENTORY, all={"vars": dict(INVENTORY["all"]["vars"], mesh_adpot=True)})
     code, shown = run(tmp_path, [role("mesh", "validate")], inventory=misspelt)
     assert code == 2 and "did you mean mesh_adopt?" in shown
-    code, shown = run(tmp_path, [role("mesh", "plan"), kept(tmp_path / "found.json", "__mesh_r_plan")], inventory=misspelt)
+    code, shown = run(
+        tmp_path, [role("mesh", "plan"), kept(tmp_path / "found.json", "__mesh_r_plan")], inventory=misspelt
+    )
     assert code == 0 and "mesh_adopt" not in shown, shown
     failed = json.loads((tmp_path / "found.json").read_text("utf-8"))["mesh"]["failures"]
-    assert [row["cluster"] for row in failed] == ["aws", "gcp"]  # each was asked by the access that its host's variables give
+    assert [row["cluster"] for row in failed] == [
+        "aws",
+        "gcp",
+    ]  # each was asked by the access that its host's variables give
 
 
 def test_preflight_names_who_has_no_announcer_and_which_nodes_were_silent(tmp_path):
@@ -80,14 +115,26 @@ def test_preflight_names_who_has_no_announcer_and_which_nodes_were_silent(tmp_pa
     code, shown = run(tmp_path, tasks, hosts="all")
     assert code == 0, shown
     found = json.loads((tmp_path / "found.json").read_text("utf-8"))
-    said = {where: " ".join(row["message"] for row in found["findings"] if row["where"] == where) for where in ("aws", "gcp", "aws-1", "gcp-1")}
-    assert all(said.values()) and "load_balancers_settings" in said["gcp"] and "load_balancers_settings" not in said["aws"], found["findings"]
+    said = {
+        where: " ".join(row["message"] for row in found["findings"] if row["where"] == where)
+        for where in ("aws", "gcp", "aws-1", "gcp-1")
+    }
+    assert (
+        all(said.values()) and "load_balancers_settings" in said["gcp"] and "load_balancers_settings" not in said["aws"]
+    ), found["findings"]
 
 
 def test_status_knows_all_hosts_and_what_a_limit_left_out(tmp_path):
-    answered = {"name": "node", "ansible.builtin.set_fact": {"__status_r_node": {"node": {"devices": []}}}, "when": "multicluster_cluster is defined"}
-    tasks = [answered, role("status", status_fail_on_findings=False, status_page="", status_document="", status_metrics=""),
-             kept(tmp_path / "found.json", "__status_r")]  # fmt: skip
+    answered = {
+        "name": "node",
+        "ansible.builtin.set_fact": {"__status_r_node": {"node": {"devices": []}}},
+        "when": "multicluster_cluster is defined",
+    }
+    tasks = [
+        answered,
+        role("status", status_fail_on_findings=False, status_page="", status_document="", status_metrics=""),
+        kept(tmp_path / "found.json", "__status_r"),
+    ]
     code, shown = run(tmp_path, tasks, "--limit", "aws-1")
     assert code == 0, shown
     scope = json.loads((tmp_path / "found.json").read_text("utf-8"))["scope"]
@@ -96,23 +143,56 @@ def test_status_knows_all_hosts_and_what_a_limit_left_out(tmp_path):
 
 def test_a_bundle_has_no_secret_of_any_host(tmp_path):
     node = {"node": {"log": "the word is correct-horse, the other hunter2-of-aws, mine is tell-nobody"}}
-    tasks = [{"name": "node", "ansible.builtin.set_fact": {"__support_bundle_r_node": node}, "when": "multicluster_cluster is defined"},
-             role("support_bundle", support_bundle_path=str(tmp_path / "bundle.tar.gz"), support_bundle_secrets=["tell-nobody"])]  # fmt: skip
+    tasks = [
+        {
+            "name": "node",
+            "ansible.builtin.set_fact": {"__support_bundle_r_node": node},
+            "when": "multicluster_cluster is defined",
+        },
+        role(
+            "support_bundle",
+            support_bundle_path=str(tmp_path / "bundle.tar.gz"),
+            support_bundle_secrets=["tell-nobody"],
+        ),
+    ]
     code, shown = run(tmp_path, tasks, hosts="all")
     assert code == 0, shown
     with tarfile.open(tmp_path / "bundle.tar.gz") as archive:
-        texts = {member.name: archive.extractfile(member).read().decode("utf-8") for member in archive.getmembers() if member.isfile()}
-    assert any("the word is" in text for text in texts.values()) and any("10.4.0.0/16" in text for text in texts.values())
-    assert not [name for name, text in texts.items() if any(word in text for word in ("correct-horse", "hunter2-of-aws", "tell-nobody"))]
+        texts = {
+            member.name: archive.extractfile(member).read().decode("utf-8")
+            for member in archive.getmembers()
+            if member.isfile()
+        }
+    assert any("the word is" in text for text in texts.values()) and any(
+        "10.4.0.0/16" in text for text in texts.values()
+    )
+    assert not [
+        name
+        for name, text in texts.items()
+        if any(word in text for word in ("correct-horse", "hunter2-of-aws", "tell-nobody"))
+    ]
 
 
 def test_what_the_plan_before_and_its_nodes_refused_is_kept_until_the_end(tmp_path):
     row = {"object": "gcp/x", "reason": "weak_key", "message": "its key is weak"}
-    before = {"name": "before", "ansible.builtin.set_fact": {
-        "__mesh_r_plan": {"mesh": {"refused": [row]}}, "__node_dataplane_r_converge": {"refused": [row], "public_keys": {"aws": "k"}}}}  # fmt: skip
+    before = {
+        "name": "before",
+        "ansible.builtin.set_fact": {
+            "__mesh_r_plan": {"mesh": {"refused": [row]}},
+            "__node_dataplane_r_converge": {"refused": [row], "public_keys": {"aws": "k"}},
+        },
+    }
     again = role("mesh", "plan", __mesh_reported_by="{{ ansible_play_hosts_all }}")
-    code, shown = run(tmp_path, [before, again, role("mesh", "plan"), kept(tmp_path / "found.json", "__mesh_r_plan"),
-                                 role("capability", "outcome", capability_asked=["mesh"])])  # fmt: skip
+    code, shown = run(
+        tmp_path,
+        [
+            before,
+            again,
+            role("mesh", "plan"),
+            kept(tmp_path / "found.json", "__mesh_r_plan"),
+            role("capability", "outcome", capability_asked=["mesh"]),
+        ],
+    )
     found = json.loads((tmp_path / "found.json").read_text("utf-8"))
     assert found["refused_before"] == ["refused: gcp/x: its key is weak [weak_key] (refused by aws-1, gcp-1)"], shown
     assert code == 2 and "mesh, cluster gcp: " in shown  # neither cluster answers
@@ -120,12 +200,36 @@ def test_what_the_plan_before_and_its_nodes_refused_is_kept_until_the_end(tmp_pa
 
 def planned(**keys):
     """Tasks that register what a plan and the nodes' role would: which keys are published, and which the hosts have."""
-    nodes = {host: {"cluster": cluster, "node_name": name, "publishable": True, "annotations": {"x.wireguard.semaphore.uw.io/pubKey": None}, "stale": [],
-                    "published": {"x.wireguard.semaphore.uw.io/pubKey": "old"}} for host, cluster, name in (("aws-1", "aws", "aws-1"), ("gcp-1", "gcp", "n1"))}
-    pools = {name: [{"apiVersion": "crd.projectcalico.org/v1", "kind": "IPPool", "metadata": {"name": "p"}}] for name in ("aws", "gcp")}
-    mesh = {"nodes": nodes, "failures": [], "annotation_patterns": [], "ip_pools": pools if keys.pop("pools", False) else {}}
-    facts = {"__mesh_r_plan": {"mesh": mesh}, "__node_dataplane_r_converge": {"public_keys": {"x": "{{ keys[inventory_hostname] }}"}}}
-    return {"name": "planned", "ansible.builtin.set_fact": facts, "vars": {"keys": {name.replace("_", "-"): key for name, key in keys.items()}}}
+    nodes = {
+        host: {
+            "cluster": cluster,
+            "node_name": name,
+            "publishable": True,
+            "annotations": {"x.wireguard.semaphore.uw.io/pubKey": None},
+            "stale": [],
+            "published": {"x.wireguard.semaphore.uw.io/pubKey": "old"},
+        }
+        for host, cluster, name in (("aws-1", "aws", "aws-1"), ("gcp-1", "gcp", "n1"))
+    }
+    pools = {
+        name: [{"apiVersion": "crd.projectcalico.org/v1", "kind": "IPPool", "metadata": {"name": "p"}}]
+        for name in ("aws", "gcp")
+    }
+    mesh = {
+        "nodes": nodes,
+        "failures": [],
+        "annotation_patterns": [],
+        "ip_pools": pools if keys.pop("pools", False) else {},
+    }
+    facts = {
+        "__mesh_r_plan": {"mesh": mesh},
+        "__node_dataplane_r_converge": {"public_keys": {"x": "{{ keys[inventory_hostname] }}"}},
+    }
+    return {
+        "name": "planned",
+        "ansible.builtin.set_fact": facts,
+        "vars": {"keys": {name.replace("_", "-"): key for name, key in keys.items()}},
+    }
 
 
 def test_only_what_differs_is_published_and_only_where_it_does(tmp_path):
@@ -133,9 +237,15 @@ def test_only_what_differs_is_published_and_only_where_it_does(tmp_path):
     code, shown = run(tmp_path, [planned(aws_1="old", gcp_1="old"), role("mesh", "publish_objects"), keep])
     assert code == 0 and json.loads((tmp_path / "found.json").read_text("utf-8"))["skipped"] is True, shown
     code, shown = run(tmp_path, [planned(aws_1="old", gcp_1="new"), role("mesh", "publish_objects"), keep])
-    assert [row["cluster"] for row in json.loads((tmp_path / "found.json").read_text("utf-8"))["failures"]] == ["gcp"], shown
-    code, shown = run(tmp_path, [planned(aws_1="new", gcp_1="new"), role("mesh", "publish_objects"), keep], "--limit", "aws-1")
-    assert [row["cluster"] for row in json.loads((tmp_path / "found.json").read_text("utf-8"))["failures"]] == ["aws"], shown
+    assert [row["cluster"] for row in json.loads((tmp_path / "found.json").read_text("utf-8"))["failures"]] == [
+        "gcp"
+    ], shown
+    code, shown = run(
+        tmp_path, [planned(aws_1="new", gcp_1="new"), role("mesh", "publish_objects"), keep], "--limit", "aws-1"
+    )
+    assert [row["cluster"] for row in json.loads((tmp_path / "found.json").read_text("utf-8"))["failures"]] == [
+        "aws"
+    ], shown
 
 
 def test_nodes_that_leave_take_what_is_theirs_and_the_last_one_its_clusters_pools(tmp_path):
@@ -147,7 +257,9 @@ def test_nodes_that_leave_take_what_is_theirs_and_the_last_one_its_clusters_pool
 
 def test_the_mesh_of_kilo_is_that_of_the_inventorys_clusters(tmp_path):
     hosts = INVENTORY["clusters"]["hosts"]
-    clusters = {name: dict(row, wireguard_cidrs=["100.70.{0}.0/24".format(number)]) for number, (name, row) in enumerate(hosts.items())}
+    clusters = {
+        name: dict(row, wireguard_cidrs=[f"100.70.{number}.0/24"]) for number, (name, row) in enumerate(hosts.items())
+    }
     inventory = dict(INVENTORY, clusters={"hosts": clusters})
     for entry in ("main", "info"):
         code, shown = run(tmp_path, [role("clustermesh", entry)], hosts="clusters", inventory=inventory)
@@ -159,11 +271,20 @@ def test_the_mesh_of_kilo_is_that_of_the_inventorys_clusters(tmp_path):
 
 def test_accounts_and_secrets_are_made_by_the_module(tmp_path):
     remotes = [{"name": "us", "kubeconfig": "/nowhere/us"}]
-    settings = {"clustermesh_secrets_remotes": remotes, "clustermesh_secrets_management": [{"name": "eu", "kubeconfig": "/nowhere/eu"}]}
+    settings = {
+        "clustermesh_secrets_remotes": remotes,
+        "clustermesh_secrets_management": [{"name": "eu", "kubeconfig": "/nowhere/eu"}],
+    }
     code, shown = run(tmp_path, [role("clustermesh_secrets", **settings)], hosts="localhost")
     assert code == 2 and "cluster us: cannot " in shown, shown
-    task = {"name": "secret", "multicluster.network.cluster_objects": {
-        "fabric": "t", "clusters": remotes, "kubeconfig_secrets": {"clusters": ["us"], "path": str(tmp_path / "{cluster}"), "namespace": "n"}}}  # fmt: skip
+    task = {
+        "name": "secret",
+        "multicluster.network.cluster_objects": {
+            "fabric": "t",
+            "clusters": remotes,
+            "kubeconfig_secrets": {"clusters": ["us"], "path": str(tmp_path / "{cluster}"), "namespace": "n"},
+        },
+    }
     code, shown = run(tmp_path, [task], hosts="localhost")
     assert code == 2 and "kubeconfig_missing" in shown and str(tmp_path / "us") in shown, shown
     (tmp_path / "us").write_text("text", "utf-8")
@@ -174,22 +295,44 @@ def test_accounts_and_secrets_are_made_by_the_module(tmp_path):
 def test_clusters_and_what_they_are_granted_need_not_be_written(tmp_path):
     """Each is asked by the access that its host's variables give."""
     names = ("service_mirror", "network_sets", "coredns_rewrite", "load_balancers", "ccm_info")
-    tasks = [{"name": name, "multicluster.network." + name: {"fabric": "t"}, "delegate_to": "localhost", "ignore_errors": True} for name in names]
+    tasks = [
+        {
+            "name": name,
+            "multicluster.network." + name: {"fabric": "t"},
+            "delegate_to": "localhost",
+            "ignore_errors": True,
+        }
+        for name in names
+    ]
     code, shown = run(tmp_path, tasks, hosts="localhost")
     assert code == 0 and shown.count("...ignoring") == len(names), shown
-    assert shown.count("Module failed: cluster aws: cannot use the access") + shown.count('"msg": "cluster aws: cannot use the access') >= len(names)
-    assert shown.count("kubeconfig /nowhere/gcp cannot be read") >= len(names) and "Traceback" not in shown and "hunter2" not in shown
+    assert shown.count("Module failed: cluster aws: cannot use the access") + shown.count(
+        '"msg": "cluster aws: cannot use the access'
+    ) >= len(names)
+    assert (
+        shown.count("kubeconfig /nowhere/gcp cannot be read") >= len(names)
+        and "Traceback" not in shown
+        and "hunter2" not in shown
+    )
 
 
 def test_settings_may_leave_to_the_task_what_happens_to_orphans(tmp_path):
     """What the task says counts for clusters that say nothing, and the role hands its variable on."""
     seen = []
     settings = {"a": {}, "b": {"gc_orphans": False}}
-    hostvars = {name: {"load_balancers_settings": dict({"load_balancer": "empty://"}, **more)} for name, more in settings.items()}
+    hostvars = {
+        name: {"load_balancers_settings": dict({"load_balancer": "empty://"}, **more)}
+        for name, more in settings.items()
+    }
     for given in ({"gc_orphans": True}, {"gc_orphans": "no"}, {}):
         options = dict(given)
         action = load_balancers.ActionModule.__new__(load_balancers.ActionModule)
-        action.hostvars, action.groups, action.clusters_group, action.only = hostvars, {"clusters": ["a", "b"]}, "clusters", None
+        action.hostvars, action.groups, action.clusters_group, action.only = (
+            hostvars,
+            {"clusters": ["a", "b"]},
+            "clusters",
+            None,
+        )
         assert action.fill(options, {}) is None and set(options) == {"settings"} and action.only is None
         seen.append([row.get("gc_orphans") for row in options["settings"]])
     assert seen == [[True, False], [False, False], [None, False]]
@@ -198,11 +341,17 @@ def test_settings_may_leave_to_the_task_what_happens_to_orphans(tmp_path):
 @pytest.mark.parametrize("name", ["ccm_nodes", "control_plane_address"])
 def test_one_cluster_is_that_of_the_host(tmp_path, name):
     code, shown = run(tmp_path, [role(name)], hosts="clusters")
-    assert code == 0 and "skipping: [aws]" in shown and ("ok: [gcp ->" if name == "control_plane_address" else "skipping: [gcp]") in shown, shown
+    assert (
+        code == 0
+        and "skipping: [aws]" in shown
+        and ("ok: [gcp ->" if name == "control_plane_address" else "skipping: [gcp]") in shown
+    ), shown
     clusters = {host: dict(given) for host, given in INVENTORY["clusters"]["hosts"].items()}
     clusters["gcp"]["load_balancers_settings"] = {"provider": "equinix_metal", "pol": 1}
     code, shown = run(tmp_path, [role(name)], hosts="clusters", inventory=dict(INVENTORY, clusters={"hosts": clusters}))
-    assert code == 2 and "skipping: [aws]" in shown and "/nowhere/aws" not in shown and "did you mean pool?" in shown, shown
+    assert code == 2 and "skipping: [aws]" in shown and "/nowhere/aws" not in shown and "did you mean pool?" in shown, (
+        shown
+    )
 
 
 def test_definitions_go_to_the_cluster_that_is_named(tmp_path):
@@ -216,8 +365,28 @@ def test_definitions_go_to_the_cluster_that_is_named(tmp_path):
 @pytest.mark.parametrize("inventory", [None, "n1,"], ids=["none", "nodes alone"])
 def test_without_a_cluster_the_group_that_lacks_them_is_named(module, inventory, tmp_path):
     """A bare KeyError, or an ok of a module that had nothing to look at."""
-    command = ["ansible", "localhost" if inventory is None else "n1", "-c", "local", "-m", "multicluster.network." + module, "-a", "fabric=default"]
-    environment = dict(os.environ, ANSIBLE_HOME=str(tmp_path / "home"), ANSIBLE_NOCOLOR="1", ANSIBLE_LOCALHOST_WARNING="0")
-    done = subprocess.run([*command, *(["-i", inventory] if inventory else [])], env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
+    command = [
+        "ansible",
+        "localhost" if inventory is None else "n1",
+        "-c",
+        "local",
+        "-m",
+        "multicluster.network." + module,
+        "-a",
+        "fabric=default",
+    ]
+    environment = dict(
+        os.environ, ANSIBLE_HOME=str(tmp_path / "home"), ANSIBLE_NOCOLOR="1", ANSIBLE_LOCALHOST_WARNING="0"
+    )
+    done = subprocess.run(
+        [*command, *(["-i", inventory] if inventory else [])],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
     said = done.stdout + done.stderr
-    assert done.returncode == 2 and "add a host for each of them to the group clusters" in said and "KeyError" not in said, said
+    assert (
+        done.returncode == 2 and "add a host for each of them to the group clusters" in said and "KeyError" not in said
+    ), said

@@ -15,8 +15,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "module_uti
 
 import verified  # pylint: disable=wrong-import-position
 
-VARIABLES = {"service_mirror": "__service_mirror_r", "coredns_rewrite": "__coredns_rewrite_r_section", "network_sets": "__network_sets_r_sets",
-             "load_balancers": "__load_balancers_r", "tenants": "__tenants_r_info"}  # fmt: skip
+VARIABLES = {
+    "service_mirror": "__service_mirror_r",
+    "coredns_rewrite": "__coredns_rewrite_r_section",
+    "network_sets": "__network_sets_r_sets",
+    "load_balancers": "__load_balancers_r",
+    "tenants": "__tenants_r_info",
+}
 CLUSTERS = ["aws", "gcp"]
 
 
@@ -26,8 +31,11 @@ def hostvars():
     found["aws"] = {VARIABLES[name]: facts["plans"][name] for name in verified.CAPABILITIES}
     found["aws"].update(__verify_r_changes={"capabilities": list(verified.CAPABILITIES), "applied": {}})
     for host in verified.HOSTS:
-        found[host] = {"multicluster_cluster": verified.HOSTS[host][0], "__mesh_r_plan": {"mesh": facts["mesh"]},
-                       "__node_dataplane_r_converge": dict(facts["found"][host]["drift"], probe=facts["found"][host]["probe"])}  # fmt: skip
+        found[host] = {
+            "multicluster_cluster": verified.HOSTS[host][0],
+            "__mesh_r_plan": {"mesh": facts["mesh"]},
+            "__node_dataplane_r_converge": dict(facts["found"][host]["drift"], probe=facts["found"][host]["probe"]),
+        }
     return found
 
 
@@ -43,22 +51,37 @@ def test_it_finds_the_plan_the_results_and_what_was_noted():
 
 def test_a_host_that_did_not_answer_is_told_with_what_its_connection_said():
     given = hostvars()
-    given["gcp-2"]["__node_dataplane_r_converge"] = {"unreachable": True, "msg": "Connection timed out", "changed": False}
+    given["gcp-2"]["__node_dataplane_r_converge"] = {
+        "unreachable": True,
+        "msg": "Connection timed out",
+        "changed": False,
+    }
     built = judge(given)
-    assert built["verdict"] == "broken" and "gcp-2: could not be verified (unreachable: Connection timed out)" in built["problems"]
+    assert (
+        built["verdict"] == "broken"
+        and "gcp-2: could not be verified (unreachable: Connection timed out)" in built["problems"]
+    )
     del given["gcp-2"]["__node_dataplane_r_converge"]
     assert "gcp-2: could not be verified (unreachable or failed)" in judge(given)["problems"]
 
 
 def test_a_limited_run_is_not_proven():
     built = judge(hostvars(), ["aws-1", "aws-2", "aws"])
-    assert built["verdict"] == "not proven" and any("2 nodes not looked at (gcp-1, gcp-2)" in reason for reason in built["problems"])
+    assert built["verdict"] == "not proven" and any(
+        "2 nodes not looked at (gcp-1, gcp-2)" in reason for reason in built["problems"]
+    )
     built = judge(hostvars(), ["aws-1", "aws-2", "aws"], limit="aws*", on=["service_mirror"])
-    assert built["verdict"] == "proven" and built["scope"]["not_asked"] == {"nodes": ["gcp-1", "gcp-2"], "capabilities": []}
+    assert built["verdict"] == "proven" and built["scope"]["not_asked"] == {
+        "nodes": ["gcp-1", "gcp-2"],
+        "capabilities": [],
+    }
     given = hostvars()
     given["aws"] = {}
     built = judge(given, ["aws-1", "aws-2"], limit="aws_nodes", on=["service_mirror", "coredns_rewrite"])
-    assert built["verdict"] == "proven" and built["scope"]["not_asked"]["capabilities"] == ["coredns_rewrite", "service_mirror"]
+    assert built["verdict"] == "proven" and built["scope"]["not_asked"]["capabilities"] == [
+        "coredns_rewrite",
+        "service_mirror",
+    ]
 
 
 def test_a_capability_that_no_play_compared_is_missed_unless_a_limit_left_it_out():
@@ -74,7 +97,10 @@ def test_what_a_run_wrote_counts_when_it_was_read_again():
     applied = verified.result(plan={"changes": [change], "create": 1, "update": 0, "delete": 0}, changed=True)
     given["aws"]["__service_mirror_r"] = applied
     noted = collected.applied(given["aws"])
-    assert noted["service_mirror"] == {"again": True, "written": ["Service gcp/s/x"]} and noted["coredns_rewrite"] == {"again": False, "written": []}
+    assert noted["service_mirror"] == {"again": True, "written": ["Service gcp/s/x"]} and noted["coredns_rewrite"] == {
+        "again": False,
+        "written": [],
+    }
     given["aws"]["__verify_r_changes"]["applied"] = noted
     assert judge(given)["verdict"] == "broken"  # nobody has read it since
     given["aws"]["__service_mirror_r"] = verified.result(plan={"changes": []})
@@ -102,20 +128,37 @@ def test_status_collects_the_same_evidence():
     given["gcp-2"]["__status_r_node"] = {"unreachable": True, "msg": "Connection timed out"}
     del given["gcp-2"]["__node_dataplane_r_converge"]["probe"]
     given["gcp-1"].pop("__status_r_node", None)
-    limited = collected.status(given, list(verified.HOSTS), CLUSTERS, "__status_r_node", on=["service_mirror"], limit="aws-1,gcp-2", asked=["aws-1", "gcp-2"])
+    limited = collected.status(
+        given,
+        list(verified.HOSTS),
+        CLUSTERS,
+        "__status_r_node",
+        on=["service_mirror"],
+        limit="aws-1,gcp-2",
+        asked=["aws-1", "gcp-2"],
+    )
     assert (limited["outside"], limited["unasked"]) == (["aws-2", "gcp-1"], [])  # what was compared all the same counts
     found = collected.status(given, list(verified.HOSTS), CLUSTERS, "__status_r_node")
-    assert found["silent"]["gcp-2"] == "unreachable: Connection timed out" and found["nodes"]["aws-1"] == {"devices": []}
-    assert sorted(found["probes"]) == ["aws-1", "aws-2", "gcp-1"] and sorted(found["plans"]) == sorted(verified.CAPABILITIES)
+    assert found["silent"]["gcp-2"] == "unreachable: Connection timed out" and found["nodes"]["aws-1"] == {
+        "devices": []
+    }
+    assert sorted(found["probes"]) == ["aws-1", "aws-2", "gcp-1"] and sorted(found["plans"]) == sorted(
+        verified.CAPABILITIES
+    )
     assert found["plans"]["load_balancers"]["load_balancers"]["aws"]["announce"] == ["203.0.113.1/32"]
 
 
 def test_what_failed_and_what_is_too_much_to_tell():
-    given = {"__service_mirror_r": {"changed": True, "failures": [{}], "plan": {"changes": []}},
-             "__network_sets_r_sets": {"changed": True, "failed": True},
-             "__mesh_r_publish": {"skipped": True, "changed": False},
-             "__coredns_rewrite_r_section": {"changed": True, "failures": [],
-                                             "plan": {"changes": [{"kind": "ConfigMap", "id": "a"}], "create": 1, "update": 1}}}  # fmt: skip
+    given = {
+        "__service_mirror_r": {"changed": True, "failures": [{}], "plan": {"changes": []}},
+        "__network_sets_r_sets": {"changed": True, "failed": True},
+        "__mesh_r_publish": {"skipped": True, "changed": False},
+        "__coredns_rewrite_r_section": {
+            "changed": True,
+            "failures": [],
+            "plan": {"changes": [{"kind": "ConfigMap", "id": "a"}], "create": 1, "update": 1},
+        },
+    }
     noted = collected.applied(given)
     again = {name: row["again"] for name, row in noted.items()}
     assert again == {"service_mirror": False, "network_sets": False, "annotations": False, "coredns_rewrite": True}
@@ -124,7 +167,11 @@ def test_what_failed_and_what_is_too_much_to_tell():
 
 def test_pods_are_collected_from_whoever_looked_for_them():
     given = {
-        "a": {"__node_dataplane_r_converge": {"probe": {"pods": [{"addresses": ["10.1.0.9", "fd00::9"]}, {"addresses": ["10.1.0.10"]}]}}},
+        "a": {
+            "__node_dataplane_r_converge": {
+                "probe": {"pods": [{"addresses": ["10.1.0.9", "fd00::9"]}, {"addresses": ["10.1.0.10"]}]}
+            }
+        },
         "b": {"__node_dataplane_r_converge": {"plan": {}}, "__mesh_r_pods": {"pods": [{"addresses": ["10.2.0.9"]}]}},
         "c": {"__node_dataplane_r_converge": {"probe": {"failed": True, "msg": "cannot probe: x"}}},
         "d": {"__node_dataplane_r_converge": {"probe": {"pods": []}}},
@@ -135,7 +182,11 @@ def test_pods_are_collected_from_whoever_looked_for_them():
 
 def test_pods_alone_are_no_verification_and_a_probe_that_failed_says_why():
     given = hostvars()
-    given["gcp-2"]["__node_dataplane_r_converge"]["probe"] = {"pods": [{"addresses": ["10.4.2.10"]}], "strays": [], "others": []}
+    given["gcp-2"]["__node_dataplane_r_converge"]["probe"] = {
+        "pods": [{"addresses": ["10.4.2.10"]}],
+        "strays": [],
+        "others": [],
+    }
     assert "gcp-2: could not be verified (unreachable or failed)" in judge(given)["problems"]
     given["gcp-2"]["__node_dataplane_r_converge"]["probe"] = {"failed": True, "msg": "cannot probe: no ping"}
     assert "gcp-2: could not be verified (failed: cannot probe: no ping)" in judge(given)["problems"]
@@ -146,7 +197,9 @@ def test_a_pod_that_has_gone_since_others_were_told_of_it_is_held_against_nobody
     probe = given["aws-1"]["__node_dataplane_r_converge"]["probe"]
     missed = next(ping for ping in probe["pings"] if ping["node"] == "gcp-2")
     missed.update(ok=False, milliseconds=None)
-    assert any("does not reach pod" in problem for problem in judge(given)["problems"])  # it is there and does not answer
+    assert any(
+        "does not reach pod" in problem for problem in judge(given)["problems"]
+    )  # it is there and does not answer
     theirs = given["gcp-2"]["__node_dataplane_r_converge"]["probe"]
     theirs["pods"] = [{"addresses": ["10.99.0.1"], "in_namespace": True}]
     built = judge(given)

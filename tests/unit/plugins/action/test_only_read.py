@@ -28,13 +28,20 @@ def filled(module, nodes, **options):
 
 
 @pytest.mark.parametrize("module, name", [(service_mirror, "destinations"), (network_sets, "targets")])
-@pytest.mark.parametrize("nodes, written", [
-    ({"n1": "aws"}, ["aws"]), ({"n1": "aws", "n2": "gcp"}, ["aws", "gcp"]), ({}, ["aws", "gcp"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "nodes, written",
+    [
+        ({"n1": "aws"}, ["aws"]),
+        ({"n1": "aws", "n2": "gcp"}, ["aws", "gcp"]),
+        ({}, ["aws", "gcp"]),
+    ],
+)
 def test_who_is_written_to_where_nobody_says_it(module, name, nodes, written):
     assert filled(module, nodes)[name] == written
     assert filled(module, nodes, **{name: ["gcp"]})[name] == ["gcp"], "what the user names counts"
-    assert filled(module, nodes, **{name: []})[name] == written, "the roles give an empty list where nobody says anything"
+    assert filled(module, nodes, **{name: []})[name] == written, (
+        "the roles give an empty list where nobody says anything"
+    )
 
 
 @pytest.mark.parametrize("module, name", [(service_mirror, "destinations"), (network_sets, "targets")])
@@ -53,10 +60,15 @@ class Calico:
         return True
 
 
-@pytest.mark.parametrize("setting, nodes, pools", [
-    ("auto", {"n1": {"multicluster_cluster": "aws"}}, {"aws"}), ("always", {"n1": {"multicluster_cluster": "aws"}}, {"aws", "gcp"}),
-    ("never", {"n1": {"multicluster_cluster": "aws"}}, {"aws"}), ("auto", {}, {"aws", "gcp"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "setting, nodes, pools",
+    [
+        ("auto", {"n1": {"multicluster_cluster": "aws"}}, {"aws"}),
+        ("always", {"n1": {"multicluster_cluster": "aws"}}, {"aws", "gcp"}),
+        ("never", {"n1": {"multicluster_cluster": "aws"}}, {"aws"}),
+        ("auto", {}, {"aws", "gcp"}),
+    ],
+)
 def test_no_pool_for_a_neighbour(monkeypatch, setting, nodes, pools):
     class Read:
         failures = ()

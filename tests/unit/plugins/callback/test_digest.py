@@ -40,7 +40,9 @@ class Run:
     def __init__(self, verbosity=0, **options):
         self.callback = CallbackModule()
         self.screen = self.callback._display = Screen(verbosity)
-        options = dict({"details_file": None, "progress_seconds": 15.0, "diff_lines": 80, "diff_lines_of_host": 20}, **options)
+        options = dict(
+            {"details_file": None, "progress_seconds": 15.0, "diff_lines": 80, "diff_lines_of_host": 20}, **options
+        )
         self.callback.get_option = options.get
         self.callback._handle_warnings = lambda data: [self.screen.warning(text) for text in data.pop("warnings", ())]
         self.stats = {}
@@ -50,7 +52,15 @@ class Run:
         return self
 
     def task(self, name, action="multicluster.network.node_dataplane", check_mode=False, run_once=False):
-        self.now = types.SimpleNamespace(name=name, action=action, get_name=lambda: name, _uuid=name, loop=None, check_mode=check_mode, run_once=run_once)
+        self.now = types.SimpleNamespace(
+            name=name,
+            action=action,
+            get_name=lambda: name,
+            _uuid=name,
+            loop=None,
+            check_mode=check_mode,
+            run_once=run_once,
+        )
         self.callback.v2_playbook_on_task_start(self.now, False)
         return self
 
@@ -61,7 +71,9 @@ class Run:
             row["failures" if how == "failed" else how] += 1
         given = types.SimpleNamespace(_host=types.SimpleNamespace(get_name=lambda: host), _task=self.now, _result=data)
         more = {} if ignored is None else {"ignore_errors": ignored}
-        getattr(self.callback, "v2_runner_" + ("item_" if how.startswith("item") else "") + "on_" + how.replace("item_", ""))(given, **more)
+        getattr(
+            self.callback, "v2_runner_" + ("item_" if how.startswith("item") else "") + "on_" + how.replace("item_", "")
+        )(given, **more)
         return self
 
     def end(self):
@@ -74,14 +86,21 @@ class Run:
 
 
 def changes(**kinds):
-    rows = [{"action": "create", "kind": kind, "id": str(number)} for kind, count in kinds.items() for number in range(count)]
-    return {"changed": bool(rows), "plan": {"create": len(rows), "update": 0, "delete": 0, "unchanged": 0, "changes": rows}}
+    rows = [
+        {"action": "create", "kind": kind, "id": str(number)}
+        for kind, count in kinds.items()
+        for number in range(count)
+    ]
+    return {
+        "changed": bool(rows),
+        "plan": {"create": len(rows), "update": 0, "delete": 0, "unchanged": 0, "changes": rows},
+    }
 
 
 def test_a_step_is_one_line_with_what_it_changed():
     run = Run().play("Converge the nodes").task("Converge")
     for number in range(7):
-        run.result("n{0}".format(number), **changes(link=2, peer=4))
+        run.result(f"n{number}", **changes(link=2, peer=4))
     lines = run.task("Keep", "multicluster.network.node_dataplane").result("n1", changed=True).end()
     assert len(lines) == 2
     assert lines[0].startswith("Converge the nodes: 7 hosts, 7 changed; created 28 peers, 14 links (")
@@ -89,7 +108,9 @@ def test_a_step_is_one_line_with_what_it_changed():
 
 
 def test_what_check_mode_only_plans_is_not_told_as_done():
-    run = Run().play("Look").task("Plan", check_mode=True).result("n1", **changes(link=2)).result("n2", **changes(link=2))
+    run = (
+        Run().play("Look").task("Plan", check_mode=True).result("n1", **changes(link=2)).result("n2", **changes(link=2))
+    )
     run.play("One").task("Plan", check_mode=True).result("n1", **changes(link=1))
     lines = run.end()
     assert lines[0].startswith("Look: 2 hosts, 2 would change; would create 4 links (")
@@ -98,30 +119,62 @@ def test_what_check_mode_only_plans_is_not_told_as_done():
 
 
 def test_a_host_that_was_changed_counts_as_such_beside_plans():
-    run = Run().play("Both").task("Plan", check_mode=True).result("n1", **changes(link=1)).task("Do").result("n1", **changes(link=1))
+    run = (
+        Run()
+        .play("Both")
+        .task("Plan", check_mode=True)
+        .result("n1", **changes(link=1))
+        .task("Do")
+        .result("n1", **changes(link=1))
+    )
     lines = run.end()
     assert lines[0].startswith("Both: changed; created 2 links (")
     assert lines[1].endswith(": 1 hosts, 1 changed; nothing failed")
 
 
 def test_what_is_off_or_skipped_is_not_shown():
-    run = Run().play("Off").play("Skipped").task("x").result("n1", "skipped").play("Talk").task("i", "ansible.builtin.include_role").result("n1")
+    run = (
+        Run()
+        .play("Off")
+        .play("Skipped")
+        .task("x")
+        .result("n1", "skipped")
+        .play("Talk")
+        .task("i", "ansible.builtin.include_role")
+        .result("n1")
+    )
     assert len(run.end()) == 1
 
 
 def test_a_full_disk_under_the_details_hides_no_error():
-    run = Run(details_file="/dev/full").play("Mirror").task("Mirror").result("aws", "failed", msg=["one", "two"]).result("gcp", "unreachable", msg="no route")
+    run = (
+        Run(details_file="/dev/full")
+        .play("Mirror")
+        .task("Mirror")
+        .result("aws", "failed", msg=["one", "two"])
+        .result("gcp", "unreachable", msg="no route")
+    )
     lines = run.end()
     assert [line for line in lines if line.startswith(("FAILED", "UNREACHABLE"))] == [
-        "FAILED aws: Mirror: one", "FAILED aws: Mirror: two", "UNREACHABLE gcp: Mirror: no route",
-    ]  # fmt: skip
-    assert [line for line in lines if "WARNING" in line] == ["[WARNING]: no further details are kept: /dev/full: No space left on device"]
+        "FAILED aws: Mirror: one",
+        "FAILED aws: Mirror: two",
+        "UNREACHABLE gcp: Mirror: no route",
+    ]
+    assert [line for line in lines if "WARNING" in line] == [
+        "[WARNING]: no further details are kept: /dev/full: No space left on device"
+    ]
     assert "1 failed: aws" in lines[-1]
 
 
 def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "details")
-    lines = Run(details_file=str(tmp_path / "details")).play("Mirror").task("Mirror").result("aws", "failed", msg="one").end()
+    lines = (
+        Run(details_file=str(tmp_path / "details"))
+        .play("Mirror")
+        .task("Mirror")
+        .result("aws", "failed", msg="one")
+        .end()
+    )
     assert "FAILED aws: Mirror: one" in lines
 
 
@@ -135,12 +188,16 @@ def test_the_plan_is_told_in_numbers_before_anything_is_done():
 
 
 def test_each_error_is_a_line_at_once():
-    failures = [{"cluster": name, "operation": "list", "message": "no route", "reason": "unreachable"} for name in ("aws", "gcp")]
+    failures = [
+        {"cluster": name, "operation": "list", "message": "no route", "reason": "unreachable"}
+        for name in ("aws", "gcp")
+    ]
     message = "cluster aws: cannot list: no route [unreachable] (and 1 more, see failures)"
     run = Run().play("Mirror").task("Mirror").result("aws", "failed", msg=message, failures=failures)
     assert run.screen.lines == [
-        "FAILED aws: Mirror: cluster aws: cannot list: no route [unreachable]", "FAILED aws: Mirror: cluster gcp: cannot list: no route [unreachable]",
-    ]  # fmt: skip
+        "FAILED aws: Mirror: cluster aws: cannot list: no route [unreachable]",
+        "FAILED aws: Mirror: cluster gcp: cannot list: no route [unreachable]",
+    ]
     run.task("Judge").result("aws", "failed", ignored=True, msg=["one\nline", "two"])
     assert run.screen.lines[2:] == ["failed, goes on: aws: Judge: one line", "failed, goes on: aws: Judge: two"]
     run.task("Reach").result("n1", "unreachable", msg="timed out")
@@ -150,7 +207,12 @@ def test_each_error_is_a_line_at_once():
 
 
 def test_an_error_that_a_report_has_shown_is_not_repeated_while_the_run_goes_on():
-    run = Run().play("Judge").task("Show", "ansible.builtin.debug").result("n1", msg=["broken: 1 problem", "  n1: no handshake"])
+    run = (
+        Run()
+        .play("Judge")
+        .task("Show", "ansible.builtin.debug")
+        .result("n1", msg=["broken: 1 problem", "  n1: no handshake"])
+    )
     run.task("Fail").result("n1", "failed", ignored=True, msg=["n1: no handshake", "another"])
     assert run.screen.lines[2:] == ["failed, goes on: n1: Fail: another"]
     assert run.result("n1", "failed", msg=["n1: no handshake"]).screen.lines[-1] == "FAILED n1: Fail: no handshake"
@@ -165,8 +227,14 @@ def test_what_was_done_for_the_others_is_told_beside_a_failure(check_mode):
     run.result("berlin", "failed", msg="cluster oslo: no route", diff=diff, **changes(Service=2))
     lines = run.end()
     assert lines[:3] == ["FAILED oslo: Give: cluster oslo: no route", "Give:", "  +Service berlin/web/nginx"]
-    assert lines[3].startswith("Give Services their addresses: 1 failed; {0} 2 Services (".format("would create" if check_mode else "created"))
-    assert lines[4].endswith(": 1 hosts, 0 changed, 1 would change; clusters at fault: oslo" if check_mode else ": 1 hosts, 1 changed; clusters at fault: oslo")
+    assert lines[3].startswith(
+        f"Give Services their addresses: 1 failed; {'would create' if check_mode else 'created'} 2 Services ("
+    )
+    assert lines[4].endswith(
+        ": 1 hosts, 0 changed, 1 would change; clusters at fault: oslo"
+        if check_mode
+        else ": 1 hosts, 1 changed; clusters at fault: oslo"
+    )
 
 
 def test_an_item_that_failed_is_told_once():
@@ -177,26 +245,40 @@ def test_an_item_that_failed_is_told_once():
 
 def test_an_item_that_failed_is_in_the_details(tmp_path):
     path = tmp_path / "details"
-    Run(details_file=str(path)).play("p").task("t").result("n1", "item_failed", msg="no", item="x", _ansible_item_label="x").end()
+    Run(details_file=str(path)).play("p").task("t").result(
+        "n1", "item_failed", msg="no", item="x", _ansible_item_label="x"
+    ).end()
     assert "FAILED n1: t: item x: no\n" in path.read_text()
 
 
-FAILURES = [{"cluster": name, "operation": "list", "message": "no route", "reason": "unreachable"} for name in ("oslo", "rome", "oslo")]
+FAILURES = [
+    {"cluster": name, "operation": "list", "message": "no route", "reason": "unreachable"}
+    for name in ("oslo", "rome", "oslo")
+]
 
 
-@pytest.mark.parametrize("data, who", [
-    ({"msg": "cluster oslo: cannot list: no route [unreachable] (and 2 more, see failures)", "failures": FAILURES}, "oslo, rome"),
-    ({"msg": ["cluster rome: no route [unreachable]", "cluster oslo: no route [unreachable]"]}, "oslo, rome"),
-    ({"msg": "1 failed, first: service_mirror, cluster rome: cannot list: no route [unreachable]"}, "rome"),
-    ({"msg": "2 failed in oslo, rome, first: mesh, node n1 of cluster oslo: timed out"}, "oslo, rome"),
-    ({"msg": "mesh_id is empty: no cluster has one"}, "run"),
-    ({"msg": "no", "failures": [{"cluster": "a\nb"}, 7]}, "run"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "data, who",
+    [
+        (
+            {
+                "msg": "cluster oslo: cannot list: no route [unreachable] (and 2 more, see failures)",
+                "failures": FAILURES,
+            },
+            "oslo, rome",
+        ),
+        ({"msg": ["cluster rome: no route [unreachable]", "cluster oslo: no route [unreachable]"]}, "oslo, rome"),
+        ({"msg": "1 failed, first: service_mirror, cluster rome: cannot list: no route [unreachable]"}, "rome"),
+        ({"msg": "2 failed in oslo, rome, first: mesh, node n1 of cluster oslo: timed out"}, "oslo, rome"),
+        ({"msg": "mesh_id is empty: no cluster has one"}, "run"),
+        ({"msg": "no", "failures": [{"cluster": "a\nb"}, 7]}, "run"),
+    ],
+)
 def test_who_speaks_for_all_is_not_at_fault(data, who, tmp_path):
     path = tmp_path / "details"
     run = Run(details_file=str(path)).play("p").task("t", run_once=True).result("berlin", "failed", **data)
     told = [line for line in run.screen.lines if line.startswith("FAILED")]
-    assert told and all(line.startswith("FAILED {0}: t: ".format(who)) for line in told)
+    assert told and all(line.startswith(f"FAILED {who}: t: ") for line in told)
     last = run.task("u").result("paris").end()[-1]
     assert last.endswith("; the run failed" if who == "run" else "; clusters at fault: " + who) and "berlin" not in last
     assert told[0] in path.read_text().splitlines()
@@ -204,16 +286,30 @@ def test_who_speaks_for_all_is_not_at_fault(data, who, tmp_path):
 
 def test_who_speaks_for_all_and_fails_too_is_named():
     run = Run().play("p").task("t", run_once=True).result("berlin", "failed", msg="cluster oslo: no route")
-    assert run.task("u").result("berlin", "failed", msg="no").end()[-1].endswith("; 1 failed: berlin; clusters at fault: oslo")
+    assert (
+        run.task("u")
+        .result("berlin", "failed", msg="no")
+        .end()[-1]
+        .endswith("; 1 failed: berlin; clusters at fault: oslo")
+    )
 
 
 def test_what_one_host_said_for_all_and_was_ignored_is_no_failure():
-    run = Run().play("p").task("t", run_once=True).result("berlin", "failed", ignored=True, msg="cluster oslo: no route")
-    assert run.screen.lines == ["failed, goes on: oslo: t: cluster oslo: no route"] and run.end()[-1].endswith("nothing failed")
+    run = (
+        Run().play("p").task("t", run_once=True).result("berlin", "failed", ignored=True, msg="cluster oslo: no route")
+    )
+    assert run.screen.lines == ["failed, goes on: oslo: t: cluster oslo: no route"] and run.end()[-1].endswith(
+        "nothing failed"
+    )
 
 
 def test_items_of_a_task_for_all_are_told_alike():
-    run = Run().play("p").task("t", run_once=True).result("berlin", "item_failed", msg="cluster oslo: no", item="x", _ansible_item_label="x")
+    run = (
+        Run()
+        .play("p")
+        .task("t", run_once=True)
+        .result("berlin", "item_failed", msg="cluster oslo: no", item="x", _ansible_item_label="x")
+    )
     assert run.screen.lines == ["FAILED oslo: t: item x: cluster oslo: no"]
 
 
@@ -223,16 +319,21 @@ def test_warnings_are_shown_whatever_became_of_the_task(how):
     assert "[WARNING]: refused gcp/n9: bad [bad_key]" in run.screen.lines
 
 
-TABLE = ["CLUSTER  NODE  PEER"] + ["aws      n{0}    gcp/x  ok".format(number) for number in range(20)]
+TABLE = ["CLUSTER  NODE  PEER"] + [f"aws      n{number}    gcp/x  ok" for number in range(20)]
 
 
-@pytest.mark.parametrize("row, shown", [("", False), ("aws  n9  FAIL", True), ("aws  n9  not proven", True), ("aws n9 never", True)])
+@pytest.mark.parametrize(
+    "row, shown", [("", False), ("aws  n9  FAIL", True), ("aws  n9  not proven", True), ("aws n9 never", True)]
+)
 def test_a_table_is_left_out_only_where_nothing_in_it_is_wrong(row, shown):
     lines = TABLE + ([row] if row else []) + ["", "all green"]
     run = Run().play("Judge").task("Show", "ansible.builtin.debug").result("n1", msg=lines)
     assert ("  " + TABLE[3] in run.screen.lines) is shown and "  all green" in run.screen.lines
     assert any("-v shows them" in line for line in run.screen.lines) is not shown
-    assert "  " + TABLE[3] in Run(verbosity=1).play("J").task("S", "ansible.builtin.debug").result("n1", msg=lines).screen.lines
+    assert (
+        "  " + TABLE[3]
+        in Run(verbosity=1).play("J").task("S", "ansible.builtin.debug").result("n1", msg=lines).screen.lines
+    )
 
 
 def test_details_are_on_request_and_in_a_file(tmp_path):
@@ -247,14 +348,16 @@ def test_details_are_on_request_and_in_a_file(tmp_path):
 def test_five_hundred_nodes_fit():
     """Every step of site, all changed, with the verdict's tables of 500 rows."""
     run = Run()
-    hosts = ["node-{0:03}".format(number) for number in range(500)]
+    hosts = [f"node-{number:03}" for number in range(500)]
     for play in range(12):
-        run.play("Step {0}".format(play))
+        run.play(f"Step {play}")
         for task in ("a", "b", "c"):
             run.task(task)
             for host in hosts:
                 run.result(host, **changes(link=2, peer=40, route=20, file=5))
-    run.play("Judge").task("Show", "ansible.builtin.debug").result("n1", msg=TABLE[:1] + TABLE[1:] * 25 + ["", "all green"])
+    run.play("Judge").task("Show", "ansible.builtin.debug").result(
+        "n1", msg=TABLE[:1] + TABLE[1:] * 25 + ["", "all green"]
+    )
     assert len(run.end()) < 40
 
 
@@ -264,7 +367,7 @@ def test_a_long_step_tells_how_far_it_is(monkeypatch):
     run = Run().play("Converge").task("Converge")
     for number in range(600):
         clock[0] = float(number)
-        run.result("n{0}".format(number))
+        run.result(f"n{number}")
     told = [line for line in run.screen.lines if line.startswith("  ... Converge: Converge, ")]
     assert 3 <= len(told) <= 6 and "16 answers after 15 s" in told[0]
 
@@ -272,9 +375,30 @@ def test_a_long_step_tells_how_far_it_is(monkeypatch):
 KEYS = st.sampled_from(["changes", "create", "nodes", "clusters", "remotes", "peers", "cluster", "kind", "x"])
 
 
-@given(st.dictionaries(st.sampled_from(["msg", "failures", "results", "plan", "refused", "mesh", "diff", "findings", "stderr", "exception", "changed"]),
-                       st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-                                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=8)))
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "msg",
+                "failures",
+                "results",
+                "plan",
+                "refused",
+                "mesh",
+                "diff",
+                "findings",
+                "stderr",
+                "exception",
+                "changed",
+            ]
+        ),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+            max_leaves=8,
+        ),
+    )
+)
 def test_no_result_breaks_it_and_no_error_is_hidden(data):
     run = Run().play("p").task("t")
     run.result("n1", "failed", **json.loads(json.dumps(data)))
@@ -284,26 +408,49 @@ def test_no_result_breaks_it_and_no_error_is_hidden(data):
 
 
 def test_the_diff_of_a_file_is_short_and_that_of_objects_whole():
-    text = "--- before\n+++ after\n@@ -1 +1 @@\n+file /etc/x\n" + "+  - line\n" * 50 + "+link wireguard.gcp\n+  mtu: 1420\n"
+    text = (
+        "--- before\n+++ after\n@@ -1 +1 @@\n+file /etc/x\n"
+        + "+  - line\n" * 50
+        + "+link wireguard.gcp\n+  mtu: 1420\n"
+    )
     lines = digest_text.short_diff(text, False)
-    assert lines[:3] == ["+link wireguard.gcp", "+  mtu: 1420", "+file /etc/x"] and lines[-1] == "(47 lines of files: -v shows them)"
+    assert (
+        lines[:3] == ["+link wireguard.gcp", "+  mtu: 1420", "+file /etc/x"]
+        and lines[-1] == "(47 lines of files: -v shows them)"
+    )
     assert len(lines) == 7 and len(digest_text.short_diff(text, True)) == 56
 
 
 def test_a_changed_line_says_of_which_object_it_is():
     """Also where the name is too far above to be in the diff's context."""
-    rows = ["  line {0}".format(number) for number in range(20)]
+    rows = [f"  line {number}" for number in range(20)]
     before = "\n".join(["ConfigMap oslo/dns", *rows, "ConfigMap rome/dns", *rows, "file /etc/x", *rows, ""])
     after = before.replace("  line 15", "  line 15a").replace("rome/dns\n  line 0", "rome/dns\n  line 0b")
     lines = Run().callback._get_diff({"before": before, "after": after})
     assert digest_text.short_diff(lines, False, before, after) == [
-        " ConfigMap oslo/dns", "-  line 15", "+  line 15a", " ConfigMap rome/dns", "-  line 0", "+  line 0b", "-  line 15", "+  line 15a",
-        " file /etc/x", "-  line 15", "+  line 15a"]  # fmt: skip
+        " ConfigMap oslo/dns",
+        "-  line 15",
+        "+  line 15a",
+        " ConfigMap rome/dns",
+        "-  line 0",
+        "+  line 0b",
+        "-  line 15",
+        "+  line 15a",
+        " file /etc/x",
+        "-  line 15",
+        "+  line 15a",
+    ]
 
 
 def test_an_error_is_told_once_in_a_step_for_each_host():
     """A task fails, is rescued, and another one ends the host with the same words; another step that fails like it is news."""
-    run = Run().play("Converge").task("Converge keys").result("n1", "failed", msg="no MAC").result("n2", "failed", msg="no MAC")
+    run = (
+        Run()
+        .play("Converge")
+        .task("Converge keys")
+        .result("n1", "failed", msg="no MAC")
+        .result("n2", "failed", msg="no MAC")
+    )
     run.task("Stop").result("n1", "failed", msg="no MAC").result("n2", "failed", msg="other")
     assert run.screen.lines == ["FAILED n1: Converge keys: no MAC", "FAILED n2: Stop: other"]
     run.play("Again").task("Converge keys").result("n1", "failed", msg="no MAC")
@@ -314,7 +461,7 @@ def test_an_error_is_told_once_in_a_step_for_each_host():
 def test_a_cause_of_many_hosts_is_said_once_with_their_names():
     run = Run().play("Converge").task("mesh : Converge")
     for host in ("n1", "n2", "n3"):
-        run.result(host, "failed", msg="{0}: Python does not start there".format(host))
+        run.result(host, "failed", msg=f"{host}: Python does not start there")
     lines = run.end()
     assert lines[:2] == ["FAILED n1: Converge: Python does not start there", "FAILED n2, n3: Converge: the same as n1"]
     assert run.next == "next: fix what failed, see above, and run the same command again"
@@ -326,13 +473,26 @@ CAUSE = "kubeconfig /srv/gcp.kubeconfig cannot be read: No such file or director
 def test_what_a_report_said_the_end_of_the_run_does_not_repeat():
     """The verdict says the cause, then the table of clusters; the failure of the last task only sums up."""
     run = Run().play("Prove").task("Show", "ansible.builtin.debug")
-    run.result("aws", msg=["broken: 1 problem", "  cluster gcp: {0} [kubeconfig_unreadable]".format(CAUSE)])
-    table = ["CLUSTER  MESH", "gcp      failed", "failed:", "  mesh, cluster gcp: {0} [kubeconfig_unreadable]".format(CAUSE), "  verify: cluster gcp: " + CAUSE]
+    run.result("aws", msg=["broken: 1 problem", f"  cluster gcp: {CAUSE} [kubeconfig_unreadable]"])
+    table = [
+        "CLUSTER  MESH",
+        "gcp      failed",
+        "failed:",
+        f"  mesh, cluster gcp: {CAUSE} [kubeconfig_unreadable]",
+        "  verify: cluster gcp: " + CAUSE,
+    ]
     run.task("Table", "ansible.builtin.debug").result("aws", msg=table)
-    run.task("End", "ansible.builtin.fail", run_once=True).result("aws", "failed", msg="2 failed in gcp, first: mesh, cluster gcp: {0} [x]".format(CAUSE))
+    run.task("End", "ansible.builtin.fail", run_once=True).result(
+        "aws", "failed", msg=f"2 failed in gcp, first: mesh, cluster gcp: {CAUSE} [x]"
+    )
     lines = run.end()
     assert sum(CAUSE in line for line in lines) == 1
-    assert lines[2:6] == ["  CLUSTER  MESH", "  gcp      failed", "  failed: see above", "FAILED gcp: End: 2 failed in gcp, see above"]
+    assert lines[2:6] == [
+        "  CLUSTER  MESH",
+        "  gcp      failed",
+        "  failed: see above",
+        "FAILED gcp: End: 2 failed in gcp, see above",
+    ]
 
 
 @given(st.lists(st.text("abcdefgh ", min_size=1, max_size=60), max_size=6))
@@ -345,9 +505,16 @@ def test_of_what_was_not_said_before_nothing_is_left_out(lines):
 def test_differences_begin_with_what_packets_depend_on():
     """A first run makes files and keys too; they are no reason to hide its peers. What is not of our objects keeps its order."""
     order = ("key /k", "file /etc/x", "unit x", "link wireguard.gcp", "peer wireguard.gcp abc", "route 10.4.0.0/16")
-    text = "--- before\n+++ after\n@@ -0,0 +1,12 @@\n" + "".join("+{0}\n+  of: {0}\n".format(name) for name in order)
+    text = "--- before\n+++ after\n@@ -0,0 +1,12 @@\n" + "".join(f"+{name}\n+  of: {name}\n" for name in order)
     heads = [line[1:] for line in digest_text.short_diff(text, False) if line[1:2] != " " and line[:1] == "+"]
-    assert heads == ["peer wireguard.gcp abc", "route 10.4.0.0/16", "link wireguard.gcp", "unit x", "key /k", "file /etc/x"]
+    assert heads == [
+        "peer wireguard.gcp abc",
+        "route 10.4.0.0/16",
+        "link wireguard.gcp",
+        "unit x",
+        "key /k",
+        "file /etc/x",
+    ]
     other = "--- before\n+++ after\n@@ -0,0 +1,2 @@\n+file one\n+zone two\n+peer three\n"
     assert digest_text.short_diff(other, False) == ["+file one", "+zone two", "+peer three"]
 
@@ -361,14 +528,18 @@ def test_a_line_fits_a_terminal_and_loses_nothing(text, columns, lead):
     words = [word for row in rows for word in row.split()]
     joined = "".join(words)
     sign = line.strip()[:1] if line.strip()[:1] in ("+", "-") else ""  # what was added or removed goes on as such
-    assert joined.replace(sign, "") == "".join(line.split()).replace(sign, "") if sign else joined == "".join(line.split())
+    assert (
+        joined.replace(sign, "") == "".join(line.split()).replace(sign, "") if sign else joined == "".join(line.split())
+    )
     assert all(len(row) <= columns or len(row.split()) <= 1 + bool(sign) for row in rows)
     assert digest_text.fitted(line, 0) == [line]
 
 
 def test_a_command_is_copied_in_one_piece():
     command = "ansible-playbook multicluster.network.mesh -e mesh_confirm_empty=true --limit aws_nodes"
-    rows = digest_text.fitted("  a sentence of some words before it, which is long enough: {0}, and some after it".format(command), 79)
+    rows = digest_text.fitted(
+        f"  a sentence of some words before it, which is long enough: {command}, and some after it", 79
+    )
     assert any(command in row for row in rows)
 
 
@@ -382,27 +553,57 @@ def test_plays_that_have_nothing_to_do_are_not_shown_and_a_limit_that_left_none_
 
 def test_the_last_line_says_what_to_do():
     assert Run().play("a").task("t").result("n1").end()
-    run = Run().play("a").task("t").result("n1", warnings=["disk full"]).result("n1", plan={"changes": []}, refused=[{"object": "x"}])
+    run = (
+        Run()
+        .play("a")
+        .task("t")
+        .result("n1", warnings=["disk full"])
+        .result("n1", plan={"changes": []}, refused=[{"object": "x"}])
+    )
     run.end()
     assert run.next == "next: read the warnings and refusals above"
     done = Run().play("a").task("t").result("n1", changed=True)
     done.end()
     assert done.next == "next: nothing to do"
-    assert digest_text.next_line({"n1": {"failures": 0, "unreachable": 0}}, {"n1"}, True).endswith("without --check, which writes it")
+    assert digest_text.next_line({"n1": {"failures": 0, "unreachable": 0}}, {"n1"}, True).endswith(
+        "without --check, which writes it"
+    )
 
 
 def test_a_dictionary_is_lines_and_no_python():
-    message = {"scope": {"limit": "", "nodes": 5, "not_asked": {"nodes": [], "capabilities": []}}, "verdict": "broken", "reasons": ["faro: a", "faro: b"],
-               "parts": {"mesh": {"value": "broken", "reasons": 2}, "coredns_rewrite": {"value": "proven", "reasons": 0}}, "files": {}, "left": []}  # fmt: skip
+    message = {
+        "scope": {"limit": "", "nodes": 5, "not_asked": {"nodes": [], "capabilities": []}},
+        "verdict": "broken",
+        "reasons": ["faro: a", "faro: b"],
+        "parts": {"mesh": {"value": "broken", "reasons": 2}, "coredns_rewrite": {"value": "proven", "reasons": 0}},
+        "files": {},
+        "left": [],
+    }
     assert digest_text.debug_lines({"msg": message}) == [
-        "scope:", "  limit: none", "  nodes: 5", "  not_asked: none", "verdict: broken", "reasons:", "  faro: a", "  faro: b",
-        "parts:", "  mesh: value broken, reasons 2", "  coredns_rewrite: value proven, reasons 0", "files: none", "left: none"]  # fmt: skip
+        "scope:",
+        "  limit: none",
+        "  nodes: 5",
+        "  not_asked: none",
+        "verdict: broken",
+        "reasons:",
+        "  faro: a",
+        "  faro: b",
+        "parts:",
+        "  mesh: value broken, reasons 2",
+        "  coredns_rewrite: value proven, reasons 0",
+        "files: none",
+        "left: none",
+    ]
 
 
 def test_a_diff_of_all_clusters_is_no_hosts():
     run = Run().play("Names").task("Names of every cluster", run_once=True)
     run.now.diff = True
-    given = types.SimpleNamespace(_host=types.SimpleNamespace(get_name=lambda: "berlin"), _task=run.now, _result={"diff": {"before": "", "after": "x\n"}})
+    given = types.SimpleNamespace(
+        _host=types.SimpleNamespace(get_name=lambda: "berlin"),
+        _task=run.now,
+        _result={"diff": {"before": "", "after": "x\n"}},
+    )
     run.callback.v2_on_file_diff(given)
     assert run.screen.lines == ["Names of every cluster:", "  +x"]
 
@@ -416,8 +617,12 @@ def test_a_diff_moves_no_cursor(whole):
 
 def differ(run, host, lines, **task):
     run.task("Converge", **task)
-    text = "".join("{0} {1}\n".format(host, number) for number in range(lines))
-    given_ = types.SimpleNamespace(_host=types.SimpleNamespace(get_name=lambda: host), _task=run.now, _result={"diff": {"before": "", "after": text}})
+    text = "".join(f"{host} {number}\n" for number in range(lines))
+    given_ = types.SimpleNamespace(
+        _host=types.SimpleNamespace(get_name=lambda: host),
+        _task=run.now,
+        _result={"diff": {"before": "", "after": text}},
+    )
     run.callback.v2_on_file_diff(given_)
 
 
@@ -425,12 +630,15 @@ def test_a_first_diff_over_many_hosts_fits_and_says_what_it_left_out(tmp_path):
     path = tmp_path / "details"
     run = Run(details_file=str(path)).play("Converge the nodes")
     for number in range(500):
-        differ(run, "n{0:03}".format(number), 80)
+        differ(run, f"n{number:03}", 80)
     lines = run.end()
     assert len(lines) <= 80 + 2
     shown = [line for line in lines if line.startswith("  +")]
-    assert max(sum(line.startswith("  +n{0:03}".format(number)) for line in shown) for number in range(500)) == 20
-    assert lines[-2] == "{0:,} lines of diffs left out, of n000, n001, n002 and 497 more: {1} has all of them, and so has -v".format(40000 - len(shown), path)
+    assert max(sum(line.startswith(f"  +n{number:03}") for line in shown) for number in range(500)) == 20
+    assert (
+        lines[-2]
+        == f"{40000 - len(shown):,} lines of diffs left out, of n000, n001, n002 and 497 more: {path} has all of them, and so has -v"
+    )
     kept = path.read_text()
     assert kept.count("\n+n") == 40000 and "n499:\n" in kept
 
@@ -445,28 +653,35 @@ def test_a_diff_that_fits_is_whole_and_nothing_is_said():
 def test_the_bounds_of_a_diff_can_be_lifted(options):
     run = Run(**options).play("p")
     differ(run, "n1", 500)
-    assert sum(line.startswith("  +n1") for line in run.end()) == 500 and not any("left out" in line for line in run.screen.lines)
+    assert sum(line.startswith("  +n1") for line in run.end()) == 500 and not any(
+        "left out" in line for line in run.screen.lines
+    )
 
 
 def test_without_a_file_of_details_it_says_how_to_have_one():
     run = Run().play("p")
     differ(run, "n1", 21)
-    assert run.end()[-2] == "1 lines of diffs left out, of n1: -v shows all of them, MULTICLUSTER_DIGEST_DETAILS=FILE keeps them"
+    assert (
+        run.end()[-2]
+        == "1 lines of diffs left out, of n1: -v shows all of them, MULTICLUSTER_DIGEST_DETAILS=FILE keeps them"
+    )
 
 
 def test_what_five_hundred_hosts_warn_of_is_said_once():
     """The discovered interpreter, for one. What one host alone warns of is not lost among them."""
     run = Run().play("p").task("t")
     for number in range(500):
-        run.result("n{0:03}".format(number), warnings=["Host 'n{0:03}' is using the discovered Python interpreter".format(number)])
+        run.result(f"n{number:03}", warnings=[f"Host 'n{number:03}' is using the discovered Python interpreter"])
     run.result("n007", warnings=["disk full"])
     lines = run.end()
     assert [line for line in lines if "WARNING" in line] == [
-        "[WARNING]: Host 'n000' is using the discovered Python interpreter", "[WARNING]: disk full"]  # fmt: skip
+        "[WARNING]: Host 'n000' is using the discovered Python interpreter",
+        "[WARNING]: disk full",
+    ]
     assert lines[-2] == "499 more warnings, of other hosts"
     run = Run().play("p").task("t")
     for number in range(500):
-        run.result("n1", warnings=["strange thing {0}".format(number)])
+        run.result("n1", warnings=[f"strange thing {number}"])
     lines = run.end()
     assert sum("WARNING" in line for line in lines) == 30 and lines[-2] == "470 more warnings, -v shows them"
 
@@ -492,17 +707,41 @@ PLAYS = """
 def test_a_real_run(tmp_path):
     """By name, as a user sets it, in the ansible-core that is here."""
     (tmp_path / "book.yml").write_text(PLAYS)
-    environment = dict(os.environ, ANSIBLE_STDOUT_CALLBACK="multicluster.network.digest", ANSIBLE_NOCOLOR="1", ANSIBLE_HOME=str(tmp_path / "home"))
+    environment = dict(
+        os.environ,
+        ANSIBLE_STDOUT_CALLBACK="multicluster.network.digest",
+        ANSIBLE_NOCOLOR="1",
+        ANSIBLE_HOME=str(tmp_path / "home"),
+    )
     done = subprocess.run(
-        ["ansible-playbook", "-i", "h1,h2,h3,", "-c", "local", "-e", "ansible_python_interpreter=/usr/bin/python3", str(tmp_path / "book.yml")],
-        env=environment, capture_output=True, text=True, check=False, cwd=tmp_path,
-    )  # fmt: skip
+        [
+            "ansible-playbook",
+            "-i",
+            "h1,h2,h3,",
+            "-c",
+            "local",
+            "-e",
+            "ansible_python_interpreter=/usr/bin/python3",
+            str(tmp_path / "book.yml"),
+        ],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
     assert done.returncode == 2, done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert lines[:3] == ["failed, goes on: h2: wrong: no way at all", "FAILED h3: fatal: first", "FAILED h3: fatal: second"]
+    assert lines[:3] == [
+        "failed, goes on: h2: wrong: no way at all",
+        "FAILED h3: fatal: first",
+        "FAILED h3: fatal: second",
+    ]
     assert lines[3].startswith("Work: 3 hosts, 2 changed, 1 failed (")
     assert lines[4:7] == ["  one", "  two", "FAILED oslo: all: 1 failed, first: coredns_rewrite, cluster oslo: no"]
-    assert lines[-2].startswith("done after ") and lines[-2].endswith("3 hosts, 3 changed; 1 failed: h3; clusters at fault: oslo")
+    assert lines[-2].startswith("done after ") and lines[-2].endswith(
+        "3 hosts, 3 changed; 1 failed: h3; clusters at fault: oslo"
+    )
     assert lines[-1] == "next: fix what failed, see above, and run the same command again"
     assert "Traceback" not in done.stderr and "WARNING" not in done.stderr, done.stderr
 
@@ -526,8 +765,20 @@ def test_a_diff_is_seen_on_a_terminal(columns, verbose, tmp_path):
     (tmp_path / "hosts").write_text("h1\n")
     (tmp_path / "written").write_text("kept\nold line\n")
     (tmp_path / "book.yml").write_text(DIFFS.format("kept\\nnew line\\n\\e[31mred\\e[2J\\n"))
-    command = ["ansible-playbook", "-i", str(tmp_path / "hosts"), "-c", "local", "-e", "ansible_python_interpreter=/usr/bin/python3", "--check", "--diff"]
-    environment = dict(os.environ, ANSIBLE_STDOUT_CALLBACK="multicluster.network.digest", ANSIBLE_HOME=str(tmp_path / "home"))
+    command = [
+        "ansible-playbook",
+        "-i",
+        str(tmp_path / "hosts"),
+        "-c",
+        "local",
+        "-e",
+        "ansible_python_interpreter=/usr/bin/python3",
+        "--check",
+        "--diff",
+    ]
+    environment = dict(
+        os.environ, ANSIBLE_STDOUT_CALLBACK="multicluster.network.digest", ANSIBLE_HOME=str(tmp_path / "home")
+    )
     screen = terminal.run([*command, *verbose, str(tmp_path / "book.yml")], columns, env=environment, cwd=tmp_path)
     assert screen.status == 0, screen.raw
     lines = [line.strip() for line in screen.lines]
@@ -541,4 +792,6 @@ def test_a_diff_is_seen_on_a_terminal(columns, verbose, tmp_path):
 @pytest.mark.parametrize("name", ["mesh_report", "run_changes", "run_outcome"])
 def test_what_only_joins_results_is_no_step(name):
     """Their text is shown by the task after them; a line of their own would say that something was done."""
-    assert digest_text.is_housekeeping("multicluster.network." + name) and not digest_text.is_housekeeping("multicluster.network.mesh_plan")
+    assert digest_text.is_housekeeping("multicluster.network." + name) and not digest_text.is_housekeeping(
+        "multicluster.network.mesh_plan"
+    )

@@ -13,9 +13,7 @@ from ansible_collections.multicluster.network.plugins.connection import netns
 STAT = "42 (a) b (c) S " + " ".join(str(n) for n in range(4, 53))
 
 
-@pytest.mark.parametrize(
-    "text,expected", [("1234 987\n", (1234, 987)), ("1234", (1234, None)), (" 5\t6 ", (5, 6))]
-)
+@pytest.mark.parametrize("text,expected", [("1234 987\n", (1234, 987)), ("1234", (1234, None)), (" 5\t6 ", (5, 6))])
 def test_leader_is_read(text, expected):
     assert netns.parse_leader(text) == expected
 

@@ -13,7 +13,10 @@ import pytest
 from ansible.errors import AnsibleFilterError
 
 NODE = {
-    "metadata": {"name": "n1", "annotations": {"kilo.squat.ai/wireguard-ip": "100.66.0.3/16", "kilo.squat.ai/key": "k"}},
+    "metadata": {
+        "name": "n1",
+        "annotations": {"kilo.squat.ai/wireguard-ip": "100.66.0.3/16", "kilo.squat.ai/key": "k"},
+    },
     "spec": {"podCIDRs": ["10.0.1.0/24"]},
     "status": {"addresses": [{"type": "ExternalIP", "address": "203.0.113.5"}]},
 }
@@ -29,13 +32,16 @@ def use(name: str, *arguments: t.Any, **options: t.Any) -> t.Any:
     "name, arguments, expected",
     [
         ("resolve_endpoint", (NODE, 51821), {"endpoint": "203.0.113.5:51821", "source": "external-ip"}),
-        ("resolve_endpoint", ({"name": "x", "annotations": {"kilo.squat.ai/force-endpoint": "h:1"}},),
-         {"endpoint": "h:1", "source": "force-endpoint"}),
+        (
+            "resolve_endpoint",
+            ({"name": "x", "annotations": {"kilo.squat.ai/force-endpoint": "h:1"}},),
+            {"endpoint": "h:1", "source": "force-endpoint"},
+        ),
         ("parse_endpoint", ("[node.example.com]:51820",), {"dnsOrIP": {"dns": "node.example.com"}, "port": 51820}),
         ("kilo_peer_name", ("eu-1", "prod", "eu"), "prod--eu--eu-1"),
         ("validate_node", (NODE, FLAT), "n1"),
     ],
-)  # fmt: skip
+)
 def test_answers(name: str, arguments: t.Any, expected: t.Any) -> None:
     assert use(name, *arguments) == expected
 
@@ -43,14 +49,20 @@ def test_answers(name: str, arguments: t.Any, expected: t.Any) -> None:
 @pytest.mark.parametrize(
     "name, arguments, word",
     [
-        ("resolve_endpoint", ({"name": "x"},), "NodeNoEndpoint"), ("resolve_endpoint", ("x",), "name_invalid"),
-        ("resolve_endpoint", ({"name": "x", "annotations": {"kilo.squat.ai/force-endpoint": "h"}},), "NodeEndpointInvalid"),
-        ("parse_endpoint", ("2001:db8::1:51820",), "NodeEndpointInvalid"), ("parse_endpoint", (None,), "NodeEndpointInvalid"),
+        ("resolve_endpoint", ({"name": "x"},), "NodeNoEndpoint"),
+        ("resolve_endpoint", ("x",), "name_invalid"),
+        (
+            "resolve_endpoint",
+            ({"name": "x", "annotations": {"kilo.squat.ai/force-endpoint": "h"}},),
+            "NodeEndpointInvalid",
+        ),
+        ("parse_endpoint", ("2001:db8::1:51820",), "NodeEndpointInvalid"),
+        ("parse_endpoint", (None,), "NodeEndpointInvalid"),
         ("validate_node", (NODE, {"podCIDRs": ["10.0.0.0/16"], "wireguardCIDR": "10.4.0.0/24"}), "WGIPOutOfRange"),
-        ("validate_node", (NODE, 5), "validate_node"), ("kilo_peer_name", (5, "m", "c"), "kilo_peer_name"),
-
+        ("validate_node", (NODE, 5), "validate_node"),
+        ("kilo_peer_name", (5, "m", "c"), "kilo_peer_name"),
     ],
-)  # fmt: skip
+)
 def test_errors(name: str, arguments: t.Any, word: str) -> None:
     with pytest.raises(AnsibleFilterError) as caught:
         use(name, *arguments)

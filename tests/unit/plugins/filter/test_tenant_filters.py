@@ -26,19 +26,43 @@ def use(name: str, *arguments: t.Any, **options: t.Any) -> t.Any:
 @pytest.mark.parametrize(
     "name, arguments, expected",
     [
-        ("apinet_provider_id_parse", ("onmetal-api-net://ns/n/node-a/u",), {"namespace": "ns", "name": "n", "node": "node-a", "uid": "u"}),
-        ("apinet_provider_id_parse", ("ns/n/4711/u", "network"), {"namespace": "ns", "name": "n", "id": "4711", "uid": "u"}),
-        ("apinet_provider_id_parse", ("ironcore-net://ns/n/a/u", "network_interface", "ironcore"),
-         {"namespace": "ns", "name": "n", "node": "a", "uid": "u"}),
-        ("apinet_provider_id_format", ({"namespace": "ns", "name": "n", "id": "4711", "uid": "u"},), "onmetal-api-net://ns/n/4711/u"),
+        (
+            "apinet_provider_id_parse",
+            ("onmetal-api-net://ns/n/node-a/u",),
+            {"namespace": "ns", "name": "n", "node": "node-a", "uid": "u"},
+        ),
+        (
+            "apinet_provider_id_parse",
+            ("ns/n/4711/u", "network"),
+            {"namespace": "ns", "name": "n", "id": "4711", "uid": "u"},
+        ),
+        (
+            "apinet_provider_id_parse",
+            ("ironcore-net://ns/n/a/u", "network_interface", "ironcore"),
+            {"namespace": "ns", "name": "n", "node": "a", "uid": "u"},
+        ),
+        (
+            "apinet_provider_id_format",
+            ({"namespace": "ns", "name": "n", "id": "4711", "uid": "u"},),
+            "onmetal-api-net://ns/n/4711/u",
+        ),
         ("apinet_provider_id_format", ({"node": "a"}, "ironcore"), "ironcore-net:////a/"),
         ("apinet_twin_name", (SOURCE,), "u-1"),
-        ("apinet_link_labels", (SOURCE,), {"apinetlet.api.onmetal.de/virtualip-name": "vip-1", "apinetlet.api.onmetal.de/virtualip-uid": "u-1",
-                                           "apinetlet.api.onmetal.de/virtualip-namespace": "team-a"}),
-        ("apinet_state", ("Ready",), "Available"), ("apinet_state", ("Error",), "Error"), ("apinet_state", (None,), "Pending"),
+        (
+            "apinet_link_labels",
+            (SOURCE,),
+            {
+                "apinetlet.api.onmetal.de/virtualip-name": "vip-1",
+                "apinetlet.api.onmetal.de/virtualip-uid": "u-1",
+                "apinetlet.api.onmetal.de/virtualip-namespace": "team-a",
+            },
+        ),
+        ("apinet_state", ("Ready",), "Available"),
+        ("apinet_state", ("Error",), "Error"),
+        ("apinet_state", (None,), "Pending"),
         ("apinet_state", ("else",), "Pending"),
     ],
-)  # fmt: skip
+)
 def test_answers(name: str, arguments: t.Any, expected: t.Any) -> None:
     assert use(name, *arguments) == expected
 
@@ -46,12 +70,17 @@ def test_answers(name: str, arguments: t.Any, expected: t.Any) -> None:
 @pytest.mark.parametrize(
     "name, arguments, word",
     [
-        ("apinet_provider_id_parse", ("a/b/c",), "segment_count"), ("apinet_provider_id_parse", (None,), "segment_count"),
-        ("apinet_provider_id_parse", ("a/b/C/d",), "invalid_node"), ("apinet_provider_id_parse", ("a/b/c/d", "disk"), "kind"),
-        ("apinet_provider_id_format", ("a/b/c/d",), "dictionary"), ("apinet_twin_name", ({},), "uid"), ("apinet_twin_name", (None,), "uid"),
-        ("apinet_link_labels", ({"kind": "Pod"},), "Network"), ("apinet_link_labels", (SOURCE, None, "other"), "profile"),
+        ("apinet_provider_id_parse", ("a/b/c",), "segment_count"),
+        ("apinet_provider_id_parse", (None,), "segment_count"),
+        ("apinet_provider_id_parse", ("a/b/C/d",), "invalid_node"),
+        ("apinet_provider_id_parse", ("a/b/c/d", "disk"), "kind"),
+        ("apinet_provider_id_format", ("a/b/c/d",), "dictionary"),
+        ("apinet_twin_name", ({},), "uid"),
+        ("apinet_twin_name", (None,), "uid"),
+        ("apinet_link_labels", ({"kind": "Pod"},), "Network"),
+        ("apinet_link_labels", (SOURCE, None, "other"), "profile"),
     ],
-)  # fmt: skip
+)
 def test_refusals_say_why(name: str, arguments: t.Any, word: str) -> None:
     with pytest.raises(AnsibleFilterError, match=word):
         use(name, *arguments)

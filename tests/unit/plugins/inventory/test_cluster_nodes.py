@@ -24,11 +24,13 @@ from ansible.plugins.loader import inventory_loader
 from hypothesis import given, settings, strategies as st
 
 NAME = "multicluster.network.cluster_nodes"
-FIXTURE = json.loads((pathlib.Path(__file__).resolve().parents[3] / "fixtures" / "hostile" / "inventory_names.json").read_text("utf-8"))
+FIXTURE = json.loads(
+    (pathlib.Path(__file__).resolve().parents[3] / "fixtures" / "hostile" / "inventory_names.json").read_text("utf-8")
+)
 RANGES = {"aws": "10.66.23.0/24", "gcp": "10.22.22.0/24"}
 ADDRESS = {"aws": "10.66.23.9", "gcp": "10.22.22.9"}
 #: What the operator writes; the group of a literal name is one that nodes may join.
-OPTIONS: t.Dict[str, t.Any] = {
+OPTIONS: dict[str, t.Any] = {
     "groups": {"declared": "true"},
     "keyed_groups": [
         {"key": "node_labels.site", "prefix": "", "separator": ""},
@@ -38,9 +40,12 @@ OPTIONS: t.Dict[str, t.Any] = {
 }
 
 
-def node(name: str, address: str, site: str = "") -> t.Dict[str, t.Any]:
+def node(name: str, address: str, site: str = "") -> dict[str, t.Any]:
     labels = {"site": site} if site else {}
-    return {"metadata": {"name": name, "labels": labels}, "status": {"addresses": [{"type": "InternalIP", "address": address}]}}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "status": {"addresses": [{"type": "InternalIP", "address": address}]},
+    }
 
 
 def inventory(clusters: t.Mapping[str, t.Any], **options: t.Any) -> t.Any:
@@ -51,8 +56,16 @@ def inventory(clusters: t.Mapping[str, t.Any], **options: t.Any) -> t.Any:
         hosts.write_text(yaml.safe_dump(FIXTURE["inventory"]))
         sources = [str(hosts)]
         if clusters is not None:
-            access = [{"name": name, "api_url": "https://127.0.0.1:1", "token": "t", "node_cidrs": [RANGES[name]]} for name in clusters]
-            cache = {"cache": True, "cache_plugin": "ansible.builtin.jsonfile", "cache_connection": str(folder / "cache"), "cache_prefix": "nodes"}
+            access = [
+                {"name": name, "api_url": "https://127.0.0.1:1", "token": "t", "node_cidrs": [RANGES[name]]}
+                for name in clusters
+            ]
+            cache = {
+                "cache": True,
+                "cache_plugin": "ansible.builtin.jsonfile",
+                "cache_connection": str(folder / "cache"),
+                "cache_prefix": "nodes",
+            }
             source.write_text(yaml.safe_dump({"plugin": NAME, "clusters": access, **cache, **OPTIONS, **options}))
             cached = CachePluginAdjudicator("ansible.builtin.jsonfile", _uri=str(folder / "cache"), _prefix="nodes")
             cached[inventory_loader.get(NAME).get_cache_key(str(source))] = clusters
@@ -65,15 +78,21 @@ def inventory(clusters: t.Mapping[str, t.Any], **options: t.Any) -> t.Any:
 
 def shape(manager: t.Any) -> t.Any:
     """{host: (variables, groups)}, {group: (variables, hosts, children)} of all that is there."""
-    hosts = {name: (host.get_vars(), sorted(group.name for group in host.groups)) for name, host in manager.hosts.items()}
+    hosts = {
+        name: (host.get_vars(), sorted(group.name for group in host.groups)) for name, host in manager.hosts.items()
+    }
     groups = {
-        name: (group.get_vars(), sorted(host.name for host in group.hosts), sorted(child.name for child in group.child_groups))
+        name: (
+            group.get_vars(),
+            sorted(host.name for host in group.hosts),
+            sorted(child.name for child in group.child_groups),
+        )
         for name, group in manager.groups.items()
     }
     return hosts, groups, getattr(manager.localhost, "name", None)
 
 
-def check_untouched(after: t.Any, clusters: t.Mapping[str, t.Any], allowed: t.Collection[str]) -> t.Set[str]:
+def check_untouched(after: t.Any, clusters: t.Mapping[str, t.Any], allowed: t.Collection[str]) -> set[str]:
     """Everything that was there is as it was; returns the hosts that are new.
 
     A host that the inventory has for a node gets its labels, roles and name; the groups of nodes their nodes; ``all`` its children.
@@ -83,9 +102,15 @@ def check_untouched(after: t.Any, clusters: t.Mapping[str, t.Any], allowed: t.Co
     assert local == found_local
     new = set(found_hosts) - set(hosts)
     for name, (variables, member_of) in hosts.items():
-        theirs = {key: value for key, value in found_hosts[name][0].items() if not (name in allowed and key in ("node_labels", "node_roles", "node_name"))}
+        theirs = {
+            key: value
+            for key, value in found_hosts[name][0].items()
+            if not (name in allowed and key in ("node_labels", "node_roles", "node_name"))
+        }
         strip = {"group_names", "inventory_file", "inventory_dir"}
-        assert {k: v for k, v in theirs.items() if k not in strip} == {k: v for k, v in variables.items() if k not in strip}
+        assert {k: v for k, v in theirs.items() if k not in strip} == {
+            k: v for k, v in variables.items() if k not in strip
+        }
         if name not in allowed:
             assert found_hosts[name][1] == member_of
     for name, (variables, members, children) in groups.items():
@@ -95,7 +120,15 @@ def check_untouched(after: t.Any, clusters: t.Mapping[str, t.Any], allowed: t.Co
         elif name not in ("ungrouped", *(cluster + "_nodes" for cluster in clusters)):
             assert found_groups[name][1:] == (members, children), name
     for name in new:
-        assert name not in found_groups and name not in ("all", "ungrouped", "localhost", "127.0.0.1", "clusters", "aws", "gcp")
+        assert name not in found_groups and name not in (
+            "all",
+            "ungrouped",
+            "localhost",
+            "127.0.0.1",
+            "clusters",
+            "aws",
+            "gcp",
+        )
         assert not name.endswith((".yml", ".yaml", ".json"))
         of = [cluster for cluster in clusters if cluster + "_nodes" in found_hosts[name][1]]
         assert len(of) == 1 and found_hosts[name][0]["ansible_host"] == ADDRESS[of[0]]
@@ -107,7 +140,9 @@ def warnings_of(capsys: t.Any) -> str:
 
 
 @pytest.mark.parametrize("node_names, column", [("plain", "reason"), ("prefixed", "prefixed")])
-def test_hostile_names(node_names: str, column: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_names(
+    node_names: str, column: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "2000")
     clusters = {"aws": [node(row["node"], ADDRESS["aws"]) for row in FIXTURE["rows"]]}
     found = inventory(clusters, node_names=node_names)
@@ -116,34 +151,40 @@ def test_hostile_names(node_names: str, column: str, capsys: pytest.CaptureFixtu
     good = {prefix + row["node"] for row in FIXTURE["rows"] if row[column] is None}
     assert check_untouched(found, clusters, {"by-hand"}) == good - {"by-hand"}
     for row in FIXTURE["rows"]:
-        assert ("node aws/{0} is no host: ".format(row["node"]) in warned) == (row[column] is not None)
-        assert row[column] is None or "[{0}]".format(row[column]) in warned
+        assert (f"node aws/{row['node']} is no host: " in warned) == (row[column] is not None)
+        assert row[column] is None or f"[{row[column]}]" in warned
 
 
 def test_hostile_labels(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "2000")
-    clusters = {"aws": [node("node-{0}".format(number), ADDRESS["aws"], site) for number, site in enumerate(FIXTURE["labels"])]}
+    clusters = {"aws": [node(f"node-{number}", ADDRESS["aws"], site) for number, site in enumerate(FIXTURE["labels"])]}
     found = inventory(clusters, keyed_groups=[{"key": "node_labels.site", "prefix": "", "separator": ""}])
     warned = warnings_of(capsys)
     check_untouched(found, clusters, ())
     for number, site in enumerate(FIXTURE["labels"]):
         made = site == "node-1"  # as a group it is node_1
-        assert ("node-{0} does not join the group {1} of keyed_groups".format(number, site) in warned) != made
+        assert (f"node-{number} does not join the group {site} of keyed_groups" in warned) != made
     assert [host.name for host in found.groups["node_1"].hosts] == ["node-8"]
 
 
-NAMES = st.sampled_from([row["node"] for row in FIXTURE["rows"]] + ["one", "gcp-one", "aws-one", "site_x", "x"]) | st.text(
-    string.ascii_lowercase[:3] + "-.0", min_size=1, max_size=6
-)
+NAMES = st.sampled_from(
+    [row["node"] for row in FIXTURE["rows"]] + ["one", "gcp-one", "aws-one", "site_x", "x"]
+) | st.text(string.ascii_lowercase[:3] + "-.0", min_size=1, max_size=6)
 SITES = st.sampled_from(["", *FIXTURE["labels"], "x", "one", "sites"])
 
 
 @settings(deadline=None, max_examples=60)
 @given(
-    st.dictionaries(st.sampled_from(["aws", "gcp"]), st.lists(st.tuples(NAMES, SITES), max_size=8, unique_by=lambda row: row[0]), min_size=1),
+    st.dictionaries(
+        st.sampled_from(["aws", "gcp"]),
+        st.lists(st.tuples(NAMES, SITES), max_size=8, unique_by=lambda row: row[0]),
+        min_size=1,
+    ),
     st.sampled_from(["plain", "prefixed"]),
 )
 def test_whatever_clusters_say(said: t.Any, node_names: str) -> None:
     clusters = {cluster: [node(name, ADDRESS[cluster], site) for name, site in rows] for cluster, rows in said.items()}
     own = {"aws": {"by-hand", "aws-stolen"}, "gcp": {"gcp-1", "aws-stolen"}}
-    check_untouched(inventory(clusters, node_names=node_names), clusters, set().union(*(own[cluster] for cluster in clusters)))
+    check_untouched(
+        inventory(clusters, node_names=node_names), clusters, set().union(*(own[cluster] for cluster in clusters))
+    )

@@ -20,9 +20,23 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 SECRET = "a-password-of-a-session"
-ROUTER = {"address": "10.66.23.1", "asn": 65530, "password": None, "password_file": None, "multihop": 0, "ttl_security": 0, "bfd": False}
-REQUEST = {"asn": 65000, "source_ip": "10.66.23.31", "neighbors": [ROUTER], "prefixes": ["203.0.113.9"], "node_health_port": 10256,
-           "routes": [{"network": "203.0.113.1/32", "health_ports": [31234], "services": ["default/web"]}]}  # fmt: skip
+ROUTER = {
+    "address": "10.66.23.1",
+    "asn": 65530,
+    "password": None,
+    "password_file": None,
+    "multihop": 0,
+    "ttl_security": 0,
+    "bfd": False,
+}
+REQUEST = {
+    "asn": 65000,
+    "source_ip": "10.66.23.31",
+    "neighbors": [ROUTER],
+    "prefixes": ["203.0.113.9"],
+    "node_health_port": 10256,
+    "routes": [{"network": "203.0.113.1/32", "health_ports": [31234], "services": ["default/web"]}],
+}
 
 
 @pytest.fixture
@@ -37,7 +51,10 @@ def node(monkeypatch, tmp_path):
     monkeypatch.setattr(lock, "FOLDER", str(tmp_path.parent / (tmp_path.name + "-lock")))
     for module in (frr, bird):
         monkeypatch.setattr(module, "programs", lambda: ("/bin/false", "/bin/false"))
-    daemons = {name: one._replace(group=lambda: 0, check_config=lambda text, secrets: None, sessions=dict) for name, one in speaker_follow.DAEMONS.items()}
+    daemons = {
+        name: one._replace(group=lambda: 0, check_config=lambda text, secrets: None, sessions=dict)
+        for name, one in speaker_follow.DAEMONS.items()
+    }
     monkeypatch.setattr(speaker_follow, "DAEMONS", daemons)
     monkeypatch.setattr(frr, "systemctl", lambda *words: False)
     return tmp_path
@@ -54,9 +71,15 @@ def test_a_password_may_stand_in_a_file_of_the_node(tmp_path):
 
 def test_what_the_follower_reads_is_what_was_asked():
     state = speaker_follow.parse_state(json.dumps(bgp_speaker._given(REQUEST)))
-    assert [(route.network, route.health_ports) for route in state.routes] == [("203.0.113.1/32", (31234,)), ("203.0.113.9/32", ())]
+    assert [(route.network, route.health_ports) for route in state.routes] == [
+        ("203.0.113.1/32", (31234,)),
+        ("203.0.113.9/32", ()),
+    ]
     assert state.node_port == 10256 and state.conditional == {"203.0.113.1/32"} and state.daemon == "frr"
-    assert speaker_follow.parse_state(json.dumps(bgp_speaker._given(dict(REQUEST, routes=REQUEST["routes"] * 2)))).routes == state.routes
+    assert (
+        speaker_follow.parse_state(json.dumps(bgp_speaker._given(dict(REQUEST, routes=REQUEST["routes"] * 2)))).routes
+        == state.routes
+    )
     for text in ("{}", "[]", '{"version": 2}', json.dumps(dict(bgp_speaker._given(REQUEST), daemon="quagga"))):
         with pytest.raises(ValueError, match="no state"):
             speaker_follow.parse_state(text)
@@ -155,9 +178,18 @@ def test_a_visit_changes_routes_and_nothing_else(node):
     whole = dict(REQUEST, med=50, neighbors=[dict(ROUTER, password=SECRET)])
     bgp_speaker.run(whole)
     before = json.loads((node / "state").read_text())
-    assert bgp_speaker.run({"routes_only": True, "routes": REQUEST["routes"], "prefixes": REQUEST["prefixes"]})["plan"]["changes"] == []
+    assert (
+        bgp_speaker.run({"routes_only": True, "routes": REQUEST["routes"], "prefixes": REQUEST["prefixes"]})["plan"][
+            "changes"
+        ]
+        == []
+    )
     shown = bgp_speaker.run({"routes_only": True, "routes": routes}, check=True)
-    assert json.loads((node / "state").read_text()) == before and shown["plan"]["update"] == 1 and SECRET not in json.dumps(shown)
+    assert (
+        json.loads((node / "state").read_text()) == before
+        and shown["plan"]["update"] == 1
+        and SECRET not in json.dumps(shown)
+    )
     assert bgp_speaker.run({"routes_only": True, "routes": routes})["plan"]["update"] == 1
     after = json.loads((node / "state").read_text())
     assert after == dict(before, routes=[{"network": "203.0.113.2/32", "health_ports": []}])
@@ -179,14 +211,18 @@ def test_another_program_with_a_session_to_the_router_is_found():
         rival.connect(router.getsockname())
         patch.setattr(bgp_speaker, "PORT", router.getsockname()[1])
         text = bgp_speaker._rivals([Neighbour("127.0.0.2", 65530)], "127.0.0.3")["127.0.0.2"]
-        assert "has a session with 127.0.0.2 from 127.0.0.3" in text and str(os.getpid()) in text and "bgp_speaker_source_ip" in text
+        assert (
+            "has a session with 127.0.0.2 from 127.0.0.3" in text
+            and str(os.getpid()) in text
+            and "bgp_speaker_source_ip" in text
+        )
         # from another address both stand beside each other
         assert bgp_speaker._rivals([Neighbour("127.0.0.2", 65530, source="127.0.0.4")], "127.0.0.3") == {}
         assert bgp_speaker._rivals([Neighbour("127.0.0.9", 65530)], "127.0.0.3") == {}
 
 
 def test_a_rival_stops_the_first_start_and_is_told_later(node, monkeypatch):
-    monkeypatch.setattr(bgp_speaker, "_rivals", lambda neighbours, source: {ROUTER["address"]: "a rival of {0}".format(source)})
+    monkeypatch.setattr(bgp_speaker, "_rivals", lambda neighbours, source: {ROUTER["address"]: f"a rival of {source}"})
     with pytest.raises(ValueRefused) as caught:
         bgp_speaker.run(REQUEST, check=True)
     assert (caught.value.reason, caught.value.message) == ("conflict", "a rival of 10.66.23.31")

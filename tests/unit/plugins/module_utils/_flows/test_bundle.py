@@ -37,7 +37,7 @@ def archive_fixture(tmp_path: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def members(archive: pathlib.Path) -> t.Set[str]:
+def members(archive: pathlib.Path) -> set[str]:
     """The files of ours in it, as paths below module_utils; those that only make folders importable are left out."""
     names = (name.partition("/")[2] for name in zipfile.ZipFile(archive).namelist())
     return {name for name in names if name and not name.endswith("__init__.py")}
@@ -62,8 +62,8 @@ def imports_of(name: str) -> t.Iterator[str]:
                     break
 
 
-def closure(start: str) -> t.Set[str]:
-    seen: t.Set[str] = set()
+def closure(start: str) -> set[str]:
+    seen: set[str] = set()
     todo = [start]
     while todo:
         name = todo.pop()
@@ -73,9 +73,11 @@ def closure(start: str) -> t.Set[str]:
     return seen
 
 
-def run(*words: str, cwd: pathlib.Path) -> "subprocess.CompletedProcess[str]":
+def run(*words: str, cwd: pathlib.Path) -> subprocess.CompletedProcess[str]:
     """Without the environment, the user's packages, the site's packages and anything beside the script."""
-    return subprocess.run([sys.executable, "-I", "-S", *words], capture_output=True, text=True, check=False, cwd=str(cwd), env={})
+    return subprocess.run(
+        [sys.executable, "-I", "-S", *words], capture_output=True, text=True, check=False, cwd=str(cwd), env={}
+    )
 
 
 def test_the_archive_holds_exactly_what_its_entry_imports(archive: pathlib.Path) -> None:
@@ -86,7 +88,9 @@ def test_the_archive_holds_only_what_runs_on_nodes(archive: pathlib.Path) -> Non
     assert [name for name in members(archive) if not name.startswith(FOLDERS)] == []
 
 
-def test_everything_in_the_archive_can_be_imported_with_nothing_else(archive: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_everything_in_the_archive_can_be_imported_with_nothing_else(
+    archive: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     """Also what is only imported once it is needed, which would otherwise show on a node that boots."""
     ran = run("-c", IMPORT_ALL, str(archive), cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
@@ -100,17 +104,19 @@ def test_the_archive_runs_without_ansible_and_the_collection(archive: pathlib.Pa
 
 def test_the_archive_builds_itself_anew(archive: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """The boot program and the watcher compare their own file with what a run installed; zipped sources are found like plain ones."""
-    anew = "import sys; sys.path.insert(0, sys.argv[1]); from multicluster_network._linux.host import bundle; " \
+    anew = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from multicluster_network._linux.host import bundle; "
         "sys.stdout.write(bundle.digest(sys.argv[2])); open(sys.argv[3], 'wb').write(bundle.build(sys.argv[2]))"
+    )
     other = tmp_path / "other.pyz"
     ran = run("-c", anew, str(archive), persistence.AGENT, str(other), cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == bundle.digest(persistence.AGENT) and other.read_bytes() == archive.read_bytes()
-    assert os.fspath(persistence.code_file("f")).endswith("dataplane-{0}.pyz".format(ran.stdout))
+    assert os.fspath(persistence.code_file("f")).endswith(f"dataplane-{ran.stdout}.pyz")
 
 
 def test_imports_in_every_form_are_found() -> None:
-    source = b'''
+    source = b"""
 from . import one, two as second  # a reason
 from .. import three
 from .four import NAME
@@ -122,8 +128,20 @@ from ..eight import (
 import os
 def later():
     from .eleven import twelve
-'''
+"""
     assert set(bundle._imports("a/b/c.py", source)) == {
-        "a/b.py", "a/b/one.py", "a/b/two.py", "a.py", "a/three.py", "a/b/four.py", "a/b/four/NAME.py", "a/b/five/six.py",
-        "a/b/five/six/seven.py", "a/eight.py", "a/eight/nine.py", "a/eight/ten.py", "a/b/eleven.py", "a/b/eleven/twelve.py",
-    }  # fmt: skip
+        "a/b.py",
+        "a/b/one.py",
+        "a/b/two.py",
+        "a.py",
+        "a/three.py",
+        "a/b/four.py",
+        "a/b/four/NAME.py",
+        "a/b/five/six.py",
+        "a/b/five/six/seven.py",
+        "a/eight.py",
+        "a/eight/nine.py",
+        "a/eight/ten.py",
+        "a/b/eleven.py",
+        "a/b/eleven/twelve.py",
+    }

@@ -33,13 +33,24 @@ def test_a_file_that_is_missing_is_named_but_not_awaited_in_check_mode(tmp_path)
         secrets(tmp_path, "us", "eu")
     assert [row["metadata"]["name"] for row in secrets(tmp_path, "us", "eu", check=True)] == ["us-kubeconfig"]
     gone = secrets(tmp_path, "us", "eu", state="absent")
-    assert [row["data"] for row in gone] == [{"kubeconfig": ""}, {"kubeconfig": ""}]  # enough to remove them, whatever is left of files
+    assert [row["data"] for row in gone] == [
+        {"kubeconfig": ""},
+        {"kubeconfig": ""},
+    ]  # enough to remove them, whatever is left of files
 
 
 def test_accounts():
-    access = {"capabilities": ["mesh_read"], "namespace": "ours", "prefix": "p", "extra_rules": [], "target_namespace": "t"}
+    access = {
+        "capabilities": ["mesh_read"],
+        "namespace": "ours",
+        "prefix": "p",
+        "extra_rules": [],
+        "target_namespace": "t",
+    }
     made = made_here({"access": access}, False)
-    assert [row["kind"] for row in made] == ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"] and made[0]["metadata"]["namespace"] == "ours"
+    assert [row["kind"] for row in made] == ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"] and made[0][
+        "metadata"
+    ]["namespace"] == "ours"
     with pytest.raises(ValueRefused, match="capability_unknown"):
         made_here({"access": dict(access, capabilities=["everything"])}, False)
     assert made_here({}, False) == []

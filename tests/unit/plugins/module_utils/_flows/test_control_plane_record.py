@@ -14,19 +14,21 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.load_b
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Listing
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Reservation
 
-HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "load_balancers.json").read_text("utf-8"))
+HOSTILE = json.loads(
+    (pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "load_balancers.json").read_text("utf-8")
+)
 TAG = "control-plane"
 NODE = {
     "metadata": {"name": "cp-1", "labels": {"node-role.kubernetes.io/control-plane": ""}},
     "status": {"addresses": [{"type": "InternalIP", "address": "10.66.0.1"}]},
-}  # fmt: skip
+}
 
 
 class Cluster:
     """Answers reads; any write is an error."""
 
     cluster = "aws"
-    stats: t.ClassVar[t.Dict[str, int]] = {}
+    stats: t.ClassVar[dict[str, int]] = {}
 
     def __init__(self, record: t.Any) -> None:
         self.ledger = {"x": json.dumps(dict({"id": record["address"], "tags": [TAG]}, **record))}
@@ -36,21 +38,30 @@ class Cluster:
         return {"spec": {"ports": [{"port": 443, "targetPort": 6443}]}}
 
     def list(self, path: str, **more: t.Any) -> Listing:
-        found: t.List[t.Any] = [NODE] if path == "/api/v1/nodes" else []
+        found: list[t.Any] = [NODE] if path == "/api/v1/nodes" else []
         if path.endswith("/configmaps"):
             found = [{"metadata": {"name": "metal-ccm-static-pool", "resourceVersion": "1"}, "data": self.ledger}]
         return Listing(found, "1")
 
 
-def plan(record: t.Any, address: t.Optional[str], monkeypatch: t.Any) -> t.Any:
+def plan(record: t.Any, address: str | None, monkeypatch: t.Any) -> t.Any:
     client = Cluster(record)
-    monkeypatch.setattr(control_plane_address.Reconcile, "gather", lambda self: self.__dict__.update(client=client, nodes=[NODE]))
+    monkeypatch.setattr(
+        control_plane_address.Reconcile, "gather", lambda self: self.__dict__.update(client=client, nodes=[NODE])
+    )
     monkeypatch.setattr(control_plane_address, "HealthProbe", Probe)
     reserved = dict(HOSTILE["reserved_ranges"], **{"node_cidrs of cluster aws": ["10.66.0.0/24"]})
     own = {"cluster": "aws", "eip_tag": TAG, "reserved_ranges": reserved}
     settings = [own, *({"cluster": name, "pool": pool} for name, pool in HOSTILE["pools"].items() if name != "aws")]
     entries = [{"name": str(row["cluster"])} for row in settings]
-    request = {"fabric": "t", "settings": settings, "clusters": entries, "address": address, "external_service": False, "probe_ca": "-"}
+    request = {
+        "fabric": "t",
+        "settings": settings,
+        "clusters": entries,
+        "address": address,
+        "external_service": False,
+        "probe_ca": "-",
+    }
     return control_plane_address.run(request, check=True)
 
 
@@ -81,11 +92,15 @@ def test_a_record_does_not_make_another_address_the_control_planes(row: t.Any, m
 def test_a_record_that_changes_meanwhile_moves_nothing(monkeypatch: t.Any) -> None:
     """Its address went between reading and moving: the next pass looks again, and the run goes on."""
     client = Cluster({"address": "10.66.0.100"})
-    monkeypatch.setattr(control_plane_address.Reconcile, "gather", lambda self: self.__dict__.update(client=client, nodes=[NODE]))
+    monkeypatch.setattr(
+        control_plane_address.Reconcile, "gather", lambda self: self.__dict__.update(client=client, nodes=[NODE])
+    )
     settings = {"cluster": "aws", "eip_tag": TAG}
     request = {"settings": [settings], "clusters": [{"name": "aws"}]}
     setup = control_plane_address.read_setups(request)[0]["aws"]
-    one = control_plane_address.Reconcile({"name": "aws"}, setup, control_plane_address.parse_run_options(request), "multicluster.network/t", False)
+    one = control_plane_address.Reconcile(
+        {"name": "aws"}, setup, control_plane_address.parse_run_options(request), "multicluster.network/t", False
+    )
     one.gather()
     state, provider = one._provider()
     (one.eip,) = provider.list_addresses()
@@ -98,4 +113,6 @@ def test_a_record_that_changes_meanwhile_moves_nothing(monkeypatch: t.Any) -> No
 def test_a_strange_service_fails_its_cluster_alone(spec: t.Any, monkeypatch: t.Any) -> None:
     monkeypatch.setattr(Cluster, "get", lambda self, path: {"spec": spec})
     result = plan({"address": "10.66.0.100"}, None, monkeypatch)
-    assert [(row["cluster"], row["reason"]) for row in result["failures"]] == [("aws", "bad_answer")] and not result["plan"]["changes"]
+    assert [(row["cluster"], row["reason"]) for row in result["failures"]] == [("aws", "bad_answer")] and not result[
+        "plan"
+    ]["changes"]

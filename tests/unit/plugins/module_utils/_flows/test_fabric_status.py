@@ -31,7 +31,9 @@ class Client:
             raise KubeError("aws", "list " + path, "no", status=self.status)
         found = {
             "/api/v1/nodes": [{"metadata": {"name": "n"}}],
-            "/api/v1/services": [{"metadata": {"name": "m", "namespace": "s", "labels": {"mirrored-svc": "true"}}, "spec": {}}],
+            "/api/v1/services": [
+                {"metadata": {"name": "m", "namespace": "s", "labels": {"mirrored-svc": "true"}}, "spec": {}}
+            ],
         }
         return Listing(found.get(path, []), "1")
 

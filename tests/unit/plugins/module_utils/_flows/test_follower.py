@@ -59,10 +59,12 @@ def test_a_full_disk_keeps_no_node_from_withdrawing(tmp_path, monkeypatch, port)
     assert ports.decide(wanted, port, HOSTS, nothing).announced == [] and not kept.exists()
     full[0] = False
     ports.decide(wanted, port, HOSTS, nothing)
-    assert kept.read_text() == "{0}\n".format(port) and follower.Ports(str(kept)).known == port
+    assert kept.read_text() == f"{port}\n" and follower.Ports(str(kept)).known == port
 
 
-@pytest.mark.parametrize("text", ["{}", '{"version": 1}', '{"version": 1, "routes": null}', '{"version": 1, "routes": [7]}'])
+@pytest.mark.parametrize(
+    "text", ["{}", '{"version": 1}', '{"version": 1, "routes": null}', '{"version": 1, "routes": [7]}']
+)
 def test_a_state_that_this_release_cannot_read_is_said_in_one_line(tmp_path, monkeypatch, text):
     from ansible_collections.multicluster.network.plugins.module_utils._flows.layer2 import follow
     from ansible_collections.multicluster.network.plugins.module_utils._flows.node import speaker_follow

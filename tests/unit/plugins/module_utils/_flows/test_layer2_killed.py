@@ -20,7 +20,10 @@ class Killed(BaseException):
 def begun(monkeypatch, tmp_path):
     """Every path of ours in a folder of the test, and an init that starts what it is told to; gives the commands."""
     words = []
-    for module, names in ((speaker, ("CODE", "UNIT", "FOLLOWER_UNIT", "STATE", "UNFINISHED")), (keepalived, ("CONFIG", "LOADED"))):
+    for module, names in (
+        (speaker, ("CODE", "UNIT", "FOLLOWER_UNIT", "STATE", "UNFINISHED")),
+        (keepalived, ("CONFIG", "LOADED")),
+    ):
         for name in names:
             monkeypatch.setattr(module, name, str(tmp_path / name.lower()))
     monkeypatch.setattr(speaker.systemd, "running", lambda: True)

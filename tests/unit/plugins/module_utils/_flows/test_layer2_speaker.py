@@ -15,9 +15,17 @@ from ansible_collections.multicluster.network.plugins.module_utils._linux.host i
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 NODES = [{"name": "n1", "addresses": ["10.9.0.11"]}, {"name": "n2", "addresses": ["10.9.0.12"]}]
-ONE, TWO = ({"network": "10.9.0.{0}/32".format(number), "group": number, "health_ports": []} for number in (201, 202))
+ONE, TWO = ({"network": f"10.9.0.{number}/32", "group": number, "health_ports": []} for number in (201, 202))
 BEYOND = {"network": "192.0.2.1/32", "group": 3, "health_ports": []}
-REQUEST = {"node": "n1", "nodes": NODES, "routes": [ONE], "node_health_port": 10256, "advert_interval": 0.3, "networks": ["192.0.2.0/24"], "left_out": ""}
+REQUEST = {
+    "node": "n1",
+    "nodes": NODES,
+    "routes": [ONE],
+    "node_health_port": 10256,
+    "advert_interval": 0.3,
+    "networks": ["192.0.2.0/24"],
+    "left_out": "",
+}
 
 
 @pytest.fixture
@@ -64,7 +72,11 @@ def test_a_visit_changes_what_is_held_and_nothing_else(node):
     assert sorted(changed(speaker.run(news))) == ["config", "state"]
     assert state(node) == dict(before, routes=sorted([ONE, TWO, BEYOND], key=lambda row: row["network"]))
     assert "10.9.0.202" in (node / "config").read_text() and "192.0.2.1" in (node / "config").read_text()
-    assert sorted(changed(speaker.run(REQUEST))) == ["config", "state"] and state(node) == before and (node / "config").read_text() == config
+    assert (
+        sorted(changed(speaker.run(REQUEST))) == ["config", "state"]
+        and state(node) == before
+        and (node / "config").read_text() == config
+    )
 
 
 def test_a_visit_says_who_is_left_out_and_who_stands_in(node):

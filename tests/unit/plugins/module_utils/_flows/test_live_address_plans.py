@@ -11,19 +11,34 @@ import pathlib
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.reconciler import ServiceAddressReconciler, parse_run_options
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.reconciler import (
+    ServiceAddressReconciler,
+    parse_run_options,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Listing, Resource
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setup, parse_setups
 from hypothesis import given, settings, strategies as st
 
-HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "load_balancers.json").read_text("utf-8"))
+HOSTILE = json.loads(
+    (pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "load_balancers.json").read_text("utf-8")
+)
 MANAGER = "multicluster.network/t"
-BALANCERS = ["empty://", "kube-vip://", "metallb:///metallb-system/config", "metallb:///metallb-system?crdConfiguration=true"]
+BALANCERS = [
+    "empty://",
+    "kube-vip://",
+    "metallb:///metallb-system/config",
+    "metallb:///metallb-system?crdConfiguration=true",
+]
 ANNOTATION = "metallb.io/loadBalancerIPs"
 LABEL = {"cloud-provider": "equinix-metal"}
-PLURALS = {"IPAddressPool": "ipaddresspools", "BGPAdvertisement": "bgpadvertisements", "BGPPeer": "bgppeers", "Secret": "secrets",
-           "L2Advertisement": "l2advertisements"}  # fmt: skip
+PLURALS = {
+    "IPAddressPool": "ipaddresspools",
+    "BGPAdvertisement": "bgpadvertisements",
+    "BGPPeer": "bgppeers",
+    "Secret": "secrets",
+    "L2Advertisement": "l2advertisements",
+}
 
 
 class Cluster:
@@ -32,20 +47,35 @@ class Cluster:
     cluster = "aws"
 
     def __init__(self, services, ledger, pools):
-        rows = [{"name": name, "protocol": "bgp", "auto-assign": False, "addresses": [address + "/32"]} for name, address in pools.items()]
-        config = {"metadata": {"name": "config", "resourceVersion": "1"}, "data": {"config": yaml.safe_dump({"address-pools": rows})}}
+        rows = [
+            {"name": name, "protocol": "bgp", "auto-assign": False, "addresses": [address + "/32"]}
+            for name, address in pools.items()
+        ]
+        config = {
+            "metadata": {"name": "config", "resourceVersion": "1"},
+            "data": {"config": yaml.safe_dump({"address-pools": rows})},
+        }
         made = {name: dict(LABEL, **{"service-" + name.split("/")[1]: "namespace-default"}) for name in pools}
         self.lists = {
             "/api/v1/services": services,
             "/api/v1/nodes": [],
-            "/api/v1/namespaces/kube-system/configmaps": [{"metadata": {"name": "metal-ccm-static-pool", "resourceVersion": "1"}, "data": ledger}],
+            "/api/v1/namespaces/kube-system/configmaps": [
+                {"metadata": {"name": "metal-ccm-static-pool", "resourceVersion": "1"}, "data": ledger}
+            ],
             "/api/v1/namespaces/metallb-system/configmaps": [config],
             "/apis/metallb.io/v1beta1/namespaces/metallb-system/ipaddresspools": [
-                {"metadata": {"name": name.replace("/", "."), "resourceVersion": "1", "labels": made[name],
-                              "managedFields": [{"manager": MANAGER}]}, "spec": {"addresses": [address + "/32"], "autoAssign": False}}
+                {
+                    "metadata": {
+                        "name": name.replace("/", "."),
+                        "resourceVersion": "1",
+                        "labels": made[name],
+                        "managedFields": [{"manager": MANAGER}],
+                    },
+                    "spec": {"addresses": [address + "/32"], "autoAssign": False},
+                }
                 for name, address in pools.items()
             ],
-        }  # fmt: skip
+        }
 
     def get(self, path):
         assert path == "/api/v1/namespaces/kube-system"
@@ -63,15 +93,25 @@ class Cluster:
 
 def service(name, address, annotation, ingress, host, ours, reported):
     status = [{"ip": one} for one in ingress] + ([{"hostname": "lb.example.org"}] if host else [])
-    fields = [({"f:spec": {"f:loadBalancerIP": {}}}, ours and address), ({"f:status": {"f:loadBalancer": {"f:ingress": {}}}}, reported and ingress)]
+    fields = [
+        ({"f:spec": {"f:loadBalancerIP": {}}}, ours and address),
+        ({"f:status": {"f:loadBalancer": {"f:ingress": {}}}}, reported and ingress),
+    ]
     return {
         "metadata": {
-            "name": name, "namespace": "default", "resourceVersion": "1", "annotations": {ANNOTATION: annotation} if annotation else {},
-            "managedFields": [{"manager": MANAGER, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": tree} for tree, counts in fields if counts],
+            "name": name,
+            "namespace": "default",
+            "resourceVersion": "1",
+            "annotations": {ANNOTATION: annotation} if annotation else {},
+            "managedFields": [
+                {"manager": MANAGER, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": tree}
+                for tree, counts in fields
+                if counts
+            ],
         },
         "spec": dict({"type": "LoadBalancer"}, **({"loadBalancerIP": address} if address else {})),
         "status": {"loadBalancer": {"ingress": status} if status else {}},
-    }  # fmt: skip
+    }
 
 
 def entry(name, address):
@@ -79,17 +119,30 @@ def entry(name, address):
     return json.dumps({"id": address, "address": address, "cidr": 32, "tags": tags, "service": "default/" + name})
 
 
-ADDRESSES = st.sampled_from(["192.0.2.{0}".format(number) for number in range(6)] + ["198.51.100.7", "147.75.10.1"])
+ADDRESSES = st.sampled_from([f"192.0.2.{number}" for number in range(6)] + ["198.51.100.7", "147.75.10.1"])
 NAMES = st.sampled_from(["a", "b", "c"])
 SERVICES = st.lists(
-    st.builds(service, NAMES, st.one_of(st.none(), ADDRESSES), st.one_of(st.none(), ADDRESSES), st.lists(ADDRESSES, max_size=2, unique=True),
-              st.booleans(), st.booleans(), st.booleans()),
-    min_size=1, max_size=3, unique_by=lambda item: item["metadata"]["name"],
-)  # fmt: skip
+    st.builds(
+        service,
+        NAMES,
+        st.one_of(st.none(), ADDRESSES),
+        st.one_of(st.none(), ADDRESSES),
+        st.lists(ADDRESSES, max_size=2, unique=True),
+        st.booleans(),
+        st.booleans(),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda item: item["metadata"]["name"],
+)
 
 
 def plan(balancer, services, held, pools, request=None, **more):
-    given = dict({"cluster": "aws", "load_balancer": balancer, "pool": ["192.0.2.0/29"], "gc_orphans": True, "bgp_nodes": []}, **more)
+    given = dict(
+        {"cluster": "aws", "load_balancer": balancer, "pool": ["192.0.2.0/29"], "gc_orphans": True, "bgp_nodes": []},
+        **more,
+    )
     ledger = {address: entry(name, address) for address, name in held.items()}
     return report_of(Cluster(services, ledger, pools), parse_setup(given, {}, None), request or {})
 
@@ -106,21 +159,42 @@ def ingress_of(one):
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.sampled_from(BALANCERS), SERVICES, st.dictionaries(ADDRESSES, NAMES, max_size=3),
+    st.sampled_from(BALANCERS),
+    SERVICES,
+    st.dictionaries(ADDRESSES, NAMES, max_size=3),
     st.dictionaries(NAMES.map("default/{0}".format), ADDRESSES, max_size=2),
-    st.fixed_dictionaries({}, optional={"adopt": st.booleans(), "confirm_empty": st.just(["aws"]), "max_deletes": st.sampled_from([-1, 0, 1]),
-                                        "release": st.booleans(), "renumber": st.just([]), "fail_on_refused": st.booleans()}),
-    st.fixed_dictionaries({}, optional={"service_ip_field": st.sampled_from(["spec", "annotation"]), "reclaim_policy": st.sampled_from(["delete", "retain"]),
-                                        "release_unrecorded": st.booleans(), "gc_orphans": st.booleans(), "max_prefixes": st.integers(0, 4),
-                                        "on_duplicate_reservation": st.sampled_from(["first", "refuse"])}),
-)  # fmt: skip
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "adopt": st.booleans(),
+            "confirm_empty": st.just(["aws"]),
+            "max_deletes": st.sampled_from([-1, 0, 1]),
+            "release": st.booleans(),
+            "renumber": st.just([]),
+            "fail_on_refused": st.booleans(),
+        },
+    ),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "service_ip_field": st.sampled_from(["spec", "annotation"]),
+            "reclaim_policy": st.sampled_from(["delete", "retain"]),
+            "release_unrecorded": st.booleans(),
+            "gc_orphans": st.booleans(),
+            "max_prefixes": st.integers(0, 4),
+            "on_duplicate_reservation": st.sampled_from(["first", "refuse"]),
+        },
+    ),
+)
 def test_no_plan_changes_a_live_address(balancer, services, held, pools, request, more):
     report = plan(balancer, services, held, pools, request, **more)
     known = {"aws/default/" + one["metadata"]["name"]: one for one in services}
     metallb = balancer.startswith("metallb")
     used = set()
     for key, one in known.items():
-        named = one["spec"].get("loadBalancerIP") or (metallb and one["metadata"]["annotations"].get(ANNOTATION)) or None
+        named = (
+            one["spec"].get("loadBalancerIP") or (metallb and one["metadata"]["annotations"].get(ANNOTATION)) or None
+        )
         reserved = {address for address, name in held.items() if "aws/default/" + name == key}
         others = set(held) - reserved
         # a report of ours of an address that is another Service's by now is stale
@@ -134,19 +208,29 @@ def test_no_plan_changes_a_live_address(balancer, services, held, pools, request
                 assert change.after["address"] in live, change
             if change.kind == "Service status" and ingress_of(one):
                 assert {row["ip"] for row in change.after["ingress"]} <= set(live), change
-            assert not (change.kind == "Reservation" and change.action == "create" and live and not change.after.get("adopted")), change
-    gone = {change.before["address"] for change in report.plan.changes if change.kind == "Reservation" and change.action == "delete"}
+            assert not (
+                change.kind == "Reservation" and change.action == "create" and live and not change.after.get("adopted")
+            ), change
+    gone = {
+        change.before["address"]
+        for change in report.plan.changes
+        if change.kind == "Reservation" and change.action == "delete"
+    }
     assert not gone & used
 
 
 @pytest.mark.parametrize("balancer", BALANCERS[2:])
 def test_what_our_own_entry_in_metallb_serves_stays_without_any_record(balancer):
     """The field was emptied and the record is lost: MetalLB still serves the address, out of a pool of ours."""
-    report = plan(balancer, [service("a", None, None, ["192.0.2.3"], False, False, False)], {}, {"default/a": "192.0.2.3"})
+    report = plan(
+        balancer, [service("a", None, None, ["192.0.2.3"], False, False, False)], {}, {"default/a": "192.0.2.3"}
+    )
     assert not report.plan.refused
-    assert [(change.kind, change.after) for change in report.plan.changes if change.kind in ("Service", "IPAddressPool", "ConfigMap")] == [
-        ("Service", {"address": "192.0.2.3"})
-    ]
+    assert [
+        (change.kind, change.after)
+        for change in report.plan.changes
+        if change.kind in ("Service", "IPAddressPool", "ConfigMap")
+    ] == [("Service", {"address": "192.0.2.3"})]
     other = plan(balancer, [service("a", None, None, ["192.0.2.3"], False, False, False)], {}, {})
     assert [refusal.reason for refusal in other.plan.refused] == ["adoptable"] and not other.plan.changes
 
@@ -157,22 +241,39 @@ def test_what_our_own_entry_in_metallb_serves_stays_without_any_record(balancer)
 def test_nobody_gets_what_is_for_something_else(balancer, row, where):
     """A node's, a router's, a pod's address: whatever a Service or a record says, nobody announces it, and the others go on."""
     address, metallb = row["address"], balancer.startswith("metallb")
-    evil = service("evil", address if where == "field" or where == "annotation" and not metallb else None, address if where == "annotation" else None,
-                   [address] if where == "status" else [], False, False, where == "status")  # fmt: skip
+    evil = service(
+        "evil",
+        address if where == "field" or where == "annotation" and not metallb else None,
+        address if where == "annotation" else None,
+        [address] if where == "status" else [],
+        False,
+        False,
+        where == "status",
+    )
     good = service("good", None, None, [], False, False, False)
     ledger = {"192.0.2.1": entry("good", "192.0.2.1")}
     if where.endswith("record"):
         ledger[address] = entry("evil", address)
     if where.startswith("control"):
-        ledger[address] = json.dumps(dict(json.loads(ledger[address]), tags=[*json.loads(ledger[address])["tags"], "cp"]))
-    given = {"cluster": "aws", "load_balancer": balancer, "pool": ["192.0.2.0/29"], "bgp_nodes": [], "reserved_ranges": HOSTILE["reserved_ranges"],
-             "eip_tag": "cp"}  # fmt: skip
+        ledger[address] = json.dumps(
+            dict(json.loads(ledger[address]), tags=[*json.loads(ledger[address])["tags"], "cp"])
+        )
+    given = {
+        "cluster": "aws",
+        "load_balancer": balancer,
+        "pool": ["192.0.2.0/29"],
+        "bgp_nodes": [],
+        "reserved_ranges": HOSTILE["reserved_ranges"],
+        "eip_tag": "cp",
+    }
     for request in ({}, {"adopt": True}):
         report = report_of(Cluster([evil, good], ledger, {}), parse_setup(given, {}, None), request)
         what = "reservation aws/" + address if where.endswith("record") else "service aws/default/evil"
         assert [(one.object, one.reason) for one in report.plan.refused] == [(what, "outside_grant")]
         assert address in report.plan.refused[0].message and "load_balancers_settings" in report.plan.refused[0].message
-        told = json.dumps([[change.kind, change.after] for change in report.plan.changes], default=str) + json.dumps(report.shown["announce"])
+        told = json.dumps([[change.kind, change.after] for change in report.plan.changes], default=str) + json.dumps(
+            report.shown["announce"]
+        )
         assert address not in told and "192.0.2.1" in told
 
 
@@ -182,16 +283,20 @@ def test_a_cluster_whose_services_are_refused_is_not_one_to_confirm_as_empty():
     refused = service("evil", row["address"], None, [], False, False, False)
     report = plan("empty://", [refused], {"192.0.2.1": "gone"}, {}, reserved_ranges=HOSTILE["reserved_ranges"])
     (told,) = [one for one in report.plan.refused if one.reason == "delete_budget"]
-    assert "192.0.2.1 stay" in told.message and "service aws/default/evil [outside_grant]" in told.message and "confirm_empty" not in told.message
+    assert (
+        "192.0.2.1 stay" in told.message
+        and "service aws/default/evil [outside_grant]" in told.message
+        and "confirm_empty" not in told.message
+    )
     assert report.shown["kept"] == ["192.0.2.1"] and not report.plan.changes
     (told,) = plan("empty://", [dict(refused, spec={"type": "ClusterIP"})], {"192.0.2.1": "gone"}, {}).plan.refused
     assert "load_balancers_confirm_empty: [aws]" in told.message
 
 
 def test_a_pool_does_not_hand_out_what_the_inventory_names_as_a_hosts():
-    services = [service("a{0}".format(number), None, None, [], False, False, False) for number in range(8)]
+    services = [service(f"a{number}", None, None, [], False, False, False) for number in range(8)]
     report = plan("empty://", services, {}, {}, reserved_ranges=HOSTILE["reserved_ranges"])
-    assert report.shown["announce"] == ["192.0.2.{0}/32".format(number) for number in (0, 1, 2, 3, 4, 5, 7)]
+    assert report.shown["announce"] == [f"192.0.2.{number}/32" for number in (0, 1, 2, 3, 4, 5, 7)]
     assert [one.reason for one in report.plan.refused] == ["quota"]
 
 
@@ -207,15 +312,20 @@ def test_nobody_gets_what_the_pool_of_another_cluster_has(balancer, row):
     ledger = {"192.0.2.1": entry("good", "192.0.2.1")}
     if row.get("record"):
         ledger["192.0.2.5"] = json.dumps(dict(json.loads(entry("evil", row["record"]["address"])), **row["record"]))
-    rows = [{"cluster": name, "load_balancer": balancer, "pool": pool, "bgp_nodes": []} for name, pool in HOSTILE["pools"].items()]
+    rows = [
+        {"cluster": name, "load_balancer": balancer, "pool": pool, "bgp_nodes": []}
+        for name, pool in HOSTILE["pools"].items()
+    ]
     setups = parse_setups(rows, {}, {})[0]
     for request in ({}, {"adopt": True}):
         report = report_of(Cluster([evil, good], ledger, {}), setups["aws"], request)
         what = "reservation aws/203.0.113.1" if row.get("record") else "service aws/default/evil"
-        assert [(one.object, one.reason) for one in report.plan.refused] == ([(what, row["word"])] if row["word"] else [])
+        assert [(one.object, one.reason) for one in report.plan.refused] == (
+            [(what, row["word"])] if row["word"] else []
+        )
         assert all("is of the pool of cluster victim" in one.message for one in report.plan.refused)
         told = json.dumps([change.after for change in report.plan.changes if change.kind != "Reservation"], default=str)
-        assert "203.0.113" not in told and "/24" not in told and "/1\"" not in told and "192.0.2.1" in told
+        assert "203.0.113" not in told and "/24" not in told and '/1"' not in told and "192.0.2.1" in told
         if balancer.startswith("empty"):
             # a Service whose record is not believed gets an address of its own cluster's pool
             fresh = ["192.0.2.0/32"] if row.get("record") and row["word"] else []

@@ -13,11 +13,20 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.contests import Claimant, Record, settle
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import NodeDevice, NodeState, parse_node_device
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import (
+    NodeDevice,
+    NodeState,
+    parse_node_device,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests as node_contests
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.annotations import KEYS, NODE_ID, PUBLIC_KEY, encode
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.annotations import (
+    KEYS,
+    NODE_ID,
+    PUBLIC_KEY,
+    encode,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.identity import mesh_address
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.peers import Mesh
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import (
@@ -27,9 +36,11 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
 from hypothesis import given, settings, strategies as st
 
-TABLE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "stolen_identities.json").read_text("utf-8"))
+TABLE = json.loads(
+    (pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "stolen_identities.json").read_text("utf-8")
+)
 MESH = "our mesh"
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
 def key(number: int) -> str:
@@ -39,41 +50,56 @@ def key(number: int) -> str:
 class World:
     """Three clusters with two nodes each, whose names are given: victim, hostile, third."""
 
-    def __init__(self, victim: str = "victim", hostile: str = "hostile", third: str = "third", nodes: t.Any = None) -> None:
+    def __init__(
+        self, victim: str = "victim", hostile: str = "hostile", third: str = "third", nodes: t.Any = None
+    ) -> None:
         self.victim, self.hostile, self.third = victim, hostile, third
-        self.seats = [(cluster, "{0}-{1}".format(cluster, number)) for cluster in (victim, hostile, third) for number in (1, 2)]
+        self.seats = [(cluster, f"{cluster}-{number}") for cluster in (victim, hostile, third) for number in (1, 2)]
         place = {cluster: index for index, cluster in enumerate((victim, hostile, third))}
-        node_cidrs = nodes or {cluster: ["10.66.{0}.0/24".format(place[cluster])] for cluster in place}
-        self.fabric, findings = load_fabric({
-            "name": "demo",
-            "clusters": {
-                cluster: {
-                    "pod_cidrs": ["10.{0}.0.0/16".format(10 + index)], "service_cidrs": ["10.{0}.0.0/16".format(20 + index)],
-                    "node_cidrs": node_cidrs[cluster], "wireguard_port": 51820 + index, "device_alias": "c{0}".format(index),
-                }
-                for cluster, index in place.items()
-            },
-            "nodes": {name: {"multicluster_cluster": cluster, "node_name": name} for cluster, name in self.seats},
-        })  # fmt: skip
+        node_cidrs = nodes or {cluster: [f"10.66.{place[cluster]}.0/24"] for cluster in place}
+        self.fabric, findings = load_fabric(
+            {
+                "name": "demo",
+                "clusters": {
+                    cluster: {
+                        "pod_cidrs": [f"10.{10 + index}.0.0/16"],
+                        "service_cidrs": [f"10.{20 + index}.0.0/16"],
+                        "node_cidrs": node_cidrs[cluster],
+                        "wireguard_port": 51820 + index,
+                        "device_alias": f"c{index}",
+                    }
+                    for cluster, index in place.items()
+                },
+                "nodes": {name: {"multicluster_cluster": cluster, "node_name": name} for cluster, name in self.seats},
+            }
+        )
         assert not [finding for finding in findings if finding.level == "error"]
         self.rows = {}
         for number, seat in enumerate(self.seats):
             index = place[seat[0]]
             self.rows[seat] = {
-                "node_id": "id-{0}".format(number), "nodename": seat[1], "public_key": key(number + 1),
-                "kubespan_address": str(mesh_address(MESH, "52:54:00:00:00:{0:02x}".format(number + 1))),
-                "addresses": ["10.66.{0}.{1}".format(index, number + 1)], "additional_addresses": ["10.{0}.{1}.0/24".format(10 + index, number + 1)],
-                "endpoints": ["10.66.{0}.{1}:51820".format(index, number + 1)],
-            }  # fmt: skip
+                "node_id": f"id-{number}",
+                "nodename": seat[1],
+                "public_key": key(number + 1),
+                "kubespan_address": str(mesh_address(MESH, f"52:54:00:00:00:{number + 1:02x}")),
+                "addresses": [f"10.66.{index}.{number + 1}"],
+                "additional_addresses": [f"10.{10 + index}.{number + 1}.0/24"],
+                "endpoints": [f"10.66.{index}.{number + 1}:51820"],
+            }
 
     # -- KubeSpan ------------------------------------------------------------------------------------------------
 
-    def mesh_listings(self, changes: t.Optional[t.Mapping[t.Any, t.Mapping[str, str]]] = None) -> Data:
+    def mesh_listings(self, changes: t.Mapping[t.Any, t.Mapping[str, str]] | None = None) -> Data:
         found: Data = {cluster: {"nodes": []} for cluster in (self.victim, self.hostile, self.third)}
         for seat in self.seats:
             notes = {name: value for name, value in encode(self.rows[seat]).items() if value}
             notes.update((changes or {}).get(seat, {}))
-            found[seat[0]]["nodes"].append({"metadata": {"name": seat[1], "annotations": notes}, "spec": {"podCIDRs": self.rows[seat]["additional_addresses"]}})
+            found[seat[0]]["nodes"].append(
+                {
+                    "metadata": {"name": seat[1], "annotations": notes},
+                    "spec": {"podCIDRs": self.rows[seat]["additional_addresses"]},
+                }
+            )
         return found
 
     def state(self, seat: t.Any) -> Data:
@@ -85,12 +111,12 @@ class World:
     def plan(self, listings: Data, reported: t.Any = None) -> Data:
         return kubespan_plan.plan_kubespan_mesh(self.fabric, listings, MESH, reported)
 
-    def decide(self, seat: t.Any, topology: Data, state: t.Optional[Data]) -> t.Tuple[t.List[Data], t.List[t.Any]]:
+    def decide(self, seat: t.Any, topology: Data, state: Data | None) -> tuple[list[Data], list[t.Any]]:
         part = kubespan_plan.node_kubespan(topology, seat[1])
         own = dict(self.rows[seat], cluster=seat[0], node=seat[1])
         return node_contests.settle_affiliates(t.cast(Data, part), own, state, "kubespan", ["/key", "/identity"])
 
-    def peers(self, seat: t.Any, kept: t.Sequence[Data]) -> t.List[Data]:
+    def peers(self, seat: t.Any, kept: t.Sequence[Data]) -> list[Data]:
         own = self.rows[seat]
         return [
             peer.to_json()
@@ -103,7 +129,7 @@ ORDERS = list(itertools.permutations(("aaa", "mmm", "zzz")))
 STOLEN = [dict(row["steals"], id=row["id"]) for row in TABLE["kubespan"]]
 
 
-def _stolen(world: World, what: t.Mapping[str, t.Any]) -> t.Dict[t.Any, t.Dict[str, str]]:
+def _stolen(world: World, what: t.Mapping[str, t.Any]) -> dict[t.Any, dict[str, str]]:
     notes = encode(world.rows[(world.victim, world.victim + "-1")])
     taken = {name: notes[name] for name in KEYS if name in what["annotations"]}
     return {(world.hostile, world.hostile + "-1"): taken}
@@ -111,7 +137,11 @@ def _stolen(world: World, what: t.Mapping[str, t.Any]) -> t.Dict[t.Any, t.Dict[s
 
 def _without_names(state: Data) -> Data:
     """As an earlier release confirmed it."""
-    return {"peers": [{name: value for name, value in peer.items() if name not in ("cluster", "node")} for peer in state["peers"]]}
+    return {
+        "peers": [
+            {name: value for name, value in peer.items() if name not in ("cluster", "node")} for peer in state["peers"]
+        ]
+    }
 
 
 @pytest.mark.parametrize("what", STOLEN, ids=lambda what: what["id"])
@@ -120,7 +150,7 @@ def _without_names(state: Data) -> Data:
 def test_the_holder_stays_and_the_claimant_alone_is_refused(what: t.Any, names: t.Any, earlier: bool) -> None:
     world = World(*names)
     topology = world.plan(world.mesh_listings(_stolen(world, what)))
-    thief, robbed = "{0}/{0}-1".format(world.hostile), "{0}/{0}-1".format(world.victim)
+    thief, robbed = f"{world.hostile}/{world.hostile}-1", f"{world.victim}/{world.victim}-1"
     assert not topology["refused"] and sorted({robbed, thief}) == sorted(
         "{cluster}/{node}".format(**row) for row in topology["kubespan"]["contested"]
     )
@@ -128,7 +158,7 @@ def test_the_holder_stays_and_the_claimant_alone_is_refused(what: t.Any, names: 
         state = world.state(seat)
         kept, refused = world.decide(seat, topology, _without_names(state) if earlier else state)
         assert [(row.object, row.reason) for row in refused] == [(thief, "claimed_twice")]
-        assert "is held by {0}, which keeps it".format(robbed) in refused[0].message
+        assert f"is held by {robbed}, which keeps it" in refused[0].message
         after = {(peer["cluster"], peer["node"]): peer for peer in world.peers(seat, kept)}
         for peer in state["peers"]:
             if peer["cluster"] != world.hostile:
@@ -161,7 +191,7 @@ def test_a_node_without_a_record_goes_by_what_hosts_report(what: t.Any, names: t
     assert len(refused) == 1 and [peer for peer in state["peers"] if peer.get("by_rank")]
     word = {world.victim + "-1": encode(world.rows[(world.victim, world.victim + "-1")])}
     kept, refused = world.decide(seat, world.plan(listings, word), state)
-    assert [row.object for row in refused] == ["{0}/{0}-1".format(world.hostile)]
+    assert [row.object for row in refused] == [f"{world.hostile}/{world.hostile}-1"]
     settled = {"peers": world.peers(seat, kept)}
     assert not [peer for peer in settled["peers"] if peer.get("by_rank")]
     # from then on it is known, also when nobody reports and when the thief's host does
@@ -169,7 +199,7 @@ def test_a_node_without_a_record_goes_by_what_hosts_report(what: t.Any, names: t
     thief = {liar[1]: dict(encode(world.rows[liar]), **_stolen(world, what)[liar])}
     for later in (None, thief):
         kept, refused = world.decide(seat, world.plan(listings, later), settled)
-        assert [row.object for row in refused] == ["{0}/{0}-1".format(world.hostile)]
+        assert [row.object for row in refused] == [f"{world.hostile}/{world.hostile}-1"]
 
 
 def test_a_hosts_own_word_heals_its_node_although_its_cluster_lies() -> None:
@@ -187,7 +217,9 @@ def test_a_hosts_own_word_heals_its_node_although_its_cluster_lies() -> None:
 def test_who_cannot_be_asked_loses_nothing_to_who_can(what: t.Any) -> None:
     """A claim made while the holder's cluster does not answer: the node knows better."""
     world = World("zzz", "aaa", "mmm")
-    listings = dict(world.mesh_listings(_stolen(world, what)), zzz={"error": {"reason": "unreachable", "message": "no answer"}})
+    listings = dict(
+        world.mesh_listings(_stolen(world, what)), zzz={"error": {"reason": "unreachable", "message": "no answer"}}
+    )
     topology = world.plan(listings)
     seat = (world.third, world.third + "-1")
     state = world.state(seat)
@@ -226,11 +258,13 @@ SELF_IPS = "networking.talos.dev/self-ips"
 
 def _with_ipv6(world: World) -> World:
     for number, seat in enumerate(world.seats):
-        world.rows[seat]["addresses"].append("2001:db8:66::{0:x}".format(16 * (number + 1)))
+        world.rows[seat]["addresses"].append(f"2001:db8:66::{16 * (number + 1):x}")
     return world
 
 
-@pytest.mark.parametrize("place", [row["place"] for row in TABLE["addresses"]], ids=[row["id"] for row in TABLE["addresses"]])
+@pytest.mark.parametrize(
+    "place", [row["place"] for row in TABLE["addresses"]], ids=[row["id"] for row in TABLE["addresses"]]
+)
 @pytest.mark.parametrize("earlier", [False, True], ids=["named", "earlier-release"])
 def test_an_address_of_either_version_stays_with_its_holder(place: int, earlier: bool) -> None:
     world = _with_ipv6(World("zzz", "aaa", "mmm", SHARED))
@@ -244,7 +278,9 @@ def test_an_address_of_either_version_stays_with_its_holder(place: int, earlier:
     assert stolen in {row["node"]: row["addresses"] for row in kept}["zzz-1"]
 
 
-@pytest.mark.parametrize("place", [row["place"] for row in TABLE["addresses"]], ids=[row["id"] for row in TABLE["addresses"]])
+@pytest.mark.parametrize(
+    "place", [row["place"] for row in TABLE["addresses"]], ids=[row["id"] for row in TABLE["addresses"]]
+)
 def test_an_address_won_by_name_makes_nobody_its_holder(place: int) -> None:
     """A new node that knows neither: its choice does not outlive the word of the host whose address it is."""
     world = _with_ipv6(World("zzz", "aaa", "mmm", SHARED))
@@ -285,12 +321,18 @@ SEATS = st.sampled_from([("hostile", "hostile-1"), ("hostile", "hostile-2")])
 
 @settings(deadline=None, max_examples=120)
 @given(data=st.data(), unread=st.booleans(), names=st.sampled_from(ORDERS), earlier=st.booleans())
-def test_no_annotations_of_one_cluster_cost_another_a_peer(data: t.Any, unread: bool, names: t.Any, earlier: bool) -> None:
+def test_no_annotations_of_one_cluster_cost_another_a_peer(
+    data: t.Any, unread: bool, names: t.Any, earlier: bool
+) -> None:
     """Whatever one API server says of its own nodes, declared or not, and whoever else cannot be read."""
     world = World(*names)
     texts = [str(value) for row in world.rows.values() for value in encode(row).values() if value]
-    changes = st.dictionaries(st.sampled_from(KEYS), st.sampled_from([*texts, "", "junk", "0.0.0.0/0", "10.10.0.0/16"]), max_size=8)
-    listings = world.mesh_listings({(world.hostile, "{0}-{1}".format(world.hostile, number)): data.draw(changes) for number in (1, 2)})
+    changes = st.dictionaries(
+        st.sampled_from(KEYS), st.sampled_from([*texts, "", "junk", "0.0.0.0/0", "10.10.0.0/16"]), max_size=8
+    )
+    listings = world.mesh_listings(
+        {(world.hostile, f"{world.hostile}-{number}"): data.draw(changes) for number in (1, 2)}
+    )
     stranger = {"metadata": {"name": "aaaa", "annotations": data.draw(changes)}}
     listings[world.hostile]["nodes"].append(stranger)
     if unread:
@@ -319,31 +361,38 @@ def test_no_annotations_of_one_cluster_cost_another_a_peer(data: t.Any, unread: 
 # --- Semaphore: a device for each remote cluster ------------------------------------------------------------------
 
 
-def _semaphore(world: World, changes: t.Optional[t.Mapping[str, t.Any]] = None, dead: t.Sequence[str] = ()) -> Data:
+def _semaphore(world: World, changes: t.Mapping[str, t.Any] | None = None, dead: t.Sequence[str] = ()) -> Data:
     listings: Data = {}
     for number, (cluster, name) in enumerate(world.seats):
         notes = {}
         for other in (world.victim, world.hostile, world.third):
             if other != cluster:
-                notes[other + ".wireguard.semaphore.uw.io/pubKey"] = key(50 + 10 * number + [world.victim, world.hostile, world.third].index(other))
-                notes[other + ".wireguard.semaphore.uw.io/endpoint"] = "{0}:{1}".format(world.rows[(cluster, name)]["addresses"][0], 51820)
+                notes[other + ".wireguard.semaphore.uw.io/pubKey"] = key(
+                    50 + 10 * number + [world.victim, world.hostile, world.third].index(other)
+                )
+                notes[other + ".wireguard.semaphore.uw.io/endpoint"] = (
+                    f"{world.rows[cluster, name]['addresses'][0]}:{51820}"
+                )
         notes.update((changes or {}).get(name, {}))
         node = {
-            "metadata": {"name": name, "annotations": notes}, "spec": {"podCIDRs": world.rows[(cluster, name)]["additional_addresses"]},
+            "metadata": {"name": name, "annotations": notes},
+            "spec": {"podCIDRs": world.rows[(cluster, name)]["additional_addresses"]},
             "status": {"addresses": [{"type": "InternalIP", "address": world.rows[(cluster, name)]["addresses"][0]}]},
-        }  # fmt: skip
+        }
         listings.setdefault(cluster, {"nodes": []})["nodes"].append(node)
     for cluster in dead:
         listings[cluster] = {"error": {"reason": "unreachable", "message": "no answer"}}
     return listings
 
 
-def _devices(world: World, listings: Data, host: str, reported: t.Any = None) -> t.List[NodeDevice]:
-    rows = semaphore_topology.node_part(semaphore_topology.plan_semaphore_mesh(world.fabric, listings, reported), host)["devices"]
+def _devices(world: World, listings: Data, host: str, reported: t.Any = None) -> list[NodeDevice]:
+    rows = semaphore_topology.node_part(semaphore_topology.plan_semaphore_mesh(world.fabric, listings, reported), host)[
+        "devices"
+    ]
     return [parse_node_device(row, "demo") for row in rows]
 
 
-def _nothing(device: str) -> t.Dict[str, LivePeer]:
+def _nothing(device: str) -> dict[str, LivePeer]:
     return {}
 
 
@@ -361,13 +410,20 @@ def test_a_third_cluster_keeps_the_node_whose_key_another_announces(names: t.Any
     dead = [world.victim] if row["victim_unread"] else []
     reported = {world.hostile + "-1": evil[world.hostile + "-1"]} if row["host_lies_too"] else None
     devices = _devices(world, _semaphore(world, evil, dead), local, reported)
-    devices, refused = node_contests.settle_peers(devices, state if row["has_state"] else None, lambda name: {
-        str(peer.public_key): LivePeer(allowed_ips=peer.allowed_ips) for device in before if device.name == name for peer in device.peers
-    })
-    assert [(item.object, item.reason) for item in refused] == [("{0}/{0}-1".format(world.hostile), "claimed_twice")]
+    devices, refused = node_contests.settle_peers(
+        devices,
+        state if row["has_state"] else None,
+        lambda name: {
+            str(peer.public_key): LivePeer(allowed_ips=peer.allowed_ips)
+            for device in before
+            if device.name == name
+            for peer in device.peers
+        },
+    )
+    assert [(item.object, item.reason) for item in refused] == [(f"{world.hostile}/{world.hostile}-1", "claimed_twice")]
     if not dead:
         assert "delete /var/lib/semaphore-wireguard/wireguard.c" in refused[0].message
-        assert " on {0}-1 and run again".format(world.hostile) in refused[0].message
+        assert f" on {world.hostile}-1 and run again" in refused[0].message
     after = {device.remote: {peer.node for peer in device.peers} for device in devices}
     assert after[world.hostile] == {world.hostile + "-2"}
     assert after[world.victim] == (set() if dead else {world.victim + "-1", world.victim + "-2"})
@@ -386,7 +442,13 @@ def test_peers_of_a_device_that_nobody_contests_are_as_they_were() -> None:
 
 
 def _claimant(cluster: str, node: str, *things: str, ranges: t.Sequence[str] = (), reported: bool = False) -> Claimant:
-    return Claimant(cluster, node, [("key", thing) for thing in things], [parse_network(text) for text in ranges], (not reported, cluster, node))
+    return Claimant(
+        cluster,
+        node,
+        [("key", thing) for thing in things],
+        [parse_network(text) for text in ranges],
+        (not reported, cluster, node),
+    )
 
 
 def test_a_range_inside_or_around_a_held_one_is_held() -> None:
@@ -409,7 +471,9 @@ def test_without_any_record_the_report_decides_and_then_the_rank() -> None:
 
 
 THINGS = st.lists(st.sampled_from("uvwxyz"), max_size=3, unique=True)
-CLAIMANTS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("nmo"), THINGS), max_size=6, unique_by=lambda row: row[:2])
+CLAIMANTS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from("nmo"), THINGS), max_size=6, unique_by=lambda row: row[:2]
+)
 
 
 @given(rows=CLAIMANTS, held=CLAIMANTS, unread=st.sets(st.sampled_from("ab")))
@@ -417,8 +481,14 @@ def test_everybody_is_decided_and_nothing_has_two_owners(rows: t.Any, held: t.An
     claimants = [_claimant(cluster, node, *things) for cluster, node, things in rows]
     records = [Record(cluster, node, [("key", thing) for thing in things], []) for cluster, node, things in held]
     found = settle(claimants, records, unread)
-    assert found.kept | set(found.lost) == set(range(len(claimants))) and not found.kept & set(found.lost) and found.by_rank <= found.kept
+    assert (
+        found.kept | set(found.lost) == set(range(len(claimants)))
+        and not found.kept & set(found.lost)
+        and found.by_rank <= found.kept
+    )
     owned = [thing for index in found.kept for thing in claimants[index].things]
     assert len(owned) == len(set(owned))
     backwards = settle(claimants[::-1], records, unread)
-    assert {claimants[index].label for index in found.kept} == {claimants[::-1][index].label for index in backwards.kept}
+    assert {claimants[index].label for index in found.kept} == {
+        claimants[::-1][index].label for index in backwards.kept
+    }

@@ -12,19 +12,35 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.originals import look
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Forbidden, ListIncomplete
 
-OPERATOR = {"kind": "Deployment", "metadata": {"name": "operator", "namespace": "kilo"}, "spec": {"template": {
-    "metadata": {"labels": {"app": "operator"}},
-    "spec": {"serviceAccountName": "operator", "containers": [{"name": "one", "image": "kilo-clustermesh-operator"}]},
-}}}  # fmt: skip
+OPERATOR = {
+    "kind": "Deployment",
+    "metadata": {"name": "operator", "namespace": "kilo"},
+    "spec": {
+        "template": {
+            "metadata": {"labels": {"app": "operator"}},
+            "spec": {
+                "serviceAccountName": "operator",
+                "containers": [{"name": "one", "image": "kilo-clustermesh-operator"}],
+            },
+        }
+    },
+}
 ACCOUNT = {"kind": "ServiceAccount", "namespace": "kilo", "name": "operator"}
 OBJECTS = {
     "deployments": [OPERATOR],
-    "clusterrolebindings": [{"metadata": {"name": "ours"}, "roleRef": {"kind": "ClusterRole", "name": "shared"}, "subjects": [ACCOUNT]}],
-    "rolebindings": [{"metadata": {"name": "theirs", "namespace": "shop"}, "roleRef": {"kind": "ClusterRole", "name": "shared"},
-                      "subjects": [dict(ACCOUNT, namespace="shop")]}],
+    "clusterrolebindings": [
+        {"metadata": {"name": "ours"}, "roleRef": {"kind": "ClusterRole", "name": "shared"}, "subjects": [ACCOUNT]}
+    ],
+    "rolebindings": [
+        {
+            "metadata": {"name": "theirs", "namespace": "shop"},
+            "roleRef": {"kind": "ClusterRole", "name": "shared"},
+            "subjects": [dict(ACCOUNT, namespace="shop")],
+        }
+    ],
     "clusterroles": [{"metadata": {"name": "shared"}}],
     "services": [{"metadata": {"name": "hook", "namespace": "kilo"}, "spec": {"selector": {"app": "operator"}}}],
-}  # fmt: skip
+}
 
 
 class Server:
@@ -52,16 +68,22 @@ class Server:
 def left(refused):
     clusters = types.SimpleNamespace(fail=None)
     found = look._gather("eu", Server(refused), clusters, False)  # pylint: disable=protected-access
-    return {"{0} {1}".format(one.kind, one.name) for one in found.left}, [(error.operation, error.cause) for error in found.unread]
+    return {f"{one.kind} {one.name}" for one in found.left}, [(error.operation, error.cause) for error in found.unread]
 
 
 def test_what_all_of_it_says():
-    assert left("") == ({"Deployment operator", "ServiceAccount operator", "ClusterRoleBinding ours", "Service hook"}, [])
+    assert left("") == (
+        {"Deployment operator", "ServiceAccount operator", "ClusterRoleBinding ours", "Service hook"},
+        [],
+    )
 
 
 @pytest.mark.parametrize("refused", ["clusterrolebindings", "rolebindings", "clusterroles", "roles"])
 def test_rights_are_told_of_where_all_of_them_are_seen(refused):
-    assert left(refused) == ({"Deployment operator", "ServiceAccount operator", "Service hook"}, [("list " + refused, "forbidden")])
+    assert left(refused) == (
+        {"Deployment operator", "ServiceAccount operator", "Service hook"},
+        [("list " + refused, "forbidden")],
+    )
 
 
 def test_the_rest_is_told_of():

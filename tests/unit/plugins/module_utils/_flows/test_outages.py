@@ -6,7 +6,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.outages import judge, outage_record, read_record
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.outages import (
+    judge,
+    outage_record,
+    read_record,
+)
 
 
 def test_grace_runs_from_the_first_failure():

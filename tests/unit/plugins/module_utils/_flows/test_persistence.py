@@ -10,7 +10,14 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.no
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import persistence
 from ansible_collections.multicluster.network.plugins.module_utils._linux import files
 
-STATE = NodeState.of_json({"fabric": "f", "format": 1, "devices": [{"name": "wireguard.gcp", "private_key_file": "/k", "peers": []}], "key_files": []})
+STATE = NodeState.of_json(
+    {
+        "fabric": "f",
+        "format": 1,
+        "devices": [{"name": "wireguard.gcp", "private_key_file": "/k", "peers": []}],
+        "key_files": [],
+    }
+)
 
 
 @pytest.fixture
@@ -19,7 +26,11 @@ def host(tmp_path, monkeypatch):
     for name in ("STATE_ROOT", "CODE_ROOT", "UNIT_ROOT"):
         monkeypatch.setattr(persistence, name, str(tmp_path / name.lower()))
     monkeypatch.setattr(persistence, "WANTED_BY", str(tmp_path / "unit_root" / "multi-user.target.wants"))
-    monkeypatch.setattr(persistence.link_managers, "paths", lambda name: [str(tmp_path / (name + ending)) for ending in (".network", ".1.conf", ".2.conf")])
+    monkeypatch.setattr(
+        persistence.link_managers,
+        "paths",
+        lambda name: [str(tmp_path / (name + ending)) for ending in (".network", ".1.conf", ".2.conf")],
+    )
     monkeypatch.setattr(persistence.link_managers, "NETWORKD", str(tmp_path / "nowhere"))
     monkeypatch.setattr(persistence.link_managers, "NETWORK_MANAGER", str(tmp_path / "nowhere"))
     told = []

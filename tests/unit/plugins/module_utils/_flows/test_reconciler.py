@@ -18,9 +18,10 @@ from ansible_collections.multicluster.network.plugins.module_utils._io.commands 
 
 REPO = pathlib.Path(__file__).resolve().parents[5]
 WATCH = [
-    {"resource": "nodes", "playbooks": ["mesh"]}, {"resource": "services", "playbooks": ["service_mirror", "load_balancers"]},
+    {"resource": "nodes", "playbooks": ["mesh"]},
+    {"resource": "services", "playbooks": ["service_mirror", "load_balancers"]},
     {"resource": "endpointslices", "playbooks": ["service_mirror"]},
-]  # fmt: skip
+]
 
 
 def taken(pending, now):
@@ -41,10 +42,14 @@ def test_changes_choose_playbooks_in_the_order_of_the_configuration():
     assert taken(pending, 99) == []
 
 
-@pytest.mark.parametrize("capability, books", [("load_balancers", ["mesh", "load_balancers"]), ("service_mirror", ["mesh"])])
+@pytest.mark.parametrize(
+    "capability, books", [("load_balancers", ["mesh", "load_balancers"]), ("service_mirror", ["mesh"])]
+)
 def test_a_new_node_speaks_bgp_right_after_its_mesh(capability, books):
     """The rows that the role ships, as it hands them over."""
-    rows = yaml.safe_load((REPO / "roles" / "reconciler" / "defaults" / "main.yml").read_text("utf-8"))["reconciler_watch"]
+    rows = yaml.safe_load((REPO / "roles" / "reconciler" / "defaults" / "main.yml").read_text("utf-8"))[
+        "reconciler_watch"
+    ]
     pending = playbooks.Pending([row for row in rows if row.get("capability", capability) == capability])
     pending.add([{"kind": "Node"}], 0)
     assert taken(pending, 0) == books
@@ -74,7 +79,9 @@ def test_a_playbook_is_ended_with_its_workers(tmp_path):
     assert run_playbook(["sleep", "60"], 60, stop) == 124
 
 
-@pytest.mark.parametrize("text, word", [("{", "error"), (json.dumps({"clusters": [], "watch": WATCH, "command": []}), "no clusters")])
+@pytest.mark.parametrize(
+    "text, word", [("{", "error"), (json.dumps({"clusters": [], "watch": WATCH, "command": []}), "no clusters")]
+)
 def test_a_configuration_that_is_wrong_is_told(tmp_path, capsys, text, word):
     (tmp_path / "config").write_text(text)
     assert program.main([str(tmp_path / "config")]) == 1

@@ -30,11 +30,17 @@ from hypothesis import given, strategies as st
 @pytest.mark.parametrize(
     "holder, wanted",
     [
-        ("ops@host site.yml x/1/2", True), ("ops@host multicluster.network.service_mirror x", True), ("ops@host mesh.yml x", False),
-        ("ops@host multicluster.network.mesh x", False), ("ops@host awx_mesh.yml job 118 x", False), ("ops@host mesh.yml site.yml x", True),
-        ("", True), ("anything at all", True), ("ops@host mesh.yaml", False),
+        ("ops@host site.yml x/1/2", True),
+        ("ops@host multicluster.network.service_mirror x", True),
+        ("ops@host mesh.yml x", False),
+        ("ops@host multicluster.network.mesh x", False),
+        ("ops@host awx_mesh.yml job 118 x", False),
+        ("ops@host mesh.yml site.yml x", True),
+        ("", True),
+        ("anything at all", True),
+        ("ops@host mesh.yaml", False),
     ],
-)  # fmt: skip
+)
 def test_whose_runs_are_waited_for(holder, wanted):
     assert other_runs.concerns(holder) is wanted
 
@@ -51,7 +57,9 @@ def test_who_is_dead():
     born = processes.birth(child.pid)
     child.wait()
     assert processes.has_ended(" ".join([words[0], words[1], str(child.pid), born or "1"]))
-    assert not processes.has_ended(" ".join([words[0], "elsewhere", str(child.pid), born or "1"])), "of another machine nothing is known"
+    assert not processes.has_ended(" ".join([words[0], "elsewhere", str(child.pid), born or "1"])), (
+        "of another machine nothing is known"
+    )
     assert processes.has_ended(" ".join([words[0], words[1], words[2], "1"])), "the number came to another process"
 
 
@@ -79,15 +87,24 @@ def test_metrics_in_the_form_that_prometheus_reads():
     metrics.turn("service_mirror", 0.25, 0.3, 0, True)
     text = metrics.text([("leader", {"cluster": "aws"}, 1.0), ("queue_length", {}, 3)])
     assert 'multicluster_reconciler_errors_total{capability="we\\"ird\\\\\\n"} 1\n' in text
-    assert 'reaction_seconds_bucket{capability="service_mirror",le="0.2"} 0\n' in text and 'le="0.5"} 1\n' in text and 'le="+Inf"} 1\n' in text
-    assert 'reaction_seconds_sum{capability="service_mirror"} 0.3\n' in text and "multicluster_reconciler_queue_length 3\n" in text
+    assert (
+        'reaction_seconds_bucket{capability="service_mirror",le="0.2"} 0\n' in text
+        and 'le="0.5"} 1\n' in text
+        and 'le="+Inf"} 1\n' in text
+    )
+    assert (
+        'reaction_seconds_sum{capability="service_mirror"} 0.3\n' in text
+        and "multicluster_reconciler_queue_length 3\n" in text
+    )
     for line in text.splitlines():
-        assert line.startswith("# ") or re.match(r'multicluster_reconciler_[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? [0-9.e+-]+\Z', line), line
+        assert line.startswith("# ") or re.match(
+            r'multicluster_reconciler_[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? [0-9.e+-]+\Z', line
+        ), line
 
 
 def test_pages():
     server = http_pages.serve("127.0.0.1", 0, {"/metrics": lambda: (200, "text/plain", "ok\n")})
-    url = "http://127.0.0.1:{0}".format(server.server_address[1])
+    url = f"http://127.0.0.1:{server.server_address[1]}"
     try:
         assert urllib.request.urlopen(url + "/metrics?x=1", timeout=5).read() == b"ok\n"
         with pytest.raises(urllib.error.HTTPError, match="404"):
@@ -108,7 +125,9 @@ def test_systemd_is_told_and_may_be_deaf(tmp_path):
     systemd_notify.notify("READY=1", {})
     assert systemd_notify.watchdog_seconds({"WATCHDOG_USEC": "60000000"}) == 30
     assert systemd_notify.watchdog_seconds({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": str(os.getpid() + 1)}) is None
-    assert systemd_notify.watchdog_seconds({}) is None and systemd_notify.watchdog_seconds({"WATCHDOG_USEC": "x"}) is None
+    assert (
+        systemd_notify.watchdog_seconds({}) is None and systemd_notify.watchdog_seconds({"WATCHDOG_USEC": "x"}) is None
+    )
 
 
 def test_a_cluster_that_does_not_answer_keeps_no_other_waiting():
@@ -129,7 +148,11 @@ def test_a_cluster_that_does_not_answer_keeps_no_other_waiting():
 
         def run(self, keys, clients, led):
             turns.append((frozenset(keys), led))
-            failed = [{"cluster": "gcp", "operation": "x", "message": "y", "reason": "timed_out"}] if "gcp" in led and not self.answers else []
+            failed = (
+                [{"cluster": "gcp", "operation": "x", "message": "y", "reason": "timed_out"}]
+                if "gcp" in led and not self.answers
+                else []
+            )
             return {"plan": {"changes": []}, "refused": [], "failures": failed}
 
     def until(what):
@@ -168,13 +191,26 @@ def test_deletions_are_counted_together():
 
         def run(self, keys, clients, led):
             turns.append((time.monotonic(), frozenset(keys)))
-            return None if any(key.startswith("gone") for key in keys) else {"plan": {"changes": []}, "refused": [], "failures": []}
+            return (
+                None
+                if any(key.startswith("gone") for key in keys)
+                else {"plan": {"changes": []}, "refused": [], "failures": []}
+            )
 
-    kept = worker.Worker("careful", Careful(), {}, Log(lambda line: None), Metrics(), 300.0, lambda: frozenset(("aws",)), lambda name: None)
+    kept = worker.Worker(
+        "careful",
+        Careful(),
+        {},
+        Log(lambda line: None),
+        Metrics(),
+        300.0,
+        lambda: frozenset(("aws",)),
+        lambda name: None,
+    )
     kept.start()
     try:
         for number in range(10):
-            kept.heard("aws", "gone{0}".format(number))
+            kept.heard("aws", f"gone{number}")
             time.sleep(0.03)
         end = time.monotonic() + 30
         while kept.look()["length"] or turns[-1][1] != frozenset(("",)):
@@ -183,7 +219,7 @@ def test_deletions_are_counted_together():
     finally:
         kept.stop()
     assert [keys for unused, keys in turns].count(frozenset(("",))) <= 2, "at the start, and once for all deletions"
-    assert {key for unused, keys in turns for key in keys} == {"", *("gone{0}".format(number) for number in range(10))}
+    assert {key for unused, keys in turns for key in keys} == {"", *(f"gone{number}" for number in range(10))}
 
 
 def told(routes, **more):
@@ -202,7 +238,9 @@ def test_what_is_announced_is_told_by_a_visit_and_at_first_by_the_playbook():
     assert asked() == ({}, []) and asked(aws=one) == ({}, ["load_balancers"]) and asked(aws=one) == ({}, [])
     assert asked() == ({}, []) and asked(aws=one, gcp=nothing) == ({}, []), "somebody else led in between"
     assert asked(aws=two) == ({"aws": two}, []) and asked(aws=two) == ({}, [])
-    assert asked(gcp=one) == ({"gcp": one}, []), "its speakers may be there already, and where they are not the playbook comes"
+    assert asked(gcp=one) == ({"gcp": one}, []), (
+        "its speakers may be there already, and where they are not the playbook comes"
+    )
     out = dict(two, left_out={"aws-node-1": "excluded"})
     assert asked(aws=out) == ({"aws": out}, [])
     assert asked(aws=dict(out, releases=["x"])) == ({}, ["load_balancers"])
@@ -224,7 +262,10 @@ def test_after_a_play_of_somebody_else_nodes_are_told_again():
     capability.playbooks({"load_balancers": {"aws": one, "gcp": nothing}})
     capability.forget()
     assert capability.orders({"load_balancers": {"gcp": nothing}}) == {}, "nothing to repeat"
-    assert capability.orders({"load_balancers": {"aws": one}}) == {"aws": one} and capability.orders({"load_balancers": {"aws": one}}) == {}
+    assert (
+        capability.orders({"load_balancers": {"aws": one}}) == {"aws": one}
+        and capability.orders({"load_balancers": {"aws": one}}) == {}
+    )
 
 
 @contextlib.contextmanager

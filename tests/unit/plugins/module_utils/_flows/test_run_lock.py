@@ -24,7 +24,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._linux.host i
 def until(condition, seconds=60.0):
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not come about within {0} s".format(seconds)
+        assert time.monotonic() < deadline, f"it did not come about within {seconds} s"
         time.sleep(0.02)
 
 
@@ -57,9 +57,15 @@ class Run:
         self.owner = start(["sleep", "600"])
         self.rows = []
         self.request = {
-            "fabric": fabric, "scope": "controller", "lock_wait": wait, "holder": "ops@here site.yml", "pid": self.owner.pid,
-            "born": processes.birth(self.owner.pid), "clusters": [], "namespace": "kube-system",
-        }  # fmt: skip
+            "fabric": fabric,
+            "scope": "controller",
+            "lock_wait": wait,
+            "holder": "ops@here site.yml",
+            "pid": self.owner.pid,
+            "born": processes.birth(self.owner.pid),
+            "clusters": [],
+            "namespace": "kube-system",
+        }
         self.thread = threading.Thread(target=run_lock.take, args=(self.request, self.told), daemon=True)
         self.thread.start()
 
@@ -84,11 +90,16 @@ def test_the_second_run_is_told_who_holds_the_lock_who_keeps_it_and_how_to_free_
     assert first.answer()["held"] and not first.answer()["unlocked"]
     kept = first.keeper()
     assert kept["pid"] == first.owner.pid and processes.lives(kept["keeper"], kept["keeper_born"])
-    assert folder.stat().st_mode & 0o777 == 0o700 and [path.stat().st_mode & 0o777 for path in folder.iterdir()] == [0o600]
+    assert folder.stat().st_mode & 0o777 == 0o700 and [path.stat().st_mode & 0o777 for path in folder.iterdir()] == [
+        0o600
+    ]
     second = Run(start, "named")
     who = second.answer()["who"]
-    assert "'ops@here site.yml' since '2" in who and "process {0};".format(first.owner.pid) in who
-    assert "kept by process {0};".format(kept["keeper"]) in who and "`kill {0}` ends that run and frees the lock".format(first.owner.pid) in who
+    assert "'ops@here site.yml' since '2" in who and f"process {first.owner.pid};" in who
+    assert (
+        f"kept by process {kept['keeper']};" in who
+        and f"`kill {first.owner.pid}` ends that run and frees the lock" in who
+    )
     assert "hangs" not in who
     first.end()
     until(lambda: not processes.lives(kept["keeper"], kept["keeper_born"]))
@@ -151,7 +162,16 @@ def test_a_run_that_ended_before_its_lock_was_taken_gets_none(start, folder):
     ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True)
     run.rows = []
     for pid, born in ((int(ended.stdout), ""), (int(ended.stdout), "77"), (1, ""), (1, "0x")):
-        request = {"fabric": "late", "scope": "controller", "lock_wait": 0.0, "holder": "h", "pid": pid, "born": born, "clusters": [], "namespace": "n"}
+        request = {
+            "fabric": "late",
+            "scope": "controller",
+            "lock_wait": 0.0,
+            "holder": "h",
+            "pid": pid,
+            "born": born,
+            "clusters": [],
+            "namespace": "n",
+        }
         run_lock.take(request, run.told)
         assert not [row for row in run.rows if row.get("held")]
         assert run_lock.ask(run_lock.key_of("late", [])) is None

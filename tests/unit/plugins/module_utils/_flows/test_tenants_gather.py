@@ -36,7 +36,11 @@ def test_kinds_that_are_not_served_are_one_line_for_each_group():
     assert len(rows) == len({(row["cluster"], row["operation"]) for row in rows}) == 3, rows
     assert {row["cluster"] for row in rows} == {SOURCE, APINET} and {row["reason"] for row in rows} == {"not_found"}
     for row in rows:
-        assert "does not serve " in row["message"] and "tenants_install_crds" in row["message"] and "tenants_profile" in row["message"]
+        assert (
+            "does not serve " in row["message"]
+            and "tenants_install_crds" in row["message"]
+            and "tenants_profile" in row["message"]
+        )
     (told,) = [row["message"] for row in rows if "networking" in row["operation"]]
     assert all(kind in told for kind in ("Network", "VirtualIP", "NATGateway"))
 

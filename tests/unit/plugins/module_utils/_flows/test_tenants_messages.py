@@ -7,7 +7,10 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import converge as tenants, side as tenants_side
+from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import (
+    converge as tenants,
+    side as tenants_side,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import KubeError
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
@@ -18,13 +21,20 @@ CLUSTERS = [{"name": "oslo"}, {"name": "rome"}]
 def test_a_side_that_is_no_cluster(side):
     with pytest.raises(ValueRefused) as raised:
         tenants.sides({"clusters": CLUSTERS, side: "romme"}, ("source", "apinet"))
-    assert raised.value.message == "tenants_{0} names 'romme', to which clusters gives no access; it is one of oslo, rome".format(side)
+    assert (
+        raised.value.message
+        == f"tenants_{side} names 'romme', to which clusters gives no access; it is one of oslo, rome"
+    )
 
 
 def test_a_public_prefix_that_is_none():
     with pytest.raises(ValueRefused) as raised:
-        tenants_side.allocate({"clusters": CLUSTERS, "apinet": "rome", "fabric": "f", "public_prefixes": ["198.51.100.0"]})
-    assert raised.value.reason == "bad_cidr" and raised.value.message.startswith("tenants_public_prefixes: '198.51.100.0'")
+        tenants_side.allocate(
+            {"clusters": CLUSTERS, "apinet": "rome", "fabric": "f", "public_prefixes": ["198.51.100.0"]}
+        )
+    assert raised.value.reason == "bad_cidr" and raised.value.message.startswith(
+        "tenants_public_prefixes: '198.51.100.0'"
+    )
 
 
 class Nowhere:
@@ -34,7 +44,7 @@ class Nowhere:
 
     def __getattr__(self, verb):
         def refuse(*unused, **unused_too):
-            raise KubeError("rome", verb, "namespaces \"nowhere\" not found", 404)
+            raise KubeError("rome", verb, 'namespaces "nowhere" not found', 404)
 
         return refuse
 
@@ -44,4 +54,7 @@ def test_a_network_side_without_its_namespace():
         tenants.TwinsLease(Nowhere(), "nowhere", "lock", "manager").acquire()
     row = raised.value.failure()
     assert (row["cluster"], row["reason"], row["status"]) == ("rome", "not_found", 404)
-    assert row["message"] == "the namespace nowhere for the network side's objects does not exist; make it, or set tenants_create_namespace: true"
+    assert (
+        row["message"]
+        == "the namespace nowhere for the network side's objects does not exist; make it, or set tenants_create_namespace: true"
+    )

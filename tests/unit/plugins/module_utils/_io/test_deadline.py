@@ -24,7 +24,7 @@ from hostile_server import make_certificate
 
 ANSWER = b"HTTP/1.1 200 OK\r\nX-A: " + b"a" * 50 + b"\r\nContent-Length: 2\r\n\r\n{}"
 #: Bytes that were taken of the last answer.
-TAKEN: t.List[int] = []
+TAKEN: list[int] = []
 
 
 def drip(server: ssl.SSLSocket) -> None:
@@ -49,7 +49,7 @@ def url(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[s
         thread = threading.Thread(target=drip, args=(server,), daemon=True)
         TAKEN.clear()
         thread.start()
-        yield "https://127.0.0.1:{0}".format(server.getsockname()[1])
+        yield f"https://127.0.0.1:{server.getsockname()[1]}"
         thread.join(10)
 
 
@@ -60,7 +60,7 @@ def plain_url() -> t.Iterator[str]:
         thread = threading.Thread(target=drip, args=(server,), daemon=True)
         TAKEN.clear()
         thread.start()
-        yield "http://127.0.0.1:{0}".format(server.getsockname()[1])
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
         thread.join(10)
 
 
@@ -77,5 +77,5 @@ def test_a_vendors_answer(url: str, seconds: float, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("seconds, status", [(0.5, None), (60.0, 200)])
-def test_a_server_that_is_asked_for_its_health(url: str, seconds: float, status: t.Optional[int]) -> None:
+def test_a_server_that_is_asked_for_its_health(url: str, seconds: float, status: int | None) -> None:
     assert HealthProbe(None, "", seconds=seconds)(url + "/healthz") == status

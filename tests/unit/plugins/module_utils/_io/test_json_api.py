@@ -27,8 +27,15 @@ class Vendor:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def api(self, **more):
-        return JsonApi("https://metal.example.net/v1/", {"X-Auth-Token": TOKEN}, MANNERS, self.send, sleep=self.slept.append,
-                       clock=lambda: float(sum(self.slept)), **more)  # fmt: skip
+        return JsonApi(
+            "https://metal.example.net/v1/",
+            {"X-Auth-Token": TOKEN},
+            MANNERS,
+            self.send,
+            sleep=self.slept.append,
+            clock=lambda: float(sum(self.slept)),
+            **more,
+        )
 
 
 def said(status, text="no", **headers):
@@ -39,7 +46,9 @@ GOOD = Answer(200, {}, b'{"a": 1}')
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-@pytest.mark.parametrize("failure", [said(429), said(502), said(503), said(504), Answer(None, reason="Connection reset by peer")])
+@pytest.mark.parametrize(
+    "failure", [said(429), said(502), said(503), said(504), Answer(None, reason="Connection reset by peer")]
+)
 def test_asked_again_with_growing_pauses(method, failure):
     vendor = Vendor(failure, failure, failure, GOOD)
     assert vendor.api().call(method, "/ips/1") == {"a": 1} and vendor.slept == [1.0, 2.0, 4.0]
@@ -49,10 +58,18 @@ def test_asked_again_with_growing_pauses(method, failure):
     assert raised.value.reason == "api" and len(vendor.asked) == 5
 
 
-@pytest.mark.parametrize(("method", "failure"), [
-    *(("POST", one) for one in (said(429), said(502), said(503), said(504), Answer(None))), ("PATCH", said(503)),
-    *((method, said(status)) for method in ("GET", "DELETE", "POST") for status in (301, 400, 401, 403, 404, 409, 422, 500)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("method", "failure"),
+    [
+        *(("POST", one) for one in (said(429), said(502), said(503), said(504), Answer(None))),
+        ("PATCH", said(503)),
+        *(
+            (method, said(status))
+            for method in ("GET", "DELETE", "POST")
+            for status in (301, 400, 401, 403, 404, 409, 422, 500)
+        ),
+    ],
+)
 def test_asked_once(method, failure):
     vendor = Vendor(failure, GOOD)
     with pytest.raises(ApiFailed) as raised:
@@ -95,7 +112,18 @@ def test_what_is_no_json(body):
         Vendor(Answer(500, {}, body)).api().call("GET", "/x")
 
 
-@pytest.mark.parametrize("url", ["http://metal.example.net", "ftp://x", "metal.example.net", "https://user@x/", "https://x/?a=b", "https://x/#a", ""])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://metal.example.net",
+        "ftp://x",
+        "metal.example.net",
+        "https://user@x/",
+        "https://x/?a=b",
+        "https://x/#a",
+        "",
+    ],
+)
 def test_urls_that_are_none(url):
     with pytest.raises(ValueRefused):
         JsonApi(url, {}, MANNERS)

@@ -22,26 +22,48 @@ import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._io import playbook_server, warm_playbooks
 from ansible_collections.multicluster.network.plugins.module_utils._io.commands import run_playbook
-from ansible_collections.multicluster.network.plugins.module_utils._io.warm_playbooks import Unsuitable, WarmPlaybooks, interpreter_of
+from ansible_collections.multicluster.network.plugins.module_utils._io.warm_playbooks import (
+    Unsuitable,
+    WarmPlaybooks,
+    interpreter_of,
+)
 
 PROGRAM = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
 #: A machine that is busy gets much more time than any of it takes.
 LONG = 240.0
 #: It writes what a run finds, so that two can be compared: settings, words, secrets, templates, a module, and who runs it.
 BOOK = [
-    {"hosts": "here", "gather_facts": False, "tasks": [
-        {"name": "Say", "ansible.builtin.debug": {"msg": "told {{ word | default('nothing') }}"}},
-        {"name": "Write", "ansible.builtin.copy": {"dest": "{{ folder }}/found", "content": "{{ found | to_nice_json }}"},
-         "vars": {"found": {
-             "ansible": "{{ ansible_version.full }}", "word": "{{ word | default('nothing') }}", "secret": "{{ secret | default('none') }}",
-             "environment": "{{ lookup('ansible.builtin.env', 'MCN_WARM_TEST') }}", "group": "{{ of_group }}",
-             "here": "{{ lookup('ansible.builtin.pipe', 'pwd') }}",
-         }}},
-        {"name": "Fail", "ansible.builtin.fail": {"msg": "as asked"}, "when": "fails | default(false)"},
-    ]},
-]  # fmt: skip
+    {
+        "hosts": "here",
+        "gather_facts": False,
+        "tasks": [
+            {"name": "Say", "ansible.builtin.debug": {"msg": "told {{ word | default('nothing') }}"}},
+            {
+                "name": "Write",
+                "ansible.builtin.copy": {"dest": "{{ folder }}/found", "content": "{{ found | to_nice_json }}"},
+                "vars": {
+                    "found": {
+                        "ansible": "{{ ansible_version.full }}",
+                        "word": "{{ word | default('nothing') }}",
+                        "secret": "{{ secret | default('none') }}",
+                        "environment": "{{ lookup('ansible.builtin.env', 'MCN_WARM_TEST') }}",
+                        "group": "{{ of_group }}",
+                        "here": "{{ lookup('ansible.builtin.pipe', 'pwd') }}",
+                    }
+                },
+            },
+            {"name": "Fail", "ansible.builtin.fail": {"msg": "as asked"}, "when": "fails | default(false)"},
+        ],
+    },
+]
 STAY = ["/bin/sh", "-c", "echo begun >>{{ folder }}/log; sleep {{ seconds }}; echo ended >>{{ folder }}/log"]
-SLOW = [{"hosts": "here", "gather_facts": False, "tasks": [{"name": "Begin and stay", "ansible.builtin.command": {"argv": STAY}}]}]
+SLOW = [
+    {
+        "hosts": "here",
+        "gather_facts": False,
+        "tasks": [{"name": "Begin and stay", "ansible.builtin.command": {"argv": STAY}}],
+    }
+]
 
 
 def until(what, why="", within=LONG):
@@ -56,8 +78,21 @@ class Place:
 
     def __init__(self, folder, capfd):
         self.folder, self.capfd, self.told = folder, capfd, []
-        (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"here": {
-            "ansible_connection": "local", "ansible_python_interpreter": sys.executable, "folder": str(folder)}}}}))  # fmt: skip
+        (folder / "hosts.yml").write_text(
+            yaml.safe_dump(
+                {
+                    "all": {
+                        "hosts": {
+                            "here": {
+                                "ansible_connection": "local",
+                                "ansible_python_interpreter": sys.executable,
+                                "folder": str(folder),
+                            }
+                        }
+                    }
+                }
+            )
+        )
         (folder / "group_vars").mkdir()
         (folder / "group_vars" / "all.yml").write_text("of_group: something\n")
         (folder / "book.yml").write_text(yaml.safe_dump(BOOK))
@@ -66,7 +101,9 @@ class Place:
         self.warm = None
 
     def make(self, program=PROGRAM, **more):
-        self.warm = WarmPlaybooks([program, "-i", str(self.folder / "hosts.yml")], dict({"MCN_WARM_TEST": "as set"}, **more), self.told.append)
+        self.warm = WarmPlaybooks(
+            [program, "-i", str(self.folder / "hosts.yml")], dict({"MCN_WARM_TEST": "as set"}, **more), self.told.append
+        )
         return self.warm
 
     def run(self, *words, book="book.yml", seconds=LONG):
@@ -117,7 +154,11 @@ def processes():
 
 def of_place(place):
     """Processes of runs over a place, without those that have ended."""
-    return {pid for pid, (words, unused, state) in processes().items() if state != "Z" and any(str(place.folder) in word for word in words)}
+    return {
+        pid
+        for pid, (words, unused, state) in processes().items()
+        if state != "Z" and any(str(place.folder) in word for word in words)
+    }
 
 
 # --- a run is the program itself ------------------------------------------------------------------------------------
@@ -139,24 +180,51 @@ def of_place(place):
 )
 def test_it_ends_and_says_the_same_as_from_the_shell(place, words, book):
     (place.folder / "password").write_text("open\n")
-    (place.folder / "away.yml").write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.ping": {}}]}]))
+    (place.folder / "away.yml").write_text(
+        yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.ping": {}}]}])
+    )
     (place.folder / "vaulted.yml").write_text("secret: hidden\n")
-    subprocess.run([PROGRAM.replace("-playbook", "-vault"), "encrypt", "--vault-password-file", "password", "vaulted.yml"], check=True,
-                   stdin=subprocess.DEVNULL, capture_output=True)  # fmt: skip
+    subprocess.run(
+        [PROGRAM.replace("-playbook", "-vault"), "encrypt", "--vault-password-file", "password", "vaulted.yml"],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
     warm = place.make()
     place.ready()
     place.capfd.readouterr()
     path, starts, seen = place.folder / "found", warm.starts, []
-    command = ["env", "MCN_WARM_TEST=as set", PROGRAM, "-i", str(place.folder / "hosts.yml"), *words, str(place.folder / book)]
+    command = [
+        "env",
+        "MCN_WARM_TEST=as set",
+        PROGRAM,
+        "-i",
+        str(place.folder / "hosts.yml"),
+        *words,
+        str(place.folder / book),
+    ]
     for run in (lambda: place.run(*words, book=book), lambda: run_playbook(command, LONG, place.stop)):
         path.unlink(missing_ok=True)
         result = run()
         shown = place.capfd.readouterr()
-        seen.append((result, path.read_text() if path.exists() else "", *(re.sub(r"tmp[\w/.-]*|[0-9a-f]{40}|ansible-local-\w+", "…", text) for text in shown)))
+        seen.append(
+            (
+                result,
+                path.read_text() if path.exists() else "",
+                *(re.sub(r"tmp[\w/.-]*|[0-9a-f]{40}|ansible-local-\w+", "…", text) for text in shown),
+            )
+        )
     assert seen[0] == seen[1]
     assert warm.starts == starts and not place.told, "nothing was started"
     if words == [] and book == "book.yml":
-        assert place.found() == dict(place.found(), word="nothing", secret="none", environment="as set", group="something", here=str(place.folder))
+        assert place.found() == dict(
+            place.found(),
+            word="nothing",
+            secret="none",
+            environment="as set",
+            group="something",
+            here=str(place.folder),
+        )
     if "--vault-password-file" in words:
         assert place.found()["secret"] == "hidden"
 
@@ -166,7 +234,7 @@ def test_runs_share_nothing_and_what_changed_between_them_is_read(place):
     place.ready()
     pid = place.warm.pid
     for word in ("one", "two"):
-        (place.folder / "group_vars" / "all.yml").write_text("of_group: {0}\n".format(word))
+        (place.folder / "group_vars" / "all.yml").write_text(f"of_group: {word}\n")
         assert place.run("-e", "word=" + word) == 0
         assert (place.found()["word"], place.found()["group"]) == (word, word)
     assert place.run() == 0 and place.found()["word"] == "nothing"
@@ -178,9 +246,13 @@ def test_it_does_not_grow(place):
     place.ready()
 
     def look():
-        folder = pathlib.Path("/proc/{0}".format(place.warm.pid))
+        folder = pathlib.Path(f"/proc/{place.warm.pid}")
         memory = int(re.search(r"VmRSS:\s+(\d+)", (folder / "status").read_text()).group(1))
-        return memory, len(list((folder / "fd").iterdir())), len((folder / "task" / folder.name / "children").read_text().split())
+        return (
+            memory,
+            len(list((folder / "fd").iterdir())),
+            len((folder / "task" / folder.name / "children").read_text().split()),
+        )
 
     for unused in range(5):
         place.run("--version")
@@ -189,7 +261,7 @@ def test_it_does_not_grow(place):
         place.run("--version")
     after = look()
     assert place.warm.pid == pid and before[1:] == after[1:] and after[2] == 0
-    assert after[0] <= before[0] + 1024 and after[0] < 150 * 1024, "kB: {0} became {1}".format(before, after)
+    assert after[0] <= before[0] + 1024 and after[0] < 150 * 1024, f"kB: {before} became {after}"
 
 
 def test_what_is_kept_in_memory_has_these_names_in_this_ansible():
@@ -246,7 +318,11 @@ def test_a_run_that_is_ended_before_its_time(place, how):
     place.make()
     place.ready()
     pid, results = place.warm.pid, []
-    thread = threading.Thread(target=lambda: results.append(place.run("-e", "seconds=1000", book="slow.yml", seconds=LONG if how == "stop" else 8.0)))
+    thread = threading.Thread(
+        target=lambda: results.append(
+            place.run("-e", "seconds=1000", book="slow.yml", seconds=LONG if how == "stop" else 8.0)
+        )
+    )
     thread.start()
     if how == "stop":
         until(lambda: place.log() == ["begun"])
@@ -276,7 +352,14 @@ warm.run(["-e", "seconds=1000", book], 1000, stop)
 
 def test_with_whoever_asked_for_it_everything_ends(place):
     """kill -9 of the service: neither the process nor what it runs stays."""
-    words = [sys.executable, "-c", OWNER, PROGRAM, *(str(place.folder / name) for name in ("hosts.yml", "slow.yml")), str(place.folder)]
+    words = [
+        sys.executable,
+        "-c",
+        OWNER,
+        PROGRAM,
+        *(str(place.folder / name) for name in ("hosts.yml", "slow.yml")),
+        str(place.folder),
+    ]
     owner = subprocess.Popen(words, stdin=subprocess.DEVNULL)
     until(lambda: place.log() == ["begun"])
     pid = int((place.folder / "said").read_text())
@@ -313,12 +396,21 @@ def test_what_it_has_in_memory_is_never_old(place, change, monkeypatch):
     place.make(str(program), **({"ANSIBLE_CONFIG": str(named)} if change == "named settings" else {}))
     place.ready()
     before, text = place.warm.pid, "[defaults]\ndisplay_skipped_hosts = false\n"
-    changed = {"settings": settings, "named settings": settings, "program": program, "collection": place.folder / "plugins" / "new.py"}[change]
-    changed.write_text(program.read_text() + "\n" if change == "program" else "# new\n" if change == "collection" else text)
+    changed = {
+        "settings": settings,
+        "named settings": settings,
+        "program": program,
+        "collection": place.folder / "plugins" / "new.py",
+    }[change]
+    changed.write_text(
+        program.read_text() + "\n" if change == "program" else "# new\n" if change == "collection" else text
+    )
     place.capfd.readouterr()
     starts = place.warm.starts
     assert place.run("-e", "word=seen") == 0 and place.warm.starts == starts + 1
-    assert ("skipping:" in place.capfd.readouterr().out) != ("settings" in change), "the run that found out did not use what was old"
+    assert ("skipping:" in place.capfd.readouterr().out) != ("settings" in change), (
+        "the run that found out did not use what was old"
+    )
     place.ready()
     assert place.warm.pid != before
     place.capfd.readouterr()
@@ -343,8 +435,8 @@ UV = "# -*- coding: utf-8 -*-\n" + PIP
         ("#! /usr/bin/python3", UV, ["/usr/bin/python3"]),
         ("#!/bin/sh\n'''exec' \"/a very long/path/python3\" \"$0\" \"$@\"\n' '''", PIP, ["/a very long/path/python3"]),
         ("#!/bin/sh\n'''exec' /long/path/python3 \"$0\" \"$@\"\n' '''", PIP, ["/long/path/python3"]),
-        ("#!/bin/bash", "exec ansible-playbook \"$@\"\n", "no script"),
-        ("#!/usr/bin/env bash", "exec pyenv exec ansible-playbook \"$@\"\n", "no script"),
+        ("#!/bin/bash", 'exec ansible-playbook "$@"\n', "no script"),
+        ("#!/usr/bin/env bash", 'exec pyenv exec ansible-playbook "$@"\n', "no script"),
         ("\x7fELF", "", "no script"),
         ("#!/usr/bin/python3", "import os\nos.environ['ANSIBLE_CONFIG'] = '/x'\n" + PIP, "does more"),
         ("#!/usr/bin/python3", PIP + "print('done')\n", "does more"),
@@ -371,14 +463,17 @@ def test_an_interpreter_that_is_looked_for_and_a_program_that_is_not_there(tmp_p
     for name in ("python3", "ansible-playbook"):
         (tmp_path / name).write_text("#!/usr/bin/env python3\n" + PIP)
         (tmp_path / name).chmod(0o755)
-    assert interpreter_of("ansible-playbook", str(tmp_path)) == (str(tmp_path / "ansible-playbook"), [str(tmp_path / "python3")])
+    assert interpreter_of("ansible-playbook", str(tmp_path)) == (
+        str(tmp_path / "ansible-playbook"),
+        [str(tmp_path / "python3")],
+    )
     with pytest.raises(Unsuitable, match="no program"):
         interpreter_of(str(tmp_path / "nothing"))
 
 
 def test_a_program_that_cannot_be_kept_is_started_each_time(place):
     wrapper = place.folder / "wrapper"
-    wrapper.write_text('#!/bin/sh\nexport MCN_WARM_TEST=wrapped\nexec {0} "$@"\n'.format(PROGRAM))
+    wrapper.write_text(f'#!/bin/sh\nexport MCN_WARM_TEST=wrapped\nexec {PROGRAM} "$@"\n')
     wrapper.chmod(0o755)
     place.make(str(wrapper))
     for number in (1, 2):
@@ -393,11 +488,11 @@ def test_one_that_never_begins_keeps_no_run_waiting(place, fault, monkeypatch):
     monkeypatch.setattr(warm_playbooks, "_BEGINNING", 0.5)
     python = place.folder / "bin" / "python3"
     python.parent.mkdir()
-    python.write_text("#!/bin/bash\ncase $1 in *playbook_server.py) {0} ;; esac\nexec {1} \"$@\"\n".format(fault, sys.executable))
+    python.write_text(f'#!/bin/bash\ncase $1 in *playbook_server.py) {fault} ;; esac\nexec {sys.executable} "$@"\n')
     program = python.with_name("ansible-playbook")
-    program.write_text("#!{0}\n{1}".format(python, PIP))
+    program.write_text(f"#!{python}\n{PIP}")
     for path in (python, program):
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
     place.make(str(program))
-    assert [place.run("-e", "word={0}".format(number)) for number in range(3)] == [0, 0, 0]
+    assert [place.run("-e", f"word={number}") for number in range(3)] == [0, 0, 0]
     assert place.found()["word"] == "2" and place.warm.starts == 3 and place.told

@@ -25,17 +25,22 @@ def make_certificate(folder, names):
     now = datetime.datetime(2025, 1, 1)
     alternatives = [x509.IPAddress(ipaddress.ip_address(n)) if n[0].isdigit() else x509.DNSName(n) for n in names]
     certificate = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(x509.random_serial_number()).not_valid_before(now).not_valid_after(now + datetime.timedelta(days=36500))
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now)
+        .not_valid_after(now + datetime.timedelta(days=36500))
         .add_extension(x509.SubjectAlternativeName(alternatives), False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
         .sign(key, hashes.SHA256())
-    )  # fmt: skip
+    )
     pem = certificate.public_bytes(serialization.Encoding.PEM)
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    path = folder / "{0}.pem".format(abs(hash(tuple(names))))
+    path = folder / f"{abs(hash(tuple(names)))}.pem"
     path.write_bytes(pem + private)
     return path, pem.decode()
 
@@ -84,14 +89,16 @@ class HostileServer:
         if certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)
-            self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
+            self.server.socket = context.wrap_socket(
+                self.server.socket, server_side=True, do_handshake_on_connect=False
+            )
             self.scheme = "https"
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self.thread.start()
 
     @property
     def url(self):
-        return "{0}://127.0.0.1:{1}".format(self.scheme, self.server.server_address[1])
+        return f"{self.scheme}://127.0.0.1:{self.server.server_address[1]}"
 
     def close(self):
         self.server.shutdown()

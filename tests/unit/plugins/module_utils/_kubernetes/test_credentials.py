@@ -28,12 +28,12 @@ QUICK = Limits(connect_seconds=2, request_seconds=2, list_seconds=3, tries=1)
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> t.Tuple[pathlib.Path, str]:
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, str]:
     return make_certificate(tmp_path_factory.mktemp("tls"), ["127.0.0.1"])
 
 
 @pytest.fixture
-def server(certificate: t.Tuple[pathlib.Path, str]) -> t.Iterator[HostileServer]:
+def server(certificate: tuple[pathlib.Path, str]) -> t.Iterator[HostileServer]:
     double = HostileServer(certificate[0], lambda handler, number: handler.send_json({"a": 1}))
     yield double
     double.close()
@@ -48,7 +48,7 @@ def temporary(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathli
     return folder
 
 
-def program(folder: pathlib.Path, *lines: str) -> t.Dict[str, t.Any]:
+def program(folder: pathlib.Path, *lines: str) -> dict[str, t.Any]:
     """A credential plugin of these lines of Python."""
     path = folder / "plugin.py"
     path.write_text("import json, os, sys\n" + "\n".join(lines) + "\n", "utf-8")
@@ -56,15 +56,26 @@ def program(folder: pathlib.Path, *lines: str) -> t.Dict[str, t.Any]:
 
 
 def answer(status: t.Mapping[str, t.Any]) -> str:
-    return "print(json.dumps({0!r}))".format({"apiVersion": API_VERSION, "kind": "ExecCredential", "status": dict(status)})
+    return "print(json.dumps({0!r}))".format(
+        {"apiVersion": API_VERSION, "kind": "ExecCredential", "status": dict(status)}
+    )
 
 
 def client(server: HostileServer, ca: str, user: t.Mapping[str, t.Any], **cluster: t.Any) -> Client:
     config = {
-        "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": dict({"server": server.url, "certificate-authority-data": base64.b64encode(ca.encode()).decode()}, **cluster)}],
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [
+            {
+                "name": "c",
+                "cluster": dict(
+                    {"server": server.url, "certificate-authority-data": base64.b64encode(ca.encode()).decode()},
+                    **cluster,
+                ),
+            }
+        ],
         "users": [{"name": "u", "user": user}],
-    }  # fmt: skip
+    }
     return Client(parse_access({"name": "aws", "kubeconfig": config, "allow": ["exec", "auth_provider"]}), QUICK)
 
 
@@ -74,7 +85,9 @@ def failure(one: Client) -> str:
     return caught.value.message
 
 
-def test_a_programs_token_is_sent(server: HostileServer, certificate: t.Any, tmp_path: pathlib.Path, temporary: pathlib.Path) -> None:
+def test_a_programs_token_is_sent(
+    server: HostileServer, certificate: t.Any, tmp_path: pathlib.Path, temporary: pathlib.Path
+) -> None:
     client(server, certificate[1], {"exec": program(tmp_path, answer({"token": TOKEN}))}).get("/x")
     assert server.requests[0][2]["Authorization"] == "Bearer " + TOKEN and list(temporary.iterdir()) == []
 
@@ -94,24 +107,41 @@ def test_a_programs_certificate_is_shown_and_left_in_no_file(
 
 
 def test_what_a_program_says_is_told(server: HostileServer, certificate: t.Any, tmp_path: pathlib.Path) -> None:
-    text = failure(client(server, certificate[1], {"exec": program(tmp_path, "sys.exit('run aws sso login\\x1b[2J first')")}))
+    text = failure(
+        client(server, certificate[1], {"exec": program(tmp_path, "sys.exit('run aws sso login\\x1b[2J first')")})
+    )
     assert "run aws sso login" in text and "\x1b" not in text
     missing = dict(program(tmp_path), command="/nowhere/gke-gcloud-auth-plugin")
     assert "'/nowhere/gke-gcloud-auth-plugin'" in failure(client(server, certificate[1], {"exec": missing}))
     assert server.requests == []
 
 
-@pytest.mark.parametrize("status", [
-    {}, {"token": ""}, {"token": "two words"}, {"token": "x\r\nHost: evil"}, {"token": 5}, {"clientCertificateData": "PEM"}, {"clientKeyData": "PEM"},
-])  # fmt: skip
-def test_what_is_no_credential_is_not_sent(status: t.Any, server: HostileServer, certificate: t.Any, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize(
+    "status",
+    [
+        {},
+        {"token": ""},
+        {"token": "two words"},
+        {"token": "x\r\nHost: evil"},
+        {"token": 5},
+        {"clientCertificateData": "PEM"},
+        {"clientKeyData": "PEM"},
+    ],
+)
+def test_what_is_no_credential_is_not_sent(
+    status: t.Any, server: HostileServer, certificate: t.Any, tmp_path: pathlib.Path
+) -> None:
     failure(client(server, certificate[1], {"exec": program(tmp_path, answer(status))}))
     assert server.requests == []
 
 
-def test_a_program_that_asks_for_the_cluster_gets_it(server: HostileServer, certificate: t.Any, tmp_path: pathlib.Path) -> None:
+def test_a_program_that_asks_for_the_cluster_gets_it(
+    server: HostileServer, certificate: t.Any, tmp_path: pathlib.Path
+) -> None:
     told = tmp_path / "told"
-    plugin = program(tmp_path, "open({0!r}, 'w').write(os.environ['KUBERNETES_EXEC_INFO'])".format(str(told)), answer({"token": TOKEN}))
+    plugin = program(
+        tmp_path, f"open({str(told)!r}, 'w').write(os.environ['KUBERNETES_EXEC_INFO'])", answer({"token": TOKEN})
+    )
     extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "me"}}
     client(server, certificate[1], {"exec": dict(plugin, provideClusterInfo=True)}, extensions=[extension]).get("/x")
     cluster = json.loads(told.read_text("utf-8"))["spec"]["cluster"]
@@ -123,7 +153,7 @@ def part(value: t.Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
 
-def provider(url: str, expires: int, **more: t.Any) -> t.Dict[str, t.Any]:
+def provider(url: str, expires: int, **more: t.Any) -> dict[str, t.Any]:
     """An OpenID Connect provider at this URL, with a token that expires then."""
     token = ".".join((part({"alg": "none", "typ": "JWT"}), part({"exp": expires, "a": 1234}), "c2ln"))
     config = {"id-token": token, "refresh-token": "r", "client-id": "i", "client-secret": "s", "idp-issuer-url": url}
@@ -152,4 +182,7 @@ def test_a_token_needs_no_more_than_the_pool() -> None:
         "except errors.Unreachable:\n"
         "    print('urllib3' in sys.modules, 'kubernetes' in sys.modules)\n"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split() == ["True", "False"]
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split() == [
+        "True",
+        "False",
+    ]

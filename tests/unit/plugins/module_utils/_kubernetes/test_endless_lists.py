@@ -19,7 +19,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.d
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import MIB, Limits, scaled
 from hostile_server import HostileServer, make_certificate
 
-SHAPES = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "endless_lists.json").read_text("utf-8"))["pages"]
+SHAPES = json.loads(
+    (pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "endless_lists.json").read_text("utf-8")
+)["pages"]
 
 #: Run apart, so that what it needs of memory can be seen from outside. Without bounds it ends where the server lets it.
 CHILD = """
@@ -51,11 +53,16 @@ def body(shape, size, token):
     """A page of about so many bytes."""
     item = json.dumps(shape["item"], separators=(",", ":"), ensure_ascii=False)
     if shape.get("keys"):
-        rows = ",".join('"{0:x}":"{0:o}"'.format(number) for number in range(size // 18))
-        return ('{"kind":"NodeList","metadata":{"resourceVersion":"1","continue":"%s"},"items":[%s]}' % (token, shape["in_one"] % rows)).encode()
+        rows = ",".join(f'"{number:x}":"{number:o}"' for number in range(size // 18))
+        return (
+            '{"kind":"NodeList","metadata":{"resourceVersion":"1","continue":"%s"},"items":[%s]}'
+            % (token, shape["in_one"] % rows)
+        ).encode()
     rows = ",".join([item] * max(1, size // (len(item) + 1)))
     filler = shape.get("in_one", "%s") % rows
-    return ('{"kind":"NodeList","metadata":{"resourceVersion":"1","continue":"%s"},"items":[%s]}' % (token, filler)).encode()
+    return (
+        '{"kind":"NodeList","metadata":{"resourceVersion":"1","continue":"%s"},"items":[%s]}' % (token, filler)
+    ).encode()
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +76,9 @@ def endless(certificate):
 
     def start(shape, size, last=10**9):
         page = body(shape, size, "TOKEN").split(b"TOKEN")
-        server = HostileServer(certificate[0], lambda handler, n: handler.send_json(page[0] + (b"t%d" % n if n < last else b"") + page[1]))
+        server = HostileServer(
+            certificate[0], lambda handler, n: handler.send_json(page[0] + (b"t%d" % n if n < last else b"") + page[1])
+        )
         servers.append(server)
         return {"name": "gcp", "api_url": server.url, "token": "abcdef", "ca_data": certificate[1]}, server
 
@@ -80,7 +89,11 @@ def endless(certificate):
 
 def child(access, unbounded=False):
     done = subprocess.run(
-        [sys.executable, "-c", CHILD], input=json.dumps({"access": access, "unbounded": unbounded}), capture_output=True, text=True, check=True,
+        [sys.executable, "-c", CHILD],
+        input=json.dumps({"access": access, "unbounded": unbounded}),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return json.loads(done.stdout)
 
@@ -104,7 +117,9 @@ def test_the_measure_sees_what_no_bound_would_cost(endless):
 def test_with_the_default_a_dense_page_is_not_even_decoded(endless):
     access, server = endless(SHAPES[0], 60 * MIB)
     found = child(access)
-    assert found["word"].startswith("answer_too_large: ") and "1024 MiB of memory" in found["word"] and found["mib"] < 400, found
+    assert (
+        found["word"].startswith("answer_too_large: ") and "1024 MiB of memory" in found["word"] and found["mib"] < 400
+    ), found
     assert len(server.requests) == 1
 
 
@@ -135,8 +150,11 @@ def test_a_page_is_given_up_while_it_is_read(endless):
 
 def test_an_ordinary_cluster_is_far_below_the_bounds(endless):
     """2,000 Nodes as real ones are, with images and managed fields, need a fifth of what a list may have."""
-    fields = {"f:metadata": {"f:annotations": {".": {}, **{"f:key-{0}".format(n): {} for n in range(20)}}}, "f:status": {"f:addresses": {}}}
-    images = [{"names": ["registry.example/{0}@sha256:{1}".format(n, "0" * 64)], "sizeBytes": 12345} for n in range(50)]
+    fields = {
+        "f:metadata": {"f:annotations": {".": {}, **{f"f:key-{n}": {} for n in range(20)}}},
+        "f:status": {"f:addresses": {}},
+    }
+    images = [{"names": [f"registry.example/{n}@sha256:{'0' * 64}"], "sizeBytes": 12345} for n in range(50)]
     item = {"metadata": {"name": "n", "managedFields": [{"fieldsV1": fields}] * 3}, "status": {"images": images}}
     text = json.dumps([item] * 2000).encode()
     assert len(text) < Limits().list_bytes / 5 and memory_of(text) < Limits().list_memory / 5
@@ -147,17 +165,36 @@ def test_an_ordinary_cluster_is_far_below_the_bounds(endless):
 @pytest.mark.parametrize("wrong", [0, -1, True, "256 MiB", "\u0662", 1 << 30, 1.5])
 def test_the_variable_is_a_number_of_mib(certificate, wrong):
     with pytest.raises(AccessRefused, match="read_limit_mib is a number of MiB from 1 to 65536"):
-        parse_access({"name": "gcp", "api_url": "https://127.0.0.1", "token": "abcdef", "ca_data": certificate[1], "read_limit_mib": wrong})
+        parse_access(
+            {
+                "name": "gcp",
+                "api_url": "https://127.0.0.1",
+                "token": "abcdef",
+                "ca_data": certificate[1],
+                "read_limit_mib": wrong,
+            }
+        )
 
 
 def test_an_inventory_in_ini_form_has_texts(certificate):
-    access = {"name": "gcp", "api_url": "https://127.0.0.1", "token": "abcdef", "ca_data": certificate[1], "read_limit_mib": "512"}
+    access = {
+        "name": "gcp",
+        "api_url": "https://127.0.0.1",
+        "token": "abcdef",
+        "ca_data": certificate[1],
+        "read_limit_mib": "512",
+    }
     assert Client(parse_access(access)).limits.list_bytes == 512 * MIB
 
 
 def test_the_variable_scales_every_bound():
     found = scaled(Limits(), 512)
-    assert (found.list_bytes, found.run_bytes, found.list_memory, found.run_memory) == (512 * MIB, 2048 * MIB, 2048 * MIB, 4096 * MIB)
+    assert (found.list_bytes, found.run_bytes, found.list_memory, found.run_memory) == (
+        512 * MIB,
+        2048 * MIB,
+        2048 * MIB,
+        4096 * MIB,
+    )
     assert scaled(Limits(), 8).answer_bytes == 8 * MIB and scaled(Limits(), 512).answer_bytes == Limits().answer_bytes
     forever = scaled(Limits(run_bytes=None, run_memory=None), 512)
     assert forever.run_bytes is None and forever.run_memory is None and scaled(Limits(), None) == Limits()
@@ -180,7 +217,9 @@ print(json.dumps({"needs": tracemalloc.get_traced_memory()[0], "said": said}))
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape["id"])
 def test_no_form_of_answer_needs_more_than_the_estimate(shape):
     """Whatever a text is made of: what bounds it is what it needs, or more."""
-    done = subprocess.run([sys.executable, "-c", DECODER], input=body(shape, 4 * MIB, ""), capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", DECODER], input=body(shape, 4 * MIB, ""), capture_output=True, check=True
+    )
     found = json.loads(done.stdout)
     assert found["needs"] > 4 * MIB / 2 and found["needs"] < 1.1 * found["said"], found
 
@@ -192,5 +231,7 @@ def test_lists_that_pass_one_by_one_are_given_up_together(endless):
     with pytest.raises(errors.ListIncomplete) as error:
         for unused in range(30):
             one.list("/api/v1/pods")
-    assert error.value.cause == "answer_too_large" and "all lists together need more than 100 MiB of memory" in str(error.value)
+    assert error.value.cause == "answer_too_large" and "all lists together need more than 100 MiB of memory" in str(
+        error.value
+    )
     assert 1 <= one.stats["list"] < 30 and "raise read_limit_mib of clusters/gcp" in str(error.value)

@@ -16,7 +16,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.c
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setup
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
-FORMS = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "forms_of_answers.json").read_text("utf-8"))
+FORMS = json.loads(
+    (pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "forms_of_answers.json").read_text("utf-8")
+)
 
 
 class Server:
@@ -32,7 +34,11 @@ class Server:
         return Listing([], "1")
 
 
-@pytest.mark.parametrize("late", [ValueError("'' is no object name"), OverflowError("inf"), UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no")], ids=repr)
+@pytest.mark.parametrize(
+    "late",
+    [ValueError("'' is no object name"), OverflowError("inf"), UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no")],
+    ids=repr,
+)
 def test_what_is_found_out_late_fails_its_cluster_alone_and_a_refusal_keeps_its_word(late: Exception) -> None:
     clusters = Clusters([])
     clusters.clients = t.cast(t.Any, {"evil": 1, "good": 2})
@@ -43,7 +49,9 @@ def test_what_is_found_out_late_fails_its_cluster_alone_and_a_refusal_keeps_its_
         return name
 
     assert clusters.write("look", ["evil", "good"], work) == {"good": "good"}
-    assert [(one["cluster"], one["reason"]) for one in clusters.failures] == [("evil", "bad_answer")] and clusters.failures[0]["message"].isprintable()
+    assert [(one["cluster"], one["reason"]) for one in clusters.failures] == [
+        ("evil", "bad_answer")
+    ] and clusters.failures[0]["message"].isprintable()
     with pytest.raises(ValueRefused):
         contained("evil", "look", _refuse)
 
@@ -56,7 +64,9 @@ def _refuse() -> None:
 @pytest.mark.parametrize("way", ["read", "write"])
 def test_one_cluster_with_a_strange_object_does_not_stop_the_others(row: t.Any, way: str) -> None:
     clusters = Clusters([])
-    clusters.clients = t.cast(t.Any, {"evil": Server("evil", row["object"]), "good": Server("good", {"metadata": {"uid": "u"}})})
+    clusters.clients = t.cast(
+        t.Any, {"evil": Server("evil", row["object"]), "good": Server("good", {"metadata": {"uid": "u"}})}
+    )
     setups = {name: parse_setup({"cluster": name, "load_balancer": "empty://"}, {}, None) for name in clusters.clients}
 
     def work(name: str, client: t.Any) -> str:
@@ -65,5 +75,10 @@ def test_one_cluster_with_a_strange_object_does_not_stop_the_others(row: t.Any, 
     found = clusters.read("look", work) if way == "read" else clusters.write("look", ["evil", "good"], work)
     assert found == {"good": "u"}
     (failure,) = clusters.failures
-    assert failure["cluster"] == "evil" and failure["reason"] == "bad_answer" and failure["message"].isprintable() and len(failure["message"]) < 400
+    assert (
+        failure["cluster"] == "evil"
+        and failure["reason"] == "bad_answer"
+        and failure["message"].isprintable()
+        and len(failure["message"]) < 400
+    )
     assert "read.py" in failure["message"]

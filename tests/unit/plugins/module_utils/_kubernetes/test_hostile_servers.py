@@ -77,7 +77,11 @@ def hidden_nesting(depth):
 
 
 HOSTILE_LISTS = [
-    ("redirect elsewhere", "redirect_refused", lambda h, n: h.send_json(b"", 302, Location="https://evil.example/api/v1/nodes")),
+    (
+        "redirect elsewhere",
+        "redirect_refused",
+        lambda h, n: h.send_json(b"", 302, Location="https://evil.example/api/v1/nodes"),
+    ),
     ("redirect to http", "redirect_refused", lambda h, n: h.send_json(b"", 307, Location="http://127.0.0.1:1/")),
     ("endless continue", "answer_too_large", lambda h, n: h.send_json(page([node("n%d" % n)], "t%d" % n))),
     ("repeated continue", "bad_answer", lambda h, n: h.send_json(page([node("n")], "same"))),
@@ -101,7 +105,7 @@ HOSTILE_LISTS = [
     ("403 on page 2", "forbidden", lambda h, n: h.send_json(*((page([node("a")], "t"),) if n == 1 else ({}, 403)))),
     ("410 again and again", "expired", lambda h, n: h.send_json(*((page([node("a")], "t"),) if n % 2 else ({}, 410)))),
     ("500 for ever", "server_busy", lambda h, n: h.send_json({"message": "etcd"}, 500)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("word, answer", [row[1:] for row in HOSTILE_LISTS], ids=[row[0] for row in HOSTILE_LISTS])
@@ -118,11 +122,27 @@ def test_an_expired_credential_is_named_with_its_variable(hostile, tmp_path):
     """401 alone says neither whose credential it was nor what to renew."""
     client, server = hostile(lambda handler, number: handler.send_json({"message": "Unauthorized"}, 401))
     (tmp_path / "token").write_text(TOKEN)
-    given = {"name": "gcp", "api_url": client.access.server, "ca_data": client.access.ca_pem, "token_file": str(tmp_path / "token")}
-    config = {"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-              "clusters": [{"name": "c", "cluster": {"server": client.access.server}}], "users": [{"name": "u", "user": {"token": TOKEN}}]}  # fmt: skip
+    given = {
+        "name": "gcp",
+        "api_url": client.access.server,
+        "ca_data": client.access.ca_pem,
+        "token_file": str(tmp_path / "token"),
+    }
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": client.access.server}}],
+        "users": [{"name": "u", "user": {"token": TOKEN}}],
+    }
     (tmp_path / "kubeconfig").write_text(json.dumps(config))
-    with_config = {"name": "gcp", "kubeconfig": str(tmp_path / "kubeconfig"), "context": "c", "ca_data": client.access.ca_pem}
+    with_config = {
+        "name": "gcp",
+        "kubeconfig": str(tmp_path / "kubeconfig"),
+        "context": "c",
+        "ca_data": client.access.ca_pem,
+    }
     for options, words in (
         (given, [str(tmp_path / "token"), "variable token_file"]),
         (with_config, [str(tmp_path / "kubeconfig"), "variable kubeconfig", "context 'c'"]),
@@ -198,16 +218,26 @@ def test_slow_drip_ends_at_the_deadline(hostile, answer):
 PLAIN = {"api_url": "http://api.example.org:8080", "allow": ["plain_http"]}
 
 
-@pytest.mark.parametrize("way, answer", [
-    ({**PLAIN, "api_url": ...}, drip(b" " * 500)), ({**PLAIN, "api_url": ...}, drip_headers),
-    ({**PLAIN, "proxy_url": ...}, drip(b" " * 500)), ({**PLAIN, "proxy_url": ...}, drip_headers),
-    ({"api_url": "https://api.example.org", "proxy_url": ...}, drip_headers),
-], ids=["http, body", "http, headers", "http by proxy, body", "http by proxy, headers", "https by proxy"])  # fmt: skip
+@pytest.mark.parametrize(
+    "way, answer",
+    [
+        ({**PLAIN, "api_url": ...}, drip(b" " * 500)),
+        ({**PLAIN, "api_url": ...}, drip_headers),
+        ({**PLAIN, "proxy_url": ...}, drip(b" " * 500)),
+        ({**PLAIN, "proxy_url": ...}, drip_headers),
+        ({"api_url": "https://api.example.org", "proxy_url": ...}, drip_headers),
+    ],
+    ids=["http, body", "http, headers", "http by proxy, body", "http by proxy, headers", "https by proxy"],
+)
 def test_the_deadline_is_one_for_every_byte_of_every_transport(way, answer, certificate):
     """Each of the 500 bytes comes in time, all of them after 50 s; the last way is a proxy that drips its answer to CONNECT."""
     server = HostileServer(None, answer)
     try:
-        access = {"name": "gcp", "token": TOKEN, **{key: server.url if value is ... else value for key, value in way.items()}}
+        access = {
+            "name": "gcp",
+            "token": TOKEN,
+            **{key: server.url if value is ... else value for key, value in way.items()},
+        }
         started = time.monotonic()
         with pytest.raises(errors.TimedOut) as error:
             Client(parse_access(access), QUICK._replace(request_seconds=0.6, tries=1)).get("/api/v1/nodes/a")
@@ -217,11 +247,19 @@ def test_the_deadline_is_one_for_every_byte_of_every_transport(way, answer, cert
         server.close()
 
 
-@pytest.mark.parametrize("limits, most, words", [
-    ({"request_seconds": 0.6, "list_seconds": 0.6}, 30.0, " s, which the option timeout allows ["),
-    ({"request_seconds": 0.6, "list_seconds": 9}, 0.6, " s, the most that one request may take"),
-    ({"request_seconds": 2, "list_seconds": 0.6}, 30.0, " s, which was left of the 0.6 s that the option timeout allows for a list"),
-], ids=["the user's", "built in", "what was left"])  # fmt: skip
+@pytest.mark.parametrize(
+    "limits, most, words",
+    [
+        ({"request_seconds": 0.6, "list_seconds": 0.6}, 30.0, " s, which the option timeout allows ["),
+        ({"request_seconds": 0.6, "list_seconds": 9}, 0.6, " s, the most that one request may take"),
+        (
+            {"request_seconds": 2, "list_seconds": 0.6},
+            30.0,
+            " s, which was left of the 0.6 s that the option timeout allows for a list",
+        ),
+    ],
+    ids=["the user's", "built in", "what was left"],
+)
 def test_a_time_that_passed_says_whose_limit_it_was(hostile, monkeypatch, limits, most, words):
     monkeypatch.setattr(session, "BUILT_IN_SECONDS", most)
     client, server = hostile(silent, QUICK._replace(**limits))
@@ -256,7 +294,9 @@ def test_wrong_certificate_and_wrong_name(hostile, certificate, tmp_path):
     assert error.value.cause == "tls_untrusted" and server.requests == []
     client, server = hostile(lambda h, n: h.send_json(page([])), tls_server_name="api.example.org")
     assert client.list("/api/v1/nodes").items == []
-    client, server = hostile(lambda h, n: h.send_json(page([])), ca_data=other, validate_certs=False, allow=["insecure_tls"])
+    client, server = hostile(
+        lambda h, n: h.send_json(page([])), ca_data=other, validate_certs=False, allow=["insecure_tls"]
+    )
     assert client.list("/api/v1/nodes").items == []
 
 
@@ -306,7 +346,9 @@ def test_one_dead_cluster_costs_its_own_time_once():
     started = time.monotonic()
     outcomes = fan_out({"a": lambda: 1, "dead": slow, "b": lambda: 2, "c": lambda: 3}, seconds=0.4, parallel=2)
     assert time.monotonic() - started < 1
-    assert [outcomes[name].value for name in ("a", "b", "c")] == [1, 2, 3] and outcomes["dead"].error.reason == "timed_out"
+    assert [outcomes[name].value for name in ("a", "b", "c")] == [1, 2, 3] and outcomes[
+        "dead"
+    ].error.reason == "timed_out"
     assert list(outcomes) == ["a", "dead", "b", "c"]
 
 
@@ -327,7 +369,9 @@ def test_writers_that_start_together_ask_once_what_a_kind_is(hostile, status):
 
     def answer(handler, number):
         time.sleep(0.3)  # so that all of them have come
-        handler.send_json({"resources": [{"name": "services", "kind": "Service", "namespaced": True, "verbs": []}]}, status)
+        handler.send_json(
+            {"resources": [{"name": "services", "kind": "Service", "namespaced": True, "verbs": []}]}, status
+        )
 
     client, server = hostile(answer, limits=QUICK._replace(tries=1))
 
@@ -353,16 +397,22 @@ def test_an_api_server_below_a_path(hostile, certificate):
     client.get("/api/v1/nodes/a")
     client.apply("/api/v1/nodes/a", {}, "multicluster.network/demo")
     paths = [path for dummy, path, headers in server.requests]
-    assert paths[0] == "/k8s/clusters/c-1/api/v1/nodes/a" and paths[1].startswith("/k8s/clusters/c-1/api/v1/nodes/a?fieldManager=")
+    assert paths[0] == "/k8s/clusters/c-1/api/v1/nodes/a" and paths[1].startswith(
+        "/k8s/clusters/c-1/api/v1/nodes/a?fieldManager="
+    )
 
 
 def test_groups_that_are_acted_as_are_a_header_each(hostile, certificate):
     dummy, server = hostile(lambda h, n: h.send_json({"a": 1}))
     user = {"token": TOKEN, "as": "viewer", "as-groups": ["one", "two"]}
     kubeconfig = {
-        "apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": server.url}}], "users": [{"name": "u", "user": user}],
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+        "users": [{"name": "u", "user": user}],
+    }
     access = {"name": "gcp", "kubeconfig": kubeconfig, "ca_data": certificate[1], "allow": ["impersonation"]}
     seen = []
     server.server.RequestHandlerClass.parse_request = _noting(server.server.RequestHandlerClass.parse_request, seen)
@@ -383,7 +433,13 @@ def _noting(parse, seen):
 def test_plain_http_through_a_proxy_names_the_whole_url(hostile):
     proxy = HostileServer(None, lambda h, n: h.send_json({"a": 1}))
     try:
-        access = {"name": "gcp", "api_url": "http://api.example.org:8080/prefix", "token": TOKEN, "proxy_url": proxy.url, "allow": ["plain_http"]}
+        access = {
+            "name": "gcp",
+            "api_url": "http://api.example.org:8080/prefix",
+            "token": TOKEN,
+            "proxy_url": proxy.url,
+            "allow": ["plain_http"],
+        }
         Client(parse_access(access), QUICK).get("/api/v1/nodes/a")
         assert proxy.requests[0][1] == "http://api.example.org:8080/prefix/api/v1/nodes/a"
     finally:
@@ -413,7 +469,7 @@ def test_tls_through_a_proxy_is_a_tunnel(hostile, certificate):
     tunnel.daemon_threads = True
     threading.Thread(target=tunnel.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     try:
-        url = "http://127.0.0.1:{0}".format(tunnel.server_address[1])
+        url = f"http://127.0.0.1:{tunnel.server_address[1]}"
         access = {"name": "gcp", "api_url": server.url, "token": TOKEN, "ca_data": certificate[1], "proxy_url": url}
         Client(parse_access(access), QUICK).get("/api/v1/nodes/a")
         assert asked == [server.url[len("https://") :]] and server.requests[0][1] == "/api/v1/nodes/a"

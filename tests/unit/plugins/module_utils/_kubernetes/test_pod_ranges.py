@@ -10,12 +10,21 @@ import types
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Resource
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import BadAnswer, Forbidden, ListIncomplete, NotFound, Unreachable
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.pod_ranges import MOST_PODS, read_pod_ranges
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import (
+    BadAnswer,
+    Forbidden,
+    ListIncomplete,
+    NotFound,
+    Unreachable,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.pod_ranges import (
+    MOST_PODS,
+    read_pod_ranges,
+)
 
 
 def pod(number):
-    return {"metadata": {"name": "p{0}".format(number), "namespace": "d"}, "spec": {}, "status": {"phase": "Running"}}
+    return {"metadata": {"name": f"p{number}", "namespace": "d"}, "spec": {}, "status": {"phase": "Running"}}
 
 
 class Server(Client):
@@ -23,7 +32,12 @@ class Server(Client):
 
     def __init__(self, answers):  # pylint: disable=super-init-not-called
         self.answers, self.asked, self.kinds = answers, [], {}
-        self.cluster, self.limits = "aws", types.SimpleNamespace(list_seconds=1, list_bytes=1, list_memory=1, request_seconds=1, pages=9, objects=9999)
+        self.cluster, self.limits = (
+            "aws",
+            types.SimpleNamespace(
+                list_seconds=1, list_bytes=1, list_memory=1, request_seconds=1, pages=9, objects=9999
+            ),
+        )
 
     def error(self, kind, operation, message, **more):
         return kind("aws", operation, message, **more)
@@ -36,8 +50,13 @@ class Server(Client):
         return answer
 
     def resource(self, api_version, kind, refresh=False):
-        plural = {"IPPool": "ippools", "BlockAffinity": "blockaffinities", "CiliumNode": "ciliumnodes", "HostEndpoint": "hostendpoints"}[kind]
-        path = "/apis/{0}/{1}".format(api_version, plural)
+        plural = {
+            "IPPool": "ippools",
+            "BlockAffinity": "blockaffinities",
+            "CiliumNode": "ciliumnodes",
+            "HostEndpoint": "hostendpoints",
+        }[kind]
+        path = f"/apis/{api_version}/{plural}"
         return Resource(api_version, kind, plural, False, frozenset()) if path in self.answers else None
 
 
@@ -48,7 +67,15 @@ def page(*items, **meta):
 def test_where_no_cni_has_objects_the_pods_are_read():
     server = Server({"/api/v1/pods": page(pod(1))})
     found = read_pod_ranges(server)
-    assert found == {"pods": [pod(1)], "whole": True, "pools": [], "affinities": [], "cilium_nodes": [], "host_endpoints": [], "unread": []}
+    assert found == {
+        "pods": [pod(1)],
+        "whole": True,
+        "pools": [],
+        "affinities": [],
+        "cilium_nodes": [],
+        "host_endpoints": [],
+        "unread": [],
+    }
     assert server.asked == [("/api/v1/pods", {"limit": str(MOST_PODS), "fieldSelector": "status.phase=Running"})]
 
 
@@ -61,18 +88,32 @@ def test_of_many_pods_one_page_is_read_and_not_taken_for_all():
 @pytest.mark.parametrize("group", ["crd.projectcalico.org/v1", "projectcalico.org/v3"])
 def test_calico_in_either_group(group):
     one = {"metadata": {"name": "x"}, "spec": {"cidr": "10.0.0.0/16"}}
-    server = Server({"/api/v1/pods": page(), "/apis/{0}/ippools".format(group): page(one), "/apis/{0}/blockaffinities".format(group): page(one)})
+    server = Server(
+        {"/api/v1/pods": page(), f"/apis/{group}/ippools": page(one), f"/apis/{group}/blockaffinities": page(one)}
+    )
     found = read_pod_ranges(server)
     assert (found["pools"], found["affinities"], found["unread"]) == ([one], [one], [])
 
 
 def test_what_is_forbidden_is_named_and_the_rest_is_read():
     no = Forbidden("aws", "list", "no", 403)
-    server = Server({"/api/v1/pods": no, "/apis/crd.projectcalico.org/v1/ippools": no, "/apis/cilium.io/v2/ciliumnodes": page()})
+    server = Server(
+        {"/api/v1/pods": no, "/apis/crd.projectcalico.org/v1/ippools": no, "/apis/cilium.io/v2/ciliumnodes": page()}
+    )
     assert read_pod_ranges(server)["unread"] == ["pods (forbidden)", "IPPools of Calico (forbidden)"]
 
 
-@pytest.mark.parametrize("answer", [Unreachable("aws", "list", "gone"), BadAnswer("aws", "list", "x"), {"items": 7}, page("x"), page({"metadata": 7}), []])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Unreachable("aws", "list", "gone"),
+        BadAnswer("aws", "list", "x"),
+        {"items": 7},
+        page("x"),
+        page({"metadata": 7}),
+        [],
+    ],
+)
 def test_what_is_no_answer_is_raised(answer):
     with pytest.raises((Unreachable, BadAnswer, ListIncomplete)):
         read_pod_ranges(Server({"/api/v1/pods": answer}))

@@ -22,7 +22,7 @@ from urllib3.util.ssl_ import ALPN_PROTOCOLS
 
 
 def test_connections_do_not_change_the_context_under_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: t.List[t.Any] = []
+    calls: list[t.Any] = []
     monkeypatch.setattr(ssl.SSLContext, "set_alpn_protocols", lambda self, protocols: calls.append(list(protocols)))
     context = tls_context(parse_access({"name": "aws", "api_url": "https://127.0.0.1:1", "token": "x" * 20}), None)
     for _connection in range(3):
@@ -43,8 +43,8 @@ def unreachable(server: str) -> str:
 def test_a_port_where_nobody_listens_is_no_matter_of_time() -> None:
     with socket.socket() as bound:  # and does not listen
         bound.bind(("127.0.0.1", 0))
-        server = "https://127.0.0.1:{0}".format(bound.getsockname()[1])
-        assert unreachable(server) == "{0} ('Connection refused')".format(server)
+        server = f"https://127.0.0.1:{bound.getsockname()[1]}"
+        assert unreachable(server) == f"{server} ('Connection refused')"
 
 
 def test_a_name_that_nobody_knows_is_told_with_the_variable() -> None:
@@ -57,12 +57,14 @@ def test_a_server_that_does_not_take_the_connection_is_told_by_its_address() -> 
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
-        server = "https://127.0.0.1:{0}".format(full.getsockname()[1])
+        server = f"https://127.0.0.1:{full.getsockname()[1]}"
         with contextlib.ExitStack() as stack:
             for _number in range(3):  # the kernel queues one or two, and lets the next ones wait
                 one = stack.enter_context(socket.socket())
                 one.setblocking(False)
                 one.connect_ex(full.getsockname())
-            client = Client(parse_access({"name": "aws", "api_url": server, "token": "x" * 20}), limits=Limits(connect_seconds=0.5))
+            client = Client(
+                parse_access({"name": "aws", "api_url": server, "token": "x" * 20}), limits=Limits(connect_seconds=0.5)
+            )
             with pytest.raises(Unreachable, match="no connection to " + re.escape(server) + " within 0.5 s"):
                 client.get("/version")

@@ -25,10 +25,17 @@ def lines(body):
     return list(watch._lines(Client(), [body[start : start + 7] for start in range(0, len(body), 7)], "watch x"))
 
 
-@pytest.mark.parametrize("name, word", [
-    ("row_is_no_object", "bad_answer"), ("row_is_no_json", "bad_answer"), ("row_nests_too_deep", "bad_answer"), ("gone", "expired"),
-    ("error_without_status", "request_failed"), ("cut_in_the_middle", "unreachable"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, word",
+    [
+        ("row_is_no_object", "bad_answer"),
+        ("row_is_no_json", "bad_answer"),
+        ("row_nests_too_deep", "bad_answer"),
+        ("gone", "expired"),
+        ("error_without_status", "request_failed"),
+        ("cut_in_the_middle", "unreachable"),
+    ],
+)
 def test_hostile_rows_are_refused_by_name(name, word):
     with pytest.raises(errors.KubeError) as caught:
         lines((HOSTILE / (name + ".txt")).read_bytes())
@@ -79,7 +86,14 @@ def follower(monkeypatch, outcomes, **more):
 
     monkeypatch.setattr(watch, "rows", rows)
     one = watch.Follower(
-        {"name": "aws"}, watch.RESOURCES["nodes"], "", lambda *unused: None, lambda *row: heard.append(row), told.append, Stop(), watch.Settings(**more)
+        {"name": "aws"},
+        watch.RESOURCES["nodes"],
+        "",
+        lambda *unused: None,
+        lambda *row: heard.append(row),
+        told.append,
+        Stop(),
+        watch.Settings(**more),
     )
     one._client = Lists()
     one.run()
@@ -97,11 +111,15 @@ def test_pauses_grow_to_the_longest_and_no_further(monkeypatch):
     told, pauses, unused = follower(monkeypatch, [*away, []], first_pause=0.5, longest_pause=30.0)
     assert told.count("LIST") == 1, "the resource version is kept"
     assert 0.25 <= pauses[0] <= 0.5 and pauses[1] <= 1.0 and all(15 <= pause <= 30 for pause in pauses[7:12])
-    assert len([text for text in told if "refused" in text]) == 1 and told[-1].startswith("cluster aws: following nodes again")
+    assert len([text for text in told if "refused" in text]) == 1 and told[-1].startswith(
+        "cluster aws: following nodes again"
+    )
 
 
 def test_a_hostile_object_is_no_change(monkeypatch):
-    told, unused, heard = follower(monkeypatch, [[{"type": "ADDED", "object": "text"}], [{"type": "ADDED", "object": {"metadata": {"name": "n"}}}]])
+    told, unused, heard = follower(
+        monkeypatch, [[{"type": "ADDED", "object": "text"}], [{"type": "ADDED", "object": {"metadata": {"name": "n"}}}]]
+    )
     assert [row[2] for row in heard] == [{"metadata": {"name": "n"}}] and any("bad_answer" in text for text in told)
 
 
@@ -113,6 +131,9 @@ def test_hostile_metadata_does_not_stop_it(monkeypatch):
 
 def test_what_rows_add_up_to_is_bounded(monkeypatch):
     """A cluster that tells of new objects for ever is listed again, and a list has bounds."""
-    rows = [{"type": "ADDED", "object": {"metadata": {"name": str(number)}}, "bytes": Limits().list_bytes // 4} for number in range(9)]
+    rows = [
+        {"type": "ADDED", "object": {"metadata": {"name": str(number)}}, "bytes": Limits().list_bytes // 4}
+        for number in range(9)
+    ]
     told, unused, heard = follower(monkeypatch, [rows[:3], rows[3:]])
     assert told.count("LIST") == 2 and len(heard) == 4 and any("answer_too_large" in text for text in told)

@@ -16,7 +16,13 @@ PLACE = ("shop", "web")
 
 
 def obj(version, uid="u1", **more):
-    return dict({"metadata": {"namespace": "shop", "name": "web", "uid": uid, "resourceVersion": str(version), "labels": {}}, "v": version}, **more)
+    return dict(
+        {
+            "metadata": {"namespace": "shop", "name": "web", "uid": uid, "resourceVersion": str(version), "labels": {}},
+            "v": version,
+        },
+        **more,
+    )
 
 
 def collection(*items, labels=None, check=lambda obj, what: None):
@@ -149,7 +155,7 @@ def test_answers_and_rows_in_any_order_end_at_what_the_server_has(data):
     for version, (what, ours) in enumerate(lives, start=11):
         if what == "write":
             uid += there is None
-            there = obj(version, uid="u{0}".format(uid))
+            there = obj(version, uid=f"u{uid}")
             rows.append(("ADDED", there))
             events += [(there, version)] if ours else []
         elif there is not None:

@@ -18,7 +18,10 @@ from hypothesis import given, strategies as st
 def connected(address, other=None):
     """A connection to a port of this process, from its own socket: (client, port)."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family) as server, socket.socket(socket.AF_INET6 if ":" in (other or address) else socket.AF_INET) as client:
+    with (
+        socket.socket(family) as server,
+        socket.socket(socket.AF_INET6 if ":" in (other or address) else socket.AF_INET) as client,
+    ):
         server.bind((address, 0))
         server.listen()
         client.connect((other or address, server.getsockname()[1]))
@@ -30,7 +33,9 @@ def connected(address, other=None):
 def test_a_connection_and_its_process_are_found(address, other):
     with connected(address, other) as (client, port):
         rows = [row for row in connections.connections() if row.remote_port == port]
-        assert [(row.local, row.local_port, row.remote) for row in rows] == [("127.0.0.1", client.getsockname()[1], "127.0.0.1")]
+        assert [(row.local, row.local_port, row.remote) for row in rows] == [
+            ("127.0.0.1", client.getsockname()[1], "127.0.0.1")
+        ]
         holder = connections.holder_of(rows[0].socket)
         assert holder is not None and holder.pid == os.getpid() and holder.words
     assert not [row for row in connections.connections() if row.remote_port == port]
@@ -42,7 +47,12 @@ def test_addresses_of_six():
     assert connections.holder_of(1 << 40) is None
 
 
-@given(st.text(max_size=300) | st.lists(st.sampled_from(["0: ", "0100007F:00B3 ", "01 ", "FF", " 12 ", ":", "\n", "\0"]), max_size=30).map("".join))
+@given(
+    st.text(max_size=300)
+    | st.lists(st.sampled_from(["0: ", "0100007F:00B3 ", "01 ", "FF", " 12 ", ":", "\n", "\0"]), max_size=30).map(
+        "".join
+    )
+)
 def test_what_is_no_table_has_no_connections(text):
     for row in connections.parse_connections(text):
         assert 0 <= row.local_port <= 65535 and row.socket >= 0

@@ -19,16 +19,22 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.node i
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import dns_query
 from hypothesis import given, strategies as st
 
-HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "dns_replies.json").read_text("utf-8"))
+HOSTILE = json.loads(
+    (pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "dns_replies.json").read_text("utf-8")
+)
 NAME = "web.shop.svc.cluster.local"
 LABEL = st.from_regex(r"\A[A-Za-z0-9_-]{1,20}\Z")
 
 
-def reply(query: bytes, addresses: t.Sequence[str] = (), code: int = 0, more: bytes = b"", count: t.Optional[int] = None) -> bytes:
+def reply(
+    query: bytes, addresses: t.Sequence[str] = (), code: int = 0, more: bytes = b"", count: int | None = None
+) -> bytes:
     """An answer to a query, its names as pointers to the question."""
     kind = struct.unpack(">H", query[-4:-2])[0]
     body = b"".join(
-        struct.pack(">HHHIH", 0xC00C, kind, 1, 5, len(ipaddress.ip_address(text).packed)) + ipaddress.ip_address(text).packed for text in addresses
+        struct.pack(">HHHIH", 0xC00C, kind, 1, 5, len(ipaddress.ip_address(text).packed))
+        + ipaddress.ip_address(text).packed
+        for text in addresses
     )
     head = query[:2] + struct.pack(">HHHHH", 0x8180 | code, 1, len(addresses) if count is None else count, 0, 0)
     return head + query[12:] + more + body
@@ -41,7 +47,7 @@ class Server:
         self.socket = socket.socket(family, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1" if family == socket.AF_INET else "::1", 0))
         self.port = self.socket.getsockname()[1]
-        self.asked: t.List[str] = []
+        self.asked: list[str] = []
         self.answer = answer
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
@@ -71,7 +77,7 @@ class Server:
 
 @pytest.fixture
 def serve() -> t.Iterator[t.Callable[..., Server]]:
-    made: t.List[Server] = []
+    made: list[Server] = []
 
     def start(*arguments: t.Any, **more: t.Any) -> Server:
         made.append(Server(*arguments, **more))
@@ -91,7 +97,10 @@ def test_the_first_name_that_has_addresses_counts(serve: t.Any) -> None:
     there = {NAME: ["10.3.0.9", "10.3.0.10"], "later.example": ["192.0.2.1"]}
     server = serve(lambda query, name: [reply(query, there[name]) if name in there else reply(query, code=3)])
     found = ask(server, ["web.default.svc.cluster.local", NAME, "later.example"])
-    assert found == ("answered", NAME, ("10.3.0.9", "10.3.0.10"), "") and server.asked == ["web.default.svc.cluster.local", NAME]
+    assert found == ("answered", NAME, ("10.3.0.9", "10.3.0.10"), "") and server.asked == [
+        "web.default.svc.cluster.local",
+        NAME,
+    ]
     assert ask(server, ["nobody.example", "nor.example"]).outcome == "no_name"
 
 
@@ -115,7 +124,7 @@ def test_a_silent_server_is_asked_twice_and_a_lost_answer_does_no_harm(serve: t.
 
 
 def test_what_is_no_answer_to_the_question_is_not_read(serve: t.Any) -> None:
-    def forged(query: bytes, name: str) -> t.List[bytes]:
+    def forged(query: bytes, name: str) -> list[bytes]:
         other = dns_query.encode_query(struct.unpack(">H", query[:2])[0], "other.example", 1)
         wrong = bytes([query[0] ^ 1]) + query[1:]
         return [b"", b"x", reply(wrong, ["10.9.9.9"]), reply(other, ["10.9.9.9"]), query, reply(query, ["10.3.0.9"])]
@@ -147,8 +156,10 @@ def test_any_bytes_are_an_answer_or_none(data: bytes) -> None:
         assert found is None or all(ipaddress.ip_address(text).version == 4 for text in found.addresses)
 
 
-@given(st.lists(LABEL, min_size=1, max_size=6), st.lists(st.ip_addresses(v=6), max_size=9, unique=True), st.integers(0, 15))
-def test_what_was_said_comes_back(labels: t.List[str], addresses: t.List[t.Any], code: int) -> None:
+@given(
+    st.lists(LABEL, min_size=1, max_size=6), st.lists(st.ip_addresses(v=6), max_size=9, unique=True), st.integers(0, 15)
+)
+def test_what_was_said_comes_back(labels: list[str], addresses: list[t.Any], code: int) -> None:
     query = dns_query.encode_query(7, ".".join(labels), 28)
     found = dns_query.read_reply(reply(query, [str(one) for one in addresses], code), 7, ".".join(labels).upper(), 28)
     assert found == (code, tuple(str(one) for one in addresses))
@@ -165,14 +176,24 @@ def test_flows_are_asked_for_and_a_silent_server_once(serve: t.Any) -> None:
     good = serve(lambda query, name: [reply(query, ["10.3.0.9"])])
     asks = {"names": [NAME], "servers": ["127.0.0.1"]}
     rows = [
-        {"id": "0", "version": 4, "ask": dict(asks, port=silent.port)}, {"id": "1", "version": 4, "ask": dict(asks, port=silent.port, names=["other"])},
-        {"id": "2", "version": 4, "ask": dict(asks, servers=["x"])}, {"id": "3", "version": 4}, {"id": "4", "version": 4, "ask": dict(asks, port=good.port)},
-    ]  # fmt: skip
+        {"id": "0", "version": 4, "ask": dict(asks, port=silent.port)},
+        {"id": "1", "version": 4, "ask": dict(asks, port=silent.port, names=["other"])},
+        {"id": "2", "version": 4, "ask": dict(asks, servers=["x"])},
+        {"id": "3", "version": 4},
+        {"id": "4", "version": 4, "ask": dict(asks, port=good.port)},
+    ]
     found = trace_ask.ask_names(rows[:4], {row["id"]: None for row in rows}, 0.3)
     assert [(row["flow"], row["outcome"]) for row in found] == [("0", "silent"), ("1", "silent"), ("2", "failed")]
     assert set(silent.asked) == {NAME}
     assert trace_ask.ask_names(rows[4:], {"4": None}, 5.0) == [
-        {"flow": "4", "server": "127.0.0.1", "outcome": "answered", "name": NAME, "addresses": ["10.3.0.9"], "detail": ""}
+        {
+            "flow": "4",
+            "server": "127.0.0.1",
+            "outcome": "answered",
+            "name": NAME,
+            "addresses": ["10.3.0.9"],
+            "detail": "",
+        }
     ]
     # of a flow that starts elsewhere nothing is asked
     assert trace_ask.ask_names(rows, {}, 5.0) == []

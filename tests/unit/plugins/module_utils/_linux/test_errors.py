@@ -27,7 +27,9 @@ def test_who_is_not_root_is_told_the_variable(what):
 
 
 def test_a_folder_of_root_is_named_with_it_too():
-    assert os_reason(OSError(errno.EACCES, "")).startswith("Permission denied (this needs root: set ansible_become: true")
+    assert os_reason(OSError(errno.EACCES, "")).startswith(
+        "Permission denied (this needs root: set ansible_become: true"
+    )
 
 
 def test_a_wireguard_device_too():

@@ -9,7 +9,11 @@ import os
 import resource
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, read_state, write_state
+from ansible_collections.multicluster.network.plugins.module_utils._linux.files import (
+    FileState,
+    read_state,
+    write_state,
+)
 
 
 def test_a_file_that_cannot_be_written_is_named_and_stays_as_it_was(tmp_path):
@@ -22,11 +26,13 @@ def test_a_file_that_cannot_be_written_is_named_and_stays_as_it_was(tmp_path):
             write_state(path, FileState("file", 0o600, b"new"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert str(caught.value).endswith("File too large: '{0}'".format(path))
+    assert str(caught.value).endswith(f"File too large: '{path}'")
     assert read_state(path) == FileState("file", 0o600, b"old") and os.listdir(tmp_path) == ["dataplane.json"]
 
 
-@pytest.mark.parametrize("state", [FileState("file", 0o600, b"new"), FileState("link", 0o777, b"elsewhere")], ids=["file", "link"])
+@pytest.mark.parametrize(
+    "state", [FileState("file", 0o600, b"new"), FileState("link", 0o777, b"elsewhere")], ids=["file", "link"]
+)
 def test_where_nothing_can_be_made_the_file_itself_is_named(state):
     """Not the spare one, of which nobody has heard. In /proc nobody makes files, root neither."""
     with pytest.raises(OSError) as caught:

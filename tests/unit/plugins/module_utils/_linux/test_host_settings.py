@@ -24,22 +24,43 @@ def host_fixture(tmp_path, monkeypatch):
 FORWARD = ("net", "ipv4", "ip_forward")
 
 
-@pytest.mark.parametrize("line, value", [
-    ("net.ipv4.ip_forward = 0", "0"), ("net/ipv4/ip_forward=1", "1"), ("-net.ipv4.ip_forward=0", "0"), ("net.ipv4.*=0", "0"),
-    ("# net.ipv4.ip_forward = 0", None), ("; net.ipv4.ip_forward = 0", None), ("net.ipv4.ip_forwards = 0", None), ("net.ipv4.ip_forward", None), ("", None),
-    ("=", None), ("\0\0 = \u212a", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line, value",
+    [
+        ("net.ipv4.ip_forward = 0", "0"),
+        ("net/ipv4/ip_forward=1", "1"),
+        ("-net.ipv4.ip_forward=0", "0"),
+        ("net.ipv4.*=0", "0"),
+        ("# net.ipv4.ip_forward = 0", None),
+        ("; net.ipv4.ip_forward = 0", None),
+        ("net.ipv4.ip_forwards = 0", None),
+        ("net.ipv4.ip_forward", None),
+        ("", None),
+        ("=", None),
+        ("\0\0 = \u212a", None),
+    ],
+)
 def test_lines_of_settings(host, line, value):
     (host / "etc" / "90-x.conf").write_text(line + "\n", "utf-8")
-    assert settings.set_by(*FORWARD) == ([] if value is None else ["{0}/etc/90-x.conf sets {1}".format(host, value)])
+    assert settings.set_by(*FORWARD) == ([] if value is None else [f"{host}/etc/90-x.conf sets {value}"])
 
 
 def test_a_device_whose_name_has_dots(host):
-    lines = ("net.ipv4.conf.wireguard/gcp.rp_filter = 1", "net/ipv4/conf/wireguard.aws/rp_filter = 2", "net.ipv4.conf.*.rp_filter = 1")
+    lines = (
+        "net.ipv4.conf.wireguard/gcp.rp_filter = 1",
+        "net/ipv4/conf/wireguard.aws/rp_filter = 2",
+        "net.ipv4.conf.*.rp_filter = 1",
+    )
     (host / "etc" / "a.conf").write_text("\n".join(lines) + "\n")
-    assert [text.rsplit(" ", 1)[1] for text in settings.set_by("net", "ipv4", "conf", "wireguard.gcp", "rp_filter")] == ["1", "1"]
-    assert [text.rsplit(" ", 1)[1] for text in settings.set_by("net", "ipv4", "conf", "wireguard.aws", "rp_filter")] == ["2", "1"]
-    assert settings.name_of("net", "ipv4", "conf", "wireguard.gcp", "rp_filter") == "net/ipv4/conf/wireguard.gcp/rp_filter"
+    assert [
+        text.rsplit(" ", 1)[1] for text in settings.set_by("net", "ipv4", "conf", "wireguard.gcp", "rp_filter")
+    ] == ["1", "1"]
+    assert [
+        text.rsplit(" ", 1)[1] for text in settings.set_by("net", "ipv4", "conf", "wireguard.aws", "rp_filter")
+    ] == ["2", "1"]
+    assert (
+        settings.name_of("net", "ipv4", "conf", "wireguard.gcp", "rp_filter") == "net/ipv4/conf/wireguard.gcp/rp_filter"
+    )
     assert settings.name_of(*FORWARD) == "net.ipv4.ip_forward"
 
 
@@ -55,12 +76,20 @@ def test_files_in_the_order_in_which_they_are_applied(host):
 
 def test_drop_ins_of_a_unit_and_of_its_prefixes(host):
     unit = "multicluster-network-demo.service"
-    for folder, name in (("etc/" + unit + ".d", "a.conf"), ("run/multicluster-.service.d", "b.conf"), ("lib/service.d", "c.conf"),
-                         ("etc/multicluster-network-other.service.d", "d.conf"), ("lib/" + unit + ".d", "readme.txt")):  # fmt: skip
+    for folder, name in (
+        ("etc/" + unit + ".d", "a.conf"),
+        ("run/multicluster-.service.d", "b.conf"),
+        ("lib/service.d", "c.conf"),
+        ("etc/multicluster-network-other.service.d", "d.conf"),
+        ("lib/" + unit + ".d", "readme.txt"),
+    ):
         (host / folder).mkdir(parents=True, exist_ok=True)
         (host / folder / name).write_text("[Service]\n")
     found = settings.drop_ins(unit)
-    assert [path for path, unused in found] == [str(host / "etc" / (unit + ".d") / "a.conf"), str(host / "run/multicluster-.service.d/b.conf")]
+    assert [path for path, unused in found] == [
+        str(host / "etc" / (unit + ".d") / "a.conf"),
+        str(host / "run/multicluster-.service.d/b.conf"),
+    ]
     assert all(owner for unused, owner in found) and not settings.drop_ins("other.service")
 
 
@@ -69,9 +98,19 @@ def test_what_is_not_there_is_none():
     assert not settings.write(1, "net", "ipv4", "conf", "no-such-device", "rp_filter")
 
 
-@pytest.mark.parametrize("mode, private, wanted", [
-    (0o700, True, 0o700), (0o755, True, 0o700), (0o777, True, 0o700), (0o755, False, 0o755), (0o777, False, 0o755), (0o775, False, 0o755),
-    (0o1777, False, None), (0o2775, False, 0o2755), (0o700, False, 0o700),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "mode, private, wanted",
+    [
+        (0o700, True, 0o700),
+        (0o755, True, 0o700),
+        (0o777, True, 0o700),
+        (0o755, False, 0o755),
+        (0o777, False, 0o755),
+        (0o775, False, 0o755),
+        (0o1777, False, None),
+        (0o2775, False, 0o2755),
+        (0o700, False, 0o700),
+    ],
+)
 def test_modes_of_folders(mode, private, wanted):
     assert folder_mode(mode, private) == wanted

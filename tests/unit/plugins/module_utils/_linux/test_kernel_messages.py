@@ -9,9 +9,19 @@ import struct
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
-from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import links, messages as netlink, routes, rules, sockets
+from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink import (
+    links,
+    messages as netlink,
+    routes,
+    rules,
+    sockets,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink.messages import attribute
-from ansible_collections.multicluster.network.plugins.module_utils._linux.nftables import codec as nft_codec, rules as nft_rules, trace as nft_trace
+from ansible_collections.multicluster.network.plugins.module_utils._linux.nftables import (
+    codec as nft_codec,
+    rules as nft_rules,
+    trace as nft_trace,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard import netlink as wg_netlink
 from hypothesis import given, strategies as st
 
@@ -19,8 +29,11 @@ raw = st.binary(max_size=24)
 leaf = st.tuples(st.integers(0, 20), st.just(b"") | raw)
 nested = st.recursive(
     leaf.map(lambda item: attribute(*item)),
-    lambda inner: st.tuples(st.integers(0, 20), st.lists(inner, max_size=3)).map(lambda item: attribute(item[0], b"".join(item[1]))), max_leaves=10,
-)  # fmt: skip
+    lambda inner: st.tuples(st.integers(0, 20), st.lists(inner, max_size=3)).map(
+        lambda item: attribute(item[0], b"".join(item[1]))
+    ),
+    max_leaves=10,
+)
 bodies = st.one_of(st.lists(nested, max_size=6).map(b"".join), st.binary(max_size=60))
 route_head = st.binary(min_size=12, max_size=12) | st.just(struct.pack("=BBBBBBBBI", 2, 24, 0, 0, 254, 109, 253, 1, 0))
 DECODERS = {

@@ -17,7 +17,8 @@ from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
 names = st.text("abcdefghijklmnopqrstuvwxyz0123456789.-", min_size=1, max_size=15)
 addresses = st.one_of(
-    st.tuples(st.ip_addresses(v=4).map(str), st.integers(0, 32)), st.tuples(st.ip_addresses(v=6).map(str), st.integers(0, 128))
+    st.tuples(st.ip_addresses(v=4).map(str), st.integers(0, 32)),
+    st.tuples(st.ip_addresses(v=6).map(str), st.integers(0, 128)),
 ).map(lambda pair: "{0}/{1}".format(*pair))
 
 
@@ -58,10 +59,14 @@ def test_a_new_link(name, kind):
 def test_a_change_says_only_what_is_given(sent, up, flags, change):
     links.change_link(7, up=up)
     links.change_link(7, mtu=1420, txqueuelen=0, alias="multicluster.network/f", up=up)
-    for message, expected in zip(sent, [{}, {"IFLA_MTU": 1420, "IFLA_TXQLEN": 0, "IFLA_IFALIAS": "multicluster.network/f"}]):
+    for message, expected in zip(
+        sent, [{}, {"IFLA_MTU": 1420, "IFLA_TXQLEN": 0, "IFLA_IFALIAS": "multicluster.network/f"}]
+    ):
         read = theirs(ifinfmsg, message)
         assert (message[0], message[1], read["index"], read["flags"], read["change"]) == (16, 0, 7, flags, change)
-        assert {name: value.rstrip("\0") if isinstance(value, str) else value for name, value in read["attrs"]} == expected
+        assert {
+            name: value.rstrip("\0") if isinstance(value, str) else value for name, value in read["attrs"]
+        } == expected
 
 
 def test_an_empty_alias_takes_it_away(sent):
@@ -89,11 +94,23 @@ def test_an_address(text, add, index):
     assert links.decode_address(sent[0][2]) == (index, links.Address(text, "global", permanent=False))
 
 
-@given(name=names, mtu=st.integers(68, 65535), kind=st.sampled_from(["", "tun", "wireguard"]), alias=st.sampled_from([None, "ours"]), up=st.booleans())
+@given(
+    name=names,
+    mtu=st.integers(68, 65535),
+    kind=st.sampled_from(["", "tun", "wireguard"]),
+    alias=st.sampled_from([None, "ours"]),
+    up=st.booleans(),
+)
 def test_we_read_what_pyroute2_writes(name, mtu, kind, alias, up):
     message = ifinfmsg()
     message["index"], message["ifi_type"], message["flags"] = 9, 1, 0x10001 if up else 0
-    message["attrs"] = [["IFLA_IFNAME", name], ["IFLA_MTU", mtu], ["IFLA_TXQLEN", 500], ["IFLA_ADDRESS", "02:00:5e:00:53:01"], ["IFLA_OPERSTATE", "UP"]]
+    message["attrs"] = [
+        ["IFLA_IFNAME", name],
+        ["IFLA_MTU", mtu],
+        ["IFLA_TXQLEN", 500],
+        ["IFLA_ADDRESS", "02:00:5e:00:53:01"],
+        ["IFLA_OPERSTATE", "UP"],
+    ]
     message["attrs"] += [["IFLA_LINKINFO", {"attrs": [["IFLA_INFO_KIND", kind]]}]] if kind else []
     message["attrs"] += [["IFLA_IFALIAS", alias]] if alias else []
     assert links.decode_link(ours(message)) == links.Link(
@@ -109,8 +126,16 @@ def test_the_links_own_address_counts_where_it_has_a_peers(flags, permanent):
     assert links.decode_address(ours(message)) == (4, links.Address("192.0.2.1/32", "link", permanent=permanent))
 
 
-@pytest.mark.parametrize("kind, flags, state, used", [
-    ("", 0x10001, 6, True), ("", 0x1, 6, False), ("", 0x10000, 6, False), ("veth", 0x1, 6, True), ("wireguard", 0x1, 0, True), ("veth", 0x1, 2, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind, flags, state, used",
+    [
+        ("", 0x10001, 6, True),
+        ("", 0x1, 6, False),
+        ("", 0x10000, 6, False),
+        ("veth", 0x1, 6, True),
+        ("wireguard", 0x1, 0, True),
+        ("veth", 0x1, 2, False),
+    ],
+)
 def test_hardware_needs_a_carrier(kind, flags, state, used):
     assert links.Link(1, "a", kind, 1, None, 1500, 0, None, flags, state).in_use == used

@@ -18,14 +18,20 @@ import threading
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import lock, processes
-from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock import HostLock, LockFile, read_record
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host.lock import (
+    HostLock,
+    LockFile,
+    read_record,
+)
 from hypothesis import given, strategies as st
 
-NAME = "multicluster.network/test-lock-{0}".format(os.getpid())
+NAME = f"multicluster.network/test-lock-{os.getpid()}"
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root can become another user")
 NOBODY = pwd.getpwnam("nobody").pw_uid
-HOLDER = "import sys, time; from ansible_collections.multicluster.network.plugins.module_utils._linux.host import lock; lock.FOLDER = sys.argv[2]; " \
-         "lock.HostLock(sys.argv[1], 0).__enter__(); print('held', flush=True); time.sleep(600)"
+HOLDER = (
+    "import sys, time; from ansible_collections.multicluster.network.plugins.module_utils._linux.host import lock; lock.FOLDER = sys.argv[2]; "
+    "lock.HostLock(sys.argv[1], 0).__enter__(); print('held', flush=True); time.sleep(600)"
+)
 
 
 @pytest.fixture(name="folder", autouse=True)
@@ -40,7 +46,9 @@ def start_fixture():
 
     def start(code, *words):
         environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path))
-        process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, text=True, env=environment)
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *words], stdout=subprocess.PIPE, text=True, env=environment
+        )
         made.append(process)
         assert process.stdout.readline() == "held\n"
         return process
@@ -63,7 +71,7 @@ def full_disk():
 
 
 def test_a_full_disk_leaves_no_lock_of_which_nobody_knows(folder):
-    with full_disk(), pytest.raises(LinuxError, match="lock .*{0}.*File too large".format(folder)):
+    with full_disk(), pytest.raises(LinuxError, match=f"lock .*{folder}.*File too large"):
         HostLock(NAME, 0).__enter__()
     with HostLock(NAME, 0):
         pass
@@ -82,10 +90,14 @@ def test_what_a_lock_says_is_there_though_the_disk_got_full(folder):
 
 
 def test_two_runs_on_one_host_take_turns(folder):
-    with HostLock(NAME, 1):
-        with pytest.raises(LinuxError, match="another run .*process {0} .* since 2.*`kill {0}` on this host".format(os.getpid())):
-            with HostLock(NAME, 0.3):
-                raise AssertionError("both hold the lock")
+    with (
+        HostLock(NAME, 1),
+        pytest.raises(
+            LinuxError, match="another run .*process {0} .* since 2.*`kill {0}` on this host".format(os.getpid())
+        ),
+        HostLock(NAME, 0.3),
+    ):
+        raise AssertionError("both hold the lock")
     with HostLock(NAME, 0):
         (path,) = folder.iterdir()
         assert path.stat().st_mode & 0o777 == 0o600 and folder.stat().st_mode & 0o777 == 0o700
@@ -94,9 +106,8 @@ def test_two_runs_on_one_host_take_turns(folder):
 
 def test_a_killed_holder_leaves_the_lock_free(start, folder):
     process = start(HOLDER, NAME, str(folder))
-    with pytest.raises(LinuxError, match="process {0} ".format(process.pid)):
-        with HostLock(NAME, 0):
-            raise AssertionError("both hold the lock")
+    with pytest.raises(LinuxError, match=f"process {process.pid} "), HostLock(NAME, 0):
+        raise AssertionError("both hold the lock")
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert list(folder.iterdir())
@@ -115,7 +126,9 @@ def test_other_users_can_neither_take_nor_see_the_lock(folder):
     os.chmod(folder.parent, 0o755)
     with HostLock(NAME, 0):
         (path,) = folder.iterdir()
-        done = subprocess.run([sys.executable, "-c", attempt, str(path), str(NOBODY)], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", attempt, str(path), str(NOBODY)], capture_output=True, text=True, check=True
+        )
     assert done.stdout.split() == ["held", "refused"]
 
 
@@ -123,20 +136,17 @@ def test_other_users_can_neither_take_nor_see_the_lock(folder):
 def test_a_folder_of_somebody_else_or_a_link_is_refused_by_name(folder, tmp_path):
     folder.mkdir()
     os.chown(folder, NOBODY, NOBODY)
-    with pytest.raises(LinuxError, match="locks: it belongs to another user"):
-        with HostLock(NAME, 0):
-            pass
+    with pytest.raises(LinuxError, match="locks: it belongs to another user"), HostLock(NAME, 0):
+        pass
     folder.rmdir()
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     folder.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(LinuxError, match="locks: it is a symbolic link or no folder"):
-        with HostLock(NAME, 0):
-            pass
+    with pytest.raises(LinuxError, match="locks: it is a symbolic link or no folder"), HostLock(NAME, 0):
+        pass
     folder.unlink()
     folder.write_text("")
-    with pytest.raises(LinuxError, match="locks: it is (no folder|a symbolic link or no folder)"):
-        with HostLock(NAME, 0):
-            pass
+    with pytest.raises(LinuxError, match="locks: it is (no folder|a symbolic link or no folder)"), HostLock(NAME, 0):
+        pass
 
 
 def test_a_folder_below_one_that_everybody_may_write_into_is_refused(tmp_path):
@@ -156,7 +166,12 @@ def test_a_folder_that_was_open_is_closed_and_what_others_put_there_goes(folder,
     victim = tmp_path / "victim"
     victim.write_text("keep me")
     name = NAME.replace("/", "_") + ".lock"
-    for put in (lambda path: path.symlink_to(victim), os.mkfifo, lambda path: path.mkdir(), lambda path: os.link(victim, path)):
+    for put in (
+        lambda path: path.symlink_to(victim),
+        os.mkfifo,
+        lambda path: path.mkdir(),
+        lambda path: os.link(victim, path),
+    ):
         reopen()
         put(folder / name)
         with HostLock(NAME, 0):
@@ -197,7 +212,12 @@ def test_many_who_take_and_remove_it_never_meet(folder):
     assert not errors and len(most) == 120 and set(most) == {1}
 
 
-@given(content=st.one_of(st.binary(max_size=200), st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda v: json.dumps(v).encode())))
+@given(
+    content=st.one_of(
+        st.binary(max_size=200),
+        st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda v: json.dumps(v).encode()),
+    )
+)
 def test_whatever_a_lock_says_is_a_map(tmp_path_factory, content):
     folder = tmp_path_factory.mktemp("said")
     (folder / "x").write_bytes(content)
@@ -213,7 +233,11 @@ def test_a_process_is_watched_until_it_ends_and_no_other_of_its_number(start, mo
         monkeypatch.setattr(processes, "open_process", lambda pid: None)
     process = start("import time; print('held', flush=True); time.sleep(600)")
     born = processes.birth(process.pid)
-    assert processes.lives(process.pid, born) and not processes.lives(process.pid, born + "0") and not processes.end(process.pid, "1")
+    assert (
+        processes.lives(process.pid, born)
+        and not processes.lives(process.pid, born + "0")
+        and not processes.end(process.pid, "1")
+    )
     stop = threading.Event()
     watch = threading.Thread(target=processes.outlive, args=(process.pid, born, stop))
     watch.start()
@@ -222,7 +246,11 @@ def test_a_process_is_watched_until_it_ends_and_no_other_of_its_number(start, mo
     watch.join(30)
     assert stop.is_set() and not watch.is_alive()
     process.wait()
-    assert not processes.lives(process.pid, born) and processes.birth(process.pid) == "" and not processes.end(process.pid, born)
+    assert (
+        not processes.lives(process.pid, born)
+        and processes.birth(process.pid) == ""
+        and not processes.end(process.pid, born)
+    )
 
 
 @pytest.mark.parametrize("pid, born", [(1, ""), (1, "x"), (0, "1"), ("1", "1"), (None, None), (-1, "5"), (2**40, "5")])
@@ -233,4 +261,8 @@ def test_who_is_not_named_exactly_is_not_alive(pid, born):
 
 def test_a_process_descends_from_those_that_started_it():
     assert processes.descends(os.getpid(), os.getpid()) and processes.descends(os.getpid(), os.getppid())
-    assert not processes.descends(os.getppid(), os.getpid()) and not processes.descends(None, os.getpid()) and not processes.descends(1, os.getpid())
+    assert (
+        not processes.descends(os.getppid(), os.getpid())
+        and not processes.descends(None, os.getpid())
+        and not processes.descends(1, os.getpid())
+    )

@@ -85,7 +85,9 @@ def test_elements_of_a_later_kernel_with_more_in_them():
     body = netlink.attribute(nft_codec.LIST_ELEMENTS, netlink.attribute(1, inner))
     assert nft_codec.decode_elements([body], 4, False) == [(0x0A000001, 0x0A000001)]
     with pytest.raises(LinuxError, match="cannot be understood: element of 40 bytes"):
-        nft_codec.decode_elements([netlink.attribute(nft_codec.LIST_ELEMENTS, struct.pack("=HH", 40, 1) + bytes(8))], 4, True)
+        nft_codec.decode_elements(
+            [netlink.attribute(nft_codec.LIST_ELEMENTS, struct.pack("=HH", 40, 1) + bytes(8))], 4, True
+        )
 
 
 @pytest.mark.parametrize("version", [4, 6])
@@ -111,7 +113,10 @@ def test_pyroute2_reads_our_elements(table, name, case):
     keys = []
     for body in nft_codec.encode_elements(table, name, LENGTHS[version], True, spans):
         message = theirs(nftsocket.nft_set_elem_list_msg, body)
-        assert (message.get_attr("NFTA_SET_ELEM_LIST_TABLE"), message.get_attr("NFTA_SET_ELEM_LIST_SET")) == (table, name)
+        assert (message.get_attr("NFTA_SET_ELEM_LIST_TABLE"), message.get_attr("NFTA_SET_ELEM_LIST_SET")) == (
+            table,
+            name,
+        )
         for element in message.get_attr("NFTA_SET_ELEM_LIST_ELEMENTS"):
             keys.append(bytes(element.get_attr("NFTA_SET_ELEM_KEY").get_attr("NFTA_DATA_VALUE")))
     assert keys == [key for key, _flags in kernel_elements(spans, version)]
@@ -135,7 +140,15 @@ def test_tables_chains_and_sets_are_read_back(name, owner, kind, priority):
     kept = owner.split("\0", 1)[0].encode("utf-8")[:250].decode("utf-8", "replace")
     table = nft_codec.decode_table(nft_codec.encode_table(name, owner), 1)
     assert table["name"] == name and table["family"] == "inet" and (table["owner"] or "") == kept
-    chain = {"name": name, "type": kind, "hook": "prerouting", "priority": priority, "policy": "drop", "device": None, "owner": None}
+    chain = {
+        "name": name,
+        "type": kind,
+        "hook": "prerouting",
+        "priority": priority,
+        "policy": "drop",
+        "device": None,
+        "owner": None,
+    }
     assert nft_codec.decode_chain(nft_codec.encode_chain("t", chain)) == ("t", chain)
     item = {"name": name, "type": "ipv4_addr", "flags": ["constant", "interval"]}
     assert nft_codec.decode_set(nft_codec.encode_set("t", item, 3)) == ("t", dict(item, length=4))
@@ -148,7 +161,9 @@ def test_user_data_of_others():
 
 
 statements = st.one_of(
-    st.builds(lambda m, v: {"match": "mark", "mask": m, "value": v}, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)),
+    st.builds(
+        lambda m, v: {"match": "mark", "mask": m, "value": v}, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)
+    ),
     st.builds(lambda n: {"match": "oifname", "value": n}, st.text("abcxyz0189.-", min_size=1, max_size=15)),
     st.builds(lambda f, n: {"match": "daddr", "family": f, "set": n}, st.sampled_from([4, 6]), names),
     st.builds(lambda m, v: {"match": "tcp_flags", "mask": m, "value": v}, st.integers(0, 255), st.integers(0, 255)),
@@ -161,7 +176,12 @@ statements = st.one_of(
 
 @given(st.lists(statements, max_size=6))
 def test_rules_are_read_back(rule):
-    assert nft_rules.decode_rule(nft_rules.encode_rule("t", "c", rule)) == {"table": "t", "chain": "c", "handle": 0, "rule": rule}
+    assert nft_rules.decode_rule(nft_rules.encode_rule("t", "c", rule)) == {
+        "table": "t",
+        "chain": "c",
+        "handle": 0,
+        "rule": rule,
+    }
 
 
 @pytest.mark.parametrize("name", sorted(GENERATIONS))
@@ -190,17 +210,33 @@ def test_steps_are_messages_in_their_order():
     item = {"name": "s", "type": "ipv4_addr", "flags": ["interval"]}
     chain = {"name": "c", "type": "filter", "hook": "input", "priority": 0, "policy": "accept"}
     steps = [
-        {"op": "new_table", "owner": "me"}, {"op": "flush_chain", "chain": "c"}, {"op": "delete_set", "set": "s"},
-        {"op": "delete_chain", "chain": "c"}, {"op": "new_set", "set": item}, {"op": "new_chain", "chain": chain, "owner": "me"},
-        {"op": "set_policy", "chain": chain}, {"op": "delete_elements", "set": item, "spans": [(1, 2)]},
+        {"op": "new_table", "owner": "me"},
+        {"op": "flush_chain", "chain": "c"},
+        {"op": "delete_set", "set": "s"},
+        {"op": "delete_chain", "chain": "c"},
+        {"op": "new_set", "set": item},
+        {"op": "new_chain", "chain": chain, "owner": "me"},
+        {"op": "set_policy", "chain": chain},
+        {"op": "delete_elements", "set": item, "spans": [(1, 2)]},
         {"op": "add_elements", "set": item, "spans": [(n * 4, n * 4) for n in range(2000)]},
-        {"op": "add_rule", "chain": "c", "rule": [{"verdict": "accept"}]}, {"op": "delete_table"},
-    ]  # fmt: skip
+        {"op": "add_rule", "chain": "c", "rule": [{"verdict": "accept"}]},
+        {"op": "delete_table"},
+    ]
     kinds = [message.kind for message in nft.encode_steps("t", steps)]
     new = nft_codec
     assert kinds == [
-        new.NEWTABLE, new.DELRULE, new.DELSET, new.DELCHAIN, new.NEWSET, new.NEWCHAIN, new.NEWCHAIN, new.DELSETELEM,
-        new.NEWSETELEM, new.NEWSETELEM, new.NEWRULE, new.DELTABLE,
-    ]  # fmt: skip
+        new.NEWTABLE,
+        new.DELRULE,
+        new.DELSET,
+        new.DELCHAIN,
+        new.NEWSET,
+        new.NEWCHAIN,
+        new.NEWCHAIN,
+        new.DELSETELEM,
+        new.NEWSETELEM,
+        new.NEWSETELEM,
+        new.NEWRULE,
+        new.DELTABLE,
+    ]
     with pytest.raises(ValueError):
         nft.encode_steps("t", [{"op": "explode", "chain": "c"}])

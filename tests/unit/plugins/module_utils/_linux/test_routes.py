@@ -22,10 +22,16 @@ numbers = st.integers(1, 2**32 - 1)
 def routes(draw):
     version = draw(st.sampled_from((4, 6)))
     address = st.ip_addresses(v=version).map(str)
-    network = ipaddress.ip_network((draw(st.ip_addresses(v=version)), draw(st.integers(0, 32 if version == 4 else 128))), strict=False)
+    network = ipaddress.ip_network(
+        (draw(st.ip_addresses(v=version)), draw(st.integers(0, 32 if version == 4 else 128))), strict=False
+    )
     return {
-        "dst": str(network), "type": draw(st.sampled_from(sorted(kernel_routes.TYPES))), "scope": draw(st.sampled_from(sorted(kernel_routes.SCOPES))),
-        "via": draw(st.none() | address), "src": draw(st.none() | address), "metric": draw(st.integers(0, 2**32 - 1)),
+        "dst": str(network),
+        "type": draw(st.sampled_from(sorted(kernel_routes.TYPES))),
+        "scope": draw(st.sampled_from(sorted(kernel_routes.SCOPES))),
+        "via": draw(st.none() | address),
+        "src": draw(st.none() | address),
+        "metric": draw(st.integers(0, 2**32 - 1)),
     }
 
 
@@ -64,11 +70,19 @@ def read_routes(draw):
     kind = draw(st.sampled_from(["unicast", "blackhole", "unreachable", "prohibit", "throw"]))
     mtu = draw(st.one_of(st.none(), st.integers(1280, 65535)))
     return {
-        "version": version, "table": draw(numbers), "dst": "{0}/{1}".format(base, length), "type": kind, "dev": "wg0" if kind == "unicast" else None,
-        "via": draw(st.one_of(st.none(), address)), "src": draw(st.one_of(st.none(), address)), "metric": draw(st.sampled_from([0, 1, 2**32 - 1])),
-        "scope": "global" if version == 6 else draw(st.sampled_from(["global", "link", "host"])), "protocol": draw(st.integers(0, 255)),
-        "mtu": mtu, "mtu_locked": mtu is not None and draw(st.booleans()),
-    }  # fmt: skip
+        "version": version,
+        "table": draw(numbers),
+        "dst": f"{base}/{length}",
+        "type": kind,
+        "dev": "wg0" if kind == "unicast" else None,
+        "via": draw(st.one_of(st.none(), address)),
+        "src": draw(st.one_of(st.none(), address)),
+        "metric": draw(st.sampled_from([0, 1, 2**32 - 1])),
+        "scope": "global" if version == 6 else draw(st.sampled_from(["global", "link", "host"])),
+        "protocol": draw(st.integers(0, 255)),
+        "mtu": mtu,
+        "mtu_locked": mtu is not None and draw(st.booleans()),
+    }
 
 
 @given(read_routes())

@@ -20,8 +20,13 @@ from hypothesis import given, strategies as st
 SOURCE, TARGET, NUMBER = "10.0.0.1", "10.0.1.1", 61234
 TABLE = trace.PREFIX + "t1"
 FLOW = {
-    "id": "0", "number": NUMBER, "protocol": "tcp", "version": 4, "source": {"address": SOURCE}, "target": {"address": TARGET, "port": 80, "backends": []},
-}  # fmt: skip
+    "id": "0",
+    "number": NUMBER,
+    "protocol": "tcp",
+    "version": 4,
+    "source": {"address": SOURCE},
+    "target": {"address": TARGET, "port": 80, "backends": []},
+}
 
 
 def u32(number):
@@ -38,7 +43,15 @@ def tcp(sport, dport, flags=2):
 
 
 def body(kind=3, packet=7, table="filter", chain="FORWARD", handle=4, verdict=0, network=None, transport=b"", more=()):
-    parts = [(1, table.encode() + b"\0"), (2, chain.encode() + b"\0"), (4, u32(kind)), (6, u32(packet)), (10, u32(2)), (12, u32(3)), (14, u32(5))]
+    parts = [
+        (1, table.encode() + b"\0"),
+        (2, chain.encode() + b"\0"),
+        (4, u32(kind)),
+        (6, u32(packet)),
+        (10, u32(2)),
+        (12, u32(3)),
+        (14, u32(5)),
+    ]
     parts += [(3, handle.to_bytes(8, "big"))] if handle else []
     parts += [(16, u32(verdict))] if kind == 1 else [(5, attribute(1, struct.pack(">i", verdict)))]
     parts += [(8, network), (9, transport)] if network is not None else []
@@ -46,18 +59,44 @@ def body(kind=3, packet=7, table="filter", chain="FORWARD", handle=4, verdict=0,
 
 
 def record(flows=(FLOW,), quotes=None, most=400):
-    return trace_record.Record([trace_record.parse_flow(raw) for raw in flows], TABLE, quotes or {}, most, "dev{0}".format)
+    return trace_record.Record(
+        [trace_record.parse_flow(raw) for raw in flows], TABLE, quotes or {}, most, "dev{0}".format
+    )
 
 
-@pytest.mark.parametrize("code,word", ((0, "drop"), (1, "accept"), (-1, "continue"), (-5, "return"), (0x20000, "drop"), (0x10003, "queue"), (77, "other")))
+@pytest.mark.parametrize(
+    "code,word",
+    (
+        (0, "drop"),
+        (1, "accept"),
+        (-1, "continue"),
+        (-5, "return"),
+        (0x20000, "drop"),
+        (0x10003, "queue"),
+        (77, "other"),
+    ),
+)
 def test_verdicts(code, word):
     event = trace.decode_event(body(verdict=code))
-    assert (event.verdict, event.kind, event.family, event.table, event.chain, event.handle) == (word, "rule", "ip", "filter", "FORWARD", 4)
+    assert (event.verdict, event.kind, event.family, event.table, event.chain, event.handle) == (
+        word,
+        "rule",
+        "ip",
+        "filter",
+        "FORWARD",
+        4,
+    )
 
 
 def test_a_jump_names_its_chain():
     raw = attribute(1, struct.pack(">i", -3)) + attribute(2, b"guard\0")
-    event = trace.decode_event(struct.pack("=BBH", 1, 0, 0) + attribute(4, u32(3)) + attribute(6, u32(1)) + attribute(3, bytes(8)) + attribute(5, raw))
+    event = trace.decode_event(
+        struct.pack("=BBH", 1, 0, 0)
+        + attribute(4, u32(3))
+        + attribute(6, u32(1))
+        + attribute(3, bytes(8))
+        + attribute(5, raw)
+    )
     assert (event.verdict, event.target) == ("jump", "guard")
 
 
@@ -89,7 +128,11 @@ def test_a_real_event_that_is_cut_or_changed(cut, flip, value):
         assert row["flow"] == "0" and row["table"].isprintable() and row["chain"].isprintable()
 
 
-@given(first=st.sampled_from((b"", b"\x45", b"\x60", b"\x4f")), rest=st.binary(max_size=60), transport=st.binary(max_size=30))
+@given(
+    first=st.sampled_from((b"", b"\x45", b"\x60", b"\x4f")),
+    rest=st.binary(max_size=60),
+    transport=st.binary(max_size=30),
+)
 def test_headers_of_anything(first, rest, transport):
     found = headers.read_headers(first + rest, transport)
     if found is not None:
@@ -99,12 +142,18 @@ def test_headers_of_anything(first, rest, transport):
 def test_headers_say_what_they_are():
     found = headers.read_headers(ipv4(SOURCE, TARGET) + bytes(20), tcp(NUMBER, 80, 0x12))
     assert found == headers.Headers(4, SOURCE, TARGET, 6, 60, 63, True, NUMBER, 80, None, ("syn", "ack"))
-    assert headers.read_headers(ipv4(SOURCE, TARGET, fragment=0x2010), tcp(1, 2)).sport is None, "the middle of a packet has no ports"
+    assert headers.read_headers(ipv4(SOURCE, TARGET, fragment=0x2010), tcp(1, 2)).sport is None, (
+        "the middle of a packet has no ports"
+    )
     found = headers.read_headers(ipv4(SOURCE, TARGET, 1), struct.pack(">BBHHH", 3, 4, 0, 0, 1400))
     assert (found.error, found.mtu, found.number) == ("too_big", 1400, None)
-    found = headers.read_headers(struct.pack(">IHBB", 6 << 28, 8, 58, 64) + bytes(32), struct.pack(">BBHI", 2, 0, 0, 1280))
+    found = headers.read_headers(
+        struct.pack(">IHBB", 6 << 28, 8, 58, 64) + bytes(32), struct.pack(">BBHI", 2, 0, 0, 1280)
+    )
     assert (found.error, found.mtu, found.length) == ("too_big", 1280, 48)
-    found = headers.read_headers(struct.pack(">IHBB", 6 << 28, 8, 58, 64) + bytes(32), struct.pack(">BBHHH", 128, 0, 0, 99, 1))
+    found = headers.read_headers(
+        struct.pack(">IHBB", 6 << 28, 8, 58, 64) + bytes(32), struct.pack(">BBHHH", 128, 0, 0, 99, 1)
+    )
     assert (found.error, found.number) == (None, 99)
 
 
@@ -125,16 +174,27 @@ def test_what_a_packet_becomes_is_followed_and_its_answer_known():
         {"packet": 10},
     )
     assert [(row["packet"], row["direction"], row["dst"]) for row in found["events"]] == [
-        (7, "forward", TARGET), (7, "forward", "10.9.9.9"), (8, "back", SOURCE),
-    ]  # fmt: skip
+        (7, "forward", TARGET),
+        (7, "forward", "10.9.9.9"),
+        (8, "back", SOURCE),
+    ]
     assert found["counts"] == {"0": 3} and found["others"] == 1
 
 
 def test_a_port_that_masquerading_chose_is_no_number_of_another_flow():
     """A pod that asks its own Service is masqueraded to a random port (kube-proxy), which may well be the number of another flow to the same pod."""
     service, gate, chosen = "10.5.0.8", "10.0.1.254", NUMBER + 1
-    closed = dict(FLOW, id="closed", number=chosen, target={"address": TARGET, "port": 81, "backends": [{"address": TARGET, "port": 81}]})
-    itself = dict(FLOW, source={"address": TARGET}, target={"address": service, "port": 8080, "backends": [{"address": TARGET, "port": 80}]})
+    closed = dict(
+        FLOW,
+        id="closed",
+        number=chosen,
+        target={"address": TARGET, "port": 81, "backends": [{"address": TARGET, "port": 81}]},
+    )
+    itself = dict(
+        FLOW,
+        source={"address": TARGET},
+        target={"address": service, "port": 8080, "backends": [{"address": TARGET, "port": 80}]},
+    )
     found = take(
         record([closed, itself]),
         {"packet": 1, "network": ipv4(SOURCE, TARGET), "transport": tcp(chosen, 81)},
@@ -147,8 +207,11 @@ def test_a_port_that_masquerading_chose_is_no_number_of_another_flow():
         {"packet": 4, "network": ipv4(TARGET, SOURCE), "transport": tcp(81, chosen, 0x14)},
     )
     assert [(row["packet"], row["flow"], row["direction"]) for row in found["events"]] == [
-        (1, "closed", "forward"), *[(2, "0", "forward")] * 3, *[(3, "0", "back")] * 3, (4, "closed", "back"),
-    ]  # fmt: skip
+        (1, "closed", "forward"),
+        *[(2, "0", "forward")] * 3,
+        *[(3, "0", "back")] * 3,
+        (4, "closed", "back"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -161,17 +224,21 @@ def test_a_port_that_masquerading_chose_is_no_number_of_another_flow():
         (("10.9.9.9", SOURCE), (80, NUMBER), "back"),  # answered by another
         ((TARGET, "10.9.9.9"), (80, NUMBER), None),  # to somebody who did not ask here
     ],
-)  # fmt: skip
+)
 def test_whose_a_packet_is(ends, ports, direction):
     found = take(record(), {"network": ipv4(*ends), "transport": tcp(*ports)})
-    assert ([row["direction"] for row in found["events"]], found["others"]) == (([direction], 0) if direction else ([], 1))
+    assert ([row["direction"] for row in found["events"]], found["others"]) == (
+        ([direction], 0) if direction else ([], 1)
+    )
 
 
 def test_a_number_of_a_packet_that_stands_for_another_one_now():
     found = take(
-        record(), {"network": ipv4(SOURCE, TARGET), "transport": tcp(NUMBER, 80)},
-        {"network": ipv4("10.7.7.7", "10.8.8.8"), "transport": tcp(5, NUMBER)}, {},
-    )  # fmt: skip
+        record(),
+        {"network": ipv4(SOURCE, TARGET), "transport": tcp(NUMBER, 80)},
+        {"network": ipv4("10.7.7.7", "10.8.8.8"), "transport": tcp(5, NUMBER)},
+        {},
+    )
     assert found["counts"] == {"0": 1} and found["others"] == 1
 
 
@@ -179,8 +246,15 @@ def test_an_error_is_of_the_flow_that_it_quotes():
     second = dict(FLOW, id="1", number=61235)
     error = {"network": ipv4("10.0.0.254", SOURCE, 1), "transport": struct.pack(">BBHI", 3, 13, 0, 0)}
     quotes = {11: (0, True), 12: (0, False), 13: (1, True), 14: (1, False)}
-    found = take(record((FLOW, second), quotes), dict(error, table=TABLE, chain=trace.ERRORS, handle=13), dict(error), dict(error, packet=99))
-    assert [(row["flow"], row["direction"], row["error"], row["table"]) for row in found["events"]] == [("1", "back", "prohibited", "filter")]
+    found = take(
+        record((FLOW, second), quotes),
+        dict(error, table=TABLE, chain=trace.ERRORS, handle=13),
+        dict(error),
+        dict(error, packet=99),
+    )
+    assert [(row["flow"], row["direction"], row["error"], row["table"]) for row in found["events"]] == [
+        ("1", "back", "prohibited", "filter")
+    ]
 
 
 def test_events_of_another_trace_are_nobodys():
@@ -192,13 +266,20 @@ ports = st.sampled_from((NUMBER, 61235, 80))
 sources = st.sampled_from((SOURCE, TARGET, "10.9.9.9", "10.8.8.8"))
 
 
-@given(st.lists(st.tuples(st.integers(1, 40), sources, sources, ports, ports, st.booleans()), max_size=120), st.integers(2, 30))
+@given(
+    st.lists(st.tuples(st.integers(1, 40), sources, sources, ports, ports, st.booleans()), max_size=120),
+    st.integers(2, 30),
+)
 def test_no_more_is_kept_than_fits_and_all_is_counted(rows, most):
     flows = (FLOW, dict(FLOW, id="1", number=61235))
     kept = record(flows, most=most)
-    found = take(kept, *(
-        {"packet": packet, "network": ipv4(src, dst) if first else None, "transport": tcp(sport, dport)} for packet, src, dst, sport, dport, first in rows
-    ))  # fmt: skip
+    found = take(
+        kept,
+        *(
+            {"packet": packet, "network": ipv4(src, dst) if first else None, "transport": tcp(sport, dport)}
+            for packet, src, dst, sport, dport, first in rows
+        ),
+    )
     for name in ("0", "1"):
         mine = [row for row in found["events"] if row["flow"] == name]
         assert len(mine) == min(found["counts"].get(name, 0), most // 2 * 2)
@@ -210,7 +291,9 @@ def test_memory_is_bounded():
     kept = record(most=1000)
     for packet in range(20000):
         address = str(ipaddress.IPv4Address(0x0B000000 + packet))
-        kept.take(trace.decode_event(body(packet=packet, network=ipv4(SOURCE, address), transport=tcp(NUMBER, 80))), packet)
+        kept.take(
+            trace.decode_event(body(packet=packet, network=ipv4(SOURCE, address), transport=tcp(NUMBER, 80))), packet
+        )
     assert len(kept._packets) <= 4096 and len(kept._known[0]) <= 40
     found = kept.result()
     assert len(found["events"]) == 1000 and found["counts"]["0"] == 20000
@@ -221,7 +304,11 @@ names = st.sampled_from(("id", "number", "protocol", "version", "source", "targe
 values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 
 
-@given(st.recursive(values, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=9), max_leaves=20))
+@given(
+    st.recursive(
+        values, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=9), max_leaves=20
+    )
+)
 def test_a_flow_of_anything_is_refused_by_name(raw):
     try:
         flow = trace_record.parse_flow(raw)
@@ -231,10 +318,20 @@ def test_a_flow_of_anything_is_refused_by_name(raw):
         assert flow.version in (4, 6)
 
 
-@pytest.mark.parametrize("change", (
-    {"number": 65536}, {"number": "x"}, {"protocol": "esp"}, {"version": 6}, {"source": {}}, {"target": {"address": TARGET}}, {"target": []},
-    {"target": {"address": TARGET, "port": 80, "backends": [{"address": "::1", "port": 80}]}}, {"target": {"address": TARGET, "port": -1}},
-))  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    (
+        {"number": 65536},
+        {"number": "x"},
+        {"protocol": "esp"},
+        {"version": 6},
+        {"source": {}},
+        {"target": {"address": TARGET}},
+        {"target": []},
+        {"target": {"address": TARGET, "port": 80, "backends": [{"address": "::1", "port": 80}]}},
+        {"target": {"address": TARGET, "port": -1}},
+    ),
+)
 def test_a_flow_that_makes_no_sense(change):
     with pytest.raises(ValueRefused):
         trace_record.parse_flow(dict(FLOW, **change))
@@ -245,7 +342,12 @@ def test_no_name_of_others_is_read_by_nft(name, monkeypatch):
     from ansible_collections.multicluster.network.plugins.module_utils._linux.nftables import text
 
     monkeypatch.setattr(text, "_run", lambda *unused, **named: pytest.fail("nft was asked"))
-    assert text.list_rules("ip", name, "chain") == {} == text.list_rules("ip", "filter", name) == text.list_rules(name, "filter", "chain")
+    assert (
+        text.list_rules("ip", name, "chain")
+        == {}
+        == text.list_rules("ip", "filter", name)
+        == text.list_rules(name, "filter", "chain")
+    )
 
 
 def test_texts_of_rules_by_their_handles(monkeypatch):
@@ -262,5 +364,6 @@ def test_texts_of_rules_by_their_handles(monkeypatch):
 """
     monkeypatch.setattr(text, "_run", lambda *unused, **named: listing)
     assert text.list_rules("ip", "filter", "FORWARD") == {
-        4: "ip daddr { 10.0.0.1, 10.0.0.2, 10.0.0.3 } drop", 5: 'counter accept comment "all # handle 9"',
-    }  # fmt: skip
+        4: "ip daddr { 10.0.0.1, 10.0.0.2, 10.0.0.3 } drop",
+        5: 'counter accept comment "all # handle 9"',
+    }

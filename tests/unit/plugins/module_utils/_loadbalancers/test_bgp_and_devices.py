@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import providers
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import equinix_records, instances, node_annotations as na
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
+    equinix_records,
+    instances,
+    node_annotations as na,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import values as bgp
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, settings, strategies as st
@@ -41,14 +45,30 @@ def test_gaps_are_filled_from_the_configuration():
 
 def test_spellings():
     legacy = na.node_annotations(NODE, na.Scheme(na.LEGACY))
-    assert legacy == {P + "node-asn": "65000", P + "peer-asns": "65530", P + "peer-ips": "169.254.255.10,169.254.255.9",
-                      P + "src-ip": "10.66.1.5", P + "peer-asn": "65530", P + "peer-ip": "169.254.255.10,169.254.255.9"}  # fmt: skip
+    assert legacy == {
+        P + "node-asn": "65000",
+        P + "peer-asns": "65530",
+        P + "peer-ips": "169.254.255.10,169.254.255.9",
+        P + "src-ip": "10.66.1.5",
+        P + "peer-asn": "65530",
+        P + "peer-ip": "169.254.255.10,169.254.255.9",
+    }
     assert P + "peer-ip" not in na.node_annotations(NODE, na.Scheme(na.LEGACY, singular=False))
     own = na.node_annotations(NODE, na.Scheme(na.LEGACY, {"peer_ip": "e/x", "local_asn": "e/{{n}}"}))
     assert own["e/x"] and own["e/{{n}}"] == "65000" and P + "peer-ip" not in own and P + "peer-asn" in own
-    indexed = na.node_annotations(NODE, na.Scheme(na.INDEXED, {"peer_ip": "e/{{n}}-{{n}}", "source_ip": "e/src"}, publish_password=True), "10.66.1.0/25")
-    assert indexed["e/0-{{n}}"] == "169.254.255.10" and indexed["e/1-{{n}}"] == "169.254.255.9" and indexed["e/src"] == "10.66.1.5"
-    assert indexed[P + "bgp-peers-1-bgp-pass"] == "QWJjZGVmMTIzNA==" and indexed[P + "network-4-private"] == "10.66.1.0/25"
+    indexed = na.node_annotations(
+        NODE,
+        na.Scheme(na.INDEXED, {"peer_ip": "e/{{n}}-{{n}}", "source_ip": "e/src"}, publish_password=True),
+        "10.66.1.0/25",
+    )
+    assert (
+        indexed["e/0-{{n}}"] == "169.254.255.10"
+        and indexed["e/1-{{n}}"] == "169.254.255.9"
+        and indexed["e/src"] == "10.66.1.5"
+    )
+    assert (
+        indexed[P + "bgp-peers-1-bgp-pass"] == "QWJjZGVmMTIzNA==" and indexed[P + "network-4-private"] == "10.66.1.0/25"
+    )
     both = na.node_annotations(NODE, na.Scheme(na.BOTH, {"local_asn": "e/{{n}}", "source_ip": "e/src"}))
     assert {"e/0", "e/1", "e/src", P + "node-asn", P + "bgp-peers-0-src-ip"} <= set(both) and P + "peer-ip" not in both
 
@@ -57,7 +77,15 @@ def test_passwords_are_not_published_and_published_ones_go():
     scheme = na.Scheme()
     wanted = na.node_annotations(NODE, scheme)
     assert not [key for key in wanted if "pass" in key] and "QWJj" not in str(wanted)
-    existing = dict(wanted, **{P + "bgp-peers-0-bgp-pass": "QWJj", P + "bgp-peers-2-peer-ip": "x", P + "bgp-peers-x-peer-ip": "x", "a/b": "c"})
+    existing = dict(
+        wanted,
+        **{
+            P + "bgp-peers-0-bgp-pass": "QWJj",
+            P + "bgp-peers-2-peer-ip": "x",
+            P + "bgp-peers-x-peer-ip": "x",
+            "a/b": "c",
+        },
+    )
     patch = patch_of(existing, NODE, scheme)
     assert patch == {P + "bgp-peers-0-bgp-pass": None, P + "bgp-peers-2-peer-ip": None}
     assert na.password_keys(patch, scheme) == {P + "bgp-peers-0-bgp-pass"}
@@ -69,35 +97,56 @@ def patch_of(existing, node, scheme, **options):
     return patches[0].values if patches else {}
 
 
-KEYS = st.sampled_from([P + "node-asn", P + "bgp-peers-0-peer-ip", P + "bgp-peers-7-src-ip", P + "bgp-peers-07-src-ip", "a/b"])
+KEYS = st.sampled_from(
+    [P + "node-asn", P + "bgp-peers-0-peer-ip", P + "bgp-peers-7-src-ip", P + "bgp-peers-07-src-ip", "a/b"]
+)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(KEYS, st.text(max_size=3)), st.sampled_from([na.LEGACY, na.INDEXED, na.BOTH]), st.integers(0, 3))
 def test_one_patch_settles_and_touches_nothing_foreign(existing, names, count):
     scheme = na.Scheme(names)
-    node = NODE._replace(peers=tuple("169.254.255.{0}".format(n) for n in range(count)))
+    node = NODE._replace(peers=tuple(f"169.254.255.{n}" for n in range(count)))
     patch = patch_of(existing, node, scheme)
     after = {key: value for key, value in dict(existing, **patch).items() if value is not None}
     assert patch_of(after, node, scheme) == {}
-    assert after.get("a/b") == existing.get("a/b") and after.get(P + "bgp-peers-07-src-ip") == existing.get(P + "bgp-peers-07-src-ip")
+    assert after.get("a/b") == existing.get("a/b") and after.get(P + "bgp-peers-07-src-ip") == existing.get(
+        P + "bgp-peers-07-src-ip"
+    )
 
 
 def test_private_network():
-    row = {"address": "10.66.1.5", "public": False, "management": True, "address_family": 4, "parent_block": {"network": "10.66.1.0", "cidr": 25}}
+    row = {
+        "address": "10.66.1.5",
+        "public": False,
+        "management": True,
+        "address_family": 4,
+        "parent_block": {"network": "10.66.1.0", "cidr": 25},
+    }
     assert na.private_network([dict(row, public=True), dict(row, management=False), row]) == "10.66.1.0/25"
-    for rows in ([], [dict(row, parent_block=None)], [dict(row, parent_block={"network": "x", "cidr": 25})], [dict(row, parent_block={"network": "10.0.0.0"})]):
+    for rows in (
+        [],
+        [dict(row, parent_block=None)],
+        [dict(row, parent_block={"network": "x", "cidr": 25})],
+        [dict(row, parent_block={"network": "10.0.0.0"})],
+    ):
         with pytest.raises(ValueRefused, match="no_private_network"):
             na.private_network(rows)
 
 
-V4 = [{"address": a, "public": p, "address_family": 4} for a, p in (("10.0.0.1", False), ("10.0.0.2", False), ("192.0.2.1", True), ("192.0.2.2", True))]
+V4 = [
+    {"address": a, "public": p, "address_family": 4}
+    for a, p in (("10.0.0.1", False), ("10.0.0.2", False), ("192.0.2.1", True), ("192.0.2.2", True))
+]
 DEVICE = instances.Device("d1", "n1", "active", "slug", "Name", "da", "da11", tuple(V4))
 
 
 def test_devices():
     assert instances.device_of("n1", "", [DEVICE]) == DEVICE and instances.device_of("n2", "", [DEVICE]) is None
-    assert instances.device_of("other", "packet://d1", [DEVICE]) == DEVICE and instances.device_of("n1", "packet://d2", [DEVICE]) is None
+    assert (
+        instances.device_of("other", "packet://d1", [DEVICE]) == DEVICE
+        and instances.device_of("n1", "packet://d2", [DEVICE]) is None
+    )
     for name, ident, devices, word in (
         ("", "", [DEVICE], "bad_format"),
         ("n1", "", [DEVICE, DEVICE._replace(id="d2")], "claimed_twice"),
@@ -108,11 +157,21 @@ def test_devices():
             instances.device_of(name, ident, devices)
     single = instances.node_addresses(DEVICE, None, instances.Variant(address_list=instances.SINGLE))
     assert [row["address"] for row in single] == ["n1", "10.0.0.2", "192.0.2.2"]
-    assert [row["address"] for row in instances.node_addresses(DEVICE, "10.0.0.2")] == ["n1", "10.0.0.2", "10.0.0.1", "192.0.2.1", "192.0.2.2"]
+    assert [row["address"] for row in instances.node_addresses(DEVICE, "10.0.0.2")] == [
+        "n1",
+        "10.0.0.2",
+        "10.0.0.1",
+        "192.0.2.1",
+        "192.0.2.2",
+    ]
     with pytest.raises(ValueRefused, match="no_public_ip"):
         instances.node_addresses(DEVICE._replace(addresses=tuple(V4[:1])))
     facts = instances.node_facts(DEVICE, [instances.UNINITIALIZED])
-    assert facts.provider_id == "equinixmetal://d1" and facts.taint_removed and facts.labels["topology.kubernetes.io/region"] == "da"
+    assert (
+        facts.provider_id == "equinixmetal://d1"
+        and facts.taint_removed
+        and facts.labels["topology.kubernetes.io/region"] == "da"
+    )
     assert facts.labels["failure-domain.beta.kubernetes.io/region"] == "da"
     assert facts.labels.get("beta.kubernetes.io/instance-type") == facts.labels.get("node.kubernetes.io/instance-type")
     assert ("failure-domain.beta.kubernetes.io/zone" in facts.labels) == ("topology.kubernetes.io/zone" in facts.labels)
@@ -126,7 +185,9 @@ def test_addresses_are_the_same_in_an_order_that_nobody_reads() -> None:
     rows = ("InternalIP", "10.0.0.1"), ("ExternalIP", "192.0.2.1"), ("ExternalIP", "203.0.113.9")
     internal, external, held = ({"type": kind, "address": text} for kind, text in rows)
     assert instances.same_addresses([external, held, internal], [external, internal, held])
-    assert not instances.same_addresses([external, held], [held, external]), "the first of a type is the one that counts"
+    assert not instances.same_addresses([external, held], [held, external]), (
+        "the first of a type is the one that counts"
+    )
     assert not instances.same_addresses([external, internal], [external, internal, held])
     assert instances.same_addresses([], []) and not instances.same_addresses([], [internal])
 
@@ -135,8 +196,13 @@ def test_fates():
     off = DEVICE._replace(state="inactive")
     assert instances.fate_of(True, None, [], True) == (False, None)
     assert instances.fate_of(True, off, [instances.SHUTDOWN]) == (False, False)
-    assert instances.fate_of(False, None, []) == (False, None) and instances.fate_of(False, None, [], True) == (True, None)
-    assert instances.fate_of(False, off, []) == (False, True) and instances.fate_of(False, off, [instances.SHUTDOWN]) == (False, None)
+    assert instances.fate_of(False, None, []) == (False, None) and instances.fate_of(False, None, [], True) == (
+        True,
+        None,
+    )
+    assert instances.fate_of(False, off, []) == (False, True) and instances.fate_of(
+        False, off, [instances.SHUTDOWN]
+    ) == (False, None)
     assert instances.fate_of(False, DEVICE._replace(state="powering_off"), [], True) == (False, None)
 
 
@@ -149,17 +215,35 @@ def test_absent_takes_every_key_of_ours_and_no_other():
 
 def test_words():
     words = [providers.failure_reason(status, True) for status in (200, 204, 401, 403, 404, 422, 429, 500, None)]
-    assert words == ["", "", "auth", "auth", "api", "quota", "api", "api", "api"] and providers.failure_reason(422) == "api"
-    assert providers.may_repeat(None, "GET") and not providers.may_repeat(None, "POST") and not providers.may_repeat(401, "GET")
+    assert (
+        words == ["", "", "auth", "auth", "api", "quota", "api", "api", "api"]
+        and providers.failure_reason(422) == "api"
+    )
+    assert (
+        providers.may_repeat(None, "GET")
+        and not providers.may_repeat(None, "POST")
+        and not providers.may_repeat(401, "GET")
+    )
     assert providers.retired_warning("") and not providers.retired_warning("https://double")
 
 
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=2)
-                    | st.dictionaries(st.sampled_from(["id", "href", "address", "cidr", "code", "tags"]), inner, max_size=3), max_leaves=4)  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["id", "href", "address", "cidr", "code", "tags"]), inner, max_size=3)
+    ),
+    max_leaves=4,
+)
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.dictionaries(st.sampled_from(["address", "cidr", "state", "metro", "assignments", "plan", "ip_addresses", "hostname"]), JSON), JSON)
+@given(
+    st.dictionaries(
+        st.sampled_from(["address", "cidr", "state", "metro", "assignments", "plan", "ip_addresses", "hostname"]), JSON
+    ),
+    JSON,
+)
 def test_any_record_is_ours_or_left_out(record, ident):
     for row in (record, dict(record, id=ident), dict(record, id="x", tags=["t"])):
         kept, notes = equinix_records.reservations([row, {"id": "good", "address": "192.0.2.1"}])

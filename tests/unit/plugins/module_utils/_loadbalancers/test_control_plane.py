@@ -7,8 +7,15 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import control_plane as cp, control_plane as ext
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.control_plane import FailureRecord, Hysteresis, may_move
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
+    control_plane as cp,
+    control_plane as ext,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.control_plane import (
+    FailureRecord,
+    Hysteresis,
+    may_move,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import (
     Assignment,
     Reservation,
@@ -21,7 +28,7 @@ RULES = cp.Rules("tag", node_port=6443)
 
 
 def node(name, number, **more):
-    addresses = (("Hostname", name), ("InternalIP", "10.0.0.{0}".format(number)))
+    addresses = (("Hostname", name), ("InternalIP", f"10.0.0.{number}"))
     return cp.Node(name, {cp.LABELS[0]: ""}, "packet://dev-" + name, addresses, **more)
 
 
@@ -109,10 +116,19 @@ def test_cordoned_deleted_and_drained():
 
 
 def test_a_node_cannot_make_us_ask_elsewhere():
-    liar = B._replace(addresses=(("InternalIP", "169.254.169.254"), ("InternalIP", "127.0.0.1"), ("InternalDNS", "evil.example"), ("InternalIP", "x")))
+    liar = B._replace(
+        addresses=(
+            ("InternalIP", "169.254.169.254"),
+            ("InternalIP", "127.0.0.1"),
+            ("InternalDNS", "evil.example"),
+            ("InternalIP", "x"),
+        )
+    )
     with pytest.raises(ValueRefused, match="no_candidate"):
         drive([held()], [HOLDING, liar])
-    assert cp.node_of({"metadata": {"name": "a"}, "spec": {}, "status": {"addresses": [{"type": "InternalIP", "address": "x"}, None]}}).addresses
+    assert cp.node_of(
+        {"metadata": {"name": "a"}, "spec": {}, "status": {"addresses": [{"type": "InternalIP", "address": "x"}, None]}}
+    ).addresses
 
 
 @settings(max_examples=80, deadline=None)
@@ -146,13 +162,25 @@ PORTS = [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]
 
 def test_the_external_service():
     made = ext.external_service("metal-ccm", EIP, PORTS, load_balancer_class="ours")
-    assert made["spec"]["ports"][0]["port"] == 6443 and made["spec"]["loadBalancerClass"] == "ours" and "selector" not in made["spec"]
+    assert (
+        made["spec"]["ports"][0]["port"] == 6443
+        and made["spec"]["loadBalancerClass"] == "ours"
+        and "selector" not in made["spec"]
+    )
     assert set(made["metadata"]["annotations"]) == set(ext.POOL_ANNOTATIONS)
-    stored = {"metadata": {"annotations": {"a/b": "c"}, "uid": "u"}, "spec": {"clusterIP": "10.3.0.9", "selector": {"x": "y"},
-              "ports": [dict(PORTS[0], nodePort=30443)]}}  # fmt: skip
+    stored = {
+        "metadata": {"annotations": {"a/b": "c"}, "uid": "u"},
+        "spec": {"clusterIP": "10.3.0.9", "selector": {"x": "y"}, "ports": [dict(PORTS[0], nodePort=30443)]},
+    }
     kept = ext.external_service("metal-ccm", EIP, PORTS, 443, stored)
-    assert kept["spec"]["clusterIP"] == "10.3.0.9" and kept["spec"]["ports"][0]["nodePort"] == 30443 and kept["spec"]["ports"][0]["port"] == 443
-    assert kept["metadata"]["annotations"]["a/b"] == "c" and "selector" not in kept["spec"] and stored["spec"]["selector"]
+    assert (
+        kept["spec"]["clusterIP"] == "10.3.0.9"
+        and kept["spec"]["ports"][0]["nodePort"] == 30443
+        and kept["spec"]["ports"][0]["port"] == 443
+    )
+    assert (
+        kept["metadata"]["annotations"]["a/b"] == "c" and "selector" not in kept["spec"] and stored["spec"]["selector"]
+    )
     assert ext.external_service("metal-ccm", EIP, PORTS, 443, kept) == kept
     for ports, word in (([], "no_ports"), ([{"port": 443, "targetPort": "https"}], "port_unknown")):
         with pytest.raises(ValueRefused, match=word):
@@ -160,20 +188,44 @@ def test_the_external_service():
 
 
 def test_its_endpoints():
-    assert ext.uses_slices((1, 33)) and not ext.uses_slices((1, 32)) and ext.uses_slices((1, 20), "slices") and not ext.uses_slices((1, 40), "endpoints")
-    found = ext.endpoints("metal-ccm", {"subsets": [{"addresses": [{"ip": "10.0.0.1", "nodeName": "n"}], "ports": [{"port": 6443}]}]})
+    assert (
+        ext.uses_slices((1, 33))
+        and not ext.uses_slices((1, 32))
+        and ext.uses_slices((1, 20), "slices")
+        and not ext.uses_slices((1, 40), "endpoints")
+    )
+    found = ext.endpoints(
+        "metal-ccm", {"subsets": [{"addresses": [{"ip": "10.0.0.1", "nodeName": "n"}], "ports": [{"port": 6443}]}]}
+    )
     assert found["subsets"] == [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 6443}]}]
-    rows = [{"metadata": {"name": name, "namespace": "default", "labels": {"kubernetes.io/service-name": service}}, "addressType": "IPv4",
-             "endpoints": [{"addresses": ["10.0.0.1"], "targetRef": {}}], "ports": []} for name, service in (("k", "kubernetes"), ("w", "web"))]  # fmt: skip
+    rows = [
+        {
+            "metadata": {"name": name, "namespace": "default", "labels": {"kubernetes.io/service-name": service}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.0.0.1"], "targetRef": {}}],
+            "ports": [],
+        }
+        for name, service in (("k", "kubernetes"), ("w", "web"))
+    ]
     (made,) = ext.endpoint_slices("metal-ccm", rows)
-    assert made["endpoints"] == [{"addresses": ["10.0.0.1"]}] and made["metadata"]["name"] == "metal-ccm-kubernetes-external"
+    assert (
+        made["endpoints"] == [{"addresses": ["10.0.0.1"]}]
+        and made["metadata"]["name"] == "metal-ccm-kubernetes-external"
+    )
 
 
-@pytest.mark.parametrize(("status", "same"), [
-    (None, False), ({}, False), ({"loadBalancer": {"ingress": []}}, False), ({"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}]}}, True),
-    ({"loadBalancer": {"ingress": [{"ip": "203.0.113.9", "ipMode": "VIP"}]}, "conditions": []}, True),
-    ({"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}, {"ip": "203.0.113.8"}]}}, False),
-    ({"loadBalancer": {"ingress": [{"hostname": "x"}]}}, False), ({"loadBalancer": {"ingress": ["203.0.113.9"]}}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("status", "same"),
+    [
+        (None, False),
+        ({}, False),
+        ({"loadBalancer": {"ingress": []}}, False),
+        ({"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}]}}, True),
+        ({"loadBalancer": {"ingress": [{"ip": "203.0.113.9", "ipMode": "VIP"}]}, "conditions": []}, True),
+        ({"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}, {"ip": "203.0.113.8"}]}}, False),
+        ({"loadBalancer": {"ingress": [{"hostname": "x"}]}}, False),
+        ({"loadBalancer": {"ingress": ["203.0.113.9"]}}, False),
+    ],
+)
 def test_a_status_that_says_so_already(status, same):
     assert ext.reports({"status": status}, "203.0.113.9") is same

@@ -19,7 +19,12 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     parse_routes,
     trusted,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.routes import EXCLUDE_LABEL, all_left_out, left_out, routes_of
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.routes import (
+    EXCLUDE_LABEL,
+    all_left_out,
+    left_out,
+    routes_of,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
 
@@ -35,20 +40,34 @@ def service(policy="Local", port=31234):
 
 def node(ready="True", since="2025-11-24T15:00:00Z", labels=None, cordoned=False):
     conditions = [{"type": "Ready", "status": ready, "lastTransitionTime": since}] if ready else []
-    return {"metadata": {"labels": labels}, "spec": {"unschedulable": True} if cordoned else {}, "status": {"conditions": conditions}}
+    return {
+        "metadata": {"labels": labels},
+        "spec": {"unschedulable": True} if cordoned else {},
+        "status": {"conditions": conditions},
+    }
 
 
 def test_only_services_of_the_policy_local_have_a_condition():
-    objects = {"a/local": service(), "a/any": service("Cluster"), "a/old": service("Local", 0), "a/odd": service("Local", "31234")}
-    found = routes_of({key: ("203.0.113.{0}/32".format(number),) for number, key in enumerate(objects)}, objects)
+    objects = {
+        "a/local": service(),
+        "a/any": service("Cluster"),
+        "a/old": service("Local", 0),
+        "a/odd": service("Local", "31234"),
+    }
+    found = routes_of({key: (f"203.0.113.{number}/32",) for number, key in enumerate(objects)}, objects)
     assert [(row.services, row.health_ports) for row in found] == [
-        (("a/local",), (31234,)), (("a/any",), ()), (("a/old",), ()), (("a/odd",), ()),
-    ]  # fmt: skip
+        (("a/local",), (31234,)),
+        (("a/any",), ()),
+        (("a/old",), ()),
+        (("a/odd",), ()),
+    ]
 
 
 def test_who_shares_an_address_shares_its_conditions():
-    found = routes_of({"a/x": ("203.0.113.1/32",), "a/y": ("2001:db8::1/128", "203.0.113.1/32"), "a/z": ("203.0.113.1/32",)},
-                      {"a/x": service(port=31001), "a/y": service("Cluster"), "a/z": service(port=31000)})  # fmt: skip
+    found = routes_of(
+        {"a/x": ("203.0.113.1/32",), "a/y": ("2001:db8::1/128", "203.0.113.1/32"), "a/z": ("203.0.113.1/32",)},
+        {"a/x": service(port=31001), "a/y": service("Cluster"), "a/z": service(port=31000)},
+    )
     assert [row.shown() for row in found] == [
         {"network": "2001:db8::1/128", "services": ["a/y"], "health_ports": []},
         {"network": "203.0.113.1/32", "services": ["a/x", "a/y", "a/z"], "health_ports": [31000, 31001]},
@@ -56,7 +75,13 @@ def test_who_shares_an_address_shares_its_conditions():
 
 
 def test_nodes_that_are_left_out():
-    nodes = {"a": node(), "b": node(labels={EXCLUDE_LABEL: ""}), "c": node(cordoned=True), "d": node("Unknown"), "e": node("False", "2025-11-24T15:59:59Z")}
+    nodes = {
+        "a": node(),
+        "b": node(labels={EXCLUDE_LABEL: ""}),
+        "c": node(cordoned=True),
+        "d": node("Unknown"),
+        "e": node("False", "2025-11-24T15:59:59Z"),
+    }
     assert left_out(nodes, False, 60, NOW) == {"b": "excluded", "d": "not_ready"}
     assert left_out(nodes, True, 60, NOW) == {"b": "excluded", "c": "cordoned", "d": "not_ready"}
     assert left_out(nodes, True, 0, NOW) == {"b": "excluded", "c": "cordoned"}
@@ -80,7 +105,11 @@ def test_a_port_that_says_no_counts_at_once_and_silence_after_a_while():
     announced, withheld, stopped = judge([LOCAL], silent, 0, False, 100.1 + SILENCE_SECONDS)
     assert announced == [] and "31234" in withheld["203.0.113.1/32"] and not stopped
     # silence after a no stays a no, and a port that never said anything is one, too
-    assert judge([LOCAL], heard(gone, said(p31234=None), 101.0), 0, False, 101.0)[0] == [] == judge([LOCAL], {}, 0, False, 0.0)[0]
+    assert (
+        judge([LOCAL], heard(gone, said(p31234=None), 101.0), 0, False, 101.0)[0]
+        == []
+        == judge([LOCAL], {}, 0, False, 0.0)[0]
+    )
 
 
 def test_kube_proxy_speaks_for_everything_once_it_has_spoken():
@@ -107,9 +136,16 @@ def test_never_announced_after_a_no_until_a_yes(statuses, known):
 
 
 def test_routes_of_one_network_are_one():
-    found = parse_routes(["203.0.113.2"], [{"network": "203.0.113.1", "health_ports": [2, 1]}, {"network": "203.0.113.1/32", "health_ports": [3]}])
+    found = parse_routes(
+        ["203.0.113.2"],
+        [{"network": "203.0.113.1", "health_ports": [2, 1]}, {"network": "203.0.113.1/32", "health_ports": [3]}],
+    )
     assert found == (Wanted("203.0.113.1/32", (1, 2, 3)), Wanted("203.0.113.2/32"))
-    for wrong in ({"network": "0.0.0.0/0"}, {"network": "203.0.113.1", "health_ports": [0]}, {"network": "203.0.113.1", "health_ports": [65536]}):
+    for wrong in (
+        {"network": "0.0.0.0/0"},
+        {"network": "203.0.113.1", "health_ports": [0]},
+        {"network": "203.0.113.1", "health_ports": [65536]},
+    ):
         with pytest.raises(ValueRefused):
             parse_routes([], [wrong])
 
@@ -138,15 +174,31 @@ def listener(*answers):
 
 
 def test_statuses_are_read_and_whatever_else_is_none():
-    with listener(b"HTTP/1.1 200 OK\r\n\r\n") as good, listener(b"HTTP/1.0 503 Service Unavailable\r\n") as bad, listener(b"HTT") as slow, \
-            listener(b"SSH-2.0-OpenSSH_9.2 200 \r\n" * 9) as other, socket.create_server(("127.0.0.1", 0)) as free:  # fmt: skip
+    with (
+        listener(b"HTTP/1.1 200 OK\r\n\r\n") as good,
+        listener(b"HTTP/1.0 503 Service Unavailable\r\n") as bad,
+        listener(b"HTT") as slow,
+        listener(b"SSH-2.0-OpenSSH_9.2 200 \r\n" * 9) as other,
+        socket.create_server(("127.0.0.1", 0)) as free,
+    ):
         closed = free.getsockname()[1]
         free.close()
         ports = {"good": good, "bad": bad, "slow": slow, "other": other, "closed": closed}
         found = ask([("127.0.0.1", port) for port in ports.values()], 1.0)
-    assert {name: found[("127.0.0.1", port)] for name, port in ports.items()} == {"good": 200, "bad": 503, "slow": None, "other": None, "closed": None}
+    assert {name: found[("127.0.0.1", port)] for name, port in ports.items()} == {
+        "good": 200,
+        "bad": 503,
+        "slow": None,
+        "other": None,
+        "closed": None,
+    }
 
 
 def test_nobody_is_left():
-    assert all_left_out(["a", "b"], {"a": "cordoned", "c": "excluded"}) == "" == all_left_out(None, {"a": "cordoned"}) == all_left_out([], {})
+    assert (
+        all_left_out(["a", "b"], {"a": "cordoned", "c": "excluded"})
+        == ""
+        == all_left_out(None, {"a": "cordoned"})
+        == all_left_out([], {})
+    )
     assert "a (cordoned), b (excluded)" in all_left_out(["b", "a"], {"a": "cordoned", "b": "excluded"})

@@ -10,7 +10,12 @@ import collections
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.layer2 import keepalived_config
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.layer2.groups import MOST, SPREAD, number_groups, parse_reserved
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.layer2.groups import (
+    MOST,
+    SPREAD,
+    number_groups,
+    parse_reserved,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.layer2.segment import (
     check_interface,
     on_link,
@@ -22,13 +27,18 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.addre
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
 
-NAMES = st.lists(st.text(st.characters(min_codepoint=97, max_codepoint=122), min_size=1, max_size=8), min_size=2, max_size=12, unique=True)
-ADDRESSES = st.integers(1, 60000).map(lambda number: "203.{0}.{1}.7".format(number // 256, number % 256))
+NAMES = st.lists(
+    st.text(st.characters(min_codepoint=97, max_codepoint=122), min_size=1, max_size=8),
+    min_size=2,
+    max_size=12,
+    unique=True,
+)
+ADDRESSES = st.integers(1, 60000).map(lambda number: f"203.{number // 256}.{number % 256}.7")
 WANTED = st.dictionaries(ADDRESSES, st.one_of(st.just(()), st.tuples(st.integers(30000, 30300))), max_size=60)
 
 
 def segment(node="b", names=("a", "b", "c"), **more):
-    nodes = [{"name": name, "addresses": ["10.0.0.{0}".format(number)]} for number, name in enumerate(names, 1)]
+    nodes = [{"name": name, "addresses": [f"10.0.0.{number}"]} for number, name in enumerate(names, 1)]
     return parse_segment(dict({"node": node, "nodes": nodes, "routes": []}, **more))
 
 
@@ -61,7 +71,9 @@ def test_every_address_has_a_group_of_its_kind(wanted):
         by_number[number].add(wanted[address])
     assert all(len(ports) == 1 for ports in by_number.values())
     # whoever depends on the same ports is in one group
-    assert len({numbers[address] for address in numbers if wanted[address]}) == len({wanted[address] for address in numbers if wanted[address]})
+    assert len({numbers[address] for address in numbers if wanted[address]}) == len(
+        {wanted[address] for address in numbers if wanted[address]}
+    )
 
 
 @given(WANTED, WANTED)
@@ -69,36 +81,59 @@ def test_numbers_stay_whoever_comes_and_goes(wanted, more):
     numbers, unused = number_groups(wanted, {})
     later = {**more, **wanted}
     found, refused = number_groups(later, numbers)
-    kept = {address for address in wanted if not wanted[address] or not any(later[other] == wanted[address] for other in more if other not in wanted)}
-    assert {address: found.get(address) for address in kept if address in numbers} == {address: numbers[address] for address in kept if address in numbers}
+    kept = {
+        address
+        for address in wanted
+        if not wanted[address] or not any(later[other] == wanted[address] for other in more if other not in wanted)
+    }
+    assert {address: found.get(address) for address in kept if address in numbers} == {
+        address: numbers[address] for address in kept if address in numbers
+    }
     assert not set(refused) & kept & set(numbers)
     # and once more it is the same
     assert number_groups(later, {**numbers, **found})[0] == found
 
 
 def test_beyond_the_last_group_addresses_are_refused_by_name():
-    wanted = {"203.0.{0}.{1}".format(number // 200, number % 200 + 1): (30000 + number,) for number in range(200)}
+    wanted = {f"203.0.{number // 200}.{number % 200 + 1}": (30000 + number,) for number in range(200)}
     numbers, refused = number_groups(wanted, {}, frozenset({100, 255}))
-    assert len(numbers) == MOST - SPREAD - 2 and not {100, 255} & set(numbers.values()) and len(refused) == 200 - len(numbers)
-    assert {error.reason for error in refused.values()} == {"quota"} and "layer2_reserved_vrids" in next(iter(refused.values())).message
+    assert (
+        len(numbers) == MOST - SPREAD - 2
+        and not {100, 255} & set(numbers.values())
+        and len(refused) == 200 - len(numbers)
+    )
+    assert {error.reason for error in refused.values()} == {"quota"} and "layer2_reserved_vrids" in next(
+        iter(refused.values())
+    ).message
     # one that goes makes room, and nobody moves
     gone = next(iter(numbers))
     rest = {address: ports for address, ports in wanted.items() if address != gone}
     again, refused_again = number_groups(rest, numbers, frozenset({100, 255}))
-    assert len(refused_again) == len(refused) - 1 and all(again[address] == numbers[address] for address in numbers if address != gone)
+    assert len(refused_again) == len(refused) - 1 and all(
+        again[address] == numbers[address] for address in numbers if address != gone
+    )
 
 
 def test_a_number_that_is_reserved_moves_only_its_own():
-    wanted = {"203.0.113.{0}".format(number): () for number in range(1, 200)}
+    wanted = {f"203.0.113.{number}": () for number in range(1, 200)}
     before = number_groups(wanted, {})[0]
     after = number_groups(wanted, {}, frozenset({9}))[0]
-    assert {address for address in wanted if before[address] != after[address]} == {address for address in wanted if before[address] == 9} != set()
+    assert (
+        {address for address in wanted if before[address] != after[address]}
+        == {address for address in wanted if before[address] == 9}
+        != set()
+    )
 
 
-@pytest.mark.parametrize("recorded", [{"203.0.113.1": 3}, {"203.0.113.1": 999}, {"203.0.113.1": 80, "203.0.113.2": 80}, {"203.0.113.9": 80}])
+@pytest.mark.parametrize(
+    "recorded", [{"203.0.113.1": 3}, {"203.0.113.1": 999}, {"203.0.113.1": 80, "203.0.113.2": 80}, {"203.0.113.9": 80}]
+)
 def test_a_record_that_cannot_be_so_is_not_believed(recorded):
     numbers = number_groups({"203.0.113.1": (30001,), "203.0.113.2": (30002,), "203.0.113.3": ()}, recorded)[0]
-    assert numbers["203.0.113.1"] != numbers["203.0.113.2"] and min(numbers["203.0.113.1"], numbers["203.0.113.2"]) > SPREAD
+    assert (
+        numbers["203.0.113.1"] != numbers["203.0.113.2"]
+        and min(numbers["203.0.113.1"], numbers["203.0.113.2"]) > SPREAD
+    )
 
 
 @pytest.mark.parametrize("numbers", [[0], [256], [True], ["7"], list(range(1, SPREAD + 1))])
@@ -107,34 +142,49 @@ def test_reserved_numbers(numbers):
     assert parse_reserved([1, 255]) == {1, 255}
 
 
-@pytest.mark.parametrize("nodes, word", [
-    ([{"name": "a", "addresses": ["10.0.0.1"]}], "unknown_node"),
-    ([{"name": "b", "addresses": []}], "bad_address"),
-    ([{"name": "b", "addresses": ["10.0.0.1", "10.0.0.2"]}], "bad_address"),
-    ([{"name": "b", "addresses": ["10.0.0.1/24"]}], "bad_address"),
-    ([{"name": "b", "addresses": ["10.0.0.1\n}"]}], "bad_address"),
-    ([{"name": "b", "addresses": ["224.0.0.18"]}], "special_address"),
-    ([{"name": "b", "addresses": ["10.0.0.1"]}, {"name": "b", "addresses": ["10.0.0.2"]}], "claimed_twice"),
-    ([{"name": "b", "addresses": ["10.0.0.1"]}, {"name": "c", "addresses": ["10.0.0.1"]}], "claimed_twice"),
-    ([{"name": "b", "addresses": ["10.0.0.1"]}, {"name": "c", "addresses": ["2001:db8:1::1"]}], "bad_address"),
-    ([{"name": "n{0}".format(number), "addresses": ["10.0.{0}.{1}".format(number // 250, number % 250 + 1)]} for number in range(251)], "quota"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "nodes, word",
+    [
+        ([{"name": "a", "addresses": ["10.0.0.1"]}], "unknown_node"),
+        ([{"name": "b", "addresses": []}], "bad_address"),
+        ([{"name": "b", "addresses": ["10.0.0.1", "10.0.0.2"]}], "bad_address"),
+        ([{"name": "b", "addresses": ["10.0.0.1/24"]}], "bad_address"),
+        ([{"name": "b", "addresses": ["10.0.0.1\n}"]}], "bad_address"),
+        ([{"name": "b", "addresses": ["224.0.0.18"]}], "special_address"),
+        ([{"name": "b", "addresses": ["10.0.0.1"]}, {"name": "b", "addresses": ["10.0.0.2"]}], "claimed_twice"),
+        ([{"name": "b", "addresses": ["10.0.0.1"]}, {"name": "c", "addresses": ["10.0.0.1"]}], "claimed_twice"),
+        ([{"name": "b", "addresses": ["10.0.0.1"]}, {"name": "c", "addresses": ["2001:db8:1::1"]}], "bad_address"),
+        (
+            [
+                {"name": f"n{number}", "addresses": [f"10.0.{number // 250}.{number % 250 + 1}"]}
+                for number in range(251)
+            ],
+            "quota",
+        ),
+    ],
+)
 def test_nodes_that_cannot_be(nodes, word):
     assert reason(parse_segment, {"node": "b", "nodes": nodes}) == word
 
 
-@pytest.mark.parametrize("rows, word", [
-    ([{"network": "203.0.113.0/28", "group": 1}], "bad_cidr"),
-    ([{"network": "203.0.113.1", "group": 1}], "bad_cidr"),
-    ([{"network": "203.0.113.1/32"}], "quota"),
-    ([{"network": "203.0.113.1/32", "group": 256}], "quota"),
-    ([{"network": "203.0.113.1/32", "group": "1 }"}], "quota"),
-    ([{"network": "127.0.0.1/32", "group": 1}], "special_address"),
-    ([{"network": "169.254.169.254/32", "group": 1}], "special_address"),
-    ([{"network": "203.0.113.1/32", "group": 1, "health_ports": [0]}], "bad_format"),
-    ([{"network": "203.0.113.1/32", "group": 1, "health_ports": [1]}, {"network": "203.0.113.2/32", "group": 1}], "conflict"),
-    ([{"network": "203.0.113.1/32", "group": 1}, {"network": "203.0.113.1/32", "group": 2}], "claimed_twice"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rows, word",
+    [
+        ([{"network": "203.0.113.0/28", "group": 1}], "bad_cidr"),
+        ([{"network": "203.0.113.1", "group": 1}], "bad_cidr"),
+        ([{"network": "203.0.113.1/32"}], "quota"),
+        ([{"network": "203.0.113.1/32", "group": 256}], "quota"),
+        ([{"network": "203.0.113.1/32", "group": "1 }"}], "quota"),
+        ([{"network": "127.0.0.1/32", "group": 1}], "special_address"),
+        ([{"network": "169.254.169.254/32", "group": 1}], "special_address"),
+        ([{"network": "203.0.113.1/32", "group": 1, "health_ports": [0]}], "bad_format"),
+        (
+            [{"network": "203.0.113.1/32", "group": 1, "health_ports": [1]}, {"network": "203.0.113.2/32", "group": 1}],
+            "conflict",
+        ),
+        ([{"network": "203.0.113.1/32", "group": 1}, {"network": "203.0.113.1/32", "group": 2}], "claimed_twice"),
+    ],
+)
 def test_routes_that_cannot_be(rows, word):
     assert reason(parse_groups, rows) == word
 
@@ -152,7 +202,7 @@ def test_signs_of_life_are_frequent(seconds):
 
 
 def test_priorities_go_by_rank():
-    names = ["n{0}".format(number) for number in range(200)]
+    names = [f"n{number}" for number in range(200)]
     few, many = [{name: segment(name, some).priority(7) for name in some} for some in (names[:3], names)]
     assert sorted(few.values()) == [214, 234, 254] and min(many.values()) > 0 and len(set(many.values())) == 200
     assert max(few, key=few.get) == order(7, names[:3])[0]
@@ -160,7 +210,10 @@ def test_priorities_go_by_rank():
 
 def test_what_lies_on_the_segment():
     networks = [parse_network("10.0.0.0/24"), parse_network("2001:db8::/64")]
-    assert on_link(["10.0.0.9", "10.0.1.9", "2001:db8::9", "2001:db9::9"], networks) == ({"10.0.0.9", "2001:db8::9"}, {"10.0.1.9", "2001:db9::9"})
+    assert on_link(["10.0.0.9", "10.0.1.9", "2001:db8::9", "2001:db9::9"], networks) == (
+        {"10.0.0.9", "2001:db8::9"},
+        {"10.0.1.9", "2001:db9::9"},
+    )
 
 
 def test_the_configuration():
@@ -173,4 +226,7 @@ def test_the_configuration():
     # what nodes tell each other does not depend on the addresses, so one that has heard of a change and one that has not go on hearing each other
     other = keepalived_config.render(segment(routes=[{"network": "203.0.113.8/32", "group": 3}]), "eth0", "/run/x")
     assert other.partition("virtual_ipaddress_excluded")[0] == text.partition("virtual_ipaddress_excluded")[0]
-    assert keepalived_config.own_numbers(text) == {3} and keepalived_config.own_numbers("virtual_router_id x\nvirtual_router_id\n") == set()
+    assert (
+        keepalived_config.own_numbers(text) == {3}
+        and keepalived_config.own_numbers("virtual_router_id x\nvirtual_router_id\n") == set()
+    )

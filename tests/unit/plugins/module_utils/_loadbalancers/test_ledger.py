@@ -7,13 +7,26 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.ledger import Entry, ledger_data, merged, parse_ledger
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.ledger import (
+    Entry,
+    ledger_data,
+    merged,
+    parse_ledger,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, settings, strategies as st
 
 
 def entry(ident, device="", address=None, retain=False):
-    return Entry(ident, "203.0.113." + ident if address is None else address, 32, ("a", "b"), "default/web", device, retain=retain)
+    return Entry(
+        ident,
+        "203.0.113." + ident if address is None else address,
+        32,
+        ("a", "b"),
+        "default/web",
+        device,
+        retain=retain,
+    )
 
 
 def ledger(*entries):
@@ -23,20 +36,23 @@ def ledger(*entries):
 OLD, NEW = entry("1"), entry("1", "d")
 
 
-@pytest.mark.parametrize(("before", "mine", "theirs", "found"), [
-    ((), (OLD,), (), (OLD,)),
-    ((OLD,), (), (OLD,), ()),
-    ((OLD,), (NEW,), (OLD, entry("2")), (NEW, entry("2"))),
-    ((OLD,), (OLD,), (NEW,), (NEW,)),
-    ((OLD,), (OLD, entry("2")), (), (entry("2"),)),
-    ((OLD,), (), (), ()),
-    ((OLD,), (NEW,), (NEW,), (NEW,)),
-    ((OLD,), (NEW,), (entry("1", "e"),), "conflict"),
-    ((OLD,), (NEW,), (), "conflict"),
-    ((OLD,), (), (NEW,), "conflict"),
-    ((), (OLD,), (entry("2", address="203.0.113.1"),), "claimed_twice"),
-    ((), (entry("1", address=""),), (entry("2", address=""),), (entry("1", address=""), entry("2", address=""))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "mine", "theirs", "found"),
+    [
+        ((), (OLD,), (), (OLD,)),
+        ((OLD,), (), (OLD,), ()),
+        ((OLD,), (NEW,), (OLD, entry("2")), (NEW, entry("2"))),
+        ((OLD,), (OLD,), (NEW,), (NEW,)),
+        ((OLD,), (OLD, entry("2")), (), (entry("2"),)),
+        ((OLD,), (), (), ()),
+        ((OLD,), (NEW,), (NEW,), (NEW,)),
+        ((OLD,), (NEW,), (entry("1", "e"),), "conflict"),
+        ((OLD,), (NEW,), (), "conflict"),
+        ((OLD,), (), (NEW,), "conflict"),
+        ((), (OLD,), (entry("2", address="203.0.113.1"),), "claimed_twice"),
+        ((), (entry("1", address=""),), (entry("2", address=""),), (entry("1", address=""), entry("2", address=""))),
+    ],
+)
 def test_both_changes_are_kept_or_refused(before, mine, theirs, found):
     try:
         assert merged(ledger(*before), ledger(*mine), ledger(*theirs)) == ledger(*found)

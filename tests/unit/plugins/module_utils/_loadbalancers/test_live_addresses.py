@@ -7,8 +7,16 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import address_claims as live, reservations, service_plan, services
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import AddressRules, check_address_claims
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
+    address_claims as live,
+    reservations,
+    service_plan,
+    services,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import (
+    AddressRules,
+    check_address_claims,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import parse_pool
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import cost_plan
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -26,7 +34,9 @@ def service(name="web", **more):
 
 
 def reserved(name="web", address="192.0.2.1"):
-    return reservations.Reservation("r-" + address, address, tags=tuple(reservations.service_tags(OWNER, "default", name)))
+    return reservations.Reservation(
+        "r-" + address, address, tags=tuple(reservations.service_tags(OWNER, "default", name))
+    )
 
 
 def settled(one, held=(), adopt=False, rules=RULES):
@@ -57,13 +67,24 @@ def test_an_address_of_the_status_alone_is_left_where_nobody_adopts():
 
 
 def test_adoption_writes_the_same_address_down():
-    assert steps(service(ingress=("192.0.2.5",)), adopt=True) == [("set_service_ip", "192.0.2.5"), ("map", "192.0.2.5/32")]
+    assert steps(service(ingress=("192.0.2.5",)), adopt=True) == [
+        ("set_service_ip", "192.0.2.5"),
+        ("map", "192.0.2.5/32"),
+    ]
     # MetalLB drops the address of a Service that has both, and another one's annotation names it already
     for name in (METALLB, CILIUM):
-        assert steps(service(ingress=("192.0.2.5",), annotations={name: "192.0.2.5"}), adopt=True) == [("map", "192.0.2.5/32")]
+        assert steps(service(ingress=("192.0.2.5",), annotations={name: "192.0.2.5"}), adopt=True) == [
+            ("map", "192.0.2.5/32")
+        ]
     # the reserved one, and what we had reported ourselves, need no adoption
-    assert steps(service(ingress=("192.0.2.1",)), [reserved()]) == [("set_service_ip", "192.0.2.1"), ("map", "192.0.2.1/32")]
-    assert steps(service(ingress=("192.0.2.5",), reported=True)) == [("set_service_ip", "192.0.2.5"), ("map", "192.0.2.5/32")]
+    assert steps(service(ingress=("192.0.2.1",)), [reserved()]) == [
+        ("set_service_ip", "192.0.2.1"),
+        ("map", "192.0.2.1/32"),
+    ]
+    assert steps(service(ingress=("192.0.2.5",), reported=True)) == [
+        ("set_service_ip", "192.0.2.5"),
+        ("map", "192.0.2.5/32"),
+    ]
     two = [reserved(), reserved(address="192.0.2.2")]
     assert steps(service(ingress=("192.0.2.2",)), two)[0] == ("set_service_ip", "192.0.2.2")
 
@@ -80,13 +101,18 @@ def test_what_others_reported_is_not_overwritten():
     outcome = service_plan.wanted_by(beside, [], CONTEXT)
     assert [action.action for action in outcome.actions] == ["map"] and "203.0.113.9" in outcome.notes[0]
     assert [step[0] for step in steps(beside._replace(reported=True))] == ["map", "report"]
-    assert [step[0] for step in steps(beside, [reserved(address="203.0.113.9")])] == ["map", "report"]  # it was ours to report
+    assert [step[0] for step in steps(beside, [reserved(address="203.0.113.9")])] == [
+        "map",
+        "report",
+    ]  # it was ours to report
     # one of two addresses is no reason to drop the other
     assert [step[0] for step in steps(service(address="192.0.2.5", ingress=("192.0.2.5", "2001:db8::5")))] == ["map"]
 
 
 def without(one, texts, held=(), pool=POOL, backend="", annotation=False):
-    return live.give_up([one], list(held), RULES._replace(backend=backend), pool, live.parse_renumber(texts), annotation)[0]
+    return live.give_up(
+        [one], list(held), RULES._replace(backend=backend), pool, live.parse_renumber(texts), annotation
+    )[0]
 
 
 def test_what_is_given_up():
@@ -110,27 +136,54 @@ def test_what_is_given_up():
         live.parse_renumber(["everything"])
 
 
-ADDRESSES = st.sampled_from(["192.0.2.{0}".format(number) for number in range(1, 8)] + ["198.51.100.7", "147.75.10.1", "2001:db8::5"])
+ADDRESSES = st.sampled_from(
+    [f"192.0.2.{number}" for number in range(1, 8)] + ["198.51.100.7", "147.75.10.1", "2001:db8::5"]
+)
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 SERVICES = st.builds(
     lambda name, address, annotations, ingress, hosts, ours, reported: services.Service(
-        "default", name, address=address, annotations=annotations, ingress=tuple(ingress), hosts=tuple(hosts), set_by_us=ours, reported=reported
+        "default",
+        name,
+        address=address,
+        annotations=annotations,
+        ingress=tuple(ingress),
+        hosts=tuple(hosts),
+        set_by_us=ours,
+        reported=reported,
     ),
-    NAMES, st.one_of(st.just(""), ADDRESSES),
+    NAMES,
+    st.one_of(st.just(""), ADDRESSES),
     st.dictionaries(st.sampled_from([METALLB, CILIUM, "kube-vip.io/loadbalancerIPs"]), ADDRESSES, max_size=1),
-    st.lists(ADDRESSES, max_size=2, unique=True), st.lists(st.just("lb.example.org"), max_size=1), st.booleans(), st.booleans(),
-)  # fmt: skip
+    st.lists(ADDRESSES, max_size=2, unique=True),
+    st.lists(st.just("lb.example.org"), max_size=1),
+    st.booleans(),
+    st.booleans(),
+)
 RESERVED = st.lists(st.builds(reserved, NAMES, ADDRESSES), max_size=5, unique_by=lambda item: item.address)
 
 
 @settings(max_examples=600, deadline=None)
 @given(
-    st.lists(SERVICES, max_size=4, unique_by=lambda item: item.name), RESERVED, st.sampled_from(["", "metallb", "kube-vip"]),
-    st.booleans(), st.booleans(), st.sampled_from(["refuse", "first"]), st.booleans(), st.sampled_from(["delete", "retain"]), st.booleans(),
-)  # fmt: skip
-def test_no_option_but_renumber_changes_an_address_in_use(rows, held, backend, adopt, has_pool, duplicates, reports, reclaim, sweep):
+    st.lists(SERVICES, max_size=4, unique_by=lambda item: item.name),
+    RESERVED,
+    st.sampled_from(["", "metallb", "kube-vip"]),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["refuse", "first"]),
+    st.booleans(),
+    st.sampled_from(["delete", "retain"]),
+    st.booleans(),
+)
+def test_no_option_but_renumber_changes_an_address_in_use(
+    rows, held, backend, adopt, has_pool, duplicates, reports, reclaim, sweep
+):
     context = CONTEXT._replace(
-        backend=backend, on_duplicate=duplicates, reports_status=reports, reclaim_policy=reclaim, gc_orphans=sweep, pool=POOL if has_pool else parse_pool([])
+        backend=backend,
+        on_duplicate=duplicates,
+        reports_status=reports,
+        reclaim_policy=reclaim,
+        gc_orphans=sweep,
+        pool=POOL if has_pool else parse_pool([]),
     )
     rules = RULES._replace(backend=backend)
     known = live.settle(rows, held, live.Settling(rules, context.pool, adopt))
@@ -140,7 +193,11 @@ def test_no_option_but_renumber_changes_an_address_in_use(rows, held, backend, a
     mapped = plan.networks
     for key, outcome in plan.outcomes.items():
         before = by_key[key]
-        in_use = [services.address_of(before, backend)] if services.address_of(before, backend) else list(before.ingress + before.hosts)
+        in_use = (
+            [services.address_of(before, backend)]
+            if services.address_of(before, backend)
+            else list(before.ingress + before.hosts)
+        )
         theirs = {item.address for item in reservations.matches_of(held, OWNER, "default", before.name)}
         stale = before.reported and not set(before.ingress) & theirs
         for action in outcome.actions:
@@ -151,7 +208,16 @@ def test_no_option_but_renumber_changes_an_address_in_use(rows, held, backend, a
             assert not (action.action == service_plan.RESERVE and in_use and not stale)
         if key in mapped and in_use and not stale:
             assert [network.split("/")[0] in in_use for network in mapped[key]] == [True]
-    assert all(row == before._replace(live=row.live) or (before.reported and row == before._replace(ingress=())) for row, before in zip(known, rows))
-    used = {text for row in known for text in (row.address, services.annotated_address(row, backend), *row.ingress)} - {""}
+    assert all(
+        row == before._replace(live=row.live) or (before.reported and row == before._replace(ingress=()))
+        for row, before in zip(known, rows)
+    )
+    used = {text for row in known for text in (row.address, services.annotated_address(row, backend), *row.ingress)} - {
+        ""
+    }
     swept = service_plan.orphans(known, held, context)  # what was refused is in use all the same
-    assert not used & {str(action.address).partition("/")[0] for action in swept.actions if action.action in (service_plan.RELEASE, service_plan.UNMAP)}
+    assert not used & {
+        str(action.address).partition("/")[0]
+        for action in swept.actions
+        if action.action in (service_plan.RELEASE, service_plan.UNMAP)
+    }

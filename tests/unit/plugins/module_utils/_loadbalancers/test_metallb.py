@@ -12,7 +12,11 @@ import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import yaml_edit
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.values import NodeBgp
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import config as mc, resources as metallb_names, resources as mr
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.metallb import (
+    config as mc,
+    resources as metallb_names,
+    resources as mr,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, settings, strategies as st
 
@@ -62,7 +66,18 @@ def none(config):
 
 
 @pytest.mark.parametrize("tracking", [mc.NODE, mc.SERVICE])
-@pytest.mark.parametrize("text", [USERS, USERS.replace("\n", "\r\n"), USERS.rstrip("\n"), "# nothing\n", "a: 1", "peers:\n", "peers: []  # mine\nx: {}\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        USERS,
+        USERS.replace("\n", "\r\n"),
+        USERS.rstrip("\n"),
+        "# nothing\n",
+        "a: 1",
+        "peers:\n",
+        "peers: []  # mine\nx: {}\n",
+    ],
+)
 def test_ours_in_changed_and_out(text, tracking):
     options = mc.Options(tracking)
     written = run(text, options, both)
@@ -73,15 +88,24 @@ def test_ours_in_changed_and_out(text, tracking):
     assert kept <= set(written.splitlines())
     assert run(written, options, both) == written
     moved = run(written, options, lambda config: config.sync_nodes([N1._replace(local_asn=65001), N2]))
-    assert set(moved.splitlines()) - set(written.splitlines()) == {"  - my-asn: 65001" if "  - peer-address" in text else "- my-asn: 65001"}
+    assert set(moved.splitlines()) - set(written.splitlines()) == {
+        "  - my-asn: 65001" if "  - peer-address" in text else "- my-asn: 65001"
+    }
     removed = run(written, options, none)
     assert yaml_edit._same(yaml.safe_load(removed), yaml.safe_load(text) or {}) and kept <= set(removed.splitlines())
     if text.startswith("# my network") and text.endswith("\n"):
         assert removed == text
 
 
-FLOW = ["{}", "", "null", "{peers: []}",
-        '{"address-pools": [{"name": "u", "protocol": "bgp", "addresses": ["198.51.100.0/24"]}]}', "---\na: 1\n", "peers:\n  []\n"]  # fmt: skip
+FLOW = [
+    "{}",
+    "",
+    "null",
+    "{peers: []}",
+    '{"address-pools": [{"name": "u", "protocol": "bgp", "addresses": ["198.51.100.0/24"]}]}',
+    "---\na: 1\n",
+    "peers:\n  []\n",
+]
 
 
 @pytest.mark.parametrize("text", FLOW)
@@ -91,18 +115,36 @@ def test_texts_that_are_not_lines(text):
     assert yaml_edit._same(yaml.safe_load(run(written, mc.Options(), none)), yaml.safe_load(text) or {})
 
 
-@pytest.mark.parametrize("text", [
-    "a: 1\na: 2\n", "peers: {}\n", "- 1\n", "x\n", "peers: [1]\n", "a: [", "a: &a [*a]\n", "? [a]\n: 1\n", "a: !!python/object:os.system {}\n",
-    "a: 1\n---\nb: 2\n", "a: \x00\n", "x" * (yaml_edit.LONGEST + 1), "{" * 3000, "a: 0b\n<<: 1\n",
-    "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join("{1}: &{1} [{0}]\n".format(",".join(["*" + p] * 10), n) for p, n in zip("abcdef", "bcdefg")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: 1\na: 2\n",
+        "peers: {}\n",
+        "- 1\n",
+        "x\n",
+        "peers: [1]\n",
+        "a: [",
+        "a: &a [*a]\n",
+        "? [a]\n: 1\n",
+        "a: !!python/object:os.system {}\n",
+        "a: 1\n---\nb: 2\n",
+        "a: \x00\n",
+        "x" * (yaml_edit.LONGEST + 1),
+        "{" * 3000,
+        "a: 0b\n<<: 1\n",
+        "a: &a [1,1,1,1,1,1,1,1,1,1]\n"
+        + "".join("{1}: &{1} [{0}]\n".format(",".join(["*" + p] * 10), n) for p, n in zip("abcdef", "bcdefg")),
+    ],
+)
 def test_what_cannot_be_read(text):
     with pytest.raises(ValueRefused) as raised:
         mc.Config(yaml_edit.parse_document(text))
     assert raised.value.reason == "config_parse"
 
 
-TOKENS = st.sampled_from(["peers:", "address-pools:", "- ", "\n", "  ", "a: 1", "[]", "{}", "#", "name: x", ": ", '"', "|", "&a", "*a", "x"])
+TOKENS = st.sampled_from(
+    ["peers:", "address-pools:", "- ", "\n", "  ", "a: 1", "[]", "{}", "#", "name: x", ": ", '"', "|", "&a", "*a", "x"]
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -132,7 +174,7 @@ ITEMS = st.lists(st.fixed_dictionaries({"peer-address": st.sampled_from("abcd"),
 def test_any_change_of_items_keeps_the_lines_of_the_others(old, new, indent):
     rows = ["# head", "peers:" + ("" if old else " []")]
     for item in old:
-        rows += [" " * indent + "- peer-address: {0}".format(item["peer-address"]), " " * indent + "  n: {0} # kept".format(item["n"])]
+        rows += [" " * indent + f"- peer-address: {item['peer-address']}", " " * indent + f"  n: {item['n']} # kept"]
     text = "\n".join(rows + ["# tail", "other: 1 # last", ""])
     written = yaml_edit.edit(text, {"peers": new, "other": 1}, ("peers",))
     assert yaml.safe_load(written)["peers"] == new
@@ -142,11 +184,27 @@ def test_any_change_of_items_keeps_the_lines_of_the_others(old, new, indent):
 
 
 def test_foreign_things_stay():
-    user = {"my-asn": 1, "peer-asn": 2, "peer-address": "192.0.2.1", "node-selectors": [{"match-labels": {"kubernetes.io/hostname": "n1"}}], "x": {"y": [1]}}
-    half = {"peer-address": "192.0.2.3", "node-selectors": [{"match-labels": {"kubernetes.io/hostname": "n9"}},
-            {"match-labels": {"nomatch.metal.equinix.com/service-name": "web"}}]}  # fmt: skip
-    document = {"peers": [user, half], "address-pools": [{"name": "a/b", "protocol": "bgp", "addresses": ["10.9.0.0/24"]},
-                {"name": "default/old", "protocol": "bgp", "auto-assign": False, "addresses": ["10.8.0.1/32"]}]}  # fmt: skip
+    user = {
+        "my-asn": 1,
+        "peer-asn": 2,
+        "peer-address": "192.0.2.1",
+        "node-selectors": [{"match-labels": {"kubernetes.io/hostname": "n1"}}],
+        "x": {"y": [1]},
+    }
+    half = {
+        "peer-address": "192.0.2.3",
+        "node-selectors": [
+            {"match-labels": {"kubernetes.io/hostname": "n9"}},
+            {"match-labels": {"nomatch.metal.equinix.com/service-name": "web"}},
+        ],
+    }
+    document = {
+        "peers": [user, half],
+        "address-pools": [
+            {"name": "a/b", "protocol": "bgp", "addresses": ["10.9.0.0/24"]},
+            {"name": "default/old", "protocol": "bgp", "auto-assign": False, "addresses": ["10.8.0.1/32"]},
+        ],
+    }
     before = copy.deepcopy(document)
     config = mc.Config(document)
     both(config)
@@ -163,7 +221,12 @@ def test_peers_in_place():
     config.document["peers"][0]["hold-time"] = "9s"
     config.sync_nodes([N1._replace(local_asn=65001)])
     first = config.document["peers"][0]
-    assert len(config.document["peers"]) == 2 and first["hold-time"] == "9s" and first["my-asn"] == 65001 and "password" not in first
+    assert (
+        len(config.document["peers"]) == 2
+        and first["hold-time"] == "9s"
+        and first["my-asn"] == 65001
+        and "password" not in first
+    )
     config.sync_nodes([N1._replace(peers=("169.254.255.2",))])
     assert [peer["peer-address"] for peer in config.document["peers"]] == ["169.254.255.2"]
     assert mc.parse_managed(mc.managed_text(config.managed)) == {("n1", "169.254.255.2")}
@@ -208,7 +271,10 @@ def test_resources_come_settle_and_go(tracking, peers):
     converge(made)
     again = mr.Resources(made.objects.values(), options)
     converge(again)
-    assert again.objects == made.objects and len([kind for kind, _n in made.objects if kind == "BGPPeer"]) == {"native": 4, "frr": 2, "none": 0}[peers]
+    assert (
+        again.objects == made.objects
+        and len([kind for kind, _n in made.objects if kind == "BGPPeer"]) == {"native": 4, "frr": 2, "none": 0}[peers]
+    )
     assert not any("Abcdef1234" in str(obj) for obj in made.objects.values())
     made.sync_services({})
     made.sync_nodes([])
@@ -219,7 +285,11 @@ def test_resources_refuse_what_is_not_ours():
     taken = [{"kind": "IPAddressPool", "metadata": {"name": "default.web"}, "spec": {"addresses": ["10.0.0.0/24"]}}]
     made = mr.Resources(taken, mr.Options())
     refused = made.sync_services({WEB: ["147.75.10.1/32"], API: ["147.75.10.2/32"]})
-    assert refused[WEB].reason == "conflict" and ("IPAddressPool", "default.api") in made.objects and made.objects["IPAddressPool", "default.web"] == taken[0]
+    assert (
+        refused[WEB].reason == "conflict"
+        and ("IPAddressPool", "default.api") in made.objects
+        and made.objects["IPAddressPool", "default.web"] == taken[0]
+    )
     inside = mr.Resources(taken, mr.Options())
     inside.add_service(API, ["10.0.0.7/32"])
     assert list(inside.objects.values()) == taken and inside.notes
@@ -230,7 +300,9 @@ def test_resources_refuse_what_is_not_ours():
     with pytest.raises(ValueRefused, match="asn_mismatch"):
         shared.add_nodes([N1._replace(name="n3", local_asn=1)])
     shared.remove_node("n1")
-    assert shared.objects["BGPPeer", "169.254.255.1"]["spec"]["nodeSelectors"] == [{"matchLabels": {"kubernetes.io/hostname": "n2"}}]
+    assert shared.objects["BGPPeer", "169.254.255.1"]["spec"]["nodeSelectors"] == [
+        {"matchLabels": {"kubernetes.io/hostname": "n2"}}
+    ]
 
 
 def test_names_that_are_long_or_meet():
@@ -251,14 +323,20 @@ LAYER2 = mr.Layer2(("eth0",), ({"matchLabels": {"rack": "1"}},))
 
 
 def advertisements(resources):
-    return {kind: obj["spec"] for (kind, unused), obj in resources.objects.items() if kind in (mr.ADVERTISEMENT, mr.LAYER2)}
+    return {
+        kind: obj["spec"] for (kind, unused), obj in resources.objects.items() if kind in (mr.ADVERTISEMENT, mr.LAYER2)
+    }
 
 
 def test_pools_are_advertised_on_the_segment():
     services = {WEB: ("192.0.2.1/32",), API: ("192.0.2.2/32",)}
     made = mr.Resources([], mr.Options(layer2=LAYER2, by_bgp=False))
     assert not made.sync_services(services)
-    wanted = {"ipAddressPools": ["default.api", "default.web"], "interfaces": ["eth0"], "nodeSelectors": [{"matchLabels": {"rack": "1"}}]}
+    wanted = {
+        "ipAddressPools": ["default.api", "default.web"],
+        "interfaces": ["eth0"],
+        "nodeSelectors": [{"matchLabels": {"rack": "1"}}],
+    }
     assert advertisements(made) == {mr.LAYER2: wanted}
     # the same again, in both ways, and back to BGP: what nobody asks for any more goes
     again = mr.Resources(made.objects.values(), mr.Options(layer2=LAYER2, by_bgp=False))
@@ -277,9 +355,16 @@ def test_pools_are_advertised_on_the_segment():
 
 
 def test_an_l2advertisement_of_the_users_stays():
-    theirs = {"kind": mr.LAYER2, "apiVersion": mr.VERSIONS[mr.LAYER2], "metadata": {"name": LAYER2.name}, "spec": {"ipAddressPools": ["mine"]}}
+    theirs = {
+        "kind": mr.LAYER2,
+        "apiVersion": mr.VERSIONS[mr.LAYER2],
+        "metadata": {"name": LAYER2.name},
+        "spec": {"ipAddressPools": ["mine"]},
+    }
     made = mr.Resources([theirs], mr.Options(layer2=LAYER2, by_bgp=False))
-    assert made.sync_services({WEB: ("192.0.2.1/32",)})[WEB].reason == "conflict" and list(made.objects.values()) == [theirs]
+    assert made.sync_services({WEB: ("192.0.2.1/32",)})[WEB].reason == "conflict" and list(made.objects.values()) == [
+        theirs
+    ]
     beside = mr.Resources([theirs], mr.Options())
     beside.sync_services({WEB: ("192.0.2.1/32",)})
     beside.sync_services({})

@@ -8,7 +8,13 @@ import json
 
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp import remembered
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.values import NodeBgp
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.ledger import Entry, ledger_data, ordered, ordering, parse_ledger
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.ledger import (
+    Entry,
+    ledger_data,
+    ordered,
+    ordering,
+    parse_ledger,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.reservations import Reservation
 from hypothesis import given, strategies as st
 
@@ -17,10 +23,19 @@ ROW = remembered.neighbours("session", FACTS)
 ADDRESSES = [{"address": "198.51.100.1", "public": True}, {"address": "10.66.1.5", "public": False}]
 
 rows = st.builds(
-    remembered.Neighbours, st.text(max_size=9), st.text(max_size=9), st.integers(1, 2**32 - 1), st.integers(1, 2**32 - 1),
-    st.lists(st.text(max_size=9), max_size=3).map(tuple), st.booleans(),
-)  # fmt: skip
-anything = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=9), lambda inner: st.lists(inner, max_size=7), max_leaves=12)
+    remembered.Neighbours,
+    st.text(max_size=9),
+    st.text(max_size=9),
+    st.integers(1, 2**32 - 1),
+    st.integers(1, 2**32 - 1),
+    st.lists(st.text(max_size=9), max_size=3).map(tuple),
+    st.booleans(),
+)
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=7),
+    max_leaves=12,
+)
 
 
 @given(st.dictionaries(st.text(max_size=9), rows, max_size=4))
@@ -41,8 +56,13 @@ def test_no_password_is_kept_and_the_facts_come_back_with_the_one_that_counts():
 
 def test_what_it_depends_on():
     assert remembered.still_true(ROW, "session", 65000, ADDRESSES)
-    for session, asn, addresses in (("", 65000, ADDRESSES), ("other", 65000, ADDRESSES), ("session", 65001, ADDRESSES), ("session", 65000, ADDRESSES[:1]),
-                                    ("session", 65000, [{"address": "10.66.1.5", "public": True}])):  # fmt: skip
+    for session, asn, addresses in (
+        ("", 65000, ADDRESSES),
+        ("other", 65000, ADDRESSES),
+        ("session", 65001, ADDRESSES),
+        ("session", 65000, ADDRESSES[:1]),
+        ("session", 65000, [{"address": "10.66.1.5", "public": True}]),
+    ):
         assert not remembered.still_true(ROW, session, asn, addresses)
     assert not remembered.still_true(ROW._replace(session=""), "", 65000, ADDRESSES)
 
@@ -62,11 +82,19 @@ def test_all_have_their_turn():
 def test_orders_that_were_begun():
     tags = ("usage=metal-ccm-auto", "service=x", "cluster=u")
     begun = ordering(tags, "a/web", "now")
-    assert parse_ledger(ledger_data({begun.id: begun})) == {begun.id: begun} and begun.id != ordering(tags, "a/b", "now").id
+    assert (
+        parse_ledger(ledger_data({begun.id: begun})) == {begun.id: begun}
+        and begun.id != ordering(tags, "a/b", "now").id
+    )
     known = Entry("r0", "203.0.113.1", 32, tags, "a/web")
     ledger = {begun.id: begun, "r0": known}
     mine, other = Reservation("r1", "203.0.113.2", 32, (*tags, "more")), Reservation("r2", "203.0.113.3", 32, tags[:2])
     assert ordered(ledger, [known.reservation(), other]) == []
     ((ident, entry),) = ordered(ledger, [known.reservation(), mine, other])
-    assert ident == begun.id and (entry.id, entry.address, entry.service, entry.tags) == ("r1", "203.0.113.2", "a/web", mine.tags)
+    assert ident == begun.id and (entry.id, entry.address, entry.service, entry.tags) == (
+        "r1",
+        "203.0.113.2",
+        "a/web",
+        mine.tags,
+    )
     assert ordered(ledger, [mine, mine._replace(id="r3")]) == []  # which of the two it is, nobody can say

@@ -22,7 +22,7 @@ class Store:
     """The Events of a cluster; each run is a second later."""
 
     def __init__(self) -> None:
-        self.objects: t.Dict[str, t.Dict[str, t.Any]] = {}
+        self.objects: dict[str, dict[str, t.Any]] = {}
         self.clock = 0
 
     def run(self, *rows: events.Told) -> int:
@@ -33,19 +33,36 @@ class Store:
             self.objects.setdefault(one.told.event, {}).update(one.body)
         return len(writings)
 
-    def counts(self) -> t.Dict[str, int]:
+    def counts(self) -> dict[str, int]:
         return {one["message"]: one["count"] for one in self.objects.values()}
 
 
 def test_the_same_again_is_no_event_and_what_comes_back_is_counted() -> None:
     store = Store()
-    given_now = events.Told("shop", "web", "uid-web", events.NORMAL, events.GIVEN, events.given_text([("192.0.2.1", "public"), ("2001:db8::1", "")]))
+    given_now = events.Told(
+        "shop",
+        "web",
+        "uid-web",
+        events.NORMAL,
+        events.GIVEN,
+        events.given_text([("192.0.2.1", "public"), ("2001:db8::1", "")]),
+    )
     assert [store.run(told()) for dummy in range(3)] == [1, 0, 0]
     assert store.run(given_now) == 1 and store.run(told()) == 1 and store.run(told()) == 0
     assert store.counts() == {"claimed_twice: x": 2, "It has 192.0.2.1 of the pool public and 2001:db8::1": 1}
     (first,) = [one for one in store.objects.values() if one["count"] == 2]
-    assert first["firstTimestamp"] == TIME.format(0, 1) and first["lastTimestamp"] == TIME.format(0, 5) and first["source"] == {"component": events.COMPONENT}
-    assert first["involvedObject"] == {"apiVersion": "v1", "kind": "Service", "namespace": "shop", "name": "web", "uid": "uid-web"}
+    assert (
+        first["firstTimestamp"] == TIME.format(0, 1)
+        and first["lastTimestamp"] == TIME.format(0, 5)
+        and first["source"] == {"component": events.COMPONENT}
+    )
+    assert first["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "namespace": "shop",
+        "name": "web",
+        "uid": "uid-web",
+    }
 
 
 def test_a_service_of_the_same_name_that_is_made_anew_is_told_anew() -> None:
@@ -56,14 +73,14 @@ def test_a_service_of_the_same_name_that_is_made_anew_is_told_anew() -> None:
 def test_words_and_bounds() -> None:
     assert told(reason="quota").reason == events.EXHAUSTED and told().reason == events.REFUSED
     assert len(told(text="y" * 5000).message) == events.LONGEST
-    assert len(events.plan_events([told("s{0}".format(number)) for number in range(500)], [], TIME)) == events.MOST
+    assert len(events.plan_events([told(f"s{number}") for number in range(500)], [], TIME)) == events.MOST
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz")), max_size=30))
-def test_as_many_are_counted_as_times_something_else_was_told(rows: t.List[t.Tuple[str, str]]) -> None:
+def test_as_many_are_counted_as_times_something_else_was_told(rows: list[tuple[str, str]]) -> None:
     store = Store()
-    last: t.Dict[str, str] = {}
-    wanted: t.Dict[str, int] = {}
+    last: dict[str, str] = {}
+    wanted: dict[str, int] = {}
     for name, text in rows:
         changed = last.get(name) != text
         assert store.run(told(name, name + text)) == int(changed)

@@ -7,7 +7,11 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations, service_plan, services
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
+    reservations,
+    service_plan,
+    services,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import Places
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -39,7 +43,9 @@ def test_an_order_is_shown_with_what_follows():
 
 
 def test_pending_denied_and_duplicates():
-    assert service_plan.wanted_by(service(), [reserved(address="", state="pending")], CONTEXT) == service_plan.Outcome([], "Requested")
+    assert service_plan.wanted_by(service(), [reserved(address="", state="pending")], CONTEXT) == service_plan.Outcome(
+        [], "Requested"
+    )
     with pytest.raises(ValueRefused, match="denied"):
         service_plan.wanted_by(service(), [reserved(address="", state="denied")], CONTEXT)
     two = [reserved(), reserved(address="192.0.2.2", ident="spoof")]
@@ -71,8 +77,11 @@ def test_who_counts():
     ):
         assert service_plan.wanted_by(one, [], CONTEXT) == service_plan.Outcome([])
     assert services.counts(service(load_balancer_class="mine"), "mine")
-    obj = {"metadata": {"namespace": "default", "name": "web"}, "spec": {"type": "LoadBalancer", "loadBalancerIP": "192.0.2.1"},
-           "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"hostname": "x"}]}}}  # fmt: skip
+    obj = {
+        "metadata": {"namespace": "default", "name": "web"},
+        "spec": {"type": "LoadBalancer", "loadBalancerIP": "192.0.2.1"},
+        "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"hostname": "x"}]}},
+    }
     assert services.service_of(obj) == service(address="192.0.2.1", ingress=("192.0.2.1",), hosts=("x",))
 
 
@@ -90,13 +99,20 @@ def test_releasing_needs_a_record():
 def test_a_service_that_is_gone_has_its_last_word_in_our_record():
     held, gone = [reserved()], service(type="")
     recorded = CONTEXT._replace(recorded=frozenset(["r-web"]), gc_orphans=True)
-    for context, steps in ((recorded, ["unmap", "release"]), (recorded._replace(retained=frozenset(["r-web"])), ["unmap"])):
+    for context, steps in (
+        (recorded, ["unmap", "release"]),
+        (recorded._replace(retained=frozenset(["r-web"])), ["unmap"]),
+    ):
         assert [step[0] for step in names(service_plan.removal_of(gone, held, context))] == steps
         assert bool(service_plan.orphans([service("other")], held, context).actions) == (steps[-1] == "release")
         # one that is still there speaks for itself
         assert [step[0] for step in names(service_plan.removal_of(service(), held, context))] == ["unmap", "release"]
         former = service(type="ClusterIP", address="192.0.2.1")
-        assert [step[0] for step in names(service_plan.orphans([former], held, context))] == ["unmap", "release", "clear_service_ip"]
+        assert [step[0] for step in names(service_plan.orphans([former], held, context))] == [
+            "unmap",
+            "release",
+            "clear_service_ip",
+        ]
 
 
 def test_what_was_left_alone_is_left_alone_when_it_goes():
@@ -126,7 +142,11 @@ def test_orphans_and_what_protects_an_address():
     other = service("other")
     assert [step[0] for step in names(service_plan.orphans([other], held, free))] == ["unmap", "release"]
     former = service(type="ClusterIP", address="192.0.2.1")
-    assert [step[0] for step in names(service_plan.orphans([former], held, free))] == ["unmap", "release", "clear_service_ip"]
+    assert [step[0] for step in names(service_plan.orphans([former], held, free))] == [
+        "unmap",
+        "release",
+        "clear_service_ip",
+    ]
     for services_, context in (
         (None, free),
         ([], free),
@@ -160,9 +180,13 @@ def test_cost_plan_and_the_limit():
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.sampled_from(["a", "b", "c", "d"]), unique=True), st.lists(st.sampled_from(["a", "b", "c", "d"]), unique=True), st.integers(0, 5))
+@given(
+    st.lists(st.sampled_from(["a", "b", "c", "d"]), unique=True),
+    st.lists(st.sampled_from(["a", "b", "c", "d"]), unique=True),
+    st.integers(0, 5),
+)
 def test_never_over_the_limit_and_settled_after_one_run(wanted, held_names, limit):
-    held = [reserved(name, "192.0.2.{0}".format(ord(name))) for name in held_names]
+    held = [reserved(name, f"192.0.2.{ord(name)}") for name in held_names]
     context = CONTEXT._replace(max_prefixes=limit, release_unrecorded=True)
     plan = service_plan.cost_plan([service(name) for name in wanted], held, context)
     assert len(held) + len(plan.orders) <= max(limit, len(held))
@@ -170,7 +194,7 @@ def test_never_over_the_limit_and_settled_after_one_run(wanted, held_names, limi
     released = {action.id for action in swept if action.action == service_plan.RELEASE}
     assert released == ({"r-" + name for name in set(held_names) - set(wanted)} if wanted else set())
     held = [item for item in held if item.id not in released]
-    held += [reserved(order.service.split("/")[1], "203.0.113.{0}".format(n)) for n, order in enumerate(plan.orders)]
+    held += [reserved(order.service.split("/")[1], f"203.0.113.{n}") for n, order in enumerate(plan.orders)]
     addresses = {name: reservations.matches_of(held, OWNER, "default", name) for name in wanted}
     settled = [service(name, rows[0].address) for name, rows in addresses.items() if rows]
     again = service_plan.cost_plan(settled, held, context)
@@ -181,7 +205,11 @@ def test_states_and_garbage():
     assert services.states("192.0.2.1", reserved(), ["192.0.2.1/32"]).state == "Mapped"
     assert services.states("", reserved(address="", state="pending"), []).state == "Requested"
     assert not services.states("", None, []).ready
-    rows = [reserved(), reserved("b", assignments=(reservations.Assignment("a1"),)), reserved("c", owner=OWNER._replace(cluster_uid="x"))]
+    rows = [
+        reserved(),
+        reserved("b", assignments=(reservations.Assignment("a1"),)),
+        reserved("c", owner=OWNER._replace(cluster_uid="x")),
+    ]
     assert reservations.sweep(rows, OWNER) == (["r-web"], ["r-c"], ["r-b"])
     assert reservations.sweep(rows, OWNER, force=True).release == ["r-web", "r-b"]
     with pytest.raises(ValueRefused, match="missing_cluster_uid"):

@@ -9,7 +9,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import named_pools, pools, reservations, service_plan, settings
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
+    named_pools,
+    pools,
+    reservations,
+    service_plan,
+    settings,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setup
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
@@ -43,7 +49,10 @@ def test_every_name_and_its_rank(item):
         assert settings.read_settings(others, text).values[item.name] == file
         for variable in item.variables:
             assert settings.read_settings(dict(others, **{variable: env}), text).values[item.name] == env_value
-            assert settings.read_settings(dict(others, **{variable: env}), text, {item.name: file}).values[item.name] == file
+            assert (
+                settings.read_settings(dict(others, **{variable: env}), text, {item.name: file}).values[item.name]
+                == file
+            )
             old = variable.replace("METAL_", "PACKET_")
             assert settings.read_settings(dict(others, **{old: env}), text).values[item.name] == file
     if len(item.variables) > 1:
@@ -57,12 +66,28 @@ def test_what_is_missing_and_wrong():
     assert word_of(settings.read_settings, {}) == "missing_api_key"
     assert word_of(settings.read_settings, {"METAL_API_KEY": "k"}) == "missing_project_id"
     assert settings.read_settings({}, required=False).values["api_key"] == ""
-    for text in ("", "[]", "1", '"x"', "{]", '{"localASN": "65000"}', '{"localASN": 1.5}', '{"localASN": true}', '{"metro": 1}', "\ud800"):
+    for text in (
+        "",
+        "[]",
+        "1",
+        '"x"',
+        "{]",
+        '{"localASN": "65000"}',
+        '{"localASN": 1.5}',
+        '{"localASN": true}',
+        '{"metro": 1}',
+        "\ud800",
+    ):
         assert word_of(read, (), text) == "config_parse"
     for number in ("-1", "+1", "1_0", "0x1", "\u0661", "1.0", "4294967296", "9" * 30):
         assert word_of(read, {"METAL_LOCAL_ASN": number}) == "not_a_number"
     assert word_of(read, {"METAL_EIP_HEALTH_CHECK_USE_HOST_IP": "yes"}) == "not_a_boolean"
-    assert read({"METAL_EIP_HEALTH_CHECK_USE_HOST_IP": "0"}, '{"eipHealthCheckUseHostIP": true}')["eip_health_check_use_host_ip"] is False
+    assert (
+        read({"METAL_EIP_HEALTH_CHECK_USE_HOST_IP": "0"}, '{"eipHealthCheckUseHostIP": true}')[
+            "eip_health_check_use_host_ip"
+        ]
+        is False
+    )
     assert read((), '{"localASN": 0, "unknown": []}')["local_asn"] == 65000
 
 
@@ -74,7 +99,9 @@ def test_an_empty_tag_switches_the_feature_off_and_other_empty_variables_do_noth
 
 
 def test_secrets_are_not_shown():
-    found = settings.read_settings({"METAL_API_KEY": "s3cret", "METAL_PROJECT_ID": "p"}, '{"bgpPass": "s3cret", "loadBalancerID": "x"}')
+    found = settings.read_settings(
+        {"METAL_API_KEY": "s3cret", "METAL_PROJECT_ID": "p"}, '{"bgpPass": "s3cret", "loadBalancerID": "x"}'
+    )
     assert "s3cret" not in str(found.printable()) and len(found.warnings) == 1
     with pytest.raises(settings.SettingRefused) as raised:
         settings.read_settings({}, '{"apiKey": "s3cret"')
@@ -87,7 +114,12 @@ SAID = {"the configuration file is no JSON object"} | {
 }
 
 
-@given(st.text(max_size=30) | st.builds(json.dumps, st.dictionaries(st.sampled_from(["apiKey", "localASN", "eipTag"]), st.text() | st.integers())))
+@given(
+    st.text(max_size=30)
+    | st.builds(
+        json.dumps, st.dictionaries(st.sampled_from(["apiKey", "localASN", "eipTag"]), st.text() | st.integers())
+    )
+)
 def test_any_file(text):
     try:
         values = settings.read_settings(TWO, text).values
@@ -97,35 +129,41 @@ def test_any_file(text):
     assert set(values) == {item.name for item in settings.SETTINGS}
 
 
-@pytest.mark.parametrize("text,type_,namespace,name,warned", [
-    ("", "disabled", "", "", False),
-    ("metallb-system:config", "disabled", "", "", True),
-    ("nginx://", "disabled", "", "", True),
-    ("metallb", "disabled", "", "", True),
-    ("kube-vip://", "kube-vip", "", "", False),
-    ("KUBE-VIP:", "kube-vip", "", "", False),
-    ("empty:", "empty", "", "", False),
-    ("metallb:", "metallb", "metallb-system", "config", False),
-    ("MetalLB:///", "metallb", "metallb-system", "config", False),
-    ("metallb://lb:conf", "metallb", "lb", "conf", False),
-    ("metallb://:conf", "metallb", "metallb-system", "conf", False),
-    ("metallb://lb:", "metallb", "lb", "config", False),
-    ("metallb:///lb/conf/", "metallb", "lb", "conf", False),
-    ("metallb:////conf", "metallb", "metallb-system", "conf", False),
-    ("metallb://lb", "metallb", "metallb-system", "config", True),
-    ("metallb:///lb/conf/more", "metallb", "lb", "conf", True),
-    ("metallb:///../etc", "disabled", "", "", True),
-    ("metallb:///ns?crdConfiguration=T", "metallb", "ns", "", False),
-    ("metallb:///ns?crdConfiguration=0&x=1", "metallb", "ns", "config", False),
-    ("emlb:///sv", "emlb", "", "", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text,type_,namespace,name,warned",
+    [
+        ("", "disabled", "", "", False),
+        ("metallb-system:config", "disabled", "", "", True),
+        ("nginx://", "disabled", "", "", True),
+        ("metallb", "disabled", "", "", True),
+        ("kube-vip://", "kube-vip", "", "", False),
+        ("KUBE-VIP:", "kube-vip", "", "", False),
+        ("empty:", "empty", "", "", False),
+        ("metallb:", "metallb", "metallb-system", "config", False),
+        ("MetalLB:///", "metallb", "metallb-system", "config", False),
+        ("metallb://lb:conf", "metallb", "lb", "conf", False),
+        ("metallb://:conf", "metallb", "metallb-system", "conf", False),
+        ("metallb://lb:", "metallb", "lb", "config", False),
+        ("metallb:///lb/conf/", "metallb", "lb", "conf", False),
+        ("metallb:////conf", "metallb", "metallb-system", "conf", False),
+        ("metallb://lb", "metallb", "metallb-system", "config", True),
+        ("metallb:///lb/conf/more", "metallb", "lb", "conf", True),
+        ("metallb:///../etc", "disabled", "", "", True),
+        ("metallb:///ns?crdConfiguration=T", "metallb", "ns", "", False),
+        ("metallb:///ns?crdConfiguration=0&x=1", "metallb", "ns", "config", False),
+        ("emlb:///sv", "emlb", "", "", True),
+    ],
+)
 def test_load_balancer(text, type_, namespace, name, warned):
     found = settings.parse_load_balancer(text)
     assert (found.type, found.namespace, found.configmap, bool(found.warnings)) == (type_, namespace, name, warned)
     assert found.enabled == found.uses_bgp == (type_ in ("metallb", "kube-vip", "empty"))
 
 
-@given(st.text() | st.lists(st.sampled_from(["metallb", ":", "/", "?", "crdConfiguration=", "ns", "1", "&", "#"])).map("".join))
+@given(
+    st.text()
+    | st.lists(st.sampled_from(["metallb", ":", "/", "?", "crdConfiguration=", "ns", "1", "&", "#"])).map("".join)
+)
 def test_any_load_balancer(text):
     try:
         found = settings.parse_load_balancer(text)
@@ -133,10 +171,15 @@ def test_any_load_balancer(text):
         assert refused.reason == "bad_boolean"
         return
     assert found.type in ("disabled", "metallb", "kube-vip", "empty", "emlb")
-    assert found.type != "metallb" or (found.namespace and found.mode in ("crd", "configmap") and "/" not in found.namespace)
+    assert found.type != "metallb" or (
+        found.namespace and found.mode in ("crd", "configmap") and "/" not in found.namespace
+    )
 
 
-@given(st.text(max_size=20) | st.builds("{0}://{1}".format, st.sampled_from(["equinixmetal", "packet", "aws"]), st.text(max_size=10)))
+@given(
+    st.text(max_size=20)
+    | st.builds("{0}://{1}".format, st.sampled_from(["equinixmetal", "packet", "aws"]), st.text(max_size=10))
+)
 def test_any_provider_id(text):
     try:
         device = reservations.parse_provider_id(text)
@@ -167,14 +210,17 @@ def test_any_span(text):
 
 def lowest(pool, taken=(), version=4):
     """What a nameless pool gives to a Service that asks for nothing."""
-    return named_pools.allocate(named_pools.Grants((named_pools.NamedPool("default", pool),)), named_pools.Wish("a", "b", version=version),
-                                named_pools.Held(dict.fromkeys(taken, "")))  # fmt: skip
+    return named_pools.allocate(
+        named_pools.Grants((named_pools.NamedPool("default", pool),)),
+        named_pools.Wish("a", "b", version=version),
+        named_pools.Held(dict.fromkeys(taken, "")),
+    )
 
 
 @given(st.lists(st.integers(0, 7), unique=True))
 def test_a_pool_hands_out_the_lowest_free_address_once(taken):
     pool = pools.parse_pool(["203.0.113.8/30", "203.0.113.20-203.0.113.23"])
-    every = ["203.0.113.{0}".format(n) for n in (8, 9, 10, 11, 20, 21, 22, 23)]
+    every = [f"203.0.113.{n}" for n in (8, 9, 10, 11, 20, 21, 22, 23)]
     free = [address for n, address in enumerate(every) if n not in taken]
     if not free:
         assert word_of(lowest, pool, [every[n] for n in taken]) == "quota"
@@ -184,16 +230,18 @@ def test_a_pool_hands_out_the_lowest_free_address_once(taken):
 
 #: Addresses of both families, few enough to count them one by one: the last of IPv4, the first and some of IPv6.
 PLACES = [
-    *("255.255.255.{0}".format(n) for n in range(248, 256)),
-    *("::{0}".format(n or "") for n in range(8)),
-    *("2001:db8::{0}".format(n or "") for n in range(8)),
+    *(f"255.255.255.{n}" for n in range(248, 256)),
+    *(f"::{n or ''}" for n in range(8)),
+    *(f"2001:db8::{n or ''}" for n in range(8)),
 ]
-BOUNDS = st.tuples(st.integers(0, len(PLACES) - 1), st.integers(0, 7)).map(lambda pair: (pair[0], pair[0] // 8 * 8 + max(pair[0] % 8, pair[1])))
+BOUNDS = st.tuples(st.integers(0, len(PLACES) - 1), st.integers(0, 7)).map(
+    lambda pair: (pair[0], pair[0] // 8 * 8 + max(pair[0] % 8, pair[1]))
+)
 
 
 @given(st.dictionaries(st.sampled_from("abcd"), BOUNDS, max_size=4), st.sets(st.sampled_from(PLACES)))
 def test_pools_of_both_families_against_single_addresses(bounds, taken):
-    made = {name: pools.parse_pool(["{0}-{1}".format(PLACES[first], PLACES[last])]) for name, (first, last) in bounds.items()}
+    made = {name: pools.parse_pool([f"{PLACES[first]}-{PLACES[last]}"]) for name, (first, last) in bounds.items()}
     inside = {name: PLACES[first : last + 1] for name, (first, last) in bounds.items()}
     for name, pool in made.items():
         assert [place for place in PLACES if place in pool] == inside[name]
@@ -204,7 +252,12 @@ def test_pools_of_both_families_against_single_addresses(bounds, taken):
         else:
             assert word_of(lowest, pool, taken, version) == "quota"
         assert word_of(lowest, pool, taken, 10 - version) == "quota"
-    pairs = [(one, other, [place for place in inside[one] if place in inside[other]]) for one in inside for other in inside if one < other]
+    pairs = [
+        (one, other, [place for place in inside[one] if place in inside[other]])
+        for one in inside
+        for other in inside
+        if one < other
+    ]
     assert sorted(pools.shared(made)) == sorted((one, other, both[0]) for one, other, both in pairs if both)
 
 
@@ -220,31 +273,57 @@ def test_pools_that_overlap_are_refused():
 
 
 def test_settings_come_back_from_their_own_text():
-    wanted = {"api_key": "token", "project_id": "p", "metro": "da", "local_asn": 64512, "eip_health_check_use_host_ip": True, "facility": ""}
+    wanted = {
+        "api_key": "token",
+        "project_id": "p",
+        "metro": "da",
+        "local_asn": 64512,
+        "eip_health_check_use_host_ip": True,
+        "facility": "",
+    }
     found = settings.read_settings({}, settings.settings_text(wanted)).values
     assert {name: found[name] for name in wanted} == wanted
     with pytest.raises(ValueRefused):
         settings.settings_text({"token": "x"})
 
 
-@pytest.mark.parametrize("given, reason", [
-    ({"metallb_layer2": {"interfaces": ["eth0"]}}, "bad_setting"),
-    ({"metallb_advertise": "bgp", "metallb_layer2": {"interfaces": ["eth0"]}}, "bad_setting"),
-    ({"metallb_advertise": "both", "metallb_layer2": {"interfaces": ["eth0 eth1"]}}, "bad_format"),
-    ({"layer2_reserved_vrids": [300]}, "bad_format"),
-    ({"layer2_nodes": [{"name": "n1", "segment": "a", "addresses": ["10.0.0.1"]}, {"name": "n2", "segment": "a", "addresses": ["10.0.0.1"]}]}, "claimed_twice"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given, reason",
+    [
+        ({"metallb_layer2": {"interfaces": ["eth0"]}}, "bad_setting"),
+        ({"metallb_advertise": "bgp", "metallb_layer2": {"interfaces": ["eth0"]}}, "bad_setting"),
+        ({"metallb_advertise": "both", "metallb_layer2": {"interfaces": ["eth0 eth1"]}}, "bad_format"),
+        ({"layer2_reserved_vrids": [300]}, "bad_format"),
+        (
+            {
+                "layer2_nodes": [
+                    {"name": "n1", "segment": "a", "addresses": ["10.0.0.1"]},
+                    {"name": "n2", "segment": "a", "addresses": ["10.0.0.1"]},
+                ]
+            },
+            "claimed_twice",
+        ),
+    ],
+)
 def test_settings_of_a_segment_that_cannot_be(given, reason):
     with pytest.raises(ValueRefused) as caught:
-        parse_setup(dict(given, cluster="aws", load_balancer="metallb:///metallb-system?crdConfiguration=true"), {}, None)
+        parse_setup(
+            dict(given, cluster="aws", load_balancer="metallb:///metallb-system?crdConfiguration=true"), {}, None
+        )
     assert caught.value.reason == reason
 
 
 def test_how_metallb_announces():
     def options(**given):
-        return parse_setup(dict(given, cluster="aws", load_balancer="metallb:///metallb-system?crdConfiguration=true"), {}, None).resource_options
+        return parse_setup(
+            dict(given, cluster="aws", load_balancer="metallb:///metallb-system?crdConfiguration=true"), {}, None
+        ).resource_options
 
     assert options().layer2 is None and options().by_bgp
     both = options(metallb_advertise="both", metallb_layer2={"interfaces": ["eth0"], "node_selectors": [{"rack": "1"}]})
-    assert both.by_bgp and both.layer2.interfaces == ("eth0",) and both.layer2.node_selectors == ({"matchLabels": {"rack": "1"}},)
+    assert (
+        both.by_bgp
+        and both.layer2.interfaces == ("eth0",)
+        and both.layer2.node_selectors == ({"matchLabels": {"rack": "1"}},)
+    )
     assert not options(metallb_advertise="layer2").by_bgp

@@ -6,12 +6,20 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations, sharing
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import AddressRules, check_address_claims
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.named_pools import Grants, parse_named_pools
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import RESERVE, Context, cost_plan
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.address_claims import (
+    AddressRules,
+    check_address_claims,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.named_pools import (
+    Grants,
+    parse_named_pools,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import (
+    RESERVE,
+    Context,
+    cost_plan,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service
 from hypothesis import given, settings, strategies as st
 
@@ -19,29 +27,49 @@ OWNER = reservations.Owner("metal-ccm", "uid-1")
 GRANTS = Grants(parse_named_pools(["192.0.2.0/28"], None))
 CONTEXT = Context(OWNER, None, reports_status=True, grants=GRANTS)
 KEYS = st.sampled_from([{}, {"app": "a"}, {"app": "b"}])
-ANNOTATIONS = st.fixed_dictionaries({}, optional={
-    "metallb.io/allow-shared-ip": st.sampled_from(["k", "l", ""]), "metallb.universe.tf/allow-shared-ip": st.sampled_from(["k", "l"]),
-    "lbipam.cilium.io/sharing-key": st.sampled_from(["k", "m"]), "io.cilium/lb-ipam-sharing-key": st.sampled_from(["k"]),
-    "lbipam.cilium.io/sharing-cross-namespace": st.sampled_from(["one", "two", "*", "three, one", ""]),
-})  # fmt: skip
+ANNOTATIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "metallb.io/allow-shared-ip": st.sampled_from(["k", "l", ""]),
+        "metallb.universe.tf/allow-shared-ip": st.sampled_from(["k", "l"]),
+        "lbipam.cilium.io/sharing-key": st.sampled_from(["k", "m"]),
+        "io.cilium/lb-ipam-sharing-key": st.sampled_from(["k"]),
+        "lbipam.cilium.io/sharing-cross-namespace": st.sampled_from(["one", "two", "*", "three, one", ""]),
+    },
+)
 SERVICES = st.builds(
     lambda namespace, name, notes, ports, local, selector: Service(
-        namespace, name, annotations=notes, ports=frozenset(ports), local=local, selector=selector),
-    st.sampled_from(["one", "two"]), st.sampled_from("abcd"), ANNOTATIONS,
-    st.sets(st.tuples(st.sampled_from(["TCP", "UDP"]), st.sampled_from([80, 443])), min_size=1), st.booleans(), KEYS,
-)  # fmt: skip
+        namespace, name, annotations=notes, ports=frozenset(ports), local=local, selector=selector
+    ),
+    st.sampled_from(["one", "two"]),
+    st.sampled_from("abcd"),
+    ANNOTATIONS,
+    st.sets(st.tuples(st.sampled_from(["TCP", "UDP"]), st.sampled_from([80, 443])), min_size=1),
+    st.booleans(),
+    KEYS,
+)
 
 
 def metallb(one: Service, other: Service) -> bool:
     """sharingOK and portsInUse of its allocator: key, back end (the selector of a Local Service, else nothing), ports."""
-    keys = [item.annotations.get("metallb.io/allow-shared-ip") or item.annotations.get("metallb.universe.tf/allow-shared-ip") or "" for item in (one, other)]
+    keys = [
+        item.annotations.get("metallb.io/allow-shared-ip")
+        or item.annotations.get("metallb.universe.tf/allow-shared-ip")
+        or ""
+        for item in (one, other)
+    ]
     ends = [str(sorted(item.selector.items())) if item.local else "" for item in (one, other)]
     return keys[0] != "" and keys[0] == keys[1] and ends[0] == ends[1] and not one.ports & other.ports
 
 
 def cilium(one: Service, other: Service) -> bool:
     """isCompatible of its LB-IPAM."""
-    keys = [item.annotations.get("lbipam.cilium.io/sharing-key") or item.annotations.get("io.cilium/lb-ipam-sharing-key") or "" for item in (one, other)]
+    keys = [
+        item.annotations.get("lbipam.cilium.io/sharing-key")
+        or item.annotations.get("io.cilium/lb-ipam-sharing-key")
+        or ""
+        for item in (one, other)
+    ]
     if not keys[0] or keys[0] != keys[1]:
         return False
     for here, there in ((one, other), (other, one)):
@@ -55,7 +83,9 @@ def cilium(one: Service, other: Service) -> bool:
 
 @settings(max_examples=500, deadline=None)
 @given(st.lists(SERVICES, min_size=1, max_size=6), SERVICES)
-def test_a_newcomer_is_refused_where_one_of_those_that_share_refuses_him(those: t.List[Service], newcomer: Service) -> None:
+def test_a_newcomer_is_refused_where_one_of_those_that_share_refuses_him(
+    those: list[Service], newcomer: Service
+) -> None:
     assert bool(sharing.Sharing(those).refuses(newcomer)) == any(sharing.why_not(newcomer, one) for one in those)
 
 
@@ -70,26 +100,37 @@ def test_the_rules_are_those_of_both(one: Service, other: Service) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(SERVICES, max_size=6, unique_by=lambda item: item.key))
-def test_who_ends_up_with_one_address_may_share_it(services: t.List[Service]) -> None:
+def test_who_ends_up_with_one_address_may_share_it(services: list[Service]) -> None:
     """Whole rounds of plans: everybody has one, nobody has one with somebody who does not agree, and the next plan changes nothing."""
-    held: t.List[reservations.Reservation] = []
+    held: list[reservations.Reservation] = []
     known = list(services)
     for dummy in range(len(services) + 1):
         plan = cost_plan(known, held, CONTEXT)
         for order in plan.orders:
-            address = "192.0.2.{0}".format(len(held))
+            address = f"192.0.2.{len(held)}"
             held.append(reservations.Reservation(address, address, tags=tuple(order.request["tags"])))
         if not plan.orders:
             break
-    assert not plan.refused and not any(action.action == RESERVE for outcome in plan.outcomes.values() for action in outcome.actions)
+    assert not plan.refused and not any(
+        action.action == RESERVE for outcome in plan.outcomes.values() for action in outcome.actions
+    )
     given_out = {key: networks[0].partition("/")[0] for key, networks in plan.networks.items()}
     assert set(given_out) == {item.key for item in services}
-    users: t.Dict[str, t.List[Service]] = {}
+    users: dict[str, list[Service]] = {}
     for item in services:
         users.setdefault(given_out[item.key], []).append(item)
     for rows in users.values():
         assert all(not sharing.why_not(one, other) for one in rows for other in rows if one is not other)
     written = [item._replace(address=given_out[item.key], ingress=(given_out[item.key],)) for item in services]
-    recorded = {item.address: next(one.key for one in services if reservations.service_tag(one.namespace, one.name) in item.tags) for item in held}
+    recorded = {
+        item.address: next(
+            one.key for one in services if reservations.service_tag(one.namespace, one.name) in item.tags
+        )
+        for item in held
+    }
     kept, refused = check_address_claims(written, held, AddressRules(OWNER, recorded=recorded))
-    assert not refused and {key: networks[0].partition("/")[0] for key, networks in cost_plan(kept, held, CONTEXT).networks.items()} == given_out
+    assert (
+        not refused
+        and {key: networks[0].partition("/")[0] for key, networks in cost_plan(kept, held, CONTEXT).networks.items()}
+        == given_out
+    )

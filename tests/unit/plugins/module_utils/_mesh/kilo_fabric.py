@@ -24,46 +24,64 @@ def key_of(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def entry(name: str, **more: t.Any) -> t.Dict[str, t.Any]:
+def entry(name: str, **more: t.Any) -> dict[str, t.Any]:
     number = NUMBERS[name]
-    return dict({"name": name, "podCIDRs": ["10.%d.0.0/16" % number], "wireguardCIDR": "100.%d.0.0/24" % (number + 50),
-                 "serviceCIDR": "10.%d.0.0/16" % (number + 100)}, **more)  # fmt: skip
+    return dict(
+        {
+            "name": name,
+            "podCIDRs": ["10.%d.0.0/16" % number],
+            "wireguardCIDR": "100.%d.0.0/24" % (number + 50),
+            "serviceCIDR": "10.%d.0.0/16" % (number + 100),
+        },
+        **more,
+    )
 
 
-def node(cluster: str, number: int) -> t.Dict[str, t.Any]:
+def node(cluster: str, number: int) -> dict[str, t.Any]:
     base = NUMBERS[cluster]
     name = "%s-%d" % (cluster, number)
     return {
         "name": name,
         "annotations": {G + "wireguard-ip": "100.%d.0.%d/24" % (base + 50, number), G + "key": key_of(name)},
         "podCIDRs": ["10.%d.%d.0/24" % (base, number)],
-        "addresses": [{"type": "InternalIP", "address": "192.168.%d.%d" % (base, number)},
-                      {"type": "ExternalIP", "address": "198.51.%d.%d" % (base, number)}],
-    }  # fmt: skip
+        "addresses": [
+            {"type": "InternalIP", "address": "192.168.%d.%d" % (base, number)},
+            {"type": "ExternalIP", "address": "198.51.%d.%d" % (base, number)},
+        ],
+    }
 
 
 MESH = {"name": "m", "clusters": [entry("eu"), entry("us"), entry("ap")]}
 MESHES = [MESH]
 
 
-def nodes(count: int = 2) -> t.Dict[str, t.List[t.Dict[str, t.Any]]]:
+def nodes(count: int = 2) -> dict[str, list[dict[str, t.Any]]]:
     return {name: [node(name, number) for number in range(1, count + 1)] for name in NUMBERS}
 
 
-def live(plan: MeshPlan, manager: str = SETTINGS.manager) -> t.Dict[str, t.List[t.Dict[str, t.Any]]]:
+def live(plan: MeshPlan, manager: str = SETTINGS.manager) -> dict[str, list[dict[str, t.Any]]]:
     """The Peers that a plan would leave, as an API server lists them."""
     managed = [{"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {"f:publicKey": {}}}}]
     return {
         target: [
-            dict(copy.deepcopy(write.manifest), metadata={"name": write.name, "uid": "u", "resourceVersion": "1",
-                 "labels": write.manifest["metadata"]["labels"], "managedFields": managed})
-            for write in writes if write.manifest
+            dict(
+                copy.deepcopy(write.manifest),
+                metadata={
+                    "name": write.name,
+                    "uid": "u",
+                    "resourceVersion": "1",
+                    "labels": write.manifest["metadata"]["labels"],
+                    "managedFields": managed,
+                },
+            )
+            for write in writes
+            if write.manifest
         ]
         for target, writes in plan.writes.items()
-    }  # fmt: skip
+    }
 
 
-def empty() -> t.Dict[str, t.List[t.Any]]:
+def empty() -> dict[str, list[t.Any]]:
     return {name: [] for name in NUMBERS}
 
 
@@ -76,5 +94,5 @@ def planned(found: t.Any, peers: t.Any = None, meshes: t.Any = None, **settings:
     return plan_clustermesh(meshes or MESHES, gathered(found, peers or empty()), SETTINGS._replace(**settings))
 
 
-def reasons(plan: MeshPlan) -> t.Set[t.Tuple[str, str]]:
+def reasons(plan: MeshPlan) -> set[tuple[str, str]]:
     return {(refusal.object, refusal.reason) for refusal in plan.plan.refused}

@@ -12,7 +12,12 @@ import pathlib
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import Claim, check_claims, label_of, read_claim
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import (
+    Claim,
+    check_claims,
+    label_of,
+    read_claim,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.peers import pod_cidrs_of
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending, Refusal
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -36,26 +41,30 @@ def read(row: t.Any) -> Claim:
     """A claim from what an API server says of a node, as the plan of the mesh reads it."""
     said = row if isinstance(row, dict) else {}
     names = said.get("cluster"), said.get("node")
-    read_claim(*names, Pending("any"), None, [ANY_RANGE])  # whose it is comes first: everything else is said of that node
+    read_claim(
+        *names, Pending("any"), None, [ANY_RANGE]
+    )  # whose it is comes first: everything else is said of that node
     ranges = pod_cidrs_of({"podCIDRs": said.get("allowed_ips")})
     return read_claim(*names, said.get("public_key"), said.get("endpoint"), ranges)
 
 
-def check(rows: t.Iterable[t.Any], grants: t.Any = GRANTS, *more: t.Any, **options: t.Any) -> t.Tuple[t.List[Claim], t.List[Refusal]]:
+def check(
+    rows: t.Iterable[t.Any], grants: t.Any = GRANTS, *more: t.Any, **options: t.Any
+) -> tuple[list[Claim], list[Refusal]]:
     """Both stages: what cannot be read is refused as what does not hold is."""
-    claims: t.List[Claim] = []
-    refused: t.List[Refusal] = []
+    claims: list[Claim] = []
+    refused: list[Refusal] = []
     for row in rows:
         try:
             claims.append(row if isinstance(row, Claim) else read(row))
         except ValueRefused as error:
             label = label_of(*((row.get("cluster"), row.get("node")) if isinstance(row, dict) else (None, None)))
-            refused.append(Refusal(label, error.reason, "{0}: {1}".format(label, error.message)))
+            refused.append(Refusal(label, error.reason, f"{label}: {error.message}"))
     kept, refusals = check_claims(claims, grants, *more, **options)
     return kept, refused + refusals
 
 
-def claim(node: str, key: t.Any, *ranges: str, cluster: str = "gcp", endpoint: t.Any = None) -> t.Dict[str, t.Any]:
+def claim(node: str, key: t.Any, *ranges: str, cluster: str = "gcp", endpoint: t.Any = None) -> dict[str, t.Any]:
     return {"cluster": cluster, "node": node, "public_key": key, "endpoint": endpoint, "allowed_ips": list(ranges)}
 
 
@@ -63,16 +72,20 @@ def test_good_claims_pass() -> None:
     assert check(GOOD, own_keys=TABLE["own_keys"]) == (GOOD_CLAIMS, [])
     assert [one.peer.to_json() for one in GOOD_CLAIMS] == [
         {
-            "public_key": row["public_key"], "endpoint": row["endpoint"], "allowed_ips": row["allowed_ips"], "node": row["node"],
-            "persistent_keepalive": 0, "preshared_key": None,
+            "public_key": row["public_key"],
+            "endpoint": row["endpoint"],
+            "allowed_ips": row["allowed_ips"],
+            "node": row["node"],
+            "persistent_keepalive": 0,
+            "preshared_key": None,
         }
         for row in GOOD
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("row", TABLE["rows"], ids=lambda row: row["id"])
 @pytest.mark.parametrize("position", ["first", "last"])
-def test_hostile_row(row: t.Dict[str, t.Any], position: str) -> None:
+def test_hostile_row(row: dict[str, t.Any], position: str) -> None:
     evil = expand(row["claim"])
     evil = dict(TABLE["evil_claim"], **evil) if isinstance(evil, dict) else evil
     claims = [evil] + GOOD if position == "first" else GOOD + [evil]
@@ -157,7 +170,7 @@ FIELDS = st.fixed_dictionaries(
 
 
 @given(st.lists(FIELDS | ANYTHING, max_size=8))
-def test_never_raises_and_loses_nothing(claims: t.List[t.Any]) -> None:
+def test_never_raises_and_loses_nothing(claims: list[t.Any]) -> None:
     kept, refusals = check(claims, GRANTS)
     assert len(kept) + len(refusals) == len(claims)
     keys = [row.peer.public_key for row in kept if isinstance(row.peer.public_key, str)]

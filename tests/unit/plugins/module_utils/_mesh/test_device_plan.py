@@ -18,12 +18,24 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.refus
 
 OWN, OTHER = (base64.b64encode(bytes([number]) * 32).decode() for number in (3, 4))
 LINK = {
-    "index": 4, "kind": "wireguard", "implementation": "kernel", "mtu": 1420, "txqueuelen": 1000,
-    "alias": "multicluster.network", "up": True, "addresses": [],
+    "index": 4,
+    "kind": "wireguard",
+    "implementation": "kernel",
+    "mtu": 1420,
+    "txqueuelen": 1000,
+    "alias": "multicluster.network",
+    "up": True,
+    "addresses": [],
 }
 DUMP = Dump(51820, 0, OWN, {})
 KEY = {"state": "key", "public_key": OWN, "mode": "0600", "message": None}
-WANTED = {"name": "wireguard.gcp", "listen_port": 51820, "private_key_file": "/k", "generate_key": True, "flush_ipv4": True}
+WANTED = {
+    "name": "wireguard.gcp",
+    "listen_port": 51820,
+    "private_key_file": "/k",
+    "generate_key": True,
+    "flush_ipv4": True,
+}
 
 
 def actual(*found, dump=None, key=None):
@@ -55,7 +67,12 @@ def test_fresh_host():
 
 def test_a_name_that_resolves_into_the_overlay_is_no_endpoint():
     """Threat T5: whoever answers for the name would lead the tunnel through itself."""
-    peer = {"public_key": OTHER, "endpoint": "gw.example:51820", "allowed_ips": ["10.4.7.0/24"], "persistent_keepalive": 25}
+    peer = {
+        "public_key": OTHER,
+        "endpoint": "gw.example:51820",
+        "allowed_ips": ["10.4.7.0/24"],
+        "persistent_keepalive": 25,
+    }
     found = dict(actual(), resolved={"gw.example": ["10.4.7.9"]})
     planned = plan(found, peers=[peer], overlay=["10.4.0.0/16"])
     assert [refusal.reason for refusal in planned.refused] == ["bad_endpoint"]

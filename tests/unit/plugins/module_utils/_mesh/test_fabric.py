@@ -13,10 +13,14 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import errors, load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import calico
-from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Read, parse_manifest, plan_objects
+from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import (
+    Read,
+    parse_manifest,
+    plan_objects,
+)
 from hypothesis import given, strategies as st
 
-SEED: t.Dict[str, t.Any] = {
+SEED: dict[str, t.Any] = {
     "name": "seed",
     "clusters": {
         "aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.66.23.0/24"]},
@@ -29,7 +33,7 @@ SEED: t.Dict[str, t.Any] = {
 }
 
 
-def seed(**clusters: t.Any) -> t.Dict[str, t.Any]:
+def seed(**clusters: t.Any) -> dict[str, t.Any]:
     """The seed's fabric with variables of its clusters, or whole clusters, added."""
     definition = copy.deepcopy(SEED)
     for name, variables in clusters.items():
@@ -37,11 +41,11 @@ def seed(**clusters: t.Any) -> t.Dict[str, t.Any]:
     return definition
 
 
-def merit(**variables: t.Any) -> t.Dict[str, t.Any]:
+def merit(**variables: t.Any) -> dict[str, t.Any]:
     return dict({"pod_cidrs": ["10.6.0.0/16"], "wireguard_port": 51822, "device_alias": None}, **variables)
 
 
-def found(definition: t.Dict[str, t.Any]) -> t.Set[t.Tuple[str, str, str]]:
+def found(definition: dict[str, t.Any]) -> set[tuple[str, str, str]]:
     return {(item.where, item.variable, item.reason) for item in load_fabric(definition)[1]}
 
 
@@ -103,16 +107,28 @@ def test_exceptions_per_remote_and_aliases() -> None:
         (seed(aws={"wireguard_ports": {"gcp": 70000}}), ("clusters/aws", "wireguard_ports", "port_out_of_range")),
         (seed(aws={"wireguard_ports": {"mars": 1}}), ("clusters/aws", "wireguard_ports", "unknown_cluster")),
         (seed(aws={"wireguard_ports": [1]}), ("clusters/aws", "wireguard_ports", "bad_type")),
-        (seed(merit=merit(), gcp={"wireguard_port": 51822}), ("clusters/merit", "wireguard_port", "duplicate_listen_port")),
+        (
+            seed(merit=merit(), gcp={"wireguard_port": 51822}),
+            ("clusters/merit", "wireguard_port", "duplicate_listen_port"),
+        ),
         (seed(merit=merit(device_alias="gcp")), ("clusters/merit", "device_alias", "duplicate_device_alias")),
         (seed(merit=merit(device_alias="toolong")), ("clusters/merit", "device_alias", "device_name_too_long")),
         (seed(merit=merit(device_alias="a_b")), ("clusters/merit", "device_alias", "cluster_name_not_dns_label")),
         (seed(merit=merit(device_alias=7)), ("clusters/merit", "device_alias", "bad_type")),
         (seed(cluster1=merit()), ("clusters/cluster1", "device_alias", "device_name_too_long")),
         (seed(a_b=merit()), ("clusters/a_b", "inventory_hostname", "cluster_name_not_dns_label")),
-        (seed(gcp={"multicluster_cluster_id": "aws"}), ("clusters/gcp", "multicluster_cluster_id", "duplicate_cluster_id")),
-        (seed(gcp={"multicluster_cluster_id": "a.b"}), ("clusters/gcp", "multicluster_cluster_id", "cluster_id_invalid")),
-        (seed(gcp={"multicluster_cluster_id": "a" * 64}), ("clusters/gcp", "multicluster_cluster_id", "cluster_id_invalid")),
+        (
+            seed(gcp={"multicluster_cluster_id": "aws"}),
+            ("clusters/gcp", "multicluster_cluster_id", "duplicate_cluster_id"),
+        ),
+        (
+            seed(gcp={"multicluster_cluster_id": "a.b"}),
+            ("clusters/gcp", "multicluster_cluster_id", "cluster_id_invalid"),
+        ),
+        (
+            seed(gcp={"multicluster_cluster_id": "a" * 64}),
+            ("clusters/gcp", "multicluster_cluster_id", "cluster_id_invalid"),
+        ),
         (seed(gcp={"multicluster_cluster_id": 7}), ("clusters/gcp", "multicluster_cluster_id", "bad_type")),
         (seed(gcp={"mcs_namespaces": "a b"}), ("clusters/gcp", "mcs_namespaces", "selector_syntax")),
         (seed(gcp={"mcs_namespaces": ["a b"]}), ("clusters/gcp", "mcs_namespaces", "bad_type")),
@@ -151,7 +167,7 @@ def test_exceptions_per_remote_and_aliases() -> None:
         ),
     ],
 )
-def test_findings(definition: t.Dict[str, t.Any], finding: t.Tuple[str, str, str]) -> None:
+def test_findings(definition: dict[str, t.Any], finding: tuple[str, str, str]) -> None:
     assert finding in found(definition)
     assert errors(load_fabric(definition)[1])
 
@@ -176,7 +192,7 @@ def test_what_is_allowed() -> None:
 
 
 def test_one_port_named_once_in_a_large_fabric() -> None:
-    clusters = {"c{0}".format(n): {"pod_cidrs": ["10.{0}.0.0/16".format(n)], "wireguard_port": 51820} for n in range(20)}
+    clusters = {f"c{n}": {"pod_cidrs": [f"10.{n}.0.0/16"], "wireguard_port": 51820} for n in range(20)}
     findings = load_fabric({"clusters": clusters})[1]
     assert {item.reason for item in findings} == {"duplicate_listen_port"}
     assert len(findings) == len({item.where for item in findings}) <= 20
@@ -261,19 +277,37 @@ def test_a_pool_of_an_earlier_release_is_changed() -> None:
     fabric, _findings = load_fabric(seed(gcp={"pod_cidrs": ["10.4.0.0/16"]}))
     key, manifest = parse_manifest(calico.ip_pools(fabric, "aws", calico.CRD)[0], "pool")
     fields = {"f:spec": {"f:cidr": {}, "f:disabled": {}, "f:ipipMode": {}}}
-    owner = {"manager": "multicluster.network/f", "operation": "Apply", "apiVersion": calico.CRD, "fieldsType": "FieldsV1", "fieldsV1": fields}
-    spec = {"assignmentMode": "Automatic", "cidr": "10.4.0.0/16", "disabled": True, "ipipMode": "CrossSubnet", "nodeSelector": "all()"}
+    owner = {
+        "manager": "multicluster.network/f",
+        "operation": "Apply",
+        "apiVersion": calico.CRD,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+    spec = {
+        "assignmentMode": "Automatic",
+        "cidr": "10.4.0.0/16",
+        "disabled": True,
+        "ipipMode": "CrossSubnet",
+        "nodeSelector": "all()",
+    }
     meta = {"name": "gcp-pods", "uid": "564c354c", "resourceVersion": "1161", "managedFields": [owner]}
     standing = {"apiVersion": calico.CRD, "kind": "IPPool", "metadata": meta, "spec": spec}
-    plan, writes = plan_objects("aws", {key: manifest}, Read({key: standing}, {key}, set(), {}), "multicluster.network/f")
+    plan, writes = plan_objects(
+        "aws", {key: manifest}, Read({key: standing}, {key}, set(), {}), "multicluster.network/f"
+    )
     assert [change.action for change in plan.changes] == ["update"] and not plan.refused
     assert writes[0].change.before == {"spec": {"ipipMode": "CrossSubnet"}}
     assert writes[0].change.after == {"spec": {"disableBGPExport": True, "ipipMode": "Never", "vxlanMode": "Never"}}
     stands = dict(standing, spec=dict(spec, disableBGPExport=True, ipipMode="Never", vxlanMode="Never"))
-    assert plan_objects("aws", {key: manifest}, Read({key: stands}, {key}, set(), {}), "multicluster.network/f")[1] == []
+    assert (
+        plan_objects("aws", {key: manifest}, Read({key: stands}, {key}, set(), {}), "multicluster.network/f")[1] == []
+    )
 
 
-@pytest.mark.parametrize(("given", "found"), [(None, None), ([], []), (["b", "a", "b"], ["a", "b"]), ("team in (a, b)", "team in (a, b)")])
+@pytest.mark.parametrize(
+    ("given", "found"), [(None, None), ([], []), (["b", "a", "b"], ["a", "b"]), ("team in (a, b)", "team in (a, b)")]
+)
 def test_who_may_export_from_where(given, found):
     fabric, findings = load_fabric(seed(aws={"mcs_namespaces": given, "multicluster_cluster_id": "eu-1"}))
     assert errors(findings) == [] and fabric.clusters["aws"]["mcs_namespaces"] == found

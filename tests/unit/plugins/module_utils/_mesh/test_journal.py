@@ -10,7 +10,11 @@ import json
 import pathlib
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.journal import is_plain_path, is_state, parse_journal
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.journal import (
+    is_plain_path,
+    is_state,
+    parse_journal,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
 
@@ -18,13 +22,16 @@ CODE = "/usr/local/lib/multicluster-network/mesh"
 FOUND = json.loads((pathlib.Path(__file__).parents[4] / "fixtures" / "hostile" / "journals.json").read_text())
 GOOD = FOUND["good"]
 STATE = {
-    "fabric": "mesh", "format": 1, "key_files": ["/var/lib/wg/key"],
+    "fabric": "mesh",
+    "format": 1,
+    "key_files": ["/var/lib/wg/key"],
     "devices": [{"name": "wireguard.b", "private_key_file": "/var/lib/wg/key", "peers": [{"public_key": "k"}]}],
-}  # fmt: skip
+}
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3), max_leaves=8,
-)  # fmt: skip
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=8,
+)
 
 
 def places(value, path=()):
@@ -101,6 +108,9 @@ def test_states_of_format_1_are_read_and_others_are_none():
     assert not is_state(dict(STATE, kubespan={"peers": None}), "mesh") and not is_state(dict(STATE, tables={}), "mesh")
 
 
-@pytest.mark.parametrize("path, plain", [("/a/b", True), ("/a//b", True), ("/a/../b", False), ("a", False), ("/a/", False), ("/", False), (None, False)])
+@pytest.mark.parametrize(
+    "path, plain",
+    [("/a/b", True), ("/a//b", True), ("/a/../b", False), ("a", False), ("/a/", False), ("/", False), (None, False)],
+)
 def test_a_path_without_a_way_up(path, plain):
     assert is_plain_path(path) is plain

@@ -19,7 +19,11 @@ from ansible_collections.multicluster.network.plugins.module_utils._kilo import 
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 TYPED = {"name": "eu", "podCIDRs": ["10.0.0.0/16"], "wireguardCIDR": "10.4.0.0/24", "serviceCIDR": "10.96.0.0/12"}
-NODE = {"name": "n1", "annotations": {"kilo.squat.ai/wireguard-ip": "10.4.0.1/32", "kilo.squat.ai/key": "k"}, "podCIDRs": ["10.0.1.0/24"]}
+NODE = {
+    "name": "n1",
+    "annotations": {"kilo.squat.ai/wireguard-ip": "10.4.0.1/32", "kilo.squat.ai/key": "k"},
+    "podCIDRs": ["10.0.1.0/24"],
+}
 
 
 @pytest.mark.parametrize("empty", [None, []])
@@ -36,7 +40,10 @@ def test_a_list_that_is_empty_does_not_choose_the_schema(empty: t.Any) -> None:
 def test_a_null_list_is_no_second_schema_for_a_definition() -> None:
     others = [dict(TYPED, name="us", allowedNetworks=None), TYPED]
     assert kilo_meshes.check_definition({"name": "m", "clusters": others}) == []
-    given = [finding.message for finding in kilo_meshes.check_definition({"name": "m", "clusters": [dict(TYPED, allowedNetworks=[]), TYPED]})]
+    given = [
+        finding.message
+        for finding in kilo_meshes.check_definition({"name": "m", "clusters": [dict(TYPED, allowedNetworks=[]), TYPED]})
+    ]
     assert any("give either allowedNetworks" in message for message in given)
 
 
@@ -46,10 +53,12 @@ def test_a_null_list_is_no_second_schema_for_a_definition() -> None:
         ({"podCIDRs": []}, 'node "n1" has no PodCIDRs assigned'),
         ({"podCIDRs": ["junk"]}, 'node "n1" has invalid PodCIDR "junk": '),
         ({"podCIDRs": ["a\n\x1b'"]}, 'node "n1" has invalid PodCIDR "a\\n\\x1b\'": '),
-        ({"annotations": dict(NODE["annotations"], **{"kilo.squat.ai/force-endpoint": "x"})},  # type: ignore[arg-type]
-         'node "n1" has an invalid endpoint annotation: '),
+        (
+            {"annotations": dict(NODE["annotations"], **{"kilo.squat.ai/force-endpoint": "x"})},  # type: ignore[arg-type]
+            'node "n1" has an invalid endpoint annotation: ',
+        ),
     ],
-)  # fmt: skip
+)
 def test_messages_have_the_operators_form(change: t.Any, message: str) -> None:
     with pytest.raises(ValueRefused) as caught:
         kilo_nodes.validate_node(kilo_values.parse_node(dict(NODE, **change)), TYPED)
@@ -66,8 +75,10 @@ def test_messages_have_the_operators_form(change: t.Any, message: str) -> None:
         ('{"IP": "203.0.113.7", "ip": null, "Port": 1, "port": null}', "203.0.113.7:1"),
     ],
 )
-def test_fields_of_a_learnt_endpoint(entry: str, expected: t.Optional[str]) -> None:
-    one = kilo_values.parse_node({"name": "n", "annotations": {"kilo.squat.ai/discovered-endpoints": '{"k": ' + entry + "}"}})
+def test_fields_of_a_learnt_endpoint(entry: str, expected: str | None) -> None:
+    one = kilo_values.parse_node(
+        {"name": "n", "annotations": {"kilo.squat.ai/discovered-endpoints": '{"k": ' + entry + "}"}}
+    )
     assert kilo_endpoints.collect_discovered([one]).get("k") == expected
 
 
@@ -75,7 +86,9 @@ def test_an_empty_member_of_an_endpoint_is_an_absent_one() -> None:
     live = {"publicKey": "k", "allowedIPs": ["a"], "endpoint": {"dnsOrIP": {"ip": "192.0.2.1", "dns": ""}, "port": 1}}
     wanted = {"publicKey": "k", "allowedIPs": ["a"], "endpoint": {"dnsOrIP": {"ip": "192.0.2.1"}, "port": 1}}
     assert kilo_peers.same_spec(live, wanted)
-    assert kilo_peers.changed_fields(live, dict(wanted, endpoint={"dnsOrIP": {"dns": "192.0.2.1"}, "port": 1})) == ["endpoint"]
+    assert kilo_peers.changed_fields(live, dict(wanted, endpoint={"dnsOrIP": {"dns": "192.0.2.1"}, "port": 1})) == [
+        "endpoint"
+    ]
 
 
 def test_a_keepalive_below_zero_is_none() -> None:

@@ -13,7 +13,7 @@ from kilo_fabric import G, key_of, live, node, nodes, planned, reasons
 REGION = "topology.kubernetes.io/region"
 
 
-def located(number: int, location: str, leads: bool = False, by_label: bool = False) -> t.Dict[str, t.Any]:
+def located(number: int, location: str, leads: bool = False, by_label: bool = False) -> dict[str, t.Any]:
     made = node("eu", number)
     made["annotations"][G + "granularity"] = "location"
     if by_label:
@@ -25,15 +25,20 @@ def located(number: int, location: str, leads: bool = False, by_label: bool = Fa
     return made
 
 
-def eu(*found: t.Dict[str, t.Any]) -> t.Dict[str, t.List[t.Dict[str, t.Any]]]:
+def eu(*found: dict[str, t.Any]) -> dict[str, list[dict[str, t.Any]]]:
     return dict(nodes(), eu=list(found))
 
 
-def allowed(plan: t.Any, name: str) -> t.List[str]:
+def allowed(plan: t.Any, name: str) -> list[str]:
     return next(write.manifest["spec"]["allowedIPs"] for write in plan.writes["us"] if write.name == "m--eu--" + name)
 
 
-TWO = (located(1, "a", leads=True), located(2, "a"), located(3, "b", by_label=True), located(4, "b", leads=True, by_label=True))
+TWO = (
+    located(1, "a", leads=True),
+    located(2, "a"),
+    located(3, "b", by_label=True),
+    located(4, "b", leads=True, by_label=True),
+)
 
 
 def test_leaders_carry_their_location() -> None:
@@ -41,9 +46,20 @@ def test_leaders_carry_their_location() -> None:
     assert not plan.plan.refused
     assert {write.name for write in plan.writes["us"] if "--eu--" in write.name} == {"m--eu--eu-1", "m--eu--eu-4"}
     assert allowed(plan, "eu-1") == [
-        "10.20.1.0/24", "10.20.2.0/24", "100.70.0.1/32", "192.168.20.1/32", "192.168.20.2/32", "10.120.0.0/16",
+        "10.20.1.0/24",
+        "10.20.2.0/24",
+        "100.70.0.1/32",
+        "192.168.20.1/32",
+        "192.168.20.2/32",
+        "10.120.0.0/16",
     ]
-    assert allowed(plan, "eu-4") == ["10.20.4.0/24", "10.20.3.0/24", "100.70.0.4/32", "192.168.20.4/32", "192.168.20.3/32"]
+    assert allowed(plan, "eu-4") == [
+        "10.20.4.0/24",
+        "10.20.3.0/24",
+        "100.70.0.4/32",
+        "192.168.20.4/32",
+        "192.168.20.3/32",
+    ]
     assert planned(eu(*TWO), live(plan)).plan.changes == []
 
 
@@ -89,7 +105,9 @@ def test_nobody_makes_himself_the_leader_of_others() -> None:
 def test_another_leader_takes_over_when_the_old_one_steps_down() -> None:
     peers = live(planned(eu(*TWO)))
     plan = planned(eu(located(1, "a"), located(2, "a", leads=True), *TWO[2:]), peers)
-    assert sorted((write.action, write.name, write.reason) for write in plan.writes["us"] if write.action == "delete") == [
+    assert sorted(
+        (write.action, write.name, write.reason) for write in plan.writes["us"] if write.action == "delete"
+    ) == [
         ("delete", "m--eu--eu-1", "node eu-1: eu-2 leads its location now"),
     ]
     assert {"10.20.1.0/24", "10.20.2.0/24"} <= set(allowed(plan, "eu-2"))

@@ -16,9 +16,17 @@ from kilo_fabric import SETTINGS, G, empty, entry, gathered, key_of, live, nodes
 
 #: Addresses that are something to somebody: internal, external, pods, services, WireGuard, host ranges, nobody's.
 PLACES = ["192.168.%d.%d" % (a, b) for a in (20, 30, 40) for b in (1, 2)] + [
-    "198.51.20.1", "198.51.30.2", "10.20.1.9", "10.130.0.1", "100.70.0.1", "172.20.0.9", "203.0.113.80", "::ffff:192.168.20.1", "2001:db8::7",
-]  # fmt: skip
-TEXT = st.sampled_from(PLACES).map(lambda host: "[%s]:51820" % host if ":" in host else "%s:51820" % host)
+    "198.51.20.1",
+    "198.51.30.2",
+    "10.20.1.9",
+    "10.130.0.1",
+    "100.70.0.1",
+    "172.20.0.9",
+    "203.0.113.80",
+    "::ffff:192.168.20.1",
+    "2001:db8::7",
+]
+TEXT = st.sampled_from(PLACES).map(lambda host: f"[{host}]:51820" if ":" in host else f"{host}:51820")
 NAMES = {"gate.example": ["192.168.20.1"], "far.example": ["203.0.113.80", "172.20.0.9"]}
 NODE = st.fixed_dictionaries(
     {},
@@ -33,7 +41,7 @@ NODE = st.fixed_dictionaries(
 )
 
 
-def fabric(drawn: t.Mapping[t.Tuple[str, int], t.Mapping[str, str]]) -> t.Dict[str, t.List[t.Dict[str, t.Any]]]:
+def fabric(drawn: t.Mapping[tuple[str, int], t.Mapping[str, str]]) -> dict[str, list[dict[str, t.Any]]]:
     found = nodes()
     learnt = {}
     for (cluster, index), choice in drawn.items():
@@ -51,10 +59,15 @@ def fabric(drawn: t.Mapping[t.Tuple[str, int], t.Mapping[str, str]]) -> t.Dict[s
 
 
 ALL = [(cluster, index) for cluster in ("eu", "us", "ap") for index in (0, 1)]
-MESH = [{"name": "m", "clusters": [entry("eu", additionalCIDRs=["172.20.0.0/16", "192.168.20.0/24"]), entry("us"), entry("ap")]}]
+MESH = [
+    {
+        "name": "m",
+        "clusters": [entry("eu", additionalCIDRs=["172.20.0.0/16", "192.168.20.0/24"]), entry("us"), entry("ap")],
+    }
+]
 
 
-def loops(peers: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> t.List[t.Tuple[str, str, str]]:
+def loops(peers: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> list[tuple[str, str, str]]:
     """(target, range, endpoint) of every endpoint inside a range of its target."""
     found = []
     for target, listed in peers.items():
@@ -91,7 +104,7 @@ def test_no_endpoint_lies_in_a_range_whatever_its_source(drawn: t.Any, place: st
     assert loops({name: list(rows.values()) for name, rows in after.items()}) == []
 
 
-def routes_of(plan: t.Any, target: str, name: str) -> t.List[str]:
+def routes_of(plan: t.Any, target: str, name: str) -> list[str]:
     return next(write.manifest["spec"]["allowedIPs"] for write in plan.writes[target] if write.name == name)
 
 
@@ -119,7 +132,9 @@ def test_an_internal_address_that_is_another_nodes_endpoint_is_not_announced() -
         plan = planned(found, peers)
         assert reasons(plan) == {("ap/ap-1", "claimed_twice")}
         assert "198.51.20.1/32" not in routes_of(plan, "us", "m--ap--ap-1")
-    assert not [write for write in planned(found, live(planned(nodes()))).writes["us"] if write.name.startswith("m--eu")]
+    assert not [
+        write for write in planned(found, live(planned(nodes()))).writes["us"] if write.name.startswith("m--eu")
+    ]
 
 
 def test_an_endpoint_at_an_address_that_another_node_announces_already_is_refused() -> None:

@@ -18,9 +18,26 @@ from ansible_collections.multicluster.network.plugins.module_utils._kilo.peers i
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.plan import plan_clustermesh
 from ansible_collections.multicluster.network.plugins.module_utils._kilo.report import report
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import DELETE
-from kilo_fabric import MESH, MESHES, NUMBERS, SETTINGS, G, empty, entry, gathered, key_of, live, node, nodes, planned, reasons
+from kilo_fabric import (
+    MESH,
+    MESHES,
+    NUMBERS,
+    SETTINGS,
+    G,
+    empty,
+    entry,
+    gathered,
+    key_of,
+    live,
+    node,
+    nodes,
+    planned,
+    reasons,
+)
 
-ROWS = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "kilo_claims.json").read_text())["rows"]
+ROWS = json.loads(
+    (pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "kilo_claims.json").read_text()
+)["rows"]
 
 
 def spoil(row: t.Mapping[str, t.Any], found: t.Any) -> None:
@@ -47,13 +64,13 @@ def test_hostile_nodes(row: t.Mapping[str, t.Any], running: bool) -> None:
     before = planned(nodes(3))
     found = nodes(3)
     spoil(row, found)
-    options: t.Dict[str, t.Any] = {"node_cidrs": {"us": ["192.168.0.0/16"]}}
+    options: dict[str, t.Any] = {"node_cidrs": {"us": ["192.168.0.0/16"]}}
     if row.get("lax"):
         options.update(strict_keys=False, strict_endpoints=False)
     plan = planned(found, live(before) if running else None, **options)
-    label = "{0}/{1}".format(row["cluster"], row["node"])
+    label = f"{row['cluster']}/{row['node']}"
     assert reasons(plan) == {(label, row["word"])}
-    peer = "m--{0}--{1}".format(row["cluster"], row["node"])
+    peer = f"m--{row['cluster']}--{row['node']}"
     if running:
         touched = {write.name for writes in plan.writes.values() for write in writes}
         anchors_moved = "m--us--us-2" if row["node"] == "us-1" else "m--us--us-1"
@@ -86,7 +103,10 @@ def test_unchanged_and_one_changed() -> None:
     found = nodes()
     found["eu"][1]["annotations"][G + "key"] = key_of("new")
     plan = planned(found, peers)
-    assert [(change.action, change.id) for change in plan.plan.changes] == [("update", "ap/m--eu--eu-2"), ("update", "us/m--eu--eu-2")]
+    assert [(change.action, change.id) for change in plan.plan.changes] == [
+        ("update", "ap/m--eu--eu-2"),
+        ("update", "us/m--eu--eu-2"),
+    ]
     assert "somebody's" not in json.dumps(plan.plan.diff())
 
 
@@ -121,7 +141,9 @@ def test_agents_that_restart_keep_peer_key_and_anchor() -> None:
     found["us"][1]["annotations"][G + "key"] = key_of("eu-1")
     plan = planned(found, peers, max_deletes=-1)
     assert reasons(plan) == {("eu/eu-1", "NodeNoWireguardIP"), ("us/us-2", "claimed_twice")}
-    assert {(write.action, write.name) for writes in plan.writes.values() for write in writes} == {("delete", "m--us--us-2")}
+    assert {(write.action, write.name) for writes in plan.writes.values() for write in writes} == {
+        ("delete", "m--us--us-2")
+    }
     assert {kept.name for kept in plan.kept} == {"m--eu--eu-1"} and plan.anchors["m"]["eu"] == "eu-1"
     gone = planned(found, peers, max_deletes=-1, keep_transient=False)
     assert ("delete", "m--eu--eu-1") in {(write.action, write.name) for write in gone.writes["us"]}
@@ -133,7 +155,9 @@ def test_permanent_faults_lose_the_peer_within_the_budget() -> None:
     found = nodes()
     found["eu"][0]["annotations"][G + "wireguard-ip"] = "100.90.0.1/32"
     plan = planned(found, peers)
-    assert [(w.action, w.reason) for w in plan.writes["us"] if w.name == "m--eu--eu-1"] == [("delete", "node eu-1: WGIPOutOfRange")]
+    assert [(w.action, w.reason) for w in plan.writes["us"] if w.name == "m--eu--eu-1"] == [
+        ("delete", "node eu-1: WGIPOutOfRange")
+    ]
     assert reasons(planned(found, peers, max_deletes=0)) >= {("us/eu", "delete_budget")}
 
 
@@ -145,12 +169,15 @@ def test_removed_cluster_and_mesh() -> None:
     plan = planned(nodes(), peers, two, confirm_empty={"ap"})
     assert sorted(change.id for change in plan.plan.of(DELETE)) == sorted(
         ["eu/m--ap--ap-1", "eu/m--ap--ap-2", "us/m--ap--ap-1", "us/m--ap--ap-2"]
-        + ["ap/m--{0}--{0}-{1}".format(name, number) for name in ("eu", "us") for number in (1, 2)]
+        + [f"ap/m--{name}--{name}-{number}" for name in ("eu", "us") for number in (1, 2)]
     )
     other = [dict(MESH, name="other")]
     plan = planned(nodes(), peers, other, purge_meshes=True, confirm_empty=set(NUMBERS))
     assert len(plan.plan.of(DELETE)) == 12 and not plan.plan.refused
-    assert all(write.early for writes in plan.writes.values() for write in writes if write.action == DELETE) or not plan.plan.changes
+    assert (
+        all(write.early for writes in plan.writes.values() for write in writes if write.action == DELETE)
+        or not plan.plan.changes
+    )
 
 
 def test_two_meshes_that_share_a_pair_make_one_peer_a_key() -> None:
@@ -170,10 +197,14 @@ def test_learnt_endpoints_have_their_place() -> None:
     found["eu"][0]["annotations"][G + "discovered-endpoints"] = json.dumps(seen)
     found["us"][0]["annotations"][G + "clustermesh-endpoint"] = "us-1.example:1"
 
-    def endpoints(place: str) -> t.List[t.Any]:
+    def endpoints(place: str) -> list[t.Any]:
         plan = planned(found, learnt_endpoints=place)
         assert not any("203.0.113.80" in str(write.manifest) for write in plan.writes["ap"])
-        return [write.manifest["spec"]["endpoint"]["dnsOrIP"] for write in plan.writes["eu"] if "--us--" in write.name or "ap-1" in write.name]
+        return [
+            write.manifest["spec"]["endpoint"]["dnsOrIP"]
+            for write in plan.writes["eu"]
+            if "--us--" in write.name or "ap-1" in write.name
+        ]
 
     learnt, overlay = {"ip": "203.0.113.80"}, {"ip": "198.51.40.1"}
     assert endpoints("before_external_ip") == [overlay, {"dns": "us-1.example"}, learnt]
@@ -189,13 +220,18 @@ def test_a_roaming_edge_keeps_its_keepalive() -> None:
     peers = {"eu": [], "us": []}
     spec = planned(found, peers, mesh).writes["eu"][0].manifest["spec"]
     assert "endpoint" not in spec and spec["persistentKeepalive"] == 25
-    found["eu"][0]["annotations"][G + "discovered-endpoints"] = json.dumps({key_of("us-1"): {"IP": "203.0.113.80", "Port": 40112}})
+    found["eu"][0]["annotations"][G + "discovered-endpoints"] = json.dumps(
+        {key_of("us-1"): {"IP": "203.0.113.80", "Port": 40112}}
+    )
     spec = planned(found, peers, mesh).writes["eu"][0].manifest["spec"]
     assert spec["endpoint"]["port"] == 40112 and spec["persistentKeepalive"] == 25
 
 
 def test_foreign_peers_stay() -> None:
-    theirs = {"metadata": {"name": "m--eu--eu-1", "labels": peer_labels("m", "eu")}, "spec": {"publicKey": key_of("x"), "allowedIPs": []}}
+    theirs = {
+        "metadata": {"name": "m--eu--eu-1", "labels": peer_labels("m", "eu")},
+        "spec": {"publicKey": key_of("x"), "allowedIPs": []},
+    }
     squatter = {"metadata": {"name": "m--eu--eu-2", "labels": {}}, "spec": {"publicKey": "y", "allowedIPs": []}}
     plan = planned(nodes(), dict(empty(), us=[theirs, squatter]))
     assert reasons(plan) == {("Peer us/m--eu--eu-1", "adoptable"), ("Peer us/m--eu--eu-2", "not_ours")}
@@ -208,12 +244,15 @@ def test_foreign_peers_stay() -> None:
 @pytest.mark.parametrize(
     "spoilt",
     [
-        {"spec": None}, {"spec": 5}, {"spec": {"publicKey": ["x"], "allowedIPs": [["y"], 5]}}, {"spec": {"allowedIPs": "x"}},
+        {"spec": None},
+        {"spec": 5},
+        {"spec": {"publicKey": ["x"], "allowedIPs": [["y"], 5]}},
+        {"spec": {"allowedIPs": "x"}},
         {"metadata": {"name": "m--eu--eu-1", "labels": {"kilo-clustermesh.io/mesh": ["m"]}}},
         {"metadata": {"name": "m--eu--eu-1", "labels": ["x"], "managedFields": "x"}},
         {"metadata": {"name": {"a": 1}, "labels": peer_labels("m", "eu")}},
     ],
-)  # fmt: skip
+)
 def test_targets_that_lie_about_their_peers_hurt_only_themselves(spoilt: t.Any) -> None:
     peers = live(planned(nodes()))
     peers["us"][0].update(spoilt)
@@ -226,8 +265,8 @@ def test_targets_that_lie_about_their_peers_hurt_only_themselves(spoilt: t.Any) 
 def test_what_kilo_makes_of_it() -> None:
     """The view of a reader of Peers: one entry a key, no range twice, every field what WireGuard and Kilo take."""
     for target, listed in live(planned(nodes())).items():
-        keys: t.Set[str] = set()
-        routes: t.List[t.Any] = []
+        keys: set[str] = set()
+        routes: list[t.Any] = []
         for peer in sorted(listed, key=lambda item: item["metadata"]["name"]):
             spec = peer["spec"]
             assert len(base64.b64decode(spec["publicKey"], validate=True)) == 32 and spec["publicKey"] not in keys
@@ -250,9 +289,9 @@ def configuration(peers: t.Iterable[t.Mapping[str, t.Any]]) -> str:
         lines += ["[Peer]", "PublicKey = " + spec["publicKey"], "AllowedIPs = " + ", ".join(spec["allowedIPs"])]
         if "endpoint" in spec:
             host = spec["endpoint"]["dnsOrIP"].get("ip") or spec["endpoint"]["dnsOrIP"]["dns"]
-            lines.append("Endpoint = {0}:{1}".format("[" + host + "]" if ":" in host else host, spec["endpoint"]["port"]))
+            lines.append(f"Endpoint = {'[' + host + ']' if ':' in host else host}:{spec['endpoint']['port']}")
         if spec.get("persistentKeepalive"):
-            lines.append("PersistentKeepalive = {0}".format(spec["persistentKeepalive"]))
+            lines.append(f"PersistentKeepalive = {spec['persistentKeepalive']}")
     return "\n".join(lines)
 
 
@@ -261,11 +300,17 @@ def test_configuration_of_wireguard() -> None:
     found["eu"][1]["annotations"][G + "clustermesh-endpoint"] = "[2001:DB8::2]:4500"
     mesh = [{"name": "m", "clusters": [entry("eu"), entry("us", persistentKeepalive=25)]}]
     assert configuration(live(planned(found, {"eu": [], "us": []}, mesh))["us"]).splitlines() == [
-        "[Peer]", "PublicKey = " + key_of("eu-1"), "AllowedIPs = 10.20.1.0/24, 100.70.0.1/32, 192.168.20.1/32, 10.120.0.0/16",
-        "Endpoint = 198.51.20.1:51820", "PersistentKeepalive = 25",
-        "[Peer]", "PublicKey = " + key_of("eu-2"), "AllowedIPs = 10.20.2.0/24, 100.70.0.2/32, 192.168.20.2/32",
-        "Endpoint = [2001:DB8::2]:4500", "PersistentKeepalive = 25",
-    ]  # fmt: skip
+        "[Peer]",
+        "PublicKey = " + key_of("eu-1"),
+        "AllowedIPs = 10.20.1.0/24, 100.70.0.1/32, 192.168.20.1/32, 10.120.0.0/16",
+        "Endpoint = 198.51.20.1:51820",
+        "PersistentKeepalive = 25",
+        "[Peer]",
+        "PublicKey = " + key_of("eu-2"),
+        "AllowedIPs = 10.20.2.0/24, 100.70.0.2/32, 192.168.20.2/32",
+        "Endpoint = [2001:DB8::2]:4500",
+        "PersistentKeepalive = 25",
+    ]
 
 
 def test_plan_of_many_clusters_takes_seconds() -> None:
@@ -273,12 +318,17 @@ def test_plan_of_many_clusters_takes_seconds() -> None:
     clusters, found = [], {}
     for number in range(12):
         name = "c%02d" % number
-        clusters.append({"name": name, "podCIDRs": ["10.%d.0.0/16" % number], "wireguardCIDR": "100.64.%d.0/24" % number})
+        clusters.append(
+            {"name": name, "podCIDRs": ["10.%d.0.0/16" % number], "wireguardCIDR": "100.64.%d.0/24" % number}
+        )
         found[name] = []
         for index in range(1, 101):
             one = node("eu", 1)
             one.update(name="%s-%03d" % (name, index), podCIDRs=["10.%d.%d.0/24" % (number, index)])
-            one["annotations"] = {G + "wireguard-ip": "100.64.%d.%d/24" % (number, index), G + "key": key_of(name + str(index))}
+            one["annotations"] = {
+                G + "wireguard-ip": "100.64.%d.%d/24" % (number, index),
+                G + "key": key_of(name + str(index)),
+            }
             one["addresses"] = [{"type": "ExternalIP", "address": "198.%d.0.%d" % (number, index)}]
             found[name].append(one)
     meshes = [{"name": "big", "clusters": clusters}]

@@ -46,7 +46,9 @@ def kilo_takes(spec: t.Mapping[str, t.Any]) -> bool:
         host = endpoint["dnsOrIP"]
         if not host.get("dns") and not host.get("ip"):
             return False
-        if host.get("dns") and not (len(host["dns"]) <= 253 and all(LABEL.fullmatch(part) for part in host["dns"].split("."))):
+        if host.get("dns") and not (
+            len(host["dns"]) <= 253 and all(LABEL.fullmatch(part) for part in host["dns"].split("."))
+        ):
             return False
         if host.get("ip") and not an_address(host["ip"]):
             return False
@@ -62,29 +64,84 @@ def kilo_takes(spec: t.Mapping[str, t.Any]) -> bool:
 
 def kernel_takes(spec: t.Mapping[str, t.Any]) -> bool:
     """Kilo makes a route of every allowed IP as it is written; the kernel refuses bits behind the prefix, and with them the pass."""
-    return all(str(ipaddress.ip_network(text)) == text and not text.startswith("::ffff:") for text in spec["allowedIPs"])
+    return all(
+        str(ipaddress.ip_network(text)) == text and not text.startswith("::ffff:") for text in spec["allowedIPs"]
+    )
 
 
 HOSTS = st.sampled_from(
-    ["198.51.100.7", "[2001:db8::1]", "eu-1.example", "EU.example", "a_b.example", "256.1.1.1", "010.0.0.1", "[fe80::1%eth0]", "203.0.113.1/24",
-     "a b", "-", "x-.example", "x." * 130 + "example", "127.0.0.1", "0.0.0.0", "{{ x }}", "1.2", "[node.example]", "a..b", ".a", "a."]
-)  # fmt: skip
-PODS = st.sampled_from(["10.20.1.0/24", "10.20.1.7/24", "::ffff:10.20.1.0/120", "10.20.1.0/024", "10.20.1.0/33", "10.20.1.0", "junk", "10.020.1.0/24"])
+    [
+        "198.51.100.7",
+        "[2001:db8::1]",
+        "eu-1.example",
+        "EU.example",
+        "a_b.example",
+        "256.1.1.1",
+        "010.0.0.1",
+        "[fe80::1%eth0]",
+        "203.0.113.1/24",
+        "a b",
+        "-",
+        "x-.example",
+        "x." * 130 + "example",
+        "127.0.0.1",
+        "0.0.0.0",
+        "{{ x }}",
+        "1.2",
+        "[node.example]",
+        "a..b",
+        ".a",
+        "a.",
+    ]
+)
+PODS = st.sampled_from(
+    [
+        "10.20.1.0/24",
+        "10.20.1.7/24",
+        "::ffff:10.20.1.0/120",
+        "10.20.1.0/024",
+        "10.20.1.0/33",
+        "10.20.1.0",
+        "junk",
+        "10.020.1.0/24",
+    ]
+)
 KEYS = st.one_of(
-    st.just(key_of("eu-1")), st.just(key_of("eu-1") + "\n"), st.just(key_of("eu-1")[:-1]), st.just("AAAA"), st.just(""), st.text(max_size=50),
+    st.just(key_of("eu-1")),
+    st.just(key_of("eu-1") + "\n"),
+    st.just(key_of("eu-1")[:-1]),
+    st.just("AAAA"),
+    st.just(""),
+    st.text(max_size=50),
     st.binary(min_size=30, max_size=34).map(lambda raw: base64.b64encode(raw).decode()),
-)  # fmt: skip
+)
 
 
-@given(HOSTS, st.sampled_from(["clustermesh-endpoint", "force-endpoint"]), st.sampled_from([0, 1, 51820, 65535, 65536]), PODS, KEYS, st.booleans(),
-       st.sampled_from([0, 25, 65535]))  # fmt: skip
+@given(
+    HOSTS,
+    st.sampled_from(["clustermesh-endpoint", "force-endpoint"]),
+    st.sampled_from([0, 1, 51820, 65535, 65536]),
+    PODS,
+    KEYS,
+    st.booleans(),
+    st.sampled_from([0, 25, 65535]),
+)
 def test_whatever_a_node_says_kilo_takes_what_is_written(
     host: str, place: str, port: int, pods: str, key: str, all_of_them: bool, keepalive: int
 ) -> None:
     found = nodes()
     found["eu"][0]["annotations"].update({G + place: "%s:%d" % (host, port), G + "key": key})
     found["eu"][0]["podCIDRs"] = [pods, "fd00:20:1::5/64"]
-    mesh = [{"name": "m", "clusters": [entry("eu", additionalCIDRs=["172.20.5.0/16"], persistentKeepalive=keepalive), entry("us"), entry("ap")]}]
+    mesh = [
+        {
+            "name": "m",
+            "clusters": [
+                entry("eu", additionalCIDRs=["172.20.5.0/16"], persistentKeepalive=keepalive),
+                entry("us"),
+                entry("ap"),
+            ],
+        }
+    ]
     mesh[0]["clusters"][0]["podCIDRs"].append("fd00:20::/32")
     plan = planned(found, None, mesh, all_pod_cidrs=all_of_them)
     for writes in plan.writes.values():
@@ -94,14 +151,24 @@ def test_whatever_a_node_says_kilo_takes_what_is_written(
     assert len([name for name in plan.writes["us"] if "--eu--eu-2" in name.name]) == 1
 
 
-ANY = st.recursive(st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8)), lambda inner: st.lists(inner, max_size=2), max_leaves=3)
+ANY = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8)),
+    lambda inner: st.lists(inner, max_size=2),
+    max_leaves=3,
+)
 SPEC = st.fixed_dictionaries(
-    {"publicKey": st.one_of(KEYS, ANY), "allowedIPs": st.one_of(st.lists(st.one_of(PODS, st.text(max_size=12)), max_size=3), ANY)},
+    {
+        "publicKey": st.one_of(KEYS, ANY),
+        "allowedIPs": st.one_of(st.lists(st.one_of(PODS, st.text(max_size=12)), max_size=3), ANY),
+    },
     optional={
         "persistentKeepalive": st.one_of(st.integers(-2, 70000), ANY),
         "endpoint": st.one_of(
             st.fixed_dictionaries(
-                {"dnsOrIP": st.dictionaries(st.sampled_from(["ip", "dns"]), st.one_of(HOSTS, st.text(max_size=9))), "port": st.integers(-1, 70000)}
+                {
+                    "dnsOrIP": st.dictionaries(st.sampled_from(["ip", "dns"]), st.one_of(HOSTS, st.text(max_size=9))),
+                    "port": st.integers(-1, 70000),
+                }
             ),
             ANY,
         ),
@@ -132,7 +199,9 @@ def test_what_we_take_kilo_takes_too(spec: t.Mapping[str, t.Any]) -> None:
         ({"clustermesh-endpoint": "no-port"}, "NodeEndpointInvalid"),
     ],
 )
-def test_what_kilo_would_refuse_is_not_written_and_what_stands_is_kept(annotations: t.Mapping[str, str], word: str) -> None:
+def test_what_kilo_would_refuse_is_not_written_and_what_stands_is_kept(
+    annotations: t.Mapping[str, str], word: str
+) -> None:
     names = {"gone.example": [], "local.example": ["127.0.0.1"], "pods.example": ["10.30.1.1"]}
     found = nodes()
     found["us"][1]["annotations"].update({G + name: value for name, value in annotations.items()})
@@ -141,7 +210,9 @@ def test_what_kilo_would_refuse_is_not_written_and_what_stands_is_kept(annotatio
     assert not [write for write in cold.writes["eu"] if write.name == "m--us--us-2"] and len(cold.plan.changes) == 10
     running = planned(found, live(planned(nodes())), resolved=names, max_deletes=-1)
     if word != "endpoint_in_overlay":
-        assert running.plan.changes == [] and {(kept.name, kept.reason) for kept in running.kept} == {("m--us--us-2", word)}
+        assert running.plan.changes == [] and {(kept.name, kept.reason) for kept in running.kept} == {
+            ("m--us--us-2", word)
+        }
 
 
 def test_a_peer_that_kilo_refuses_is_made_anew_since_its_changes_go_unseen() -> None:
@@ -149,15 +220,26 @@ def test_a_peer_that_kilo_refuses_is_made_anew_since_its_changes_go_unseen() -> 
     peers["us"][0]["spec"] = dict(peers["us"][0]["spec"], allowedIPs=["10.20.1.0/24", "junk"])
     name = peers["us"][0]["metadata"]["name"]
     plan = planned(nodes(), peers)
-    assert [(write.action, write.name, write.early) for write in plan.writes["us"]] == [("delete", name, True), ("create", name, False)]
+    assert [(write.action, write.name, write.early) for write in plan.writes["us"]] == [
+        ("delete", name, True),
+        ("create", name, False),
+    ]
     assert planned(nodes(), dict(peers, us=live(planned(nodes()))["us"])).plan.changes == []
 
 
 def test_a_live_name_that_does_not_resolve_is_told_whoever_wrote_it() -> None:
-    theirs = {"metadata": {"name": "laptop", "labels": {}}, "spec": {
-        "publicKey": key_of("x"), "allowedIPs": ["10.99.0.1/32"], "endpoint": {"dnsOrIP": {"dns": "gone.example"}, "port": 1}}}  # fmt: skip
+    theirs = {
+        "metadata": {"name": "laptop", "labels": {}},
+        "spec": {
+            "publicKey": key_of("x"),
+            "allowedIPs": ["10.99.0.1/32"],
+            "endpoint": {"dnsOrIP": {"dns": "gone.example"}, "port": 1},
+        },
+    }
     plan = planned(nodes(), dict(empty(), us=[theirs]), resolved={"gone.example": []})
-    assert [text for text in plan.plan.warnings if "gone.example" in text and "Peer laptop" in text and "cluster us" in text]
+    assert [
+        text for text in plan.plan.warnings if "gone.example" in text and "Peer laptop" in text and "cluster us" in text
+    ]
     assert not planned(nodes(), dict(empty(), us=[theirs]), resolved={"gone.example": ["192.0.2.1"]}).plan.warnings
 
 
@@ -168,7 +250,13 @@ def test_names_are_looked_up_in_turn_so_that_one_cluster_does_not_use_up_the_tim
     found["us"][2]["annotations"][G + "clustermesh-endpoint"] = "[u.example]:1"
     found["us"][1]["annotations"][G + "clustermesh-endpoint"] = "No.Name:1"
     peer = {"metadata": {"name": "p"}, "spec": {"endpoint": {"dnsOrIP": {"dns": "p.example"}, "port": 1}}}
-    assert names_of(gathered(found, {}).nodes, {"ap": [peer, {"spec": 5}]}) == ["p.example", "e0.example", "u.example", "e1.example", "e2.example"]
+    assert names_of(gathered(found, {}).nodes, {"ap": [peer, {"spec": 5}]}) == [
+        "p.example",
+        "e0.example",
+        "u.example",
+        "e1.example",
+        "e2.example",
+    ]
 
 
 # --- Kilo renumbers -----------------------------------------------------------------------------------------------------------------
@@ -185,7 +273,9 @@ def test_nothing_is_deleted_while_kilo_renumbers(order: t.Sequence[int], reached
         found["eu"][number - 1]["annotations"][G + "wireguard-ip"] = "100.70.0.%d/24" % (number + 1)
     if joined:
         first = copy.deepcopy(found["eu"][3])
-        first.update(name="eu-0", podCIDRs=["10.20.9.0/24"], addresses=[{"type": "ExternalIP", "address": "198.51.20.99"}])
+        first.update(
+            name="eu-0", podCIDRs=["10.20.9.0/24"], addresses=[{"type": "ExternalIP", "address": "198.51.20.99"}]
+        )
         first["annotations"].update({G + "wireguard-ip": "100.70.0.1/24", G + "key": key_of("eu-0")})
         found["eu"].insert(0, first)
     plan = planned(found, peers, max_deletes=-1)

@@ -14,7 +14,9 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node.contests import settle_affiliates
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.identity import mesh_subnet
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.peers import Mesh
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan_claims import check_affiliates
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan_claims import (
+    check_affiliates,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending
 from hypothesis import given, settings, strategies as st
 
@@ -24,8 +26,8 @@ GRANTS, GOOD, EVIL, SUBNET = TABLE["grants"], TABLE["good"], TABLE["evil"], mesh
 
 
 class Decided(t.NamedTuple):
-    affiliates: t.List[t.Any]
-    refused: t.List[t.Any]
+    affiliates: list[t.Any]
+    refused: list[t.Any]
 
 
 def check(affiliates: t.Sequence[t.Any], peers: t.Sequence[t.Any] = ()) -> Decided:
@@ -51,7 +53,7 @@ def test_good_ones_pass() -> None:
 
 @pytest.mark.parametrize("row", TABLE["rows"], ids=lambda row: row["id"])
 @pytest.mark.parametrize("position", ["first", "last"])
-def test_hostile_row(row: t.Dict[str, t.Any], position: str) -> None:
+def test_hostile_row(row: dict[str, t.Any], position: str) -> None:
     evil = dict(EVIL, **expand(row["claim"]))
     kept, refused = check([evil, *GOOD] if position == "first" else [*GOOD, evil])
     assert [one for one in kept if one["node"] != "zz-evil"] == GOOD
@@ -77,7 +79,17 @@ def test_no_key_is_no_peer_and_no_news() -> None:
     assert len(kept) == 3 and refused == []
 
 
-@pytest.mark.parametrize("junk", [None, 7, "x", [], {"public_key": EVIL["public_key"]}, {"public_key": 7, "kubespan_address": "fd7a:6197:edb7:2302::1"}])
+@pytest.mark.parametrize(
+    "junk",
+    [
+        None,
+        7,
+        "x",
+        [],
+        {"public_key": EVIL["public_key"]},
+        {"public_key": 7, "kubespan_address": "fd7a:6197:edb7:2302::1"},
+    ],
+)
 def test_records_that_are_none(junk: t.Any) -> None:
     kept, refused = check([junk, *GOOD])
     assert kept == GOOD and len(refused) == 1
@@ -87,10 +99,22 @@ def test_who_keeps_a_shared_address() -> None:
     first = dict(EVIL, node="gcp-0", addresses=["10.22.22.11"])
     by_name = check([*GOOD, first])
     assert by_name.affiliates[1]["addresses"] == [] and by_name.refused[0].object == "gcp/gcp-1"
-    live = check([*GOOD, first], [{"public_key": GOOD[1]["public_key"], "allowed_ips": ["10.22.22.11/32", "broken"], "cluster": "gcp", "node": "gcp-1"}])
+    live = check(
+        [*GOOD, first],
+        [
+            {
+                "public_key": GOOD[1]["public_key"],
+                "allowed_ips": ["10.22.22.11/32", "broken"],
+                "cluster": "gcp",
+                "node": "gcp-1",
+            }
+        ],
+    )
     assert live.affiliates[:2] == GOOD and [item.object for item in live.refused] == ["gcp/gcp-0"]
     declared = check([GOOD[0], dict(GOOD[1], declared=True), first])
-    assert declared.affiliates[1]["addresses"] == ["10.22.22.11"] and [item.object for item in declared.refused] == ["gcp/gcp-0"]
+    assert declared.affiliates[1]["addresses"] == ["10.22.22.11"] and [item.object for item in declared.refused] == [
+        "gcp/gcp-0"
+    ]
 
 
 def test_the_inventorys_own_node_keeps_its_ula_over_a_stale_record() -> None:
@@ -111,12 +135,21 @@ def test_service_networks_may_be_granted() -> None:
     assert len(found.affiliates) == 1 and found.refused == []
 
 
-VALUE = st.none() | st.integers() | st.text(max_size=12) | st.sampled_from(["10.4.1.0/24", "0.0.0.0/0", "10.22.22.11", "fd7a:6197:edb7:2302::b1"])
+VALUE = (
+    st.none()
+    | st.integers()
+    | st.text(max_size=12)
+    | st.sampled_from(["10.4.1.0/24", "0.0.0.0/0", "10.22.22.11", "fd7a:6197:edb7:2302::b1"])
+)
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.dictionaries(st.sampled_from([*EVIL, "exclude_advertised_networks"]), VALUE | st.lists(VALUE, max_size=4), max_size=5))
-def test_nothing_breaks_the_stage_or_displaces_the_declared(claim: t.Dict[str, t.Any]) -> None:
+@given(
+    st.dictionaries(
+        st.sampled_from([*EVIL, "exclude_advertised_networks"]), VALUE | st.lists(VALUE, max_size=4), max_size=5
+    )
+)
+def test_nothing_breaks_the_stage_or_displaces_the_declared(claim: dict[str, t.Any]) -> None:
     good = [dict(one, declared=True) for one in GOOD]
     kept, dummy = check([dict(EVIL, **claim), *good])
     names = [one for one in kept if one.get("declared")]

@@ -11,7 +11,10 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane import nft_plan
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import generations, nft, routing
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import generation, make_layout
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import (
+    generation,
+    make_layout,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.identity import mesh_subnet
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.preflight import conflicts
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.states import targets
@@ -37,15 +40,21 @@ MARKING = [
 ]
 
 
-def rule_texts(table: t.Mapping[str, t.Any]) -> t.Dict[str, t.List[str]]:
+def rule_texts(table: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
     return {chain["name"]: [nft_plan.rule_text(row) for row in chain["rules"]] for chain in table["chains"]}
 
 
 def test_the_table_of_the_example() -> None:
     elements = targets([(BETA, "up"), (GAMMA, "unknown")], subnet=mesh_subnet(MESH))
-    assert (elements.ranges(4), elements.ranges(6)) == (["10.20.0.13", "10.244.2.0/23", "192.0.2.12"], ["2001:db8:9::13"])
+    assert (elements.ranges(4), elements.ranges(6)) == (
+        ["10.20.0.13", "10.244.2.0/23", "192.0.2.12"],
+        ["2001:db8:9::13"],
+    )
     table = nft.table()
-    assert rule_texts(table) == {"kubespan_prerouting": [EXCEPTION] + MARKING, "kubespan_outgoing": [EXCEPTION] + CLAMPS + MARKING}
+    assert rule_texts(table) == {
+        "kubespan_prerouting": [EXCEPTION] + MARKING,
+        "kubespan_outgoing": [EXCEPTION] + CLAMPS + MARKING,
+    }
     assert [(chain["type"], chain["hook"], chain["priority"], chain["policy"]) for chain in table["chains"]] == [
         ("filter", "prerouting", 0, "accept"),
         ("route", "output", 0, "accept"),
@@ -58,8 +67,15 @@ def test_the_table_of_the_example() -> None:
 
 def test_the_old_generation() -> None:
     elements = targets([(BETA, "up"), (GAMMA, "unknown")], gen=SEED)
-    assert elements.ranges(6) == ["2001:db8:9::13", "fd7a:6197:edb7:2302:42:acff:fe14:d", "fd7a:6197:edb7:2302:5054:ff:feaa:2"]
-    assert rule_texts(nft.table(gen=SEED)) == {"kubespan_prerouting": [EXCEPTION] + MARKING, "kubespan_outgoing": [EXCEPTION] + MARKING}
+    assert elements.ranges(6) == [
+        "2001:db8:9::13",
+        "fd7a:6197:edb7:2302:42:acff:fe14:d",
+        "fd7a:6197:edb7:2302:5054:ff:feaa:2",
+    ]
+    assert rule_texts(nft.table(gen=SEED)) == {
+        "kubespan_prerouting": [EXCEPTION] + MARKING,
+        "kubespan_outgoing": [EXCEPTION] + MARKING,
+    }
 
 
 def test_bypass_and_force() -> None:
@@ -112,7 +128,7 @@ def test_any_two_bits_mark_without_touching_others(first: int, second: int, mark
         ({"table_name": ""}, "bad_name"),
     ],
 )
-def test_bad_layouts(values: t.Dict[str, t.Any], word: str) -> None:
+def test_bad_layouts(values: dict[str, t.Any], word: str) -> None:
     with pytest.raises(ValueRefused) as caught:
         make_layout(**values)
     assert caught.value.reason == word
@@ -131,7 +147,7 @@ def test_mtu() -> None:
             generations.check_mtu(bad)
 
 
-def rule(**changes: t.Any) -> t.Dict[str, t.Any]:
+def rule(**changes: t.Any) -> dict[str, t.Any]:
     return dict(routing.wanted_rule(4), **changes)
 
 
@@ -188,7 +204,9 @@ def test_routes() -> None:
     assert [step["op"] for step in first] == ["replace"] * 4
     assert [step["route"]["type"] for step in first] == ["unreachable"] * 2 + ["unicast"] * 2
     assert routing.plan_routes(routing.wanted_routes(fail_closed=False), fail_closed=False) == []
-    assert [(s["op"], s["route"]["type"]) for s in routing.plan_routes(closed, fail_closed=False)] == [("delete", "unreachable")] * 2
+    assert [(s["op"], s["route"]["type"]) for s in routing.plan_routes(closed, fail_closed=False)] == [
+        ("delete", "unreachable")
+    ] * 2
     changed = routing.plan_routes(closed, mtu=1400)
     assert [(step["op"], step["route"]["mtu"]) for step in changed] == [("replace", 1400)] * 2
 
@@ -201,11 +219,14 @@ def test_routes_of_others_stay() -> None:
     assert len(routing.plan_routes([linked] + routing.wanted_routes()[1:])) == 1
 
 
-CLEAN: t.Dict[str, t.Any] = {
+CLEAN: dict[str, t.Any] = {
     "rules": {4: [rule(), {"priority": 0, "table": 255}, {"priority": 100, "table": 2004, "fwmark": 0x200}], 6: []},
     "routes": routing.wanted_routes(),
     "links": [{"name": "kubespan", "kind": "wireguard"}],
-    "wireguard": [{"name": "kubespan", "fwmark": 0x20, "listen_port": 51820}, {"name": "wg0", "fwmark": 0, "listen_port": 51821}],
+    "wireguard": [
+        {"name": "kubespan", "fwmark": 0x20, "listen_port": 51820},
+        {"name": "wg0", "fwmark": 0, "listen_port": 51821},
+    ],
     "udp_ports": [53],
     "tables": [{"family": "inet", "name": "talos_kubespan", "owned": True}],
     "marks": [{"who": "kube-proxy", "mark": 0x4000, "mask": 0xC000}],

@@ -9,7 +9,11 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import annotations as notes, config, endpoints
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import (
+    annotations as notes,
+    config,
+    endpoints,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import generation
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan as merging
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address
@@ -35,12 +39,27 @@ PORT = st.integers(1, 65535)
         (None, ["10.0.0.1", "10.0.0.1"], ["10.0.0.1", "10.0.0.1"]),
     ],
 )
-def test_filters(items: t.Any, candidates: t.List[str], result: t.List[str]) -> None:
+def test_filters(items: t.Any, candidates: list[str], result: list[str]) -> None:
     kept = endpoints.apply_filters(endpoints.parse_filters(items), [parse_address(text) for text in candidates])
     assert kept == [parse_address(text) for text in result]
 
 
-@pytest.mark.parametrize("item", ["", "!", "!!10.0.0.0/8", " 10.0.0.0/8", "10.0.0.0/8 ", "! 10.0.0.0/8", "10.0.0.0/33", "10.0.0.0/8,::/0", "lan", 7, None])
+@pytest.mark.parametrize(
+    "item",
+    [
+        "",
+        "!",
+        "!!10.0.0.0/8",
+        " 10.0.0.0/8",
+        "10.0.0.0/8 ",
+        "! 10.0.0.0/8",
+        "10.0.0.0/33",
+        "10.0.0.0/8,::/0",
+        "lan",
+        7,
+        None,
+    ],
+)
 def test_bad_filters(item: t.Any) -> None:
     with pytest.raises(ValueRefused) as caught:
         endpoints.parse_filters(["0.0.0.0/0", item])
@@ -49,7 +68,7 @@ def test_bad_filters(item: t.Any) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.text("0123456789./:!abcdef ", max_size=20), max_size=4), st.lists(ADDRESS, max_size=5))
-def test_filter_parser_never_breaks(items: t.List[str], candidates: t.List[str]) -> None:
+def test_filter_parser_never_breaks(items: list[str], candidates: list[str]) -> None:
     parsed = [parse_address(text) for text in candidates]
     try:
         kept = endpoints.apply_filters(endpoints.parse_filters(items), parsed)
@@ -79,7 +98,12 @@ def test_node_addresses() -> None:
 
 def test_local_endpoints_keep_their_order_and_the_operators_ones() -> None:
     found = endpoints.local_endpoints(
-        ["10.0.0.5", "fd7f::1", "fd00:0:0:3::1"], "fd7f::1", ["198.51.100.1"], ["::/0", "10.0.0.0/8"], ["203.0.113.1:1", "10.0.0.5:4500"], 4500
+        ["10.0.0.5", "fd7f::1", "fd00:0:0:3::1"],
+        "fd7f::1",
+        ["198.51.100.1"],
+        ["::/0", "10.0.0.0/8"],
+        ["203.0.113.1:1", "10.0.0.5:4500"],
+        4500,
     )
     assert found == ["[fd00:0:0:3::1]:4500", "10.0.0.5:4500", "203.0.113.1:1"]
 
@@ -93,7 +117,11 @@ def test_received_endpoints() -> None:
 
 def test_additional_addresses() -> None:
     more = ["198.51.100.0/24", "10.244.1.0/24"]
-    assert endpoints.additional_addresses(True, CURRENT, ["10.244.1.0/24", "fd00::/64"], more=more) == ["10.244.1.0/24", "fd00::/64", more[0]]
+    assert endpoints.additional_addresses(True, CURRENT, ["10.244.1.0/24", "fd00::/64"], more=more) == [
+        "10.244.1.0/24",
+        "fd00::/64",
+        more[0],
+    ]
     assert endpoints.additional_addresses(False, CURRENT, ["10.244.1.0/24"], more=more[:1]) == more[:1]
     assert endpoints.additional_addresses(False, SEED, [], ["10.244.1.1/24"], ["10.244.0.0/16"]) == []
 
@@ -101,15 +129,19 @@ def test_additional_addresses() -> None:
 def test_harvest() -> None:
     known = [{"node_id": "n", "public_key": "k"}, {"node_id": "m", "public_key": ""}]
     up = {"public_key": "k", "state": "up", "endpoint": "192.0.2.1:1"}
-    assert endpoints.harvest(True, known, [up, dict(up, public_key="x"), dict(up, state="down")]) == [{"affiliate_id": "n", "endpoint": "192.0.2.1:1"}]
+    assert endpoints.harvest(True, known, [up, dict(up, public_key="x"), dict(up, state="down")]) == [
+        {"affiliate_id": "n", "endpoint": "192.0.2.1:1"}
+    ]
     assert endpoints.harvest(False, known, [up]) == []
 
 
-def node(values: t.Dict[str, t.Any], **labels: str) -> t.Dict[str, t.Any]:
+def node(values: dict[str, t.Any], **labels: str) -> dict[str, t.Any]:
     return {
         "metadata": {"name": "n1", "annotations": values, "labels": labels},
-        "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "n1.example"}],
-                   "nodeInfo": {"osImage": "Debian 12"}},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "n1.example"}],
+            "nodeInfo": {"osImage": "Debian 12"},
+        },
     }
 
 
@@ -122,24 +154,31 @@ AFFILIATE = st.fixed_dictionaries(
         "addresses": st.lists(ADDRESS, max_size=4, unique=True),
         "additional_addresses": st.lists(st.builds("{0}/{1}".format, V4, st.integers(0, 32)), max_size=3),
         "exclude_advertised_networks": st.lists(st.builds("{0}/{1}".format, V6, st.integers(0, 128)), max_size=3),
-        "endpoints": st.lists(st.builds("{0}:{1}".format, V4, PORT) | st.builds("[{0}]:{1}".format, V6, PORT), max_size=4),
+        "endpoints": st.lists(
+            st.builds("{0}:{1}".format, V4, PORT) | st.builds("[{0}]:{1}".format, V6, PORT), max_size=4
+        ),
     }
 )
 
 
 @settings(deadline=None, max_examples=60)
 @given(AFFILIATE)
-def test_annotations_come_back(affiliate: t.Dict[str, t.Any]) -> None:
+def test_annotations_come_back(affiliate: dict[str, t.Any]) -> None:
     written = notes.encode(affiliate)
     assert tuple(written) == notes.KEYS and not any(" " in value for value in written.values())
     read = notes.decode(node({key: value for key, value in written.items() if value}))
     assert read is not None and {name: read[name] for name in affiliate} == affiliate
-    assert (read["hostname"], read["nodename"], read["machine_type"], read["operating_system"]) == ("n1.example", "n1", "worker", "Debian 12")
+    assert (read["hostname"], read["nodename"], read["machine_type"], read["operating_system"]) == (
+        "n1.example",
+        "n1",
+        "worker",
+        "Debian 12",
+    )
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.dictionaries(st.sampled_from(notes.KEYS), st.text("0123456789.:/[],abcdef- ", max_size=60)))
-def test_annotation_reader_never_breaks(values: t.Dict[str, str]) -> None:
+def test_annotation_reader_never_breaks(values: dict[str, str]) -> None:
     read = notes.decode(node(values))
     assert (read is None) == (not values.get(notes.NODE_ID))
     if read is not None:
@@ -157,7 +196,7 @@ def test_bad_items_are_skipped_one_by_one() -> None:
                 notes.ENDPOINTS: "10.0.0.1:1,10.0.0.1,2001:db8::1:5,10.0.0.1:65536,[2001:db8::1]:5,host:1",
                 notes.API_SERVER_PORT: "70000",
             },
-            **{notes.CONTROL_PLANE_LABEL: ""}
+            **{notes.CONTROL_PLANE_LABEL: ""},
         )
     )
     assert read is not None
@@ -166,7 +205,16 @@ def test_bad_items_are_skipped_one_by_one() -> None:
     assert read["api_server_port"] is None and read["machine_type"] == "controlplane"
 
 
-@pytest.mark.parametrize("bad", [{}, {"metadata": None}, {"metadata": {"annotations": []}}, node({notes.NODE_ID: 7}), node({notes.NODE_ID: "x" * 257})])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {},
+        {"metadata": None},
+        {"metadata": {"annotations": []}},
+        node({notes.NODE_ID: 7}),
+        node({notes.NODE_ID: "x" * 257}),
+    ],
+)
 def test_nodes_that_are_not_part_of_it(bad: t.Any) -> None:
     assert notes.decode(bad) is None
 
@@ -178,7 +226,15 @@ def test_the_old_generation_knows_no_exclusions() -> None:
 def test_merge() -> None:
     raw = {
         "service/a": {"node_id": "a", "hostname": "late", "endpoints": ["2", "1"], "machine_type": "unknown"},
-        "inventory/a": {"node_id": "a", "hostname": "early", "public_key": "K", "endpoints": ["1"], "declared": True, "cluster": "c", "node": "n"},
+        "inventory/a": {
+            "node_id": "a",
+            "hostname": "early",
+            "public_key": "K",
+            "endpoints": ["1"],
+            "declared": True,
+            "cluster": "c",
+            "node": "n",
+        },
         "k8s:c/a": {"node_id": "a", "hostname": "", "machine_type": "worker", "endpoints": ["3"]},
     }
     [merged] = merging.merge(raw)
@@ -197,8 +253,13 @@ def test_merge() -> None:
 
 def test_config() -> None:
     parsed = config.parse_config(
-        {"enabled": True, "allowDownPeerBypass": True, "mtu": 1280, "filters": {"endpoints": [], "peerEndpoints": ["!10.0.0.0/8"]},
-         "extraAnnouncedEndpoints": ["[2001:DB8::1]:5"]}
+        {
+            "enabled": True,
+            "allowDownPeerBypass": True,
+            "mtu": 1280,
+            "filters": {"endpoints": [], "peerEndpoints": ["!10.0.0.0/8"]},
+            "extraAnnouncedEndpoints": ["[2001:DB8::1]:5"],
+        }
     )
     assert parsed.enabled and not parsed.force_routing and parsed.mtu == 1280 and parsed.endpoint_filters == []
     assert parsed.extra_announced_endpoints == ["[2001:db8::1]:5"]

@@ -28,8 +28,23 @@ def test_worked_example() -> None:
         assert str(identity.mesh_address(MESH, mac)) == address
 
 
-@pytest.mark.parametrize("text", ["", "02:42:ac:14:00", "02:42-ac:14:00:0d", "0242ac14000d", "02:42:ac:14:00:0g", " 02:42:ac:14:00:0d",
-                                  "02:42:ac:14:00:0d\n", ":".join(["00"] * 20), None, 7, "02:42:ac:14:00:0d:", "٠2:42:ac:14:00:0d"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "02:42:ac:14:00",
+        "02:42-ac:14:00:0d",
+        "0242ac14000d",
+        "02:42:ac:14:00:0g",
+        " 02:42:ac:14:00:0d",
+        "02:42:ac:14:00:0d\n",
+        ":".join(["00"] * 20),
+        None,
+        7,
+        "02:42:ac:14:00:0d:",
+        "٠2:42:ac:14:00:0d",
+    ],
+)
 def test_no_mac(text: t.Any) -> None:
     with pytest.raises(ValueRefused) as caught:
         identity.mesh_address(MESH, text)
@@ -39,7 +54,7 @@ def test_no_mac(text: t.Any) -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.text(max_size=40), st.binary(min_size=6, max_size=6))
 def test_every_address_is_in_its_mesh(mesh: str, raw: bytes) -> None:
-    mac = ":".join("{0:02x}".format(byte) for byte in raw)
+    mac = ":".join(f"{byte:02x}" for byte in raw)
     address, subnet = identity.mesh_address(mesh, mac), identity.mesh_subnet(mesh)
     assert address in subnet and identity.looks_like_ula(address)
     assert identity.mesh_address(mesh, "-".join(mac.upper().split(":"))) == address

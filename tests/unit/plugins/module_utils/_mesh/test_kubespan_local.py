@@ -6,11 +6,20 @@
 
 from __future__ import annotations
 
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.config import Host, local_affiliate, parse_config
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import generation, make_layout
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.config import (
+    Host,
+    local_affiliate,
+    parse_config,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import (
+    generation,
+    make_layout,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.identity import mesh_subnet
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.peers import Mesh
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan_claims import check_affiliates
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan_claims import (
+    check_affiliates,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending
 
 MESH = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="
@@ -26,19 +35,32 @@ BETA = Host(
     cluster_networks=["10.244.0.0/16", "10.96.0.0/12"],
     pod_cidrs=["10.244.2.0/24"],
 )
-CONFIG = parse_config({"enabled": True, "advertiseKubernetesNetworks": True, "filters": {"excludeAdvertisedNetworks": ["10.9.0.0/16"]},
-                       "extraAnnouncedEndpoints": ["198.51.100.77:51999"]})
-GRANTS = {"aws": {"pod_cidrs": ["10.244.0.0/16"], "node_cidrs": ["192.0.2.0/24"], "service_cidrs": [], "wireguard_cidrs": []}}
+CONFIG = parse_config(
+    {
+        "enabled": True,
+        "advertiseKubernetesNetworks": True,
+        "filters": {"excludeAdvertisedNetworks": ["10.9.0.0/16"]},
+        "extraAnnouncedEndpoints": ["198.51.100.77:51999"],
+    }
+)
+GRANTS = {
+    "aws": {"pod_cidrs": ["10.244.0.0/16"], "node_cidrs": ["192.0.2.0/24"], "service_cidrs": [], "wireguard_cidrs": []}
+}
 
 
 def test_the_example_from_facts_to_peer() -> None:
     affiliate = local_affiliate(BETA, CONFIG, MESH)
-    assert affiliate["addresses"] == ["192.0.2.12"] and affiliate["endpoints"] == ["192.0.2.12:51820", "198.51.100.77:51999"]
+    assert affiliate["addresses"] == ["192.0.2.12"] and affiliate["endpoints"] == [
+        "192.0.2.12:51820",
+        "198.51.100.77:51999",
+    ]
     assert affiliate["api_server_port"] is None and affiliate["exclude_advertised_networks"] == ["10.9.0.0/16"]
     checked = check_affiliates([affiliate], GRANTS, mesh_subnet(MESH))
     assert checked.refused == []
     assert Mesh(checked.affiliates).specs(None).peers[KEY].allowed_ips == [
-        "10.244.2.0/24", "192.0.2.12/32", "fd7a:6197:edb7:2302:5054:ff:feaa:2/128"
+        "10.244.2.0/24",
+        "192.0.2.12/32",
+        "fd7a:6197:edb7:2302:5054:ff:feaa:2/128",
     ]
 
 

@@ -17,29 +17,40 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.addre
 from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet
 from hypothesis import given, settings, strategies as st
 
-Data = t.Dict[str, t.Any]
+Data = dict[str, t.Any]
 
 
-def peer_specs(affiliates: t.Iterable[Data], local: t.Optional[str]) -> PeerSpecs:
+def peer_specs(affiliates: t.Iterable[Data], local: str | None) -> PeerSpecs:
     return Mesh(affiliates).specs(local)
 
 
-def node(ident: str, key: t.Optional[str] = None, *prefixes: str, addresses: t.Sequence[str] = (), **more: t.Any) -> Data:
-    ula = "fd7a:6197:edb7:2302::{0:x}".format(sum(map(ord, ident)) % 65536)
+def node(ident: str, key: str | None = None, *prefixes: str, addresses: t.Sequence[str] = (), **more: t.Any) -> Data:
+    ula = f"fd7a:6197:edb7:2302::{sum(map(ord, ident)) % 65536:x}"
     row = {"node_id": ident, "public_key": "K" + ident if key is None else key, "kubespan_address": ula}
     return dict(row, addresses=list(addresses), additional_addresses=list(prefixes), **more)
 
 
 def test_the_worked_example() -> None:
-    beta = dict(node("5beta", None, "10.244.2.0/24", addresses=["192.0.2.12"], nodename="beta", endpoints=["192.0.2.12:51820"]),
-                kubespan_address="fd7a:6197:edb7:2302:5054:ff:feaa:2")
-    gamma = dict(node("9gamma", None, "10.244.3.0/24", addresses=["10.20.0.13", "2001:db8:9::13"]),
-                 kubespan_address="fd7a:6197:edb7:2302:42:acff:fe14:d")
+    beta = dict(
+        node("5beta", None, "10.244.2.0/24", addresses=["192.0.2.12"], nodename="beta", endpoints=["192.0.2.12:51820"]),
+        kubespan_address="fd7a:6197:edb7:2302:5054:ff:feaa:2",
+    )
+    gamma = dict(
+        node("9gamma", None, "10.244.3.0/24", addresses=["10.20.0.13", "2001:db8:9::13"]),
+        kubespan_address="fd7a:6197:edb7:2302:42:acff:fe14:d",
+    )
     specs = peer_specs([gamma, node("3alpha"), beta], "3alpha")
     assert list(specs.peers) == ["K5beta", "K9gamma"]
-    assert specs.peers["K5beta"].allowed_ips == ["10.244.2.0/24", "192.0.2.12/32", "fd7a:6197:edb7:2302:5054:ff:feaa:2/128"]
+    assert specs.peers["K5beta"].allowed_ips == [
+        "10.244.2.0/24",
+        "192.0.2.12/32",
+        "fd7a:6197:edb7:2302:5054:ff:feaa:2/128",
+    ]
     assert specs.peers["K9gamma"].allowed_ips == [
-        "10.20.0.13/32", "10.244.3.0/24", "2001:db8:9::13/128", "fd7a:6197:edb7:2302:42:acff:fe14:d/128"
+        "10.20.0.13/32",
+        "10.244.3.0/24",
+        "2001:db8:9::13/128",
+        "fd7a:6197:edb7:2302:42:acff:fe14:d/128",
     ]
     assert specs.peers["K5beta"].label == "beta" and specs.peers["K5beta"].endpoints == ["192.0.2.12:51820"]
     assert (specs.overlaps, specs.ignored, specs.empty) == ([], [], [])
@@ -52,8 +63,13 @@ def test_adjacent_prefixes_merge_and_host_bits_drop() -> None:
 
 @pytest.mark.parametrize(
     "broken",
-    [{"kubespan_address": None}, {"kubespan_address": "x"}, {"addresses": ["x"]}, {"additional_addresses": ["10.0.0.1"]},
-     {"exclude_advertised_networks": ["10.0.0.0/33"]}],
+    [
+        {"kubespan_address": None},
+        {"kubespan_address": "x"},
+        {"addresses": ["x"]},
+        {"additional_addresses": ["10.0.0.1"]},
+        {"exclude_advertised_networks": ["10.0.0.0/33"]},
+    ],
 )
 def test_a_broken_affiliate_is_ignored_alone(broken: Data) -> None:
     specs = peer_specs([dict(node("a"), **broken), node("b")], None)
@@ -69,7 +85,10 @@ def test_a_reinstalled_node_gets_nothing_until_the_old_record_is_gone() -> None:
 
 
 def test_one_key_twice() -> None:
-    specs = peer_specs([node("a", "K", "10.0.0.0/23"), node("b", "K", "10.0.1.0/24", "10.0.2.0/24"), node("c", "L", "10.0.0.0/24")], None)
+    specs = peer_specs(
+        [node("a", "K", "10.0.0.0/23"), node("b", "K", "10.0.1.0/24", "10.0.2.0/24"), node("c", "L", "10.0.0.0/24")],
+        None,
+    )
     assert specs.peers["K"].node_id == "b" and "10.0.2.0/24" in specs.peers["K"].allowed_ips
     # what the replaced record had is free again
     assert "10.0.0.0/24" in specs.peers["L"].allowed_ips and specs.overlaps == [("K", "K")]
@@ -79,8 +98,8 @@ PREFIX = st.builds("10.0.{0}.{1}/{2}".format, st.integers(0, 3), st.integers(0, 
 NODES = st.lists(st.lists(PREFIX, max_size=3), min_size=1, max_size=6)
 
 
-def mesh_of(lists: t.List[t.List[str]]) -> t.List[Data]:
-    return [node("n{0}".format(number), None, *prefixes) for number, prefixes in enumerate(lists)]
+def mesh_of(lists: list[list[str]]) -> list[Data]:
+    return [node(f"n{number}", None, *prefixes) for number, prefixes in enumerate(lists)]
 
 
 @settings(deadline=None, max_examples=60)
@@ -94,14 +113,16 @@ def test_peers_are_disjoint_complete_and_independent_of_order(lists: t.Any, chan
         peer = specs.peers[row["public_key"]]
         assert PrefixSet.of(map(parse_network, peer.allowed_ips)) == claimed - left
         assert [pair[1] for pair in specs.overlaps if pair[0] == row["public_key"]] == [
-            other["public_key"] for other in rows[:number] if PrefixSet.of_texts(specs.peers[other["public_key"]].allowed_ips) & claimed
+            other["public_key"]
+            for other in rows[:number]
+            if PrefixSet.of_texts(specs.peers[other["public_key"]].allowed_ips) & claimed
         ]
         left = left | claimed
     mixed = rows[:]
     chance.shuffle(mixed)
     assert peer_specs(mixed, None) == specs
     # the shared computation gives every node what one of its own would
-    ident = "n{0}".format(local)
+    ident = f"n{local}"
     assert Mesh(mixed).specs(ident) == peer_specs([row for row in rows if row["node_id"] != ident], None)
 
 
@@ -109,9 +130,13 @@ def test_a_thousand_nodes() -> None:
     rows = []
     for number in range(1000):
         high, low = divmod(number, 256)
-        prefix = "10.{0}.{1}.0/24".format(64 + high, low)
-        rows.append(dict(node("n{0:04d}".format(number), None, prefix, addresses=["192.168.{0}.{1}".format(high, low)]),
-                         kubespan_address="fd7a:6197:edb7:2302::{0:x}".format(number + 1)))
+        prefix = f"10.{64 + high}.{low}.0/24"
+        rows.append(
+            dict(
+                node(f"n{number:04d}", None, prefix, addresses=[f"192.168.{high}.{low}"]),
+                kubespan_address=f"fd7a:6197:edb7:2302::{number + 1:x}",
+            )
+        )
     # generous: what it takes is measured by the benchmark, and this only finds what grows with the square
     started = time.process_time()
     mesh = Mesh(rows)
@@ -123,10 +148,17 @@ def test_a_thousand_nodes() -> None:
 def test_a_state_brings_the_same_peers_back(lists: t.Any) -> None:
     """Through the text of the state file, with and without marks; a state of an older release has no marks at all."""
     peers = [
-        peer._replace(cluster="gcp", node="n{0}".format(number), by_rank=number % 2 == 0, addresses_by_rank=peer.allowed_ips[: number % 3])
+        peer._replace(
+            cluster="gcp", node=f"n{number}", by_rank=number % 2 == 0, addresses_by_rank=peer.allowed_ips[: number % 3]
+        )
         for number, peer in enumerate(peer_specs(mesh_of(lists), None).peers.values())
     ]
     state = {"peers": [peer.to_json() for peer in peers]}
     assert [peer.to_json() for peer in peers_of(json.loads(json.dumps(state)))] == state["peers"]
-    assert [tuple(map(bool, (peer.cluster, peer.by_rank))) for peer in peers_of(state)] == [(True, peer.by_rank) for peer in peers]
-    assert peers_of({"peers": [{"public_key": "k", "allowed_ips": ["10.0.0.1/32"]}]})[0].endpoints == () and peers_of(None) == []
+    assert [tuple(map(bool, (peer.cluster, peer.by_rank))) for peer in peers_of(state)] == [
+        (True, peer.by_rank) for peer in peers
+    ]
+    assert (
+        peers_of({"peers": [{"public_key": "k", "allowed_ips": ["10.0.0.1/32"]}]})[0].endpoints == ()
+        and peers_of(None) == []
+    )

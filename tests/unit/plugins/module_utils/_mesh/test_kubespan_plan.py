@@ -27,24 +27,45 @@ CLUSTER = {"a1": "aws", "a2": "aws", "g1": "gcp"}
 
 
 def fabric(**more):
-    made, findings = load_fabric({
-        "name": "demo",
-        "clusters": {
-            "aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.66.23.0/24"], "wireguard_port": 1, **more},
-            "gcp": {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "node_cidrs": ["10.22.22.0/24"], "wireguard_port": 2},
-        },
-        "nodes": {name: {"multicluster_cluster": cluster, "node_name": name} for name, cluster in CLUSTER.items()},
-    })
+    made, findings = load_fabric(
+        {
+            "name": "demo",
+            "clusters": {
+                "aws": {
+                    "pod_cidrs": ["10.2.0.0/16"],
+                    "service_cidrs": ["10.3.0.0/16"],
+                    "node_cidrs": ["10.66.23.0/24"],
+                    "wireguard_port": 1,
+                    **more,
+                },
+                "gcp": {
+                    "pod_cidrs": ["10.4.0.0/16"],
+                    "service_cidrs": ["10.5.0.0/16"],
+                    "node_cidrs": ["10.22.22.0/24"],
+                    "wireguard_port": 2,
+                },
+            },
+            "nodes": {name: {"multicluster_cluster": cluster, "node_name": name} for name, cluster in CLUSTER.items()},
+        }
+    )
     assert not findings
     return made
 
 
 def record(name, **change):
-    mac = "52:54:00:00:00:0{0}".format(sorted(KEYS).index(name) + 1)
-    return dict({
-        "node_id": "id-" + name, "nodename": name, "public_key": KEYS[name], "kubespan_address": str(mesh_address(MESH, mac)),
-        "addresses": [ADDRESS[name]], "additional_addresses": [PODS[name]], "endpoints": [ADDRESS[name] + ":51820"],
-    }, **change)
+    mac = f"52:54:00:00:00:0{sorted(KEYS).index(name) + 1}"
+    return dict(
+        {
+            "node_id": "id-" + name,
+            "nodename": name,
+            "public_key": KEYS[name],
+            "kubespan_address": str(mesh_address(MESH, mac)),
+            "addresses": [ADDRESS[name]],
+            "additional_addresses": [PODS[name]],
+            "endpoints": [ADDRESS[name] + ":51820"],
+        },
+        **change,
+    )
 
 
 def node(name, **change):
@@ -77,7 +98,9 @@ def test_an_address_that_load_balancing_hands_out_is_no_nodes():
     stale = {"addresses": [ADDRESS["a1"], held], "endpoints": [ADDRESS["a1"] + ":51820", held + ":51820"]}
     assert held in holding(plan_kubespan_mesh(fabric(), listings(a1=stale), MESH))["a1"]["addresses"]
     topology = plan_kubespan_mesh(fabric(floating_cidrs=["10.66.23.208/28"]), listings(a1=stale), MESH)
-    assert holding(topology)["a1"]["addresses"] == [ADDRESS["a1"]] and holding(topology)["a1"]["endpoints"] == [ADDRESS["a1"] + ":51820"]
+    assert holding(topology)["a1"]["addresses"] == [ADDRESS["a1"]] and holding(topology)["a1"]["endpoints"] == [
+        ADDRESS["a1"] + ":51820"
+    ]
     assert words(topology) == {("aws/a1", "special_address")}
     assert node_kubespan(topology, "g1")["balanced"] == ["10.66.23.208/28"]
     assert "balanced" not in node_kubespan(plan_kubespan_mesh(fabric(), listings(), MESH), "a1")
@@ -85,22 +108,27 @@ def test_an_address_that_load_balancing_hands_out_is_no_nodes():
 
 def test_every_node_gets_the_same_affiliates():
     topology = plan_kubespan_mesh(fabric(), listings(), MESH)
-    assert sorted(holding(topology)) == ["a1", "a2", "g1"] and not topology["refused"] and topology["kubespan"]["complete"]
+    assert (
+        sorted(holding(topology)) == ["a1", "a2", "g1"] and not topology["refused"] and topology["kubespan"]["complete"]
+    )
     part = node_kubespan(topology, "a1")
     assert part["cluster_networks"] == ["10.2.0.0/16", "10.3.0.0/16"] and part["pod_cidrs"] == [PODS["a1"]]
     assert part["affiliates"] == node_kubespan(topology, "g1")["affiliates"]
     assert node_kubespan({"mode": "semaphore"}, "a1") is None
 
 
-@pytest.mark.parametrize("change, object_name, word", [
-    ({"additional_addresses": ["0.0.0.0/0"]}, "gcp/g1", "outside_grant"),
-    ({"additional_addresses": ["10.2.3.0/24"]}, "gcp/g1", "outside_grant"),
-    ({"public_key": "A" * 43 + "="}, "gcp/g1", "weak_key"),
-    ({"endpoints": ["10.2.3.4:51820"]}, "gcp/g1", "endpoint_in_overlay"),
-    ({"endpoints": ["127.0.0.1:51820"]}, "gcp/g1", "endpoint_special"),
-    ({"addresses": ["10.66.23.31"]}, "gcp/g1", "outside_grant"),
-    ({"kubespan_address": "fd00::1"}, "gcp/g1", "outside_grant"),
-])
+@pytest.mark.parametrize(
+    "change, object_name, word",
+    [
+        ({"additional_addresses": ["0.0.0.0/0"]}, "gcp/g1", "outside_grant"),
+        ({"additional_addresses": ["10.2.3.0/24"]}, "gcp/g1", "outside_grant"),
+        ({"public_key": "A" * 43 + "="}, "gcp/g1", "weak_key"),
+        ({"endpoints": ["10.2.3.4:51820"]}, "gcp/g1", "endpoint_in_overlay"),
+        ({"endpoints": ["127.0.0.1:51820"]}, "gcp/g1", "endpoint_special"),
+        ({"addresses": ["10.66.23.31"]}, "gcp/g1", "outside_grant"),
+        ({"kubespan_address": "fd00::1"}, "gcp/g1", "outside_grant"),
+    ],
+)
 def test_a_lying_node_is_named_and_the_others_stay(change, object_name, word):
     topology = plan_kubespan_mesh(fabric(), listings(g1=change), MESH)
     assert (object_name, word) in words(topology)
@@ -109,7 +137,9 @@ def test_a_lying_node_is_named_and_the_others_stay(change, object_name, word):
 
 
 def test_a_cluster_that_cannot_be_read_makes_the_mesh_incomplete():
-    topology = plan_kubespan_mesh(fabric(), {"aws": listings()["aws"], "gcp": {"error": {"reason": "unreachable", "message": "no answer"}}}, MESH)
+    topology = plan_kubespan_mesh(
+        fabric(), {"aws": listings()["aws"], "gcp": {"error": {"reason": "unreachable", "message": "no answer"}}}, MESH
+    )
     assert not topology["kubespan"]["complete"] and [failure["cluster"] for failure in topology["failures"]] == ["gcp"]
     assert sorted(holding(topology)) == ["a1", "a2"]
     assert annotations_to_publish(topology, {"g1": encode(record("g1"))}) == {}
@@ -170,23 +200,48 @@ def test_what_others_see_stands_behind_a_nodes_own_endpoints():
     assert published(nothing, **carried)["gcp"]["g1"][ENDPOINTS] == "10.22.22.27:51820"
 
 
-@pytest.mark.parametrize("rows", [
-    "x", {"a": 1}, [None, 7, "x", []], [{"affiliate_id": ["id-g1"], "endpoint": SEEN}], [{"affiliate_id": "nobody", "endpoint": SEEN}],
-    [{"affiliate_id": "id-g1", "endpoint": text} for text in
-     ("evil.example:1", "10.2.0.9:51820", "127.0.0.1:1", "0.0.0.0:1", "[fe80::1]:1", SEEN + ",x", None, 7, {"a": 1})],
-])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "x",
+        {"a": 1},
+        [None, 7, "x", []],
+        [{"affiliate_id": ["id-g1"], "endpoint": SEEN}],
+        [{"affiliate_id": "nobody", "endpoint": SEEN}],
+        [
+            {"affiliate_id": "id-g1", "endpoint": text}
+            for text in (
+                "evil.example:1",
+                "10.2.0.9:51820",
+                "127.0.0.1:1",
+                "0.0.0.0:1",
+                "[fe80::1]:1",
+                SEEN + ",x",
+                None,
+                7,
+                {"a": 1},
+            )
+        ],
+    ],
+)
 def test_hostile_words_about_others_are_dropped(rows):
     assert published(dict(dict.fromkeys(KEYS), a1=rows)) == {}
 
 
 def test_one_node_cannot_fill_anothers_list():
-    many = [{"affiliate_id": "id-g1", "endpoint": "198.51.100.{0}:1".format(number)} for number in range(200)]
+    many = [{"affiliate_id": "id-g1", "endpoint": f"198.51.100.{number}:1"} for number in range(200)]
     found = published(dict(dict.fromkeys(KEYS), a1=many))["gcp"]["g1"][ENDPOINTS].split(",")
     assert found == ["10.22.22.27:51820", "198.51.100.0:1"]
 
 
 def test_nodes_that_were_refused_are_passed_on_as_what_is_to_be_mended():
-    part = node_kubespan(plan_kubespan_mesh(fabric(), listings(g1={"additional_addresses": ["10.77.0.0/24"]}), MESH), "a1")
-    assert part["turned_away"].startswith("1 node was refused, the first is gcp/g1 [outside_grant]. Mend the grant of cluster gcp")
+    part = node_kubespan(
+        plan_kubespan_mesh(fabric(), listings(g1={"additional_addresses": ["10.77.0.0/24"]}), MESH), "a1"
+    )
+    assert part["turned_away"].startswith(
+        "1 node was refused, the first is gcp/g1 [outside_grant]. Mend the grant of cluster gcp"
+    )
     # an endpoint alone is left out, the node stays
-    assert "turned_away" not in node_kubespan(plan_kubespan_mesh(fabric(), listings(g1={"endpoints": ["127.0.0.1:51820"]}), MESH), "a1")
+    assert "turned_away" not in node_kubespan(
+        plan_kubespan_mesh(fabric(), listings(g1={"endpoints": ["127.0.0.1:51820"]}), MESH), "a1"
+    )

@@ -13,7 +13,12 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import states
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.peers import Peer
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.states import DOWN, UNKNOWN, UP, Status
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.states import (
+    DOWN,
+    UNKNOWN,
+    UP,
+    Status,
+)
 from hypothesis import given, settings, strategies as st
 
 E1, E2, E3 = "10.0.0.1:51820", "10.0.0.2:51820", "[2001:db8::3]:51820"
@@ -63,7 +68,7 @@ def test_a_handshake_within_the_second_of_the_endpoint_counts() -> None:
 
 def test_rotation_over_time() -> None:
     """Three endpoints, nothing answers, a pass every 30 s; then the third does."""
-    known: t.Dict[str, Status] = {}
+    known: dict[str, Status] = {}
     peers, live = {KEY: peer(E1, E2, E3)}, {KEY: LivePeer()}
     seen = []
     for tick in range(5):
@@ -71,7 +76,13 @@ def test_rotation_over_time() -> None:
         known = done.statuses
         seen.append((done.decisions[KEY].state_before, done.writes.get(KEY), known[KEY].state))
         live = {KEY: LivePeer(known[KEY].endpoint)}
-    assert seen == [(UNKNOWN, E1, UNKNOWN), (DOWN, E2, UNKNOWN), (DOWN, E3, UNKNOWN), (DOWN, E1, UNKNOWN), (DOWN, E2, UNKNOWN)]
+    assert seen == [
+        (UNKNOWN, E1, UNKNOWN),
+        (DOWN, E2, UNKNOWN),
+        (DOWN, E3, UNKNOWN),
+        (DOWN, E1, UNKNOWN),
+        (DOWN, E2, UNKNOWN),
+    ]
     live[KEY] = live[KEY]._replace(last_handshake=T0 + 121)
     done = states.run_pass(peers, known, live, T0 + 150)
     assert done.statuses[KEY].state == UP and not done.writes and done.decisions[KEY].write == E2
@@ -142,12 +153,25 @@ AGE = st.none() | st.floats(0, 1000)
 
 
 @settings(deadline=None, max_examples=60)
-@given(ENDPOINTS, st.none() | st.sampled_from([E1, E2, E3, "203.0.113.1:1"]), st.none() | st.sampled_from([E1, E2, "203.0.113.9:9"]), AGE, AGE, st.booleans())
-def test_every_decision_makes_sense(announced: t.Any, used: t.Any, live: t.Any, handshake: t.Any, change: t.Any, original: bool) -> None:
+@given(
+    ENDPOINTS,
+    st.none() | st.sampled_from([E1, E2, E3, "203.0.113.1:1"]),
+    st.none() | st.sampled_from([E1, E2, "203.0.113.9:9"]),
+    AGE,
+    AGE,
+    st.booleans(),
+)
+def test_every_decision_makes_sense(
+    announced: t.Any, used: t.Any, live: t.Any, handshake: t.Any, change: t.Any, original: bool
+) -> None:
     status = Status(last_used=used, changed_at=None if change is None else T0 - change)
     done = states.decide(status, announced, live, None if handshake is None else T0 - handshake, T0, original)
     if done.picked is not None:
-        assert done.picked in announced and done.write == done.picked == done.status.last_used and done.status.state == UNKNOWN
+        assert (
+            done.picked in announced
+            and done.write == done.picked == done.status.last_used
+            and done.status.state == UNKNOWN
+        )
         assert done.status.changed_at == T0
     elif done.write is not None:
         assert done.write == done.status.last_used and live in (None, done.write)
@@ -175,8 +199,18 @@ def test_state_file() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [None, "", "{", "[]", "{}", '{"version": 2, "peers": {}}', '{"version": 1, "peers": []}', "[" * 100000,
-     '{"version": 1, "peers": {"x": {"last_used": "10.0.0.1:1"}, "%s": {"last_used": "host:1"}, "%s": 7}}' % (KEY, KEY)],
+    [
+        None,
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"version": 2, "peers": {}}',
+        '{"version": 1, "peers": []}',
+        "[" * 100000,
+        '{"version": 1, "peers": {"x": {"last_used": "10.0.0.1:1"}, "%s": {"last_used": "host:1"}, "%s": 7}}'
+        % (KEY, KEY),
+    ],
 )
 def test_a_broken_state_file_is_a_lost_one(text: t.Any) -> None:
     assert states.parse_state(text) == {}
@@ -188,7 +222,10 @@ def test_state_parser_never_breaks(value: t.Any) -> None:
     for content in (value, {"version": 1, "peers": value}, {"version": 1, "peers": {KEY: value}}):
         for known in states.parse_state(json.dumps(content)).values():
             assert known.last_used is not None
-    absurd = {"version": 1, "peers": {KEY: {"last_used": E1, "changed_at": value if isinstance(value, float) else None}}}
+    absurd = {
+        "version": 1,
+        "peers": {KEY: {"last_used": E1, "changed_at": value if isinstance(value, float) else None}},
+    }
     assert len(states.parse_state(json.dumps(absurd))) == 1
 
 
@@ -198,7 +235,10 @@ def test_status_texts() -> None:
         "evil": Status(UNKNOWN, label='x\x1b[2J"\n\\'),
     }
     rows = states.status_rows(known, T0)
-    assert [(row["label"], row["handshake_age"], row["endpoint_change_age"]) for row in rows] == [("beta", 41, 500), ('x\x1b[2J"\n\\', None, None)]
+    assert [(row["label"], row["handshake_age"], row["endpoint_change_age"]) for row in rows] == [
+        ("beta", 41, 500),
+        ('x\x1b[2J"\n\\', None, None),
+    ]
     text = states.metrics(known)
     assert 'multicluster_kubespan_peer_state{peer="beta",public_key="%s",state="up"} 1' % KEY in text
     assert text.count("# TYPE") == 4 and 'peer="x?[2J\\"?\\\\"' in text

@@ -10,7 +10,10 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import mesh_plan
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.left_clusters import keyed_clusters, left_clusters
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.left_clusters import (
+    keyed_clusters,
+    left_clusters,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.annotations import key_of
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager
 from ansible_collections.multicluster.network.plugins.module_utils._status.preflight import find
@@ -23,16 +26,19 @@ DEFINITION = {
 }
 
 
-def node(name: str, key: str = "", manager: str = OURS) -> t.Dict[str, t.Any]:
+def node(name: str, key: str = "", manager: str = OURS) -> dict[str, t.Any]:
     """A Node with one annotation, and who is on record for it."""
-    metadata: t.Dict[str, t.Any] = {"name": name}
+    metadata: dict[str, t.Any] = {"name": name}
     if key:
         fields = {"f:metadata": {"f:annotations": {"f:" + key: {}}}}
-        metadata.update(annotations={key: "x"}, managedFields=[{"manager": manager, "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": fields}])
+        metadata.update(
+            annotations={key: "x"},
+            managedFields=[{"manager": manager, "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": fields}],
+        )
     return {"metadata": metadata, "spec": {}, "status": {}}
 
 
-def planned(monkeypatch: t.Any, aws: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+def planned(monkeypatch: t.Any, aws: dict[str, t.Any]) -> dict[str, t.Any]:
     listings = {"aws": {"nodes": [aws]}, "gcp": {"nodes": [node("gcp-1")]}}
     monkeypatch.setattr(mesh_plan, "gather", lambda *given: (listings, {}, {"requests": {}}, {}))
     return mesh_plan.run({"fabric": "f", "clusters": [], "timeout": 1, "definition": DEFINITION, "mode": "semaphore"})
@@ -47,17 +53,32 @@ def test_who_left_is_named_with_what_to_do(monkeypatch):
     assert (row["level"], row["where"]) == ("warning", "ibm") and "leave with -e cluster=ibm" in row["message"]
 
 
-@pytest.mark.parametrize("aws", [
-    node("aws-1"), node("aws-1", key_of("gcp", "pubKey")), node("aws-1", key_of("ibm", "pubKey"), "semaphore-wireguard"),
-    node("aws-1", key_of("ibm", "pubKey"), field_manager("other")), node("aws-1", key_of("\x1b[31m", "pubKey")), node("aws-1", "example.org/pubKey"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "aws",
+    [
+        node("aws-1"),
+        node("aws-1", key_of("gcp", "pubKey")),
+        node("aws-1", key_of("ibm", "pubKey"), "semaphore-wireguard"),
+        node("aws-1", key_of("ibm", "pubKey"), field_manager("other")),
+        node("aws-1", key_of("\x1b[31m", "pubKey")),
+        node("aws-1", "example.org/pubKey"),
+    ],
+)
 def test_nobody_else_is(monkeypatch, aws):
     result = planned(monkeypatch, aws)
     assert result["mesh"]["left_clusters"] == {} and not [text for text in result["warnings"] if "cluster_left" in text]
 
 
-JSON = st.recursive(st.none() | st.booleans() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=2) | st.dictionaries(
-    st.sampled_from(["f:metadata", "f:annotations", "f:" + key_of("ibm", "pubKey"), "x"]), inner, max_size=2), max_leaves=8)  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.booleans() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["f:metadata", "f:annotations", "f:" + key_of("ibm", "pubKey"), "x"]), inner, max_size=2
+        )
+    ),
+    max_leaves=8,
+)
 
 
 @given(JSON)
@@ -65,4 +86,6 @@ def test_a_record_of_any_shape_breaks_nothing(fields):
     one = node("aws-1", key_of("gcp", "pubKey"))
     one["metadata"]["managedFields"][0]["fieldsV1"] = fields
     listings = {"aws": {"nodes": [one]}, "gcp": {"error": {"reason": "x", "message": "y"}}}
-    assert set(left_clusters({name: keyed_clusters(listing, OURS) for name, listing in listings.items()}, {"aws", "gcp"})) <= {"ibm"}
+    assert set(
+        left_clusters({name: keyed_clusters(listing, OURS) for name, listing in listings.items()}, {"aws", "gcp"})
+    ) <= {"ibm"}

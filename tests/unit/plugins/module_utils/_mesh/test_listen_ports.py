@@ -16,12 +16,15 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.no
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import Fabric, load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.annotations import key_of
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.device import announced_ports, listen_ports
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.device import (
+    announced_ports,
+    listen_ports,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import plan_semaphore_mesh
 from hypothesis import given, strategies as st
 
 
-def clusters(**ports: t.Any) -> t.Dict[str, t.Dict[str, t.Any]]:
+def clusters(**ports: t.Any) -> dict[str, dict[str, t.Any]]:
     """Clusters with their wireguard_port, 0 for none."""
     return {name: {"wireguard_port": port, "wireguard_ports": {}} for name, port in ports.items()}
 
@@ -56,10 +59,16 @@ def test_an_announced_port_outside_the_automatic_ones_is_not_followed(port):
 
 
 def test_of_two_that_announce_one_port_the_first_by_name_keeps_it():
-    assert listen_ports(clusters(aws=0, gcp=0, ibm=0), "aws", {"gcp": 51821, "ibm": 51821}) == {"gcp": 51821, "ibm": 51820}
+    assert listen_ports(clusters(aws=0, gcp=0, ibm=0), "aws", {"gcp": 51821, "ibm": 51821}) == {
+        "gcp": 51821,
+        "ibm": 51820,
+    }
 
 
-@given(st.dictionaries(st.sampled_from(["a", "b", "c", "d", "e"]), st.sampled_from([0, 51820, 51821, 40000]), min_size=2), st.data())
+@given(
+    st.dictionaries(st.sampled_from(["a", "b", "c", "d", "e"]), st.sampled_from([0, 51820, 51821, 40000]), min_size=2),
+    st.data(),
+)
 def test_ports_of_one_node_never_meet_unless_two_are_written_so(ports, data):
     fabric = clusters(**ports)
     live = data.draw(st.dictionaries(st.sampled_from(sorted(ports)), st.integers(0, 65535)))
@@ -72,8 +81,8 @@ def test_ports_of_one_node_never_meet_unless_two_are_written_so(ports, data):
         assert found == listen_ports(fabric, local, found), "a second run changes nothing"
 
 
-def nodes(*ports: t.Any) -> t.List[t.Dict[str, t.Any]]:
-    return [{"annotations": {key_of("gcp", "endpoint"): "10.0.0.1:{0}".format(port)}} for port in ports]
+def nodes(*ports: t.Any) -> list[dict[str, t.Any]]:
+    return [{"annotations": {key_of("gcp", "endpoint"): f"10.0.0.1:{port}"}} for port in ports]
 
 
 def test_what_most_nodes_announce_counts():
@@ -91,7 +100,7 @@ def test_what_is_no_endpoint_announces_nothing(port):
 
 def fabric(*names: str) -> Fabric:
     definition = {
-        "clusters": {name: {"pod_cidrs": ["10.{0}.0.0/16".format(10 + ord(name[0]))]} for name in names},
+        "clusters": {name: {"pod_cidrs": [f"10.{10 + ord(name[0])}.0.0/16"]} for name in names},
         "nodes": {name + "-1": {"multicluster_cluster": name} for name in names},
     }
     found, findings = load_fabric(definition)
@@ -99,20 +108,20 @@ def fabric(*names: str) -> Fabric:
     return found
 
 
-def listing(name: str, annotations: t.Any = None) -> t.Dict[str, t.Any]:
-    cidr = "10.{0}.1.0/24".format(10 + ord(name[0]))
+def listing(name: str, annotations: t.Any = None) -> dict[str, t.Any]:
+    cidr = f"10.{10 + ord(name[0])}.1.0/24"
     return {
         "nodes": [
             {
                 "metadata": {"name": name + "-1", "annotations": annotations},
                 "spec": {"podCIDR": cidr, "podCIDRs": [cidr]},
-                "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.{0}".format(ord(name[0]))}]},
+                "status": {"addresses": [{"type": "InternalIP", "address": f"192.0.2.{ord(name[0])}"}]},
             }
         ]
     }
 
 
-def ports_of(topology: t.Mapping[str, t.Any]) -> t.Dict[str, t.Dict[str, int]]:
+def ports_of(topology: t.Mapping[str, t.Any]) -> dict[str, dict[str, int]]:
     return {
         local: {remote: settings["listen_port"] for remote, settings in cluster["remotes"].items()}
         for local, cluster in topology["clusters"].items()
@@ -121,7 +130,10 @@ def ports_of(topology: t.Mapping[str, t.Any]) -> t.Dict[str, t.Dict[str, int]]:
 
 def test_a_third_cluster_joins_and_no_port_of_the_others_changes():
     two = plan_semaphore_mesh(fabric("mars", "venus"), {name: listing(name) for name in ("mars", "venus")})
-    live = {host[:-2]: {key: str(value) for key, value in node["annotations"].items()} for host, node in two["nodes"].items()}
+    live = {
+        host[:-2]: {key: str(value) for key, value in node["annotations"].items()}
+        for host, node in two["nodes"].items()
+    }
     names = ("earth", "mars", "venus")
     three = plan_semaphore_mesh(fabric(*names), {name: listing(name, live.get(name)) for name in names})
     assert ports_of(two) == {"mars": {"venus": 51820}, "venus": {"mars": 51820}}
@@ -136,13 +148,19 @@ def test_a_third_cluster_joins_and_no_port_of_the_others_changes():
 
 def test_where_the_own_cluster_cannot_be_read_a_node_keeps_the_port_that_it_has():
     names = ("earth", "mars", "venus")
-    topology = plan_semaphore_mesh(fabric(*names), dict({name: listing(name) for name in names[1:]}, earth={"error": {"message": "down"}}))
+    topology = plan_semaphore_mesh(
+        fabric(*names), dict({name: listing(name) for name in names[1:]}, earth={"error": {"message": "down"}})
+    )
     device = dict(topology["clusters"]["earth"]["remotes"]["venus"], name="wireguard.venus")
     assert device["listen_port_known"] is False
     assert topology["clusters"]["mars"]["remotes"]["venus"]["listen_port_known"] is True
     before = NodeState("f", (parse_node_device(dict(device, listen_port=51877), "f"),))
-    unknown, known = (parse_node_device(dict(device, listen_port_known=value, routes=[]), "f") for value in (False, True))
+    unknown, known = (
+        parse_node_device(dict(device, listen_port_known=value, routes=[]), "f") for value in (False, True)
+    )
     assert with_own_port(unknown, before).wireguard.listen_port == 51877
     assert with_own_port(unknown, None).wireguard.listen_port == device["listen_port"]
     assert with_own_port(known, before).wireguard.listen_port == device["listen_port"]
-    assert "listen_port_known" not in with_own_port(unknown, before).to_json(), "the boot state has ports that are known"
+    assert "listen_port_known" not in with_own_port(unknown, before).to_json(), (
+        "the boot state has ports that are known"
+    )

@@ -91,11 +91,22 @@ spans = st.lists(st.integers(0, 30), max_size=6, unique=True).map(
 )
 sets = st.lists(
     st.builds(
-        lambda name, kind, flags, elements, external: {"name": name, "type": kind, "flags": flags, "elements": elements, "external": external},
-        st.sampled_from(["s4", "s6"]), st.sampled_from(["ipv4_addr", "ipv6_addr"]), st.sampled_from([["interval"]]), spans, st.booleans(),
+        lambda name, kind, flags, elements, external: {
+            "name": name,
+            "type": kind,
+            "flags": flags,
+            "elements": elements,
+            "external": external,
+        },
+        st.sampled_from(["s4", "s6"]),
+        st.sampled_from(["ipv4_addr", "ipv6_addr"]),
+        st.sampled_from([["interval"]]),
+        spans,
+        st.booleans(),
     ),
-    max_size=2, unique_by=lambda item: item["name"],
-)  # fmt: skip
+    max_size=2,
+    unique_by=lambda item: item["name"],
+)
 
 
 @st.composite
@@ -103,24 +114,45 @@ def tables(draw):
     members = draw(sets)
     rule = st.one_of(
         st.sampled_from([[{"verdict": "accept"}], [{"match": "oifname", "value": "lo"}, {"verdict": "accept"}]]),
-        st.sampled_from([item["name"] for item in members] or ["none"]).map(lambda name: [{"match": "daddr", "family": 4, "set": name}] if members else []),
+        st.sampled_from([item["name"] for item in members] or ["none"]).map(
+            lambda name: [{"match": "daddr", "family": 4, "set": name}] if members else []
+        ),
     )
     chains = st.builds(
         lambda name, hook, priority, policy, rules: {
-            "name": name, "type": "filter" if hook else None, "hook": hook, "priority": priority if hook else 0, "policy": policy if hook else None,
+            "name": name,
+            "type": "filter" if hook else None,
+            "hook": hook,
+            "priority": priority if hook else 0,
+            "policy": policy if hook else None,
             "rules": rules,
         },
-        st.sampled_from(["one", "two", "three"]), st.sampled_from([None, "input", "output"]), st.integers(0, 1), st.sampled_from(["accept", "drop"]),
+        st.sampled_from(["one", "two", "three"]),
+        st.sampled_from([None, "input", "output"]),
+        st.integers(0, 1),
+        st.sampled_from(["accept", "drop"]),
         st.lists(rule, max_size=3),
-    )  # fmt: skip
-    return {"family": "inet", "name": "t", "sets": members, "chains": draw(st.lists(chains, max_size=3, unique_by=lambda chain: chain["name"]))}
+    )
+    return {
+        "family": "inet",
+        "name": "t",
+        "sets": members,
+        "chains": draw(st.lists(chains, max_size=3, unique_by=lambda chain: chain["name"])),
+    }
 
 
 def shape(table):
     return {
         "sets": sorted((item["name"], item["type"], tuple(item["elements"])) for item in table["sets"]),
         "chains": sorted(
-            (chain["name"], str(chain["type"]), str(chain["hook"]), chain["priority"], str(chain["policy"]), json.dumps(chain["rules"]))
+            (
+                chain["name"],
+                str(chain["type"]),
+                str(chain["hook"]),
+                chain["priority"],
+                str(chain["policy"]),
+                json.dumps(chain["rules"]),
+            )
             for chain in table["chains"]
         ),
     }
@@ -157,7 +189,9 @@ def moments(before, after):
 
     def finds(elements, changed, address):
         edges = {edge for first, last in changed for edge in (first, last + 1)}
-        return any(first <= address <= last and not any(first < edge <= address for edge in edges) for first, last in elements)
+        return any(
+            first <= address <= last and not any(first < edge <= address for edge in edges) for first, last in elements
+        )
 
     old, new = ({item["name"]: set(item["elements"]) for item in table["sets"]} for table in (before, after))
     kept = old.keys() & new.keys()
@@ -175,7 +209,10 @@ def moments(before, after):
 
 
 def marking(elements, extra):
-    rules = [[{"match": "daddr", "family": 4, "set": "s4"}, {"verdict": "accept"}], *([[{"verdict": "accept"}]] if extra else [])]
+    rules = [
+        [{"match": "daddr", "family": 4, "set": "s4"}, {"verdict": "accept"}],
+        *([[{"verdict": "accept"}]] if extra else []),
+    ]
     chain = {"name": "one", "type": "filter", "hook": "output", "priority": 0, "policy": "accept", "rules": rules}
     members = {"name": "s4", "type": "ipv4_addr", "flags": ["interval"], "elements": elements, "external": False}
     return {"family": "inet", "name": "t", "sets": [members], "chains": [chain]}
@@ -188,7 +225,11 @@ def missed(first, second, leftover, transactions):
     if leftover:  # a run was killed after its first transaction, and another change is wanted now
         kernel.apply(nft_plan.plan_table(leftover, copy.deepcopy(kernel.table), OWNER).before)
     plan = nft_plan.plan_table(second, copy.deepcopy(kernel.table), OWNER)
-    both = {address for address in range(40) if all(any(a <= address <= b for a, b in table["sets"][0]["elements"]) for table in (first, second))}
+    both = {
+        address
+        for address in range(40)
+        if all(any(a <= address <= b for a, b in table["sets"][0]["elements"]) for table in (first, second))
+    }
     found = set()
     for steps in transactions(plan):
         before = copy.deepcopy(kernel.table)
@@ -224,7 +265,10 @@ def unmarked(first, second, transactions):
         before = copy.deepcopy(kernel.table)
         kernel.apply(steps)
         # a chain that is made anew at another place is another one: both are passed
-        rules = [{(chain["priority"], chain["name"]): chain["rules"] for chain in table["chains"]} for table in (before, kernel.table)]
+        rules = [
+            {(chain["priority"], chain["name"]): chain["rules"] for chain in table["chains"]}
+            for table in (before, kernel.table)
+        ]
         order = sorted({*rules[0], *rules[1]})
         for moment in range(len(order) + 1):
             met = [rule for index, place in enumerate(order) for rule in rules[index >= moment].get(place, ())]
@@ -246,7 +290,9 @@ def test_a_packet_under_way_finds_the_rule_of_a_chain_that_moves(first, second, 
 
 
 def test_the_model_of_places_sees_what_one_transaction_misses():
-    assert unmarked(moved(0), moved(-5), lambda plan: [plan.steps]) and not unmarked(moved(0), moved(5), lambda plan: [plan.steps])
+    assert unmarked(moved(0), moved(-5), lambda plan: [plan.steps]) and not unmarked(
+        moved(0), moved(5), lambda plan: [plan.steps]
+    )
 
 
 def test_a_stand_in_that_was_left_over_goes_and_does_not_hinder_the_next():
@@ -314,7 +360,11 @@ def test_hostile_rules(text):
 
 @pytest.mark.parametrize("name", HOSTILE["names"])
 def test_hostile_names(name):
-    for raw in ({"name": name}, {"name": "t", "chains": [{"name": name}]}, {"name": "t", "sets": [{"name": name, "type": "ipv4_addr"}]}):
+    for raw in (
+        {"name": name},
+        {"name": "t", "chains": [{"name": name}]},
+        {"name": "t", "sets": [{"name": name, "type": "ipv4_addr"}]},
+    ):
         with pytest.raises(ValueRefused) as refused:
             nft_spec.parse_table(raw)
         assert refused.value.reason == "bad_name"
@@ -324,7 +374,9 @@ def test_hostile_names(name):
 def test_hostile_elements(kind, text):
     good = {"ipv4_addr": "10.0.0.1", "ipv6_addr": "fd00::1", "inet_service": 80}[kind]
     parsed = nft_spec.parse_table({"name": "t", "sets": [{"name": "s", "type": kind, "elements": [text, good]}]})
-    assert [entry.reason for entry in parsed["refused"]] == ["bad_element"] and len(parsed["table"]["sets"][0]["elements"]) == 1
+    assert [entry.reason for entry in parsed["refused"]] == ["bad_element"] and len(
+        parsed["table"]["sets"][0]["elements"]
+    ) == 1
 
 
 @pytest.mark.parametrize("value", HOSTILE["priorities"])
@@ -334,7 +386,9 @@ def test_hostile_priorities(value):
     assert refused.value.reason == "bad_chain"
 
 
-@pytest.mark.parametrize("value, number", [("filter", 0), ("mangle - 5", -155), ("srcnat+1", 101), (-300, -300), ("12", 12), ("raw", -300)])
+@pytest.mark.parametrize(
+    "value, number", [("filter", 0), ("mangle - 5", -155), ("srcnat+1", 101), (-300, -300), ("12", 12), ("raw", -300)]
+)
 def test_priorities(value, number):
     assert nft_spec.parse_priority(value) == number
 
@@ -342,13 +396,15 @@ def test_priorities(value, number):
 @pytest.mark.parametrize(
     "raw, word",
     [
-        ({"name": "t", "family": "netdev"}, "bad_name"), ({"name": "t", "owner": "a/b"}, "bad_name"),
-        ({"name": "t", "chains": [{"name": "c"}, {"name": "c"}]}, "bad_name"), ({"name": "t", "chains": [{"name": "c", "policy": "drop"}]}, "bad_chain"),
+        ({"name": "t", "family": "netdev"}, "bad_name"),
+        ({"name": "t", "owner": "a/b"}, "bad_name"),
+        ({"name": "t", "chains": [{"name": "c"}, {"name": "c"}]}, "bad_name"),
+        ({"name": "t", "chains": [{"name": "c", "policy": "drop"}]}, "bad_chain"),
         ({"name": "t", "chains": [{"name": "c", "hook": "ingress"}]}, "bad_chain"),
         ({"name": "t", "chains": [{"name": "c", "hook": "input", "policy": "queue"}]}, "bad_chain"),
         ({"name": "t", "sets": [{"name": "s", "type": "mark"}]}, "bad_set"),
     ],
-)  # fmt: skip
+)
 def test_tables_that_nobody_meant(raw, word):
     with pytest.raises(ValueRefused) as refused:
         nft_spec.parse_table(raw)
@@ -356,7 +412,11 @@ def test_tables_that_nobody_meant(raw, word):
 
 
 def test_elements_become_ranges():
-    raw = {"name": "s", "type": "ipv4_addr", "elements": ["10.0.0.0/25", "10.0.0.128-10.0.0.255", "10.0.0.3", "10.9.9.9"]}
+    raw = {
+        "name": "s",
+        "type": "ipv4_addr",
+        "elements": ["10.0.0.0/25", "10.0.0.128-10.0.0.255", "10.0.0.3", "10.9.9.9"],
+    }
     hosts = {"name": "h", "type": "inet_service", "interval": False, "elements": ["80", 443, "80", "1-2"]}
     parsed = nft_spec.parse_table({"name": "t", "sets": [raw, hosts]})
     assert parsed["table"]["sets"][0]["elements"] == ((0x0A000000, 0x0A0000FF), (0x0A090909, 0x0A090909))

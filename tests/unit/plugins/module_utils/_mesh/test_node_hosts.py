@@ -17,7 +17,7 @@ from hypothesis import given, strategies as st
 GRANTS = {"aws": ["10.66.23.0/24", "fd00:66::/64"], "gcp": ["10.22.22.0/24"]}
 
 
-def node(name: t.Any, *addresses: str, labels: t.Any = None) -> t.Dict[str, t.Any]:
+def node(name: t.Any, *addresses: str, labels: t.Any = None) -> dict[str, t.Any]:
     rows = [{"type": "InternalIP", "address": address} for address in addresses]
     return {"metadata": {"name": name, "labels": labels}, "status": {"addresses": rows}}
 
@@ -27,7 +27,10 @@ def hosts(aws: t.Sequence[t.Any] = (), gcp: t.Sequence[t.Any] = (), **more: t.An
     return node_hosts(listings, GRANTS, **more)[:2]
 
 
-@pytest.mark.parametrize("address", ["10.22.22.1", "127.0.0.1", "169.254.169.254", "0.0.0.0", "10.66.23.1 ", "::ffff:10.22.22.1", "evil.example"])
+@pytest.mark.parametrize(
+    "address",
+    ["10.22.22.1", "127.0.0.1", "169.254.169.254", "0.0.0.0", "10.66.23.1 ", "::ffff:10.22.22.1", "evil.example"],
+)
 def test_an_address_outside_the_grant_is_no_host(address: str) -> None:
     found, refused = hosts([node("one", address), node("two", "10.66.23.2")])
     assert [host.name for host in found["aws"]] == ["two"]
@@ -40,8 +43,11 @@ def test_the_first_granted_address_counts() -> None:
 
 
 def test_names() -> None:
-    found, refused = hosts([node("one", "10.66.23.1")], [node("bad name", "10.22.22.2"), node("two", "10.22.22.3")],
-                           names=Names(hosts={"two": ()}))  # fmt: skip
+    found, refused = hosts(
+        [node("one", "10.66.23.1")],
+        [node("bad name", "10.22.22.2"), node("two", "10.22.22.3")],
+        names=Names(hosts={"two": ()}),
+    )
     assert [host.name for host in found["aws"]] == ["one"] and not found["gcp"]
     assert {row.reason for row in refused} == {"claimed_twice", "name_invalid"}
     assert hosts([node("one", "10.66.23.1")], names=Names(hosts={"one": {"aws"}}))[0]["aws"][0].name == "one"
@@ -49,30 +55,64 @@ def test_names() -> None:
 
 def test_a_name_of_two_clusters_is_neither_s_and_costs_nobody_a_host() -> None:
     listings = {
-        "a": read_listing("a", {"nodes": [node("one", "10.1.0.1"), node("b-one", "10.1.0.2"), node("b-c-x", "10.1.0.3")]}),
+        "a": read_listing(
+            "a", {"nodes": [node("one", "10.1.0.1"), node("b-one", "10.1.0.2"), node("b-c-x", "10.1.0.3")]}
+        ),
         "a-b": read_listing("a-b", {"nodes": [node("one", "10.2.0.1"), node("c-x", "10.2.0.2")]}),
     }
     grants = {"a": ["10.1.0.0/24"], "a-b": ["10.2.0.0/24"]}
     found = node_hosts(listings, grants)
-    assert {host.name: host.address for host in found.hosts["a"]} == {"a-one": "10.1.0.1", "b-one": "10.1.0.2", "b-c-x": "10.1.0.3"}
+    assert {host.name: host.address for host in found.hosts["a"]} == {
+        "a-one": "10.1.0.1",
+        "b-one": "10.1.0.2",
+        "b-c-x": "10.1.0.3",
+    }
     assert {host.name for host in found.hosts["a-b"]} == {"a-b-one", "c-x"} and not found.refused
     assert found.renamed == [("a", "one", "a-one"), ("a-b", "one", "a-b-one")]
     found = node_hosts(listings, grants, node_names="prefixed")  # a-b-one is one of a-b, whatever a has
-    assert {host.name for host in found.hosts["a-b"]} == {"a-b-one", "a-b-c-x"} and [host.name for host in found.hosts["a"]] == ["a-one"]
-    assert {(row.object, row.reason) for row in found.refused} == {("a/b-one", "claimed_twice"), ("a/b-c-x", "claimed_twice")}
+    assert {host.name for host in found.hosts["a-b"]} == {"a-b-one", "a-b-c-x"} and [
+        host.name for host in found.hosts["a"]
+    ] == ["a-one"]
+    assert {(row.object, row.reason) for row in found.refused} == {
+        ("a/b-one", "claimed_twice"),
+        ("a/b-c-x", "claimed_twice"),
+    }
 
 
-@pytest.mark.parametrize("address_type, plain, prefixed", [("Hostname", True, True), ("none", True, False), ("InternalIP", False, False)])
-@pytest.mark.parametrize("name", ["127.1", "2130706433", "0x7f.1", "10.22.22.1", "localhost.localdomain", "ip6-localhost", "db.localhost", "10.66.23.300"])
+@pytest.mark.parametrize(
+    "address_type, plain, prefixed", [("Hostname", True, True), ("none", True, False), ("InternalIP", False, False)]
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "127.1",
+        "2130706433",
+        "0x7f.1",
+        "10.22.22.1",
+        "localhost.localdomain",
+        "ip6-localhost",
+        "db.localhost",
+        "10.66.23.300",
+    ],
+)
 def test_a_name_that_ansible_would_connect_to(name: str, address_type: str, plain: bool, prefixed: bool) -> None:
     for naming, bad in (("plain", plain), ("prefixed", prefixed)):
-        found, refused = hosts([node(name, "10.66.23.1"), node("10.66.23.7", "10.66.23.7")], address_type=address_type, node_names=naming)
+        found, refused = hosts(
+            [node(name, "10.66.23.1"), node("10.66.23.7", "10.66.23.7")], address_type=address_type, node_names=naming
+        )
         assert [host.node_name for host in found["aws"]] == (["10.66.23.7"] if bad else sorted(["10.66.23.7", name]))
         assert {row.reason for row in refused} <= {"special_address", "outside_grant"} and len(refused) == bad
 
 
 def test_labels_are_labels() -> None:
-    labels = {"zone": "{{ lookup('pipe', 'id') }}", "a{{b": "c", "node-role.kubernetes.io/worker": "", "disk": "ssd", "n": 1, 2: "x"}
+    labels = {
+        "zone": "{{ lookup('pipe', 'id') }}",
+        "a{{b": "c",
+        "node-role.kubernetes.io/worker": "",
+        "disk": "ssd",
+        "n": 1,
+        2: "x",
+    }
     host = hosts([node("one", "10.66.23.1", labels=labels)])[0]["aws"][0]
     assert host.labels == {"node-role.kubernetes.io/worker": "", "disk": "ssd"} and host.roles == ["worker"]
 

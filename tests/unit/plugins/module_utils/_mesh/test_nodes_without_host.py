@@ -19,14 +19,16 @@ DEFINITION = {
 }
 
 
-def node(name: str, **annotations: str) -> t.Dict[str, t.Any]:
+def node(name: str, **annotations: str) -> dict[str, t.Any]:
     return {"metadata": {"name": name, "annotations": annotations}, "spec": {}, "status": {}}
 
 
-def planned(monkeypatch: t.Any, aws: t.List[t.Any], mode: str = "semaphore") -> t.Dict[str, t.Any]:
+def planned(monkeypatch: t.Any, aws: list[t.Any], mode: str = "semaphore") -> dict[str, t.Any]:
     listings = {"aws": {"nodes": aws}, "gcp": {"nodes": [node("gcp-1")]}}
     monkeypatch.setattr(mesh_plan, "gather", lambda *given: (listings, {}, {"requests": {}}, {}))
-    return mesh_plan.run({"fabric": "f", "clusters": [], "timeout": 1, "definition": DEFINITION, "mode": mode, "mesh_id": "m"})
+    return mesh_plan.run(
+        {"fabric": "f", "clusters": [], "timeout": 1, "definition": DEFINITION, "mode": mode, "mesh_id": "m"}
+    )
 
 
 @pytest.mark.parametrize("mode", ["semaphore", "kubespan"])
@@ -35,7 +37,10 @@ def test_a_node_without_host_is_named(monkeypatch, mode):
     assert result["mesh"]["without_host"] == {"aws": ["aws-2"]}
     (warning,) = [text for text in result["warnings"] if "aws-2" in text]
     assert "multicluster_cluster: aws" in warning and "node_name" in warning
-    assert "peers are kept as long as it announces itself" in warning and "teardown --limit HOST before a host is removed" in warning
+    assert (
+        "peers are kept as long as it announces itself" in warning
+        and "teardown --limit HOST before a host is removed" in warning
+    )
 
 
 def test_a_cluster_that_is_only_read_and_complete_ones_say_nothing(monkeypatch):
@@ -45,11 +50,13 @@ def test_a_cluster_that_is_only_read_and_complete_ones_say_nothing(monkeypatch):
 
 def test_a_node_that_left_the_inventory_and_still_announces_is_named_too(monkeypatch):
     published = {key_of("gcp", "pubKey"): "k", key_of("gcp", "endpoint"): "e"}
-    assert planned(monkeypatch, [node("aws-1"), node("aws-2", **published)])["mesh"]["without_host"] == {"aws": ["aws-2"]}
+    assert planned(monkeypatch, [node("aws-1"), node("aws-2", **published)])["mesh"]["without_host"] == {
+        "aws": ["aws-2"]
+    }
 
 
 def test_many_are_counted(monkeypatch):
-    result = planned(monkeypatch, [node("aws-1")] + [node("n{0:03}".format(number)) for number in range(500)])
+    result = planned(monkeypatch, [node("aws-1")] + [node(f"n{number:03}") for number in range(500)])
     assert len(result["mesh"]["without_host"]["aws"]) == 500
     (warning,) = result["warnings"]
     assert "n009 and 490 more" in warning and len(warning) < 600
@@ -62,4 +69,6 @@ def test_a_name_that_is_none_is_refused_and_not_shown(monkeypatch):
 
 def test_preflight_finds_it_too():
     (row,) = find({"without_host": {"aws": ["aws-2"]}})
-    assert (row["level"], row["where"], row["reason"]) == ("warning", "aws", "node_without_host") and "aws-2" in row["message"]
+    assert (row["level"], row["where"], row["reason"]) == ("warning", "aws", "node_without_host") and "aws-2" in row[
+        "message"
+    ]

@@ -14,18 +14,46 @@ DEVICES = ("wireguard.gcp", "wireguard.azr", "eth0")
 
 
 def route(dst, dev="eth0", **more):
-    return dict({"version": 6 if ":" in dst else 4, "table": 254, "dst": dst, "type": "unicast", "dev": dev, "via": None, "protocol": 4}, **more)
+    return dict(
+        {
+            "version": 6 if ":" in dst else 4,
+            "table": 254,
+            "dst": dst,
+            "type": "unicast",
+            "dev": dev,
+            "via": None,
+            "protocol": 4,
+        },
+        **more,
+    )
 
 
 def rule(**more):
-    return dict({"version": 4, "priority": 50, "action": "to_table", "table": 100, "src": None, "dst": None, "iif": None, "fwmark": None}, **more)
+    return dict(
+        {
+            "version": 4,
+            "priority": 50,
+            "action": "to_table",
+            "table": 100,
+            "src": None,
+            "dst": None,
+            "iif": None,
+            "fwmark": None,
+        },
+        **more,
+    )
 
 
 networks = st.builds(
     lambda address, length: str(ipaddress.ip_network((address, length), strict=False)),
-    st.integers(0x0A000000, 0x0A00FFFF).map(lambda number: str(ipaddress.IPv4Address(number))), st.integers(16, 32),
-)  # fmt: skip
-one_tunnel = st.builds(lambda device, ranges: {"device": device, "ranges": ranges, "mark": 0}, st.sampled_from(DEVICES[:2]), st.lists(networks, max_size=4))
+    st.integers(0x0A000000, 0x0A00FFFF).map(lambda number: str(ipaddress.IPv4Address(number))),
+    st.integers(16, 32),
+)
+one_tunnel = st.builds(
+    lambda device, ranges: {"device": device, "ranges": ranges, "mark": 0},
+    st.sampled_from(DEVICES[:2]),
+    st.lists(networks, max_size=4),
+)
 tunnels = st.lists(one_tunnel, max_size=3)
 
 
@@ -46,14 +74,20 @@ def test_every_range_and_everything_of_others_inside_it_is_asked_for(given_tunne
 
 
 def answer(**more):
-    return dict({"error": None, "type": "unicast", "dev": "wireguard.gcp", "via": None, "src": None, "table": 254}, **more)
+    return dict(
+        {"error": None, "type": "unicast", "dev": "wireguard.gcp", "via": None, "src": None, "table": 254}, **more
+    )
 
 
 def ask(routes=(), rules=(), pods=()):
     return paths.questions([{"device": "wireguard.gcp", "ranges": ["10.4.7.0/24"], "mark": 0}], routes, rules, pods)
 
 
-@given(st.lists(st.tuples(st.sampled_from(DEVICES), st.sampled_from([None, "Network is unreachable"])), min_size=3, max_size=3))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(DEVICES), st.sampled_from([None, "Network is unreachable"])), min_size=3, max_size=3
+    )
+)
 def test_a_range_is_right_exactly_when_every_answer_is_its_device(given_answers):
     asked = ask([route("10.4.7.128/25"), route("10.4.7.64/26")])
     answers = [answer(dev=dev) if error is None else {"error": error} for dev, error in given_answers]
@@ -65,7 +99,10 @@ def test_a_range_is_right_exactly_when_every_answer_is_its_device(given_answers)
 def test_pods_are_asked_for_by_the_way_they_come_in_and_with_their_family():
     pods = [{"address": "10.2.3.10", "iif": "veth1"}, {"address": "fd02::a", "iif": "veth1"}]
     asked = ask(pods=pods)
-    assert [(q["dst"], q["src"], q["iif"]) for q in asked] == [("10.4.7.1", None, None), ("10.4.7.1", "10.2.3.10", "veth1")]
+    assert [(q["dst"], q["src"], q["iif"]) for q in asked] == [
+        ("10.4.7.1", None, None),
+        ("10.4.7.1", "10.2.3.10", "veth1"),
+    ]
     # a rule for other pods of this node: an address that no pod has stands for them, and it may well be refused
     asked = ask(rules=[rule(src="10.2.3.128/25")], pods=pods)
     assert [(q["src"], q["invented"]) for q in asked] == [(None, False), ("10.2.3.10", False), ("10.2.3.129", True)]
@@ -75,18 +112,34 @@ def test_pods_are_asked_for_by_the_way_they_come_in_and_with_their_family():
 
 
 def test_what_takes_it_is_named_by_the_table_of_the_answer():
-    routes = [route("10.4.7.128/25"), route("0.0.0.0/0", table=100), route("10.4.0.0/16", "wireguard.gcp", protocol=109)]
+    routes = [
+        route("10.4.7.128/25"),
+        route("0.0.0.0/0", table=100),
+        route("10.4.0.0/16", "wireguard.gcp", protocol=109),
+    ]
     asked = ask(routes, [rule(dst="10.4.7.128/25")])
-    found = paths.elsewhere(asked, [answer(), answer(dev="eth0", table=100)], routes, [rule(dst="10.4.7.128/25"), rule(priority=60)])
+    found = paths.elsewhere(
+        asked, [answer(), answer(dev="eth0", table=100)], routes, [rule(dst="10.4.7.128/25"), rule(priority=60)]
+    )
     assert [row["text"] for row in found] == [
         "the kernel sends it by eth0; it is taken by route 0.0.0.0/0 dev eth0 table 100 protocol 4 by rule 50: from all to 10.4.7.128/25 table 100"
     ]
     found = paths.elsewhere(asked, [answer(), answer(dev="eth0", table=254)], routes, [])
-    assert found[0]["text"] == "the kernel sends it by eth0; it is taken by route 10.4.7.128/25 dev eth0 table main protocol 4"
+    assert (
+        found[0]["text"]
+        == "the kernel sends it by eth0; it is taken by route 10.4.7.128/25 dev eth0 table main protocol 4"
+    )
 
 
 def test_hosts_of_the_cluster_outside_the_own_range_are_strays():
-    routes = [route("10.2.99.5/32", "cali1"), route("10.2.3.10/32", "cali2"), route("10.2.98.0/26", "cali3"), route("10.2.97.7/32", "eth0", via="10.66.23.32"),
-              route("10.9.9.9/32", "cali4"), route("10.2.96.1/32", "kubespan"), route("10.2.95.1/32", "lo", type="local")]  # fmt: skip
+    routes = [
+        route("10.2.99.5/32", "cali1"),
+        route("10.2.3.10/32", "cali2"),
+        route("10.2.98.0/26", "cali3"),
+        route("10.2.97.7/32", "eth0", via="10.66.23.32"),
+        route("10.9.9.9/32", "cali4"),
+        route("10.2.96.1/32", "kubespan"),
+        route("10.2.95.1/32", "lo", type="local"),
+    ]
     assert paths.stray_hosts(routes, ["10.2.3.0/24"], ["10.2.0.0/16"], ["kubespan"]) == ["10.2.99.5"]
     assert paths.stray_hosts(routes, ["10.2.3.0/24"], [], []) == []

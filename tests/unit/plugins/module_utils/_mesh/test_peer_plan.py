@@ -10,8 +10,17 @@ import base64
 import ipaddress
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_plan import endpoint_drifted, plan_peers
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer, Peer, PeerStep, Preshared, sorted_cidrs
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_plan import (
+    endpoint_drifted,
+    plan_peers,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import (
+    LivePeer,
+    Peer,
+    PeerStep,
+    Preshared,
+    sorted_cidrs,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending
 from hypothesis import given, settings, strategies as st
 
@@ -27,7 +36,9 @@ def live_peer(allowed_ips=(), endpoint=None, keepalive=0, psk=None, handshake=0)
 
 
 def wanted_peer(key, allowed_ips=(), endpoints=(), keepalive=0, psk=None):
-    return Peer(key, endpoints[0] if endpoints else None, tuple(sorted_cidrs(allowed_ips)), keepalive, psk, tuple(endpoints))
+    return Peer(
+        key, endpoints[0] if endpoints else None, tuple(sorted_cidrs(allowed_ips)), keepalive, psk, tuple(endpoints)
+    )
 
 
 class Model:

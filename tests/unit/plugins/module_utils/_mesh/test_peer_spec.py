@@ -20,7 +20,12 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.plan im
 from hypothesis import given, strategies as st
 
 KEYS = [base64.b64encode(bytes([number]) * 32).decode() for number in range(2, 6)]
-GOOD = {"public_key": KEYS[0], "endpoint": "192.0.2.1:51820", "allowed_ips": ["10.4.7.9/24"], "persistent_keepalive": 25}
+GOOD = {
+    "public_key": KEYS[0],
+    "endpoint": "192.0.2.1:51820",
+    "allowed_ips": ["10.4.7.9/24"],
+    "persistent_keepalive": 25,
+}
 
 
 def parse(*peers, live=None, own=None, resolved=None, fingerprints=None):
@@ -51,7 +56,10 @@ def test_one_bad_peer_is_refused_and_the_other_passes(change, word, kept):
     other = {"public_key": KEYS[1], "endpoint": None, "allowed_ips": ["10.9.0.0/24"]}
     live = {KEYS[1]: LivePeer(allowed_ips=("10.9.0.0/24",))}
     peers, refused, keep = parse(
-        other, dict(GOOD, **change), live=live, own=KEYS[3],
+        other,
+        dict(GOOD, **change),
+        live=live,
+        own=KEYS[3],
         resolved={"evil.example.com": ["127.0.0.1", "169.254.169.254"]},
     )
     assert [peer.public_key for peer in peers] == [KEYS[1]]
@@ -69,18 +77,24 @@ def test_normal_form():
 
 def test_names_resolve_ipv4_first_and_special_addresses_are_left_out():
     assert usable(["2001:db8::1", "192.0.2.9", "192.0.2.10", "127.0.0.1"], 7) == [
-        "192.0.2.9:7", "192.0.2.10:7", "[2001:db8::1]:7",
+        "192.0.2.9:7",
+        "192.0.2.10:7",
+        "[2001:db8::1]:7",
     ]
     peers, _refused, _kept = parse(dict(GOOD, endpoint="a.example.com:7"), resolved={"a.example.com": ["192.0.2.9"]})
     assert peers[0].endpoints == ("192.0.2.9:7",)
-    unresolved = parse_peers("wg", [dict(GOOD, endpoint="a.example.com:7"), dict(GOOD, public_key=KEYS[1]), {"public_key": KEYS[2]}])
+    unresolved = parse_peers(
+        "wg", [dict(GOOD, endpoint="a.example.com:7"), dict(GOOD, public_key=KEYS[1]), {"public_key": KEYS[2]}]
+    )
     assert names_to_resolve(unresolved.peers) == ["a.example.com"]
 
 
 def test_a_pending_key_passes_and_an_old_holder_keeps_a_contested_range():
     pending = Pending("public key of n1")
     peers, refused, kept = parse(
-        dict(GOOD, public_key=pending), dict(GOOD, public_key=KEYS[2]), live={KEYS[2]: LivePeer(allowed_ips=("10.4.7.0/24",))}
+        dict(GOOD, public_key=pending),
+        dict(GOOD, public_key=KEYS[2]),
+        live={KEYS[2]: LivePeer(allowed_ips=("10.4.7.0/24",))},
     )
     assert [peer.public_key for peer in peers] == [KEYS[2]]
     assert [refusal.object for refusal in refused] == ["wg (public key of n1, known after apply)"]
@@ -100,7 +114,11 @@ def test_the_json_form_comes_back_as_the_same_peer():
     """What the state file keeps is what module arguments say, deferred keys and the records of who holds what included."""
     rows = [
         dict(GOOD, preshared_key={"file": "/psk"}, node="gcp-node-1", by_rank=True),
-        {"public_key": Pending("public key of n1"), "endpoint": "a.example.com:7", "allowed_ips": ["fd00::/64", "10.4.8.0/24"]},
+        {
+            "public_key": Pending("public key of n1"),
+            "endpoint": "a.example.com:7",
+            "allowed_ips": ["fd00::/64", "10.4.8.0/24"],
+        },
         {"public_key": KEYS[2]},
     ]
     first = parse_peers("wg", rows).peers

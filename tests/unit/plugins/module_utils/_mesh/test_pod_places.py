@@ -11,7 +11,13 @@ import pathlib
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import pod_places
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_places import ASTRAY, OUTSIDE, POOL, UNREAD, Found
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_places import (
+    ASTRAY,
+    OUTSIDE,
+    POOL,
+    UNREAD,
+    Found,
+)
 from hypothesis import given, strategies as st
 
 FIXTURES = pathlib.Path(__file__).parents[4] / "fixtures" / "cni"
@@ -19,17 +25,23 @@ FIXTURES = pathlib.Path(__file__).parents[4] / "fixtures" / "cni"
 
 def recorded(name, *kinds):
     document = json.loads((FIXTURES / (name + ".json")).read_text())
-    items = document["items"] if "items" in document else [document]
+    items = document.get("items", [document])
     return [item for item in items if item["kind"] in kinds]
 
 
 def nodes(**cidrs):
-    return [{"metadata": {"name": name.replace("_", "-")}, "spec": {"podCIDRs": given}} for name, given in cidrs.items()]
+    return [
+        {"metadata": {"name": name.replace("_", "-")}, "spec": {"podCIDRs": given}} for name, given in cidrs.items()
+    ]
 
 
 def pod(name, node, *addresses, phase="Running", host=False):
     status = {"phase": phase, "podIPs": [{"ip": address} for address in addresses]}
-    return {"metadata": {"namespace": "shop", "name": name}, "spec": {"nodeName": node, "hostNetwork": host}, "status": status}
+    return {
+        "metadata": {"namespace": "shop", "name": name},
+        "spec": {"nodeName": node, "hostNetwork": host},
+        "status": status,
+    }
 
 
 def reasons(rows):
@@ -40,11 +52,20 @@ CAL = nodes(cal_node_1=["10.244.0.0/24"], cal_node_2=["10.244.1.0/24"])
 
 
 def test_calicos_default_has_no_pod_in_pod_cidrs_and_says_so_without_any_pod():
-    found = Found(affinities=recorded("ipam-0-tunnel-only", "BlockAffinity"), pools=recorded("ippools-after-site", "IPPool"))
+    found = Found(
+        affinities=recorded("ipam-0-tunnel-only", "BlockAffinity"), pools=recorded("ippools-after-site", "IPPool")
+    )
     rows = pod_places.find("cal", found, CAL, ["10.244.0.0/16"])
-    assert reasons(rows) == [("error", OUTSIDE), ("warning", POOL)], "the second pool of the record is used by nobody yet"
-    assert "192.168.185.64/26 on cal-node-1" in rows[0]["message"] and "outside of pod_cidrs 10.244.0.0/16" in rows[0]["message"]
-    assert "the cluster really uses 192.168.0.0/16: write that as pod_cidrs of cal, and let the CNI" in rows[0]["message"]
+    assert reasons(rows) == [("error", OUTSIDE), ("warning", POOL)], (
+        "the second pool of the record is used by nobody yet"
+    )
+    assert (
+        "192.168.185.64/26 on cal-node-1" in rows[0]["message"]
+        and "outside of pod_cidrs 10.244.0.0/16" in rows[0]["message"]
+    )
+    assert (
+        "the cluster really uses 192.168.0.0/16: write that as pod_cidrs of cal, and let the CNI" in rows[0]["message"]
+    )
     assert "'small'" in rows[1]["message"] and "10.251.0.0/25" in rows[1]["message"]
     granted = pod_places.find("cal", found, CAL, ["192.168.0.0/16", "10.251.0.0/25"])
     assert reasons(granted) == [("error", ASTRAY)] and "cal-node-1 has 10.244.0.0/24" in granted[0]["message"]
@@ -56,18 +77,33 @@ def test_both_api_groups_of_calico_say_the_same():
     assert reasons(rows) == [("error", OUTSIDE)] and "10.9.0.144/28 on gcp-node-1" in rows[0]["message"]
 
 
-@pytest.mark.parametrize("changed", [
-    {"state": "pending"}, {"state": "pendingDeletion"}, {"deleted": "true"}, {"deleted": True}, {"node": "gone"},
-    {"type": "virtual"}, {"cidr": 7}, {"cidr": "x"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"state": "pending"},
+        {"state": "pendingDeletion"},
+        {"deleted": "true"},
+        {"deleted": True},
+        {"node": "gone"},
+        {"type": "virtual"},
+        {"cidr": 7},
+        {"cidr": "x"},
+    ],
+)
 def test_what_is_on_its_way_or_of_no_node_is_no_finding(changed):
-    affinities = [dict(item, spec=dict(item["spec"], **changed)) for item in recorded("ipam-0-tunnel-only", "BlockAffinity")]
+    affinities = [
+        dict(item, spec=dict(item["spec"], **changed)) for item in recorded("ipam-0-tunnel-only", "BlockAffinity")
+    ]
     assert pod_places.find("cal", Found(affinities=affinities), CAL, ["10.244.0.0/16"]) == []
 
 
 def test_host_local_calico_and_pools_of_ours_are_fine():
     pools = [item for item in recorded("ippools-after-site", "IPPool") if item["spec"].get("disabled")]
-    pods = [pod("a", "cal-node-1", "10.244.0.5"), pod("h", "cal-node-1", "10.66.0.1", host=True), pod("d", "cal-node-1", "1.2.3.4", phase="Failed")]
+    pods = [
+        pod("a", "cal-node-1", "10.244.0.5"),
+        pod("h", "cal-node-1", "10.66.0.1", host=True),
+        pod("d", "cal-node-1", "1.2.3.4", phase="Failed"),
+    ]
     found = Found(pods, pools=pools)
     assert pools and pod_places.find("cal", found, CAL, ["10.244.0.0/16"]) == []
 
@@ -83,7 +119,15 @@ def test_ciliums_ranges_that_differ_are_named(name):
 
 
 def test_a_cilium_node_whose_range_was_taken_and_flannel_say_nothing():
-    assert pod_places.find("gcp", Found(cilium_nodes=recorded("ciliumnode-clash", "CiliumNode")), nodes(clash=["10.0.0.0/24"]), ["10.0.0.0/16"]) == []
+    assert (
+        pod_places.find(
+            "gcp",
+            Found(cilium_nodes=recorded("ciliumnode-clash", "CiliumNode")),
+            nodes(clash=["10.0.0.0/24"]),
+            ["10.0.0.0/16"],
+        )
+        == []
+    )
     flannel = nodes(a=["10.4.7.0/24"])
     flannel[0]["metadata"]["annotations"] = json.loads((FIXTURES / "flannel-node-annotations.json").read_text())
     assert pod_places.find("gcp", Found([pod("a", "a", "10.4.7.3")]), flannel, ["10.4.0.0/16"]) == []
@@ -98,7 +142,10 @@ def test_pods_alone_tell_it_where_no_object_of_a_cni_does():
     found = Found([pod("a", "cal-node-1", "172.16.5.5"), pod("b", "cal-node-2", "10.244.0.9")], whole=False)
     rows = pod_places.find("cal", found, CAL, ["10.244.0.0/16"])
     assert reasons(rows) == [("error", OUTSIDE), ("error", ASTRAY)]
-    assert "1 of the first 2 pods ('shop/a' 172.16.5.5 on cal-node-1)" in rows[0]["message"] and "'shop/b' 10.244.0.9 on cal-node-2" in rows[1]["message"]
+    assert (
+        "1 of the first 2 pods ('shop/a' 172.16.5.5 on cal-node-1)" in rows[0]["message"]
+        and "'shop/b' 10.244.0.9 on cal-node-2" in rows[1]["message"]
+    )
 
 
 def test_a_wrong_line_of_the_inventory_alone_needs_only_that_line():
@@ -107,8 +154,12 @@ def test_a_wrong_line_of_the_inventory_alone_needs_only_that_line():
 
 
 def test_a_family_that_the_inventory_leaves_out_is_no_fault():
-    assert pod_places.find("cal", Found([pod("a", "cal-node-1", "10.244.0.5", "fd00:9::5")]), CAL, ["10.244.0.0/16"]) == []
-    assert reasons(pod_places.find("cal", Found([pod("a", "cal-node-1", "fd00:9::5")]), CAL, ["10.244.0.0/16"])) == [("error", OUTSIDE)]
+    assert (
+        pod_places.find("cal", Found([pod("a", "cal-node-1", "10.244.0.5", "fd00:9::5")]), CAL, ["10.244.0.0/16"]) == []
+    )
+    assert reasons(pod_places.find("cal", Found([pod("a", "cal-node-1", "fd00:9::5")]), CAL, ["10.244.0.0/16"])) == [
+        ("error", OUTSIDE)
+    ]
 
 
 def test_a_note_of_calico_or_ovn_counts_where_its_api_may_not_be_read():
@@ -118,8 +169,15 @@ def test_a_note_of_calico_or_ovn_counts_where_its_api_may_not_be_read():
         "k8s.ovn.org/node-subnets": '{"default": ["10.128.0.0/23"]}',
     }
     rows = pod_places.find("cal", Found(unread=["IPPools of Calico (forbidden)"]), own, ["10.4.0.0/16"])
-    assert reasons(rows) == [("error", OUTSIDE), ("warning", UNREAD)] and "Calico's tunnel" in rows[0]["message"] and "10.128.0.0/23" in rows[0]["message"]
-    assert "IPPools of Calico (forbidden)" in rows[1]["message"] and "cluster_access_capability: pod_ranges" in rows[1]["message"]
+    assert (
+        reasons(rows) == [("error", OUTSIDE), ("warning", UNREAD)]
+        and "Calico's tunnel" in rows[0]["message"]
+        and "10.128.0.0/23" in rows[0]["message"]
+    )
+    assert (
+        "IPPools of Calico (forbidden)" in rows[1]["message"]
+        and "cluster_access_capability: pod_ranges" in rows[1]["message"]
+    )
 
 
 def end(name, node, *profiles):
@@ -129,14 +187,42 @@ def end(name, node, *profiles):
 def test_a_host_endpoint_that_closes_the_port_is_named():
     ends = [end("eth0-1", "cal-node-1"), end("auto", "cal-node-2", "projectcalico-default-allow"), end("old", "gone")]
     (row,) = pod_places.find("cal", Found(host_endpoints=ends), CAL, ["10.244.0.0/16"])
-    assert (row["level"], row["reason"]) == ("warning", "host_endpoint") and "('eth0-1' on cal-node-1)" in row["message"] and "UDP ports" in row["message"]
+    assert (
+        (row["level"], row["reason"]) == ("warning", "host_endpoint")
+        and "('eth0-1' on cal-node-1)" in row["message"]
+        and "UDP ports" in row["message"]
+    )
 
 
-ANYTHING = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-    st.sampled_from(["cidr", "node", "state", "podCIDRs", "pools", "allocated", "cidrs", "ipam", "podIPs", "ip", "default"]), inner, max_size=3), max_leaves=8)
-OBJECTS = st.lists(st.fixed_dictionaries({"metadata": st.fixed_dictionaries({"name": st.text(min_size=1, max_size=5)}), "spec": st.none() | st.dictionaries(
-    st.sampled_from(["cidr", "node", "state", "ipam", "type", "deleted", "allowedUses", "nodeName"]), ANYTHING, max_size=4),
-    "status": st.none() | st.dictionaries(st.sampled_from(["podIPs", "podIP", "phase"]), ANYTHING, max_size=3)}), max_size=3)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["cidr", "node", "state", "podCIDRs", "pools", "allocated", "cidrs", "ipam", "podIPs", "ip", "default"]
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=8,
+)
+OBJECTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "metadata": st.fixed_dictionaries({"name": st.text(min_size=1, max_size=5)}),
+            "spec": st.none()
+            | st.dictionaries(
+                st.sampled_from(["cidr", "node", "state", "ipam", "type", "deleted", "allowedUses", "nodeName"]),
+                ANYTHING,
+                max_size=4,
+            ),
+            "status": st.none() | st.dictionaries(st.sampled_from(["podIPs", "podIP", "phase"]), ANYTHING, max_size=3),
+        }
+    ),
+    max_size=3,
+)
 
 
 @given(OBJECTS, OBJECTS, OBJECTS, OBJECTS)

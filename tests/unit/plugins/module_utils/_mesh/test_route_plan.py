@@ -7,7 +7,10 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.route_plan import parse_routes, plan_routes
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.route_plan import (
+    parse_routes,
+    plan_routes,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 
@@ -33,7 +36,8 @@ def shown(planned):
 def test_create_keep_and_purge_in_that_order():
     planned = plan([WANTED, {"dst": "fd44::/48", "dev": "wg"}], [live("fd44::/48"), live("10.9.0.0/16")])
     assert shown(planned) == [
-        ("create", "10.4.0.0/16 dev wg table main"), ("delete", "10.9.0.0/16 dev wg table main"),
+        ("create", "10.4.0.0/16 dev wg table main"),
+        ("delete", "10.9.0.0/16 dev wg table main"),
     ]
     assert planned.unchanged == 1
     assert plan([], [live("10.9.0.0/16")], purge=False).changes == []
@@ -56,15 +60,22 @@ def test_a_foreign_route_is_refused_unless_adopted(foreign, reason):
 
 
 def test_foreign_routes_are_never_purged():
-    actual = [live("10.9.0.0/16", protocol=3), live("10.8.0.0/16", dev="eth0"), live("10.4.0.0/16", metric=50, protocol=3)]
+    actual = [
+        live("10.9.0.0/16", protocol=3),
+        live("10.8.0.0/16", dev="eth0"),
+        live("10.4.0.0/16", metric=50, protocol=3),
+    ]
     assert plan([], actual, state="absent").changes == []
     assert shown(plan([WANTED], actual)) == [("create", "10.4.0.0/16 dev wg table main")]
 
 
 def test_change_in_place_and_change_of_metric():
-    assert shown(plan([dict(WANTED, dev="wg2")], [live("10.4.0.0/16")])) == [("update", "10.4.0.0/16 dev wg2 table main")]
+    assert shown(plan([dict(WANTED, dev="wg2")], [live("10.4.0.0/16")])) == [
+        ("update", "10.4.0.0/16 dev wg2 table main")
+    ]
     assert shown(plan([dict(WANTED, metric=7)], [live("10.4.0.0/16")])) == [
-        ("create", "10.4.0.0/16 dev wg table main metric 7"), ("delete", "10.4.0.0/16 dev wg table main"),
+        ("create", "10.4.0.0/16 dev wg table main metric 7"),
+        ("delete", "10.4.0.0/16 dev wg table main"),
     ]
 
 

@@ -33,8 +33,14 @@ class Kernel:
                 here.append(rule)
                 here.sort(key=lambda r: r["priority"])  # stable: behind others of the same priority
             else:
-                said = {name: value for name, value in rule.items() if value is not None and value is not False and value != [] and name != "invert"}
-                found = [other for other in here if all(other[name] == value for name, value in said.items())]  # a suppressed length of 0 counts
+                said = {
+                    name: value
+                    for name, value in rule.items()
+                    if value is not None and value is not False and value != [] and name != "invert"
+                }
+                found = [
+                    other for other in here if all(other[name] == value for name, value in said.items())
+                ]  # a suppressed length of 0 counts
                 assert found, "nothing to delete"
                 here.remove(found[0])
 
@@ -50,28 +56,44 @@ raw_rules = st.lists(
     st.fixed_dictionaries(
         {"priority": st.integers(100, 103), "table": st.integers(1, 4).map(str)},
         optional={
-            "fwmark": st.sampled_from(["0x40/0x60", "0x20/0x60", "0x1"]), "iif": st.sampled_from(["lo", "eth0"]),
-            "family": st.sampled_from(["ipv4", "ipv6", "both"]), "invert": st.booleans(), "suppress_prefixlength": st.sampled_from([0, 8]),
+            "fwmark": st.sampled_from(["0x40/0x60", "0x20/0x60", "0x1"]),
+            "iif": st.sampled_from(["lo", "eth0"]),
+            "family": st.sampled_from(["ipv4", "ipv6", "both"]),
+            "invert": st.booleans(),
+            "suppress_prefixlength": st.sampled_from([0, 8]),
         },
     ),
     max_size=6,
-)  # fmt: skip
+)
 foreign_rules = st.lists(
     st.builds(
         lambda version, priority, table, mark: {
-            "version": version, "priority": priority, "table": table, "protocol": 4, "fwmark": mark, "fwmask": mark and 0xFFFFFFFF,
+            "version": version,
+            "priority": priority,
+            "table": table,
+            "protocol": 4,
+            "fwmark": mark,
+            "fwmask": mark and 0xFFFFFFFF,
         },
-        st.sampled_from([4, 6]), st.integers(99, 104), st.integers(1, 4), st.sampled_from([None, 1, 0x40]),
+        st.sampled_from([4, 6]),
+        st.integers(99, 104),
+        st.integers(1, 4),
+        st.sampled_from([None, 1, 0x40]),
     ),
-    max_size=4, unique_by=lambda rule: tuple(sorted((key, str(value)) for key, value in rule.items())),
-)  # fmt: skip
+    max_size=4,
+    unique_by=lambda rule: tuple(sorted((key, str(value)) for key, value in rule.items())),
+)
 
 
 _MARKED = {"priority": 100, "table": "3", "iif": "eth0", "fwmark": "0x20/0x60"}
 
 
-@example([dict(_MARKED, invert=True), dict(_MARKED, suppress_prefixlength=0)], [dict(_MARKED, table="1")], [], False, False)
-@example([dict(_MARKED, suppress_prefixlength=0), dict(_MARKED, invert=True)], [dict(_MARKED, table="1")], [], False, False)
+@example(
+    [dict(_MARKED, invert=True), dict(_MARKED, suppress_prefixlength=0)], [dict(_MARKED, table="1")], [], False, False
+)
+@example(
+    [dict(_MARKED, suppress_prefixlength=0), dict(_MARKED, invert=True)], [dict(_MARKED, table="1")], [], False, False
+)
 @example([dict(_MARKED, suppress_prefixlength=0), dict(_MARKED, invert=True)], [], [], False, True)
 @given(raw_rules, raw_rules, foreign_rules, st.booleans(), st.booleans())
 def test_one_pass_brings_what_is_wanted_and_touches_no_foreign_rule(first, second, foreign, adopt, purge):
@@ -99,7 +121,10 @@ def test_one_pass_brings_what_is_wanted_and_touches_no_foreign_rule(first, secon
 @given(st.integers(1, 4), st.integers(1, 4))
 def test_a_marked_packet_always_finds_one_of_both_tables(before, after):
     kernel = Kernel()
-    sets = [rule_plan.parse_rules({"rules": [{"priority": 32500, "fwmark": "0x40/0x60", "table": str(number)}]}) for number in (before, after)]
+    sets = [
+        rule_plan.parse_rules({"rules": [{"priority": 32500, "fwmark": "0x40/0x60", "table": str(number)}]})
+        for number in (before, after)
+    ]
     kernel.apply(rule_plan.plan_rules(sets[0], kernel.rules).steps)
     for step in rule_plan.plan_rules(sets[1], kernel.rules).steps:
         kernel.apply([step])
@@ -107,12 +132,18 @@ def test_a_marked_packet_always_finds_one_of_both_tables(before, after):
     assert table_of(kernel, 4, 0x40) == after
 
 
-@pytest.mark.parametrize("text, found", [("0x40/0x60", (0x40, 0x60)), (64, (64, 0xFFFFFFFF)), ("0x0/0x60", (0, 0x60)), ("7", (7, 0xFFFFFFFF))])
+@pytest.mark.parametrize(
+    "text, found",
+    [("0x40/0x60", (0x40, 0x60)), (64, (64, 0xFFFFFFFF)), ("0x0/0x60", (0, 0x60)), ("7", (7, 0xFFFFFFFF))],
+)
 def test_marks(text, found):
     assert rule_plan.parse_mark(text) == found
 
 
-@pytest.mark.parametrize("text", ["", "0x", "0x1/", "/0x1", "1/2/3", "0x100000000", " 1", "1 ", "0x20/0x40", True, None, "٣", "-1", "4294967296"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "0x", "0x1/", "/0x1", "1/2/3", "0x100000000", " 1", "1 ", "0x20/0x40", True, None, "٣", "-1", "4294967296"],
+)
 def test_marks_that_are_none(text):
     with pytest.raises(ValueRefused) as refused:
         rule_plan.parse_mark(text)
@@ -122,10 +153,12 @@ def test_marks_that_are_none(text):
 @pytest.mark.parametrize(
     "raw, word",
     [
-        ({"protocol": 4}, "bad_protocol"), ({"protocol": 256}, "bad_protocol"), ({"priority_min": 0}, "bad_priority"),
+        ({"protocol": 4}, "bad_protocol"),
+        ({"protocol": 256}, "bad_protocol"),
+        ({"priority_min": 0}, "bad_priority"),
         ({"priority_min": 9, "priority_max": 8}, "bad_priority"),
     ],
-)  # fmt: skip
+)
 def test_sets_that_are_none(raw, word):
     with pytest.raises(ValueRefused) as refused:
         rule_plan.parse_rules(raw)
@@ -136,7 +169,12 @@ def test_a_selector_of_zero_selects():
     """suppress_prefixlength 0 is something else than none, also for KubeSpan's own rule."""
     right = kubespan_routing.wanted_rule(4)
     assert kubespan_routing.plan_rule([dict(kernel_rules.new_rule(4), **right)], 4) == []
-    for more in ({"suppress_prefixlength": 0}, {"other": [12]}, {"action": "blackhole", "table": None}, {"invert": True}):
+    for more in (
+        {"suppress_prefixlength": 0},
+        {"other": [12]},
+        {"action": "blackhole", "table": None},
+        {"invert": True},
+    ):
         steps = kubespan_routing.plan_rule([dict(kernel_rules.new_rule(4), **dict(right, **more))], 4)
         assert [step["op"] for step in steps] == ["delete", "add"]
     assert kubespan_routing.plan_rule([dict(right, suppress_prefixlength=0xFFFFFFFF)], 4) == []
@@ -145,15 +183,32 @@ def test_a_selector_of_zero_selects():
 versions = st.sampled_from([4, 6])
 
 
-@given(versions.flatmap(lambda v: st.fixed_dictionaries(
-    {"version": st.just(v), "priority": st.integers(0, 2**32 - 1), "action": st.sampled_from(["to_table", "blackhole", "prohibit"])},
-    optional={
-        "protocol": st.integers(1, 255), "fwmark": st.integers(0, 2**32 - 1), "fwmask": st.integers(0, 2**32 - 1),
-        "iif": st.sampled_from(["lo", "wireguard.gcp"]), "oif": st.sampled_from(["eth0"]), "invert": st.booleans(), "tos": st.integers(1, 30),
-        "suppress_prefixlength": st.integers(0, 128), "ipproto": st.integers(1, 255), "sport": st.just([1, 65535]),
-        "src": st.ip_addresses(v=v).map(lambda a: "{0}/{1}".format(a, a.max_prefixlen)), "uidrange": st.just([0, 99]),
-    },
-)), st.integers(1, 2**32 - 1))  # fmt: skip
+@given(
+    versions.flatmap(
+        lambda v: st.fixed_dictionaries(
+            {
+                "version": st.just(v),
+                "priority": st.integers(0, 2**32 - 1),
+                "action": st.sampled_from(["to_table", "blackhole", "prohibit"]),
+            },
+            optional={
+                "protocol": st.integers(1, 255),
+                "fwmark": st.integers(0, 2**32 - 1),
+                "fwmask": st.integers(0, 2**32 - 1),
+                "iif": st.sampled_from(["lo", "wireguard.gcp"]),
+                "oif": st.sampled_from(["eth0"]),
+                "invert": st.booleans(),
+                "tos": st.integers(1, 30),
+                "suppress_prefixlength": st.integers(0, 128),
+                "ipproto": st.integers(1, 255),
+                "sport": st.just([1, 65535]),
+                "src": st.ip_addresses(v=v).map(lambda a: f"{a}/{a.max_prefixlen}"),
+                "uidrange": st.just([0, 99]),
+            },
+        )
+    ),
+    st.integers(1, 2**32 - 1),
+)
 def test_rules_of_the_kernel_are_read_back(rule, table):
     rule = dict(kernel_rules.new_rule(rule["version"]), **rule)
     rule["table"] = table if rule["action"] == "to_table" else None
@@ -163,7 +218,13 @@ def test_rules_of_the_kernel_are_read_back(rule, table):
 
 
 def test_a_mapped_address_is_read_as_it_is_written():
-    rule = dict(kernel_rules.new_rule(6), action="to_table", table=1, priority=1, src=str(ipaddress.ip_network("::ffff:0:0/128")))
+    rule = dict(
+        kernel_rules.new_rule(6),
+        action="to_table",
+        table=1,
+        priority=1,
+        src=str(ipaddress.ip_network("::ffff:0:0/128")),
+    )
     assert kernel_rules.decode_rule(kernel_rules.encode_rule(rule)) == rule
 
 

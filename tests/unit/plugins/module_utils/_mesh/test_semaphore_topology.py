@@ -20,7 +20,10 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.no
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import Fabric, load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.node_listing import MAX_NODES
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import node_part, plan_semaphore_mesh
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import (
+    node_part,
+    plan_semaphore_mesh,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending, from_wire, to_wire
 from hypothesis import given, strategies as st
 
@@ -30,7 +33,7 @@ THIRD_KEY = "0aWsmgFfrC73s0FnNjVRKhUR9B/jfREbJn8DnuxdT1g="
 
 
 def fabric(**variables: t.Any) -> Fabric:
-    definition: t.Dict[str, t.Any] = {
+    definition: dict[str, t.Any] = {
         "name": "seed",
         "clusters": {
             "aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "wireguard_port": 51821},
@@ -45,12 +48,12 @@ def fabric(**variables: t.Any) -> Fabric:
     return found
 
 
-def published(cluster: str, key: t.Any, endpoint: t.Any) -> t.Dict[str, t.Any]:
+def published(cluster: str, key: t.Any, endpoint: t.Any) -> dict[str, t.Any]:
     prefix = cluster + ".wireguard.semaphore.uw.io/"
     return {prefix + "pubKey": key, prefix + "endpoint": endpoint}
 
 
-def node(name: str, cidr: str, address: str, annotations: t.Any = None) -> t.Dict[str, t.Any]:
+def node(name: str, cidr: str, address: str, annotations: t.Any = None) -> dict[str, t.Any]:
     return {
         "metadata": {"name": name, "annotations": annotations},
         "spec": {"podCIDR": cidr, "podCIDRs": [cidr]},
@@ -58,7 +61,7 @@ def node(name: str, cidr: str, address: str, annotations: t.Any = None) -> t.Dic
     }
 
 
-def listings(aws: t.Any = None, gcp: t.Any = None) -> t.Dict[str, t.Any]:
+def listings(aws: t.Any = None, gcp: t.Any = None) -> dict[str, t.Any]:
     return {
         "aws": {"nodes": [node("aws-1", "10.2.3.0/24", "10.66.23.31", aws)]},
         "gcp": {"nodes": [node("gcp-1", "10.4.7.0/24", "10.22.22.27", gcp)]},
@@ -68,11 +71,11 @@ def listings(aws: t.Any = None, gcp: t.Any = None) -> t.Dict[str, t.Any]:
 SETTLED = listings(published("gcp", AWS_KEY, "10.66.23.31:51821"), published("aws", GCP_KEY, "10.22.22.27:51821"))
 
 
-def peers_of(topology: t.Dict[str, t.Any], local: str = "aws", remote: str = "gcp") -> t.List[t.Dict[str, t.Any]]:
+def peers_of(topology: dict[str, t.Any], local: str = "aws", remote: str = "gcp") -> list[dict[str, t.Any]]:
     return list(topology["clusters"][local]["remotes"][remote]["peers"])
 
 
-def reasons(topology: t.Dict[str, t.Any]) -> t.List[t.Tuple[str, str]]:
+def reasons(topology: dict[str, t.Any]) -> list[tuple[str, str]]:
     return [(row["object"], row["reason"]) for row in topology["refused"]]
 
 
@@ -197,22 +200,30 @@ def test_a_node_without_address_or_range_is_refused_by_name() -> None:
     assert not topology["nodes"]["aws-1"]["publishable"] and peers_of(topology) == []
 
 
-@pytest.mark.parametrize("evil", [
-    node("aaa", "10.4.7.0/24", "10.22.22.9", published("aws", THIRD_KEY, "1.2.3.4:5")),
-    node("aaa", "10.4.9.0/24", "10.22.22.9", published("aws", GCP_KEY, "1.2.3.4:5")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "evil",
+    [
+        node("aaa", "10.4.7.0/24", "10.22.22.9", published("aws", THIRD_KEY, "1.2.3.4:5")),
+        node("aaa", "10.4.9.0/24", "10.22.22.9", published("aws", GCP_KEY, "1.2.3.4:5")),
+    ],
+)
 def test_two_that_claim_one_thing_are_left_to_the_nodes(evil: t.Any) -> None:
     hostile = copy.deepcopy(SETTLED)
     hostile["gcp"]["nodes"].insert(0, evil)
     topology = plan_semaphore_mesh(fabric(), hostile)
     assert topology["refused"] == [] and peers_of(topology) == []
     device = node_part(topology, "aws-1")["devices"][0]
-    assert [(peer["node"], peer["declared"], peer["reported"]) for peer in device["contested"]] == [("aaa", False, False), ("gcp-1", True, False)]
+    assert [(peer["node"], peer["declared"], peer["reported"]) for peer in device["contested"]] == [
+        ("aaa", False, False),
+        ("gcp-1", True, False),
+    ]
     # what the host says of itself in this run is marked, and counts instead of what its cluster says
     word = {"gcp-1": published("aws", AWS_KEY[:20] + GCP_KEY[20:], "x")}
     said = plan_semaphore_mesh(fabric(), hostile, word)["nodes"]["gcp-1"]["annotations"]
     assert said["aws.wireguard.semaphore.uw.io/pubKey"] == word["gcp-1"]["aws.wireguard.semaphore.uw.io/pubKey"]
-    again = node_part(plan_semaphore_mesh(fabric(), hostile, {"gcp-1": published("aws", GCP_KEY, "x")}), "aws-1")["devices"][0]
+    again = node_part(plan_semaphore_mesh(fabric(), hostile, {"gcp-1": published("aws", GCP_KEY, "x")}), "aws-1")[
+        "devices"
+    ][0]
     assert [peer["reported"] for peer in again["contested"]] == [False, True]
 
 
@@ -260,7 +271,7 @@ NODES = st.fixed_dictionaries(
 
 
 @given(st.lists(NODES | JUNK, max_size=6), st.lists(NODES | JUNK, max_size=6))
-def test_any_listing_gives_a_plan(aws: t.List[t.Any], gcp: t.List[t.Any]) -> None:
+def test_any_listing_gives_a_plan(aws: list[t.Any], gcp: list[t.Any]) -> None:
     topology = plan_semaphore_mesh(fabric(), {"aws": {"nodes": aws}, "gcp": {"nodes": gcp}})
     json.dumps(to_wire(topology))
     assert topology == plan_semaphore_mesh(fabric(), {"gcp": {"nodes": gcp}, "aws": {"nodes": aws}})
@@ -268,17 +279,32 @@ def test_any_listing_gives_a_plan(aws: t.List[t.Any], gcp: t.List[t.Any]) -> Non
         assert row["message"].isprintable() and row["object"].isprintable()
 
 
-def nobody_granted() -> t.Dict[str, t.Any]:
+def nobody_granted() -> dict[str, t.Any]:
     """The inventory has the wrong ``pod_cidrs`` for gcp, so all of its good nodes are outside of their grant."""
     more = copy.deepcopy(SETTLED)
-    more["gcp"]["nodes"].append(node("gcp-2", "10.4.8.0/24", "10.22.22.28", published("aws", THIRD_KEY, "10.22.22.28:51821")))
+    more["gcp"]["nodes"].append(
+        node("gcp-2", "10.4.8.0/24", "10.22.22.28", published("aws", THIRD_KEY, "10.22.22.28:51821"))
+    )
     return plan_semaphore_mesh(fabric(gcp={"pod_cidrs": ["10.99.0.0/16"]}), more)
 
 
-def budget(device: t.Dict[str, t.Any], live: t.Mapping[str, LivePeer], stays: t.Collection[str], most: t.Optional[int], empty: t.Sequence[str]) -> t.Any:
+def budget(
+    device: dict[str, t.Any],
+    live: t.Mapping[str, LivePeer],
+    stays: t.Collection[str],
+    most: int | None,
+    empty: t.Sequence[str],
+) -> t.Any:
     wanted = parse_node_device(device, "f")
     after = {key: peer for key, peer in live.items() if key in stays}
-    return peer_budget(wanted.remote, live, t.cast(t.Any, after), wanted.peers, NodeSpec("f", max_deletes=most, confirm_empty=tuple(empty)), wanted.turned_away)
+    return peer_budget(
+        wanted.remote,
+        live,
+        t.cast(t.Any, after),
+        wanted.peers,
+        NodeSpec("f", max_deletes=most, confirm_empty=tuple(empty)),
+        wanted.turned_away,
+    )
 
 
 def test_a_source_that_is_empty_since_its_nodes_were_refused_is_not_to_be_confirmed() -> None:
@@ -293,7 +319,10 @@ def test_a_source_that_is_empty_since_its_nodes_were_refused_is_not_to_be_confir
         # a source whose nodes are refused is not empty, whatever was confirmed once; a number of one's own is another thing
         assert (budget(device, live, (), most, ["gcp"]) is None) is deletes
     confirmed = budget(device, live, (), None, ["gcp"])
-    assert confirmed is not None and "gcp is in confirm_empty and is not empty; nothing was deleted. 2 nodes were refused" in confirmed.message
+    assert (
+        confirmed is not None
+        and "gcp is in confirm_empty and is not empty; nothing was deleted. 2 nodes were refused" in confirmed.message
+    )
     assert confirmed.message.index("pod_cidrs") < confirmed.message.index("max_deletes")
     kept = state_to_keep(NodeSpec("f", (parse_node_device(device, "f"),)), None).to_json()
     assert "turned_away" not in kept["devices"][0]
@@ -305,9 +334,12 @@ def test_a_source_that_is_empty_since_its_nodes_were_refused_is_not_to_be_confir
 def test_a_part_of_a_source_that_is_gone_asks_for_the_grant_first() -> None:
     """A wrong range may refuse half of a cluster; what a hostile node says is no part of the advice."""
     device = node_part(plan_semaphore_mesh(fabric(), SETTLED), "aws-1")["devices"][0]
-    live = {str(number): LivePeer(allowed_ips=("10.4.{0}.0/24".format(20 + number),)) for number in range(9)}
+    live = {str(number): LivePeer(allowed_ips=(f"10.4.{20 + number}.0/24",)) for number in range(9)}
     refusal = budget(device, live, {"8"}, None, ["gcp"])
-    assert refusal is not None and "refuses some of gcp as outside_grant, mend pod_cidrs of cluster gcp in the inventory" in refusal.message
+    assert (
+        refusal is not None
+        and "refuses some of gcp as outside_grant, mend pod_cidrs of cluster gcp in the inventory" in refusal.message
+    )
     assert refusal.message.index("pod_cidrs") < refusal.message.index("max_deletes")
 
 
@@ -319,14 +351,20 @@ def test_a_node_that_is_refused_and_gets_in_is_no_reason_for_a_loss() -> None:
     assert "turned_away" not in node_part(topology, "aws-1")["devices"][0]
 
 
-def chosen(cluster: t.Dict[str, t.Any], addresses: t.Sequence[str], **variables: t.Any) -> t.Tuple[t.Optional[str], t.List[t.Tuple[str, str]]]:
+def chosen(
+    cluster: dict[str, t.Any], addresses: t.Sequence[str], **variables: t.Any
+) -> tuple[str | None, list[tuple[str, str]]]:
     """Where aws-1 is announced, and what was refused. variables: of its host."""
     definition = {
         "name": "seed",
         "clusters": {
             "aws": dict({"pod_cidrs": ["10.2.0.0/16"], "wireguard_port": 51821}, **cluster),
-            "gcp": {"pod_cidrs": ["10.4.0.0/16"], "wireguard_port": 51821}},
-        "nodes": {"aws-1": dict({"multicluster_cluster": "aws"}, **variables), "gcp-1": {"multicluster_cluster": "gcp"}},
+            "gcp": {"pod_cidrs": ["10.4.0.0/16"], "wireguard_port": 51821},
+        },
+        "nodes": {
+            "aws-1": dict({"multicluster_cluster": "aws"}, **variables),
+            "gcp-1": {"multicluster_cluster": "gcp"},
+        },
     }
     made, findings = load_fabric(definition)
     assert findings == []
@@ -358,19 +396,31 @@ def test_an_address_that_load_balancing_hands_out_is_announced_for_no_node() -> 
     assert chosen(cluster, ["10.66.23.201"]) == (None, [("aws/aws-1", "special_address")])
 
 
-@pytest.mark.parametrize("endpoint, reason", [
-    ("10.22.22.99:51821", "outside_grant"), ("10.66.23.201:51821", "special_address"),
-    ("127.0.0.1:51821", "endpoint_special"), ("10.4.0.7:51821", "endpoint_in_overlay"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "endpoint, reason",
+    [
+        ("10.22.22.99:51821", "outside_grant"),
+        ("10.66.23.201:51821", "special_address"),
+        ("127.0.0.1:51821", "endpoint_special"),
+        ("10.4.0.7:51821", "endpoint_in_overlay"),
+    ],
+)
 def test_a_node_of_the_original_may_not_say_more(endpoint: str, reason: str) -> None:
     found = copy.deepcopy(SETTLED)
     found["aws"]["nodes"].append(node("aws-9", "10.2.9.0/24", "10.66.23.39", published("gcp", THIRD_KEY, endpoint)))
     ranges = {"node_cidrs": ["10.66.23.0/24"], "floating_cidrs": ["10.66.23.200/29"]}
     topology = plan_semaphore_mesh(fabric(aws=ranges), found)
-    assert [peer["node"] for peer in peers_of(topology, "gcp", "aws")] == ["aws-1"] and reasons(topology) == [("aws/aws-9", reason)]
+    assert [peer["node"] for peer in peers_of(topology, "gcp", "aws")] == ["aws-1"] and reasons(topology) == [
+        ("aws/aws-9", reason)
+    ]
     inside = copy.deepcopy(SETTLED)
-    inside["aws"]["nodes"].append(node("aws-9", "10.2.9.0/24", "10.66.23.39", published("gcp", THIRD_KEY, "10.66.23.39:51821")))
-    assert [peer["node"] for peer in peers_of(plan_semaphore_mesh(fabric(aws=ranges), inside), "gcp", "aws")] == ["aws-1", "aws-9"]
+    inside["aws"]["nodes"].append(
+        node("aws-9", "10.2.9.0/24", "10.66.23.39", published("gcp", THIRD_KEY, "10.66.23.39:51821"))
+    )
+    assert [peer["node"] for peer in peers_of(plan_semaphore_mesh(fabric(aws=ranges), inside), "gcp", "aws")] == [
+        "aws-1",
+        "aws-9",
+    ]
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1", "0.0.0.0", "198.51.100.7:51820", "fe80::1", "a b", "224.0.0.1"])
@@ -380,4 +430,6 @@ def test_an_endpoint_that_cannot_be_one(text: str) -> None:
         "nodes": {"aws-1": {"multicluster_cluster": "aws", "wireguard_endpoint": text}},
     }
     findings = load_fabric(definition)[1]
-    assert [(one.where, one.variable, one.reason) for one in findings] == [("nodes/aws-1", "wireguard_endpoint", "bad_endpoint")]
+    assert [(one.where, one.variable, one.reason) for one in findings] == [
+        ("nodes/aws-1", "wireguard_endpoint", "bad_endpoint")
+    ]

@@ -32,23 +32,37 @@ def test_what_the_capability_has_is_enough_and_nothing_of_it_is_too_much():
                 assert gone in said, (rule, gone)
 
 
-@pytest.mark.parametrize("rules, lacks", [
-    ([], 9),
-    ([dict(ALL, resourceNames=["x"])], 9),  # one name is not all
-    ([{"apiGroups": ["multicluster.x-k8s.io"], "resources": ["*"], "verbs": ["*"]}], 5),
-    ([dict(ALL, resources=["*/status"])], 7),
-    ([dict(ALL, verbs=["get", "list"])], 5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rules, lacks",
+    [
+        ([], 9),
+        ([dict(ALL, resourceNames=["x"])], 9),  # one name is not all
+        ([{"apiGroups": ["multicluster.x-k8s.io"], "resources": ["*"], "verbs": ["*"]}], 5),
+        ([dict(ALL, resources=["*/status"])], 7),
+        ([dict(ALL, verbs=["get", "list"])], 5),
+    ],
+)
 def test_wildcards_and_names(rules, lacks):
     assert len(missing("mcs", answer(rules))) == lacks
 
 
 def test_what_the_server_does_not_know_is_no_lack():
-    assert missing("mcs", answer([], incomplete=True)) == missing("mcs", {}) == missing("mcs", {"status": {"resourceRules": None}}) == []
+    assert (
+        missing("mcs", answer([], incomplete=True))
+        == missing("mcs", {})
+        == missing("mcs", {"status": {"resourceRules": None}})
+        == []
+    )
 
 
-JSON = st.recursive(st.none() | st.integers() | st.text(max_size=4), lambda one: st.lists(one, max_size=3) | st.dictionaries(
-    st.sampled_from(["apiGroups", "resources", "verbs", "resourceNames"]), one, max_size=4), max_leaves=10)  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.integers() | st.text(max_size=4),
+    lambda one: (
+        st.lists(one, max_size=3)
+        | st.dictionaries(st.sampled_from(["apiGroups", "resources", "verbs", "resourceNames"]), one, max_size=4)
+    ),
+    max_leaves=10,
+)
 
 
 @given(JSON)
@@ -60,5 +74,8 @@ def test_no_answer_breaks_it(given_one):
 
 def test_the_rights_of_a_trace_only_read():
     rules = [dict(rule) for rule in CAPABILITIES["trace"]]
-    assert missing("trace", answer(rules)) == [] and {verb for rule in rules for verb in rule["verbs"]} == {"get", "list"}
+    assert missing("trace", answer(rules)) == [] and {verb for rule in rules for verb in rule["verbs"]} == {
+        "get",
+        "list",
+    }
     assert missing("trace", answer([dict(rule) for rule in CAPABILITIES["mesh"]]))[:2] == ["list pods", "list services"]

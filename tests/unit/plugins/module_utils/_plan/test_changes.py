@@ -7,13 +7,27 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._plan.changes import NAMES, Change, ChangeTracker, Debounce, digest, is_own
+from ansible_collections.multicluster.network.plugins.module_utils._plan.changes import (
+    NAMES,
+    Change,
+    ChangeTracker,
+    Debounce,
+    digest,
+    is_own,
+)
 from hypothesis import given, strategies as st
 
 
 def node(name="n1", **more):
     body = {
-        "metadata": {"name": name, "uid": "u", "resourceVersion": "1", "labels": {}, "annotations": {"k": "v"}, "managedFields": []},
+        "metadata": {
+            "name": name,
+            "uid": "u",
+            "resourceVersion": "1",
+            "labels": {},
+            "annotations": {"k": "v"},
+            "managedFields": [],
+        },
         "spec": {"podCIDR": "10.2.3.0/24", "taints": []},
         "status": {"addresses": [{"type": "InternalIP", "address": "10.66.23.31"}], "conditions": []},
     }
@@ -30,22 +44,35 @@ def touched(**parts):
     return obj
 
 
-@pytest.mark.parametrize("changed", [
-    touched(metadata__resourceVersion="2"), touched(metadata__managedFields=[{"manager": "kubelet"}]), touched(metadata__generation=7),
-    touched(status__conditions=[{"type": "Ready", "lastHeartbeatTime": "now"}]), touched(status__images=["a"]),
-    touched(spec__taints=[{"key": "node.kubernetes.io/unreachable"}]),
-    touched(metadata__annotations={"k": "v", "kilo.squat.ai/last-seen": "1"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changed",
+    [
+        touched(metadata__resourceVersion="2"),
+        touched(metadata__managedFields=[{"manager": "kubelet"}]),
+        touched(metadata__generation=7),
+        touched(status__conditions=[{"type": "Ready", "lastHeartbeatTime": "now"}]),
+        touched(status__images=["a"]),
+        touched(spec__taints=[{"key": "node.kubernetes.io/unreachable"}]),
+        touched(metadata__annotations={"k": "v", "kilo.squat.ai/last-seen": "1"}),
+    ],
+)
 def test_noise_is_no_news(changed):
     tracker = ChangeTracker("Node")
     assert tracker.replace([node()]) == [Change("Node", "", "n1", "added")]
     assert tracker.observe("MODIFIED", changed) is None and tracker.replace([changed]) == []
 
 
-@pytest.mark.parametrize("changed", [
-    touched(metadata__annotations={"k": "other"}), touched(metadata__labels={"a": "b"}), touched(metadata__uid="another"),
-    touched(metadata__deletionTimestamp="now"), touched(spec__podCIDR="10.2.4.0/24"), touched(status__addresses=[]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changed",
+    [
+        touched(metadata__annotations={"k": "other"}),
+        touched(metadata__labels={"a": "b"}),
+        touched(metadata__uid="another"),
+        touched(metadata__deletionTimestamp="now"),
+        touched(spec__podCIDR="10.2.4.0/24"),
+        touched(status__addresses=[]),
+    ],
+)
 def test_what_plans_read_is_news(changed):
     tracker = ChangeTracker("Node")
     tracker.replace([node()])
@@ -59,14 +86,23 @@ def test_leases_and_events_are_never_news():
         assert tracker.replace([node()]) == [] and tracker.observe("ADDED", node("x")) is None
 
 
-@pytest.mark.parametrize("labels", [
-    {"app.kubernetes.io/managed-by": "multicluster.network"}, {"managed-by": "semaphore-policy"},
-    {"endpointslice.kubernetes.io/managed-by": "semaphore-service-mirror"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"app.kubernetes.io/managed-by": "multicluster.network"},
+        {"managed-by": "semaphore-policy"},
+        {"endpointslice.kubernetes.io/managed-by": "semaphore-service-mirror"},
+    ],
+)
 def test_what_we_made_is_no_news(labels):
     ours = {"metadata": {"name": "a", "namespace": "b", "labels": labels}}
     tracker = ChangeTracker("Service")
-    assert is_own(ours) and tracker.replace([ours]) == [] and tracker.observe("MODIFIED", ours) is None and tracker.observe("DELETED", ours) is None
+    assert (
+        is_own(ours)
+        and tracker.replace([ours]) == []
+        and tracker.observe("MODIFIED", ours) is None
+        and tracker.observe("DELETED", ours) is None
+    )
     plain = {"metadata": {"name": "a", "namespace": "b"}}
     assert tracker.observe("ADDED", plain).type == "added"
     assert tracker.observe("MODIFIED", ours).type == "removed"  # it became ours
@@ -76,18 +112,31 @@ def test_a_list_after_an_outage_gives_the_differences():
     tracker = ChangeTracker("Node")
     tracker.replace([node("a"), node("b"), node("c")])
     assert tracker.replace([node("a"), dict(node("b"), spec={"podCIDR": "10.9.0.0/24"}), node("d")]) == [
-        Change("Node", "", "b", "changed"), Change("Node", "", "c", "removed"), Change("Node", "", "d", "added"),
-    ]  # fmt: skip
+        Change("Node", "", "b", "changed"),
+        Change("Node", "", "c", "removed"),
+        Change("Node", "", "d", "added"),
+    ]
 
 
-@pytest.mark.parametrize("hostile", [{}, {"metadata": None}, {"metadata": {"name": 7}}, {"metadata": []}, {"metadata": {"labels": "x"}, "spec": 3}])
+@pytest.mark.parametrize(
+    "hostile",
+    [{}, {"metadata": None}, {"metadata": {"name": 7}}, {"metadata": []}, {"metadata": {"labels": "x"}, "spec": 3}],
+)
 def test_hostile_objects_are_passed_over(hostile):
     tracker = ChangeTracker("Node")
-    assert tracker.replace([hostile]) == [] and tracker.observe("ADDED", hostile) is None and tracker.observe("DELETED", hostile) is None
+    assert (
+        tracker.replace([hostile]) == []
+        and tracker.observe("ADDED", hostile) is None
+        and tracker.observe("DELETED", hostile) is None
+    )
 
 
 def test_pods_count_by_address_and_readiness():
-    pod = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "x"}, "status": {"podIP": "10.2.3.4", "startTime": "1"}}
+    pod = {
+        "metadata": {"name": "p", "namespace": "n"},
+        "spec": {"nodeName": "x"},
+        "status": {"podIP": "10.2.3.4", "startTime": "1"},
+    }
     assert digest("Pod", pod) == digest("Pod", dict(pod, status={"podIP": "10.2.3.4", "startTime": "2"}))
     ready = dict(pod, status={"podIP": "10.2.3.4", "conditions": [{"type": "Ready", "status": "True"}]})
     assert digest("Pod", pod) != digest("Pod", ready) != digest("Pod", dict(pod, status={"podIP": "10.2.3.5"}))
@@ -139,7 +188,12 @@ def test_settings_that_make_no_sense():
 def applied(value, manager="multicluster.network/demo", key="aws.wireguard.semaphore.uw.io/pubKey"):
     """A node that has an annotation, and who applied it."""
     fields = {"f:metadata": {"f:annotations": {"f:" + key: {}}}}
-    rows = [{"manager": manager, "operation": "Apply", "fieldsV1": fields}, {"manager": "kubelet"}, "x", {"manager": manager, "fieldsV1": []}]
+    rows = [
+        {"manager": manager, "operation": "Apply", "fieldsV1": fields},
+        {"manager": "kubelet"},
+        "x",
+        {"manager": manager, "fieldsV1": []},
+    ]
     obj = touched(metadata__annotations={"k": "v", key: value})
     obj["metadata"]["managedFields"] = rows
     return obj
@@ -148,7 +202,9 @@ def applied(value, manager="multicluster.network/demo", key="aws.wireguard.semap
 def test_what_a_run_published_itself_is_no_news():
     tracker = ChangeTracker("Node")
     tracker.replace([node()])
-    assert tracker.observe("MODIFIED", applied("key-1")) is None and tracker.observe("MODIFIED", applied("key-2")) is None
+    assert (
+        tracker.observe("MODIFIED", applied("key-1")) is None and tracker.observe("MODIFIED", applied("key-2")) is None
+    )
     assert tracker.replace([applied("key-3")]) == []
 
 
@@ -156,4 +212,6 @@ def test_what_somebody_else_writes_into_it_is_news():
     tracker = ChangeTracker("Node")
     tracker.replace([applied("key-1")])
     assert tracker.observe("MODIFIED", applied("stolen", manager="kubectl-annotate")).type == "changed"
-    assert tracker.observe("MODIFIED", applied("stolen", manager="multicluster.network.example/demo")) is None  # nobody of ours, so unchanged
+    assert (
+        tracker.observe("MODIFIED", applied("stolen", manager="multicluster.network.example/demo")) is None
+    )  # nobody of ours, so unchanged

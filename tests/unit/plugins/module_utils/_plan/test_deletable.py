@@ -19,25 +19,47 @@ from ansible_collections.multicluster.network.plugins.module_utils._policy.set_p
 from ansible_collections.multicluster.network.plugins.module_utils._policy.targets import CALICO_CRD
 from ansible_collections.multicluster.network.plugins.module_utils._services.exports import Exports, Listed, Options
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.exports import Listed as McsListed
-from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.names import SERVICE_LABEL, derived_name
+from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.names import (
+    SERVICE_LABEL,
+    derived_name,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.plan import Here, remove_all
 from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_plan import plan_cluster
 
 US, MIRRORS = field_manager("t"), "semaphore"
 MIRROR_LABELS = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}
-FORGED = {"manager": US, "operation": "Apply", "fieldsV1": {"f:metadata": {"f:labels": {"f:mirrored-svc": {}}}, "f:spec": {"f:ports": {}}}}
+FORGED = {
+    "manager": US,
+    "operation": "Apply",
+    "fieldsV1": {"f:metadata": {"f:labels": {"f:mirrored-svc": {}}}, "f:spec": {"f:ports": {}}},
+}
 THEIRS = {"manager": "helm", "operation": "Update", "fieldsV1": {"f:spec": {"f:ports": {}, "f:type": {}}}}
 
 
 def made(kind, name, labels, *record, namespace=MIRRORS, **more):
-    meta = {"name": name, "namespace": namespace, "labels": labels, "managedFields": list(record), "uid": "u", "resourceVersion": "1"}
+    meta = {
+        "name": name,
+        "namespace": namespace,
+        "labels": labels,
+        "managedFields": list(record),
+        "uid": "u",
+        "resourceVersion": "1",
+    }
     return dict({"apiVersion": "v1", "kind": kind, "metadata": meta, "spec": {"ports": [{"port": 80}]}}, **more)
 
 
 def swept(obj, adopt=False, state="present"):
     """(deleted, reason words) of a run after whose sources nothing in the mirror namespace has a source any more."""
-    options = Options(MIRRORS, None, None, None, {"aws": "aws", "gcp": "gcp"}, {}, adopt=adopt, max_deletes=-1, confirm_empty=("aws",))
-    here = Listed([obj] if obj["kind"] == "Service" else [], [], [obj] if obj["kind"] == "EndpointSlice" else [], "slices", "discovery.k8s.io/v1")
+    options = Options(
+        MIRRORS, None, None, None, {"aws": "aws", "gcp": "gcp"}, {}, adopt=adopt, max_deletes=-1, confirm_empty=("aws",)
+    )
+    here = Listed(
+        [obj] if obj["kind"] == "Service" else [],
+        [],
+        [obj] if obj["kind"] == "EndpointSlice" else [],
+        "slices",
+        "discovery.k8s.io/v1",
+    )
     exports = {name: Exports({}, {}, [], {}, []) for name in ("aws", "gcp")}
     plan, writes = plan_cluster("gcp", here, exports if state == "present" else {}, [], options, US, state=state)
     return [write.key.name for write in writes if write.manifest is None], [refusal.reason for refusal in plan.refused]
@@ -47,12 +69,19 @@ def swept(obj, adopt=False, state="present"):
 @pytest.mark.parametrize("adopt", [False, True])
 def test_a_service_with_our_labels_and_our_manager_stays(adopt, state):
     assert swept(made("Service", "vault", MIRROR_LABELS, THEIRS, FORGED), adopt, state) == ([], ["not_ours"])
-    assert swept(made("Service", "gl-vault", {"global-svc": "true"}, THEIRS, FORGED), adopt, state) == ([], ["not_ours"])
+    assert swept(made("Service", "gl-vault", {"global-svc": "true"}, THEIRS, FORGED), adopt, state) == (
+        [],
+        ["not_ours"],
+    )
 
 
 @pytest.mark.parametrize("adopt", [False, True])
 def test_a_slice_with_our_labels_and_our_manager_stays(adopt):
-    labels = {"mirrored-endpoint-slice": "true", "mirror-endpointslice-sync-name": "aws", "kubernetes.io/service-name": "gl-shop-73736d-web"}
+    labels = {
+        "mirrored-endpoint-slice": "true",
+        "mirror-endpointslice-sync-name": "aws",
+        "kubernetes.io/service-name": "gl-shop-73736d-web",
+    }
     record = dict(THEIRS, manager="kube-controller-manager", fieldsV1={"f:endpoints": {}, "f:addressType": {}})
     for entries in ((record, dict(FORGED, fieldsV1={"f:endpoints": {}})), (record,)):
         expected = ["not_ours"] if adopt or len(entries) == 2 else []
@@ -70,15 +99,23 @@ def test_what_is_ours_goes(record):
 
 def test_what_the_original_made_goes_with_adopt():
     assert swept(made("Service", "aws-shop-73736d-web", MIRROR_LABELS, THEIRS)) == ([], [])
-    assert swept(made("Service", "aws-shop-73736d-web", MIRROR_LABELS, THEIRS), adopt=True) == (["aws-shop-73736d-web"], [])
+    assert swept(made("Service", "aws-shop-73736d-web", MIRROR_LABELS, THEIRS), adopt=True) == (
+        ["aws-shop-73736d-web"],
+        [],
+    )
 
 
 @pytest.mark.parametrize("state", ["present", "absent"])
 def test_a_purge_leaves_what_somebody_else_made(state):
-    key, obj = Key("v1", "ConfigMap", "shop", "prices"), made("ConfigMap", "prices", {}, THEIRS, FORGED, namespace="shop")
+    key, obj = (
+        Key("v1", "ConfigMap", "shop", "prices"),
+        made("ConfigMap", "prices", {}, THEIRS, FORGED, namespace="shop"),
+    )
     read = Read({key: obj}, frozenset([key]), frozenset(), {})
     plan, writes = plan_objects("aws", {}, read, US, state=state, max_deletes=-1)
-    assert writes == [] and [(row.object, row.reason) for row in plan.refused] == [("ConfigMap aws/shop/prices", "not_ours")]
+    assert writes == [] and [(row.object, row.reason) for row in plan.refused] == [
+        ("ConfigMap aws/shop/prices", "not_ours")
+    ]
     plan, writes = plan_objects("aws", {key: obj}, read, US, state="absent")
     assert writes == [] and [row.reason for row in plan.refused] == ["not_ours"]
     alone = Read({key: made("ConfigMap", "prices", {}, FORGED, namespace="shop")}, frozenset([key]), frozenset(), {})
@@ -88,8 +125,14 @@ def test_a_purge_leaves_what_somebody_else_made(state):
 def test_what_controllers_add_is_no_making():
     token = dict(FORGED, manager="kube-controller-manager", operation="Update", fieldsV1={"f:data": {"f:token": {}}})
     account = dict(token, fieldsV1={"f:secrets": {}})
-    assert makers(made("Secret", "t", {}, FORGED, token), US) == makers(made("ServiceAccount", "a", {}, FORGED, account), US) == []
-    assert makers(made("Secret", "t", {}, FORGED, dict(token, fieldsV1={"f:data": {}, "f:type": {}})), US) == ["kube-controller-manager"]
+    assert (
+        makers(made("Secret", "t", {}, FORGED, token), US)
+        == makers(made("ServiceAccount", "a", {}, FORGED, account), US)
+        == []
+    )
+    assert makers(made("Secret", "t", {}, FORGED, dict(token, fieldsV1={"f:data": {}, "f:type": {}})), US) == [
+        "kube-controller-manager"
+    ]
     assert makers(made("ConfigMap", "c", {}, FORGED, token), US) == ["kube-controller-manager"]
 
 
@@ -101,10 +144,18 @@ def test_metadata_and_status_of_others_are_no_making():
 
 def imports(*objects):
     spaces = [{"metadata": {"name": "shop"}, "status": {"phase": "Active"}}]
-    kinds = {kind: [obj for obj in objects if obj["kind"] == kind] for kind in ("ServiceImport", "Service", "EndpointSlice")}
+    kinds = {
+        kind: [obj for obj in objects if obj["kind"] == kind] for kind in ("ServiceImport", "Service", "EndpointSlice")
+    }
     base = {name: [] for name in McsListed._fields}
-    base.update(namespaces=spaces, imports=kinds["ServiceImport"], services=kinds["Service"], slices=kinds["EndpointSlice"],
-                version="multicluster.x-k8s.io/v1alpha1", discovery="discovery.k8s.io/v1")  # fmt: skip
+    base.update(
+        namespaces=spaces,
+        imports=kinds["ServiceImport"],
+        services=kinds["Service"],
+        slices=kinds["EndpointSlice"],
+        version="multicluster.x-k8s.io/v1alpha1",
+        discovery="discovery.k8s.io/v1",
+    )
     return Here("gcp", McsListed(**base), US)
 
 
@@ -130,7 +181,15 @@ def test_an_import_of_ours_that_was_edited_goes_with_what_is_named_after_it():
 def test_a_set_of_somebody_else_stays():
     labels = set_labels(Member("aws", "shop", "web"))
     for adopt, record in ((False, (THEIRS, FORGED)), (True, (THEIRS, FORGED)), (True, (THEIRS,))):
-        planned = plan_sets("gcp", CALICO_CRD, {"office": made("GlobalNetworkSet", "office", labels, *record)}, {"aws": {}}, US, adopt, absent=True)
+        planned = plan_sets(
+            "gcp",
+            CALICO_CRD,
+            {"office": made("GlobalNetworkSet", "office", labels, *record)},
+            {"aws": {}},
+            US,
+            adopt,
+            absent=True,
+        )
         assert planned.writes == [] and [row.reason for row in planned.plan.refused] == ["not_ours"]
     own = made("GlobalNetworkSet", "aws-shop-web", labels, THEIRS, FORGED)
     assert len(plan_sets("gcp", CALICO_CRD, {"aws-shop-web": own}, {"aws": {}}, US, absent=True).writes) == 1
@@ -138,6 +197,10 @@ def test_a_set_of_somebody_else_stays():
 
 def test_a_peer_of_somebody_else_stays():
     labels = peer_labels("m", "aws")
-    target = PeerTarget("gcp", [made("Peer", "office", labels, THEIRS, FORGED), made("Peer", "m--aws--node-1", labels, THEIRS, FORGED)], US)
+    target = PeerTarget(
+        "gcp",
+        [made("Peer", "office", labels, THEIRS, FORGED), made("Peer", "m--aws--node-1", labels, THEIRS, FORGED)],
+        US,
+    )
     assert not target.ours("office") and not target.may_remove("office", True)
     assert target.ours("m--aws--node-1") and target.may_remove("m--aws--node-1", False)

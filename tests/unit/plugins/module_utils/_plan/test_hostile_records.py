@@ -13,24 +13,58 @@ from ansible_collections.multicluster.network.plugins.module_utils._services imp
 from hypothesis import example, given, settings, strategies as st
 
 US = objects.field_manager("t")
-NAMES = st.sampled_from(["f:metadata", "f:spec", "f:labels", "f:annotations", "f:ports", 'k:{"port":80}', "k:[]", "k:nonsense", 'v:"a"', ".", "f:", "f:status",
-                         "f:app.kubernetes.io/managed-by", "f:ownerReferences", 'k:{"uid":"x"}'])  # fmt: skip
+NAMES = st.sampled_from(
+    [
+        "f:metadata",
+        "f:spec",
+        "f:labels",
+        "f:annotations",
+        "f:ports",
+        'k:{"port":80}',
+        "k:[]",
+        "k:nonsense",
+        'v:"a"',
+        ".",
+        "f:",
+        "f:status",
+        "f:app.kubernetes.io/managed-by",
+        "f:ownerReferences",
+        'k:{"uid":"x"}',
+    ]
+)
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=3)
-TREES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=12)
+TREES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=12
+)
 MANAGERS, OPERATIONS = st.sampled_from([US, US, "kubectl", 7, None]), st.sampled_from(["Apply", "Update", 3])
-ENTRIES = st.fixed_dictionaries({"fieldsV1": TREES, "manager": MANAGERS, "operation": OPERATIONS}, optional={"subresource": st.sampled_from(["", "status", 1])})
+ENTRIES = st.fixed_dictionaries(
+    {"fieldsV1": TREES, "manager": MANAGERS, "operation": OPERATIONS},
+    optional={"subresource": st.sampled_from(["", "status", 1])},
+)
 RECORDS = SCALARS | st.lists(SCALARS | ENTRIES, max_size=3)
-LABELS = SCALARS | st.lists(SCALARS, max_size=2) | st.dictionaries(st.sampled_from(["app.kubernetes.io/managed-by", "a"]), TREES, max_size=2)
+LABELS = (
+    SCALARS
+    | st.lists(SCALARS, max_size=2)
+    | st.dictionaries(st.sampled_from(["app.kubernetes.io/managed-by", "a"]), TREES, max_size=2)
+)
 METADATA = st.fixed_dictionaries({"name": st.just("web")}, optional={"managedFields": RECORDS, "labels": LABELS})
 OBJECTS = st.fixed_dictionaries({"kind": st.just("Service"), "spec": TREES, "metadata": METADATA})
 
 
 def seen(tree, labels):
     """An object that ended a run once."""
-    return {"kind": "Service", "metadata": {"labels": labels, "managedFields": [{"manager": US, "operation": "Apply", "fieldsV1": tree}]}}
+    return {
+        "kind": "Service",
+        "metadata": {"labels": labels, "managedFields": [{"manager": US, "operation": "Apply", "fieldsV1": tree}]},
+    }
 
 
-MANIFEST = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "labels": {"a": "b"}}, "spec": {"ports": [{"port": 80, "protocol": "TCP"}]}}
+MANIFEST = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "web", "labels": {"a": "b"}},
+    "spec": {"ports": [{"port": 80, "protocol": "TCP"}]},
+}
 
 
 @settings(max_examples=400)

@@ -14,19 +14,36 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan import 
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import differences, whole_tree
 from hypothesis import given, strategies as st
 
-ROWS = sorted((kind, path, keys) for kind, rows in list_kinds._LISTS.items() for path, keys in {**rows, **list_kinds._METADATA}.items())
+ROWS = sorted(
+    (kind, path, keys)
+    for kind, rows in list_kinds._LISTS.items()
+    for path, keys in {**rows, **list_kinds._METADATA}.items()
+)
 #: Lists that we write and whose order means something, by kind.
 ATOMIC = [
-    ("Service", ("spec", "clusterIPs")), ("EndpointSlice", ("endpoints",)), ("EndpointSlice", ("ports",)), ("Endpoints", ("subsets",)),
-    ("ServiceImport", ("spec", "ports")), ("ServiceImport", ("spec", "ips")), ("ClusterRole", ("rules",)), ("ClusterRoleBinding", ("subjects",)),
-    ("GlobalNetworkSet", ("spec", "nets")), ("CiliumCIDRGroup", ("spec", "externalCIDRs")), ("Peer", ("spec", "allowedIPs")),
-    ("IPAddressPool", ("spec", "addresses")), ("CustomResourceDefinition", ("spec", "versions")),
-]  # fmt: skip
+    ("Service", ("spec", "clusterIPs")),
+    ("EndpointSlice", ("endpoints",)),
+    ("EndpointSlice", ("ports",)),
+    ("Endpoints", ("subsets",)),
+    ("ServiceImport", ("spec", "ports")),
+    ("ServiceImport", ("spec", "ips")),
+    ("ClusterRole", ("rules",)),
+    ("ClusterRoleBinding", ("subjects",)),
+    ("GlobalNetworkSet", ("spec", "nets")),
+    ("CiliumCIDRGroup", ("spec", "externalCIDRs")),
+    ("Peer", ("spec", "allowedIPs")),
+    ("IPAddressPool", ("spec", "addresses")),
+    ("CustomResourceDefinition", ("spec", "versions")),
+]
 
 
 def entries(keys, names):
     """A list of this kind with so many entries; what is no key differs from entry to entry too."""
-    return list(names) if keys == list_kinds.SET else [{**dict.fromkeys(keys, name), "value": "of " + name} for name in names]
+    return (
+        list(names)
+        if keys == list_kinds.SET
+        else [{**dict.fromkeys(keys, name), "value": "of " + name} for name in names]
+    )
 
 
 def document(kind, path, items):
@@ -41,14 +58,17 @@ def keyed_tree(path, items, keys):
     """The server's record of such a list; nothing of lists within lists, of which it keeps none."""
     if "*" in path:
         return {}
-    tree = {"v:" + json.dumps(item): {} for item in items} if keys == list_kinds.SET else {
-        "k:" + json.dumps({key: item[key] for key in keys}): {} for item in items}  # fmt: skip
+    tree = (
+        {"v:" + json.dumps(item): {} for item in items}
+        if keys == list_kinds.SET
+        else {"k:" + json.dumps({key: item[key] for key in keys}): {} for item in items}
+    )
     for name in reversed(path):
         tree = {"f:" + name: tree}
     return tree
 
 
-@pytest.mark.parametrize("kind, path, keys", ROWS, ids=["{0} {1}".format(kind, ".".join(path)) for kind, path, dummy in ROWS])
+@pytest.mark.parametrize("kind, path, keys", ROWS, ids=[f"{kind} {'.'.join(path)}" for kind, path, dummy in ROWS])
 @given(names=st.lists(st.text("abcdef", min_size=1, max_size=4), min_size=1, max_size=6, unique=True), data=st.data())
 def test_any_order_is_equal_and_a_change_is_found(kind, path, keys, names, data):
     items = entries(keys, names)
@@ -57,13 +77,21 @@ def test_any_order_is_equal_and_a_change_is_found(kind, path, keys, names, data)
     for record in ({}, keyed_tree(path, items, keys)):
         actual = dict(document(kind, path, with_more))
         actual.setdefault("metadata", {})
-        actual["metadata"] = dict(actual["metadata"], managedFields=[{"manager": "m", "operation": "Apply", "fieldsV1": record}])
+        actual["metadata"] = dict(
+            actual["metadata"], managedFields=[{"manager": "m", "operation": "Apply", "fieldsV1": record}]
+        )
         assert differences(document(kind, path, items), actual, whole_tree(actual)) == []
         assert differences(document(kind, path, items), actual) == []
         changed = data.draw(st.integers(0, len(items) - 1))
-        other = items[:changed] + ([items[changed] + "!"] if keys == list_kinds.SET else [dict(items[changed], value="!")]) + items[changed + 1 :]
+        other = (
+            items[:changed]
+            + ([items[changed] + "!"] if keys == list_kinds.SET else [dict(items[changed], value="!")])
+            + items[changed + 1 :]
+        )
         assert differences(document(kind, path, other), actual, whole_tree(actual)) != []
-    assert list_kinds.same_list(kind, path, items, returned) and not list_kinds.same_list(kind, path, items[1:], returned)
+    assert list_kinds.same_list(kind, path, items, returned) and not list_kinds.same_list(
+        kind, path, items[1:], returned
+    )
 
 
 @pytest.mark.parametrize("kind, path", ATOMIC)

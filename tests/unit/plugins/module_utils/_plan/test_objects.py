@@ -34,8 +34,16 @@ def obj(*entries, **more):
         ([fields(US, {"f:spec": {"f:a": {}}}, "Update")], {}, False),
         ([fields("multicluster.network/other", {"f:spec": {"f:a": {}}})], {}, False),
         ([fields(US, {"f:metadata": {"f:annotations": {"f:x": {}}}})], {}, False),
-        ([fields(US, {"f:metadata": {"f:labels": {"f:app.kubernetes.io/managed-by": {}}}})], {"app.kubernetes.io/managed-by": "multicluster.network"}, True),
-        ([fields(US, {"f:metadata": {"f:labels": {"f:app.kubernetes.io/managed-by": {}}}})], {"app.kubernetes.io/managed-by": "Helm"}, False),
+        (
+            [fields(US, {"f:metadata": {"f:labels": {"f:app.kubernetes.io/managed-by": {}}}})],
+            {"app.kubernetes.io/managed-by": "multicluster.network"},
+            True,
+        ),
+        (
+            [fields(US, {"f:metadata": {"f:labels": {"f:app.kubernetes.io/managed-by": {}}}})],
+            {"app.kubernetes.io/managed-by": "Helm"},
+            False,
+        ),
         (
             [fields("kubectl", {"f:metadata": {"f:labels": {"f:app.kubernetes.io/managed-by": {}}}})],
             {"app.kubernetes.io/managed-by": "multicluster.network"},
@@ -43,7 +51,7 @@ def obj(*entries, **more):
         ),
         ([fields(US, {"f:status": {"f:a": {}}}, subresource="status")], {}, False),
     ],
-)  # fmt: skip
+)
 def test_is_ours(entries, labels, ours):
     one = obj(*entries)
     one["metadata"]["labels"] = labels
@@ -68,15 +76,30 @@ SETS = {"f:metadata": {"f:finalizers": {'v:"a"': {}}}}
         ({"spec": {"requests": {"memory": "1Gi"}}}, {"spec": {"requests": {"memory": "1073741824"}}}, None, []),
         ({"data": {"v": "1000m"}}, {"data": {"v": "1"}}, None, [("data", "v")]),
         ({"spec": {"ports": [{"port": 80}]}}, {"spec": {"ports": [{"port": 80, "protocol": "TCP"}]}}, None, []),
-        ({"spec": {"ports": [{"port": 80}]}}, {"spec": {"ports": [{"port": 79, "protocol": "TCP"}, {"port": 80, "protocol": "TCP"}]}}, PORTS, []),
-        ({"spec": {"ports": [{"port": 80}]}}, {"spec": {"ports": [{"port": 79}, {"port": 80}]}}, None, [("spec", "ports")]),
+        (
+            {"spec": {"ports": [{"port": 80}]}},
+            {"spec": {"ports": [{"port": 79, "protocol": "TCP"}, {"port": 80, "protocol": "TCP"}]}},
+            PORTS,
+            [],
+        ),
+        (
+            {"spec": {"ports": [{"port": 80}]}},
+            {"spec": {"ports": [{"port": 79}, {"port": 80}]}},
+            None,
+            [("spec", "ports")],
+        ),
         ({"spec": {"l": ["a", "b"]}}, {"spec": {"l": ["b", "a"]}}, None, [("spec", "l")]),
         ({"metadata": {"finalizers": ["a"]}}, {"metadata": {"finalizers": ["b", "a"]}}, SETS, []),
-        ({"metadata": {"finalizers": ["c"]}}, {"metadata": {"finalizers": ["b", "a"]}}, SETS, [("metadata", "finalizers")]),
+        (
+            {"metadata": {"finalizers": ["c"]}},
+            {"metadata": {"finalizers": ["b", "a"]}},
+            SETS,
+            [("metadata", "finalizers")],
+        ),
         ({"spec": {"a": {"b": 1}}}, {"spec": {"a": "x"}}, None, [("spec", "a")]),
         ({"spec": {"a": [1]}}, {"spec": {"a": {}}}, None, [("spec", "a")]),
     ],
-)  # fmt: skip
+)
 def test_differences(wanted, actual, tree, expected):
     assert objects.differences(wanted, actual, tree) == expected
 
@@ -103,26 +126,40 @@ def test_comparing_any_data_never_breaks(wanted, tree):
 
 
 def test_stale_fields():
-    tree = {"f:metadata": {"f:name": {}, "f:labels": {"f:a": {}, "f:b": {}}}, "f:data": {"f:x": {}}, "f:spec": PORTS["f:spec"]}
+    tree = {
+        "f:metadata": {"f:name": {}, "f:labels": {"f:a": {}, "f:b": {}}},
+        "f:data": {"f:x": {}},
+        "f:spec": PORTS["f:spec"],
+    }
     manifest = {"metadata": {"name": "x", "labels": {"a": "1"}}, "data": {"x": "1"}, "spec": {"ports": [{"port": 81}]}}
     assert objects.stale_fields(tree, manifest) == [
-        ("metadata", "labels", "b"), ("spec", "ports", '{"port":80,"protocol":"TCP"}'),
-    ]  # fmt: skip
+        ("metadata", "labels", "b"),
+        ("spec", "ports", '{"port":80,"protocol":"TCP"}'),
+    ]
 
 
 def test_normalise():
     given_manifest = {
-        "apiVersion": "v1", "kind": "ConfigMap", "status": {"x": 1}, "data": {"n": 5, "b": True, "none": None},
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "status": {"x": 1},
+        "data": {"n": 5, "b": True, "none": None},
         "metadata": {"name": "x", "uid": "u", "resourceVersion": "5", "managedFields": [], "annotations": {"a": 1.5}},
         "spec": {"n": 5, "status": "kept"},
-    }  # fmt: skip
+    }
     assert objects.normalise(given_manifest) == {
-        "apiVersion": "v1", "kind": "ConfigMap", "data": {"n": "5", "b": "true"},
-        "metadata": {"name": "x", "annotations": {"a": "1.5"}}, "spec": {"n": 5, "status": "kept"},
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "data": {"n": "5", "b": "true"},
+        "metadata": {"name": "x", "annotations": {"a": "1.5"}},
+        "spec": {"n": 5, "status": "kept"},
+    }
 
 
-@pytest.mark.parametrize("text, number", [("1", 1), ("1k", 1000), ("1Ki", 1024), ("2e3", 2000), ("0.5", 0.5), ("1E", 10**18), ("x", None), ("", None)])
+@pytest.mark.parametrize(
+    "text, number",
+    [("1", 1), ("1k", 1000), ("1Ki", 1024), ("2e3", 2000), ("0.5", 0.5), ("1E", 10**18), ("x", None), ("", None)],
+)
 def test_quantity(text, number):
     value = objects.quantity(text)
     assert (None if value is None else float(value)) == number
@@ -149,9 +186,19 @@ def test_an_object_that_is_going_is_neither_deleted_again_nor_written():
 
 @pytest.mark.parametrize(
     "manifest",
-    [None, {}, {"metadata": 5}, dict(ROLE, kind="../x"), dict(ROLE, apiVersion="a/b/c"), dict(ROLE, apiVersion="../v1"),
-     dict(ROLE, metadata={"name": "a/b"}), dict(ROLE, metadata={"name": "x", "namespace": ".."}), dict(ROLE, metadata={}), ROLE],
-)  # fmt: skip
+    [
+        None,
+        {},
+        {"metadata": 5},
+        dict(ROLE, kind="../x"),
+        dict(ROLE, apiVersion="a/b/c"),
+        dict(ROLE, apiVersion="../v1"),
+        dict(ROLE, metadata={"name": "a/b"}),
+        dict(ROLE, metadata={"name": "x", "namespace": ".."}),
+        dict(ROLE, metadata={}),
+        ROLE,
+    ],
+)
 def test_manifests_that_are_refused(manifest):
     with pytest.raises(ValueRefused) as error:
         object_plan.parse_manifest(manifest, "objects[3]")
@@ -171,7 +218,9 @@ def test_patterns():
     assert annotations.Pattern("kilo.squat.ai/*")("kilo.squat.ai/key") and annotations.Pattern("a.io/b")("a.io/b")
 
 
-@pytest.mark.parametrize("values", [{"A B": "x"}, {"a/b/c": "x"}, {"a": ["x"]}, {"a": "x" * 300_000}, {5: "x"}, {"UP.io/a": "x"}])
+@pytest.mark.parametrize(
+    "values", [{"A B": "x"}, {"a/b/c": "x"}, {"a": ["x"]}, {"a": "x" * 300_000}, {5: "x"}, {"UP.io/a": "x"}]
+)
 def test_annotations_that_are_refused(values):
     result, patches = annotations.plan_annotations("aws", {"n": values}, {"n": obj()}, US)
     assert patches == [] and [refusal.reason for refusal in result.refused] == ["annotation_invalid"]

@@ -8,32 +8,59 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.multicluster.network.plugins.action.run_outcome import run_outcome
-from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import SHOWN_CLUSTERS, SHOWN_ERRORS, RunReports, judge
+from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import (
+    SHOWN_CLUSTERS,
+    SHOWN_ERRORS,
+    RunReports,
+    judge,
+)
 from hypothesis import given, settings, strategies as st
 
-DOWN = {"cluster": "gcp", "operation": "list services", "reason": "source_incomplete", "cause": "unreachable", "message": "connection refused", "status": None}
+DOWN = {
+    "cluster": "gcp",
+    "operation": "list services",
+    "reason": "source_incomplete",
+    "cause": "unreachable",
+    "message": "connection refused",
+    "status": None,
+}
 
 
 def told(**changed):
-    base = {"asked": ["mesh", "service_mirror"], "clusters": ["aws", "gcp"], "results": {"mesh": [{}], "service_mirror": [{}]}, "broken": {},
-            "nodes": {"n1": "aws", "n2": "gcp"}, "lost": {}, "verdict": {}}  # fmt: skip
+    base = {
+        "asked": ["mesh", "service_mirror"],
+        "clusters": ["aws", "gcp"],
+        "results": {"mesh": [{}], "service_mirror": [{}]},
+        "broken": {},
+        "nodes": {"n1": "aws", "n2": "gcp"},
+        "lost": {},
+        "verdict": {},
+    }
     return judge(RunReports(**dict(base, **changed)))
 
 
 def test_all_is_well():
     assert told() == {
-        "ok": True, "errors": [], "at_fault": [], "cells": {"aws": {"mesh": "ok", "service_mirror": "ok"}, "gcp": {"mesh": "ok", "service_mirror": "ok"}},
+        "ok": True,
+        "errors": [],
+        "at_fault": [],
+        "cells": {"aws": {"mesh": "ok", "service_mirror": "ok"}, "gcp": {"mesh": "ok", "service_mirror": "ok"}},
         "text": ["CLUSTER  MESH  SERVICE_MIRROR", "aws      ok    ok", "gcp      ok    ok"],
-    }  # fmt: skip
+    }
 
 
 def test_the_cluster_that_failed_is_named_first_and_the_other_is_ok():
-    found = told(results={"mesh": [{}], "service_mirror": [{"failed": True, "msg": "cluster gcp: ...", "failures": [DOWN]}]})
+    found = told(
+        results={"mesh": [{}], "service_mirror": [{"failed": True, "msg": "cluster gcp: ...", "failures": [DOWN]}]}
+    )
     assert not found["ok"]
     assert found["text"] == [
-        "CLUSTER  MESH  SERVICE_MIRROR", "gcp      ok    failed: unreachable", "aws      ok    ok",
-        "failed:", "  service_mirror, cluster gcp: cannot list services: connection refused [source_incomplete]",
-    ]  # fmt: skip
+        "CLUSTER  MESH  SERVICE_MIRROR",
+        "gcp      ok    failed: unreachable",
+        "aws      ok    ok",
+        "failed:",
+        "  service_mirror, cluster gcp: cannot list services: connection refused [source_incomplete]",
+    ]
 
 
 def test_failures_count_where_the_module_itself_did_not_fail():
@@ -53,15 +80,22 @@ def test_a_module_that_failed_without_naming_a_cluster_is_told():
 
 
 def test_a_failure_and_what_ended_the_capability_are_one_error():
-    found = told(results={"mesh": [{}], "service_mirror": [{"failed": True, "msg": "cluster gcp", "failures": [DOWN]}]},
-                 broken={"service_mirror": "cluster gcp: connection refused"})
+    found = told(
+        results={"mesh": [{}], "service_mirror": [{"failed": True, "msg": "cluster gcp", "failures": [DOWN]}]},
+        broken={"service_mirror": "cluster gcp: connection refused"},
+    )
     assert len(found["errors"]) == 1 and found["cells"]["aws"]["service_mirror"] == "ok"
 
 
 def test_refusals_are_counted_and_are_no_failure():
-    rows = [{"object": "gcp/default/web", "reason": "x", "message": "y"}, {"object": "n2/peer wireguard.aws k", "reason": "x", "message": "y"},
-            {"object": "Service gcp/x", "reason": "x", "message": "y"}]  # fmt: skip
-    found = told(results={"mesh": [{"refused": rows[1:2]}, {"refused": rows[1:2]}], "service_mirror": [{"refused": rows[:1]}]})
+    rows = [
+        {"object": "gcp/default/web", "reason": "x", "message": "y"},
+        {"object": "n2/peer wireguard.aws k", "reason": "x", "message": "y"},
+        {"object": "Service gcp/x", "reason": "x", "message": "y"},
+    ]
+    found = told(
+        results={"mesh": [{"refused": rows[1:2]}, {"refused": rows[1:2]}], "service_mirror": [{"refused": rows[:1]}]}
+    )
     assert found["ok"] and found["cells"]["gcp"] == {"mesh": "ok, refused 1", "service_mirror": "ok, refused 1"}
 
 
@@ -90,31 +124,78 @@ def test_a_capability_that_broke_blames_no_cluster():
     assert told(results={"mesh": [{"failures": [DOWN]}], "service_mirror": [{}]})["at_fault"] == ["gcp"]
 
 
-@pytest.mark.parametrize("verdict, cells, errors", [
-    ({"ok": True, "problems": []}, ["ok", "ok"], []),
-    ({"ok": False, "problems": ["n2: no handshake with aws/n1"]}, ["ok", "failed"], ["verify: n2: no handshake with aws/n1"]),
-    ({"ok": False, "problems": ["cluster gcp: down", "n2: x"]}, ["ok", "failed"], ["verify: 2 problems, first: cluster gcp: down"]),
-    ({"ok": False, "problems": ["service_mirror: cluster gcp: down"]}, ["ok", "failed"], ["verify: service_mirror: cluster gcp: down"]),
-    ({"ok": False, "problems": ["nothing was pinged"]}, ["failed", "failed"], ["verify: nothing was pinged"]),
-    ({"ok": False}, ["failed", "failed"], ["verify: not proven"]),
-    ({}, ["not asked", "not asked"], []),
-    # one rule for a row, however the whole ends: broken before not proven, and that before ok
-    ({"ok": True, "problems": [], "broken": [], "unproven": ["n2: pinged no pod of another cluster"]}, ["ok", "not proven"], []),
-    ({"ok": False, "problems": ["n2: pinged no pod", "not proven is no success: mend it"], "broken": [], "unproven": ["n2: pinged no pod"]},
-     ["ok", "not proven"], ["verify: 2 problems, first: n2: pinged no pod"]),
-    ({"ok": False, "problems": ["n1: no handshake"], "broken": ["n1: no handshake"], "unproven": ["n2: pinged no pod"]},
-     ["failed", "not proven"], ["verify: n1: no handshake"]),
-    ({"ok": False, "problems": ["n2: x"], "broken": ["n2: x"], "unproven": ["n2: pinged no pod"]}, ["ok", "failed"], ["verify: n2: x"]),
-    ({"ok": True, "problems": [], "broken": [], "unproven": ["mesh: refused gcp/gcp-2: lies [claimed_twice]"]}, ["ok", "not proven"], []),
-    ({"ok": True, "problems": [], "broken": [], "unproven": ["nothing was looked at"]}, ["not proven", "not proven"], []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "verdict, cells, errors",
+    [
+        ({"ok": True, "problems": []}, ["ok", "ok"], []),
+        (
+            {"ok": False, "problems": ["n2: no handshake with aws/n1"]},
+            ["ok", "failed"],
+            ["verify: n2: no handshake with aws/n1"],
+        ),
+        (
+            {"ok": False, "problems": ["cluster gcp: down", "n2: x"]},
+            ["ok", "failed"],
+            ["verify: 2 problems, first: cluster gcp: down"],
+        ),
+        (
+            {"ok": False, "problems": ["service_mirror: cluster gcp: down"]},
+            ["ok", "failed"],
+            ["verify: service_mirror: cluster gcp: down"],
+        ),
+        ({"ok": False, "problems": ["nothing was pinged"]}, ["failed", "failed"], ["verify: nothing was pinged"]),
+        ({"ok": False}, ["failed", "failed"], ["verify: not proven"]),
+        ({}, ["not asked", "not asked"], []),
+        # one rule for a row, however the whole ends: broken before not proven, and that before ok
+        (
+            {"ok": True, "problems": [], "broken": [], "unproven": ["n2: pinged no pod of another cluster"]},
+            ["ok", "not proven"],
+            [],
+        ),
+        (
+            {
+                "ok": False,
+                "problems": ["n2: pinged no pod", "not proven is no success: mend it"],
+                "broken": [],
+                "unproven": ["n2: pinged no pod"],
+            },
+            ["ok", "not proven"],
+            ["verify: 2 problems, first: n2: pinged no pod"],
+        ),
+        (
+            {
+                "ok": False,
+                "problems": ["n1: no handshake"],
+                "broken": ["n1: no handshake"],
+                "unproven": ["n2: pinged no pod"],
+            },
+            ["failed", "not proven"],
+            ["verify: n1: no handshake"],
+        ),
+        (
+            {"ok": False, "problems": ["n2: x"], "broken": ["n2: x"], "unproven": ["n2: pinged no pod"]},
+            ["ok", "failed"],
+            ["verify: n2: x"],
+        ),
+        (
+            {"ok": True, "problems": [], "broken": [], "unproven": ["mesh: refused gcp/gcp-2: lies [claimed_twice]"]},
+            ["ok", "not proven"],
+            [],
+        ),
+        (
+            {"ok": True, "problems": [], "broken": [], "unproven": ["nothing was looked at"]},
+            ["not proven", "not proven"],
+            [],
+        ),
+    ],
+)
 def test_a_verification_is_as_good_as_its_verdict(verdict, cells, errors):
     found = told(asked=["verify"], results={}, verdict=verdict)
     assert [found["cells"][name]["verify"] for name in ("aws", "gcp")] == cells and found["errors"] == errors
 
 
 def test_the_text_fits_a_screen_and_counts_what_it_leaves_out():
-    names = ["c{0:03}".format(number) for number in range(200)]
+    names = [f"c{number:03}" for number in range(200)]
     failures = [dict(DOWN, cluster=name, message="x" * 5000) for name in names[100:150]]
     found = told(clusters=names, results={"mesh": [{}], "service_mirror": [{"failures": failures}]})
     text = found["text"]
@@ -123,17 +204,29 @@ def test_the_text_fits_a_screen_and_counts_what_it_leaves_out():
     assert len(found["errors"]) == 50
 
 
-FAILURES = st.fixed_dictionaries({"cluster": st.sampled_from(["aws", "gcp", "elsewhere"]), "reason": st.text(max_size=5), "message": st.text(max_size=9)})
+FAILURES = st.fixed_dictionaries(
+    {
+        "cluster": st.sampled_from(["aws", "gcp", "elsewhere"]),
+        "reason": st.text(max_size=5),
+        "message": st.text(max_size=9),
+    }
+)
 BROKEN = st.dictionaries(st.sampled_from(["mesh", "service_mirror", "lock"]), st.text(max_size=9))
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(FAILURES), BROKEN, st.lists(st.sampled_from(["n1", "n2"]), unique=True))
 def test_nothing_that_failed_is_hidden(failures, broken, lost):
-    found = told(results={"mesh": [{"failures": failures}], "service_mirror": [{}]}, broken=broken, lost=dict.fromkeys(lost, ("mesh", "gone")))
+    found = told(
+        results={"mesh": [{"failures": failures}], "service_mirror": [{}]},
+        broken=broken,
+        lost=dict.fromkeys(lost, ("mesh", "gone")),
+    )
     assert found["ok"] == (not (failures or broken or lost)) == (not found["errors"])
     for name in broken:
-        assert any(line.startswith(name + ":") for line in found["errors"]) or any(row["message"] in broken[name] for row in failures)
+        assert any(line.startswith(name + ":") for line in found["errors"]) or any(
+            row["message"] in broken[name] for row in failures
+        )
     for row in failures:
         if row["cluster"] in found["cells"]:
             assert found["cells"][row["cluster"]]["mesh"].startswith("failed")
@@ -142,20 +235,44 @@ def test_nothing_that_failed_is_hidden(failures, broken, lost):
 
 def test_the_action_joins_what_the_roles_registered():
     hosts = {
-        "aws": {"__service_mirror_r": {"failed": True, "msg": "m", "failures": [DOWN]},
-                "__capability_broken": {"service_mirror": "gcp: connection refused", "coredns_rewrite": "no such role"}},
+        "aws": {
+            "__service_mirror_r": {"failed": True, "msg": "m", "failures": [DOWN]},
+            "__capability_broken": {"service_mirror": "gcp: connection refused", "coredns_rewrite": "no such role"},
+        },
         "gcp": {},
-        "n1": {"multicluster_cluster": "aws", "__mesh_r_plan": {"failures": []}, "__node_dataplane_r_converge": {"refused": [{"object": "peer x"}]},
-               "__mesh_r_report": {"report": {"ok": True}}, "__capability_broken_here": {"load_balancers": "no frr"}},
+        "n1": {
+            "multicluster_cluster": "aws",
+            "__mesh_r_plan": {"failures": []},
+            "__node_dataplane_r_converge": {"refused": [{"object": "peer x"}]},
+            "__mesh_r_report": {"report": {"ok": True}},
+            "__capability_broken_here": {"load_balancers": "no frr"},
+        },
         "n2": {"multicluster_cluster": "gcp", "__node_dataplane_r_converge": {"unreachable": True, "msg": "timed out"}},
-    }  # fmt: skip
+    }
     asked = ["mesh", "service_mirror", "coredns_rewrite", "load_balancers", "network_sets", "verify"]
     found = run_outcome(hosts, {"clusters": ["aws", "gcp"]}, asked, list(hosts), ["aws", "gcp", "n1"])
     assert found["cells"] == {
-        "aws": {"mesh": "ok, refused 1", "service_mirror": "ok", "coredns_rewrite": "failed", "load_balancers": "failed: node n1",
-                "network_sets": "not asked", "verify": "ok"},
-        "gcp": {"mesh": "failed: node n2", "service_mirror": "failed: unreachable", "coredns_rewrite": "failed", "load_balancers": "ok",
-                "network_sets": "not asked", "verify": "ok"},
+        "aws": {
+            "mesh": "ok, refused 1",
+            "service_mirror": "ok",
+            "coredns_rewrite": "failed",
+            "load_balancers": "failed: node n1",
+            "network_sets": "not asked",
+            "verify": "ok",
+        },
+        "gcp": {
+            "mesh": "failed: node n2",
+            "service_mirror": "failed: unreachable",
+            "coredns_rewrite": "failed",
+            "load_balancers": "ok",
+            "network_sets": "not asked",
+            "verify": "ok",
+        },
     }
     subjects = [line.split(":")[0] for line in found["errors"]]
-    assert subjects == ["mesh, node n2 of cluster gcp", "service_mirror, cluster gcp", "coredns_rewrite", "load_balancers, node n1 of cluster aws"]
+    assert subjects == [
+        "mesh, node n2 of cluster gcp",
+        "service_mirror, cluster gcp",
+        "coredns_rewrite",
+        "load_balancers, node n1 of cluster aws",
+    ]

@@ -10,7 +10,11 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import allowed_deletes, check_budget, why_refused
+from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import (
+    allowed_deletes,
+    check_budget,
+    why_refused,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import (
     SHOWN_CHANGES,
     Pending,
@@ -47,7 +51,7 @@ def test_rendered_lines_are_printable(value: t.Any) -> None:
 
 
 @given(STATES, STATES)
-def test_reconcile_reaches_the_wanted_state(wanted: t.Dict[str, int], actual: t.Dict[str, int]) -> None:
+def test_reconcile_reaches_the_wanted_state(wanted: dict[str, int], actual: dict[str, int]) -> None:
     plan = reconcile("thing", wanted, actual)
     state = dict(actual)
     for change in plan.changes:
@@ -105,9 +109,7 @@ def test_results_show_a_bounded_part_and_count_all() -> None:
         (1, 1, 0, 0, False, True),
     ],
 )
-def test_budget(
-    owned: int, deletes: int, remaining: int, most: t.Optional[int], confirmed: bool, refused: bool
-) -> None:
+def test_budget(owned: int, deletes: int, remaining: int, most: int | None, confirmed: bool, refused: bool) -> None:
     found = check_budget("gcp", "peers", owned, deletes, remaining, most, confirmed)
     assert (found is not None) == refused
     assert found is None or found.reason == "delete_budget"
@@ -115,9 +117,16 @@ def test_budget(
 
 def test_a_source_that_a_range_refuses_is_not_confirmed_empty_and_one_of_liars_is() -> None:
     """One wrong range refuses all alike. Nodes that are refused for what they say may go where that was confirmed."""
-    grant = [Refusal("gcp/n{0}".format(number), "outside_grant", "m") for number in range(3)]
+    grant = [Refusal(f"gcp/n{number}", "outside_grant", "m") for number in range(3)]
     liars = [Refusal("gcp/l1", "claimed_twice", "m"), Refusal("gcp/l2", "weak_key", "m")]
-    for rows, deletes in ((grant, False), (grant[:1], False), (grant + liars, False), (liars, True), (grant[:1] + liars, True), (grant[:2] + liars, True)):
+    for rows, deletes in (
+        (grant, False),
+        (grant[:1], False),
+        (grant + liars, False),
+        (liars, True),
+        (grant[:1] + liars, True),
+        (grant[:2] + liars, True),
+    ):
         why = why_refused(rows)
         assert ("Mend the grant of cluster gcp" in why) is not deletes
         assert (check_budget("gcp", "peers", 3, 3, 0, None, True, why) is None) is deletes

@@ -18,9 +18,10 @@ from hypothesis import given, strategies as st
 ROOT = pathlib.Path(__file__).resolve().parents[5]
 KINDS = {"nodes": ["Node"], "services": ["Service"], "endpointslices": ["EndpointSlice", "Endpoints"]}
 WATCH = [
-    {"resource": "nodes", "playbooks": ["mesh"]}, {"resource": "services", "playbooks": ["service_mirror"]},
+    {"resource": "nodes", "playbooks": ["mesh"]},
+    {"resource": "services", "playbooks": ["service_mirror"]},
     {"resource": "endpointslices", "playbooks": ["service_mirror"]},
-]  # fmt: skip
+]
 
 
 def event(cluster, kind, *names):
@@ -29,11 +30,17 @@ def event(cluster, kind, *names):
 
 def test_many_clusters_and_kinds_are_one_run_each():
     runs = Runs(WATCH, KINDS)
-    runs.add([event("c{0:02}".format(number), "Node", "n1") for number in range(20)])
+    runs.add([event(f"c{number:02}", "Node", "n1") for number in range(20)])
     runs.add([event("aws", "Service", "a/web"), event("gcp", "EndpointSlice", "a/web-1")])
     mesh, services = runs.take(0)
-    assert mesh["run"] == "mesh" and len(mesh["clusters"]) == 20 and mesh["count"] == 20 and mesh["names"][0] == "c00/n1"
-    assert services["run"] == "service_mirror" and services["kinds"] == ["EndpointSlice", "Service"] and services["clusters"] == ["aws", "gcp"]
+    assert (
+        mesh["run"] == "mesh" and len(mesh["clusters"]) == 20 and mesh["count"] == 20 and mesh["names"][0] == "c00/n1"
+    )
+    assert (
+        services["run"] == "service_mirror"
+        and services["kinds"] == ["EndpointSlice", "Service"]
+        and services["clusters"] == ["aws", "gcp"]
+    )
 
 
 def test_what_comes_while_a_run_works_waits_for_its_end_and_is_one_run():
@@ -44,7 +51,7 @@ def test_what_comes_while_a_run_works_waits_for_its_end_and_is_one_run():
     assert runs.take(1) == []  # it starts
     runs.see({7}, 2)
     for second in range(3, 180):
-        runs.add([event("gcp", "Node", "n{0}".format(second))])
+        runs.add([event("gcp", "Node", f"n{second}")])
         runs.see({7}, second)
         assert runs.take(second) == []
     runs.see(set(), 180)
@@ -79,12 +86,17 @@ def test_what_no_row_names_is_no_run():
     assert runs.take(0) == []
 
 
-@given(st.lists(st.tuples(st.sampled_from(["aws", "gcp"]), st.sampled_from(["Node", "Service", "Endpoints"]), st.booleans()), max_size=40))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["aws", "gcp"]), st.sampled_from(["Node", "Service", "Endpoints"]), st.booleans()),
+        max_size=40,
+    )
+)
 def test_no_news_is_lost(steps):
     runs, told, given_ = Runs(WATCH, KINDS, settle=5), [], set()
     for number, (cluster, kind, works) in enumerate(steps):
         runs.add([event(cluster, kind, str(number))])
-        given_.add("{0}/{1}".format(cluster, number))
+        given_.add(f"{cluster}/{number}")
         runs.see({number // 3} if works else set(), number)
         told += runs.take(number)
     runs.see(set(), 1000)
@@ -120,25 +132,35 @@ def source_plugin():
 def test_the_rulebook_follows_what_the_role_follows():
     """Whatever runs the playbooks, the same news ask for the same runs. Kilo's mesh has a rulebook of its own."""
     role = yaml.safe_load((ROOT / "roles" / "reconciler" / "defaults" / "main.yml").read_text())["reconciler_watch"]
-    source = yaml.safe_load((ROOT / "extensions" / "eda" / "rulebooks" / "continuous.yml").read_text())[0]["sources"][0]["multicluster.network.clusters"]
+    source = yaml.safe_load((ROOT / "extensions" / "eda" / "rulebooks" / "continuous.yml").read_text())[0]["sources"][
+        0
+    ]["multicluster.network.clusters"]
     wanted = {(row["resource"], book) for row in role for book in row["playbooks"] if book != "clustermesh"}
     assert {(row["resource"], book) for row in source["watch"] for book in row["playbooks"]} == wanted
     assert ("services", "load_balancers") in wanted and ("nodes", "load_balancers") in wanted
 
 
-@pytest.mark.parametrize("capabilities, books", [
-    (None, {"mesh", "service_mirror", "network_sets"}), ([], {"mesh", "service_mirror", "network_sets"}),
-    (["coredns_rewrite"], {"mesh", "service_mirror", "network_sets"}),
-    (["load_balancers", "coredns_rewrite"], {"mesh", "service_mirror", "network_sets", "load_balancers"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "capabilities, books",
+    [
+        (None, {"mesh", "service_mirror", "network_sets"}),
+        ([], {"mesh", "service_mirror", "network_sets"}),
+        (["coredns_rewrite"], {"mesh", "service_mirror", "network_sets"}),
+        (["load_balancers", "coredns_rewrite"], {"mesh", "service_mirror", "network_sets", "load_balancers"}),
+    ],
+)
 def test_rows_of_a_capability_count_where_the_fabric_has_it(capabilities, books):
-    source = yaml.safe_load((ROOT / "extensions" / "eda" / "rulebooks" / "continuous.yml").read_text())[0]["sources"][0]["multicluster.network.clusters"]
+    source = yaml.safe_load((ROOT / "extensions" / "eda" / "rulebooks" / "continuous.yml").read_text())[0]["sources"][
+        0
+    ]["multicluster.network.clusters"]
     rows = source_plugin().watched(dict(source, capabilities=capabilities))
     assert {book for row in rows for book in row["playbooks"]} == books
     kinds = {name: [kind for kind, unused in places] for name, places in RESOURCES.items()}
     runs = Runs(rows, kinds)
     runs.add([event("aws", "Service", "a/b"), event("gcp", "Node", "n9")])
-    assert [one["run"] for one in runs.take(0)] == [book for book in ("mesh", "service_mirror", "load_balancers") if book in books]
+    assert [one["run"] for one in runs.take(0)] == [
+        book for book in ("mesh", "service_mirror", "load_balancers") if book in books
+    ]
 
 
 def test_capabilities_as_text_are_an_error_and_no_match_by_letters():

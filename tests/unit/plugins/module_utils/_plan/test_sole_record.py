@@ -8,34 +8,68 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._plan.sole_owner import NOBODY, handed_over, sole_record, taken_paths
+from ansible_collections.multicluster.network.plugins.module_utils._plan.sole_owner import (
+    NOBODY,
+    handed_over,
+    sole_record,
+    taken_paths,
+)
 
-OURS = {"manager": "us", "operation": "Apply", "fieldsV1": {"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:x": {}}}}
+OURS = {
+    "manager": "us",
+    "operation": "Apply",
+    "fieldsV1": {"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:x": {}}},
+}
 
 
 def test_a_map_of_which_nothing_is_left_goes_too() -> None:
     """A server reads a map with nothing in it as all that is in it, and puts our labels back on record for the other."""
-    theirs = {"manager": "before-first-apply", "operation": "Update", "fieldsV1": {
-        "f:metadata": {"f:labels": {".": {}, "f:a": {}}, "f:annotations": {".": {}, "f:b": {}}}, "f:spec": {".": {}, "f:x": {}}}}  # fmt: skip
+    theirs = {
+        "manager": "before-first-apply",
+        "operation": "Update",
+        "fieldsV1": {
+            "f:metadata": {"f:labels": {".": {}, "f:a": {}}, "f:annotations": {".": {}, "f:b": {}}},
+            "f:spec": {".": {}, "f:x": {}},
+        },
+    }
     made = sole_record({"metadata": {"managedFields": [OURS, theirs]}}, "us")
     assert made == [OURS, dict(theirs, fieldsV1={"f:metadata": {"f:annotations": {".": {}, "f:b": {}}}})]
     assert sole_record({"metadata": {"managedFields": made}}, "us") is None
 
 
 def test_a_map_of_which_something_is_left_stays() -> None:
-    theirs = {"manager": "m", "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {".": {}, "f:a": {}, "f:c": {}}}}}
+    theirs = {
+        "manager": "m",
+        "operation": "Update",
+        "fieldsV1": {"f:metadata": {"f:labels": {".": {}, "f:a": {}, "f:c": {}}}},
+    }
     made = sole_record({"metadata": {"managedFields": [OURS, theirs]}}, "us")
     assert made == [OURS, dict(theirs, fieldsV1={"f:metadata": {"f:labels": {".": {}, "f:c": {}}}})]
 
 
 def test_only_the_paths_that_are_named_are_taken() -> None:
-    theirs = {"manager": "ccm", "operation": "Update", "apiVersion": "v1", "fieldsV1": {"f:metadata": {"f:annotations": {".": {}, "f:a/b": {}, "f:c": {}}}}}
+    theirs = {
+        "manager": "ccm",
+        "operation": "Update",
+        "apiVersion": "v1",
+        "fieldsV1": {"f:metadata": {"f:annotations": {".": {}, "f:a/b": {}, "f:c": {}}}},
+    }
     status = dict(theirs, manager="kubelet", subresource="status")
-    made = taken_paths({"metadata": {"managedFields": [theirs, status, OURS]}}, "us", [("metadata", "annotations", "a/b")])
+    made = taken_paths(
+        {"metadata": {"managedFields": [theirs, status, OURS]}}, "us", [("metadata", "annotations", "a/b")]
+    )
     assert made == [
-        dict(theirs, fieldsV1={"f:metadata": {"f:annotations": {".": {}, "f:c": {}}}}), status, OURS,
-        {"manager": "us", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:annotations": {"f:a/b": {}}}}},
-    ]  # fmt: skip
+        dict(theirs, fieldsV1={"f:metadata": {"f:annotations": {".": {}, "f:c": {}}}}),
+        status,
+        OURS,
+        {
+            "manager": "us",
+            "operation": "Update",
+            "apiVersion": "v1",
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:metadata": {"f:annotations": {"f:a/b": {}}}},
+        },
+    ]
     assert taken_paths({"metadata": {"managedFields": made}}, "us", [("metadata", "annotations", "a/b")]) is None
 
 
@@ -45,7 +79,13 @@ def ours(entry: t.Mapping[str, t.Any]) -> bool:
 
 def test_what_is_handed_over_is_the_heirs() -> None:
     """Together with what is on record for the heir already, and the rest stays as it is; then there is nothing left to hand over."""
-    mine = {"manager": "us", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:x": {}}}}
+    mine = {
+        "manager": "us",
+        "operation": "Update",
+        "apiVersion": "v1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {"f:x": {}}},
+    }
     status = dict(mine, subresource="status", fieldsV1={"f:status": {"f:y": {}}})
     theirs = dict(mine, manager="kubectl", fieldsV1={"f:spec": {"f:z": {}}})
     before = dict(mine, manager=NOBODY, fieldsV1={"f:spec": {"f:w": {}}})
@@ -63,4 +103,7 @@ def test_part_of_an_object_can_be_handed_over() -> None:
         dict(entry, fieldsV1={"f:metadata": {"f:annotations": {".": {}, "f:b": {}}}}),
         dict(entry, manager="them", fieldsV1={"f:metadata": {"f:annotations": {"f:a": {}}}}),
     ]
-    assert handed_over({"metadata": {"managedFields": made}}, ours, "them", "Apply", lambda leaf: leaf[-1] == "f:a") is None
+    assert (
+        handed_over({"metadata": {"managedFields": made}}, ours, "them", "Apply", lambda leaf: leaf[-1] == "f:a")
+        is None
+    )

@@ -11,7 +11,11 @@ import types
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import NodeSpec, peer_budget
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer, Peer
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.backends import SYNC, BackendRequest, EntryBudget
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.backends import (
+    SYNC,
+    BackendRequest,
+    EntryBudget,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._plan.annotations import plan_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Read, plan_objects
 from ansible_collections.multicluster.network.plugins.module_utils._policy import network_sets as names
@@ -30,7 +34,12 @@ def of_objects(most):
     key = Key("v1", "ConfigMap", "d", "gone")
     found = dict(ours({"f:data": {}}, name="gone", namespace="d"), data={})
     kept = Key("v1", "ConfigMap", "d", "kept")
-    wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "namespace": "d"}, "data": {"a": "b"}}
+    wanted = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "kept", "namespace": "d"},
+        "data": {"a": "b"},
+    }
     read = Read({key: found}, {key}, set(), {})
     plan, unused = plan_objects("aws", {kept: wanted}, read, MANAGER, max_deletes=most)
     return plan.refused, [change for change in plan.changes if change.action == "delete"]
@@ -38,7 +47,9 @@ def of_objects(most):
 
 def of_annotations(most):
     node = ours({"f:metadata": {"f:annotations": {"f:x.io/a": {}}}}, name="n", annotations={"x.io/a": "1"})
-    plan, unused = plan_annotations("aws", {"n": {"x.io/b": "2"}}, {"n": node}, MANAGER, [lambda key: key.startswith("x.io/")], max_deletes=most)
+    plan, unused = plan_annotations(
+        "aws", {"n": {"x.io/b": "2"}}, {"n": node}, MANAGER, [lambda key: key.startswith("x.io/")], max_deletes=most
+    )
     return plan.refused, [change for change in plan.changes if "x.io/a" in change.before["annotations"]]
 
 
@@ -49,20 +60,32 @@ def of_peers(most):
 
 
 def of_sets(most):
-    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.CLUSTER_LABEL: "aws", names.NAMESPACE_LABEL: "d", names.NAME_LABEL: "web"}
+    labels = {
+        names.MANAGED_BY_LABEL: names.MANAGED_BY,
+        names.CLUSTER_LABEL: "aws",
+        names.NAMESPACE_LABEL: "d",
+        names.NAME_LABEL: "web",
+    }
     found = dict(ours({"f:spec": {}}, name="aws-d-web", labels=labels), spec={"nets": ["10.2.0.1/32"]})
     member = names.Member("aws", "d", "api")
-    planned = plan_sets("gcp", CALICO_V3, {"aws-d-web": found}, {"aws": {member: ("10.2.0.2/32",)}}, MANAGER, max_deletes=most)
+    planned = plan_sets(
+        "gcp", CALICO_V3, {"aws-d-web": found}, {"aws": {member: ("10.2.0.2/32",)}}, MANAGER, max_deletes=most
+    )
     return planned.plan.refused, [change for change in planned.plan.changes if change.action == "delete"]
 
 
 def of_mapped_services(most):
-    budget = EntryBudget("aws", BackendRequest(SYNC, {("d", "kept"): "192.0.2.1/32"}, (), frozenset(), True, frozenset(), max_deletes=most))
+    budget = EntryBudget(
+        "aws",
+        BackendRequest(SYNC, {("d", "kept"): "192.0.2.1/32"}, (), frozenset(), True, frozenset(), max_deletes=most),
+    )
     goes = budget.services_may_go(["d/kept", "d/gone"])
     return budget.refusals, ["d/gone"] if goes else []
 
 
-@pytest.mark.parametrize("planner", [of_objects, of_annotations, of_peers, of_sets, of_mapped_services], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "planner", [of_objects, of_annotations, of_peers, of_sets, of_mapped_services], ids=lambda one: one.__name__
+)
 def test_zero_is_a_limit(planner: types.FunctionType):
     refused, gone = planner(None)
     assert not refused and len(gone) == 1

@@ -12,14 +12,30 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.objects
 from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs import touched
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.clusterset import join, vanished
-from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.exports import Listed, Options, read_exports
+from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.exports import (
+    Listed,
+    Options,
+    read_exports,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.names import VERSIONS, derived_name
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.plan import Here, filled, plan_cluster
-from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.statuses import export_statuses, import_statuses
+from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.statuses import (
+    export_statuses,
+    import_statuses,
+)
 
 MANAGER, V1 = field_manager("t"), "discovery.k8s.io/v1"
-GRANTS = {"aws": {"pod_cidrs": ["10.2.0.0/16"]}, "gcp": {"pod_cidrs": ["10.4.0.0/16"]}, "merit": {"pod_cidrs": ["10.6.0.0/16"]}}
-KINDS = {"ServiceExport": touched.EXPORTS, "ServiceImport": touched.IMPORTS, "Service": touched.SERVICES, "EndpointSlice": touched.SLICES}
+GRANTS = {
+    "aws": {"pod_cidrs": ["10.2.0.0/16"]},
+    "gcp": {"pod_cidrs": ["10.4.0.0/16"]},
+    "merit": {"pod_cidrs": ["10.6.0.0/16"]},
+}
+KINDS = {
+    "ServiceExport": touched.EXPORTS,
+    "ServiceImport": touched.IMPORTS,
+    "Service": touched.SERVICES,
+    "EndpointSlice": touched.SLICES,
+}
 OPTIONS = Options({name: name for name in GRANTS}, {}, families={name: ["IPv4"] for name in GRANTS})
 NOW = "2026-01-01T00:00:00Z"
 
@@ -32,12 +48,20 @@ def export(place, stamp="2025-01-01T00:00:00Z", **more):
 
 def service(place, ports=None, labels=None, **spec):
     meta = {"namespace": place[0], "name": place[1], "labels": dict(labels or {})}
-    base = {"ports": ports or [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080}], "clusterIP": "10.3.0.9", "ipFamilies": ["IPv4"]}
+    base = {
+        "ports": ports or [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080}],
+        "clusterIP": "10.3.0.9",
+        "ipFamilies": ["IPv4"],
+    }
     return {"metadata": meta, "spec": dict(base, **spec)}
 
 
 def ends(place, *ips, name=None, ports=None, family="IPv4", labels=None, **more):
-    meta = {"namespace": place[0], "name": name or place[1] + "-x", "labels": dict({"kubernetes.io/service-name": place[1]}, **(labels or {}))}
+    meta = {
+        "namespace": place[0],
+        "name": name or place[1] + "-x",
+        "labels": dict({"kubernetes.io/service-name": place[1]}, **(labels or {})),
+    }
     rows = [dict({"addresses": [ip], "conditions": {"ready": True}}, **more) for ip in ips]
     ports = [{"name": "http", "port": 8080, "protocol": "TCP"}] if ports is None else ports
     return {"metadata": meta, "addressType": family, "endpoints": rows, "ports": ports}
@@ -60,10 +84,15 @@ def planned(lists, options=OPTIONS, exported=None, **more):
     """({cluster: plan}, what all export together, {cluster: what it has})."""
     heres = {name: Here(name, one, MANAGER) for name, one in lists.items()}
     lost = vanished(lists, options)
-    exported = read({name: one for name, one in lists.items() if name not in lost}, options) if exported is None else exported
+    exported = (
+        read({name: one for name, one in lists.items() if name not in lost}, options) if exported is None else exported
+    )
     joined = join(exported, heres, options)
     slices, parts = {}, {name: joined.part(here) for name, here in heres.items()}
-    plans = {name: plan_cluster(here, parts[name].merged, parts[name].kept, options, MANAGER, slices=slices, **more) for name, here in heres.items()}
+    plans = {
+        name: plan_cluster(here, parts[name].merged, parts[name].kept, options, MANAGER, slices=slices, **more)
+        for name, here in heres.items()
+    }
     return plans, joined, heres
 
 
@@ -96,8 +125,20 @@ class World:
     def listed(self, name, backwards=False):
         here = self.objects[name]
         rows = {kind: [here[kind][place] for place in sorted(here[kind], reverse=backwards)] for kind in KINDS.values()}
-        spaces = [{"metadata": {"name": space, **({"deletionTimestamp": NOW} if going else {})}} for space, going in sorted(self.spaces[name].items())]
-        return Listed(rows[touched.EXPORTS], rows[touched.IMPORTS], rows[touched.SERVICES], (), rows[touched.SLICES], spaces, VERSIONS[0], V1)
+        spaces = [
+            {"metadata": {"name": space, **({"deletionTimestamp": NOW} if going else {})}}
+            for space, going in sorted(self.spaces[name].items())
+        ]
+        return Listed(
+            rows[touched.EXPORTS],
+            rows[touched.IMPORTS],
+            rows[touched.SERVICES],
+            (),
+            rows[touched.SLICES],
+            spaces,
+            VERSIONS[0],
+            V1,
+        )
 
     def lists(self, backwards=False):
         return {name: self.listed(name, backwards) for name in GRANTS}
@@ -108,12 +149,16 @@ class World:
     def some(self):
         lost = vanished(self.lists(), self.options)
         lists = {name: self.index[name].cut(one, self.dirty) for name, one in self.lists().items()}
-        return planned(lists, self.options, read({name: one for name, one in lists.items() if name not in lost}, self.options))
+        return planned(
+            lists, self.options, read({name: one for name, one in lists.items() if name not in lost}, self.options)
+        )
 
     def apply(self, plans, joined, heres):
         """Do the writes, and the statuses; they come back by the watch, and nothing is planned for them."""
         for name, one in plans.items():
-            for write in sorted(one.writes, key=lambda write: ("Service", "ServiceImport", "EndpointSlice").index(write.key.kind)):
+            for write in sorted(
+                one.writes, key=lambda write: ("Service", "ServiceImport", "EndpointSlice").index(write.key.kind)
+            ):
                 self._write(name, write)
         for name, (made, claims) in self.statuses(plans, joined, heres).items():
             for write in made + claims:
@@ -126,7 +171,10 @@ class World:
     def statuses(self, plans, joined, heres, now=NOW):
         exported = read({name: here.listed for name, here in heres.items()}, self.options)
         return {
-            name: (import_statuses(here, joined.part(here).clusters(here), plans[name].failed), export_statuses(here, exported[name], joined.merged, {}, now))
+            name: (
+                import_statuses(here, joined.part(here).clusters(here), plans[name].failed),
+                export_statuses(here, exported[name], joined.merged, {}, now),
+            )
             for name, here in heres.items()
         }
 
@@ -139,13 +187,19 @@ class World:
         before = self.objects[name][kind].get(place)
         self.counter += 1
         if kind == touched.SERVICES:
-            made["spec"].update(clusterIP=(before or {"spec": {}})["spec"].get("clusterIP") or "10.3.1.{0}".format(self.counter % 250))
+            made["spec"].update(
+                clusterIP=(before or {"spec": {}})["spec"].get("clusterIP") or f"10.3.1.{self.counter % 250}"
+            )
             made["spec"]["clusterIPs"] = [made["spec"]["clusterIP"]]
         fields = {"f:" + field: {} for field in made if field not in ("apiVersion", "kind", "metadata")}
         fields["f:metadata"] = {
-            "f:" + part: {"f:" + key: {} for key in made["metadata"][part]} for part in ("labels", "annotations") if part in made["metadata"]
-        }  # fmt: skip
-        made["metadata"].update(uid=before["metadata"]["uid"] if before else "u{0}".format(self.counter), resourceVersion=str(self.counter))
+            "f:" + part: {"f:" + key: {} for key in made["metadata"][part]}
+            for part in ("labels", "annotations")
+            if part in made["metadata"]
+        }
+        made["metadata"].update(
+            uid=before["metadata"]["uid"] if before else f"u{self.counter}", resourceVersion=str(self.counter)
+        )
         made["metadata"]["managedFields"] = [{"manager": MANAGER, "operation": "Apply", "fieldsV1": fields}]
         if before and "status" in before:
             made["status"] = before["status"]
@@ -156,5 +210,7 @@ class World:
             unit = (key.namespace, derived_name(key.namespace, key.name))
             found = self.objects[name][touched.SERVICES].get(unit)
             return {unit: ([found["spec"]["clusterIP"]], ["IPv4"])} if found else {}
-        units = {(place[0], derived_name(*place)): obj["metadata"]["uid"] for place, obj in self.objects[name][touched.IMPORTS].items()}
-        return units
+        return {
+            (place[0], derived_name(*place)): obj["metadata"]["uid"]
+            for place, obj in self.objects[name][touched.IMPORTS].items()
+        }

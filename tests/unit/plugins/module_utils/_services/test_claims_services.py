@@ -6,12 +6,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard, check_groups, check_service
-from ansible_collections.multicluster.network.plugins.module_utils._services.endpoints import Endpoint, Group, from_endpoints, from_slice
+from ansible_collections.multicluster.network.plugins.module_utils._services.claims import (
+    Guard,
+    check_groups,
+    check_service,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._services.endpoints import (
+    Endpoint,
+    Group,
+    from_endpoints,
+    from_slice,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
 
@@ -49,7 +59,13 @@ def test_hostile_row(row):
 @pytest.mark.parametrize("row", TABLE["rows"], ids=lambda row: row["id"])
 def test_hostile_row_in_a_slice(row):
     source = row.get("source", "aws")
-    made = from_slice({"metadata": {}, "addressType": "IPv6" if ":" in row["address"] else "IPv4", "endpoints": [{"addresses": [row["address"]]}]})
+    made = from_slice(
+        {
+            "metadata": {},
+            "addressType": "IPv6" if ":" in row["address"] else "IPv4",
+            "endpoints": [{"addresses": [row["address"]]}],
+        }
+    )
     groups, refusals = check_groups([made], source, "l", guard())
     assert kept(groups) == [] and [refusal.reason for refusal in refusals] == [row["word"]]
 
@@ -70,7 +86,7 @@ def test_a_slice_holds_its_own_family_only():
 
 
 def test_many_bad_addresses_are_one_refusal():
-    dummy, refusals = check_groups([group(*("10.9.{0}.{1}".format(i // 256, i % 256) for i in range(5000)))], "aws", "l", guard())
+    dummy, refusals = check_groups([group(*(f"10.9.{i // 256}.{i % 256}" for i in range(5000)))], "aws", "l", guard())
     assert len(refusals) == 1 and "and 4995 more" in refusals[0].message
 
 
@@ -87,10 +103,20 @@ def test_other_texts_of_an_endpoint():
     assert [refusal.reason for refusal in refusals] == ["name_invalid"]
 
 
-@pytest.mark.parametrize("port", [
-    {"port": 0}, {"port": 65536}, {"port": "80"}, {"port": True}, {"port": 80, "protocol": "ICMP"}, {"port": 80, "name": "{{ x }}"},
-    {"port": 80, "appProtocol": ["x"]}, {"port": 80, "targetPort": "x y"}, {},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "port",
+    [
+        {"port": 0},
+        {"port": 65536},
+        {"port": "80"},
+        {"port": True},
+        {"port": 80, "protocol": "ICMP"},
+        {"port": 80, "name": "{{ x }}"},
+        {"port": 80, "appProtocol": ["x"]},
+        {"port": 80, "targetPort": "x y"},
+        {},
+    ],
+)
 def test_ports_that_nobody_has(port):
     groups, refusals = check_groups([group("10.2.0.1", ports=(port,))], "aws", "l", guard())
     assert groups == [] and [refusal.reason for refusal in refusals] == ["ports_invalid"]
@@ -98,11 +124,21 @@ def test_ports_that_nobody_has(port):
         check_service({"spec": {"ports": [port]}})
 
 
-@pytest.mark.parametrize("spec", [
-    None, {}, {"ports": []}, {"ports": "x"}, {"ports": [None]}, {"ports": [{"port": 1, "name": "a"}, {"port": 1, "name": "b"}]},
-    {"ports": [{"port": 1}, {"port": 2}]}, {"ports": [{"port": 1}], "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": -1}}},
-    {"ports": [{"port": 1}], "sessionAffinityConfig": "x"}, {"ports": [{"port": 1}], "sessionAffinityConfig": {"other": {}}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "spec",
+    [
+        None,
+        {},
+        {"ports": []},
+        {"ports": "x"},
+        {"ports": [None]},
+        {"ports": [{"port": 1, "name": "a"}, {"port": 1, "name": "b"}]},
+        {"ports": [{"port": 1}, {"port": 2}]},
+        {"ports": [{"port": 1}], "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": -1}}},
+        {"ports": [{"port": 1}], "sessionAffinityConfig": "x"},
+        {"ports": [{"port": 1}], "sessionAffinityConfig": {"other": {}}},
+    ],
+)
 def test_services_that_nobody_has(spec):
     with pytest.raises(ValueRefused, match="ports_invalid"):
         check_service({"spec": spec})
@@ -116,22 +152,36 @@ def test_services_that_are_fine():
 
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=12),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["subsets", "addresses", "notReadyAddresses", "ip", "ports", "port", "targetRef", "conditions", "topology"]),
-        inner, max_size=4,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "subsets",
+                    "addresses",
+                    "notReadyAddresses",
+                    "ip",
+                    "ports",
+                    "port",
+                    "targetRef",
+                    "conditions",
+                    "topology",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
     ),
     max_leaves=20,
-)  # fmt: skip
+)
 
 
 @given(ANY, ANY)
 def test_no_answer_breaks_the_reading(one, other):
     """Whatever a server sends becomes groups of which nothing special is left."""
     groups = from_endpoints({"metadata": {}, "subsets": one})
-    try:
+    with contextlib.suppress(ValueRefused):
         groups.append(from_slice({"metadata": {}, "addressType": "IPv4", "endpoints": other, "ports": one}))
-    except ValueRefused:
-        pass
     found, dummy = check_groups(groups, "aws", "l", guard())
     assert all(guard().refusal("aws", ip) is None for ip in kept(found))
 

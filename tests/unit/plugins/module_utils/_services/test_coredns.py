@@ -11,11 +11,16 @@ import pathlib
 
 import pytest
 import re2
-from ansible_collections.multicluster.network.plugins.module_utils._services import coredns_corefile as corefile, coredns_rules as rules
+from ansible_collections.multicluster.network.plugins.module_utils._services import (
+    coredns_corefile as corefile,
+    coredns_rules as rules,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import assume, given, strategies as st
 
-HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "dns_names.json").read_text("utf-8"))
+HOSTILE = json.loads(
+    (pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "dns_names.json").read_text("utf-8")
+)
 RULES = rules.rewrite_rules(HOSTILE["clusters"], "sys-semaphore")
 #: The seed's own rule, as its readers have it in their Corefiles.
 SEED = rules.Rule(
@@ -34,7 +39,7 @@ def judged(pattern, template, name):
         return None
     text = template
     for number, value in enumerate((found.group(0),) + found.groups()):
-        text = text.replace("{{{0}}}".format(number), value or "")
+        text = text.replace(f"{{{number}}}", value or "")
     return rules.absolute(text)
 
 
@@ -46,9 +51,29 @@ def test_names(case):
         assert found.answer == rules.absolute(case["query"])
 
 
-LABELS = st.sampled_from(["a", "aws", "aws-2", "2-web", "svc", "cluster", "73736d", "x-73736d-y", "_http", "_tcp", "web-0", "local", "-", "*", ""])
+LABELS = st.sampled_from(
+    [
+        "a",
+        "aws",
+        "aws-2",
+        "2-web",
+        "svc",
+        "cluster",
+        "73736d",
+        "x-73736d-y",
+        "_http",
+        "_tcp",
+        "web-0",
+        "local",
+        "-",
+        "*",
+        "",
+    ]
+)
 NAMES = st.lists(LABELS, max_size=7).map(".".join) | st.text("aws-2.svclutr_73dg*{}1\\|()", max_size=60)
-QUERIES = st.tuples(NAMES, st.sampled_from(["", ".svc.cluster.aws", ".svc.cluster.aws-2", ".svc.cluster.gcp.", ".svc.cluster.local"])).map("".join)
+QUERIES = st.tuples(
+    NAMES, st.sampled_from(["", ".svc.cluster.aws", ".svc.cluster.aws-2", ".svc.cluster.gcp.", ".svc.cluster.local"])
+).map("".join)
 
 
 @given(QUERIES)
@@ -59,7 +84,9 @@ def test_re2_agrees_with_our_evaluation(query):
 
 
 DNS_LABEL = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
-CLUSTER = st.from_regex(r"[a-z]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True).filter(lambda name: name not in ("local", "global", "gl"))
+CLUSTER = st.from_regex(r"[a-z]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True).filter(
+    lambda name: name not in ("local", "global", "gl")
+)
 
 
 @given(st.lists(CLUSTER, min_size=1, max_size=4, unique=True), DNS_LABEL, DNS_LABEL, DNS_LABEL, st.data())
@@ -68,12 +95,14 @@ def test_every_name_goes_to_its_own_cluster_and_comes_back(clusters, service, na
     ours = rules.rewrite_rules(clusters, mirrors, global_zone=True)
     cluster = data.draw(st.sampled_from(clusters))
     leading = data.draw(st.sampled_from(["", "pod-0.", "_http._tcp."]))
-    query = "{0}{1}.{2}.svc.cluster.{3}.".format(leading, service, namespace, cluster)
+    query = f"{leading}{service}.{namespace}.svc.cluster.{cluster}."
     found = rules.rewrite_name(ours, query)
-    assert found.name == "{0}{1}-{2}-73736d-{3}.{4}.svc.cluster.local.".format(leading, cluster, namespace, service, mirrors)
+    assert found.name == f"{leading}{cluster}-{namespace}-73736d-{service}.{mirrors}.svc.cluster.local."
     assert found.answer == query
     # exactly one rule knows it, and RE2 says the same of it
-    assert [judged(rule.name_regex, rule.name_to, query) for rule in ours if judged(rule.name_regex, rule.name_to, query)] == [found.name]
+    assert [
+        judged(rule.name_regex, rule.name_to, query) for rule in ours if judged(rule.name_regex, rule.name_to, query)
+    ] == [found.name]
 
 
 @given(st.lists(CLUSTER, min_size=1, max_size=4, unique=True), QUERIES)
@@ -89,7 +118,12 @@ def test_no_zone_answers_for_another(clusters, query):
 
 def test_what_the_seed_gets_right_stays_right():
     two = rules.rewrite_rules(["aws", "gcp"], "sys-semaphore")
-    for query in ("fluentd.sys-log.svc.cluster.aws", "x.fluentd.sys-log.svc.cluster.gcp", "c.a-73736d-b.svc.cluster.aws", "my_svc.ns.svc.cluster.aws"):
+    for query in (
+        "fluentd.sys-log.svc.cluster.aws",
+        "x.fluentd.sys-log.svc.cluster.gcp",
+        "c.a-73736d-b.svc.cluster.aws",
+        "my_svc.ns.svc.cluster.aws",
+    ):
         assert rules.rewrite_name(two, query)[:2] == rules.rewrite_name([SEED], query)[:2]
 
 
@@ -119,12 +153,22 @@ def test_the_whole_corefile_has_the_seeds_blocks():
     blocks = corefile.whole_corefile(GCP)
     assert [(block.zones, [plugin.name for plugin in block.plugins]) for block in blocks] == [
         (("cluster.aws",), ["errors", "rewrite", "kubernetes", "forward", "cache", "loop", "reload", "loadbalance"]),
-        ((".:53",), ["errors", "health", "kubernetes", "prometheus", "forward", "cache", "loop", "reload", "loadbalance"]),
+        (
+            (".:53",),
+            ["errors", "health", "kubernetes", "prometheus", "forward", "cache", "loop", "reload", "loadbalance"],
+        ),
     ]
     text = corefile.corefile_text(blocks)
-    assert "    kubernetes cluster.local cluster.gcp in-addr.arpa ip6.arpa {\n        pods insecure\n        endpoint_pod_names\n" in text
+    assert (
+        "    kubernetes cluster.local cluster.gcp in-addr.arpa ip6.arpa {\n        pods insecure\n        endpoint_pod_names\n"
+        in text
+    )
     assert "upstream" not in text and text.count("health") == 1
-    assert [block.zones for block in corefile.whole_corefile(GCP._replace(global_zone=True))] == [("cluster.aws",), ("cluster.global",), (".:53",)]
+    assert [block.zones for block in corefile.whole_corefile(GCP._replace(global_zone=True))] == [
+        ("cluster.aws",),
+        ("cluster.global",),
+        (".:53",),
+    ]
 
 
 def test_owned_blocks_share_one_watch_and_serve_the_own_zone_apart():
@@ -136,16 +180,21 @@ def test_owned_blocks_share_one_watch_and_serve_the_own_zone_apart():
     assert corefile.owned_blocks(GCP._replace(local=None)) == corefile.owned_blocks(GCP)[:1]
 
 
-@pytest.mark.parametrize("version,upstream,value,ready", [
-    ("1.4.0", True, False, False),
-    ("1.6.9", True, False, True),
-    ("1.7.0", False, False, True),
-    ("1.8.0", False, False, True),
-    ("v1.8.4-eksbuild.1", False, True, True),
-    (None, False, True, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "version,upstream,value,ready",
+    [
+        ("1.4.0", True, False, False),
+        ("1.6.9", True, False, True),
+        ("1.7.0", False, False, True),
+        ("1.8.0", False, False, True),
+        ("v1.8.4-eksbuild.1", False, True, True),
+        (None, False, True, True),
+    ],
+)
 def test_options_fit_the_version(version, upstream, value, ready):
-    text = corefile.corefile_text(corefile.whole_corefile(GCP._replace(ready=True, version=corefile.parse_version(version))))
+    text = corefile.corefile_text(
+        corefile.whole_corefile(GCP._replace(ready=True, version=corefile.parse_version(version)))
+    )
     assert ("\n        upstream\n" in text, "answer value" in text, "\n    ready\n" in text) == (upstream, value, ready)
 
 

@@ -14,17 +14,26 @@ import pathlib
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._services import coredns_merge as merging
-from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_corefile import Options, owned_blocks
+from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_corefile import (
+    Options,
+    owned_blocks,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import example, given, strategies as st
 
 WILD = yaml.safe_load((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "corefiles.yml").read_text("utf-8"))
-WILD["tabs and CR LF"] = dict(WILD["kubespray"], corefile=WILD["kubespray"]["corefile"].replace("    ", "\t").replace("\n", "\r\n"))
+WILD["tabs and CR LF"] = dict(
+    WILD["kubespray"], corefile=WILD["kubespray"]["corefile"].replace("    ", "\t").replace("\n", "\r\n")
+)
 
 
 def section(text):
     """(the whole, our section's blocks) of a Corefile with ours in it."""
-    around = {"ports": merging.root_ports(text, "t"), "forwards": merging.root_forwards(text, "t"), "binds": merging.root_binds(text, "t")}
+    around = {
+        "ports": merging.root_ports(text, "t"),
+        "forwards": merging.root_forwards(text, "t"),
+        "binds": merging.root_binds(text, "t"),
+    }
     options = Options("gcp", ("aws",), "sys-semaphore", **around)
     return merging.merge(text, "t", owned_blocks(options)), owned_blocks(options)
 
@@ -33,7 +42,9 @@ def section(text):
 def test_the_section_fits_the_corefile_around_it(name):
     row = WILD[name]
     whole, blocks = section(row["corefile"])
-    assert list(merging.root_ports(whole, "t")) == row["ports"] and merging.root_ports(row["corefile"], "t") == tuple(row["ports"])
+    assert list(merging.root_ports(whole, "t")) == row["ports"] and merging.root_ports(row["corefile"], "t") == tuple(
+        row["ports"]
+    )
     rewriting, alias = blocks
     expected = ["cluster.aws" if port == "53" else "cluster.aws:" + port for port in row["ports"]]
     assert list(rewriting.zones) == expected and len(alias.zones) == len(row["ports"])
@@ -47,16 +58,23 @@ def test_there_are_enough_of_them():
     assert len(WILD) >= 40
 
 
-@pytest.mark.parametrize("text, lines", [
-    (".:53 {\n    forward . 10.0.0.2 10.0.0.3 {\n        policy sequential\n        except a.example\n    }\n}\n",
-     ["    forward . 10.0.0.2 10.0.0.3 {", "        policy sequential", "        except a.example", "    }"]),
-    ("(up) {\n    forward . tls://9.9.9.9 {\n        tls_servername dns.example\n    }\n}\n. {\n    import up\n}\n",
-     ["    forward . tls://9.9.9.9 {", "        tls_servername dns.example", "    }"]),
-    (". {\n    proxy . /etc/resolv.conf\n}\n", ["    proxy . /etc/resolv.conf"]),
-    (". {\n    forward corp.example 10.0.0.9\n}\n", []),
-    ("corp.example {\n    forward . 10.0.0.9\n}\n. {\n    errors\n}\n", []),
-    (". {\n    import /etc/coredns/custom/*.override\n}\n", []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, lines",
+    [
+        (
+            ".:53 {\n    forward . 10.0.0.2 10.0.0.3 {\n        policy sequential\n        except a.example\n    }\n}\n",
+            ["    forward . 10.0.0.2 10.0.0.3 {", "        policy sequential", "        except a.example", "    }"],
+        ),
+        (
+            "(up) {\n    forward . tls://9.9.9.9 {\n        tls_servername dns.example\n    }\n}\n. {\n    import up\n}\n",
+            ["    forward . tls://9.9.9.9 {", "        tls_servername dns.example", "    }"],
+        ),
+        (". {\n    proxy . /etc/resolv.conf\n}\n", ["    proxy . /etc/resolv.conf"]),
+        (". {\n    forward corp.example 10.0.0.9\n}\n", []),
+        ("corp.example {\n    forward . 10.0.0.9\n}\n. {\n    errors\n}\n", []),
+        (". {\n    import /etc/coredns/custom/*.override\n}\n", []),
+    ],
+)
 def test_upstreams_come_with_all_of_their_options(text, lines):
     assert [line for plugin in merging.root_forwards(text, "t") for line in plugin.lines()] == lines
 
@@ -66,28 +84,44 @@ def test_a_circle_of_snippets_ends():
     assert [plugin.arguments for plugin in merging.root_forwards(text, "t")] == [(".", "10.0.0.2")]
 
 
-@pytest.mark.parametrize("text, ports", [
-    ("tls://.:853 .:53 {\n}\n", ("53",)), (".:53 https://.:443 {\n}\n", ("53",)), ("dns://.:1053 {\n}\n", ("1053",)),
-    (".:{$DNS_PORT} {\n}\n", ("{$DNS_PORT}",)), (".:{$DNS_PORT:1053} {\n}\n", ("{$DNS_PORT:1053}",)), (".:{%DNS_PORT%} {\n}\n", ("{%DNS_PORT%}",)),
-    (".:053 {\n}\n", ("53",)), ("x {\n}\n", ()),
-    (". {\n}\n.:1053 {\n}\n", ("53", "1053")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, ports",
+    [
+        ("tls://.:853 .:53 {\n}\n", ("53",)),
+        (".:53 https://.:443 {\n}\n", ("53",)),
+        ("dns://.:1053 {\n}\n", ("1053",)),
+        (".:{$DNS_PORT} {\n}\n", ("{$DNS_PORT}",)),
+        (".:{$DNS_PORT:1053} {\n}\n", ("{$DNS_PORT:1053}",)),
+        (".:{%DNS_PORT%} {\n}\n", ("{%DNS_PORT%}",)),
+        (".:053 {\n}\n", ("53",)),
+        ("x {\n}\n", ()),
+        (". {\n}\n.:1053 {\n}\n", ("53", "1053")),
+    ],
+)
 def test_zones_listen_where_the_root_is_asked_by_plain_dns(text, ports):
     assert merging.root_ports(text, "t") == ports
 
 
-@pytest.mark.parametrize(("text", "lines"), [
-    (".:53 {\n  bind 127.0.0.1 169.254.20.10\n}\n", ["    bind 127.0.0.1 169.254.20.10"]),
-    (".:53 {\n  bind eth0 {\n    except 10.0.0.1\n  }\n}\n", ["    bind eth0 {", "        except 10.0.0.1", "    }"]),
-    ("(here) {\n  bind lo\n}\n.:53 {\n  import here\n}\n", ["    bind lo"]),
-    ("example.org {\n  bind 127.0.0.1\n}\n.:53 {\n}\n", []),
-    (".:53 {\n  bind 127.0.0.1\n}\n.:1053 {\n}\n", []),
-    (".:53 {\n  bind 127.0.0.1\n}\n.:1053 {\n  bind 127.0.0.2\n}\n", ["    bind 127.0.0.1", "    bind 127.0.0.2"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (".:53 {\n  bind 127.0.0.1 169.254.20.10\n}\n", ["    bind 127.0.0.1 169.254.20.10"]),
+        (
+            ".:53 {\n  bind eth0 {\n    except 10.0.0.1\n  }\n}\n",
+            ["    bind eth0 {", "        except 10.0.0.1", "    }"],
+        ),
+        ("(here) {\n  bind lo\n}\n.:53 {\n  import here\n}\n", ["    bind lo"]),
+        ("example.org {\n  bind 127.0.0.1\n}\n.:53 {\n}\n", []),
+        (".:53 {\n  bind 127.0.0.1\n}\n.:1053 {\n}\n", []),
+        (".:53 {\n  bind 127.0.0.1\n}\n.:1053 {\n  bind 127.0.0.2\n}\n", ["    bind 127.0.0.1", "    bind 127.0.0.2"]),
+    ],
+)
 def test_zones_listen_on_the_addresses_of_the_root(text, lines):
     """A server with an address of its own gets what comes to it: zones on all addresses would never be asked."""
     assert [line for plugin in merging.root_binds(text, "t") for line in plugin.lines()] == lines
-    options = Options("gcp", ("aws",), "sys-semaphore", binds=merging.root_binds(text, "t"), multicluster="clusterset.local")
+    options = Options(
+        "gcp", ("aws",), "sys-semaphore", binds=merging.root_binds(text, "t"), multicluster="clusterset.local"
+    )
     for block in owned_blocks(options):
         assert [line for plugin in block.plugins if plugin.name == "bind" for line in plugin.lines()] == lines
 
@@ -98,9 +132,28 @@ def test_a_root_by_tls_alone_is_refused_by_name():
     assert refused.value.reason == "corefile_broken" and "add .:53" in refused.value.message
 
 
-WORDS = st.sampled_from([".", ".:53", "forward", "import", "(a)", "a", "{", "}", "\n", "#x\n", '"q q"', "loop", "cluster.local", "{$P}", ".:{$P}",
-                         "tls://.:853",
-                         "x,", "\t"])  # fmt: skip
+WORDS = st.sampled_from(
+    [
+        ".",
+        ".:53",
+        "forward",
+        "import",
+        "(a)",
+        "a",
+        "{",
+        "}",
+        "\n",
+        "#x\n",
+        '"q q"',
+        "loop",
+        "cluster.local",
+        "{$P}",
+        ".:{$P}",
+        "tls://.:853",
+        "x,",
+        "\t",
+    ]
+)
 
 
 @given(st.lists(WORDS, max_size=25))

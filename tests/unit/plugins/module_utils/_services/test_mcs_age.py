@@ -12,7 +12,9 @@ import pathlib
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.exports import _since
 
-HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "export_times.json").read_text("utf-8"))
+HOSTILE = json.loads(
+    (pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "export_times.json").read_text("utf-8")
+)
 
 
 @pytest.mark.parametrize("stamp", HOSTILE["never"], ids=str)

@@ -19,7 +19,7 @@ def world_of_three(**options):
     """Each exports the Service and has its import; the export of aws is the oldest, that of merit the youngest."""
     world = World(OPTIONS._replace(**options))
     for number, (cluster, prefix) in enumerate((("aws", "10.2"), ("gcp", "10.4"), ("merit", "10.6"))):
-        world.put(cluster, touched.EXPORTS, WEB, export(WEB, "202{0}-01-01T00:00:00Z".format(number + 1)))
+        world.put(cluster, touched.EXPORTS, WEB, export(WEB, f"202{number + 1}-01-01T00:00:00Z"))
         world.put(cluster, touched.SERVICES, WEB, service(WEB))
         world.put(cluster, touched.SLICES, (WEB[0], "web-x"), ends(WEB, prefix + ".0.1"))
     world.apply(*world.whole())
@@ -35,7 +35,9 @@ def test_while_one_is_away_no_other_decides_what_stands_elsewhere():
     world = world_of_three()
     forged = edited(world, "aws")
     forged["spec"].update(type="Headless", ports=[{"name": "http", "port": 1, "protocol": "TCP"}])
-    forged["metadata"].update(labels={"kubernetes.io/evil": "x"}, annotations={"service.kubernetes.io/topology-mode": "Auto"})
+    forged["metadata"].update(
+        labels={"kubernetes.io/evil": "x"}, annotations={"service.kubernetes.io/topology-mode": "Auto"}
+    )
     world.put("aws", touched.IMPORTS, WEB, forged)
     lists = world.lists()
     del lists["merit"]
@@ -52,7 +54,9 @@ def test_while_one_is_away_what_stands_in_each_cluster_decides_there():
     del lists["merit"]
     plans, dummy, heres = planned(lists)
     assert plans["aws"].writes == []
-    assert not [write for write in plans["gcp"].writes if write.key.kind == "ServiceImport"], "it may be merit's, which cannot be asked"
+    assert not [write for write in plans["gcp"].writes if write.key.kind == "ServiceImport"], (
+        "it may be merit's, which cannot be asked"
+    )
 
 
 def test_a_part_that_another_cluster_made_up_keeps_nothing_elsewhere():
@@ -60,14 +64,24 @@ def test_a_part_that_another_cluster_made_up_keeps_nothing_elsewhere():
     world = world_of_three()
     world.put("merit", touched.EXPORTS, WEB, None)
     world.apply(*world.whole())
-    made_up = copy.deepcopy(next(obj for place, obj in world.objects["aws"][touched.SLICES].items() if place[1].endswith("-gcp-4-0")))
+    made_up = copy.deepcopy(
+        next(obj for place, obj in world.objects["aws"][touched.SLICES].items() if place[1].endswith("-gcp-4-0"))
+    )
     made_up["metadata"]["name"] = made_up["metadata"]["name"].replace("-gcp-", "-merit-")
     world.put("aws", touched.SLICES, (WEB[0], made_up["metadata"]["name"]), made_up)
-    world.put("gcp", touched.SERVICES, WEB, service(WEB, [{"name": "other", "port": 81, "protocol": "TCP", "targetPort": 8080}]))
+    world.put(
+        "gcp",
+        touched.SERVICES,
+        WEB,
+        service(WEB, [{"name": "other", "port": 81, "protocol": "TCP", "targetPort": 8080}]),
+    )
     lists = world.lists()
     del lists["merit"]
     dummy, joined, heres = planned(lists)
-    assert joined.part(heres["aws"]).merged[WEB].held == {"merit"} and joined.part(heres["gcp"]).merged[WEB].held == frozenset()
+    assert (
+        joined.part(heres["aws"]).merged[WEB].held == {"merit"}
+        and joined.part(heres["gcp"]).merged[WEB].held == frozenset()
+    )
     assert joined.part(heres["gcp"]).clusters(heres["gcp"])[WEB] == ("aws", "gcp")
 
 
@@ -75,7 +89,12 @@ def test_who_decided_first_is_what_most_clusters_remember():
     """One that remembers otherwise would decide by its own word. Of two that are remembered equally often, the older export decides."""
     world = world_of_three(keep_first=True)
     assert world.whole()[1].merged[WEB].winner == "aws"
-    for noted, winner in ((("gcp", "merit", "merit"), "merit"), (("gcp", "merit", "gcp"), "gcp"), (("merit", "gcp", None), "gcp"), ((None, None, None), "aws")):
+    for noted, winner in (
+        (("gcp", "merit", "merit"), "merit"),
+        (("gcp", "merit", "gcp"), "gcp"),
+        (("merit", "gcp", None), "gcp"),
+        ((None, None, None), "aws"),
+    ):
         for cluster, text in zip(("aws", "gcp", "merit"), noted):
             obj = edited(world, cluster)
             obj["metadata"]["annotations"] = {FIRST_EXPORT: text} if text else {}

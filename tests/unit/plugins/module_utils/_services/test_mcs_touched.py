@@ -10,22 +10,45 @@ import copy
 import json
 
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs import touched
-from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.names import SERVICE_LABEL, SOURCE_LABEL, derived_name
+from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.names import (
+    SERVICE_LABEL,
+    SOURCE_LABEL,
+    derived_name,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._services.touched import decided
 from hypothesis import event, given, settings, strategies as st
 from mcs_world import GRANTS, OPTIONS, World, ends, export, service
 
-STAMPS = ["2025-01-0{0}T00:00:00Z".format(day) for day in (1, 2, 3)]
+STAMPS = [f"2025-01-0{day}T00:00:00Z" for day in (1, 2, 3)]
 NAMES = ("web", "db", derived_name("shop", "web"))
-WHAT = "all all export service headless slice stray drop spoil unlabel terminate space labels unexport".split()
+WHAT = [
+    "all",
+    "all",
+    "export",
+    "service",
+    "headless",
+    "slice",
+    "stray",
+    "drop",
+    "spoil",
+    "unlabel",
+    "terminate",
+    "space",
+    "labels",
+    "unexport",
+]
 steps = st.lists(
     st.tuples(
         st.sampled_from(sorted(GRANTS)),
         st.sampled_from(WHAT),
-        st.tuples(st.sampled_from(["shop", "bank"]), st.sampled_from(NAMES)), st.sampled_from(STAMPS),
-        st.lists(st.sampled_from(["10.2.0.1", "10.4.0.2", "10.6.0.3", "10.9.0.4"]), max_size=3, unique=True), st.integers(0, 2),
-    ), min_size=1, max_size=14,
-)  # fmt: skip
+        st.tuples(st.sampled_from(["shop", "bank"]), st.sampled_from(NAMES)),
+        st.sampled_from(STAMPS),
+        st.lists(st.sampled_from(["10.2.0.1", "10.4.0.2", "10.6.0.3", "10.9.0.4"]), max_size=3, unique=True),
+        st.integers(0, 2),
+    ),
+    min_size=1,
+    max_size=14,
+)
 
 
 def do(world, cluster, what, place, stamp, ips, number):
@@ -36,14 +59,21 @@ def do(world, cluster, what, place, stamp, ips, number):
     if what == "unexport":
         world.put(cluster, touched.EXPORTS, place, None)
     if what in ("service", "all"):
-        world.put(cluster, touched.SERVICES, place, service(place, [{"name": "http", "port": 80 + number, "protocol": "TCP"}]))
+        world.put(
+            cluster, touched.SERVICES, place, service(place, [{"name": "http", "port": 80 + number, "protocol": "TCP"}])
+        )
     if what == "headless":
         world.put(cluster, touched.SERVICES, place, service(place, clusterIP="None"))
     if what in ("slice", "all"):
         world.put(cluster, touched.SLICES, (place[0], place[1] + "-x"), ends(place, *ips))
     if what == "stray":
         # a slice of the same name that says another Service, or wears the clothes of ours
-        world.put(cluster, touched.SLICES, (place[0], place[1] + "-x"), ends((place[0], NAMES[number]), *ips, name=place[1] + "-x"))
+        world.put(
+            cluster,
+            touched.SLICES,
+            (place[0], place[1] + "-x"),
+            ends((place[0], NAMES[number]), *ips, name=place[1] + "-x"),
+        )
     if what in ("drop", "spoil", "unlabel"):
         kind = touched.KINDS[(number + len(ips)) % 3] if number else touched.SLICES
         held = sorted(world.objects[cluster].get(kind, ()))
@@ -55,18 +85,21 @@ def do(world, cluster, what, place, stamp, ips, number):
             obj["metadata"]["labels"] = {} if what == "unlabel" else obj["metadata"].get("labels") or {}
             world.put(cluster, kind, key, None if what == "drop" else obj)
     if what in ("terminate", "space"):
-        world.space(cluster, place[0], True if what == "terminate" else False)
+        world.space(cluster, place[0], what == "terminate")
 
 
 def text(plans):
-    return {name: [json.dumps([*write.key, write.manifest], sort_keys=True, default=str) for write in one.writes] for name, one in plans.items()}
+    return {
+        name: [json.dumps([*write.key, write.manifest], sort_keys=True, default=str) for write in one.writes]
+        for name, one in plans.items()
+    }
 
 
 def said(world, outcome):
     return {
         name: sorted(json.dumps([*write.key, write.manifest], sort_keys=True) for rows in both for write in rows)
         for name, both in world.statuses(*outcome).items()
-    }  # fmt: skip
+    }
 
 
 @settings(deadline=None, max_examples=200)
@@ -82,7 +115,9 @@ def test_what_is_touched_says_what_everything_says(keep_first, sequence):
             assert said(world, some) == said(world, whole)
         world.apply(*whole)
         again = world.whole()
-        assert not any(text(again[0]).values()) and not any(said(world, again).values()), "the second run writes nothing"
+        assert not any(text(again[0]).values()) and not any(said(world, again).values()), (
+            "the second run writes nothing"
+        )
 
 
 @settings(deadline=None, max_examples=100)
@@ -112,7 +147,11 @@ def contents(world):
     for name, kinds in world.objects.items():
         for place, obj in kinds[touched.IMPORTS].items():
             if world.spaces[name].get(place[0]) is False:
-                found[name, place] = {key: value for key, value in obj["spec"].items() if key != "ips"}, obj["metadata"].get("labels"), obj["status"]
+                found[name, place] = (
+                    {key: value for key, value in obj["spec"].items() if key != "ips"},
+                    obj["metadata"].get("labels"),
+                    obj["status"],
+                )
         for place, obj in kinds[touched.SLICES].items():
             source = obj["metadata"]["labels"].get(SOURCE_LABEL)
             if world.spaces[name].get(place[0]) is False and source:

@@ -12,29 +12,49 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager
 from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard
-from ansible_collections.multicluster.network.plugins.module_utils._services.exports import Listed, Options, read_exports
+from ansible_collections.multicluster.network.plugins.module_utils._services.exports import (
+    Listed,
+    Options,
+    read_exports,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_plan import plan_cluster
 from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_writes import recreated
-from ansible_collections.multicluster.network.plugins.module_utils._values.selectors import matches, parse_selector, unmet
+from ansible_collections.multicluster.network.plugins.module_utils._values.selectors import (
+    matches,
+    parse_selector,
+    unmet,
+)
 from hypothesis import given, settings, strategies as st
 
 MANAGER = field_manager("t")
 NS = "sys-semaphore"
 V1 = "discovery.k8s.io/v1"
 GRANTS = {
-    "aws": {"pod_cidrs": ["10.2.0.0/16", "fd00:2::/48"]}, "gcp": {"pod_cidrs": ["10.4.0.0/16"]}, "merit": {"pod_cidrs": ["10.6.0.0/16"]},
-}  # fmt: skip
+    "aws": {"pod_cidrs": ["10.2.0.0/16", "fd00:2::/48"]},
+    "gcp": {"pod_cidrs": ["10.4.0.0/16"]},
+    "merit": {"pod_cidrs": ["10.6.0.0/16"]},
+}
 PORTS = [{"name": "http", "port": 80, "protocol": "TCP"}]
 
 
 def options(**more):
     names = {name: name for name in GRANTS}
-    given_options = Options(NS, parse_selector("mirror=yes"), parse_selector("global=yes"), parse_selector("first=local"), names, {"gcp": ["z1", "z2"]})
+    given_options = Options(
+        NS,
+        parse_selector("mirror=yes"),
+        parse_selector("global=yes"),
+        parse_selector("first=local"),
+        names,
+        {"gcp": ["z1", "z2"]},
+    )
     return given_options._replace(**more)
 
 
 def service(name, labels=None, **spec):
-    return {"metadata": {"namespace": "shop", "name": name, "labels": labels or {"mirror": "yes"}}, "spec": dict({"ports": PORTS}, **spec)}
+    return {
+        "metadata": {"namespace": "shop", "name": name, "labels": labels or {"mirror": "yes"}},
+        "spec": dict({"ports": PORTS}, **spec),
+    }
 
 
 def endpoints(name, *ips):
@@ -44,8 +64,12 @@ def endpoints(name, *ips):
 
 def piece(name, suffix, *ips, labels=None, family="IPv4", **more):
     labels = dict(labels or {"mirror": "yes"}, **{"kubernetes.io/service-name": name})
-    return {"metadata": {"namespace": "shop", "name": name + suffix, "labels": labels}, "addressType": family, "ports": PORTS,
-            "endpoints": [dict({"addresses": [ip], "conditions": {"ready": True}, "zone": "eu-1"}, **more) for ip in ips]}  # fmt: skip
+    return {
+        "metadata": {"namespace": "shop", "name": name + suffix, "labels": labels},
+        "addressType": family,
+        "ports": PORTS,
+        "endpoints": [dict({"addresses": [ip], "conditions": {"ready": True}, "zone": "eu-1"}, **more) for ip in ips],
+    }
 
 
 class Fabric:
@@ -59,16 +83,26 @@ class Fabric:
     def listed(self, name):
         here = self.sources[name]
         store = self.stores[name]
-        kinds = {kind: [obj for key, obj in store.items() if key.kind == kind] for kind in ("Service", "Endpoints", "EndpointSlice")}
-        return Listed(here["services"] + kinds["Service"], here["endpoints"] + kinds["Endpoints"],
-                      here["slices"] + kinds["EndpointSlice"], self.form[name], V1)  # fmt: skip
+        kinds = {
+            kind: [obj for key, obj in store.items() if key.kind == kind]
+            for kind in ("Service", "Endpoints", "EndpointSlice")
+        }
+        return Listed(
+            here["services"] + kinds["Service"],
+            here["endpoints"] + kinds["Endpoints"],
+            here["slices"] + kinds["EndpointSlice"],
+            self.form[name],
+            V1,
+        )
 
     def run(self, local="gcp", down=(), state="present", sources=None, **more):
         """(plan, actions) of one run, applied."""
         chosen = options(**more)
         guard = Guard(GRANTS)
         exports = {name: read_exports(name, self.listed(name), chosen, guard) for name in GRANTS if name not in down}
-        plan, writes = plan_cluster(local, self.listed(local), {} if state == "absent" else exports, set(down), chosen, MANAGER, sources, state)
+        plan, writes = plan_cluster(
+            local, self.listed(local), {} if state == "absent" else exports, set(down), chosen, MANAGER, sources, state
+        )
         for write in writes:
             if write.manifest is None:
                 del self.stores[local][write.key]
@@ -79,7 +113,11 @@ class Fabric:
             made["metadata"].update(uid="u", resourceVersion="1", managedFields=managed)
             self.stores[local][write.key] = made
         refused = [refusal for name in exports for refusal in exports[name].refused] + plan.refused
-        return [(write.change.action, write.key.kind, write.key.name) for write in writes], sorted({(r.object, r.reason) for r in refused}), writes
+        return (
+            [(write.change.action, write.key.kind, write.key.name) for write in writes],
+            sorted({(r.object, r.reason) for r in refused}),
+            writes,
+        )
 
     def settled(self, **more):
         return self.run(**more)[0] == []
@@ -120,7 +158,11 @@ def test_a_service_that_became_a_name_in_dns_keeps_its_mirror(form):
     here["slices"] = [piece("web", "-a", "10.2.0.1", labels=both)]
     fabric.run()
     before = dict(fabric.stores["gcp"])
-    here["services"], here["endpoints"], here["slices"] = [service("web", both, type="ExternalName", externalName="x.y", ports=None)], [], []
+    here["services"], here["endpoints"], here["slices"] = (
+        [service("web", both, type="ExternalName", externalName="x.y", ports=None)],
+        [],
+        [],
+    )
     actions, refused, unused = fabric.run(max_deletes=-1)
     assert refused == [("aws/shop/web", "unsupported_type")]
     assert {kind for unused, kind, name in actions if name == NAME or name.startswith(NAME + "-")} == set()
@@ -128,7 +170,9 @@ def test_a_service_that_became_a_name_in_dns_keeps_its_mirror(form):
         key: obj for key, obj in before.items() if "mirrored-svc" in obj["metadata"]["labels"]
     }
     here["services"] = [service("web", {"other": "yes"}, type="ExternalName", externalName="x.y", ports=None)]
-    assert {action for action, unused, unused_too in fabric.run(max_deletes=-1)[0]} == {"delete"} and fabric.stores["gcp"] == {}
+    assert {action for action, unused, unused_too in fabric.run(max_deletes=-1)[0]} == {"delete"} and fabric.stores[
+        "gcp"
+    ] == {}
 
 
 def test_both_families_and_conditions_in_slices():
@@ -136,8 +180,15 @@ def test_both_families_and_conditions_in_slices():
     fabric.sources["aws"]["services"].append(service("web"))
     conditions = {"ready": False, "serving": True, "terminating": True}
     fabric.sources["aws"]["slices"] += [
-        piece("web", "-4", "10.2.0.1", conditions=conditions, hostname="web-0", nodeName="n",
-              targetRef={"kind": "Pod", "name": "web-0", "uid": "u", "namespace": "shop"}),
+        piece(
+            "web",
+            "-4",
+            "10.2.0.1",
+            conditions=conditions,
+            hostname="web-0",
+            nodeName="n",
+            targetRef={"kind": "Pod", "name": "web-0", "uid": "u", "namespace": "shop"},
+        ),
         piece("web", "-6", "fd00:2::1", family="IPv6"),
         piece("web", "-n", "example.org", family="FQDN"),
     ]
@@ -145,8 +196,15 @@ def test_both_families_and_conditions_in_slices():
     assert [name for unused, kind, name in actions if kind == "EndpointSlice"] == [NAME + "-4-0", NAME + "-6-0"]
     assert refused == [("slice aws/shop/web-n", "unsupported_type")]
     made = next(obj for key, obj in fabric.stores["gcp"].items() if key.name == NAME + "-4-0")
-    assert made["endpoints"] == [{"addresses": ["10.2.0.1"], "conditions": conditions, "hostname": "web-0", "zone": "eu-1",
-                                  "targetRef": {"kind": "Pod", "name": "web-0"}}]  # fmt: skip
+    assert made["endpoints"] == [
+        {
+            "addresses": ["10.2.0.1"],
+            "conditions": conditions,
+            "hostname": "web-0",
+            "zone": "eu-1",
+            "targetRef": {"kind": "Pod", "name": "web-0"},
+        }
+    ]
     assert fabric.settled()
     fabric.run(fields="all")
     made = next(obj for key, obj in fabric.stores["gcp"].items() if key.name == NAME + "-4-0")
@@ -156,9 +214,9 @@ def test_both_families_and_conditions_in_slices():
 def test_changing_the_form_writes_before_it_deletes():
     fabric = Fabric("endpoints")
     for number in range(20):
-        fabric.sources["aws"]["services"].append(service("s{0}".format(number)))
-        fabric.sources["aws"]["endpoints"].append(endpoints("s{0}".format(number), "10.2.0.1"))
-        fabric.sources["aws"]["slices"].append(piece("s{0}".format(number), "-a", "10.2.0.1"))
+        fabric.sources["aws"]["services"].append(service(f"s{number}"))
+        fabric.sources["aws"]["endpoints"].append(endpoints(f"s{number}", "10.2.0.1"))
+        fabric.sources["aws"]["slices"].append(piece(f"s{number}", "-a", "10.2.0.1"))
     fabric.run()
     for form, old, new in (("slices", "Endpoints", "EndpointSlice"), ("endpoints", "EndpointSlice", "Endpoints")):
         fabric.form = dict.fromkeys(GRANTS, form)
@@ -169,11 +227,15 @@ def test_changing_the_form_writes_before_it_deletes():
 
 def test_one_more_endpoint_is_one_write_however_many_there_are():
     fabric = Fabric("slices")
-    ips = ["10.2.{0}.{1}".format(i // 250 + 1, i % 250 + 1) for i in range(2500)]
+    ips = [f"10.2.{i // 250 + 1}.{i % 250 + 1}" for i in range(2500)]
     fabric.sources["aws"]["services"].append(service("web"))
-    fabric.sources["aws"]["slices"] = [piece("web", "-" + str(i), *ips[i:i + 100]) for i in range(0, 2500, 100)]
+    fabric.sources["aws"]["slices"] = [piece("web", "-" + str(i), *ips[i : i + 100]) for i in range(0, 2500, 100)]
     actions, dummy, unused = fabric.run()
-    assert [name for unused, kind, name in actions if kind == "EndpointSlice"] == [NAME + "-4-0", NAME + "-4-1", NAME + "-4-2"]
+    assert [name for unused, kind, name in actions if kind == "EndpointSlice"] == [
+        NAME + "-4-0",
+        NAME + "-4-1",
+        NAME + "-4-2",
+    ]
     assert fabric.settled()
     fabric.sources["aws"]["slices"].append(piece("web", "-x", "10.2.0.1"))
     assert fabric.run()[0] == [("update", "EndpointSlice", NAME + "-4-2")]
@@ -258,7 +320,12 @@ def test_headless_is_made_anew_with_its_endpoints():
     fabric.run()
     here["services"][0] = service("web", clusterIP="None")
     actions, refused, writes = fabric.run()
-    assert actions == [("delete", "Endpoints", NAME), ("delete", "Service", NAME), ("create", "Service", NAME), ("create", "Endpoints", NAME)]
+    assert actions == [
+        ("delete", "Endpoints", NAME),
+        ("delete", "Service", NAME),
+        ("create", "Service", NAME),
+        ("create", "Endpoints", NAME),
+    ]
     assert recreated(writes) == {NAME} and refused == [] and fabric.settled()
 
 
@@ -277,7 +344,9 @@ def shared(*clusters, labels=None, **spec):
 def test_global_services_without_and_with_local_first():
     fabric = shared("aws", "gcp")
     assert sorted(fabric.run()[0]) == [
-        ("create", "EndpointSlice", "gl-web-aws"), ("create", "EndpointSlice", "gl-web-gcp"), ("create", "Service", "gl-shop-73736d-web"),
+        ("create", "EndpointSlice", "gl-web-aws"),
+        ("create", "EndpointSlice", "gl-web-gcp"),
+        ("create", "Service", "gl-shop-73736d-web"),
     ]
     found = {key.name: obj for key, obj in fabric.stores["gcp"].items()}
     assert found["gl-shop-73736d-web"]["metadata"]["annotations"] == {"global-svc-clusters": "aws,gcp"}
@@ -287,7 +356,9 @@ def test_global_services_without_and_with_local_first():
     fabric.run(topology_mode=True)
     found = {key.name: obj for key, obj in fabric.stores["gcp"].items()}
     assert found["gl-shop-73736d-web"]["metadata"]["annotations"] == {
-        "global-svc-clusters": "aws,gcp", "service.kubernetes.io/topology-aware-hints": "auto", "service.kubernetes.io/topology-mode": "Auto",
+        "global-svc-clusters": "aws,gcp",
+        "service.kubernetes.io/topology-aware-hints": "auto",
+        "service.kubernetes.io/topology-mode": "Auto",
     }
     remote, local = (found[name]["endpoints"][0] for name in ("gl-web-aws", "gl-web-gcp"))
     assert (remote["zone"], remote["hints"]) == ("remote", {"forZones": [{"name": "remote"}]})
@@ -315,7 +386,10 @@ def test_global_services_go_only_when_everybody_was_heard():
     fabric.sources["aws"]["slices"].clear()
     more = {"confirm_empty": ("aws", "gcp", "global services")}
     assert fabric.run(down=("aws",), **more)[0] == []
-    assert fabric.run(**more)[0] == [("update", "Service", "gl-shop-73736d-web"), ("delete", "EndpointSlice", "gl-web-aws")]
+    assert fabric.run(**more)[0] == [
+        ("update", "Service", "gl-shop-73736d-web"),
+        ("delete", "EndpointSlice", "gl-web-aws"),
+    ]
     fabric.sources["gcp"]["services"].clear()
     fabric.sources["gcp"]["slices"].clear()
     assert fabric.run(down=("merit",), **more)[0] == [("delete", "EndpointSlice", "gl-web-gcp")]
@@ -344,7 +418,9 @@ def test_a_mirror_is_never_mirrored():
     assert fabric.run()[0] == []
 
 
-STEP = st.tuples(st.sampled_from(["aws", "merit"]), st.sampled_from("abc"), st.sets(st.integers(1, 4), max_size=3), st.booleans())
+STEP = st.tuples(
+    st.sampled_from(["aws", "merit"]), st.sampled_from("abc"), st.sets(st.integers(1, 4), max_size=3), st.booleans()
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -357,7 +433,7 @@ def test_any_history_ends_in_what_a_fresh_start_gives(steps, form, order):
             here[kind] = [obj for obj in here[kind] if not obj["metadata"]["name"].startswith(name)]
         if there:
             number = {"aws": 2, "merit": 6}[cluster]
-            ips = ["10.{0}.0.{1}".format(number, host) for host in sorted(hosts)]
+            ips = [f"10.{number}.0.{host}" for host in sorted(hosts)]
             here["services"].append(service(name))
             here["endpoints"].append(endpoints(name, *ips))
             here["slices"].append(piece(name, "-s", *ips))
@@ -384,15 +460,28 @@ def test_a_selector_goes_with_the_endpoints_that_it_brought(form):
     store = fabric.stores["gcp"]
     mirror = next(key for key in store if key.kind == "Service")
     store[mirror]["spec"] = dict(store[mirror]["spec"], selector={"app": "mine"}, clusterIP="10.5.0.9")
-    meta = {"namespace": NS, "labels": {"kubernetes.io/service-name": NAME, "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}}
+    meta = {
+        "namespace": NS,
+        "labels": {
+            "kubernetes.io/service-name": NAME,
+            "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+        },
+    }
     local = {"metadata": dict(meta, name=NAME + "-abcde"), "addressType": "IPv4", "endpoints": [], "ports": []}
     store[Key(V1, "EndpointSlice", NS, NAME + "-abcde")] = local
-    other = {"metadata": dict(meta, name="other-abcde", labels=dict(meta["labels"], **{"kubernetes.io/service-name": "other"})), **{
-        name: local[name] for name in ("addressType", "endpoints", "ports")}}  # fmt: skip
+    other = {
+        "metadata": dict(
+            meta, name="other-abcde", labels=dict(meta["labels"], **{"kubernetes.io/service-name": "other"})
+        ),
+        **{name: local[name] for name in ("addressType", "endpoints", "ports")},
+    }
     store[Key(V1, "EndpointSlice", NS, "other-abcde")] = other
     gone = [("delete", "EndpointSlice", NAME + "-abcde")]
     if form == "slices":
-        store[Key("v1", "Endpoints", NS, NAME)] = {"metadata": {"namespace": NS, "name": NAME, "labels": {}}, "subsets": []}
+        store[Key("v1", "Endpoints", NS, NAME)] = {
+            "metadata": {"namespace": NS, "name": NAME, "labels": {}},
+            "subsets": [],
+        }
         gone.append(("delete", "Endpoints", NAME))
     actions, refused, unused = fabric.run()
     assert actions[0] == ("update", "Service", NAME) and sorted(actions[1:]) == sorted(gone) and refused == []
@@ -401,7 +490,10 @@ def test_a_selector_goes_with_the_endpoints_that_it_brought(form):
 
 def refusals(fabric, **more):
     chosen = options(**more)
-    return [(row.object, row.reason, row.message) for row in read_exports("aws", fabric.listed("aws"), chosen, Guard(GRANTS)).refused]
+    return [
+        (row.object, row.reason, row.message)
+        for row in read_exports("aws", fabric.listed("aws"), chosen, Guard(GRANTS)).refused
+    ]
 
 
 def test_endpoints_without_the_label_are_named_with_it():
@@ -409,15 +501,29 @@ def test_endpoints_without_the_label_are_named_with_it():
         fabric = Fabric(form)
         here = fabric.sources["aws"]
         here["services"] = [service("pg", {"mirror": "yes", "global": "yes"})]
-        here["endpoints"] = [dict(endpoints("pg", "10.2.3.61"), metadata={"namespace": "shop", "name": "pg", "labels": {"role": "master"}})]
+        here["endpoints"] = [
+            dict(
+                endpoints("pg", "10.2.3.61"), metadata={"namespace": "shop", "name": "pg", "labels": {"role": "master"}}
+            )
+        ]
         made = {"role": "master", "endpointslice.kubernetes.io/managed-by": "endpointslicemirroring-controller.k8s.io"}
-        here["slices"] = [piece("pg", "-x", "10.2.3.61", labels=made), piece("pg", "-empty", labels=made), piece("other", "-x", "10.2.3.1", labels={"a": "b"})]
-        kinds = {text.split(" ")[0]: text for dummy, reason, text in refusals(fabric, global_selector=None) if reason == "label_missing"}
+        here["slices"] = [
+            piece("pg", "-x", "10.2.3.61", labels=made),
+            piece("pg", "-empty", labels=made),
+            piece("other", "-x", "10.2.3.1", labels={"a": "b"}),
+        ]
+        kinds = {
+            text.split(" ")[0]: text
+            for dummy, reason, text in refusals(fabric, global_selector=None)
+            if reason == "label_missing"
+        }
         (text,) = kinds.values()
         assert "has not the label 'mirror=yes', so 1 endpoint is left out" in text
         assert ("slice 'pg-x', which is made of Endpoints 'pg'," in text) == (form == "slices")
         rows = refusals(fabric)
-        assert {(where, reason) for where, reason, dummy in rows} == {("aws/shop/pg", "label_missing")} and len(rows) == 2
+        assert {(where, reason) for where, reason, dummy in rows} == {("aws/shop/pg", "label_missing")} and len(
+            rows
+        ) == 2
         assert any("'global=yes'" in text for dummy, dummy, text in rows)
 
 
@@ -430,7 +536,9 @@ def test_partly_labelled_endpoints_are_named_and_the_others_mirrored():
     ]
     ((where, reason, text),) = refusals(fabric)
     assert (where, reason) == ("aws/shop/web", "label_missing")
-    assert text.startswith("slice 'web-b', slice 'web-c', slice 'web-d' and 1 more have not the label 'mirror=yes', so 8 endpoints are left out")
+    assert text.startswith(
+        "slice 'web-b', slice 'web-c', slice 'web-d' and 1 more have not the label 'mirror=yes', so 8 endpoints are left out"
+    )
     fabric.run()
     (made,) = (obj for key, obj in fabric.stores["gcp"].items() if key.kind == "EndpointSlice")
     assert [one["addresses"] for one in made["endpoints"]] == [["10.2.3.1"]]

@@ -42,10 +42,19 @@ def test_mirror_names(prefix, namespace, name, expected, reason):
         assert made.checked() == expected
 
 
-@pytest.mark.parametrize("text, valid", [  # fmt: skip
-    ("aws-default-73736d-1web", True), ("a" * 63, True), ("a" * 64, False),
-    ("1a", False), ("-a", False), ("A", False), ("a.b", False), ("", False),
-])
+@pytest.mark.parametrize(
+    "text, valid",
+    [
+        ("aws-default-73736d-1web", True),
+        ("a" * 63, True),
+        ("a" * 64, False),
+        ("1a", False),
+        ("-a", False),
+        ("A", False),
+        ("a.b", False),
+        ("", False),
+    ],
+)
 def test_built_texts_by_themselves(text, valid):
     assert names.is_service_name(text) == valid and names.may_name_service(text) == (valid or text == "1a")
     assert names.is_object_name(text) == (text not in ("", "-a", "A"))
@@ -67,7 +76,13 @@ def test_a_valid_name_is_what_every_api_server_takes(prefix, namespace, name):
 
 
 def test_collisions_are_found_and_settled():
-    sources = [("aws", "2-web", "api"), ("aws-2", "web", "api"), ("aws", "a-73736d-b", "c"), ("aws", "a", "b-73736d-c"), ("aws", "x", "y")]
+    sources = [
+        ("aws", "2-web", "api"),
+        ("aws-2", "web", "api"),
+        ("aws", "a-73736d-b", "c"),
+        ("aws", "a", "b-73736d-c"),
+        ("aws", "x", "y"),
+    ]
     found = names.collisions((names.mirror_name(*source).name, source) for source in sources)
     assert found == {
         "aws-2-web-73736d-api": [("aws", "2-web", "api"), ("aws-2", "web", "api")],

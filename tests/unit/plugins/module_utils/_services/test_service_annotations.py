@@ -17,7 +17,13 @@ from ansible_collections.multicluster.network.plugins.module_utils._services.ser
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 PORTS = [{"name": "http", "port": 80}, {"name": "ftp", "port": 21}]
-GROUPS = [Group(None, tuple({"name": port["name"], "port": port["port"] + 8000} for port in PORTS), (Endpoint(("10.2.0.1",), {}),))]
+GROUPS = [
+    Group(
+        None,
+        tuple({"name": port["name"], "port": port["port"] + 8000} for port in PORTS),
+        (Endpoint(("10.2.0.1",), {}),),
+    )
+]
 CHOICES = ("ports", "clusters", "exported-name")
 
 
@@ -26,11 +32,15 @@ def service(**choices):
     return {"metadata": {"name": "web", "namespace": "shop", "annotations": annotations}, "spec": {"ports": PORTS}}
 
 
-@pytest.mark.parametrize("text,kept", [("http", ["http"]), ("21", ["ftp"]), (" http ,21,", ["http", "ftp"]), ("80,http", ["http"])])
+@pytest.mark.parametrize(
+    "text,kept", [("http", ["http"]), ("21", ["ftp"]), (" http ,21,", ["http", "ftp"]), ("80,http", ["http"])]
+)
 def test_ports_by_name_or_number(text, kept):
     made, groups = narrowed(service(ports=text), GROUPS, CHOICES)
     assert [port["name"] for port in made["spec"]["ports"]] == kept
-    assert [[port["name"] for port in group.ports] for group in groups] == [kept] and groups[0].endpoints == GROUPS[0].endpoints
+    assert [[port["name"] for port in group.ports] for group in groups] == [kept] and groups[0].endpoints == GROUPS[
+        0
+    ].endpoints
 
 
 @pytest.mark.parametrize("text", ["", ",", "https", "http,https", "8080", "http ftp", "*", "http\x00"])
@@ -58,4 +68,6 @@ def test_nobody_is_heard_who_was_not_asked():
 def test_annotations_that_are_none(annotations):
     made = service()
     made["metadata"]["annotations"] = annotations
-    assert chosen_clusters(made, CHOICES) is None and copied_metadata(made, ["a"], ["mirror.semaphore.uw.io/clusters"]) == ({}, {})
+    assert chosen_clusters(made, CHOICES) is None and copied_metadata(
+        made, ["a"], ["mirror.semaphore.uw.io/clusters"]
+    ) == ({}, {})

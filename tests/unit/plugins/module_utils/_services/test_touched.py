@@ -13,23 +13,44 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.object_
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager
 from ansible_collections.multicluster.network.plugins.module_utils._services import touched
 from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard
-from ansible_collections.multicluster.network.plugins.module_utils._services.exports import Listed, Options, read_exports
+from ansible_collections.multicluster.network.plugins.module_utils._services.exports import (
+    Listed,
+    Options,
+    read_exports,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_plan import plan_cluster
 from ansible_collections.multicluster.network.plugins.module_utils._values.selectors import parse_selector
 from hypothesis import event, given, settings, strategies as st
 
 MANAGER, NS, V1 = field_manager("t"), "sys-semaphore", "discovery.k8s.io/v1"
-GRANTS = {"aws": {"pod_cidrs": ["10.2.0.0/16"]}, "gcp": {"pod_cidrs": ["10.4.0.0/16"]}, "merit": {"pod_cidrs": ["10.6.0.0/16"]}}
+GRANTS = {
+    "aws": {"pod_cidrs": ["10.2.0.0/16"]},
+    "gcp": {"pod_cidrs": ["10.4.0.0/16"]},
+    "merit": {"pod_cidrs": ["10.6.0.0/16"]},
+}
 KINDS = {"Service": touched.SERVICES, "Endpoints": touched.ENDPOINTS, "EndpointSlice": touched.SLICES}
 #: gcp's prefix makes mirrors that collide with those of aws
 PREFIXES = {"aws": "aws", "gcp": "aws", "merit": "merit"}
 NAMES = ("web", "db", "api")
-LABELS = ({}, {"mirror": "yes"}, {"global": "yes"}, {"mirror": "yes", "global": "yes"}, {"mirror": "yes", "global": "yes", "first": "local"})
+LABELS = (
+    {},
+    {"mirror": "yes"},
+    {"global": "yes"},
+    {"mirror": "yes", "global": "yes"},
+    {"mirror": "yes", "global": "yes", "first": "local"},
+)
 RENAMED = "multicluster.network/exported-name"
 
 
 def options(**more):
-    chosen = Options(NS, parse_selector("mirror=yes"), parse_selector("global=yes"), parse_selector("first=local"), PREFIXES, {"gcp": ["z1"]})
+    chosen = Options(
+        NS,
+        parse_selector("mirror=yes"),
+        parse_selector("global=yes"),
+        parse_selector("first=local"),
+        PREFIXES,
+        {"gcp": ["z1"]},
+    )
     return chosen._replace(honoured=("exported-name", "clusters", "ports"), **more)
 
 
@@ -83,26 +104,41 @@ class World:
 
 
 def text(plans):
-    return {name: [json.dumps([*write.key, write.manifest], sort_keys=True) for write in writes] for name, (unused, writes) in plans.items()}
+    return {
+        name: [json.dumps([*write.key, write.manifest], sort_keys=True) for write in writes]
+        for name, (unused, writes) in plans.items()
+    }
 
 
 def refusals(plans):
     return {(name, refusal) for name, (plan, unused) in plans.items() for refusal in plan.refused}
 
 
-cluster_names, places = st.sampled_from(sorted(GRANTS)), st.tuples(st.sampled_from(["shop", "bank", NS]), st.sampled_from(NAMES))
+cluster_names, places = (
+    st.sampled_from(sorted(GRANTS)),
+    st.tuples(st.sampled_from(["shop", "bank", NS]), st.sampled_from(NAMES)),
+)
 addresses = st.lists(st.sampled_from(["10.2.0.1", "10.4.0.2", "10.6.0.3", "10.9.0.4"]), max_size=2, unique=True)
 steps = st.lists(
     st.tuples(
-        cluster_names, st.sampled_from(["service", "rename", "headless", "endpoints", "slice", "stray", "spoil", "drop", "unlabel"]),
-        places, st.sampled_from(LABELS), addresses, st.sampled_from(["", "-a", "-b"]), st.sampled_from(NAMES),
-    ), min_size=1, max_size=14,
-)  # fmt: skip
+        cluster_names,
+        st.sampled_from(["service", "rename", "headless", "endpoints", "slice", "stray", "spoil", "drop", "unlabel"]),
+        places,
+        st.sampled_from(LABELS),
+        addresses,
+        st.sampled_from(["", "-a", "-b"]),
+        st.sampled_from(NAMES),
+    ),
+    min_size=1,
+    max_size=14,
+)
 
 
 def service(place, labels, **more):
-    return {"metadata": {"namespace": place[0], "name": place[1], "labels": dict(labels), **more},
-            "spec": {"ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}}  # fmt: skip
+    return {
+        "metadata": {"namespace": place[0], "name": place[1], "labels": dict(labels), **more},
+        "spec": {"ports": [{"name": "http", "port": 80, "protocol": "TCP"}]},
+    }
 
 
 def do(world, cluster, what, place, labels, ips, suffix, other):
@@ -117,13 +153,29 @@ def do(world, cluster, what, place, labels, ips, suffix, other):
         world.put(cluster, "services", place, dict(made, spec=dict(made["spec"], clusterIP="None")))
     elif what == "endpoints":
         subset = {"addresses": [{"ip": ip} for ip in ips], "ports": ports}
-        world.put(cluster, "endpoints", place, {"metadata": {"namespace": place[0], "name": place[1], "labels": dict(labels)}, "subsets": [subset]})
+        world.put(
+            cluster,
+            "endpoints",
+            place,
+            {"metadata": {"namespace": place[0], "name": place[1], "labels": dict(labels)}, "subsets": [subset]},
+        )
     elif what in ("slice", "stray"):
         # a slice may have the name of one of another Service, and change its mind about whose it is
         name = place[1] + suffix
-        marks = dict(labels, **({"kubernetes.io/service-name": place[1] if what == "slice" else other} if suffix != "-b" or what == "slice" else {}))
-        made = {"metadata": {"namespace": place[0], "name": name, "labels": marks}, "addressType": "IPv4", "ports": ports,
-                "endpoints": [{"addresses": [ip], "conditions": {"ready": True}} for ip in ips]}  # fmt: skip
+        marks = dict(
+            labels,
+            **(
+                {"kubernetes.io/service-name": place[1] if what == "slice" else other}
+                if suffix != "-b" or what == "slice"
+                else {}
+            ),
+        )
+        made = {
+            "metadata": {"namespace": place[0], "name": name, "labels": marks},
+            "addressType": "IPv4",
+            "ports": ports,
+            "endpoints": [{"addresses": [ip], "conditions": {"ready": True}} for ip in ips],
+        }
         world.put(cluster, "endpointslices", (place[0], name), made)
     elif what in ("drop", "unlabel", "spoil"):
         kind = sorted(world.objects[cluster])[len(other) % 3]
@@ -132,9 +184,15 @@ def do(world, cluster, what, place, labels, ips, suffix, other):
             key = held[len(ips) % len(held)]
             obj = copy.deepcopy(world.objects[cluster][kind][key])
             if what == "unlabel":
-                obj["metadata"]["labels"] = {name: value for name, value in obj["metadata"]["labels"].items() if name not in ("mirror", "global")}
+                obj["metadata"]["labels"] = {
+                    name: value for name, value in obj["metadata"]["labels"].items() if name not in ("mirror", "global")
+                }
             elif what == "spoil":
-                obj = dict(obj, spec={"ports": []}) if kind == "services" else dict(obj, ports=[], endpoints=[], subsets=[])
+                obj = (
+                    dict(obj, spec={"ports": []})
+                    if kind == "services"
+                    else dict(obj, ports=[], endpoints=[], subsets=[])
+                )
             world.put(cluster, kind, key, None if what == "drop" else obj)
 
 
@@ -159,7 +217,7 @@ def test_what_is_touched_says_what_everything_says(form, shared, sequence):
 def test_a_change_of_one_service_reads_nothing_of_the_others():
     world = World("slices", options())
     for number in range(50):
-        world.put("aws", "services", ("shop", "s{0}".format(number)), service(("shop", "s{0}".format(number)), {"mirror": "yes"}))
+        world.put("aws", "services", ("shop", f"s{number}"), service(("shop", f"s{number}"), {"mirror": "yes"}))
     world.apply(world.whole())
     world.put("aws", "services", ("shop", "s7"), service(("shop", "s7"), {"mirror": "yes", "more": "yes"}))
     targets = touched.closed(world.index.values(), world.dirty)

@@ -13,13 +13,22 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.refus
 US = "multicluster.network/default"
 KEY = "ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA="
 NODE = {
-    "devices": [{"name": "wireguard.gcp", "alias": "multicluster.network/default", "peers": [{"public_key": KEY, "allowed_ips": ["10.4.7.0/24"]}]}],
+    "devices": [
+        {
+            "name": "wireguard.gcp",
+            "alias": "multicluster.network/default",
+            "peers": [{"public_key": KEY, "allowed_ips": ["10.4.7.0/24"]}],
+        }
+    ],
     "routes": [
         {"table": 254, "dst": "10.4.0.0/16", "type": "unicast", "dev": "eth0", "protocol": 4},
         {"table": 254, "dst": "10.9.0.0/16", "type": "unicast", "dev": "wireguard.gcp", "protocol": 109},
     ],
     "rules": [{"version": 4, "priority": 32500, "table": 180, "protocol": 3}],
-    "tables": [{"family": "inet", "name": "talos_kubespan", "owner": US, "ours": True}, {"family": "ip", "name": "kube-proxy", "owner": None, "ours": False}],
+    "tables": [
+        {"family": "inet", "name": "talos_kubespan", "owner": US, "ours": True},
+        {"family": "ip", "name": "kube-proxy", "owner": None, "ours": False},
+    ],
 }
 
 
@@ -33,12 +42,27 @@ def blamed(kind, ident, action="update", names=None, node=None):
     [
         ("peer", "wireguard.gcp " + KEY, "update", "the key of gcp/gcp-node-1"),
         ("peer", "wireguard.gcp OTHER", "create", "nobody"),
-        ("route", "10.4.0.0/16 dev wireguard.gcp table main", "create", "protocol 4, static (an administrator or network manager)"),
+        (
+            "route",
+            "10.4.0.0/16 dev wireguard.gcp table main",
+            "create",
+            "protocol 4, static (an administrator or network manager)",
+        ),
         ("route", "10.9.0.0/16 dev wireguard.gcp table main", "delete", "protocol 109, multicluster.network"),
         ("route", "10.5.0.0/16 dev wireguard.gcp table main", "create", "nobody"),
-        ("rule", "32500: from all fwmark 0x40/0x60 lookup 180 (IPv4)", "create", "protocol 3, boot (a command or script)"),
+        (
+            "rule",
+            "32500: from all fwmark 0x40/0x60 lookup 180 (IPv4)",
+            "create",
+            "protocol 3, boot (a command or script)",
+        ),
         ("rule", "32500: from all fwmark 0x40/0x60 lookup 180 (IPv6)", "create", "nobody"),
-        ("rule", "IPv4 32500:\tfrom all fwmark 0x40/0x60 lookup 180 proto static", "create", "protocol 3, boot (a command or script)"),
+        (
+            "rule",
+            "IPv4 32500:\tfrom all fwmark 0x40/0x60 lookup 180 proto static",
+            "create",
+            "protocol 3, boot (a command or script)",
+        ),
         ("nftables set", "inet talos_kubespan kubespan_targets_ipv4", "update", US),
         ("nftables table", "ip kube-proxy", "update", "kube-proxy"),
         ("nftables table", "inet gone", "create", "nobody"),
@@ -67,7 +91,13 @@ def managed(*rows):
     return {
         "metadata": {
             "managedFields": [
-                {"manager": manager, "operation": operation, "time": time, "fieldsV1": tree, **({"subresource": sub} if sub else {})}
+                {
+                    "manager": manager,
+                    "operation": operation,
+                    "time": time,
+                    "fieldsV1": tree,
+                    **({"subresource": sub} if sub else {}),
+                }
                 for manager, operation, time, tree, sub in rows
             ]
         }
@@ -91,7 +121,9 @@ def test_the_last_writer_of_the_field_is_blamed():
 
 
 def test_a_field_that_was_removed_has_no_owner():
-    obj = managed(("eraser", "Update", "2026-01-03T00:00:00Z", fields(metadata={"f:annotations": {"f:note": {}}}), None))
+    obj = managed(
+        ("eraser", "Update", "2026-01-03T00:00:00Z", fields(metadata={"f:annotations": {"f:note": {}}}), None)
+    )
     owner, since, note = drift.blame_object(obj, change(), US)
     assert (owner, since) == (None, None) and "eraser" in note
 
@@ -102,12 +134,31 @@ def test_a_field_is_found_below_the_top():
     assert drift.blame_object(obj, change(kind="ConfigMap", names=("Other",)), US)[0] is None
 
 
-@pytest.mark.parametrize("unit,shown", [
-    ({"name": "multicluster-network-default-watch.service", "active": "inactive", "enabled": "enabled", "result": "success"}, True),
-    ({"name": "multicluster-network-default-watch.service", "active": "active", "enabled": "enabled"}, False),
-    ({"name": "multicluster-network-default.service", "active": "inactive", "enabled": "enabled"}, False),
-    ({"name": "multicluster-network-default.service", "active": "failed", "enabled": "enabled", "result": "exit-code"}, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "unit,shown",
+    [
+        (
+            {
+                "name": "multicluster-network-default-watch.service",
+                "active": "inactive",
+                "enabled": "enabled",
+                "result": "success",
+            },
+            True,
+        ),
+        ({"name": "multicluster-network-default-watch.service", "active": "active", "enabled": "enabled"}, False),
+        ({"name": "multicluster-network-default.service", "active": "inactive", "enabled": "enabled"}, False),
+        (
+            {
+                "name": "multicluster-network-default.service",
+                "active": "failed",
+                "enabled": "enabled",
+                "result": "exit-code",
+            },
+            True,
+        ),
+    ],
+)
 def test_units_that_should_run(unit, shown):
     assert bool(drift.unit_entries("h", {"units": [unit]})) == shown
 
@@ -126,15 +177,35 @@ def test_an_object_that_is_gone_is_nobodys():
 
 def test_of_a_node_only_the_meshs_annotations_count():
     obj = managed(
-        ("kubelet", "Update", "2026-01-09T00:00:00Z", fields(metadata={"f:annotations": {"f:volumes.kubernetes.io/x": {}}}), None),
-        ("kubectl-annotate", "Update", "2026-01-03T00:00:00Z", fields(metadata={"f:annotations": {"f:gcp.wireguard.semaphore.uw.io/pubKey": {}}}), None),
+        (
+            "kubelet",
+            "Update",
+            "2026-01-09T00:00:00Z",
+            fields(metadata={"f:annotations": {"f:volumes.kubernetes.io/x": {}}}),
+            None,
+        ),
+        (
+            "kubectl-annotate",
+            "Update",
+            "2026-01-03T00:00:00Z",
+            fields(metadata={"f:annotations": {"f:gcp.wireguard.semaphore.uw.io/pubKey": {}}}),
+            None,
+        ),
     )
-    found = drift.blame_object(obj, change(kind="node", names=("annotations",)), US, ["*.wireguard.semaphore.uw.io/pubKey"])
+    found = drift.blame_object(
+        obj, change(kind="node", names=("annotations",)), US, ["*.wireguard.semaphore.uw.io/pubKey"]
+    )
     assert found[0] == "kubectl-annotate"
 
 
 @pytest.mark.parametrize(
-    "broken", [{}, {"metadata": None}, {"metadata": {"managedFields": "x"}}, {"metadata": {"managedFields": [1, {"fieldsV1": 3, "manager": None}]}}]
+    "broken",
+    [
+        {},
+        {"metadata": None},
+        {"metadata": {"managedFields": "x"}},
+        {"metadata": {"managedFields": [1, {"fieldsV1": 3, "manager": None}]}},
+    ],
 )
 def test_broken_records_blame_nobody(broken):
     assert drift.blame_object(broken, change(), US)[0] is None
@@ -151,7 +222,11 @@ def row(name):
 
 def test_runs_are_compared():
     first, since = model.compare_runs([row("a")], None, "T1")
-    assert since == {"previous": None, "new": [], "gone": []} and first[0]["first_seen"] == "T1" and first[0]["last_good"] is None
+    assert (
+        since == {"previous": None, "new": [], "gone": []}
+        and first[0]["first_seen"] == "T1"
+        and first[0]["last_good"] is None
+    )
     second, since = model.compare_runs([row("a"), row("b")], {"generated": "T1", "drift": first}, "T2")
     assert [(r["name"], r["first_seen"], r["last_good"]) for r in second] == [("a", "T1", None), ("b", "T2", "T1")]
     assert [r["name"] for r in since["new"]] == ["b"] and since["previous"] == "T1"

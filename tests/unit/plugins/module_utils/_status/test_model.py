@@ -12,14 +12,20 @@ import sys
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan import outcome
-from ansible_collections.multicluster.network.plugins.module_utils._status import drawing, model, page, prometheus, report
+from ansible_collections.multicluster.network.plugins.module_utils._status import (
+    drawing,
+    model,
+    page,
+    prometheus,
+    report,
+)
 
 HERE = pathlib.Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[4] / "browser")]
 
-import fabrics  # noqa: E402  # pylint: disable=wrong-import-position
-import test_verdict  # noqa: E402  # pylint: disable=wrong-import-position
-import verified  # noqa: E402  # pylint: disable=wrong-import-position
+import fabrics  # pylint: disable=wrong-import-position
+import test_verdict  # pylint: disable=wrong-import-position
+import verified  # pylint: disable=wrong-import-position
 
 
 def built(silent=(), sizes=None, change=None):
@@ -37,7 +43,9 @@ def test_a_fabric_at_rest_is_green():
     document = built()
     assert document["verdict"]["value"] == "proven" and page.verdict(document) == ("good", "all green")
     assert (document["summary"]["tunnels_up"], document["summary"]["tunnels"]) == (32, 32)
-    assert drawing.link_grade(link(document)) == "good" and all(drawing.node_grade(node) == "good" for node in document["nodes"])
+    assert drawing.link_grade(link(document)) == "good" and all(
+        drawing.node_grade(node) == "good" for node in document["nodes"]
+    )
 
 
 def test_ends_that_a_silent_node_would_tell_are_counted_as_unknown():
@@ -50,10 +58,15 @@ def test_ends_that_a_silent_node_would_tell_are_counted_as_unknown():
     assert drawing.link_grade(link(document)) == "fair"
     text = page.render(document)
     assert "28 of 32 up, 4 unknown" in text and "gcp-node-4: did not answer: unreachable: no route to host" in text
-    assert document["verdict"]["value"] == "broken" and any("no route to host" in reason for reason in document["verdict"]["broken"])
+    assert document["verdict"]["value"] == "broken" and any(
+        "no route to host" in reason for reason in document["verdict"]["broken"]
+    )
     metrics = prometheus.text(document)
     assert 'multicluster_node_peers_unknown{cluster="gcp",node="gcp-node-4"} 4' in metrics
-    assert 'multicluster_verdict{fabric="default",verdict="broken"} 1' in metrics and metrics.count("\nsemaphore_wg_peer_info{") == 28
+    assert (
+        'multicluster_verdict{fabric="default",verdict="broken"} 1' in metrics
+        and metrics.count("\nsemaphore_wg_peer_info{") == 28
+    )
 
 
 def test_a_peer_that_the_kernel_does_not_have_is_missing():
@@ -70,15 +83,25 @@ def route_gone(facts):
 
 def led_elsewhere(facts):
     facts["probes"]["aws-node-1"]["paths"]["elsewhere"] = [
-        {"range": "10.3.1.0/24", "device": "wireguard.gcp", "address": "10.3.1.1", "source": None, "text": "the kernel sends it by eth0"}
+        {
+            "range": "10.3.1.0/24",
+            "device": "wireguard.gcp",
+            "address": "10.3.1.1",
+            "source": None,
+            "text": "the kernel sends it by eth0",
+        }
     ]
 
 
 def lost_ping(facts):
-    next(ping for ping in facts["probes"]["aws-node-1"]["pings"] if ping["node"].startswith("gcp")).update(ok=False, milliseconds=None)
+    next(ping for ping in facts["probes"]["aws-node-1"]["pings"] if ping["node"].startswith("gcp")).update(
+        ok=False, milliseconds=None
+    )
 
 
-@pytest.mark.parametrize("plant, words", [(route_gone, "route 10.3.0.0/16"), (led_elsewhere, "10.3.1.0/24"), (lost_ping, "does not reach")])
+@pytest.mark.parametrize(
+    "plant, words", [(route_gone, "route 10.3.0.0/16"), (led_elsewhere, "10.3.1.0/24"), (lost_ping, "does not reach")]
+)
 def test_with_every_handshake_fresh_a_line_is_as_good_as_its_worst_part(plant, words):
     document = built(change=plant, sizes={"aws": 2, "gcp": 2, "metal": 2})
     assert document["summary"]["tunnels_up"] == document["summary"]["tunnels"]
@@ -95,22 +118,41 @@ def status_facts(facts):
     nodes = {}
     for host in facts["declared"]:
         row = facts["found"].get(host) or {}
-        nodes[host] = None if not row.get("probe") else {"now": 1000, "errors": [], "devices": [], "units": row["probe"]["units"], "bgp": row["probe"]["bgp"]}
+        nodes[host] = (
+            None
+            if not row.get("probe")
+            else {"now": 1000, "errors": [], "devices": [], "units": row["probe"]["units"], "bgp": row["probe"]["bgp"]}
+        )
     rows = facts["found"].items()
     return {
-        "fabric": "default", "now": 1000, "mesh": facts["mesh"], "nodes": nodes, "probes": {host: row["probe"] for host, row in rows if row},
-        "node_plans": {host: row["drift"] for host, row in rows if row}, "plans": facts["plans"], "capabilities": facts["capabilities"],
-        "clusters": {name: {} for name in facts["mesh"].get("clusters") or ()}, "drift": [], "refused": [],
-        "failures": facts["mesh"].get("failures") or [], "tenants": None, "previous": None, "silent": {},
+        "fabric": "default",
+        "now": 1000,
+        "mesh": facts["mesh"],
+        "nodes": nodes,
+        "probes": {host: row["probe"] for host, row in rows if row},
+        "node_plans": {host: row["drift"] for host, row in rows if row},
+        "plans": facts["plans"],
+        "capabilities": facts["capabilities"],
+        "clusters": {name: {} for name in facts["mesh"].get("clusters") or ()},
+        "drift": [],
+        "refused": [],
+        "failures": facts["mesh"].get("failures") or [],
+        "tenants": None,
+        "previous": None,
+        "silent": {},
         **{name: facts[name] for name in ("limit", "outside", "unasked") if name in facts},
-    }  # fmt: skip
+    }
 
 
 #: Of a node that no play had, status says that it did not answer.
 LIMITED = (test_verdict.host_that_no_play_had, test_verdict.run_limited_to_clusters)
 
 
-@pytest.mark.parametrize("lie", [None, *(lie for lie in test_verdict.LIES if lie not in LIMITED)], ids=lambda lie: lie.__name__ if lie else "none")
+@pytest.mark.parametrize(
+    "lie",
+    [None, *(lie for lie in test_verdict.LIES if lie not in LIMITED)],
+    ids=lambda lie: lie.__name__ if lie else "none",
+)
 def test_verify_and_status_are_of_one_mind(lie):
     facts = verified.facts()
     if lie:
@@ -120,17 +162,37 @@ def test_verify_and_status_are_of_one_mind(lie):
     assert document["verdict"]["value"] == verify["verdict"]
     if lie is not test_verdict.silent_host:
         assert sorted(document["verdict"]["broken"] + document["verdict"]["unproven"]) == sorted(
-            set(verify["problems"] + verify["warnings"]) - {text for text in verify["problems"] if text.startswith("not proven is no success")}
+            set(verify["problems"] + verify["warnings"])
+            - {text for text in verify["problems"] if text.startswith("not proven is no success")}
         )
     assert (page.verdict(document)[1] == "all green") == (verify["text"].splitlines()[-1] == "all green")
 
 
-@pytest.mark.parametrize("name, row, value", [
-    ("drift", {"where": "aws-node-1", "kind": "route", "name": "x", "action": "create", "difference": "missing", "owner": "nobody", "since": None, "note": ""},
-     "broken"),
-    ("refused", {"where": "service_mirror", "object": "o", "reason": "outside_grant", "message": "m"}, "not proven"),
-    ("failures", {"cluster": "aws", "operation": "list", "reason": "unreachable", "message": "m"}, "broken"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, row, value",
+    [
+        (
+            "drift",
+            {
+                "where": "aws-node-1",
+                "kind": "route",
+                "name": "x",
+                "action": "create",
+                "difference": "missing",
+                "owner": "nobody",
+                "since": None,
+                "note": "",
+            },
+            "broken",
+        ),
+        (
+            "refused",
+            {"where": "service_mirror", "object": "o", "reason": "outside_grant", "message": "m"},
+            "not proven",
+        ),
+        ("failures", {"cluster": "aws", "operation": "list", "reason": "unreachable", "message": "m"}, "broken"),
+    ],
+)
 def test_the_page_shows_nothing_bad_under_a_green_word(name, row, value):
     document = built(change=lambda facts: facts.update({name: [row]}))
     assert document["verdict"]["value"] == value and document["verdict"]["parts"]["reading"]["reasons"] == 1
@@ -138,7 +200,10 @@ def test_the_page_shows_nothing_bad_under_a_green_word(name, row, value):
 
 def test_a_cluster_that_was_not_read_is_no_green_one():
     document = built(change=lambda facts: facts["clusters"].update(aws=None))
-    assert document["verdict"]["value"] == "broken" and "cluster aws: its API server was not read" in document["verdict"]["broken"]
+    assert (
+        document["verdict"]["value"] == "broken"
+        and "cluster aws: its API server was not read" in document["verdict"]["broken"]
+    )
 
 
 def test_without_pings_a_mesh_is_not_proven():
@@ -151,10 +216,21 @@ def test_without_pings_a_mesh_is_not_proven():
 
 def test_an_address_that_nobody_announces_is_shown_as_that():
     facts = fabrics.facts({"aws": 2, "gcp": 1})
-    facts["plans"] = {"load_balancers": {"plan": {"changes": []}, "load_balancers": {
-        "aws": {"announce": [], "nodes": [], "unannounced": [{"service": "shop/front", "address": "203.0.113.10", "reason": "no router to tell"}]},
-        "gcp": {"announce": ["203.0.113.11/32"], "nodes": ["gcp-node-1"], "unannounced": []},
-    }}}  # fmt: skip
+    facts["plans"] = {
+        "load_balancers": {
+            "plan": {"changes": []},
+            "load_balancers": {
+                "aws": {
+                    "announce": [],
+                    "nodes": [],
+                    "unannounced": [
+                        {"service": "shop/front", "address": "203.0.113.10", "reason": "no router to tell"}
+                    ],
+                },
+                "gcp": {"announce": ["203.0.113.11/32"], "nodes": ["gcp-node-1"], "unannounced": []},
+            },
+        }
+    }
     document = model.build(facts)
     assert {row["cluster"]: row["announced"] for row in document["addresses"]} == {"aws": "no", "gcp": "no"}
     assert page.render(document).count(">not announced<") == 2 and document["verdict"]["value"] == "not proven"
@@ -162,12 +238,22 @@ def test_an_address_that_nobody_announces_is_shown_as_that():
     facts["nodes"]["gcp-node-1"]["bgp"] = facts["probes"]["gcp-node-1"]["bgp"] = bgp
     document = model.build(facts)
     assert {row["cluster"]: row["announced"] for row in document["addresses"]} == {"aws": "no", "gcp": "yes"}
-    assert [row["announced_since"] for row in document["addresses"] if row["announced"] == "yes"] == [{}], "a node of a former release does not say"
+    assert [row["announced_since"] for row in document["addresses"] if row["announced"] == "yes"] == [{}], (
+        "a node of a former release does not say"
+    )
     bgp["since"] = {"203.0.113.11/32": 1700000000}
     document = model.build(facts)
     assert [row["announced_since"] for row in document["addresses"]] == [{}, {"gcp-node-1": "2023-11-14T22:13:20Z"}]
     assert "gcp-node-1 since 2023-11-14 22:13:20Z" in page.render(document)
-    for hostile in ({"203.0.113.11/32": "<script>"}, {"203.0.113.11/32": 10**30}, {"203.0.113.11/32": True}, ["x"], "x", None, {"203.0.113.11/32": -1}):
+    for hostile in (
+        {"203.0.113.11/32": "<script>"},
+        {"203.0.113.11/32": 10**30},
+        {"203.0.113.11/32": True},
+        ["x"],
+        "x",
+        None,
+        {"203.0.113.11/32": -1},
+    ):
         bgp["since"] = hostile
         assert all(row["announced_since"] == {} for row in model.build(facts)["addresses"]), hostile
     bgp["sessions"][0]["state"] = "Active"
@@ -176,12 +262,18 @@ def test_an_address_that_nobody_announces_is_shown_as_that():
 
 def test_pools_are_told_on_the_page_and_as_metrics():
     facts = fabrics.facts({"aws": 1, "gcp": 1})
-    pools = [{"pool": "public", "family": 4, "total": 30, "used": 30, "free": 0}, {"pool": "public", "family": 6, "total": 2**64, "used": 1, "free": 2**64 - 1}]
-    facts["plans"] = {"load_balancers": {"plan": {"changes": []}, "load_balancers": {"aws": {"pools": pools}, "gcp": {}}}}
+    pools = [
+        {"pool": "public", "family": 4, "total": 30, "used": 30, "free": 0},
+        {"pool": "public", "family": 6, "total": 2**64, "used": 1, "free": 2**64 - 1},
+    ]
+    facts["plans"] = {
+        "load_balancers": {"plan": {"changes": []}, "load_balancers": {"aws": {"pools": pools}, "gcp": {}}}
+    }
     document = model.build(facts)
     assert [(row["cluster"], row["pool"], row["family"], row["free"]) for row in document["pools"]] == [
-        ("aws", "public", 4, 0), ("aws", "public", 6, 2**64 - 1),
-    ]  # fmt: skip
+        ("aws", "public", 4, 0),
+        ("aws", "public", 6, 2**64 - 1),
+    ]
     shown = page.render(document)
     assert ">used up<" in shown and ">some left<" in shown and "Pools of addresses" in shown
     told = prometheus.text(document)
@@ -192,10 +284,17 @@ def test_pools_are_told_on_the_page_and_as_metrics():
 
 def test_latency_comes_from_the_pings():
     document = built()
-    assert link(document)["latency"] == 0.7 and '<span data-k="link.aws.gcp.latency" data-v="0.7">0.7 ms</span>' in page.render(document)
+    assert link(document)[
+        "latency"
+    ] == 0.7 and '<span data-k="link.aws.gcp.latency" data-v="0.7">0.7 ms</span>' in page.render(document)
     row = next(row for row in document["tunnels"] if row["host"] == "aws-node-1" and row["peer"] == "gcp-node-2")
     assert row["latency"] == 0.5
-    assert next(row for row in document["tunnels"] if row["host"] == "gcp-node-1" and row["peer"] == "aws-node-4")["latency"] == 0.7
+    assert (
+        next(row for row in document["tunnels"] if row["host"] == "gcp-node-1" and row["peer"] == "aws-node-4")[
+            "latency"
+        ]
+        == 0.7
+    )
 
 
 def test_runs_are_remembered_for_as_long_as_nothing_changes():
@@ -205,7 +304,9 @@ def test_runs_are_remembered_for_as_long_as_nothing_changes():
         for node in facts["nodes"].values():
             node["now"] = fabrics.NOW
         document = model.build(facts)
-    assert [(row["verdict"], row["runs"], row["first"] < row["last"]) for row in document["history"]] == [("proven", 3, True)]
+    assert [(row["verdict"], row["runs"], row["first"] < row["last"]) for row in document["history"]] == [
+        ("proven", 3, True)
+    ]
     facts.update(previous=document, refused=[])
     lost_ping(facts)
     document = model.build(facts)
@@ -213,7 +314,10 @@ def test_runs_are_remembered_for_as_long_as_nothing_changes():
     assert "does not reach" in document["history"][-1]["cause"] and 'aria-label="Earlier runs"' in page.render(document)
 
 
-@pytest.mark.parametrize("previous", [None, 7, {"history": 7}, {"history": [7, {"first": "x"}, {"runs": "<script>"}]}, {"history": [{"runs": 10**9}]}])
+@pytest.mark.parametrize(
+    "previous",
+    [None, 7, {"history": 7}, {"history": [7, {"first": "x"}, {"runs": "<script>"}]}, {"history": [{"runs": 10**9}]}],
+)
 def test_a_memory_that_is_not_of_our_form_is_left_out(previous):
     document = built(change=lambda facts: facts.update(previous=previous))
     assert len(document["history"]) == 1 and "<script>" not in str(document["history"])
@@ -229,15 +333,23 @@ def test_the_memory_is_bounded():
 
 def test_rows_that_differ_in_their_cluster_only_are_one():
     def plant(facts):
-        facts["failures"] = [{"cluster": name, "operation": "read", "reason": "unreachable", "message": "refused"} for name in ("aws", "gcp")]
-        facts["refused"] = [{"where": name, "object": "list pods", "reason": "forbidden", "message": "no"} for name in ("aws", "gcp", "metal")]
+        facts["failures"] = [
+            {"cluster": name, "operation": "read", "reason": "unreachable", "message": "refused"}
+            for name in ("aws", "gcp")
+        ]
+        facts["refused"] = [
+            {"where": name, "object": "list pods", "reason": "forbidden", "message": "no"}
+            for name in ("aws", "gcp", "metal")
+        ]
 
     text = page.render(built(change=plant))
-    assert "<td class=\"name\" data-l=\"Cluster\">aws, gcp</td>" in text and ">aws, gcp, metal</td>" in text
+    assert '<td class="name" data-l="Cluster">aws, gcp</td>' in text and ">aws, gcp, metal</td>" in text
     assert len(re.findall(r">list pods</td>", text)) == 1
     facts = copy.deepcopy(fabrics.facts({"aws": 1, "gcp": 1, "metal": 1}))
     for name in ("gcp", "metal"):
-        facts["clusters"][name]["sets"] = [{"name": "aws-web", "source": "aws", "label": "web", "networks": 1, "shown": ["10.2.0.1/32"]}]
+        facts["clusters"][name]["sets"] = [
+            {"name": "aws-web", "source": "aws", "label": "web", "networks": 1, "shown": ["10.2.0.1/32"]}
+        ]
     assert "gcp, metal</td>" in page.render(model.build(facts))
 
 
@@ -245,10 +357,12 @@ def test_a_line_leads_to_its_pairs():
     document = built(sizes={"aws": 2, "gcp": 2, "metal": 1})
     text = page.render(document)
     for row in document["links"]:
-        where = re.search(r'<a href="#([a-z0-9-]+)" data-f="{0} {1}">'.format(row["a"], row["b"]), text).group(1)
-        place = text.index('<span id="{0}">'.format(where))
-        first = next(r for r in page._ranked_tunnels(document) if {r["cluster"], r["peer_cluster"]} == {row["a"], row["b"]})
-        assert text[place:].startswith('<span id="{0}">{1}</span>'.format(where, first["host"]))
+        where = re.search(rf"<a href=\"#([a-z0-9-]+)\" data-f=\"{row['a']} {row['b']}\">", text).group(1)
+        place = text.index(f'<span id="{where}">')
+        first = next(
+            r for r in page._ranked_tunnels(document) if {r["cluster"], r["peer_cluster"]} == {row["a"], row["b"]}
+        )
+        assert text[place:].startswith(f'<span id="{where}">{first["host"]}</span>')
     assert text.count('<a href="#links"><g class="link') == 2 * len(document["links"])
 
 
@@ -257,7 +371,14 @@ def test_nodes_outside_of_the_limit_are_not_asked_and_not_missed():
 
     def limited(facts):
         gone = [host for host in facts["nodes"] if host.startswith("gcp")]
-        facts.update(limit="aws_nodes", outside=gone, unasked=["coredns_rewrite"], capabilities=["coredns_rewrite"], previous=before, clusters={})
+        facts.update(
+            limit="aws_nodes",
+            outside=gone,
+            unasked=["coredns_rewrite"],
+            capabilities=["coredns_rewrite"],
+            previous=before,
+            clusters={},
+        )
         for host in gone:
             facts["nodes"][host] = None
             facts["probes"].pop(host, None)
@@ -265,19 +386,37 @@ def test_nodes_outside_of_the_limit_are_not_asked_and_not_missed():
 
     document = built(change=limited)
     assert document["verdict"]["value"] == "proven", document["verdict"]
-    assert document["scope"] == {"limit": "aws_nodes", "nodes": 8, "judged": 4, "not_asked": {"nodes": sorted(
-        "gcp-node-{0}".format(number) for number in range(1, 5)), "capabilities": ["coredns_rewrite"]}}
+    assert document["scope"] == {
+        "limit": "aws_nodes",
+        "nodes": 8,
+        "judged": 4,
+        "not_asked": {
+            "nodes": sorted(f"gcp-node-{number}" for number in range(1, 5)),
+            "capabilities": ["coredns_rewrite"],
+        },
+    }
     assert [row["where"] for row in document["since_last_run"]["gone"]] == ["aws-node-1"]
-    assert page.verdict(document) == ("good", "all green inside --limit aws_nodes") and document["summary"]["nodes_not_asked"] == 4
+    assert (
+        page.verdict(document) == ("good", "all green inside --limit aws_nodes")
+        and document["summary"]["nodes_not_asked"] == 4
+    )
     text, metrics = page.render(document), prometheus.text(document)
-    assert '<p class="scope">scope: --limit aws_nodes: 4 of 8 nodes judged; not asked (outside --limit): nodes gcp-node-1, ' in text
+    assert (
+        '<p class="scope">scope: --limit aws_nodes: 4 of 8 nodes judged; not asked (outside --limit): nodes gcp-node-1, '
+        in text
+    )
     assert "gcp-node-1: not asked (outside --limit)" in text and "did not answer" not in text
-    assert 'multicluster_nodes_not_asked{fabric="default"} 4' in metrics and metrics.count("\nmulticluster_node_up{") == 4
+    assert (
+        'multicluster_nodes_not_asked{fabric="default"} 4' in metrics and metrics.count("\nmulticluster_node_up{") == 4
+    )
     assert 'class="scope"' not in page.render(built()) and built()["scope"]["limit"] == ""
 
 
-@pytest.mark.parametrize("sizes", [{"aws": 4, "gcp": 3}, {"aws": 6, "gcp": 6}, {"c{0:02}".format(number): 5 for number in range(20)}],
-                         ids=["7", "12", "100"])  # fmt: skip
+@pytest.mark.parametrize(
+    "sizes",
+    [{"aws": 4, "gcp": 3}, {"aws": 6, "gcp": 6}, {f"c{number:02}": 5 for number in range(20)}],
+    ids=["7", "12", "100"],
+)
 def test_our_own_text_is_at_most_sixty_lines_where_all_is_well(sizes):
     """With a callback that shows a list as JSON, a line for each item and two around them, also the table at the end of site."""
     given = fabrics.facts(sizes)
@@ -285,12 +424,23 @@ def test_our_own_text_is_at_most_sixty_lines_where_all_is_well(sizes):
     found = model.gathered(given, given["now"])
     for host, row in found.items():
         others = [name for name in found if name.split("-")[0] != host.split("-")[0]]
-        row["probe"]["pings"] = [{"source": "10.0.0.1", "target": "10.0.0.2", "node": name, "ok": True, "milliseconds": 1.0} for name in others]
-    facts = {"mesh": given["mesh"], "found": found, "declared": list(found), "capabilities": names, "plans": {name: verified.result() for name in names}}
+        row["probe"]["pings"] = [
+            {"source": "10.0.0.1", "target": "10.0.0.2", "node": name, "ok": True, "milliseconds": 1.0}
+            for name in others
+        ]
+    facts = {
+        "mesh": given["mesh"],
+        "found": found,
+        "declared": list(found),
+        "capabilities": names,
+        "plans": {name: verified.result() for name in names},
+    }
     told = report.build(facts)
     assert told["verdict"] == "proven", told["problems"][:3]
     results = {name: [{}] for name in ("mesh", *names)}
-    end = outcome.judge(outcome.RunReports(["mesh", *names, "verify"], sorted(sizes), results, {}, {}, {}, {"ok": True}))
+    end = outcome.judge(
+        outcome.RunReports(["mesh", *names, "verify"], sorted(sizes), results, {}, {}, {}, {"ok": True})
+    )
     assert end["ok"] and len(told["text"].splitlines()) + len(end["text"]) + 2 * 4 <= 60
 
 
@@ -298,20 +448,43 @@ def test_exports_and_imports_are_counted_as_their_module_tells_them():
     def plant(facts):
         source = {"listed": True, "exports": 3, "valid": 2, "conflicts": 0}
         sources = {"gcp": dict(source, conflicts=1), "aws": source, "metal": {"listed": False}}
-        facts.setdefault("plans", {})["mcs"] = {"plan": {"changes": []}, "sources": sources, "imports": {"aws": 4, "gcp": 4}}
+        facts.setdefault("plans", {})["mcs"] = {
+            "plan": {"changes": []},
+            "sources": sources,
+            "imports": {"aws": 4, "gcp": 4},
+        }
 
     document = built(change=plant)
     assert [(row["cluster"], row["listed"], row["exports"], row["imports"]) for row in document["imports"]] == [
-        ("aws", True, 3, 4), ("gcp", True, 3, 4), ("metal", False, 0, 0)
-    ]  # fmt: skip
+        ("aws", True, 3, 4),
+        ("gcp", True, 3, 4),
+        ("metal", False, 0, 0),
+    ]
     assert [document["summary"][name] for name in ("exports", "imports", "export_conflicts")] == [6, 8, 1]
     text, metrics = page.render(document), prometheus.text(document)
-    places = [text.index('data-k="imports.{0}.exports"'.format(name)) for name in ("metal", "gcp", "aws")]
-    assert places == sorted(places) and ">not read</span>" in text and ">conflicts</span>" in text and ">not all valid</span>" in text
-    assert 'multicluster_exports_in_conflict{cluster="gcp"} 1' in metrics and 'multicluster_imports{cluster="aws"} 4' in metrics
+    places = [text.index(f'data-k="imports.{name}.exports"') for name in ("metal", "gcp", "aws")]
+    assert (
+        places == sorted(places)
+        and ">not read</span>" in text
+        and ">conflicts</span>" in text
+        and ">not all valid</span>" in text
+    )
+    assert (
+        'multicluster_exports_in_conflict{cluster="gcp"} 1' in metrics
+        and 'multicluster_imports{cluster="aws"} 4' in metrics
+    )
     plain = page.render(built())
     assert "Exports and imports" not in plain and "summary.imports" not in plain
 
 
 def drift_of(host):
-    return {"where": host, "kind": "route", "name": "10.9.0.0/16", "action": "create", "difference": "missing", "owner": "nobody", "since": None, "note": ""}
+    return {
+        "where": host,
+        "kind": "route",
+        "name": "10.9.0.0/16",
+        "action": "create",
+        "difference": "missing",
+        "owner": "nobody",
+        "since": None,
+        "note": "",
+    }

@@ -17,12 +17,50 @@ from ansible_collections.multicluster.network.plugins.module_utils._status impor
 TESTS = pathlib.Path(__file__).resolve().parents[4]
 sys.path.insert(0, str(TESTS / "browser"))
 
-import fabrics  # noqa: E402  # pylint: disable=wrong-import-position
+import fabrics  # pylint: disable=wrong-import-position
 
 HOSTILE = json.loads((TESTS / "fixtures" / "hostile" / "status_page.json").read_text("utf-8"))
 TAGS = frozenset(
-    "html head meta title link style body header h1 h3 p time span main div b small svg g circle path rect text ul li i details summary h2 table thead "
-    "tr th tbody td footer script a".split()
+    [
+        "html",
+        "head",
+        "meta",
+        "title",
+        "link",
+        "style",
+        "body",
+        "header",
+        "h1",
+        "h3",
+        "p",
+        "time",
+        "span",
+        "main",
+        "div",
+        "b",
+        "small",
+        "svg",
+        "g",
+        "circle",
+        "path",
+        "rect",
+        "text",
+        "ul",
+        "li",
+        "i",
+        "details",
+        "summary",
+        "h2",
+        "table",
+        "thead",
+        "tr",
+        "th",
+        "tbody",
+        "td",
+        "footer",
+        "script",
+        "a",
+    ]
 )
 VOID = ("meta", "link")
 
@@ -39,12 +77,14 @@ class Reader(html.parser.HTMLParser):
         self.attributes += [(tag, name, value) for name, value in attrs]
         found = dict(attrs)
         if "data-k" in found:
-            self.numbers.setdefault(found["data-k"], []).append(json.loads(found["data-v"]) if found["data-v"] else None)
+            self.numbers.setdefault(found["data-k"], []).append(
+                json.loads(found["data-v"]) if found["data-v"] else None
+            )
         if tag not in VOID:
             self.open.append(tag)
 
     def handle_endtag(self, tag):
-        assert self.open and self.open.pop() == tag, "{0} is closed out of order".format(tag)
+        assert self.open and self.open.pop() == tag, f"{tag} is closed out of order"
 
 
 def read(text):
@@ -70,15 +110,38 @@ def hostile_facts(word):
     facts["nodes"] = {host: everywhere(node, word) for host, node in facts["nodes"].items()}
     facts["clusters"] = {name: everywhere(read_, word) for name, read_ in facts["clusters"].items()}
     facts["clusters"]["aws"]["kilo_peers"] = [{"name": word, "endpoint": word, "allowed_ips": [word], "owner": word}]
-    facts["drift"] = [{"where": word, "kind": word, "name": word, "action": "update", "difference": word, "owner": word, "since": word, "note": word}]
+    facts["drift"] = [
+        {
+            "where": word,
+            "kind": word,
+            "name": word,
+            "action": "update",
+            "difference": word,
+            "owner": word,
+            "since": word,
+            "note": word,
+        }
+    ]
     facts["refused"] = [{"where": word, "object": word, "reason": word, "message": word}]
     facts["failures"] = [{"cluster": word, "operation": word, "reason": word, "message": word}]
-    facts["tenants"] = {"interfaces": [dict.fromkeys(("name", "source", "network", "node", "state"), word)], "counts": {"orphans": 1}}
+    facts["tenants"] = {
+        "interfaces": [dict.fromkeys(("name", "source", "network", "node", "state"), word)],
+        "counts": {"orphans": 1},
+    }
     end = {"kind": word, "name": word, "address": word, "host": word, "port": word}
     facts["trace"] = {
         "flows": [{"id": "0", "number": 61000, "protocol": word, "version": word, "source": end, "target": end}],
-        "findings": [dict(dict.fromkeys(("cause", "where", "message", "mend", "command", "confidence"), word), flow="0")],
-        "hops": [dict(dict.fromkeys(("direction", "where", "what", "expected", "observed", "verdict", "command", "source"), word), flow="0")],
+        "findings": [
+            dict(dict.fromkeys(("cause", "where", "message", "mend", "command", "confidence"), word), flow="0")
+        ],
+        "hops": [
+            dict(
+                dict.fromkeys(
+                    ("direction", "where", "what", "expected", "observed", "verdict", "command", "source"), word
+                ),
+                flow="0",
+            )
+        ],
     }
     facts["mesh"]["nodes"][word] = {"cluster": word, "node_name": word}
     facts["nodes"][word] = facts["nodes"]["aws-node-1"]
@@ -101,7 +164,9 @@ def test_nothing_that_a_stranger_wrote_becomes_part_of_the_page(word):
 
 @pytest.mark.parametrize("word", HOSTILE)
 def test_no_label_breaks_a_line_of_the_metrics(word):
-    line = re.compile(r'(?:# (?:HELP|TYPE) [a-z_]+ [^\n]+|[a-z_]+\{(?:[a-z_]+="(?:[^"\\\n]|\\[\\n"])*",?)*\} [0-9.e+-]+)\Z')
+    line = re.compile(
+        r'(?:# (?:HELP|TYPE) [a-z_]+ [^\n]+|[a-z_]+\{(?:[a-z_]+="(?:[^"\\\n]|\\[\\n"])*",?)*\} [0-9.e+-]+)\Z'
+    )
     for one in prometheus.text(model.build(hostile_facts(word))).splitlines():
         assert line.match(one), one
         assert not one.startswith("fake_metric")
@@ -111,7 +176,10 @@ def test_without_its_script_the_policy_lets_nothing_be_fetched():
     text = page.render(model.build(fabrics.facts({"aws": 1, "gcp": 1})))
     policy = next(value for tag, name, value in read(text).attributes if name == "content" and "default-src" in value)
     assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
-    assert not re.search(r"(?:src|href|url\(|@import|https?:)", re.sub(r"<meta[^>]*>|href=\"(?:data:,|#[a-z0-9-]+)\"|data:", "", text).replace("img-src", ""))
+    assert not re.search(
+        r"(?:src|href|url\(|@import|https?:)",
+        re.sub(r"<meta[^>]*>|href=\"(?:data:,|#[a-z0-9-]+)\"|data:", "", text).replace("img-src", ""),
+    )
 
 
 def test_every_number_is_that_of_the_document():
@@ -120,10 +188,10 @@ def test_every_number_is_that_of_the_document():
     for name, value in document["summary"].items():
         assert numbers.get("summary." + name, [value]) == [value]
     for row in document["tunnels"]:
-        key = "tunnel.{0}.{1}.".format(row["host"], row["public_key"])
+        key = f"tunnel.{row['host']}.{row['public_key']}."
         assert [numbers[key + name] for name in ("age", "rx", "tx")] == [[row["age"]], [row["rx"]], [row["tx"]]]
     for row in document["nodes"]:
-        assert numbers["node.{0}.peers".format(row["host"])] == [row["peers"]]
+        assert numbers[f"node.{row['host']}.peers"] == [row["peers"]]
     for row in document["services"]:
         key = "service.{cluster}.{namespace}.{name}.".format(**row)
         assert (numbers[key + "endpoints"], numbers[key + "ready"]) == ([row["endpoints"]], [row["ready"]])
@@ -133,11 +201,26 @@ def test_every_number_is_that_of_the_document():
 def test_sums_are_the_sums_of_their_rows():
     document = model.build(fabrics.facts({"aws": 5, "gcp": 4, "metal": 3}, silent=("gcp-node-2",)))
     s = document["summary"]
-    assert s["tunnels"] == sum(link["tunnels"] for link in document["links"]) == sum(node["peers"] for node in document["nodes"])
-    assert s["tunnels_up"] == sum(link["up"] for link in document["links"]) == sum(cluster["up"] for cluster in document["clusters"])
-    assert s["rx"] == sum(link["rx"] for link in document["links"]) == sum(cluster["rx"] for cluster in document["clusters"])
+    assert (
+        s["tunnels"]
+        == sum(link["tunnels"] for link in document["links"])
+        == sum(node["peers"] for node in document["nodes"])
+    )
+    assert (
+        s["tunnels_up"]
+        == sum(link["up"] for link in document["links"])
+        == sum(cluster["up"] for cluster in document["clusters"])
+    )
+    assert (
+        s["rx"]
+        == sum(link["rx"] for link in document["links"])
+        == sum(cluster["rx"] for cluster in document["clusters"])
+    )
     assert (s["nodes"], s["nodes_answered"]) == (12, 11)
-    assert all(sum(link[state] for state in ("up", "stale", "never", "missing", "unknown")) == link["tunnels"] for link in document["links"])
+    assert all(
+        sum(link[state] for state in ("up", "stale", "never", "missing", "unknown")) == link["tunnels"]
+        for link in document["links"]
+    )
     assert page.verdict(document) == ("bad", "broken")
 
 
@@ -148,14 +231,17 @@ def test_the_same_facts_give_the_same_bytes():
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 7, 12, 30])
 def test_any_number_of_clusters_is_drawn_inside_the_picture(count):
-    document = model.build(fabrics.facts({"c{0}".format(index): 2 for index in range(count)}))
+    document = model.build(fabrics.facts({f"c{index}": 2 for index in range(count)}))
     for tall in (False, True):
         drawn = drawing.draw(document, tall)
         if not count:
             assert drawn == ""
             continue
         width, height = map(float, re.search(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', drawn).groups())
-        discs = [tuple(map(float, row)) for row in re.findall(r'class="disc[^"]*" cx="([0-9.-]+)" cy="([0-9.-]+)" r="([0-9.]+)"', drawn)]
+        discs = [
+            tuple(map(float, row))
+            for row in re.findall(r'class="disc[^"]*" cx="([0-9.-]+)" cy="([0-9.-]+)" r="([0-9.]+)"', drawn)
+        ]
         assert len(discs) == count
         for x, y, radius in discs:
             assert radius <= x <= width - radius and radius <= y <= height - radius - 30
@@ -180,7 +266,11 @@ def test_above_a_bound_tunnels_are_told_by_node(monkeypatch):
     assert whole.count("\nsemaphore_wg_peer_last_handshake_seconds{") == 8 and 'left_out{fabric="default"} 0' in whole
     monkeypatch.setattr(prometheus, "TUNNELS", 3)
     short = prometheus.text(document)
-    assert "semaphore_wg_peer_info{" not in short and 'left_out{fabric="default"} 8' in short and "multicluster_node_receive_bytes_total{" in short
+    assert (
+        "semaphore_wg_peer_info{" not in short
+        and 'left_out{fabric="default"} 8' in short
+        and "multicluster_node_receive_bytes_total{" in short
+    )
 
 
 def test_ages_are_by_the_nodes_own_clock():
@@ -193,11 +283,16 @@ def test_ages_are_by_the_nodes_own_clock():
     assert (row["age"], row["state"]) == (30, "up")
 
 
-@pytest.mark.parametrize("seconds,shown", [(None, "never"), (0, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h"), (172800, "2 d")])
+@pytest.mark.parametrize(
+    "seconds,shown",
+    [(None, "never"), (0, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h"), (172800, "2 d")],
+)
 def test_ages_for_people(seconds, shown):
     assert page.human_age(seconds) == shown
 
 
-@pytest.mark.parametrize("count,shown", [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1 << 30, "1.0 GiB"), (1 << 52, "4096.0 TiB")])
+@pytest.mark.parametrize(
+    "count,shown", [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1 << 30, "1.0 GiB"), (1 << 52, "4096.0 TiB")]
+)
 def test_bytes_for_people(count, shown):
     assert page.human_bytes(count) == shown

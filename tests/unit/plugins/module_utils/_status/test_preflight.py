@@ -11,21 +11,39 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._status.preflight import ERROR, WARNING, find
 
 GOOD = {
-    "inventory": [], "refused": [], "failures": [], "workloads": {},
-    "grants": {"aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.66.23.0/24"]},
-               "gcp": {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "node_cidrs": ["10.22.22.0/24"]}},
+    "inventory": [],
+    "refused": [],
+    "failures": [],
+    "workloads": {},
+    "grants": {
+        "aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "node_cidrs": ["10.66.23.0/24"]},
+        "gcp": {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "node_cidrs": ["10.22.22.0/24"]},
+    },
     "nodes": {
-        name: {"cluster": "aws", "node": {
-            "errors": [], "host": {"kernel": "6.1.0-28-amd64", "addresses": [address + "/24", "172.17.0.1/16"]}, "skew": 0.4, "pending": None,
-            "devices": [{"name": "wireguard.gcp", "ours": True, "listen_port": 51821, "public_key": name}], "udp_ports": [51821],
-            "uplinks": [{"device": "eth0", "mtu": 1500, "version": 4}], "ranges": [address + "/24", "172.17.0.1/16"], "wireguard": "kernel",
-            "routes": [{"table": 254, "dst": "10.4.0.0/16", "dev": "wireguard.gcp", "protocol": 109},
-                       {"table": 254, "dst": "10.0.0.0/8", "dev": "eth0", "protocol": 4}],
-        }}
+        name: {
+            "cluster": "aws",
+            "node": {
+                "errors": [],
+                "host": {"kernel": "6.1.0-28-amd64", "addresses": [address + "/24", "172.17.0.1/16"]},
+                "skew": 0.4,
+                "pending": None,
+                "devices": [{"name": "wireguard.gcp", "ours": True, "listen_port": 51821, "public_key": name}],
+                "udp_ports": [51821],
+                "uplinks": [{"device": "eth0", "mtu": 1500, "version": 4}],
+                "ranges": [address + "/24", "172.17.0.1/16"],
+                "wireguard": "kernel",
+                "routes": [
+                    {"table": 254, "dst": "10.4.0.0/16", "dev": "wireguard.gcp", "protocol": 109},
+                    {"table": 254, "dst": "10.0.0.0/8", "dev": "eth0", "protocol": 4},
+                ],
+            },
+        }
         for name, address in (("aws-node-1", "10.66.23.31"), ("aws-node-2", "10.66.23.32"))
     },
-    "devices": {name: [{"name": "wireguard.gcp", "listen_port": 51821, "mtu": 1420}] for name in ("aws-node-1", "aws-node-2")},
-}  # fmt: skip
+    "devices": {
+        name: [{"name": "wireguard.gcp", "listen_port": 51821, "mtu": 1420}] for name in ("aws-node-1", "aws-node-2")
+    },
+}
 
 
 def node(facts):
@@ -77,7 +95,14 @@ def route(facts):
 
 
 def overlap(facts):
-    facts["inventory"].append({"where": "clusters/gcp", "variable": "pod_cidrs", "reason": "pod_subnet_overlap", "message": "10.2.0.0/16 of aws"})
+    facts["inventory"].append(
+        {
+            "where": "clusters/gcp",
+            "variable": "pod_cidrs",
+            "reason": "pod_subnet_overlap",
+            "message": "10.2.0.0/16 of aws",
+        }
+    )
 
 
 def silent_node(facts):
@@ -93,7 +118,9 @@ def mark(facts):
 
 
 def table(facts):
-    facts["refused"].append({"where": "aws-node-1", "object": "kubespan", "reason": "table_taken", "message": "table 180"})
+    facts["refused"].append(
+        {"where": "aws-node-1", "object": "kubespan", "reason": "table_taken", "message": "table 180"}
+    )
 
 
 def manager(facts):
@@ -127,14 +154,30 @@ def blocked(facts):
 
 
 CONDITIONS = {
-    kernel: (ERROR, "kernel_too_old"), wireguard: (ERROR, "wireguard_missing"), tun: (ERROR, "tun_missing"), mtu: (ERROR, "mtu_too_small"),
-    port: (ERROR, "port_taken"), port_of_a_device: (ERROR, "port_taken"), clock: (ERROR, "clock_skew"), key: (ERROR, "key_twice"),
-    address: (ERROR, "address_twice"), bridge: (ERROR, "range_in_use"), route: (ERROR, "route_taken"), overlap: (ERROR, "pod_subnet_overlap"),
-    strays: (ERROR, "pods_outside_node_range"), blocked: (WARNING, "udp_unanswered"),
-    silent_node: (ERROR, "no_answer"), silent_cluster: (ERROR, "unreachable"), mark: (ERROR, "mark_taken"), table: (ERROR, "table_taken"),
-    manager: (WARNING, "foreign_manager"), unreadable: (ERROR, "unreadable"), pending: (WARNING, "unconfirmed"), claim: (WARNING, "outside_grant"),
+    kernel: (ERROR, "kernel_too_old"),
+    wireguard: (ERROR, "wireguard_missing"),
+    tun: (ERROR, "tun_missing"),
+    mtu: (ERROR, "mtu_too_small"),
+    port: (ERROR, "port_taken"),
+    port_of_a_device: (ERROR, "port_taken"),
+    clock: (ERROR, "clock_skew"),
+    key: (ERROR, "key_twice"),
+    address: (ERROR, "address_twice"),
+    bridge: (ERROR, "range_in_use"),
+    route: (ERROR, "route_taken"),
+    overlap: (ERROR, "pod_subnet_overlap"),
+    strays: (ERROR, "pods_outside_node_range"),
+    blocked: (WARNING, "udp_unanswered"),
+    silent_node: (ERROR, "no_answer"),
+    silent_cluster: (ERROR, "unreachable"),
+    mark: (ERROR, "mark_taken"),
+    table: (ERROR, "table_taken"),
+    manager: (WARNING, "foreign_manager"),
+    unreadable: (ERROR, "unreadable"),
+    pending: (WARNING, "unconfirmed"),
+    claim: (WARNING, "outside_grant"),
     silence: (WARNING, "unannounced"),
-}  # fmt: skip
+}
 
 
 def test_a_good_fleet_has_no_finding():
@@ -163,8 +206,14 @@ def test_a_blocked_port_is_told_with_its_addresses_and_strays_with_what_to_set()
     blocked(facts)
     strays(facts)
     stray, silent = find(facts)
-    assert "UDP from 10.66.23.31 port 51821 to 10.22.22.27:51821 got no answer; check firewalls and security groups" in silent["message"]
-    assert "spec.podCIDR 10.2.3.0/24 (10.2.99.5)" in stray["message"] and "Calico ipam type host-local with usePodCidr" in stray["message"]
+    assert (
+        "UDP from 10.66.23.31 port 51821 to 10.22.22.27:51821 got no answer; check firewalls and security groups"
+        in silent["message"]
+    )
+    assert (
+        "spec.podCIDR 10.2.3.0/24 (10.2.99.5)" in stray["message"]
+        and "Calico ipam type host-local with usePodCidr" in stray["message"]
+    )
     facts["nodes"]["aws-node-1"]["node"]["now"] = 1200  # the second one is too old now
     assert len(find(facts)) == 3
 
@@ -185,17 +234,30 @@ def test_a_wider_route_and_networks_of_the_own_cluster_are_fine():
 
 def test_what_strangers_say_is_cut():
     facts = copy.deepcopy(GOOD)
-    facts["refused"].append({"where": "mesh\n" + "x" * 999, "object": "o", "reason": "outside_grant", "message": "\x1b[31m" + "y" * 9999})
+    facts["refused"].append(
+        {"where": "mesh\n" + "x" * 999, "object": "o", "reason": "outside_grant", "message": "\x1b[31m" + "y" * 9999}
+    )
     row = find(facts)[0]
-    assert len(row["where"]) <= 300 and len(row["message"]) <= 500 and "\x1b" not in row["message"] and "\n" not in row["where"]
+    assert (
+        len(row["where"]) <= 300
+        and len(row["message"]) <= 500
+        and "\x1b" not in row["message"]
+        and "\n" not in row["where"]
+    )
 
 
-@pytest.mark.parametrize("why, said", [
-    ("", "the host did not answer"),
-    ("unreachable: no route to host", "the host did not answer (unreachable: no route to host)"),
-    ("failed: The module interpreter '/usr/bin/python3.1' was not found.", "no usable Python there (failed: The module interpreter '/usr/bin/python3.1'"),
-    ("failed: /bin/sh: 1: /usr/bin/python3.1: not found", "set ansible_python_interpreter to where it is"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "why, said",
+    [
+        ("", "the host did not answer"),
+        ("unreachable: no route to host", "the host did not answer (unreachable: no route to host)"),
+        (
+            "failed: The module interpreter '/usr/bin/python3.1' was not found.",
+            "no usable Python there (failed: The module interpreter '/usr/bin/python3.1'",
+        ),
+        ("failed: /bin/sh: 1: /usr/bin/python3.1: not found", "set ansible_python_interpreter to where it is"),
+    ],
+)
 def test_a_host_without_a_usable_python_is_told_apart_from_one_that_is_away(why, said):
     facts = copy.deepcopy(GOOD)
     silent_node(facts)
@@ -205,8 +267,12 @@ def test_a_host_without_a_usable_python_is_told_apart_from_one_that_is_away(why,
 
 def test_where_pods_are_is_told_as_the_plan_found_it():
     facts = copy.deepcopy(GOOD)
-    facts["pod_places"] = {"aws": [{"level": "error", "reason": "pods_outside_pod_cidrs", "message": "1 pods: outside"},
-                                   {"level": "warning", "reason": "pod_ranges_unread", "message": "pods (forbidden)"}]}
+    facts["pod_places"] = {
+        "aws": [
+            {"level": "error", "reason": "pods_outside_pod_cidrs", "message": "1 pods: outside"},
+            {"level": "warning", "reason": "pod_ranges_unread", "message": "pods (forbidden)"},
+        ]
+    }
     assert find(facts) == [
         {"level": "error", "where": "aws", "reason": "pods_outside_pod_cidrs", "message": "1 pods: outside"},
         {"level": "warning", "where": "aws", "reason": "pod_ranges_unread", "message": "pods (forbidden)"},

@@ -24,7 +24,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.addre
 from hypothesis import given, strategies as st
 
 FIXTURES = pathlib.Path(__file__).parents[4] / "fixtures" / "cni"
-FLANNEL, FELIX = [kept((FIXTURES / name).read_text("utf-8")) for name in ("flannel-iptables-save.txt", "felix-iptables-save.txt")]
+FLANNEL, FELIX = [
+    kept((FIXTURES / name).read_text("utf-8")) for name in ("flannel-iptables-save.txt", "felix-iptables-save.txt")
+]
 
 
 def packet(source, target, device="wireguard.aws"):
@@ -34,13 +36,19 @@ def packet(source, target, device="wireguard.aws"):
 def facts(**node):
     found = {"errors": [], "pod_cidrs": ["10.4.7.0/24"], "wireguard": "kernel", "devices": [], **node}
     grants = {"gcp": {"pod_cidrs": ["10.4.0.0/16"]}, "aws": {"pod_cidrs": ["10.2.0.0/16", "fd00:2::/64"]}}
-    return {"grants": grants, "nodes": {"n": {"cluster": "gcp", "node": found}}, "devices": {"n": [{"name": "wireguard.aws", "listen_port": 51821}]}}
+    return {
+        "grants": grants,
+        "nodes": {"n": {"cluster": "gcp", "node": found}},
+        "devices": {"n": [{"name": "wireguard.aws", "listen_port": 51821}]},
+    }
 
 
 def test_flannels_default_masquerades_and_the_rule_is_named():
     found = walk(FLANNEL, "nat", "POSTROUTING", packet("10.4.7.0/24", "10.2.0.0/16"))
     assert found.what == MASQUERADE and found.rule.startswith("-A FLANNEL-POSTRTG -s 10.4.0.0/16 ! -d 224.0.0.0/4")
-    assert walk(FLANNEL, "nat", "POSTROUTING", packet("10.4.7.0/24", "10.4.8.0/24")).what == NOTHING, "inside of its Network it does not"
+    assert walk(FLANNEL, "nat", "POSTROUTING", packet("10.4.7.0/24", "10.4.8.0/24")).what == NOTHING, (
+        "inside of its Network it does not"
+    )
     (row,) = find(facts(filters={"4": FLANNEL}))
     assert (row["level"], row["reason"]) == ("error", "masqueraded") and "FLANNEL-POSTRTG" in row["message"]
     assert "net-conf.json" in row["message"] and "calico_ippools" not in row["message"]
@@ -53,22 +61,53 @@ def test_flannel_accepts_what_it_forwards_and_felix_is_not_guessed_at():
     assert find(facts(filters={"4": FELIX}, pod_cidrs=["192.168.185.64/26"])) == []
 
 
-@pytest.mark.parametrize("lines,what", [
-    ([":FORWARD DROP [0:0]"], DROP), ([":FORWARD ACCEPT [0:0]"], NOTHING),
-    ([":FORWARD DROP [0:0]", "-A FORWARD -o wireguard.+ -j ACCEPT"], ACCEPT), ([":FORWARD DROP [0:0]", "-A FORWARD -o eth0 -j ACCEPT"], DROP),
-    ([":FORWARD DROP [0:0]", "-A FORWARD -m set --match-set x src -j ACCEPT"], OPEN),
-    ([":FORWARD ACCEPT [0:0]", "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT", "-A FORWARD -d 10.0.0.0/8 -j REJECT --reject-with x"], DROP),
-    ([":FORWARD ACCEPT [0:0]", "-A FORWARD -j A", "-A A -s 10.4.7.1/32 -j DROP"], OPEN),
-    ([":FORWARD ACCEPT [0:0]", "-A FORWARD -j A", "-A A -j RETURN", "-A A -j DROP"], NOTHING),
-    ([":FORWARD ACCEPT [0:0]", "-A FORWARD -j A", "-A A -j A"], OPEN), ([":FORWARD ACCEPT [0:0]", "-A FORWARD -s '1 -j DROP"], OPEN),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "lines,what",
+    [
+        ([":FORWARD DROP [0:0]"], DROP),
+        ([":FORWARD ACCEPT [0:0]"], NOTHING),
+        ([":FORWARD DROP [0:0]", "-A FORWARD -o wireguard.+ -j ACCEPT"], ACCEPT),
+        ([":FORWARD DROP [0:0]", "-A FORWARD -o eth0 -j ACCEPT"], DROP),
+        ([":FORWARD DROP [0:0]", "-A FORWARD -m set --match-set x src -j ACCEPT"], OPEN),
+        (
+            [
+                ":FORWARD ACCEPT [0:0]",
+                "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+                "-A FORWARD -d 10.0.0.0/8 -j REJECT --reject-with x",
+            ],
+            DROP,
+        ),
+        ([":FORWARD ACCEPT [0:0]", "-A FORWARD -j A", "-A A -s 10.4.7.1/32 -j DROP"], OPEN),
+        ([":FORWARD ACCEPT [0:0]", "-A FORWARD -j A", "-A A -j RETURN", "-A A -j DROP"], NOTHING),
+        ([":FORWARD ACCEPT [0:0]", "-A FORWARD -j A", "-A A -j A"], OPEN),
+        ([":FORWARD ACCEPT [0:0]", "-A FORWARD -s '1 -j DROP"], OPEN),
+    ],
+)
 def test_only_what_is_certain_is_said(lines, what):
     assert walk(["*filter", *lines], "filter", "FORWARD", packet("10.4.7.0/24", "10.2.0.0/16")).what == what
     reasons = [row["reason"] for row in find(facts(filters={"4": ["*filter", *lines]}))]
     assert reasons == (["forward_dropped"] if what == DROP else [])
 
 
-WORDS = ["-A", "FORWARD", "X", "!", "-s", "-d", "-j", "-m", "mark", "--mark", "0x1/0x1", "'", "10.2.0.0/16", "DROP", "*filter", "-o", ""]
+WORDS = [
+    "-A",
+    "FORWARD",
+    "X",
+    "!",
+    "-s",
+    "-d",
+    "-j",
+    "-m",
+    "mark",
+    "--mark",
+    "0x1/0x1",
+    "'",
+    "10.2.0.0/16",
+    "DROP",
+    "*filter",
+    "-o",
+    "",
+]
 
 
 @given(st.lists(st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)))
@@ -77,14 +116,19 @@ def test_any_text_is_read(lines):
 
 
 def test_rules_of_thousands_of_services_are_left_out():
-    text = ["*nat", ":POSTROUTING ACCEPT [0:0]", "-A POSTROUTING -j KUBE-SERVICES"] + ["-A KUBE-SERVICES -d 10.3.0.1/32 -j KUBE-SVC-A"] * 5000
+    text = ["*nat", ":POSTROUTING ACCEPT [0:0]", "-A POSTROUTING -j KUBE-SERVICES"] + [
+        "-A KUBE-SERVICES -d 10.3.0.1/32 -j KUBE-SVC-A"
+    ] * 5000
     assert kept("\n".join(text)) == text[:3]
 
 
 def test_ipv6_off_is_named_by_its_setting_where_another_cluster_has_it():
     off = {"name": "net.ipv6.conf.all.disable_ipv6", "value": "1", "set_by": "/etc/sysctl.d/99-hard.conf sets 1"}
     (row,) = find(facts(ipv6_off=off))
-    assert row["reason"] == "family_off" and "net.ipv6.conf.all.disable_ipv6 = 1; /etc/sysctl.d/99-hard.conf sets 1" in row["message"]
+    assert (
+        row["reason"] == "family_off"
+        and "net.ipv6.conf.all.disable_ipv6 = 1; /etc/sysctl.d/99-hard.conf sets 1" in row["message"]
+    )
     assert "fd00:2::/64 of cluster aws" in row["message"]
     four = facts(ipv6_off=off)
     four["grants"]["aws"]["pod_cidrs"] = ["10.2.0.0/16"]
@@ -94,4 +138,6 @@ def test_ipv6_off_is_named_by_its_setting_where_another_cluster_has_it():
 def test_chains_that_drop_by_policy_and_a_full_disk():
     (row,) = find(facts(forward_drops=["inet fw forward"]))
     assert (row["level"], row["reason"]) == ("warning", "forward_policy_drop") and "inet fw forward" in row["message"]
-    assert [row["reason"] for row in find(facts(free_bytes=1 << 20))] == ["disk_full"] and find(facts(free_bytes=1 << 30)) == []
+    assert [row["reason"] for row in find(facts(free_bytes=1 << 20))] == ["disk_full"] and find(
+        facts(free_bytes=1 << 30)
+    ) == []

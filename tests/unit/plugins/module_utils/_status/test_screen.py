@@ -9,11 +9,17 @@ import pathlib
 import sys
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._status import drawing, model, page, prometheus, screen
+from ansible_collections.multicluster.network.plugins.module_utils._status import (
+    drawing,
+    model,
+    page,
+    prometheus,
+    screen,
+)
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[4] / "browser")]
 
-import fabrics  # noqa: E402  # pylint: disable=wrong-import-position
+import fabrics  # pylint: disable=wrong-import-position
 
 HEADS = ["CLUSTER", "NODES", "TUNNELS", "SERVICES", "ADDRESSES", "OLDEST KEY", "VERDICT"]
 PAGE = {"page": "/srv/fabric-status.html"}
@@ -32,7 +38,10 @@ def down(facts):
 
 def old_key(facts):
     node = facts["nodes"]["gcp-node-2"]
-    node["keys"] = [{"path": "/k", "since": int(node["now"]) - 40 * 86400}, {"path": "/l", "since": int(node["now"]) - 86400}]
+    node["keys"] = [
+        {"path": "/k", "since": int(node["now"]) - 40 * 86400},
+        {"path": "/l", "since": int(node["now"]) - 86400},
+    ]
 
 
 def row(lines, name):
@@ -46,24 +55,33 @@ def test_a_fabric_at_rest_is_a_table_with_nothing_to_do():
     assert row(lines, "aws")[:7] == ["aws", "4", "of", "4", "16", "of", "16"] and row(lines, "gcp")[-1] == "proven"
 
 
-@pytest.mark.parametrize("silent, change", [(("gcp-node-4",), None), ((), down), ((), old_key), ((), lambda facts: facts["clusters"].update(gcp=None))])
+@pytest.mark.parametrize(
+    "silent, change",
+    [(("gcp-node-4",), None), ((), down), ((), old_key), ((), lambda facts: facts["clusters"].update(gcp=None))],
+)
 def test_first_what_it_is_last_what_to_do_and_nothing_twice(silent, change):
     document = built(change, silent)
     lines = screen.lines(document, PAGE)
     value = document["verdict"]["value"]
     assert lines[0].startswith("fabric default: " + {"proven": "all green"}.get(value, value))
     assert (lines[-1] == "next: fix what is named, and run status again") is (value != "proven")
-    assert len(lines) == len(set(lines)) and not any(mark in line for line in lines for mark in ("{", "}", "None", "'", "[]"))
+    assert len(lines) == len(set(lines)) and not any(
+        mark in line for line in lines for mark in ("{", "}", "None", "'", "[]")
+    )
 
 
 def test_the_worst_cluster_is_first_and_says_so():
     lines = screen.lines(built(silent=("gcp-node-4",)), {})
-    assert lines[2].startswith("gcp ") and row(lines, "gcp")[1:4] == ["3", "of", "4"] and row(lines, "gcp")[-1] == "broken"
+    assert (
+        lines[2].startswith("gcp ") and row(lines, "gcp")[1:4] == ["3", "of", "4"] and row(lines, "gcp")[-1] == "broken"
+    )
 
 
 def test_the_oldest_key_of_a_cluster_is_that_of_its_files():
     lines = screen.lines(built(old_key), {})
-    assert "40 d" in next(line for line in lines if line.startswith("gcp ")) and "40 d" not in next(line for line in lines if line.startswith("aws "))
+    assert "40 d" in next(line for line in lines if line.startswith("gcp ")) and "40 d" not in next(
+        line for line in lines if line.startswith("aws ")
+    )
 
 
 def test_a_tunnel_of_a_device_that_is_down_is_not_up():

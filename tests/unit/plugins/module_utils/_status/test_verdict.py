@@ -12,7 +12,14 @@ import sys
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._status import evidence, mesh_verdict, report
-from ansible_collections.multicluster.network.plugins.module_utils._status.verdict import BROKEN, PROVEN, UNPROVEN, Verdict, combine, report_lines
+from ansible_collections.multicluster.network.plugins.module_utils._status.verdict import (
+    BROKEN,
+    PROVEN,
+    UNPROVEN,
+    Verdict,
+    combine,
+    report_lines,
+)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
@@ -95,12 +102,16 @@ def host_that_no_play_had(facts):
 
 
 def limit_that_leaves_nothing(facts):
-    facts.update(mesh={}, found={}, limit="bastion", outside=list(facts["declared"]), unasked=facts["capabilities"], plans={})
+    facts.update(
+        mesh={}, found={}, limit="bastion", outside=list(facts["declared"]), unasked=facts["capabilities"], plans={}
+    )
 
 
 def limited_and_broken_inside(facts):
     limit(facts)
-    facts["found"]["aws-1"]["drift"]["plan"]["changes"].append({"action": "create", "kind": "route", "id": "10.4.0.0/16"})
+    facts["found"]["aws-1"]["drift"]["plan"]["changes"].append(
+        {"action": "create", "kind": "route", "id": "10.4.0.0/16"}
+    )
 
 
 def limited_and_a_node_without_pods(facts):
@@ -117,12 +128,17 @@ def not_compared(facts):
 
 
 def drifted(facts):
-    facts["found"]["aws-1"]["drift"]["plan"]["changes"] = [{"action": "create", "kind": "route", "id": "10.4.0.0/16", "fields": []}]
+    facts["found"]["aws-1"]["drift"]["plan"]["changes"] = [
+        {"action": "create", "kind": "route", "id": "10.4.0.0/16", "fields": []}
+    ]
 
 
 def other_release(facts):
     folder = "/usr/local/lib/multicluster-network/demo/dataplane-"
-    rows = [{"action": action, "kind": "file", "id": folder + name + ".pyz", "fields": []} for action, name in (("create", "aa"), ("delete", "bb"))]
+    rows = [
+        {"action": action, "kind": "file", "id": folder + name + ".pyz", "fields": []}
+        for action, name in (("create", "aa"), ("delete", "bb"))
+    ]
     facts["found"]["aws-1"]["drift"]["plan"]["changes"] = rows
 
 
@@ -151,8 +167,15 @@ def peer_missing(facts):
 
 
 def sent_elsewhere(facts):
-    probe(facts)["paths"]["elsewhere"] = [{"range": "10.4.7.0/24", "device": "wireguard.gcp", "address": "10.4.7.129", "source": None,
-                                           "text": "the kernel sends it by eth0; it is taken by route 10.4.7.128/25 dev eth0 table main"}]  # fmt: skip
+    probe(facts)["paths"]["elsewhere"] = [
+        {
+            "range": "10.4.7.0/24",
+            "device": "wireguard.gcp",
+            "address": "10.4.7.129",
+            "source": None,
+            "text": "the kernel sends it by eth0; it is taken by route 10.4.7.128/25 dev eth0 table main",
+        }
+    ]
 
 
 def kernel_not_asked(facts):
@@ -172,7 +195,9 @@ def unit_failed(facts):
 
 
 def watcher_stopped(facts):
-    probe(facts)["units"].append({"name": "multicluster-network-default-watch.service", "active": "inactive", "enabled": "enabled"})
+    probe(facts)["units"].append(
+        {"name": "multicluster-network-default-watch.service", "active": "inactive", "enabled": "enabled"}
+    )
 
 
 def other_family(facts):
@@ -218,8 +243,12 @@ def announced_to_nobody(facts):
 
 
 def nobody_holds(facts):
-    row = {"announce": ["10.66.23.200/32"], "nodes": [], "segments": {"rack1": [{"name": "aws-1", "addresses": ["10.66.23.31"]}]},
-           "routes": [{"network": "10.66.23.200/32", "group": 9}]}  # fmt: skip
+    row = {
+        "announce": ["10.66.23.200/32"],
+        "nodes": [],
+        "segments": {"rack1": [{"name": "aws-1", "addresses": ["10.66.23.31"]}]},
+        "routes": [{"network": "10.66.23.200/32", "group": 9}],
+    }
     facts["plans"]["load_balancers"]["load_balancers"]["aws"] = row
 
 
@@ -230,7 +259,10 @@ def two_hold(facts):
 
 
 def pods_outside_of_the_inventory(facts):
-    rows = [{"level": "error", "reason": "pods_outside_pod_cidrs", "message": "9 pods: outside"}, {"level": "warning", "reason": "x", "message": "y"}]
+    rows = [
+        {"level": "error", "reason": "pods_outside_pod_cidrs", "message": "9 pods: outside"},
+        {"level": "warning", "reason": "x", "message": "y"},
+    ]
     facts["mesh"]["pod_places"] = {"gcp": rows}
 
 
@@ -241,29 +273,50 @@ def nothing_at_all(facts):
 LIES = {
     no_pods: (UNPROVEN, "start a pod"),
     one_node_without_pods: (UNPROVEN, "gcp-2: has no pod and no address in its pod ranges 10.4.8.0/24"),
-    a_node_stands_in_for_its_pods: (UNPROVEN, "gcp-2: has no network namespace with an address of its pod ranges 10.4.8.0/24, so its own address 10.4.8.1"),
-    nodes_stand_in_for_all_pods: (UNPROVEN, "aws-1: pinged no pod of another cluster: what answered there are addresses of nodes"),
+    a_node_stands_in_for_its_pods: (
+        UNPROVEN,
+        "gcp-2: has no network namespace with an address of its pod ranges 10.4.8.0/24, so its own address 10.4.8.1",
+    ),
+    nodes_stand_in_for_all_pods: (
+        UNPROVEN,
+        "aws-1: pinged no pod of another cluster: what answered there are addresses of nodes",
+    ),
     no_peer_at_all: (UNPROVEN, "no peer of cluster gcp is planned"),
     every_node_refused: (UNPROVEN, "[claimed_twice]"),
     one_node_refused: (UNPROVEN, "mesh: refused gcp/gcp-2"),
     unreadable_cluster: (BROKEN, "cluster gcp: connection refused [unreachable]"),
     silent_host: (BROKEN, "gcp-2: could not be verified"),
     host_that_no_play_had: (UNPROVEN, "1 node not looked at (gcp-2): no play of this run had them"),
-    limit_that_leaves_nothing: (UNPROVEN, "nothing was looked at: --limit bastion leaves no node and no cluster to ask"),
+    limit_that_leaves_nothing: (
+        UNPROVEN,
+        "nothing was looked at: --limit bastion leaves no node and no cluster to ask",
+    ),
     limited_and_broken_inside: (BROKEN, "aws-1: route 10.4.0.0/16 is not as wanted (create)"),
     limited_and_a_node_without_pods: (UNPROVEN, "aws-2: has no pod and no address in its pod ranges 10.2.4.0/24"),
     run_limited_to_clusters: (UNPROVEN, "the mesh was not planned"),
     not_compared: (UNPROVEN, "aws-1: was not compared with the plan"),
     drifted: (BROKEN, "aws-1: route 10.4.0.0/16 is not as wanted (create)"),
-    other_release: (BROKEN, "aws-1: what it runs at boot is of another release of this collection than this run; multicluster.network.mesh brings it"),
+    other_release: (
+        BROKEN,
+        "aws-1: what it runs at boot is of another release of this collection than this run; multicluster.network.mesh brings it",
+    ),
     foreign_table: (BROKEN, "aws-1: table x: somebody's [not_ours]"),
     ping_fails: (BROKEN, "aws-1: pod 10.2.3.10 does not reach pod 10.4.7.10 of gcp-1"),
-    large_packets_are_lost: (BROKEN, "aws-1: packets of more than 1,296 bytes do not reach pod 10.4.7.10 of gcp-1, though the tunnel takes 1,420: set "
-                             "wireguard_mtu: 1296 on the host of cluster gcp and run site"),
-    never_shook_hands: (BROKEN, "no handshake with gcp/gcp-1: UDP from 10.66.23.31 port 51821 to 10.22.22.27:51821 got no answer; check firewalls"),
+    large_packets_are_lost: (
+        BROKEN,
+        "aws-1: packets of more than 1,296 bytes do not reach pod 10.4.7.10 of gcp-1, though the tunnel takes 1,420: set "
+        "wireguard_mtu: 1296 on the host of cluster gcp and run site",
+    ),
+    never_shook_hands: (
+        BROKEN,
+        "no handshake with gcp/gcp-1: UDP from 10.66.23.31 port 51821 to 10.22.22.27:51821 got no answer; check firewalls",
+    ),
     stale: (BROKEN, "aws-1: last handshake with gcp/gcp-1 is 181 s old: UDP from 10.66.23.31"),
     peer_missing: (BROKEN, "aws-1: gcp/gcp-1 is no peer of wireguard.gcp"),
-    sent_elsewhere: (BROKEN, "aws-1: packets for 10.4.7.0/24 (asked for 10.4.7.129) do not leave by wireguard.gcp: the kernel sends it by eth0; it is"),
+    sent_elsewhere: (
+        BROKEN,
+        "aws-1: packets for 10.4.7.0/24 (asked for 10.4.7.129) do not leave by wireguard.gcp: the kernel sends it by eth0; it is",
+    ),
     kernel_not_asked: (UNPROVEN, "aws-1: its kernel was not asked"),
     unreadable_rules: (UNPROVEN, "aws-1: could not read paths: this needs root"),
     pods_of_another_range: (BROKEN, "1 pod with an address outside its Node's spec.podCIDR 10.2.3.0/24 (10.2.99.5)"),
@@ -277,13 +330,22 @@ LIES = {
     sets_unreadable: (BROKEN, "network_sets: cluster gcp: connection refused [unreachable]"),
     names_failed: (BROKEN, "coredns_rewrite: no ConfigMap coredns"),
     tenants_not_compared: (UNPROVEN, "tenants: it is on, and was not compared"),
-    nobody_announces: (UNPROVEN, "load_balancers: cluster aws: no speaker of aws-1 announces 203.0.113.1/32 to a neighbour that listens"),
+    nobody_announces: (
+        UNPROVEN,
+        "load_balancers: cluster aws: no speaker of aws-1 announces 203.0.113.1/32 to a neighbour that listens",
+    ),
     announced_to_nobody: (UNPROVEN, "load_balancers: cluster aws: no speaker of aws-1 announces 203.0.113.1/32"),
-    no_speaker: (UNPROVEN, "load_balancers: cluster aws: nobody announces 203.0.113.1 (default/web): no node of the cluster has a router to tell"),
+    no_speaker: (
+        UNPROVEN,
+        "load_balancers: cluster aws: nobody announces 203.0.113.1 (default/web): no node of the cluster has a router to tell",
+    ),
     nobody_holds: (UNPROVEN, "load_balancers: cluster aws: no node holds 10.66.23.200/32"),
-    two_hold: (BROKEN, "load_balancers: cluster aws: aws-1 and aws-2 hold 10.66.23.200 at once: they do not hear each other"),
+    two_hold: (
+        BROKEN,
+        "load_balancers: cluster aws: aws-1 and aws-2 hold 10.66.23.200 at once: they do not hear each other",
+    ),
     nothing_at_all: (UNPROVEN, "nothing was looked at"),
-}  # fmt: skip
+}
 
 
 def judged(*plants, allow=False):
@@ -310,7 +372,12 @@ def test_no_lie_is_green(lie):
         # what to do about it stands where it is read, and the exit code follows the variable
         assert "verify_allow_unproven: true" in built["text"] and "verify_allow_unproven" in built["problems"][-1]
         allowed = judged(lie, allow=True)
-        assert allowed["ok"] and allowed["verdict"] == UNPROVEN and not allowed["problems"] and "all green" not in allowed["text"]
+        assert (
+            allowed["ok"]
+            and allowed["verdict"] == UNPROVEN
+            and not allowed["problems"]
+            and "all green" not in allowed["text"]
+        )
         assert any(words in warning for warning in allowed["warnings"])
     else:
         assert not judged(lie, allow=True)["ok"]
@@ -326,7 +393,10 @@ def test_a_stand_in_is_shown_as_none_of_the_pods():
         a_node_stands_in_for_its_pods(facts)
         next(ping for ping in probe(facts)["pings"] if ping["node"] == "gcp-2").update(ok=False, milliseconds=None)
 
-    assert any("aws-1: pod 10.2.3.10 does not reach node address 10.4.8.1 of gcp-2" in problem for problem in judged(lost)["problems"])
+    assert any(
+        "aws-1: pod 10.2.3.10 does not reach node address 10.4.8.1 of gcp-2" in problem
+        for problem in judged(lost)["problems"]
+    )
 
 
 def test_what_the_mesh_does_not_carry_is_said_where_it_is_proven():
@@ -349,14 +419,30 @@ def test_large_packets_that_are_lost_are_shown_where_pings_are():
         facts["mesh"].update(mode="kubespan", kubespan={"affiliates": [], "device": "kubespan"})
         large_packets_are_lost(facts)
 
-    assert any("set kubespan_config: {mtu: 1296} on the nodes and run site" in problem for problem in judged(kubespan)["problems"])
+    assert any(
+        "set kubespan_config: {mtu: 1296} on the nodes and run site" in problem
+        for problem in judged(kubespan)["problems"]
+    )
 
 
-INDEPENDENT = (one_node_refused, unreadable_cluster, foreign_table, stale, unit_failed, pods_of_another_range, service_refused, sets_unreadable,
-               names_failed, tenants_not_compared, nobody_announces)  # fmt: skip
+INDEPENDENT = (
+    one_node_refused,
+    unreadable_cluster,
+    foreign_table,
+    stale,
+    unit_failed,
+    pods_of_another_range,
+    service_refused,
+    sets_unreadable,
+    names_failed,
+    tenants_not_compared,
+    nobody_announces,
+)
 
 
-@pytest.mark.parametrize("pair", list(itertools.combinations(INDEPENDENT, 2)), ids=lambda pair: "{0.__name__}-{1.__name__}".format(*pair))
+@pytest.mark.parametrize(
+    "pair", list(itertools.combinations(INDEPENDENT, 2)), ids=lambda pair: "{0.__name__}-{1.__name__}".format(*pair)
+)
 def test_the_worse_of_two_counts_and_both_are_told(pair):
     built = judged(*pair)
     values = {LIES[lie][0] for lie in pair}
@@ -380,7 +466,9 @@ def test_what_was_applied_just_now_is_no_difference_and_its_refusals_count():
     facts = verified.facts()
     service_differs(facts)
     facts["applied"] = {"service_mirror": []}
-    assert report.build(facts)["verdict"] == PROVEN  # the source has changed since; this run had read it and found it as wanted
+    assert (
+        report.build(facts)["verdict"] == PROVEN
+    )  # the source has changed since; this run had read it and found it as wanted
     service_refused(facts)
     assert report.build(facts)["verdict"] == UNPROVEN
 
@@ -388,10 +476,14 @@ def test_what_was_applied_just_now_is_no_difference_and_its_refusals_count():
 @pytest.mark.parametrize("written", [["Service gcp/s/x"], ["Service gcp/s/y", "Service gcp/s/x"], None])
 def test_what_was_written_and_is_not_there_when_read_again_is_broken(written):
     facts = verified.facts()
-    facts["plans"]["service_mirror"]["plan"]["changes"] = [{"action": "create", "kind": "Service", "id": "gcp/s/x", "fields": []}]
+    facts["plans"]["service_mirror"]["plan"]["changes"] = [
+        {"action": "create", "kind": "Service", "id": "gcp/s/x", "fields": []}
+    ]
     facts["applied"] = {"service_mirror": written}
     built = report.build(facts)
-    assert built["verdict"] == BROKEN and built["problems"] == ["service_mirror: Service gcp/s/x is not as wanted (create)"]
+    assert built["verdict"] == BROKEN and built["problems"] == [
+        "service_mirror: Service gcp/s/x is not as wanted (create)"
+    ]
 
 
 def test_a_limit_is_the_scope_of_the_verdict():
@@ -399,12 +491,17 @@ def test_a_limit_is_the_scope_of_the_verdict():
     limit(facts)
     built = report.build(facts)
     assert built["verdict"] == PROVEN and built["ok"] and sorted(built["parts"]) == ["mesh"]
-    first = "scope: --limit aws_nodes: 2 of 4 nodes judged; not asked (outside --limit): nodes gcp-1, gcp-2; " \
+    first = (
+        "scope: --limit aws_nodes: 2 of 4 nodes judged; not asked (outside --limit): nodes gcp-1, gcp-2; "
         "capabilities coredns_rewrite, load_balancers, network_sets, service_mirror, tenants"
+    )
     for text in (built["text"], built["full"]):
         assert text.splitlines()[0] == first and text.splitlines()[-1] == "all green inside --limit aws_nodes"
     assert built["scope"] == {
-        "limit": "aws_nodes", "nodes": 4, "judged": 2, "not_asked": {"nodes": ["gcp-1", "gcp-2"], "capabilities": sorted(verified.CAPABILITIES)},
+        "limit": "aws_nodes",
+        "nodes": 4,
+        "judged": 2,
+        "not_asked": {"nodes": ["gcp-1", "gcp-2"], "capabilities": sorted(verified.CAPABILITIES)},
     }
     assert "scope" not in report.build(verified.facts())["text"]
 
@@ -426,8 +523,8 @@ def test_who_nobody_asked_is_not_missed_by_those_who_were():
 def test_a_limit_of_many_names_takes_one_line():
     facts = verified.facts()
     limit(facts)
-    facts["limit"] = ",".join("node-{0}\n".format(number) for number in range(500))
-    facts["outside"] = facts["outside"] + ["far-{0:03}".format(number) for number in range(500)]
+    facts["limit"] = ",".join(f"node-{number}\n" for number in range(500))
+    facts["outside"] = facts["outside"] + [f"far-{number:03}" for number in range(500)]
     first = report.build(facts)["text"].splitlines()[0]
     assert len(first) < 400 and "2 of 504 nodes judged" in first and "and 492 more" in first
 
@@ -439,7 +536,11 @@ def test_a_cluster_that_was_not_read_is_not_told_of_pods_out_of_place():
         facts["mesh"]["nodes"][host]["pod_cidrs"] = []
         probe(facts, host).update(pods=[], pings=[], strays=["10.4.7.10"], others=[])
     built = report.build(facts)
-    assert "podCIDR" not in built["text"] and "The CNI must take" not in built["text"] and "pods_outside_node_range" not in built["text"]
+    assert (
+        "podCIDR" not in built["text"]
+        and "The CNI must take" not in built["text"]
+        and "pods_outside_node_range" not in built["text"]
+    )
     assert "gcp-1: cluster gcp was not read, so the pod range of this node is not known" in built["text"]
     verdict = mesh_verdict.of_host(facts["mesh"], "gcp-1", facts["found"])
     assert verdict.value == UNPROVEN and not verdict.broken
@@ -451,16 +552,23 @@ def test_a_cluster_that_was_not_read_is_not_told_of_pods_out_of_place():
 def test_whoever_has_pods_elsewhere_is_not_asked_to_start_one():
     built = judged(one_node_without_pods)
     (line,) = [line for line in built["text"].splitlines() if "gcp-2: has no pod" in line]
-    assert "other addresses (192.168.7.5): if they are pods, the CNI uses ranges that pod_cidrs of cluster gcp or spec.podCIDR does not have" in line
+    assert (
+        "other addresses (192.168.7.5): if they are pods, the CNI uses ranges that pod_cidrs of cluster gcp or spec.podCIDR does not have"
+        in line
+    )
 
 
 def test_refusals_that_leave_a_source_empty_are_told_before_the_budget():
     facts = verified.facts()
     every_node_refused(facts)
-    facts["mesh"]["refused"] = [dict(REFUSAL, object="gcp/" + host, reason="outside_grant") for host in ("gcp-1", "gcp-2")]
+    facts["mesh"]["refused"] = [
+        dict(REFUSAL, object="gcp/" + host, reason="outside_grant") for host in ("gcp-1", "gcp-2")
+    ]
     facts["mesh"]["refused"].append(dict(REFUSAL, object="aws/aws-2"))
     for host in ("aws-1", "aws-2"):
-        facts["found"][host]["drift"]["refused"] = [{"object": "gcp", "reason": "delete_budget", "message": "2 nodes were refused"}]
+        facts["found"][host]["drift"]["refused"] = [
+            {"object": "gcp", "reason": "delete_budget", "message": "2 nodes were refused"}
+        ]
     built = report.build(facts)
     first = built["problems"][:3]
     assert "refused gcp/gcp-1" in first[0] and "refused gcp/gcp-2" in first[1] and "[delete_budget]" in first[2]
@@ -471,39 +579,55 @@ def test_refusals_that_leave_a_source_empty_are_told_before_the_budget():
 def test_each_part_has_its_own_verdict():
     built = judged(service_differs, no_pods)
     assert {name: part["value"] for name, part in built["parts"].items()} == {
-        "mesh": UNPROVEN, "service_mirror": BROKEN, "coredns_rewrite": PROVEN, "network_sets": PROVEN, "load_balancers": PROVEN, "tenants": PROVEN,
-    }  # fmt: skip
+        "mesh": UNPROVEN,
+        "service_mirror": BROKEN,
+        "coredns_rewrite": PROVEN,
+        "network_sets": PROVEN,
+        "load_balancers": PROVEN,
+        "tenants": PROVEN,
+    }
 
 
 def test_combining():
     good, doubt, bad = Verdict(), Verdict(unproven=("a",)), Verdict(broken=("b",))
     for parts in itertools.permutations((good, doubt, bad)):
         assert combine(dict(enumerate(parts))).value == BROKEN
-    assert combine({"x": good, "y": doubt}).value == UNPROVEN and combine({"x": good}).value == PROVEN and combine({}).value == UNPROVEN
+    assert (
+        combine({"x": good, "y": doubt}).value == UNPROVEN
+        and combine({"x": good}).value == PROVEN
+        and combine({}).value == UNPROVEN
+    )
 
 
 def test_many_reasons_are_bounded_on_the_screen():
-    lines = report_lines(Verdict(broken=tuple("problem {0}".format(number) for number in range(500))), {"limit": ""})
+    lines = report_lines(Verdict(broken=tuple(f"problem {number}" for number in range(500))), {"limit": ""})
     assert lines[0] == "broken: 500 problems" and lines[-1] == "  ... and 460 more" and len(lines) == 42
 
 
 def large(nodes):
     """Two clusters with so many nodes each: one peer is stale, one pair does not answer."""
     facts = verified.facts()
-    hosts = {"{0}-{1:03d}".format(cluster, number): cluster for cluster in ("aws", "gcp") for number in range(nodes)}
+    hosts = {f"{cluster}-{number:03d}": cluster for cluster in ("aws", "gcp") for number in range(nodes)}
     mesh = facts["mesh"]
-    mesh["nodes"] = {host: {"cluster": cluster, "node_name": host, "pod_cidrs": ["10.0.0.0/24"]} for host, cluster in hosts.items()}
+    mesh["nodes"] = {
+        host: {"cluster": cluster, "node_name": host, "pod_cidrs": ["10.0.0.0/24"]} for host, cluster in hosts.items()
+    }
     facts.update(declared=list(hosts), found={})
     for local in ("aws", "gcp"):
         remote = "gcp" if local == "aws" else "aws"
         there = [host for host, cluster in hosts.items() if cluster == remote]
-        mesh["clusters"][local]["remotes"][remote]["peers"] = [{"node": host, "public_key": verified.key(host)} for host in there]
+        mesh["clusters"][local]["remotes"][remote]["peers"] = [
+            {"node": host, "public_key": verified.key(host)} for host in there
+        ]
         for host in (host for host, cluster in hosts.items() if cluster == local):
             row = copy.deepcopy(verified.probe("aws-1" if local == "aws" else "gcp-1"))
             row["peers"] = [dict(row["peers"][0], public_key=verified.key(other), handshake_age=5) for other in there]
             row["pings"] = [dict(row["pings"][0], node=other) for other in there]
             facts["found"][host] = {"drift": verified.result(), "probe": row}
-    facts["found"]["aws-001"]["probe"]["bgp"] = {"announces": ["203.0.113.1/32"], "sessions": [{"state": "Established"}]}
+    facts["found"]["aws-001"]["probe"]["bgp"] = {
+        "announces": ["203.0.113.1/32"],
+        "sessions": [{"state": "Established"}],
+    }
     return facts
 
 
@@ -526,8 +650,13 @@ def test_the_tables_of_a_large_fabric_fit_a_screen_and_name_the_worst():
 def test_a_mesh_of_nodes_misses_its_peers_too():
     """KubeSpan: one mesh of all nodes, also inside a cluster."""
     facts = verified.facts()
-    rows = [{"cluster": cluster, "node": name, "public_key": verified.key(name)} for name, (cluster, dummy, dummy_cidr) in verified.HOSTS.items()]
-    facts["mesh"].update(mode="kubespan", kubespan={"affiliates": rows}, clusters={"aws": {"remotes": {}}, "gcp": {"remotes": {}}})
+    rows = [
+        {"cluster": cluster, "node": name, "public_key": verified.key(name)}
+        for name, (cluster, dummy, dummy_cidr) in verified.HOSTS.items()
+    ]
+    facts["mesh"].update(
+        mode="kubespan", kubespan={"affiliates": rows}, clusters={"aws": {"remotes": {}}, "gcp": {"remotes": {}}}
+    )
     for host in facts["found"]:
         every = [name for name in verified.HOSTS if name != host]
         row = probe(facts, host)
@@ -544,7 +673,9 @@ def test_networks_count_as_announced_where_a_neighbour_listens():
     assert evidence.announcing(facts["mesh"], facts["found"]) == {"aws": {"203.0.113.1/32"}, "gcp": set()}
 
 
-@pytest.mark.parametrize("said", [{"holds": ["10.66.23.200/32"], "withheld": []}, {"holds": [], "withheld": ["10.66.23.200/32"]}])
+@pytest.mark.parametrize(
+    "said", [{"holds": ["10.66.23.200/32"], "withheld": []}, {"holds": [], "withheld": ["10.66.23.200/32"]}]
+)
 def test_an_address_that_one_node_holds(said):
     facts = verified.facts()
     nobody_holds(facts)
@@ -569,4 +700,6 @@ def test_a_reason_of_several_nodes_is_one_line_and_a_cause_is_said_once():
     assert len([line for line in built["text"].splitlines() if FAILURE["message"] in line]) == 1, built["text"]
     (line,) = [line for line in built["text"].splitlines() if "no peer of cluster gcp is planned" in line]
     assert line == "  aws-1: no peer of cluster gcp is planned, see above (also aws-2)"
-    assert sum("no peer of cluster gcp is planned" in reason for reason in built["unproven"]) == 2, "machines get all of them"
+    assert sum("no peer of cluster gcp is planned" in reason for reason in built["unproven"]) == 2, (
+        "machines get all of them"
+    )

@@ -16,12 +16,16 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.opti
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import Store, StoreError, key_of
 
 MANAGER = ONMETAL.field_manager
-Object = t.Dict[str, t.Any]
+Object = dict[str, t.Any]
 
 
 def balancer(namespace: str, *families: str, **meta: t.Any) -> Object:
     ips = [{"name": family.lower(), "ipFamily": family} for family in families]
-    spec: Object = {"type": "Public", "networkRef": {"name": "n"}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {}}}
+    spec: Object = {
+        "type": "Public",
+        "networkRef": {"name": "n"},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {}},
+    }
     if ips:
         spec["ips"] = ips
     return {

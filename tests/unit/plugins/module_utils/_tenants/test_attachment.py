@@ -16,7 +16,11 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.atta
     plan_attachment,
     plan_detachment,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import Result, one_by_one, run_passes
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import (
+    Result,
+    one_by_one,
+    run_passes,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.links import ADOPTABLE, NOT_OURS, foreign
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import key_of
@@ -25,7 +29,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.view
 from .tenant_world import NAMESPACE, OPTIONS, World, interface, interface_twin, source
 
 WANTED = (Attachment("team-a", "nic-1", "node-a"),)
-Object = t.Dict[str, t.Any]
+Object = dict[str, t.Any]
 
 
 def world(*more: Object, apinet: t.Sequence[Object] = ()) -> World:
@@ -52,11 +56,18 @@ def test_a_twin_then_readiness_then_the_provider_id() -> None:
     made = world()
     assert word(attach(made, ready=True)) == "twin_not_ready"
     twin = made.get(APINET, "NetworkInterface", "nic-1-uid")
-    assert twin is not None and twin["spec"] == {"nodeRef": {"name": "node-a"}, "networkRef": {"name": "net-uid"}, "ips": ["192.168.178.1"]}
+    assert twin is not None and twin["spec"] == {
+        "nodeRef": {"name": "node-a"},
+        "networkRef": {"name": "net-uid"},
+        "ips": ["192.168.178.1"],
+    }
     made.apinet.patch(key_of(twin), {"status": {"state": "Ready"}}, True)
     assert attach(made, ready=True).settled
     nic = made.get(SOURCE, "NetworkInterface", "nic-1")
-    assert nic is not None and nic["spec"]["providerID"] == "onmetal-api-net://{0}/nic-1-uid/node-a/{1}".format(NAMESPACE, twin["metadata"]["uid"])
+    assert (
+        nic is not None
+        and nic["spec"]["providerID"] == f"onmetal-api-net://{NAMESPACE}/nic-1-uid/node-a/{twin['metadata']['uid']}"
+    )
     before = made.writes
     attach(made, ready=True)
     assert made.writes == before
@@ -100,7 +111,9 @@ def test_what_waits_and_what_is_refused() -> None:
     assert word(attach(made, wanted=[Attachment("team-a", "nic-1", "node-b")])) == "attached_elsewhere"
     assert word(attach(world(apinet=[interface_twin("nic-1-uid", "net-uid")]))) == "not_ours"
     pool = world(apinet=[interface_twin("t1", "net-uid")])
-    pool.source.patch(key_of(pool.get(SOURCE, "NetworkInterface", "nic-1")), {"spec": {"providerID": "a/b/node-a/t1-uid"}})  # type: ignore[arg-type]
+    pool.source.patch(
+        key_of(pool.get(SOURCE, "NetworkInterface", "nic-1")), {"spec": {"providerID": "a/b/node-a/t1-uid"}}
+    )  # type: ignore[arg-type]
     assert word(attach(pool)) == "attached_elsewhere"
     assert word(run(pool, lambda view: plan_detachment(view, WANTED))) == "not_ours"
     ephemeral = interface("nic-1", "nic-1-uid")
@@ -110,7 +123,9 @@ def test_what_waits_and_what_is_refused() -> None:
     assert word(attach(waiting)) == "prefix_not_allocated"
 
 
-@pytest.mark.parametrize("given", ["x", "a/b/4711", "{ns}/other-uid/200/{uid}", "{ns}/net-uid/200/another", "elsewhere/net-uid/200/{uid}"])
+@pytest.mark.parametrize(
+    "given", ["x", "a/b/4711", "{ns}/other-uid/200/{uid}", "{ns}/net-uid/200/another", "elsewhere/net-uid/200/{uid}"]
+)
 def test_a_network_that_lies_about_its_provider_id(given: str) -> None:
     made = world(source("Network", "net-2", "other-uid"))
     twin = made.get(APINET, "Network", "net-uid")
@@ -124,11 +139,11 @@ def test_a_network_that_lies_about_its_provider_id(given: str) -> None:
 def test_whose_a_twin_is() -> None:
     ours = OPTIONS._replace(profile=ONMETAL._replace(field_manager="multicluster.network/t"))
 
-    def twin(labels: t.Mapping[str, str], *managers: t.Tuple[str, str]) -> Object:
+    def twin(labels: t.Mapping[str, str], *managers: tuple[str, str]) -> Object:
         noted = [{"manager": manager, "operation": operation} for manager, operation in managers]
         return {"metadata": {"name": "u", "labels": dict(labels), "managedFields": noted}}
 
-    link = {"apinetlet.api.onmetal.de/network-{0}".format(part): part for part in ("name", "namespace", "uid")}
+    link = {f"apinetlet.api.onmetal.de/network-{part}": part for part in ("name", "namespace", "uid")}
     assert foreign("Network", twin({}), ours) == ""
     assert foreign("Network", twin({}, ("multicluster.network/t", "Apply"), ("kubectl", "Update")), ours) == ""
     assert foreign("Network", twin({}, ("multicluster.network/t", "Update")), ours) == NOT_OURS

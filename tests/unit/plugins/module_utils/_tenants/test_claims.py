@@ -18,10 +18,12 @@ from .tenant_world import NAMESPACE, NOW, World, interface_twin, machines, tenan
 
 FIXTURE = pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "tenants.json"
 HOSTILE = json.loads(FIXTURE.read_text("utf-8"))["cases"]
-OPTIONS = parse_options({"apinet_namespace": NAMESPACE, "switches": ["peering", "vip_release", "stale_uid"], "max_deletes": -1})
+OPTIONS = parse_options(
+    {"apinet_namespace": NAMESPACE, "switches": ["peering", "vip_release", "stale_uid"], "max_deletes": -1}
+)
 
 
-def fill(obj: t.Dict[str, t.Any], _before: t.Any) -> t.Dict[str, t.Any]:
+def fill(obj: dict[str, t.Any], _before: t.Any) -> dict[str, t.Any]:
     if obj["kind"] == "Network" and obj["metadata"]["name"] == "net-uid":
         obj.setdefault("spec", {}).setdefault("id", "4711")
     if obj["kind"] == "IP":
@@ -29,7 +31,7 @@ def fill(obj: t.Dict[str, t.Any], _before: t.Any) -> t.Dict[str, t.Any]:
     return obj
 
 
-def evil(given: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+def evil(given: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     meta = {"namespace": "evil", "name": given["name"], "uid": given["uid"]}
     if given.get("deleting"):
         meta.update(deletionTimestamp=NOW, finalizers=[ONMETAL.finalizer(given["kind"])])
@@ -44,7 +46,7 @@ def honest() -> World:
     return world
 
 
-def seen(world: World) -> t.List[t.Dict[str, t.Any]]:
+def seen(world: World) -> list[dict[str, t.Any]]:
     """What is the honest tenant's: all but what names the hostile one."""
     return [obj for obj in world.state() if "evil" not in json.dumps(obj)]
 

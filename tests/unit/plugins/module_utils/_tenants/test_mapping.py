@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import itertools
 import typing as t
@@ -15,26 +16,44 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.object_
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.claims import apply_claims
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.converge import predict
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.fields import get
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE, needed, parse_options
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import (
+    APINET,
+    ONMETAL,
+    SOURCE,
+    needed,
+    parse_options,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, StoreError, key_of
 from hypothesis import given, settings, strategies as st
 
-from .tenant_world import NAMESPACE, NOW, OPTIONS, World, converged, interface, interface_twin, machines, read, source, tenant
+from .tenant_world import (
+    NAMESPACE,
+    NOW,
+    OPTIONS,
+    World,
+    converged,
+    interface,
+    interface_twin,
+    machines,
+    read,
+    source,
+    tenant,
+)
 
 SMALL = settings(max_examples=25, deadline=None)
 
 
-def fill(obj: t.Dict[str, t.Any], _before: t.Any) -> t.Dict[str, t.Any]:
+def fill(obj: dict[str, t.Any], _before: t.Any) -> dict[str, t.Any]:
     """A network side that answers at once, the same for the same name."""
     kind, spec = obj["kind"], obj.setdefault("spec", {})
     if not obj["metadata"].get("uid"):
-        obj["metadata"]["uid"] = "{0}-{1}".format(kind.lower(), obj["metadata"]["name"])
+        obj["metadata"]["uid"] = f"{kind.lower()}-{obj['metadata']['name']}"
     if kind == "Network":
         spec.setdefault("id", str(200 + sum(obj["metadata"]["name"].encode())))
     if kind == "IP":
         spec.setdefault("ip", "203.0.113.5")
     for index, entry in enumerate(spec.get("ips") or [] if kind == "LoadBalancer" else []):
-        entry.setdefault("ip", "203.0.113.7" if entry["ipFamily"] == "IPv4" else "2001:db8::{0}".format(index))
+        entry.setdefault("ip", "203.0.113.7" if entry["ipFamily"] == "IPv4" else f"2001:db8::{index}")
     return obj
 
 
@@ -89,19 +108,23 @@ def test_the_prediction_of_a_take_over_lists_all_that_it_writes() -> None:
     twins = made.apinet.all()
     for twin in twins:
         if twin["kind"] not in ("Node", "NetworkInterface"):
-            twin["metadata"]["managedFields"] = [{"manager": ONMETAL.field_manager, "operation": "Apply", "fieldsV1": {"f:spec": {}}}]
+            twin["metadata"]["managedFields"] = [
+                {"manager": ONMETAL.field_manager, "operation": "Apply", "fieldsV1": {"f:spec": {}}}
+            ]
     ours = OPTIONS._replace(profile=ONMETAL._replace(field_manager="multicluster.network/t"), adopt=True)
     world = World(made.source.all(), twins, ours)
     stores = {SOURCE: world.source, APINET: world.apinet}
     planned = [entry.step.key for entry in predict(read(stores, ours), NOW, apply_claims).done]
-    assert {"LoadBalancer", "LoadBalancerRouting", "NATGateway", "NATGatewayAutoscaler"} <= {key.kind for key in planned}
+    assert {"LoadBalancer", "LoadBalancerRouting", "NATGateway", "NATGatewayAutoscaler"} <= {
+        key.kind for key in planned
+    }
     result = world.sync()
     assert sorted({entry.step.key for entry in result.done}) == sorted(planned) and not result.failed
 
 
 @SMALL
 @given(st.permutations(list(range(len(tenant()) + 2))), st.sets(st.integers(0, 10)))
-def test_the_order_of_creation_does_not_matter(order: t.List[int], pauses: t.Set[int]) -> None:
+def test_the_order_of_creation_does_not_matter(order: list[int], pauses: set[int]) -> None:
     things = [(SOURCE, obj) for obj in tenant()] + [(APINET, obj) for obj in machines()[:2]]
     world = answering([], machines()[2:])
     for number, index in enumerate(order):
@@ -134,7 +157,7 @@ def test_a_server_that_dies_half_way_leaves_nothing_wrong(after: int) -> None:
 def test_each_list_is_read_once() -> None:
     world = answering(tenant(), machines())
     settle(world)
-    calls: t.List[t.Any] = []
+    calls: list[t.Any] = []
     for side, store in ((SOURCE, world.source), (APINET, world.apinet)):
         original = store.list
         store.list = lambda group, kind, within="", side=side, original=original: (  # type: ignore[method-assign]
@@ -150,7 +173,7 @@ class Broken(MemoryStore):
 
     kinds: t.Container[str] = ()
 
-    def list(self, api_version: str, kind: str, within: str = "") -> t.List[t.Dict[str, t.Any]]:
+    def list(self, api_version: str, kind: str, within: str = "") -> builtins.list[dict[str, t.Any]]:
         if kind in self.kinds:
             raise StoreError("Forbidden", kind)
         return super().list(api_version, kind, within)
@@ -191,7 +214,7 @@ def test_one_failing_object_does_not_stop_the_others() -> None:
     assert rest == REFERENCE.state()
 
 
-def unique_addresses(holder: t.List[World]) -> t.Callable[[str, Key, t.Any], None]:
+def unique_addresses(holder: list[World]) -> t.Callable[[str, Key, t.Any], None]:
     def admit(_verb: str, key: Key, obj: t.Any) -> None:
         for entry in get(obj, "spec", "publicIPs") or []:
             for other in holder[0].apinet.all():
@@ -202,7 +225,7 @@ def unique_addresses(holder: t.List[World]) -> t.Callable[[str, Key, t.Any], Non
 
 
 def test_two_interfaces_swap_their_addresses_although_the_server_refuses_a_second_user() -> None:
-    holder: t.List[World] = []
+    holder: list[World] = []
     addresses = {"vip-1": "203.0.113.1", "vip-2": "203.0.113.2"}
     sources = [
         dict(source("VirtualIP", name, name, {"type": "Public", "ipFamily": "IPv4"}), status={"ip": address})
@@ -226,7 +249,9 @@ def test_two_interfaces_swap_their_addresses_although_the_server_refuses_a_secon
 
 
 def test_of_two_interfaces_that_want_one_twin_the_first_by_name_gets_it() -> None:
-    world = answering([source("Network", "net-1", "net-uid"), interface("b", "b", "t1"), interface("a", "a", "t1")], machines())
+    world = answering(
+        [source("Network", "net-1", "net-uid"), interface("b", "b", "t1"), interface("a", "a", "t1")], machines()
+    )
     result = world.sync()
     assert get(world.get(SOURCE, "NetworkInterface", "a"), "status", "state") == "Available"
     waiting = {outcome.key.name: [reason.reason for reason in outcome.reasons] for outcome in result.outcomes}
@@ -274,7 +299,9 @@ def test_the_virtual_ip_is_free_again_only_with_the_switch() -> None:
 def test_a_recreated_source_gets_its_twin_back_only_with_the_switch() -> None:
     for switches, state in (([], "Pending"), (["stale_uid"], "Available")):
         options = parse_options({"apinet_namespace": NAMESPACE, "switches": switches, "max_deletes": -1})
-        world = answering([source("Network", "net-1", "net-uid"), interface("nic-1", "old", "t1")], machines(), options=options)
+        world = answering(
+            [source("Network", "net-1", "net-uid"), interface("nic-1", "old", "t1")], machines(), options=options
+        )
         settle(world)
         sources = [source("Network", "net-1", "net-uid"), interface("nic-1", "new", "t1")]
         world.source = MemoryStore(sources)
@@ -284,7 +311,7 @@ def test_a_recreated_source_gets_its_twin_back_only_with_the_switch() -> None:
 
 def test_an_empty_source_deletes_nothing_without_confirmation() -> None:
     options = parse_options({"apinet_namespace": NAMESPACE})
-    networks = [source("Network", "n{0}".format(number), "u{0}".format(number)) for number in range(3)]
+    networks = [source("Network", f"n{number}", f"u{number}") for number in range(3)]
     world = answering(networks, [], options=options)
     settle(world)
     world.source = MemoryStore([])
@@ -306,7 +333,7 @@ def test_no_kinds_are_all_kinds() -> None:
 # -- switches
 
 
-def peered() -> t.List[t.Dict[str, t.Any]]:
+def peered() -> list[dict[str, t.Any]]:
     sources = []
     for name, other in (("a", "b"), ("b", "a")):
         spec = {
@@ -334,7 +361,9 @@ def test_peerings_of_both_sides_and_a_peer_that_loses_its_id_stays() -> None:
 
     world.apinet._admit = admit
     result = world.sync()
-    assert get(world.get(APINET, "Network", "uid-a"), "spec", "peerings") == [{"name": "to-b", "id": str(200 + sum(b"uid-b"))}]
+    assert get(world.get(APINET, "Network", "uid-a"), "spec", "peerings") == [
+        {"name": "to-b", "id": str(200 + sum(b"uid-b"))}
+    ]
     assert [outcome.key.namespace for outcome in result.failed] == ["team-b"]
 
 
@@ -386,7 +415,9 @@ def test_what_the_network_side_added_survives() -> None:
     world = answering(tenant(), machines())
     settle(world)
     twin = world.get(APINET, "NATGateway", "nat-uid") or {}
-    world.apinet.patch(key_of(twin), {"spec": {"ips": [{"name": "x", "ip": "203.0.113.9"}]}, "metadata": {"labels": {"team": "blue"}}})
+    world.apinet.patch(
+        key_of(twin), {"spec": {"ips": [{"name": "x", "ip": "203.0.113.9"}]}, "metadata": {"labels": {"team": "blue"}}}
+    )
     world.source.patch(key_of(tenant()[-1]), {"spec": {"portsPerNetworkInterface": 64}})
     settle(world)
     after = copy.deepcopy(world.get(APINET, "NATGateway", "nat-uid") or {})

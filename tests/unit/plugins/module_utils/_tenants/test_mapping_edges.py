@@ -31,7 +31,9 @@ def test_of_two_twins_of_a_deleted_interface_the_second_is_released_although_the
     twins = [interface_twin("t1", "net-uid"), interface_twin("t2", "net-uid")]
     for twin in twins:
         marks = {"name": "nic-1", "namespace": "team-a", "uid": "nic-1-uid"}
-        twin["metadata"]["labels"] = {"apinetlet.api.onmetal.de/networkinterface-" + part: value for part, value in marks.items()}
+        twin["metadata"]["labels"] = {
+            "apinetlet.api.onmetal.de/networkinterface-" + part: value for part, value in marks.items()
+        }
     world = answering([going], twins, admit=refusing("patch", "t1"))
     assert [outcome.key.name for outcome in world.sync().failed] == ["nic-1"]
     assert get(world.get(APINET, "NetworkInterface", "t1"), "metadata", "labels")
@@ -61,7 +63,10 @@ def test_addresses_of_a_routing_are_written_in_canonical_form_and_entries_keep_t
     allocated = source("Prefix", "nic-2-pf-1", "pf-uid", {"prefix": "10.9.0.7/24"}, status={"phase": "Allocated"})
     world = answering(objects + [allocated], machines())
     settle(world)
-    assert get(world.get(APINET, "LoadBalancerRouting", "lb-uid"), "destinations") == [{"ip": "fd00::1"}, {"ip": "192.0.2.1"}]
+    assert get(world.get(APINET, "LoadBalancerRouting", "lb-uid"), "destinations") == [
+        {"ip": "fd00::1"},
+        {"ip": "192.0.2.1"},
+    ]
     assert [entry["name"] for entry in get(world.get(APINET, "LoadBalancer", "lb2-uid"), "spec", "ips")] == ["ip-1"]
     for side, called, part in ((APINET, "t2", "spec"), (SOURCE, "nic-2", "status")):
         assert get(world.get(side, "NetworkInterface", called), part, "prefixes") == ["10.9.0.7/24", "FD00::/64"]

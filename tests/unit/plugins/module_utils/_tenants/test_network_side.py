@@ -24,10 +24,10 @@ from .tenant_world import NAMESPACE, World, interface_twin, machines, node, sour
 
 def invariants(world: World) -> None:
     """What must hold at any time: nothing is handed out twice, and every claim is mutual."""
-    held: t.Dict[str, str] = {}
+    held: dict[str, str] = {}
     for obj in world.apinet.list(ONMETAL.apinet, "IPAddress"):
         assert held.setdefault(obj["spec"]["ip"], obj["metadata"]["name"]) == obj["metadata"]["name"]
-    users: t.Dict[str, str] = {}
+    users: dict[str, str] = {}
     for kind, field in (("NetworkInterface", "publicIPs"), ("LoadBalancer", "ips"), ("NATGateway", "ips")):
         for obj in world.apinet.list(ONMETAL.apinet, kind):
             for entry in get(obj, "spec", field) or []:
@@ -45,13 +45,21 @@ def test_a_tenant_from_nothing_to_traffic_and_back() -> None:
     assert network["spec"]["providerID"] == "onmetal-api-net://{0}/net-uid/200/{1}".format(
         NAMESPACE, (world.get(APINET, "Network", "net-uid") or {})["metadata"]["uid"]
     )
-    addresses = [get(world.get(SOURCE, kind, name), "status", "ips") for kind, name in
-                 (("LoadBalancer", "lb-1"), ("LoadBalancer", "lb-2"), ("NATGateway", "nat-1"))]  # fmt: skip
+    addresses = [
+        get(world.get(SOURCE, kind, name), "status", "ips")
+        for kind, name in (("LoadBalancer", "lb-1"), ("LoadBalancer", "lb-2"), ("NATGateway", "nat-1"))
+    ]
     assert [len(found) for found in addresses] == [2, 1, 1]
-    assert [get(world.get(SOURCE, "NetworkInterface", name), "status", "state") for name in ("nic-1", "nic-2")] == ["Available"] * 2
+    assert [get(world.get(SOURCE, "NetworkInterface", name), "status", "state") for name in ("nic-1", "nic-2")] == [
+        "Available"
+    ] * 2
     table = world.get(APINET, "NATTable", "nat-uid") or {}
     assert [section["targetRef"]["name"] for section in table["ips"][0]["sections"]] == ["t2"]
-    placed = [text for text in (get(obj, "spec", "nodeRef", "name") for obj in world.apinet.list(ONMETAL.apinet, "Instance")) if text]
+    placed = [
+        text
+        for text in (get(obj, "spec", "nodeRef", "name") for obj in world.apinet.list(ONMETAL.apinet, "Instance"))
+        if text
+    ]
     assert sorted(placed) == ["node-a", "node-a", "node-c", "node-c"]
     invariants(world)
     for obj in world.source.all():
@@ -66,7 +74,9 @@ def test_a_tenant_from_nothing_to_traffic_and_back() -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(st.permutations(list(range(10))), st.integers(0, 60), st.booleans())
-def test_any_order_with_a_crash_settles_without_handing_out_twice(order: t.List[int], after: int, collector: bool) -> None:
+def test_any_order_with_a_crash_settles_without_handing_out_twice(
+    order: list[int], after: int, collector: bool
+) -> None:
     things = [(SOURCE, obj) for obj in tenant()] + [(APINET, obj) for obj in machines()[:2]]
     world = World([], machines()[2:], garbage_collector=collector)
     left = [after]
@@ -94,8 +104,18 @@ def test_any_order_with_a_crash_settles_without_handing_out_twice(order: t.List[
 
 
 def test_it_works_without_a_tenant_facing_server() -> None:
-    wanted = {"apiVersion": ONMETAL.apinet, "kind": "Network", "metadata": {"namespace": NAMESPACE, "name": "n"}, "spec": {"id": "300"}}
-    same = {"apiVersion": ONMETAL.apinet, "kind": "Network", "metadata": {"namespace": NAMESPACE, "name": "o"}, "spec": {"id": "300"}}
+    wanted = {
+        "apiVersion": ONMETAL.apinet,
+        "kind": "Network",
+        "metadata": {"namespace": NAMESPACE, "name": "n"},
+        "spec": {"id": "300"},
+    }
+    same = {
+        "apiVersion": ONMETAL.apinet,
+        "kind": "Network",
+        "metadata": {"namespace": NAMESPACE, "name": "o"},
+        "spec": {"id": "300"},
+    }
     world = World([], [wanted, same])
     allocated = world.network_side()[0]
     assert [(outcome.key.name, outcome.failures[0].reason) for outcome in allocated.failed] == [("o", "allocated")]
@@ -104,8 +124,18 @@ def test_it_works_without_a_tenant_facing_server() -> None:
 
 
 def test_a_claim_object_made_before_a_crash_is_used() -> None:
-    network = {"apiVersion": ONMETAL.apinet, "kind": "Network", "metadata": {"namespace": NAMESPACE, "name": "n", "uid": "u"}}
-    claim = {"group": "core.apinet.api.onmetal.de", "resource": "networks", "namespace": NAMESPACE, "name": "n", "uid": "u"}
+    network = {
+        "apiVersion": ONMETAL.apinet,
+        "kind": "Network",
+        "metadata": {"namespace": NAMESPACE, "name": "n", "uid": "u"},
+    }
+    claim = {
+        "group": "core.apinet.api.onmetal.de",
+        "resource": "networks",
+        "namespace": NAMESPACE,
+        "name": "n",
+        "uid": "u",
+    }
     held = {"apiVersion": ONMETAL.apinet, "kind": "NetworkID", "metadata": {"name": "777"}, "spec": {"claimRef": claim}}
     world = World([], [network, held])
     world.network_side()
@@ -133,7 +163,9 @@ def test_a_foreign_address_is_refused_by_name() -> None:
     assert [outcome.failures[0].reason for outcome in failed] == ["address_unknown"]
 
 
-@pytest.mark.parametrize("wanted", ["", "1_000", " 300", "300 ", "0x1f4", "1e3", "٣٠٠", "9" * 400, "-1", "2147483648", "+300", 300])
+@pytest.mark.parametrize(
+    "wanted", ["", "1_000", " 300", "300 ", "0x1f4", "1e3", "٣٠٠", "9" * 400, "-1", "2147483648", "+300", 300]
+)
 def test_network_ids_are_read_strictly(wanted: object) -> None:
     try:
         found = allocation.next_id((), wanted)
@@ -144,7 +176,7 @@ def test_network_ids_are_read_strictly(wanted: object) -> None:
 
 
 @given(st.sets(st.integers(200, 209)), st.integers(0, 20))
-def test_free_ids_are_found_with_wrap_around(taken: t.Set[int], start: int) -> None:
+def test_free_ids_are_found_with_wrap_around(taken: set[int], start: int) -> None:
     held = {str(number) for number in taken}
     try:
         found = allocation.next_id(held, None, 200, 209, start)
@@ -166,14 +198,22 @@ def test_blocks_lie_in_the_port_space(ports: int) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=12), st.integers(0, 3), st.sampled_from([64512, 20000, 1]))
-def test_nat_tables_are_stable_and_serve_each_once(given_nics: t.List[t.Any], count: int, ports: int) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=12),
+    st.integers(0, 3),
+    st.sampled_from([64512, 20000, 1]),
+)
+def test_nat_tables_are_stable_and_serve_each_once(given_nics: list[t.Any], count: int, ports: int) -> None:
     gateway = {
         "metadata": {"name": "gw", "uid": "gw"},
-        "spec": {"ipFamily": "IPv4", "networkRef": {"name": "n"}, "portsPerNetworkInterface": ports,
-                 "ips": [{"name": str(n), "ip": "203.0.113.{0}".format(n)} for n in range(count)]},
-    }  # fmt: skip
-    nics = {name: interface_twin("t{0}".format(name), "n" if ours else "m") for name, ours in given_nics}
+        "spec": {
+            "ipFamily": "IPv4",
+            "networkRef": {"name": "n"},
+            "portsPerNetworkInterface": ports,
+            "ips": [{"name": str(n), "ip": f"203.0.113.{n}"} for n in range(count)],
+        },
+    }
+    nics = {name: interface_twin(f"t{name}", "n" if ours else "m") for name, ours in given_nics}
     plan = nat_blocks.plan_nat(gateway, list(nics.values()), [])
     served = [section["targetRef"]["name"] for row in plan.table for section in row["sections"]]
     blocks = [(row["ip"], section["port"]) for row in plan.table for section in row["sections"]]
@@ -187,7 +227,12 @@ def test_nat_tables_are_stable_and_serve_each_once(given_nics: t.List[t.Any], co
 def test_of_two_blocks_of_one_interface_the_last_is_kept() -> None:
     gateway = {
         "metadata": {"name": "gw", "uid": "gw"},
-        "spec": {"ipFamily": "IPv4", "networkRef": {"name": "n"}, "portsPerNetworkInterface": 64, "ips": [{"name": "a", "ip": "203.0.113.1"}]},
+        "spec": {
+            "ipFamily": "IPv4",
+            "networkRef": {"name": "n"},
+            "portsPerNetworkInterface": 64,
+            "ips": [{"name": "a", "ip": "203.0.113.1"}],
+        },
     }
     nic = interface_twin("t1", "n", natGateways=[{"ipFamily": "IPv4", "claimRef": {"name": "gw", "uid": "gw"}}])
     sections = [{"port": port, "endPort": port + 63, "targetRef": {"uid": "t1-uid"}} for port in (1024, 1152)]
@@ -218,7 +263,7 @@ def test_spread_counts_the_newcomer() -> None:
         ({"key": "rack", "operator": "In"}, False),
     ],
 )
-def test_node_affinity(expression: t.Dict[str, t.Any], fits: bool) -> None:
+def test_node_affinity(expression: dict[str, t.Any], fits: bool) -> None:
     required = {"nodeSelectorTerms": [{}, {"matchExpressions": [expression]}]}
     spec = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
     assert placement.node_fits(spec, {"metadata": {"name": "n", "labels": {"rack": "1"}}}) is fits
@@ -230,7 +275,9 @@ def test_a_load_balancer_without_listeners_or_nodes() -> None:
     assert not world.apinet.list(ONMETAL.apinet, "Instance")
     world.apinet.create(node("node-z", "z"))
     world.settle()
-    assert [get(obj, "spec", "nodeRef", "name") for obj in world.apinet.list(ONMETAL.apinet, "Instance")] == ["node-z"] * 2
+    assert [get(obj, "spec", "nodeRef", "name") for obj in world.apinet.list(ONMETAL.apinet, "Instance")] == [
+        "node-z"
+    ] * 2
     # the node goes: what was placed there is left behind, as the original does
     world.apinet.delete(key_of(node("node-z", "z")))
     world.settle()
@@ -239,7 +286,11 @@ def test_a_load_balancer_without_listeners_or_nodes() -> None:
 
 def test_what_a_load_balancer_does_not_say_its_instances_do_not_say_either() -> None:
     """Where its type was missing a null was written, which is no text; what it said no more was kept, and sent again in each run."""
-    balancer = {"apiVersion": ONMETAL.apinet, "kind": "LoadBalancer", "metadata": {"namespace": NAMESPACE, "name": "plain", "uid": "plain"}}
+    balancer = {
+        "apiVersion": ONMETAL.apinet,
+        "kind": "LoadBalancer",
+        "metadata": {"namespace": NAMESPACE, "name": "plain", "uid": "plain"},
+    }
     world = World([], [dict(balancer, spec={"template": {}}), node("node-a", "a")])
 
     def template() -> t.Any:
@@ -255,7 +306,10 @@ def test_what_a_load_balancer_does_not_say_its_instances_do_not_say_either() -> 
     more = {"type": "Public", "networkRef": {"name": "net"}, "template": {"spec": {"affinity": affinity}}}
     world.apinet.patch(key_of(balancer), {"spec": more})
     assert template() == dict(plain, loadBalancerType="Public", networkRef={"name": "net"}, affinity=affinity)
-    world.apinet.patch(key_of(balancer), {"spec": {"type": None, "networkRef": None, "template": {"spec": {"affinity": {"nodeAffinity": None}}}}})
+    world.apinet.patch(
+        key_of(balancer),
+        {"spec": {"type": None, "networkRef": None, "template": {"spec": {"affinity": {"nodeAffinity": None}}}}},
+    )
     assert template() == dict(plain, affinity={"instanceAntiAffinity": {}})
     view = View([], world.apinet.all(), world.options)
     assert [step for turn in placement.plan_placement(view) for step in turn.steps] == []

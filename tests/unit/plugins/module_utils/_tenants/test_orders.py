@@ -13,7 +13,12 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._tenants import fields
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, SOURCE, Options, parse_options
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import (
+    APINET,
+    SOURCE,
+    Options,
+    parse_options,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import MemoryStore, key_of
 from hypothesis import given, settings, strategies as st
 
@@ -31,7 +36,7 @@ class Both:
         self.options = options
         fills = {(given["kind"], given["name"]): given["set"] for given in vector.get("apinet_fills") or ()}
 
-        def fill(obj: t.Dict[str, t.Any], _before: t.Any) -> t.Dict[str, t.Any]:
+        def fill(obj: dict[str, t.Any], _before: t.Any) -> dict[str, t.Any]:
             return missing(obj, fills.get((obj["kind"], obj["metadata"]["name"]), {}))
 
         self.stores = {SOURCE: MemoryStore(prefix="s"), APINET: MemoryStore(prefix="a", fill=fill)}
@@ -70,7 +75,7 @@ def comparable(obj: t.Any) -> t.Any:
     return plain
 
 
-def things(vector: t.Mapping[str, t.Any]) -> t.List[t.Tuple[str, t.Any]]:
+def things(vector: t.Mapping[str, t.Any]) -> list[tuple[str, t.Any]]:
     return [(SOURCE, obj) for obj in vector["source"]] + [(APINET, obj) for obj in vector["apinet"]]
 
 
@@ -86,7 +91,9 @@ EXPECTED = {vector["id"]: straight(vector) for vector in COMBINED}
 
 def renamed(value: t.Any) -> t.Any:
     """The same under the project's present name."""
-    return json.loads(json.dumps(value).replace("onmetal-api-net://", "ironcore-net://").replace("api.onmetal.de", "ironcore.dev"))
+    return json.loads(
+        json.dumps(value).replace("onmetal-api-net://", "ironcore-net://").replace("api.onmetal.de", "ironcore.dev")
+    )
 
 
 @pytest.mark.parametrize("vector", COMBINED, ids=lambda vector: vector["id"])

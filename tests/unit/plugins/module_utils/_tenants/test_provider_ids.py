@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._tenants import fields, links
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import IRONCORE, ONMETAL, parse_options, selected
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import (
+    IRONCORE,
+    ONMETAL,
+    parse_options,
+    selected,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
 
@@ -100,7 +105,11 @@ def test_unknown_states_are_pending(state: object) -> None:
 
 def test_states() -> None:
     assert [links.interface_state(state) for state in ("Ready", "Error")] == ["Available", "Error"]
-    assert [links.network_state(before, False) for before in ("", "Error", "Available")] == ["Pending", "Pending", "Available"]
+    assert [links.network_state(before, False) for before in ("", "Error", "Available")] == [
+        "Pending",
+        "Pending",
+        "Available",
+    ]
 
 
 def test_links_need_their_labels() -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import typing as t
 
@@ -22,7 +23,9 @@ from .tenant_world import OPTIONS, World, machines, read, source, tenant
 
 SCALARS = st.one_of(st.booleans(), st.integers(0, 9), st.text(max_size=3), st.lists(st.integers(0, 3), max_size=3))
 TREES = st.dictionaries(
-    st.sampled_from("abc"), st.recursive(SCALARS, lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3)), max_size=3
+    st.sampled_from("abc"),
+    st.recursive(SCALARS, lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3)),
+    max_size=3,
 )
 
 
@@ -32,7 +35,7 @@ def test_contract(rule: t.Callable[[MemoryStore, str], None]) -> None:
 
 
 @given(TREES, TREES)
-def test_a_merge_patch_takes_and_gives(before: t.Dict[str, t.Any], after: t.Dict[str, t.Any]) -> None:
+def test_a_merge_patch_takes_and_gives(before: dict[str, t.Any], after: dict[str, t.Any]) -> None:
     assert merge_patched(before, dict.fromkeys(before)) == {}
     patched = merge_patched(before, after)
     assert merge_patched(patched, after) == patched and set(patched) == set(before) | set(after)
@@ -60,7 +63,7 @@ def test_audit() -> None:
 
 
 class Dead(MemoryStore):
-    def list(self, api_version: str, kind: str, within: str = "") -> t.List[t.Dict[str, t.Any]]:
+    def list(self, api_version: str, kind: str, within: str = "") -> builtins.list[dict[str, t.Any]]:
         raise StoreError("Unreachable", "down")
 
 
@@ -85,15 +88,22 @@ def test_without_the_source_nothing_is_concluded() -> None:
 
 
 def test_the_renamed_project_is_the_same_with_other_names() -> None:
-    def renamed(objects: t.Sequence[t.Any]) -> t.List[t.Dict[str, t.Any]]:
+    def renamed(objects: t.Sequence[t.Any]) -> list[dict[str, t.Any]]:
         text = json.dumps(objects).replace("networking.api.onmetal.de", "networking.ironcore.dev")
-        text = text.replace("ipam.api.onmetal.de", "ipam.ironcore.dev").replace("apinet.api.onmetal.de", "apinet.ironcore.dev")
-        text = text.replace("apinetlet.api.onmetal.de", "apinetlet.ironcore.dev").replace("onmetal-api-net://", "ironcore-net://")
-        return t.cast(t.List[t.Dict[str, t.Any]], json.loads(text))
+        text = text.replace("ipam.api.onmetal.de", "ipam.ironcore.dev").replace(
+            "apinet.api.onmetal.de", "apinet.ironcore.dev"
+        )
+        text = text.replace("apinetlet.api.onmetal.de", "apinetlet.ironcore.dev").replace(
+            "onmetal-api-net://", "ironcore-net://"
+        )
+        return t.cast(list[dict[str, t.Any]], json.loads(text))
 
     from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import IRONCORE
 
-    worlds = [World(tenant(), machines()), World(renamed(tenant()), renamed(machines()), OPTIONS._replace(profile=IRONCORE))]
+    worlds = [
+        World(tenant(), machines()),
+        World(renamed(tenant()), renamed(machines()), OPTIONS._replace(profile=IRONCORE)),
+    ]
     for world in worlds:
         assert not world.settle().failed
     assert renamed(worlds[0].state()) == worlds[1].state()

@@ -10,16 +10,38 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._trace import facts as facts_room, observed, page, report
+from ansible_collections.multicluster.network.plugins.module_utils._trace import (
+    facts as facts_room,
+    observed,
+    page,
+    report,
+)
 from trace_worlds import World, route
 
 
-def drop(host: str, length: int, direction: str = "forward", **more: t.Any) -> t.Dict[str, t.Any]:
+def drop(host: str, length: int, direction: str = "forward", **more: t.Any) -> dict[str, t.Any]:
     """What a recorder tells of a packet that a rule of others dropped."""
-    return dict({
-        "flow": "0", "seen": 90, "table": "limits", "family": "inet", "chain": "c", "hook": "forward", "handle": 3, "rule": "meta length > 1000 drop",
-        "type": "rule", "verdict": "drop", "iif": "veth1", "oif": "", "src": None, "dst": None, "length": length, "direction": direction,
-    }, **more)  # fmt: skip
+    return dict(
+        {
+            "flow": "0",
+            "seen": 90,
+            "table": "limits",
+            "family": "inet",
+            "chain": "c",
+            "hook": "forward",
+            "handle": 3,
+            "rule": "meta length > 1000 drop",
+            "type": "rule",
+            "verdict": "drop",
+            "iif": "veth1",
+            "oif": "",
+            "src": None,
+            "dst": None,
+            "length": length,
+            "direction": direction,
+        },
+        **more,
+    )
 
 
 def test_a_rule_that_drops_large_packets_is_no_black_hole() -> None:
@@ -32,7 +54,9 @@ def test_a_rule_that_drops_large_packets_is_no_black_hole() -> None:
     assert [row["cause"] for row in report.build(plan, results, {})["findings"]] == ["mtu_black_hole"]
     results["gcp-0"]["collected"]["events"].append(drop("gcp-0", 1420))
     found = report.build(plan, results, {})["findings"]
-    assert [(row["cause"], row["where"]) for row in found] == [("forward_dropped", "gcp-0")] and "1420 bytes" in found[0]["message"]
+    assert [(row["cause"], row["where"]) for row in found] == [("forward_dropped", "gcp-0")] and "1420 bytes" in found[
+        0
+    ]["message"]
 
 
 def test_an_answer_that_its_source_does_not_take_was_last_seen_there() -> None:
@@ -45,11 +69,25 @@ def test_an_answer_that_its_source_does_not_take_was_last_seen_there() -> None:
     assert "handed it back by veth1" in built["findings"][0]["message"]
 
 
-@pytest.mark.parametrize("text,rewrites", (
-    ("masquerade", True), ("counter masquerade random", True), ('ip saddr 10.0.0.0/8 snat to 192.0.2.1 comment "x"', True), ('xt target "MASQUERADE"', True),
-    ('xt target "SNAT"', True), ('ip daddr 10.0.0.0/8 accept comment "no masquerade here"', False), ("jump masquerade", False), ("goto snat", False),
-    ('log prefix "snat " accept', False), ("ip saddr @masquerade_not accept", False), ("accept", False), ("", False), ('"', False), ('xt target "MARK"', False),
-))  # fmt: skip
+@pytest.mark.parametrize(
+    "text,rewrites",
+    (
+        ("masquerade", True),
+        ("counter masquerade random", True),
+        ('ip saddr 10.0.0.0/8 snat to 192.0.2.1 comment "x"', True),
+        ('xt target "MASQUERADE"', True),
+        ('xt target "SNAT"', True),
+        ('ip daddr 10.0.0.0/8 accept comment "no masquerade here"', False),
+        ("jump masquerade", False),
+        ("goto snat", False),
+        ('log prefix "snat " accept', False),
+        ("ip saddr @masquerade_not accept", False),
+        ("accept", False),
+        ("", False),
+        ('"', False),
+        ('xt target "MARK"', False),
+    ),
+)
 def test_a_rule_rewrites_by_its_own_word_alone(text: str, rewrites: bool) -> None:
     """What somebody calls a chain or writes into a comment is no cause."""
     row = drop("a", 84, hook="postrouting", verdict="accept", rule=text)
@@ -58,9 +96,15 @@ def test_a_rule_rewrites_by_its_own_word_alone(text: str, rewrites: bool) -> Non
 
 
 HOSTILE = (
-    '{{ lookup("pipe", "reboot") }}', "<script>alert(1)</script>", "$(reboot)`reboot`", "\x1b]0;x\x07\x1b[2J", "(a+)+$" * 20, "x" * 100_000,
-    "\u202e\u0000\n\r\t", "%s{0}{host}",
-)  # fmt: skip
+    '{{ lookup("pipe", "reboot") }}',
+    "<script>alert(1)</script>",
+    "$(reboot)`reboot`",
+    "\x1b]0;x\x07\x1b[2J",
+    "(a+)+$" * 20,
+    "x" * 100_000,
+    "\u202e\u0000\n\r\t",
+    "%s{0}{host}",
+)
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
@@ -71,7 +115,10 @@ def test_what_strangers_call_things_is_shown_on_one_line_and_cut(text: str) -> N
     facts, collected = results["gcp-0"]["armed"]["facts"], results["gcp-0"]["collected"]
     facts["links"].append({"name": text, "kind": text, "up": True, "addresses": []})
     facts["tables"].append({"family": text, "name": text, "chains": [{"name": text, "hook": text}]})
-    collected["events"] = [dict(row, rule=text, chain=text, iif=text, oif=text) if row["verdict"] == "drop" else row for row in collected["events"]]
+    collected["events"] = [
+        dict(row, rule=text, chain=text, iif=text, oif=text) if row["verdict"] == "drop" else row
+        for row in collected["events"]
+    ]
     results["aws-0"]["collected"]["reason"] = text
     built = report.build(plan, results, {"gcp-0": text})
     assert [row["cause"] for row in built["findings"]] == ["forward_dropped"]
@@ -109,11 +156,17 @@ def test_a_device_that_forwards_nothing_is_named_with_its_own_setting() -> None:
         device = world.device("gcp-0", "aws-0")
         settings = results["gcp-0"]["armed"]["facts"]["settings"]
         settings[flag] = {"4": False} if flag == "forwarding" else [device]
-        results["gcp-0"]["collected"]["events"] = [row for row in results["gcp-0"]["collected"]["events"] if row["chain"] == "prerouting"]
+        results["gcp-0"]["collected"]["events"] = [
+            row for row in results["gcp-0"]["collected"]["events"] if row["chain"] == "prerouting"
+        ]
         results["aws-0"]["sent"]["sent"] = [{"flow": "0", "size": 0, "outcome": "silent"}]
         (found,) = report.build(plan, results, {})["findings"]
         assert (found["cause"], found["where"]) == ("forwarding_off", "gcp-0")
-        right = "sysctl net.ipv4.ip_forward" if flag == "forwarding" else "sysctl net.ipv4.conf.{0}.forwarding".format(device.replace(".", "/"))
+        right = (
+            "sysctl net.ipv4.ip_forward"
+            if flag == "forwarding"
+            else f"sysctl net.ipv4.conf.{device.replace('.', '/')}.forwarding"
+        )
         assert found["command"] == right
         settings.update(forwarding={"4": True}, not_forwarding=[])
 
@@ -123,7 +176,9 @@ def test_a_node_that_takes_its_pods_address_for_its_own_has_a_shadowed_route() -
     world.nodes["gcp-0"]["routes"].append(route(world.pods["gcp-0"] + "/32", "lo", 255, kind="local"))
     plan, results = world.trace("aws-0", "gcp-0")
     assert results["aws-0"]["sent"]["sent"][0]["outcome"] == "silent"
-    assert [(row["cause"], row["where"]) for row in report.build(plan, results, {})["findings"]] == [("route_shadowed", "gcp-0")]
+    assert [(row["cause"], row["where"]) for row in report.build(plan, results, {})["findings"]] == [
+        ("route_shadowed", "gcp-0")
+    ]
 
 
 def changed(results: t.Mapping[str, t.Any], host: str, direction: str, **more: t.Any) -> None:
@@ -141,7 +196,15 @@ def test_what_goes_to_another_address_is_no_silent_target() -> None:
     world = World({"aws": 1, "gcp": 1})
     plan, results = world.trace("aws-0", "gcp-0", "tcp")
     silent(results)
-    rule = drop("aws-0", 60, hook="prerouting", verdict="accept", table="nat", rule="tcp dport 8080 dnat to 10.20.9.9", dst="10.20.9.9")
+    rule = drop(
+        "aws-0",
+        60,
+        hook="prerouting",
+        verdict="accept",
+        table="nat",
+        rule="tcp dport 8080 dnat to 10.20.9.9",
+        dst="10.20.9.9",
+    )
     for host in results:
         changed(results, host, "forward", dst="10.20.9.9")
     results["aws-0"]["collected"]["events"].insert(0, rule)
@@ -164,16 +227,26 @@ def test_an_answer_of_another_address_is_named_before_the_rule_that_minds_it() -
     invalid = drop("aws-0", 84, "back", rule="ct state invalid drop", src="10.20.9.9", dst=world.pods["aws-0"])
     results["aws-0"]["collected"]["events"].append(invalid)
     (found,) = report.build(plan, results, {})["findings"]
-    assert (found["cause"], found["where"], found["direction"]) == ("not_explained", "gcp-0", "back") and "comes from 10.20.9.9" in found["message"]
+    assert (found["cause"], found["where"], found["direction"]) == (
+        "not_explained",
+        "gcp-0",
+        "back",
+    ) and "comes from 10.20.9.9" in found["message"]
 
 
 def test_an_error_about_a_packet_has_ends_of_its_own() -> None:
     world = World({"aws": 1, "gcp": 1})
     world.drops["gcp-0"] = "forward"
     plan, results = world.trace("aws-0", "gcp-0")
-    rejected = dict(drop("gcp-0", 84, "back", verdict="accept", table="multicluster_trace_00c0ffee", rule=None), error="host_unreachable", hook="output")
+    rejected = dict(
+        drop("gcp-0", 84, "back", verdict="accept", table="multicluster_trace_00c0ffee", rule=None),
+        error="host_unreachable",
+        hook="output",
+    )
     results["gcp-0"]["collected"]["events"].append(dict(rejected, src=world.uplink["gcp-0"], dst=world.pods["aws-0"]))
-    assert [(row["cause"], row["where"]) for row in report.build(plan, results, {})["findings"]] == [("forward_dropped", "gcp-0")]
+    assert [(row["cause"], row["where"]) for row in report.build(plan, results, {})["findings"]] == [
+        ("forward_dropped", "gcp-0")
+    ]
 
 
 def test_who_answers_for_another_is_not_the_target() -> None:
@@ -182,7 +255,10 @@ def test_who_answers_for_another_is_not_the_target() -> None:
     assert report.build(plan, results, {})["verdict"] == "arrives"
     results["gcp-0"]["collected"]["events"] = []
     built = report.build(plan, results, {})
-    assert (built["verdict"], [(row["cause"], row["where"]) for row in built["findings"]]) == ("not explained", [("not_explained", "aws-0")])
+    assert (built["verdict"], [(row["cause"], row["where"]) for row in built["findings"]]) == (
+        "not explained",
+        [("not_explained", "aws-0")],
+    )
     # who missed events has not said that there was none, and one who did not record neither
     results["gcp-0"]["collected"]["lost"] = 1
     assert report.build(plan, results, {})["verdict"] == "arrives"
@@ -203,7 +279,7 @@ def kilo() -> World:
     return world
 
 
-def asked(world: World) -> t.Tuple[str, t.List[t.Tuple[str, str]]]:
+def asked(world: World) -> tuple[str, list[tuple[str, str]]]:
     plan, results = world.trace("aws-0", "gcp-0")
     plan["mesh"]["devices"] = {"aws": {"gcp": "wireguard.gcp"}, "gcp": {"aws": "wireguard.aws"}}
     built = report.build(plan, results, {})
@@ -217,7 +293,9 @@ def test_tunnels_of_another_program_are_followed_by_their_keys() -> None:
     assert asked(world) == ("does not arrive", [("allowed_ips_lack_source", "gcp-0")])
     world = kilo()
     world.peer_of("aws-0", "gcp-0")["allowed_ips"] = ["10.99.0.0/24"]
-    world.nodes["aws-0"]["routes"] = [row for row in world.nodes["aws-0"]["routes"] if row["dev"] != "kilo0"]  # its routes follow
+    world.nodes["aws-0"]["routes"] = [
+        row for row in world.nodes["aws-0"]["routes"] if row["dev"] != "kilo0"
+    ]  # its routes follow
     assert asked(world) == ("does not arrive", [("allowed_ips_lack_target", "aws-0")])
     world = kilo()
     world.device_of("gcp-0", "aws-0")["peers"].clear()
@@ -238,7 +316,9 @@ def test_a_port_that_changed_is_that_of_who_listens() -> None:
     world.device_of("gcp-0", "aws-0")["listen_port"] = 51999
     plan, results = world.trace("aws-0", "gcp-0")
     (found,) = report.build(plan, results, {})["findings"]
-    assert (found["cause"], found["where"]) == ("stale_endpoint", "gcp-0") and "listens on port 51999" in found["message"]
+    assert (found["cause"], found["where"]) == ("stale_endpoint", "gcp-0") and "listens on port 51999" in found[
+        "message"
+    ]
 
 
 def test_what_the_source_was_told_is_said_where_nothing_explains_it() -> None:
@@ -246,9 +326,14 @@ def test_what_the_source_was_told_is_said_where_nothing_explains_it() -> None:
     world.stuck.add("aws-0")
     plan, results = world.trace("aws-0", "gcp-0")
     for outcome, detail, shown in (
-        ("failed", "no network namespace of this node has the address 10.10.0.9", True), ("icmp_error", "ttl_exceeded from 192.0.2.1\x1b[2J<b>", True),
+        ("failed", "no network namespace of this node has the address 10.10.0.9", True),
+        ("icmp_error", "ttl_exceeded from 192.0.2.1\x1b[2J<b>", True),
         ("silent", "no answer", False),
-    ):  # fmt: skip
+    ):
         results["aws-0"]["sent"]["sent"] = [{"flow": "0", "size": 0, "outcome": outcome, "detail": detail}]
         (found,) = report.build(plan, results, {})["findings"]
-        assert found["cause"] == "not_explained" and ("told" in found["message"]) == shown and "\x1b" not in found["message"]
+        assert (
+            found["cause"] == "not_explained"
+            and ("told" in found["message"]) == shown
+            and "\x1b" not in found["message"]
+        )

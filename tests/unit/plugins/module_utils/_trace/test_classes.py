@@ -15,25 +15,36 @@ from ansible_collections.multicluster.network.plugins.module_utils._trace.object
 from hypothesis import given, settings, strategies as st
 
 
-def plan(counts: t.Mapping[str, int]) -> t.Dict[str, t.Any]:
+def plan(counts: t.Mapping[str, int]) -> dict[str, t.Any]:
     """A mesh_plan of a Semaphore mesh in which everybody reaches everybody."""
-    nodes: t.Dict[str, t.Any] = {}
+    nodes: dict[str, t.Any] = {}
     names = sorted(counts)
     for index, cluster in enumerate(names):
         for number in range(counts[cluster]):
-            cidrs = ["10.{0}.{1}.0/24".format(10 + index, number), "fd00:{0}:0:0:{1}::/80".format(10 + index, number)]
-            nodes["{0}-{1}".format(cluster, number)] = {"cluster": cluster, "node_name": "n{0}".format(number), "pod_cidrs": cidrs}
-    clusters: t.Dict[str, t.Any] = {}
+            cidrs = [f"10.{10 + index}.{number}.0/24", f"fd00:{10 + index}:0:0:{number}::/80"]
+            nodes[f"{cluster}-{number}"] = {"cluster": cluster, "node_name": f"n{number}", "pod_cidrs": cidrs}
+    clusters: dict[str, t.Any] = {}
     for local in names:
         clusters[local] = {"remotes": {}}
         for index, remote in enumerate(names):
             if remote != local:
                 peers = [
-                    {"node": row["node_name"], "public_key": host, "endpoint": "1.2.3.4:5", "allowed_ips": list(row["pod_cidrs"])}
-                    for host, row in nodes.items() if row["cluster"] == remote
-                ]  # fmt: skip
-                routes = [{"dst": "10.{0}.0.0/16".format(10 + index)}, {"dst": "fd00:{0}::/64".format(10 + index)}]
-                clusters[local]["remotes"][remote] = {"device": "wireguard." + remote, "routes": routes, "peers": peers, "complete": True}
+                    {
+                        "node": row["node_name"],
+                        "public_key": host,
+                        "endpoint": "1.2.3.4:5",
+                        "allowed_ips": list(row["pod_cidrs"]),
+                    }
+                    for host, row in nodes.items()
+                    if row["cluster"] == remote
+                ]
+                routes = [{"dst": f"10.{10 + index}.0.0/16"}, {"dst": f"fd00:{10 + index}::/64"}]
+                clusters[local]["remotes"][remote] = {
+                    "device": "wireguard." + remote,
+                    "routes": routes,
+                    "peers": peers,
+                    "complete": True,
+                }
     return {"nodes": nodes, "clusters": clusters}
 
 
@@ -48,8 +59,12 @@ def reaches(mesh: t.Mapping[str, t.Any], source: str, target: str) -> bool:
             address = ipaddress.ip_network(cidr)[0]
             if not any(address in ipaddress.ip_network(row["dst"]) for row in settings_of["routes"]):
                 return False
-            best = [(-ipaddress.ip_network(text).prefixlen, row["node"]) for row in settings_of["peers"] for text in row["allowed_ips"]
-                    if address in ipaddress.ip_network(text)]  # fmt: skip
+            best = [
+                (-ipaddress.ip_network(text).prefixlen, row["node"])
+                for row in settings_of["peers"]
+                for text in row["allowed_ips"]
+                if address in ipaddress.ip_network(text)
+            ]
             if not best or min(best)[1] != want:
                 return False
         return True
@@ -83,7 +98,9 @@ def test_every_pair_is_answered_as_one_by_one(data: t.Any) -> None:
         elif what == "six":  # of one family alone
             peer["allowed_ips"] = peer["allowed_ips"][:1]
         elif what == "wider":  # loses against the others' own
-            peer["allowed_ips"] = [*peer["allowed_ips"], *(row["dst"] for row in part["routes"])] if part["routes"] else []
+            peer["allowed_ips"] = (
+                [*peer["allowed_ips"], *(row["dst"] for row in part["routes"])] if part["routes"] else []
+            )
         elif what == "routes":
             part["routes"] = []
         elif what == "device":
@@ -106,7 +123,10 @@ def test_every_pair_is_answered_as_one_by_one(data: t.Any) -> None:
     [
         (lambda part: part["peers"].pop(), "peer_missing"),
         (lambda part: part["peers"][0].update(allowed_ips=[]), "allowed_ips_lack_target"),
-        (lambda part: part["peers"].append({"node": "another", "allowed_ips": ["10.11.0.0/25"]}), "allowed_ips_lack_target"),
+        (
+            lambda part: part["peers"].append({"node": "another", "allowed_ips": ["10.11.0.0/25"]}),
+            "allowed_ips_lack_target",
+        ),
         (lambda part: part.update(routes=[]), "route_missing"),
         (lambda part: part.update(contested=[part["peers"].pop()]), "keys_shared"),
         (lambda part: part.update(peers=[], complete=False), "not read"),
@@ -124,15 +144,28 @@ def test_what_if_a_node_or_a_cluster_is_away() -> None:
     mesh = plan({"aws": 2, "gcp": 2})
     assert classes.Pairs(mesh, ["aws-0"]).verdict("gcp-0", "aws-0") == "away"
     assert classes.Pairs(mesh, ["aws"]).summary()["away"] == ["aws-0", "aws-1"]
-    assert classes.Pairs(mesh, ["aws"]).summary()["cut"] == [] and classes.Pairs(mesh, ["aws"]).summary()["reachable"] == 2
+    assert (
+        classes.Pairs(mesh, ["aws"]).summary()["cut"] == [] and classes.Pairs(mesh, ["aws"]).summary()["reachable"] == 2
+    )
     node = {"metadata": {"name": "n0"}, "status": {"addresses": []}}
-    pod = {"metadata": {"namespace": "d", "name": "p"}, "spec": {"nodeName": "n0"}, "status": {"podIP": "10.10.0.7", "phase": "Running"}}
-    services = [{"metadata": {"namespace": "d", "name": name}, "spec": {"clusterIP": "10.3.0.9"}} for name in ("one", "two")]
+    pod = {
+        "metadata": {"namespace": "d", "name": "p"},
+        "spec": {"nodeName": "n0"},
+        "status": {"podIP": "10.10.0.7", "phase": "Running"},
+    }
+    services = [
+        {"metadata": {"namespace": "d", "name": name}, "spec": {"clusterIP": "10.3.0.9"}} for name in ("one", "two")
+    ]
     ends = [
-        {"metadata": {"namespace": "d", "name": name}, "subsets": [{"addresses": [{"ip": text} for text in texts], "ports": [{"port": 1}]}]}
+        {
+            "metadata": {"namespace": "d", "name": name},
+            "subsets": [{"addresses": [{"ip": text} for text in texts], "ports": [{"port": 1}]}],
+        }
         for name, texts in (("one", ["10.10.0.7"]), ("two", ["10.10.0.7", "10.10.1.7"]))
-    ]  # fmt: skip
-    cluster = parse_cluster("aws", {"nodes": [node], "pods": [pod], "services": services, "endpoints": ends}, {("aws", "n0"): "aws-0"})
+    ]
+    cluster = parse_cluster(
+        "aws", {"nodes": [node], "pods": [pod], "services": services, "endpoints": ends}, {("aws", "n0"): "aws-0"}
+    )
     assert [row["name"] for row in classes.left_alone({"aws": cluster}, ["aws-0"])] == ["one"]
     assert classes.left_alone({"aws": cluster}, ["gcp"]) == []
     assert classes.left_alone({"aws": cluster}, ["aws"]) == []  # of who is away himself nothing is said

@@ -16,12 +16,16 @@ from trace_worlds import World, key_of, route, rule
 
 #: name -> (what it does to a world with packets from one host to another, the causes that are right, who has to be named)
 Break = t.Callable[[World, str, str], None]
-BREAKS: t.Dict[str, t.Tuple[Break, t.Set[str], t.Callable[[str, str], t.Set[str]]]] = {}
+BREAKS: dict[str, tuple[Break, set[str], t.Callable[[str, str], set[str]]]] = {}
 
 
 def breaks(where: str, *causes: str) -> t.Callable[[Break], Break]:
     def note(function: Break) -> Break:
-        BREAKS[function.__name__] = (function, set(causes), lambda src, dst: {"source": {src}, "target": {dst}, "both": {src, dst}}[where])
+        BREAKS[function.__name__] = (
+            function,
+            set(causes),
+            lambda src, dst: {"source": {src}, "target": {dst}, "both": {src, dst}}[where],
+        )
         return function
 
     return note
@@ -49,7 +53,7 @@ def wrong_key_there(world, src, dst):
 
 @breaks("source", "stale_endpoint")
 def stale_endpoint(world, src, dst):
-    world.peer_of(src, dst)["endpoint"] = "192.168.77.77:{0}".format(world.port(dst, src))
+    world.peer_of(src, dst)["endpoint"] = f"192.168.77.77:{world.port(dst, src)}"
 
 
 @breaks("source", "stale_endpoint")
@@ -147,12 +151,16 @@ def pod_route_missing(world, src, dst):
 
 @breaks("source", "route_shadowed")
 def route_shadowed(world, src, dst):
-    world.nodes[src]["routes"].append(route(world.pods[dst] + "/32", "eth0", 180 if world.kubespan else 254, "192.168.255.1"))
+    world.nodes[src]["routes"].append(
+        route(world.pods[dst] + "/32", "eth0", 180 if world.kubespan else 254, "192.168.255.1")
+    )
 
 
 @breaks("source", "route_shadowed")
 def route_blackholed(world, src, dst):
-    world.nodes[src]["routes"].append(route(world.pods[dst] + "/32", None, 180 if world.kubespan else 254, kind="blackhole"))
+    world.nodes[src]["routes"].append(
+        route(world.pods[dst] + "/32", None, 180 if world.kubespan else 254, kind="blackhole")
+    )
 
 
 @breaks("source", "rule_shadowed")
@@ -221,7 +229,9 @@ def masqueraded(world, src, dst):
 
 @breaks("target", "answer_another_way")
 def answer_another_way(world, src, dst):
-    world.nodes[dst]["routes"].append(route(world.pods[src] + "/32", "eth0", 180 if world.kubespan else 254, "192.168.255.1"))
+    world.nodes[dst]["routes"].append(
+        route(world.pods[src] + "/32", "eth0", 180 if world.kubespan else 254, "192.168.255.1")
+    )
 
 
 @breaks("target", "answer_another_way")
@@ -270,11 +280,16 @@ def _gone(world, host, name):
 @breaks("both", "keys_shared")
 def keys_shared(world, src, dst):
     """Another node of the target's cluster has the target's key: who knows it knows it once, with both nodes' addresses taken by the last."""
-    other = next((host for host in world.seats if host not in (src, dst) and world.seats[host][0] == world.seats[dst][0]), None)
+    other = next(
+        (host for host in world.seats if host not in (src, dst) and world.seats[host][0] == world.seats[dst][0]), None
+    )
     if other is None:
         other = next(host for host in world.seats if host not in (src, dst))
     key = world.own_key(dst, src)
-    device = next((one for one in world.nodes[other]["devices"] if one["name"] == world.device(dst, src)), world.nodes[other]["devices"][0])
+    device = next(
+        (one for one in world.nodes[other]["devices"] if one["name"] == world.device(dst, src)),
+        world.nodes[other]["devices"][0],
+    )
     device["public_key"] = key
     world.peer_of(src, dst)["allowed_ips"] = ["10.99.0.0/24"]
 
@@ -301,14 +316,20 @@ NEEDS = {"watcher_stopped", "counts_as_down"}
 
 @st.composite
 def worlds(draw: t.Any) -> World:
-    clusters = {name: draw(st.integers(1, 3)) for name in draw(st.sampled_from([("aws", "gcp"), ("aws", "gcp", "merit")]))}
+    clusters = {
+        name: draw(st.integers(1, 3)) for name in draw(st.sampled_from([("aws", "gcp"), ("aws", "gcp", "merit")]))
+    }
     clusters["gcp"] = max(2, clusters["gcp"])
     return World(clusters, draw(st.booleans()))
 
 
-def ends_of(world: World, draw: t.Any) -> t.Tuple[str, str]:
+def ends_of(world: World, draw: t.Any) -> tuple[str, str]:
     src = draw(st.sampled_from(sorted(world.seats)))
-    others = [host for host in sorted(world.seats) if host != src and (world.kubespan or world.seats[host][0] != world.seats[src][0])]
+    others = [
+        host
+        for host in sorted(world.seats)
+        if host != src and (world.kubespan or world.seats[host][0] != world.seats[src][0])
+    ]
     return src, draw(st.sampled_from(others))
 
 
@@ -357,7 +378,7 @@ def test_of_two_breaks_the_first_on_the_way_is_named_or_none(data: t.Any) -> Non
     world = data.draw(worlds())
     src, dst = ends_of(world, data.draw)
     chosen = data.draw(st.lists(st.sampled_from(sorted(BREAKS)), min_size=2, max_size=2, unique=True))
-    right: t.Set[str] = {"not_explained"}
+    right: set[str] = {"not_explained"}
     for name in chosen:
         right |= BREAKS[name][1]
         try:
@@ -368,7 +389,9 @@ def test_of_two_breaks_the_first_on_the_way_is_named_or_none(data: t.Any) -> Non
         # who was kept from sending tells nothing of the other direction; and one way and the other are both
         right |= {"no_handshake", "udp_blocked"}
     if "preshared_keys_differ" in chosen and "stuck_before_the_tunnel" in chosen:
-        right.add("udp_blocked_one_way")  # nothing that one side says is counted by the other, as if it were lost: likely, and no more
+        right.add(
+            "udp_blocked_one_way"
+        )  # nothing that one side says is counted by the other, as if it were lost: likely, and no more
     if {"stale_endpoint", "stale_port"} <= set(chosen):
         right.add("endpoint_moved")  # another address and another port is what a translation looks like
     plan, results = world.trace(src, dst)
@@ -377,7 +400,9 @@ def test_of_two_breaks_the_first_on_the_way_is_named_or_none(data: t.Any) -> Non
     built = report.build(plan, results, {})
     assert {row["cause"] for row in built["findings"]} <= right, (chosen, built["table"])
     if "preshared_keys_differ" in chosen:
-        assert ("udp_blocked_one_way", "proven") not in {(row["cause"], row["confidence"]) for row in built["findings"]}, chosen
+        assert ("udp_blocked_one_way", "proven") not in {
+            (row["cause"], row["confidence"]) for row in built["findings"]
+        }, chosen
 
 
 @settings(max_examples=100, deadline=None)
@@ -403,7 +428,9 @@ def test_a_closed_port_is_told_from_a_silent_one() -> None:
     world.closed.add("gcp-0")
     plan, results = world.trace("aws-0", "gcp-0", "tcp")
     built = report.build(plan, results, {})
-    assert [(row["cause"], row["where"], row["confidence"]) for row in built["findings"]] == [("port_closed", "gcp-0", "proven")]
+    assert [(row["cause"], row["where"], row["confidence"]) for row in built["findings"]] == [
+        ("port_closed", "gcp-0", "proven")
+    ]
 
 
 def test_hostile_facts_and_events_are_left_out() -> None:
@@ -417,7 +444,10 @@ def test_hostile_facts_and_events_are_left_out() -> None:
     facts["devices"] += [{"name": evil, "peers": [{"allowed_ips": [evil], "endpoint": evil}, 3]}]
     facts["sets"] += [{"spans": [[evil, 1], 4]}]
     facts["settings"]["rp_filter"][evil] = evil
-    results["gcp-0"]["collected"]["events"] += [7, {"flow": "0", "seen": evil, "hook": evil, "verdict": "drop", "rule": evil, "chain": evil, "table": evil}]
+    results["gcp-0"]["collected"]["events"] += [
+        7,
+        {"flow": "0", "seen": evil, "hook": evil, "verdict": "drop", "rule": evil, "chain": evil, "table": evil},
+    ]
     results["aws-0"]["sent"]["sent"] = [{"flow": "0", "size": evil, "outcome": evil, "detail": evil}]
     built = report.build(plan, results, {"aws-0": evil})
     text = "\n".join(built["table"])
@@ -429,10 +459,15 @@ def test_a_target_outside_of_the_fabric_has_only_its_answer() -> None:
     world = World({"aws": 1, "gcp": 1})
     for outcome, verdict in (("answered", "arrives"), ("silent", "not explained")):
         plan, results = world.trace("aws-0", "gcp-0", reverse=False)
-        plan["flows"][0]["target"].update(address="198.51.100.7", backends=[{"address": "198.51.100.7", "port": None, "cluster": "", "host": ""}])
+        plan["flows"][0]["target"].update(
+            address="198.51.100.7", backends=[{"address": "198.51.100.7", "port": None, "cluster": "", "host": ""}]
+        )
         results["aws-0"]["sent"]["sent"] = [{"flow": "0", "size": 0, "outcome": outcome}]
         built = report.build(plan, results, {})
-        assert (built["verdict"], [row["cause"] for row in built["findings"]]) == (verdict, ["not_explained"] if verdict != "arrives" else [])
+        assert (built["verdict"], [row["cause"] for row in built["findings"]]) == (
+            verdict,
+            ["not_explained"] if verdict != "arrives" else [],
+        )
 
 
 def test_a_service_needs_who_turns_its_address() -> None:
@@ -464,10 +499,24 @@ def test_a_policy_that_lacks_the_source_is_what_a_silent_target_may_be() -> None
 
 
 def test_a_trace_by_the_plan_alone_says_how_many_could_talk() -> None:
-    reach = {"pairs": 6, "nodes": 3, "reachable": 4, "unread": 0, "away": [], "asked": [], "alone": [], "cut": [{"pairs": 2}]}
+    reach = {
+        "pairs": 6,
+        "nodes": 3,
+        "reachable": 4,
+        "unread": 0,
+        "away": [],
+        "asked": [],
+        "alone": [],
+        "cut": [{"pairs": 2}],
+    }
     built = report.build({"id": "x", "flows": [], "findings": [], "reach": reach}, {}, {})
-    assert built["verdict"] == "does not arrive" and any("6 ordered pairs of 3 nodes, 4 could talk" in line for line in built["table"])
-    assert report.build({"id": "x", "flows": [], "findings": [], "reach": dict(reach, cut=[])}, {}, {})["verdict"] == "arrives"
+    assert built["verdict"] == "does not arrive" and any(
+        "6 ordered pairs of 3 nodes, 4 could talk" in line for line in built["table"]
+    )
+    assert (
+        report.build({"id": "x", "flows": [], "findings": [], "reach": dict(reach, cut=[])}, {}, {})["verdict"]
+        == "arrives"
+    )
 
 
 def test_what_a_node_recorded_as_one_text_is_read_as_its_rows_and_a_torn_text_is_no_record() -> None:
@@ -488,9 +537,14 @@ def test_a_node_that_said_nothing_has_a_row_that_says_so(missing: str) -> None:
     plan, results = world.trace("aws-0", "gcp-0")
     del results[missing]
     hops = report.build(plan, results, {missing: "no route to host"})["hops"]
-    assert {(row["where"], row["direction"], row["verdict"]) for row in hops} >= {(missing, "forward", "unknown"), (missing, "back", "unknown")}
+    assert {(row["where"], row["direction"], row["verdict"]) for row in hops} >= {
+        (missing, "forward", "unknown"),
+        (missing, "back", "unknown"),
+    }
     nodes = [row for row in hops if row["what"] == "node"]
-    assert len(nodes) == 4 and all(missing + " did not say what it has: no route to host" in row["expected"] for row in nodes)
+    assert len(nodes) == 4 and all(
+        missing + " did not say what it has: no route to host" in row["expected"] for row in nodes
+    )
     assert {row["observed"] for row in nodes if row["where"] == missing} == {"not recorded"}
     (other,) = {"aws-0", "gcp-0"} - {missing}
     assert any(row["where"] == other and row["observed"].startswith("in by") for row in nodes)

@@ -43,17 +43,50 @@ def test_ends_are_what_they_say(text: str, kind: str, shown: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", None, 7, "a" * 301, "/", "aws/", "/x", "a/b/c/d/e", "aws/default/door/x", "aws/Default/x", "aws/../x", "10.4.7", "10.4.7.300", "10.4.7.18:0",
-     "10.4.7.18:65536", "10.4.7.18:http", "fd00::7:80:", "a..b", "-", "x y", "x;reboot", "$(id)", "{{ x }}", "<b>", "x\ny",
-     "aws/ns/x\n", "\u0660.1.1.1", "\u212a8s"],
-)  # fmt: skip
+    [
+        "",
+        None,
+        7,
+        "a" * 301,
+        "/",
+        "aws/",
+        "/x",
+        "a/b/c/d/e",
+        "aws/default/door/x",
+        "aws/Default/x",
+        "aws/../x",
+        "10.4.7",
+        "10.4.7.300",
+        "10.4.7.18:0",
+        "10.4.7.18:65536",
+        "10.4.7.18:http",
+        "fd00::7:80:",
+        "a..b",
+        "-",
+        "x y",
+        "x;reboot",
+        "$(id)",
+        "{{ x }}",
+        "<b>",
+        "x\ny",
+        "aws/ns/x\n",
+        "\u0660.1.1.1",
+        "\u212a8s",
+    ],
+)
 def test_what_is_no_end_is_refused_by_the_variables_name(text: t.Any) -> None:
     with pytest.raises(ValueRefused) as caught:
         ends.parse_end(text, "trace_to")
-    assert caught.value.reason == "trace_end_invalid" and "trace_to" in caught.value.message and "\n" not in caught.value.message
+    assert (
+        caught.value.reason == "trace_end_invalid"
+        and "trace_to" in caught.value.message
+        and "\n" not in caught.value.message
+    )
 
 
-@pytest.mark.parametrize("text", ["10.2.3.4", "web.default", "aws/default/service/web", "aws/default/serviceimport/web"])
+@pytest.mark.parametrize(
+    "text", ["10.2.3.4", "web.default", "aws/default/service/web", "aws/default/serviceimport/web"]
+)
 def test_packets_are_sent_from_pods_and_nodes_alone(text: str) -> None:
     with pytest.raises(ValueRefused, match="trace_from"):
         ends.parse_end(text, "trace_from")
@@ -78,7 +111,7 @@ def test_objects_come_back_as_they_were(cluster: str, namespace: str, name: str,
 
 
 @given(st.ip_addresses(), st.one_of(st.none(), PORT))
-def test_addresses_come_back_as_they_were(address: t.Any, port: t.Optional[int]) -> None:
+def test_addresses_come_back_as_they_were(address: t.Any, port: int | None) -> None:
     found = ends.parse_end(str(ends.End("address", address=address, port=port)), "trace_to")
     assert (found.kind, found.address, found.port) == ("address", address, port)
 

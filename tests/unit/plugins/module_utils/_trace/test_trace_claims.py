@@ -10,9 +10,19 @@ import copy
 import json
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._trace import observed, pairs, policies, report, resolve
+from ansible_collections.multicluster.network.plugins.module_utils._trace import (
+    observed,
+    pairs,
+    policies,
+    report,
+    resolve,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._trace.ends import parse_question
-from ansible_collections.multicluster.network.plugins.module_utils._trace.facts import parse_devices, parse_endpoint_key, parse_node
+from ansible_collections.multicluster.network.plugins.module_utils._trace.facts import (
+    parse_devices,
+    parse_endpoint_key,
+    parse_node,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._trace.names import Names
 from ansible_collections.multicluster.network.plugins.module_utils._trace.objects import parse_cluster
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -21,13 +31,39 @@ from trace_worlds import World
 
 #: What stands where something else should.
 STRANGE = st.one_of(
-    st.sampled_from([None, True, False, 0, -1, 1 << 70, 1.5, "", "x" * 300, "10.0.0.1", "10.0.0.0/33", "fd00::/129", "\x1b[2J\n", "<script>", "{{ x }}",
-                     "\u0660.0.0.1", [], {}, [[]], [None], {"a": None}, [{}], {"": ""}]),
-    st.text(max_size=12), st.integers(),
-)  # fmt: skip
+    st.sampled_from(
+        [
+            None,
+            True,
+            False,
+            0,
+            -1,
+            1 << 70,
+            1.5,
+            "",
+            "x" * 300,
+            "10.0.0.1",
+            "10.0.0.0/33",
+            "fd00::/129",
+            "\x1b[2J\n",
+            "<script>",
+            "{{ x }}",
+            "\u0660.0.0.1",
+            [],
+            {},
+            [[]],
+            [None],
+            {"a": None},
+            [{}],
+            {"": ""},
+        ]
+    ),
+    st.text(max_size=12),
+    st.integers(),
+)
 
 
-def places(value: t.Any, path: t.Tuple[t.Any, ...] = ()) -> t.Iterator[t.Tuple[t.Any, ...]]:
+def places(value: t.Any, path: tuple[t.Any, ...] = ()) -> t.Iterator[tuple[t.Any, ...]]:
     """Every place inside a value."""
     rows = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in rows:
@@ -60,7 +96,9 @@ def plain(built: t.Mapping[str, t.Any]) -> None:
     """A report that can be shown and written."""
     json.dumps(built)
     assert built["verdict"] in ("arrives", "does not arrive", "not explained")
-    assert all(line.isprintable() and line.isascii() for line in built["table"]), [line for line in built["table"] if not line.isprintable()]
+    assert all(line.isprintable() and line.isascii() for line in built["table"]), [
+        line for line in built["table"] if not line.isprintable()
+    ]
     for row in built["findings"]:
         assert row["message"].isprintable() and row["mend"].isprintable() and row["where"].isprintable()
 
@@ -76,10 +114,75 @@ def test_nodes_may_say_anything(data: t.Any) -> None:
     plain(report.build(plan, results, {}))
 
 
-JSON = st.recursive(STRANGE, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(
-    "name kind up mtu addresses dst dev via table type metric version priority action fwmark fwmask src iif peers public_key endpoint allowed_ips "
-    "handshake_age rx tx spans chains hook flow seen family chain verdict oif direction size outcome settings rp_filter forwarding links routes rules "
-    "devices sets pods units listeners errors tables kube_proxy running port pod".split()), inner, max_size=6)), max_leaves=25)  # fmt: skip
+JSON = st.recursive(
+    STRANGE,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(
+                [
+                    "name",
+                    "kind",
+                    "up",
+                    "mtu",
+                    "addresses",
+                    "dst",
+                    "dev",
+                    "via",
+                    "table",
+                    "type",
+                    "metric",
+                    "version",
+                    "priority",
+                    "action",
+                    "fwmark",
+                    "fwmask",
+                    "src",
+                    "iif",
+                    "peers",
+                    "public_key",
+                    "endpoint",
+                    "allowed_ips",
+                    "handshake_age",
+                    "rx",
+                    "tx",
+                    "spans",
+                    "chains",
+                    "hook",
+                    "flow",
+                    "seen",
+                    "family",
+                    "chain",
+                    "verdict",
+                    "oif",
+                    "direction",
+                    "size",
+                    "outcome",
+                    "settings",
+                    "rp_filter",
+                    "forwarding",
+                    "links",
+                    "routes",
+                    "rules",
+                    "devices",
+                    "sets",
+                    "pods",
+                    "units",
+                    "listeners",
+                    "errors",
+                    "tables",
+                    "kube_proxy",
+                    "running",
+                    "port",
+                    "pod",
+                ]
+            ),
+            inner,
+            max_size=6,
+        ),
+    ),
+    max_leaves=25,
+)
 
 
 @settings(max_examples=100, deadline=None)
@@ -105,21 +208,60 @@ def test_an_endpoint_is_one_or_none(text: str) -> None:
 
 OBJECTS = {
     "nodes": [{"metadata": {"name": "n"}, "status": {"addresses": [{"type": "InternalIP", "address": "10.66.0.1"}]}}],
-    "pods": [{"metadata": {"namespace": "shop", "name": "pod", "labels": {"a": "b"}},
-              "spec": {"nodeName": "n", "hostNetwork": False, "dnsPolicy": "ClusterFirst"},
-              "status": {"podIP": "10.4.0.7", "podIPs": [{"ip": "10.4.0.7"}], "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}],
-    "services": [{"metadata": {"namespace": "shop", "name": "web", "labels": {}}, "spec": {"clusterIP": "10.5.0.8", "clusterIPs": ["10.5.0.8"],
-                  "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}, "status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.7"}]}}}],
-    "endpoints": [{"metadata": {"namespace": "shop", "name": "web"},
-                   "subsets": [{"addresses": [{"ip": "10.4.0.7"}], "ports": [{"name": "http", "port": 80}]}]}],
-    "slices": [{"metadata": {"namespace": "shop", "name": "s", "labels": {"kubernetes.io/service-name": "web"}}, "addressType": "IPv4",
-                "endpoints": [{"addresses": ["10.4.0.7"], "conditions": {"ready": True}}], "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}],
+    "pods": [
+        {
+            "metadata": {"namespace": "shop", "name": "pod", "labels": {"a": "b"}},
+            "spec": {"nodeName": "n", "hostNetwork": False, "dnsPolicy": "ClusterFirst"},
+            "status": {
+                "podIP": "10.4.0.7",
+                "podIPs": [{"ip": "10.4.0.7"}],
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+    ],
+    "services": [
+        {
+            "metadata": {"namespace": "shop", "name": "web", "labels": {}},
+            "spec": {
+                "clusterIP": "10.5.0.8",
+                "clusterIPs": ["10.5.0.8"],
+                "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
+            },
+            "status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.7"}]}},
+        }
+    ],
+    "endpoints": [
+        {
+            "metadata": {"namespace": "shop", "name": "web"},
+            "subsets": [{"addresses": [{"ip": "10.4.0.7"}], "ports": [{"name": "http", "port": 80}]}],
+        }
+    ],
+    "slices": [
+        {
+            "metadata": {"namespace": "shop", "name": "s", "labels": {"kubernetes.io/service-name": "web"}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.4.0.7"], "conditions": {"ready": True}}],
+            "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
+        }
+    ],
     "imports": [{"metadata": {"namespace": "shop", "name": "web"}, "spec": {}}],
-    "policies": [{"metadata": {"namespace": "shop", "name": "p"}, "spec": {"podSelector": {"matchLabels": {"a": "b"}, "matchExpressions": [
-        {"key": "a", "operator": "In", "values": ["b"]}]}, "policyTypes": ["Ingress"],
-        "ingress": [{"from": [{"ipBlock": {"cidr": "10.9.0.0/16", "except": []}}]}]}}],
-    "corefile": ".:53 {\n    kubernetes cluster.local\n}\n", "unread": [],
-}  # fmt: skip
+    "policies": [
+        {
+            "metadata": {"namespace": "shop", "name": "p"},
+            "spec": {
+                "podSelector": {
+                    "matchLabels": {"a": "b"},
+                    "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}],
+                },
+                "policyTypes": ["Ingress"],
+                "ingress": [{"from": [{"ipBlock": {"cidr": "10.9.0.0/16", "except": []}}]}],
+            },
+        }
+    ],
+    "corefile": ".:53 {\n    kubernetes cluster.local\n}\n",
+    "unread": [],
+}
 
 
 @settings(max_examples=100, deadline=None)
@@ -128,19 +270,33 @@ def test_clusters_may_say_anything(data: t.Any) -> None:
     read = spoiled(data.draw, {key: value for key, value in OBJECTS.items() if key != "unread"})
     cluster = parse_cluster("gcp", read, {("gcp", "n"): "gcp-0"})
     found = resolve.Resolver({"gcp": cluster}, Names({"gcp": cluster}))
-    targets = ["gcp/shop/web", "gcp/shop/pod/pod", "web.shop", "198.51.100.7", "gcp/shop/serviceimport/web", "any", "gcp/n"]
+    targets = [
+        "gcp/shop/web",
+        "gcp/shop/pod/pod",
+        "web.shop",
+        "198.51.100.7",
+        "gcp/shop/serviceimport/web",
+        "any",
+        "gcp/n",
+    ]
     flows = found.flows([parse_question("gcp/shop/pod", target, None) for target in targets], 61000)
     json.dumps([flows, [one.row() for one in found.found], found.steps])
     for one in cluster.policies:
         policies.lacks_source([one], "shop", {"a": "b"}, (4, 1))
-    plain(report.build({"id": "x", "flows": flows, "findings": [one.row() for one in found.found], "names": found.steps}, {}, {}))
+    plain(
+        report.build(
+            {"id": "x", "flows": flows, "findings": [one.row() for one in found.found], "names": found.steps}, {}, {}
+        )
+    )
 
 
 def test_flows_of_a_batch_keep_their_question() -> None:
     cluster = parse_cluster("gcp", OBJECTS, {("gcp", "n"): "gcp-0"})
     asked = [parse_question("gcp/shop/pod", target, 80) for target in ("gcp/shop/nobody", "gcp/shop/pod/pod", "gcp/n")]
     found = resolve.Resolver({"gcp": cluster}, Names({"gcp": cluster}))
-    assert [flow.get("question") for flow in found.flows(asked, 61000)] == [1, 2] and [one.question for one in found.found] == [0]
+    assert [flow.get("question") for flow in found.flows(asked, 61000)] == [1, 2] and [
+        one.question for one in found.found
+    ] == [0]
     alone = resolve.Resolver({"gcp": cluster}, Names({"gcp": cluster}))
     assert all("question" not in flow for flow in alone.flows(asked[1:2], 61000))
 

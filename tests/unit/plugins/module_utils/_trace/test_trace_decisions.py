@@ -26,12 +26,26 @@ def number(text: str) -> int:
 
 
 def walk(
-    world: World, src: str = ONE, dst: str = TWO, direction: str = FORWARD, from_pod: bool = True, mesh: t.Any = None, answers: t.Any = None,
-    target: str = "", version: int = 4,
-) -> Walk:  # fmt: skip
-    nodes = {host: parse_node(host, world.seats[host][0], facts, (answers or {}).get(host)) for host, facts in world.nodes.items()}
-    packet = Packet(version, number(world.pods[src] if from_pod else world.uplink[src]), number(target or world.pods[dst]))
-    return Walker(nodes, report.parse_mesh(world.mesh() if mesh is None else mesh)).walk(packet, src, dst, from_pod, direction)
+    world: World,
+    src: str = ONE,
+    dst: str = TWO,
+    direction: str = FORWARD,
+    from_pod: bool = True,
+    mesh: t.Any = None,
+    answers: t.Any = None,
+    target: str = "",
+    version: int = 4,
+) -> Walk:
+    nodes = {
+        host: parse_node(host, world.seats[host][0], facts, (answers or {}).get(host))
+        for host, facts in world.nodes.items()
+    }
+    packet = Packet(
+        version, number(world.pods[src] if from_pod else world.uplink[src]), number(target or world.pods[dst])
+    )
+    return Walker(nodes, report.parse_mesh(world.mesh() if mesh is None else mesh)).walk(
+        packet, src, dst, from_pod, direction
+    )
 
 
 def cause(found: Walk) -> str:
@@ -48,7 +62,9 @@ def span() -> World:
     return World({"aws": 1, "gcp": 1}, kubespan=True)
 
 
-def decided(rules: Answers, routes: Answers, answers: t.Any = None, mark: int = 0, iif: t.Optional[str] = "veth1", **settings: t.Any) -> t.Tuple[str, t.Any]:
+def decided(
+    rules: Answers, routes: Answers, answers: t.Any = None, mark: int = 0, iif: str | None = "veth1", **settings: t.Any
+) -> tuple[str, t.Any]:
     node = parse_node("h", "aws", {"rules": rules, "routes": routes, "settings": settings}, answers)
     found = decide(node, 4, number("10.9.0.7"), number("10.8.0.7"), iif, mark)
     return found.kind, found.dev
@@ -64,7 +80,11 @@ OUT = [route("0.0.0.0/0", "eth0")]
         (MAIN, OUT, ("leaves", "eth0")),
         (MAIN, [], ("nowhere", None)),
         ([], OUT, ("leaves", "eth0")),
-        (MAIN, [*OUT, route("10.9.0.0/16", "one"), route("10.9.0.0/24", "two"), route("10.8.0.0/24", "three")], ("leaves", "two")),
+        (
+            MAIN,
+            [*OUT, route("10.9.0.0/16", "one"), route("10.9.0.0/24", "two"), route("10.8.0.0/24", "three")],
+            ("leaves", "two"),
+        ),
         (MAIN, [route("10.9.0.0/16", "one", metric=20), route("10.9.0.0/16", "two", metric=10)], ("leaves", "two")),
         (MAIN, [*OUT, route("10.9.0.0/16", None, kind="blackhole")], ("blocked", None)),
         (MAIN, [*OUT, route("10.9.0.7/32", "eth0", kind="local")], ("local", "eth0")),
@@ -72,14 +92,30 @@ OUT = [route("0.0.0.0/0", "eth0")]
         # throw goes on with the next rule
         ([rule(10, 77), *MAIN], [*OUT, route("10.9.0.0/16", None, 77, kind="throw")], ("leaves", "eth0")),
         # a length that is suppressed, and one that is just not
-        ([dict(rule(10, 77), suppress_prefixlength=16), *MAIN], [*OUT, route("10.9.0.0/16", "x", 77)], ("leaves", "eth0")),
+        (
+            [dict(rule(10, 77), suppress_prefixlength=16), *MAIN],
+            [*OUT, route("10.9.0.0/16", "x", 77)],
+            ("leaves", "eth0"),
+        ),
         ([dict(rule(10, 77), suppress_prefixlength=15), *MAIN], [*OUT, route("10.9.0.0/16", "x", 77)], ("leaves", "x")),
-        ([dict(rule(10, 77, src="10.8.0.0/16"), invert=True), *MAIN], [*OUT, route("0.0.0.0/0", "x", 77)], ("leaves", "eth0")),
-        ([dict(rule(10, 77, src="10.7.0.0/16"), invert=True), *MAIN], [*OUT, route("0.0.0.0/0", "x", 77)], ("leaves", "x")),
+        (
+            [dict(rule(10, 77, src="10.8.0.0/16"), invert=True), *MAIN],
+            [*OUT, route("0.0.0.0/0", "x", 77)],
+            ("leaves", "eth0"),
+        ),
+        (
+            [dict(rule(10, 77, src="10.7.0.0/16"), invert=True), *MAIN],
+            [*OUT, route("0.0.0.0/0", "x", 77)],
+            ("leaves", "x"),
+        ),
         ([rule(10, None, action="nop"), *MAIN], OUT, ("leaves", "eth0")),
         ([rule(10, None, action="unreachable"), *MAIN], OUT, ("blocked", None)),
         ([dict(rule(10, 77), fwmark=0x40, fwmask=0x60), *MAIN], [*OUT, route("0.0.0.0/0", "x", 77)], ("leaves", "x")),
-        ([dict(rule(10, 77), fwmark=0x20, fwmask=0x60), *MAIN], [*OUT, route("0.0.0.0/0", "x", 77)], ("leaves", "eth0")),
+        (
+            [dict(rule(10, 77), fwmark=0x20, fwmask=0x60), *MAIN],
+            [*OUT, route("0.0.0.0/0", "x", 77)],
+            ("leaves", "eth0"),
+        ),
         ([dict(rule(10, 77), iif="veth1"), *MAIN], [*OUT, route("0.0.0.0/0", "x", 77)], ("leaves", "x")),
         ([dict(rule(10, 77), iif="lo"), *MAIN], [*OUT, route("0.0.0.0/0", "x", 77)], ("leaves", "eth0")),
         ([dict(rule(10, 77), oif="veth1"), *MAIN], [*OUT, route("0.0.0.0/0", "x", 77)], ("leaves", "eth0")),
@@ -88,7 +124,7 @@ OUT = [route("0.0.0.0/0", "eth0")]
         ([dict(rule(10, 77), sport=[1, 2]), *MAIN], [*OUT, route("10.7.0.0/16", "x", 77)], ("leaves", "eth0")),
         ([dict(rule(10, None, action="prohibit"), uidrange=[1, 2]), *MAIN], OUT, ("unknown", None)),
     ],
-)  # fmt: skip
+)
 def test_rules_and_routes_decide_as_the_kernel_does(rules: Answers, routes: Answers, expected: t.Any) -> None:
     assert decided(rules, routes, mark=0x41 if any(row["fwmark"] for row in rules) else 0) == expected
 
@@ -108,7 +144,7 @@ def test_rules_and_routes_decide_as_the_kernel_does(rules: Answers, routes: Answ
         ({"error": "No route to host"}, OUT, {"forwarding": {"4": False}}, ("leaves", "eth0")),
         ({"error": "Network is unreachable"}, [], {}, ("nowhere", None)),
     ],
-)  # fmt: skip
+)
 def test_the_kernels_own_word_counts(said: t.Any, routes: Answers, more: t.Any, expected: t.Any) -> None:
     answer = {"question": {"dst": "10.9.0.7", "src": "10.8.0.7", "iif": "veth1", "mark": 0}, **said}
     assert decided(MAIN, routes, [answer], **more) == expected
@@ -122,7 +158,9 @@ def test_the_kernels_own_word_counts(said: t.Any, routes: Answers, more: t.Any, 
 
 
 def test_another_tunnel_is_as_good_only_if_it_leads_there(two: World) -> None:
-    two.nodes[ONE]["links"].append({"name": "wg9", "kind": "wireguard", "up": True, "mtu": 1420, "ours": False, "addresses": []})
+    two.nodes[ONE]["links"].append(
+        {"name": "wg9", "kind": "wireguard", "up": True, "mtu": 1420, "ours": False, "addresses": []}
+    )
     peer = dict(two.peer_of(ONE, TWO), public_key=two.own_key(TWO, ONE))
     two.nodes[ONE]["devices"].append(dict(two.device_of(ONE, TWO), name="wg9", peers=[peer]))
     two.nodes[ONE]["routes"].append(route(two.pods[TWO] + "/32", "wg9"))
@@ -134,7 +172,12 @@ def test_another_tunnel_is_as_good_only_if_it_leads_there(two: World) -> None:
 def test_the_reverse_path_filter_is_the_stricter_of_two_and_of_ipv4(two: World) -> None:
     name = two.device(TWO, ONE)
     two.nodes[TWO]["routes"].append(route(two.pods[ONE] + "/32", "eth0", 254, "192.168.255.1"))
-    for level, device, expected in ((0, 0, ""), (1, 0, "reverse_path_filter"), (0, 1, "reverse_path_filter"), (2, 1, "reverse_path_filter")):
+    for level, device, expected in (
+        (0, 0, ""),
+        (1, 0, "reverse_path_filter"),
+        (0, 1, "reverse_path_filter"),
+        (2, 1, "reverse_path_filter"),
+    ):
         two.nodes[TWO]["settings"]["rp_filter"] = {"all": level, name: device}
         assert cause(walk(two)) == expected, (level, device)
     two.nodes[TWO]["settings"]["rp_filter"] = {"all": 1}
@@ -157,14 +200,24 @@ def test_the_filter_looks_with_the_mark_where_it_is_told_to(span: World) -> None
 
 def test_six_has_no_filter_and_its_own_switch() -> None:
     facts = {
-        "links": [{"name": "eth0", "kind": "veth", "up": True, "addresses": ["fd00::1/64"]}, {"name": "veth1", "kind": "veth", "up": True}],
-        "routes": [{"dst": "fd00:1::7/128", "dev": "veth1", "table": 254}, {"dst": "fd00:1::8/128", "dev": "veth2", "table": 254}],
+        "links": [
+            {"name": "eth0", "kind": "veth", "up": True, "addresses": ["fd00::1/64"]},
+            {"name": "veth1", "kind": "veth", "up": True},
+        ],
+        "routes": [
+            {"dst": "fd00:1::7/128", "dev": "veth1", "table": 254},
+            {"dst": "fd00:1::8/128", "dev": "veth2", "table": 254},
+        ],
         "settings": {"forwarding": {"4": False, "6": True}, "rp_filter": {"all": 1}},
-    }  # fmt: skip
+    }
 
     def go() -> str:
         nodes = {"a": parse_node("a", "aws", facts)}
-        return cause(Walker(nodes, report.parse_mesh({})).walk(Packet(6, number("fd00:1::7"), number("fd00:1::8")), "a", "a", True))
+        return cause(
+            Walker(nodes, report.parse_mesh({})).walk(
+                Packet(6, number("fd00:1::7"), number("fd00:1::8")), "a", "a", True
+            )
+        )
 
     assert go() == ""
     facts["settings"]["forwarding"]["6"] = False  # type: ignore[index]
@@ -239,7 +292,9 @@ def test_what_is_for_the_node_itself_is_not_forwarded(two: World) -> None:
     two.nodes[ONE]["routes"].append(route(target + "/32", two.device(ONE, TWO)))
     two.nodes[TWO]["settings"]["forwarding"]["4"] = False
     assert cause(walk(two, target=target)) == ""
-    two.nodes[TWO]["routes"] = [row for row in two.nodes[TWO]["routes"] if row["type"] != "local"]  # its table was not read
+    two.nodes[TWO]["routes"] = [
+        row for row in two.nodes[TWO]["routes"] if row["type"] != "local"
+    ]  # its table was not read
     assert cause(walk(two, target=target)) == ""
     # a whole range that is local, of which no device has an address
     two.nodes[ONE]["routes"].append(route("10.77.0.0/24", two.device(ONE, TWO)))
@@ -256,9 +311,11 @@ def test_a_device_that_is_down_is_told_before_its_routes_are_missed(two: World) 
 
 
 @pytest.mark.parametrize(("running", "expected"), [(False, "kube_proxy_off"), (True, ""), (None, "")])
-def test_a_services_address_needs_somebody_who_turns_it(two: World, running: t.Optional[bool], expected: str) -> None:
+def test_a_services_address_needs_somebody_who_turns_it(two: World, running: bool | None, expected: str) -> None:
     two.nodes[ONE]["kube_proxy"] = {"running": running, "how": ""}
-    walker = Walker({host: parse_node(host, host[:3], facts) for host, facts in two.nodes.items()}, report.parse_mesh(two.mesh()))
+    walker = Walker(
+        {host: parse_node(host, host[:3], facts) for host, facts in two.nodes.items()}, report.parse_mesh(two.mesh())
+    )
     packet = Packet(4, number(two.pods[ONE]), number(two.pods[TWO]))
     found = walker.proxied(packet, ONE, number("10.3.0.9"))
     assert (found.cause if found else "") == expected
@@ -274,10 +331,14 @@ def test_a_services_address_needs_somebody_who_turns_it(two: World, running: t.O
         ("wireguard.aws", None, 32, "route_missing"),
     ],
 )
-def test_a_pod_whose_device_is_not_known_is_behind_one_of_the_nodes_own(two: World, dev: str, via: t.Optional[str], length: int, expected: str) -> None:
+def test_a_pod_whose_device_is_not_known_is_behind_one_of_the_nodes_own(
+    two: World, dev: str, via: str | None, length: int, expected: str
+) -> None:
     two.nodes[TWO]["pods"] = []
-    net = str(ipaddress.ip_network("{0}/{1}".format(two.pods[TWO], length), strict=False))
-    two.nodes[TWO]["routes"] = [row for row in two.nodes[TWO]["routes"] if row["dev"] not in ("veth1",) and row["dst"] != "0.0.0.0/0"]
+    net = str(ipaddress.ip_network(f"{two.pods[TWO]}/{length}", strict=False))
+    two.nodes[TWO]["routes"] = [
+        row for row in two.nodes[TWO]["routes"] if row["dev"] not in ("veth1",) and row["dst"] != "0.0.0.0/0"
+    ]
     two.nodes[TWO]["routes"].append(route(net, dev, via=via))
     assert cause(walk(two)) == expected
 
@@ -321,7 +382,9 @@ def test_nodes_of_one_cluster_need_no_tunnel_and_those_of_two_do() -> None:
 
 def test_a_node_that_did_not_answer_is_named_with_why(two: World) -> None:
     nodes = {ONE: parse_node(ONE, "aws", two.nodes[ONE])}
-    found = Walker(nodes, report.parse_mesh(two.mesh()), {TWO: "unreachable\x1b[2J"}).walk(Packet(4, 1, 2), ONE, TWO, True)
+    found = Walker(nodes, report.parse_mesh(two.mesh()), {TWO: "unreachable\x1b[2J"}).walk(
+        Packet(4, 1, 2), ONE, TWO, True
+    )
     assert (cause(found), found.unknown) == ("unknown", "gcp-0 did not say what it has: unreachable?[2J")
 
 
@@ -358,7 +421,10 @@ def test_a_target_that_belongs_to_another_peer_here() -> None:
     assert cause(walk(world, "aws-0", "gcp-0")) == "peer_missing"
 
 
-@pytest.mark.parametrize(("here", "there", "expected"), [(True, False, "no_handshake"), (False, True, "no_handshake"), (True, True, ""), (None, True, "")])
+@pytest.mark.parametrize(
+    ("here", "there", "expected"),
+    [(True, False, "no_handshake"), (False, True, "no_handshake"), (True, True, ""), (None, True, "")],
+)
 def test_one_preshared_key_is_too_few(two: World, here: t.Any, there: t.Any, expected: str) -> None:
     two.peer_of(ONE, TWO)["preshared"], two.peer_of(TWO, ONE)["preshared"] = here, there
     assert cause(walk(two)) == expected
@@ -369,7 +435,9 @@ def test_a_key_of_two_nodes_is_told_from_either_end() -> None:
         world = World({"aws": 2, "gcp": 2})
         other = who[:-1] + "1"
         for device in world.nodes[other]["devices"]:
-            device["public_key"] = next(one for one in world.nodes[who]["devices"] if one["name"] == device["name"])["public_key"]
+            device["public_key"] = next(one for one in world.nodes[who]["devices"] if one["name"] == device["name"])[
+                "public_key"
+            ]
         assert cause(walk(world, "aws-0", "gcp-0")) == "keys_shared", who
 
 
@@ -409,14 +477,19 @@ def test_a_wrong_key_is_one_that_nobody_has_where_the_node_should_be(two: World)
     other = World({"aws": 1, "gcp": 2})
     neighbour = other.peer_of("aws-0", "gcp-1")
     other.device_of("aws-0", "gcp-0")["peers"].remove(other.peer_of("aws-0", "gcp-0"))
-    neighbour["endpoint"] = "{0}:1".format(other.uplink["gcp-0"])  # of a node that is known: no key of nobody
+    neighbour["endpoint"] = f"{other.uplink['gcp-0']}:1"  # of a node that is known: no key of nobody
     assert cause(walk(other, "aws-0", "gcp-0")) == "peer_missing"
 
 
 # -- what was seen -----------------------------------------------------------------------------------------------------
 
 
-def judged(world: World, change: t.Callable[[t.Dict[str, t.Any], t.Dict[str, t.Any]], None], protocol: str = "icmp", reverse: bool = True) -> t.Any:
+def judged(
+    world: World,
+    change: t.Callable[[dict[str, t.Any], dict[str, t.Any]], None],
+    protocol: str = "icmp",
+    reverse: bool = True,
+) -> t.Any:
     plan, results = world.trace(ONE, TWO, protocol, reverse)
     change(plan, results)
     built = report.build(plan, results, {})
@@ -424,7 +497,7 @@ def judged(world: World, change: t.Callable[[t.Dict[str, t.Any], t.Dict[str, t.A
     return built["verdict"], found[0]["cause"] if found else "", found[0]["confidence"] if found else ""
 
 
-def outcomes(results: t.Any, *rows: t.Tuple[int, str]) -> None:
+def outcomes(results: t.Any, *rows: tuple[int, str]) -> None:
     results[ONE]["sent"]["sent"] = [{"flow": "0", "size": size, "outcome": outcome} for size, outcome in rows]
 
 
@@ -465,7 +538,9 @@ def test_datagrams_promise_no_answer(two: World) -> None:
         plan["flows"][0].update(protocol="udp")
         plan["flows"][0]["target"]["backends"][0]["port"] = 53
 
-    assert judged(two, datagrams)[:2] == ("arrives", "") and judged(two, lambda plan, results: None)[1] == "target_silent"
+    assert (
+        judged(two, datagrams)[:2] == ("arrives", "") and judged(two, lambda plan, results: None)[1] == "target_silent"
+    )
 
     def lost(plan: t.Any, results: t.Any) -> None:
         datagrams(plan, results)
@@ -567,7 +642,9 @@ def test_a_fault_before_the_place_where_it_was_seen_is_none(two: World) -> None:
         outcomes(results, (0, "silent"))
         unseen(results, TWO, keep=lambda event: event["direction"] == "forward")
         facts = results[ONE]["armed"]["facts"]
-        results[ONE]["armed"]["facts"] = dict(facts, routes=[row for row in facts["routes"] if row["dev"] != two.device(ONE, TWO)])
+        results[ONE]["armed"]["facts"] = dict(
+            facts, routes=[row for row in facts["routes"] if row["dev"] != two.device(ONE, TWO)]
+        )
 
     assert judged(two, mended)[1] == "target_silent"
 
@@ -629,7 +706,13 @@ def test_answers_have_other_sources_and_are_not_rewritten(two: World) -> None:
     assert judged(two, back)[1] != "masqueraded"
 
 
-def counts(results: t.Any, world: World, here: t.Tuple[int, int], there: t.Tuple[int, int], ages: t.Tuple[t.Any, t.Any] = (None, None)) -> None:
+def counts(
+    results: t.Any,
+    world: World,
+    here: tuple[int, int],
+    there: tuple[int, int],
+    ages: tuple[t.Any, t.Any] = (None, None),
+) -> None:
     """What both ends counted meanwhile, as (rx, tx), and the ages of their handshakes."""
     for host, other, (rx, tx), age in ((ONE, TWO, here, ages[0]), (TWO, ONE, there, ages[1])):
         peer = dict(world.peer_of(host, other))
@@ -656,10 +739,14 @@ def counts(results: t.Any, world: World, here: t.Tuple[int, int], there: t.Tuple
         ((0, 148), (0, 148), (20, 20), False, ("not_explained", "not explained")),
     ],
 )
-def test_what_tunnels_count_tells_who_heard_whom(two: World, here: t.Any, there: t.Any, ages: t.Any, calls: bool, expected: t.Any) -> None:
+def test_what_tunnels_count_tells_who_heard_whom(
+    two: World, here: t.Any, there: t.Any, ages: t.Any, calls: bool, expected: t.Any
+) -> None:
     def lost(plan: t.Any, results: t.Any) -> None:
         outcomes(results, (0, "silent"))
-        unseen(results, TWO, keep=lambda event: calls and event["flow"] == "0r" and event["oif"] == two.device(TWO, ONE))
+        unseen(
+            results, TWO, keep=lambda event: calls and event["flow"] == "0r" and event["oif"] == two.device(TWO, ONE)
+        )
         unseen(results, ONE, keep=lambda event: event["flow"] == "0" and event["direction"] == "forward")
         counts(results, two, here, there, ages)
 
@@ -719,9 +806,12 @@ def test_who_did_not_record_is_not_said_to_have_seen_nothing(two: World) -> None
 
 
 @pytest.mark.parametrize(
-    ("early", "of", "shown"), [({"question": 0}, 1, True), ({"question": 1}, 1, False), ({}, None, False), ({"question": 0}, None, True)]
+    ("early", "of", "shown"),
+    [({"question": 0}, 1, True), ({"question": 1}, 1, False), ({}, None, False), ({"question": 0}, None, True)],
 )
-def test_a_finding_without_a_packet_explains_its_own_question_and_no_other(two: World, early: t.Any, of: t.Optional[int], shown: bool) -> None:
+def test_a_finding_without_a_packet_explains_its_own_question_and_no_other(
+    two: World, early: t.Any, of: int | None, shown: bool
+) -> None:
     plan, results = two.trace(ONE, TWO)
     outcomes(results, (0, "silent"))
     results[TWO]["armed"]["armed"] = False
@@ -739,21 +829,29 @@ def test_an_error_of_the_sources_own_node_came_through_no_tunnel(two: World) -> 
     plan["flows"][0]["protocol"] = "udp"
     first = results[ONE]["collected"]["events"][0]
     results[ONE]["collected"]["events"].append(dict(first, direction="back", chain="output", iif=""))
-    hops = [row for row in report.build(plan, results, {})["hops"] if row["direction"] == "back" and row["where"] == TWO]
+    hops = [
+        row for row in report.build(plan, results, {})["hops"] if row["direction"] == "back" and row["where"] == TWO
+    ]
     assert {row["what"] for row in hops} >= {"route", "tunnel"} and {row["verdict"] for row in hops} == {"not seen"}
 
 
-@pytest.mark.parametrize(("verdict", "dropped"), [("drop", True), ("continue", False), ("jump x", False), ("return", False), ("", False), ("accept", False)])
+@pytest.mark.parametrize(
+    ("verdict", "dropped"),
+    [("drop", True), ("continue", False), ("jump x", False), ("return", False), ("", False), ("accept", False)],
+)
 def test_only_a_drop_ends_a_packet(verdict: str, dropped: bool) -> None:
     (event,) = observed.parse_events([{"flow": "0", "table": "t", "chain": "forward", "verdict": verdict}], "0", None)
     assert (observed.passage("h", "forward", [event]).drop is not None) == dropped
 
 
-def policy(**spec: t.Any) -> t.Dict[str, t.Any]:
-    return {"metadata": {"namespace": "shop", "name": "p"}, "spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [], **spec}}
+def policy(**spec: t.Any) -> dict[str, t.Any]:
+    return {
+        "metadata": {"namespace": "shop", "name": "p"},
+        "spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [], **spec},
+    }
 
 
-def block(cidr: str, *but: str) -> t.List[t.Any]:
+def block(cidr: str, *but: str) -> list[t.Any]:
     return [{"from": [{"ipBlock": {"cidr": cidr, "except": list(but)}}]}]
 
 
@@ -776,7 +874,7 @@ def block(cidr: str, *but: str) -> t.List[t.Any]:
         ({"podSelector": {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}}, False),
         ({"podSelector": None}, False),
     ],
-)  # fmt: skip
+)
 def test_a_policy_says_whom_it_lets_in(spec: t.Any, lacks: bool) -> None:
     source = (4, number("10.8.0.7"))
     assert (policies.lacks_source([policy(**spec)], "shop", {"app": "web"}, source) is not None) == lacks
@@ -788,34 +886,54 @@ def test_a_policy_says_whom_it_lets_in(spec: t.Any, lacks: bool) -> None:
 # -- plans -------------------------------------------------------------------------------------------------------------
 
 
-def kubespan(*left_out: str, **more: t.Any) -> t.Dict[str, t.Any]:
+def kubespan(*left_out: str, **more: t.Any) -> dict[str, t.Any]:
     """A plan of a KubeSpan mesh of two clusters with two nodes each."""
     nodes, records = {}, []
     for index, cluster in enumerate(("aws", "gcp")):
         for count in range(2):
-            host, pods = "{0}-{1}".format(cluster, count), "10.{0}.{1}.0/24".format(10 + index, count)
-            nodes[host] = {"cluster": cluster, "node_name": "n{0}".format(count), "pod_cidrs": [pods]}
-            name, address = "n{0}".format(count), "10.66.{0}.{1}".format(index, count)
-            records.append({
-                "cluster": cluster, "node": name, "nodename": name, "node_id": "id-" + host, "public_key": key_of(host), "addresses": [address],
-                "kubespan_address": "fd00::{0}{1}".format(index, count), "additional_addresses": [pods], "endpoints": [address + ":51820"],
-            })  # fmt: skip
+            host, pods = f"{cluster}-{count}", f"10.{10 + index}.{count}.0/24"
+            nodes[host] = {"cluster": cluster, "node_name": f"n{count}", "pod_cidrs": [pods]}
+            name, address = f"n{count}", f"10.66.{index}.{count}"
+            records.append(
+                {
+                    "cluster": cluster,
+                    "node": name,
+                    "nodename": name,
+                    "node_id": "id-" + host,
+                    "public_key": key_of(host),
+                    "addresses": [address],
+                    "kubespan_address": f"fd00::{index}{count}",
+                    "additional_addresses": [pods],
+                    "endpoints": [address + ":51820"],
+                }
+            )
     rows = [row for row in records if row["node_id"][3:] not in left_out]
-    return {"mode": "kubespan", "nodes": nodes, "clusters": {"aws": {}, "gcp": {}}, "kubespan": dict({"affiliates": rows}, **more)}
+    return {
+        "mode": "kubespan",
+        "nodes": nodes,
+        "clusters": {"aws": {}, "gcp": {}},
+        "kubespan": dict({"affiliates": rows}, **more),
+    }
 
 
 def test_a_kubespan_mesh_joins_nodes_of_one_cluster_too() -> None:
     pairs = classes.Pairs(kubespan())
     assert {pairs.verdict(one, other) for one in pairs.seats for other in pairs.seats if one != other} == {""}
     gone = classes.Pairs(kubespan("aws-1"))
-    assert (gone.verdict("aws-0", "aws-1"), gone.verdict("aws-1", "gcp-0"), gone.verdict("aws-0", "gcp-1")) == ("peer_missing", "peer_missing", "")
+    assert (gone.verdict("aws-0", "aws-1"), gone.verdict("aws-1", "gcp-0"), gone.verdict("aws-0", "gcp-1")) == (
+        "peer_missing",
+        "peer_missing",
+        "",
+    )
     assert classes.Pairs(kubespan("aws-1", unread=["aws"])).verdict("gcp-0", "aws-1") == "not read"
     contested = kubespan(contested=[{"cluster": "aws", "node": "n1"}])
     assert classes.Pairs(contested).verdict("gcp-0", "aws-1") == "keys_shared"
     short = kubespan()
     short["nodes"]["gcp-1"]["pod_cidrs"] = ["10.99.0.0/24"]
     assert (classes.Pairs(short).verdict("aws-0", "gcp-1"), classes.Pairs(short).verdict("gcp-1", "aws-0")) == (
-        "allowed_ips_lack_target", "allowed_ips_lack_source")  # fmt: skip
+        "allowed_ips_lack_target",
+        "allowed_ips_lack_source",
+    )
 
 
 def test_the_first_of_a_mesh_is_known_by_the_others() -> None:

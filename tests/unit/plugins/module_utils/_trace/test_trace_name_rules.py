@@ -9,7 +9,11 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_corefile import Options, corefile_text, whole_corefile
+from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_corefile import (
+    Options,
+    corefile_text,
+    whole_corefile,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._trace import name_servers, report
 from ansible_collections.multicluster.network.plugins.module_utils._trace.ends import parse_question
 from ansible_collections.multicluster.network.plugins.module_utils._trace.names import Names
@@ -23,27 +27,41 @@ ROOT = ".:53 {\n" + KUBERNETES + "}\n"
 AWS, GCP, SET = "web.shop.svc.cluster.aws", "web.shop.svc.cluster.gcp", "web.shop.svc.clusterset.local"
 
 
-def service(namespace: str, name: str, address: str, protocol: str = "TCP", port: int = 80, **labels: str) -> t.Dict[str, t.Any]:
-    return {"metadata": {"namespace": namespace, "name": name, "labels": labels},
-            "spec": {"clusterIP": address, "ports": [{"port": port, "protocol": protocol}]}}  # fmt: skip
+def service(
+    namespace: str, name: str, address: str, protocol: str = "TCP", port: int = 80, **labels: str
+) -> dict[str, t.Any]:
+    return {
+        "metadata": {"namespace": namespace, "name": name, "labels": labels},
+        "spec": {"clusterIP": address, "ports": [{"port": port, "protocol": protocol}]},
+    }
 
 
-def clusters(corefile: t.Optional[str], **more: t.Any) -> t.Dict[str, Cluster]:
+def clusters(corefile: str | None, **more: t.Any) -> dict[str, Cluster]:
     """gcp with a mirror of aws' shop/web, a Service of its own of that name, and an import of it."""
-    services = [service("sys-semaphore", "aws-shop-73736d-web", "10.5.0.9"), service("shop", "web", "10.5.0.8"),
-                service("kube-system", "kube-dns", "10.5.0.10", "UDP", 53)]  # fmt: skip
+    services = [
+        service("sys-semaphore", "aws-shop-73736d-web", "10.5.0.9"),
+        service("shop", "web", "10.5.0.8"),
+        service("kube-system", "kube-dns", "10.5.0.10", "UDP", 53),
+    ]
     ends = [
-        {"metadata": {"namespace": one["metadata"]["namespace"], "name": one["metadata"]["name"]},
-         "subsets": [{"addresses": [{"ip": "10.2.0.7"}], "ports": [{"port": 80}]}]} for one in services
-    ]  # fmt: skip
-    pod = {"metadata": {"namespace": "shop", "name": "pod"}, "spec": {"nodeName": "n"}, "status": {"podIP": "10.4.0.7", "phase": "Running"}}
+        {
+            "metadata": {"namespace": one["metadata"]["namespace"], "name": one["metadata"]["name"]},
+            "subsets": [{"addresses": [{"ip": "10.2.0.7"}], "ports": [{"port": 80}]}],
+        }
+        for one in services
+    ]
+    pod = {
+        "metadata": {"namespace": "shop", "name": "pod"},
+        "spec": {"nodeName": "n"},
+        "status": {"podIP": "10.4.0.7", "phase": "Running"},
+    }
     node = {"metadata": {"name": "n"}, "status": {"addresses": [{"type": "InternalIP", "address": "10.66.0.1"}]}}
     read = {"nodes": [node], "pods": [pod], "services": services, "endpoints": ends, "corefile": corefile, **more}
     remote = {"nodes": [node], "services": [service("shop", "web", "10.3.0.1")], "endpoints": ends[1:2]}
     return {"gcp": parse_cluster("gcp", read, {("gcp", "n"): "gcp-0"}), "aws": parse_cluster("aws", remote, {})}
 
 
-def ask(corefile: t.Optional[str], name: str, **more: t.Any) -> t.Tuple[str, t.Tuple[str, ...]]:
+def ask(corefile: str | None, name: str, **more: t.Any) -> tuple[str, tuple[str, ...]]:
     answer = Names(clusters(corefile, **more)).ask(parse_question("gcp/shop/pod", name, 80), "gcp", "shop")
     return answer.faults[0][0] if answer.faults else "", answer.asked
 
@@ -59,15 +77,29 @@ def ask(corefile: t.Optional[str], name: str, **more: t.Any) -> t.Tuple[str, t.T
         ("# cluster.aws {\n#" + REWRITE.replace("\n", "\n#") + "\n" + ROOT, AWS, "rewrite_missing"),
         # somebody's own rule in the block of everything: what it does is the server's to say
         (".:53 {\n    rewrite name suffix .svc.cluster.aws .x.svc.cluster.local\n" + KUBERNETES + "}\n", AWS, ""),
-        (".:53 {\n    rewrite stop {\n        name regex (.*)\\.svc\\.cluster\\.aws {1}.x\n    }\n" + KUBERNETES + "}\n", AWS, ""),
-        (".:53 {\n    rewrite name suffix .svc.cluster.azure .x.svc.cluster.local\n" + KUBERNETES + "}\n", AWS, "rewrite_missing"),
+        (
+            ".:53 {\n    rewrite stop {\n        name regex (.*)\\.svc\\.cluster\\.aws {1}.x\n    }\n"
+            + KUBERNETES
+            + "}\n",
+            AWS,
+            "",
+        ),
+        (
+            ".:53 {\n    rewrite name suffix .svc.cluster.azure .x.svc.cluster.local\n" + KUBERNETES + "}\n",
+            AWS,
+            "rewrite_missing",
+        ),
         # the cluster's own zone is its CoreDNS's second name
         (ROOT, GCP, "rewrite_missing"),
         (".:53 {\n    kubernetes cluster.local cluster.gcp.\n}\n", GCP, ""),
         ("cluster.gcp {\n" + REWRITE + KUBERNETES + "}\n" + ROOT, GCP, ""),
         ("other {\n    kubernetes cluster.gcp\n}\n" + ROOT, GCP, "rewrite_missing"),
         (ROOT, SET, "rewrite_missing"),
-        (".:53 {\n    kubernetes cluster.local clusterset.local {\n        multicluster clusterset.local\n    }\n}\n", SET, "name_unknown"),
+        (
+            ".:53 {\n    kubernetes cluster.local clusterset.local {\n        multicluster clusterset.local\n    }\n}\n",
+            SET,
+            "name_unknown",
+        ),
         ("clusterset.local {\n" + KUBERNETES + "}\n" + ROOT, SET, "name_unknown"),
         ("# multicluster clusterset.local\n" + ROOT, SET, "rewrite_missing"),
         ("{ {\n", AWS, "rewrite_missing"),
@@ -80,14 +112,16 @@ def ask(corefile: t.Optional[str], name: str, **more: t.Any) -> t.Tuple[str, t.T
         (ROOT, "web.bank", "name_unknown"),
         (ROOT, "example.org", "name_unknown"),
     ],
-)  # fmt: skip
-def test_a_corefile_says_what_becomes_of_a_name(corefile: t.Optional[str], name: str, cause: str) -> None:
+)
+def test_a_corefile_says_what_becomes_of_a_name(corefile: str | None, name: str, cause: str) -> None:
     assert ask(corefile, name)[0] == cause
 
 
 @pytest.mark.parametrize("cluster", ["aws", "gcp"])
 def test_what_we_write_ourselves_serves_every_zone(cluster: str) -> None:
-    text = corefile_text(whole_corefile(Options("gcp", ("aws",), "sys-semaphore", global_zone=True, port=53, ready=True)))
+    text = corefile_text(
+        whole_corefile(Options("gcp", ("aws",), "sys-semaphore", global_zone=True, port=53, ready=True))
+    )
     assert ask(text, "web.shop.svc.cluster." + cluster)[0] == ""
 
 
@@ -96,10 +130,14 @@ def test_names_are_asked_in_the_order_of_a_resolver() -> None:
     assert ask(ROOT, "web.shop")[1] == ("web.shop.shop.svc.cluster.local", "web.shop.svc.cluster.local")
     assert ask(ROOT, "web.shop.svc.cluster.local.")[1] == ("web.shop.svc.cluster.local",)
     searched = ("web.shop.svc.cluster.local.shop.svc.cluster.local", "web.shop.svc.cluster.local.svc.cluster.local")
-    assert ask(ROOT, "web.shop.svc.cluster.local")[1] == (*searched, "web.shop.svc.cluster.local.cluster.local", "web.shop.svc.cluster.local")
+    assert ask(ROOT, "web.shop.svc.cluster.local")[1] == (
+        *searched,
+        "web.shop.svc.cluster.local.cluster.local",
+        "web.shop.svc.cluster.local",
+    )
 
 
-def behind(*rows: t.Any, name: str = "aws-shop-73736d-web", space: str = "sys-semaphore") -> t.Dict[str, t.Any]:
+def behind(*rows: t.Any, name: str = "aws-shop-73736d-web", space: str = "sys-semaphore") -> dict[str, t.Any]:
     """Endpoints: (address, whether it is ready)."""
     ready, waiting = ([{"ip": ip} for ip, is_ready in rows if is_ready == wanted] for wanted in (True, False))
     subset = {"addresses": ready, "notReadyAddresses": waiting, "ports": [{"port": 80}]}
@@ -110,17 +148,24 @@ def behind(*rows: t.Any, name: str = "aws-shop-73736d-web", space: str = "sys-se
     ("mirror", "source", "cause"),
     [
         ([("10.2.0.7", True)], [("10.2.0.7", True)], ""),
-        ([("10.2.0.7", True)], [("10.2.0.7", True), ("10.2.0.8", True)], ""),  # who is new comes with the next run; nobody is led astray
+        (
+            [("10.2.0.7", True)],
+            [("10.2.0.7", True), ("10.2.0.8", True)],
+            "",
+        ),  # who is new comes with the next run; nobody is led astray
         ([("10.2.0.7", True), ("10.2.0.9", True)], [("10.2.0.7", True)], "mirror_stale"),
         ([], [("10.2.0.7", True)], "mirror_stale"),
         ([("10.2.0.7", True)], [("10.2.0.7", False)], "mirror_stale"),
         ([("10.2.0.7", False)], [], "no_endpoints"),
         ([], [], "no_endpoints"),
     ],
-)  # fmt: skip
+)
 def test_a_mirror_leads_where_its_source_does(mirror: t.Any, source: t.Any, cause: str) -> None:
     found = clusters(ROOT, endpoints=[behind(*mirror)])
-    remote = {"services": [service("shop", "web", "10.3.0.1")], "endpoints": [behind(*source, name="web", space="shop")]}
+    remote = {
+        "services": [service("shop", "web", "10.3.0.1")],
+        "endpoints": [behind(*source, name="web", space="shop")],
+    }
     found["aws"] = parse_cluster("aws", remote, {})
     answer = Names(found).ask(parse_question("gcp/shop/pod", "aws/shop/web", 80), "gcp", "shop")
     assert (answer.faults[0][0] if answer.faults else "") == cause
@@ -130,17 +175,50 @@ def test_a_mirror_leads_where_its_source_does(mirror: t.Any, source: t.Any, caus
 def test_an_echo_goes_back_from_another_node_alone() -> None:
     found = clusters(ROOT)
     pod = found["gcp"].pods["shop", "pod"]
-    found["gcp"] = found["gcp"]._replace(pods={("shop", "pod"): pod, ("shop", "two"): pod._replace(name="two", addresses=((4, 0x0A040008),))})
+    found["gcp"] = found["gcp"]._replace(
+        pods={("shop", "pod"): pod, ("shop", "two"): pod._replace(name="two", addresses=((4, 0x0A040008),))}
+    )
     flows = Resolver(found, Names(found)).flows([parse_question("gcp/shop/pod", "gcp/shop/two")], 61000)
     assert [row["id"] for row in flows] == ["0"]
 
 
 #: Pieces of which Corefiles are made, and what does not belong there.
-WORDS = st.sampled_from(["cluster.aws", "{", "}", ".", ".:53", "rewrite", "stop", "name", "regex", "kubernetes", "multicluster", "clusterset.local", "\n", "#",
-                         '"', "\\", "(x)", "import", ",", "cluster.aws,", "\x00", "\u212a", "{$HOME}", "$(id)", "dns://", "::"])  # fmt: skip
+WORDS = st.sampled_from(
+    [
+        "cluster.aws",
+        "{",
+        "}",
+        ".",
+        ".:53",
+        "rewrite",
+        "stop",
+        "name",
+        "regex",
+        "kubernetes",
+        "multicluster",
+        "clusterset.local",
+        "\n",
+        "#",
+        '"',
+        "\\",
+        "(x)",
+        "import",
+        ",",
+        "cluster.aws,",
+        "\x00",
+        "\u212a",
+        "{$HOME}",
+        "$(id)",
+        "dns://",
+        "::",
+    ]
+)
 
 
-@given(st.one_of(st.text(max_size=120), st.lists(WORDS, max_size=40).map(" ".join)), st.sampled_from([AWS, GCP, SET, "web"]))
+@given(
+    st.one_of(st.text(max_size=120), st.lists(WORDS, max_size=40).map(" ".join)),
+    st.sampled_from([AWS, GCP, SET, "web"]),
+)
 def test_any_corefile_gives_an_answer(corefile: str, name: str) -> None:
     cause, asked = ask(corefile, name)
     assert cause in ("", "rewrite_missing", "name_unknown", "mirror_missing") and (asked or cause)
@@ -151,23 +229,44 @@ def test_any_corefile_gives_an_answer(corefile: str, name: str) -> None:
 # -- the server's own answer -------------------------------------------------------------------------------------------
 
 
-def trace_of(name: str = AWS, **more: t.Any) -> t.Dict[str, t.Any]:
+def trace_of(name: str = AWS, **more: t.Any) -> dict[str, t.Any]:
     found = clusters("cluster.aws {\n" + REWRITE + KUBERNETES + "}\n" + ROOT, **more)
     resolver = Resolver(found, Names(found))
     flows = resolver.flows([parse_question("gcp/shop/pod", name, 80)], 61000)
     return {"id": "t", "flows": flows, "findings": [], "hosts": {"gcp-0": {"cluster": "gcp", "node": "n"}}}
 
 
-def told(trace: t.Mapping[str, t.Any], facts: t.Any = None, **said: t.Any) -> t.Dict[str, t.Any]:
-    row = {"flow": "0", "server": "10.5.0.10", "outcome": "answered", "name": AWS, "addresses": [], "detail": "", **said}
-    return report.build(trace, {"gcp-0": {"armed": {"armed": True, "facts": facts or {"links": []}}, "sent": {"sent": [], "asked": [row]}}}, {})
+def told(trace: t.Mapping[str, t.Any], facts: t.Any = None, **said: t.Any) -> dict[str, t.Any]:
+    row = {
+        "flow": "0",
+        "server": "10.5.0.10",
+        "outcome": "answered",
+        "name": AWS,
+        "addresses": [],
+        "detail": "",
+        **said,
+    }
+    return report.build(
+        trace,
+        {"gcp-0": {"armed": {"armed": True, "facts": facts or {"links": []}}, "sent": {"sent": [], "asked": [row]}}},
+        {},
+    )
 
 
 def test_the_server_of_a_cluster_is_the_service_that_its_pods_have() -> None:
     ask_of = trace_of()["flows"][0]["ask"]
-    assert ask_of["names"][-1] == AWS and (ask_of["servers"], ask_of["port"], ask_of["expected"]) == (["10.5.0.10"], 53, ["10.5.0.9"])
-    other = clusters(ROOT, services=[service("kube-system", "rke2-coredns", "10.5.0.53", "UDP", 5353, **{"k8s-app": "kube-dns"})])["gcp"]
-    assert name_servers.server_of(other, "kube-system") == (((4, 0x0A050035),), 5353) and name_servers.server_of(other, "dns") is None
+    assert ask_of["names"][-1] == AWS and (ask_of["servers"], ask_of["port"], ask_of["expected"]) == (
+        ["10.5.0.10"],
+        53,
+        ["10.5.0.9"],
+    )
+    other = clusters(
+        ROOT, services=[service("kube-system", "rke2-coredns", "10.5.0.53", "UDP", 5353, **{"k8s-app": "kube-dns"})]
+    )["gcp"]
+    assert (
+        name_servers.server_of(other, "kube-system") == (((4, 0x0A050035),), 5353)
+        and name_servers.server_of(other, "dns") is None
+    )
     tcp = clusters(ROOT, services=[service("kube-system", "kube-dns", "10.5.0.53", "TCP", 53)])["gcp"]
     assert name_servers.server_of(tcp, "kube-system") is None
 
@@ -186,7 +285,7 @@ def test_the_server_of_a_cluster_is_the_service_that_its_pods_have() -> None:
         ({"outcome": "failed", "detail": "\x1b[31m" + "x" * 999}, "dns_fails", "?[31mxx"),
     ],
 )
-def test_what_the_server_says_is_held_against_the_objects(said: t.Dict[str, t.Any], cause: str, words: str) -> None:
+def test_what_the_server_says_is_held_against_the_objects(said: dict[str, t.Any], cause: str, words: str) -> None:
     built = told(trace_of(), **said)
     rows = [row for row in built["hops"] if row["command"].startswith("dig")]
     assert [row["verdict"] for row in rows] == ["differs" if cause else "ok"]
@@ -203,7 +302,11 @@ def test_without_kube_proxy_the_servers_own_address_leads_nowhere() -> None:
 
 
 def test_who_asks_another_server_is_not_asked_for() -> None:
-    pod = {"metadata": {"namespace": "shop", "name": "pod"}, "spec": {"nodeName": "n", "dnsPolicy": "Default"}, "status": {"podIP": "10.4.0.7"}}
+    pod = {
+        "metadata": {"namespace": "shop", "name": "pod"},
+        "spec": {"nodeName": "n", "dnsPolicy": "Default"},
+        "status": {"podIP": "10.4.0.7"},
+    }
     assert "ask" not in trace_of(pods=[pod])["flows"][0]
     pod["spec"]["dnsPolicy"] = "ClusterFirst"
     assert "ask" in trace_of(pods=[pod])["flows"][0]
@@ -213,9 +316,18 @@ def test_who_asks_another_server_is_not_asked_for() -> None:
     assert "ask" in trace_of(pods=[pod])["flows"][0]
 
 
-@given(st.recursive(st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=9)), lambda x: st.one_of(
-    st.lists(x, max_size=3), st.dictionaries(st.sampled_from(["flow", "server", "outcome", "name", "addresses", "detail"]), x, max_size=6)
-), max_leaves=12))  # fmt: skip
+@given(
+    st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=9)),
+        lambda x: st.one_of(
+            st.lists(x, max_size=3),
+            st.dictionaries(
+                st.sampled_from(["flow", "server", "outcome", "name", "addresses", "detail"]), x, max_size=6
+            ),
+        ),
+        max_leaves=12,
+    )
+)
 def test_any_answer_of_a_node_is_read(rows: t.Any) -> None:
     built = report.build(trace_of(), {"gcp-0": {"sent": {"asked": rows, "sent": rows}}}, {})
     assert built["verdict"] in ("does not arrive", "not explained", "arrives")

@@ -13,10 +13,43 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._status import ways
 from ansible_collections.multicluster.network.plugins.module_utils._trace import page
 
-HOSTILE = json.loads((pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "status_page.json").read_text("utf-8"))
+HOSTILE = json.loads(
+    (pathlib.Path(__file__).resolve().parents[4] / "fixtures" / "hostile" / "status_page.json").read_text("utf-8")
+)
 TAGS = frozenset(
-    "html head meta title link style body header h1 h3 p time span main div svg g circle path text details summary h2 table thead tr th tbody td footer "
-    "script".split()
+    [
+        "html",
+        "head",
+        "meta",
+        "title",
+        "link",
+        "style",
+        "body",
+        "header",
+        "h1",
+        "h3",
+        "p",
+        "time",
+        "span",
+        "main",
+        "div",
+        "svg",
+        "g",
+        "circle",
+        "path",
+        "text",
+        "details",
+        "summary",
+        "h2",
+        "table",
+        "thead",
+        "tr",
+        "th",
+        "tbody",
+        "td",
+        "footer",
+        "script",
+    ]
 )
 VOID = ("meta", "link")
 
@@ -35,7 +68,7 @@ class Reader(html.parser.HTMLParser):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
-        assert self.open and self.open.pop() == tag, "{0} is closed out of order".format(tag)
+        assert self.open and self.open.pop() == tag, f"{tag} is closed out of order"
 
     def handle_data(self, data):
         self.texts.append(data)
@@ -51,21 +84,59 @@ def read(text):
 
 def document(word="", flows=1, hops=3):
     """A trace that ends on gcp-node-1; ``word`` stands wherever a stranger's text may."""
-    ways = [{
-        "id": str(number), "number": 61000 + number, "protocol": word or "tcp", "version": 4,
-        "source": {"kind": "pod", "name": word or "aws/default/web-{0}".format(number), "address": word or "10.2.3.9", "host": "aws-node-1"},
-        "target": {"kind": "service", "name": word or "gcp/sys-log/fluentd", "address": word or "10.5.0.7", "port": 8888, "backends": []},
-    } for number in range(flows)]  # fmt: skip
-    rows = [{
-        "flow": str(way), "direction": "forward", "where": word or ("aws-node-1" if number < 2 else "gcp-node-1"),
-        "what": word or "hop {0}".format(number), "expected": word or "forwards",
-        "observed": word or ("drop" if number == 2 else "seen"), "verdict": "differs" if number == 2 else "ok",
-        "command": word or "nft list ruleset", "source": word or "route",
-    } for way in range(flows) for number in range(hops)]  # fmt: skip
-    finding = {"cause": word or "forward_dropped", "where": word or "gcp-node-1", "flow": "0", "message": word or "chain FORWARD drops",
-               "mend": word or "iptables -P", "confidence": word or "proven"}  # fmt: skip
-    return {"fabric": word or "demo", "generated": word or "2026-11-23T12:00:00Z", "trace": {"flows": ways}, "verdict": word or "does not arrive",
-            "findings": [finding], "hops": rows}  # fmt: skip
+    ways = [
+        {
+            "id": str(number),
+            "number": 61000 + number,
+            "protocol": word or "tcp",
+            "version": 4,
+            "source": {
+                "kind": "pod",
+                "name": word or f"aws/default/web-{number}",
+                "address": word or "10.2.3.9",
+                "host": "aws-node-1",
+            },
+            "target": {
+                "kind": "service",
+                "name": word or "gcp/sys-log/fluentd",
+                "address": word or "10.5.0.7",
+                "port": 8888,
+                "backends": [],
+            },
+        }
+        for number in range(flows)
+    ]
+    rows = [
+        {
+            "flow": str(way),
+            "direction": "forward",
+            "where": word or ("aws-node-1" if number < 2 else "gcp-node-1"),
+            "what": word or f"hop {number}",
+            "expected": word or "forwards",
+            "observed": word or ("drop" if number == 2 else "seen"),
+            "verdict": "differs" if number == 2 else "ok",
+            "command": word or "nft list ruleset",
+            "source": word or "route",
+        }
+        for way in range(flows)
+        for number in range(hops)
+    ]
+    finding = {
+        "cause": word or "forward_dropped",
+        "where": word or "gcp-node-1",
+        "flow": "0",
+        "message": word or "chain FORWARD drops",
+        "mend": word or "iptables -P",
+        "confidence": word or "proven",
+    }
+    return {
+        "fabric": word or "demo",
+        "generated": word or "2026-11-23T12:00:00Z",
+        "trace": {"flows": ways},
+        "verdict": word or "does not arrive",
+        "findings": [finding],
+        "hops": rows,
+    }
 
 
 @pytest.mark.parametrize("word", HOSTILE)
@@ -82,7 +153,16 @@ def test_it_shows_the_finding_and_every_hop():
     text = page.render(document())
     found = read(text)
     assert "Trace from aws/default/web-0 to gcp/sys-log/fluentd" in found.texts
-    for word in ("forward_dropped", "chain FORWARD drops", "iptables -P", "proven", "does not arrive", "hop 0", "hop 1", "hop 2"):
+    for word in (
+        "forward_dropped",
+        "chain FORWARD drops",
+        "iptables -P",
+        "proven",
+        "does not arrive",
+        "hop 0",
+        "hop 1",
+        "hop 2",
+    ):
         assert word in found.texts, word
     assert text.count('<circle class="here"') == 1 and text.count('<circle class="dot ') == 3
 

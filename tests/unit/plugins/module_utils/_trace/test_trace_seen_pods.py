@@ -22,7 +22,9 @@ SEEN = {"aws-1": ["10.2.3.10", "fd02::10"], "gcp-1": ["10.4.7.10", "10.4.7.11", 
 SEMAPHORE = {"mode": "semaphore", "clusters": {"aws": {"remotes": {}}, "gcp": {"remotes": {}}}, "nodes": {}}
 
 
-def trace(source: str = "any", target: str = "any", pods: t.Any = None, mesh: t.Any = None, objects: t.Any = ()) -> t.Dict[str, t.Any]:
+def trace(
+    source: str = "any", target: str = "any", pods: t.Any = None, mesh: t.Any = None, objects: t.Any = ()
+) -> dict[str, t.Any]:
     hosts = {name + "-1": {"cluster": name, "node": "n"} for name in ADDRESSES}
     clusters = {}
     for name, address in ADDRESSES.items():
@@ -33,24 +35,34 @@ def trace(source: str = "any", target: str = "any", pods: t.Any = None, mesh: t.
     return resolved([parse_question(source, target, None)], clusters, hosts, 61000, request)
 
 
-def ways(found: t.Dict[str, t.Any]) -> t.List[t.Tuple[str, str]]:
+def ways(found: dict[str, t.Any]) -> list[tuple[str, str]]:
     return [(flow["source"]["address"], flow["target"]["address"]) for flow in found["flows"] if not flow.get("about")]
 
 
-def verdict(found: t.Dict[str, t.Any]) -> str:
+def verdict(found: dict[str, t.Any]) -> str:
     return str(report.build(found, {}, {})["verdict"])
 
 
 def test_pods_that_kernels_have_are_the_ends_where_no_object_is() -> None:
     found = trace(pods=SEEN)
-    assert ways(found) == [("10.2.3.10", "10.4.7.10"), ("fd02::10", "fd04::10"), ("10.4.7.10", "10.2.3.10"), ("fd04::10", "fd02::10")]
-    assert all(flow[end]["kind"] == "pod" and flow[end]["host"] for flow in found["flows"] for end in ("source", "target"))
+    assert ways(found) == [
+        ("10.2.3.10", "10.4.7.10"),
+        ("fd02::10", "fd04::10"),
+        ("10.4.7.10", "10.2.3.10"),
+        ("fd04::10", "fd02::10"),
+    ]
+    assert all(
+        flow[end]["kind"] == "pod" and flow[end]["host"] for flow in found["flows"] for end in ("source", "target")
+    )
     assert found["flows"][0]["source"]["name"] == "pod 10.2.3.10 of aws-1"
 
 
 def test_an_object_comes_before_what_a_kernel_has() -> None:
-    pod = {"metadata": {"namespace": "shop", "name": "web", "cluster": "aws"}, "spec": {"nodeName": "n"},
-           "status": {"phase": "Running", "podIP": "10.2.3.99", "conditions": [{"type": "Ready", "status": "True"}]}}  # fmt: skip
+    pod = {
+        "metadata": {"namespace": "shop", "name": "web", "cluster": "aws"},
+        "spec": {"nodeName": "n"},
+        "status": {"phase": "Running", "podIP": "10.2.3.99", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
     assert ways(trace(pods=SEEN, objects=[pod]))[0] == ("10.2.3.99", "10.4.7.10")
 
 
@@ -59,7 +71,11 @@ def test_a_node_never_stands_in_for_a_pod() -> None:
     assert not found["flows"] and not found["nodes"] and verdict(found) == "nothing to follow"
     assert [row["text"].split(" has ")[0] for row in found["names"]] == ["aws-1", "gcp-1"]
     some = trace(pods={"aws-1": SEEN["aws-1"]})
-    assert not some["flows"] and verdict(some) == "nothing to follow" and [row["what"] for row in some["names"]] == ["no pod"]
+    assert (
+        not some["flows"]
+        and verdict(some) == "nothing to follow"
+        and [row["what"] for row in some["names"]] == ["no pod"]
+    )
     assert any("gcp-1 has no pod that could be found" in line for line in report.build(some, {}, {})["table"])
 
 
@@ -70,7 +86,11 @@ def test_packets_between_nodes_are_not_the_semaphore_meshs_matter(target: str) -
     assert "plain ones between nodes" in found["names"][0]["text"]
 
 
-@pytest.mark.parametrize("mesh", [{"mode": "kubespan", "clusters": {"aws": {}, "gcp": {}}, "kubespan": {"affiliates": []}}, {}], ids=["kubespan", "none"])
+@pytest.mark.parametrize(
+    "mesh",
+    [{"mode": "kubespan", "clusters": {"aws": {}, "gcp": {}}, "kubespan": {"affiliates": []}}, {}],
+    ids=["kubespan", "none"],
+)
 def test_in_other_meshes_nodes_are_ends(mesh: t.Any) -> None:
     assert ways(trace("aws/n", "gcp/n", SEEN, mesh)) == [("10.66.23.31", "10.22.22.27")]
 
@@ -81,21 +101,32 @@ def test_a_node_may_still_ask_for_a_pod() -> None:
 
 def test_an_address_that_a_kernel_calls_a_pods_is_known() -> None:
     found = trace("aws/n", "10.4.7.11", SEEN)
-    assert found["flows"][0]["target"]["backends"] == [{"address": "10.4.7.11", "port": None, "cluster": "gcp", "host": "gcp-1"}]
+    assert found["flows"][0]["target"]["backends"] == [
+        {"address": "10.4.7.11", "port": None, "cluster": "gcp", "host": "gcp-1"}
+    ]
     assert found["nodes"] == ["aws-1", "gcp-1"]
 
 
-@pytest.mark.parametrize(("cause", "pods", "mesh", "clusters", "of_a_host"), [
-    ("allowed_ips_lack_source", (False, True), Mesh({"aws": {"gcp": "wireguard.gcp"}}), {"aws", "gcp"}, True),
-    ("route_missing", (True, False), Mesh({"aws": {"gcp": "wireguard.gcp"}}), {"aws", "gcp"}, True),
-    ("allowed_ips_lack_source", (True, True), Mesh({"aws": {"gcp": "wireguard.gcp"}}), {"aws", "gcp"}, False),
-    ("forward_dropped", (False, True), Mesh({"aws": {"gcp": "wireguard.gcp"}}), {"aws", "gcp"}, False),
-    ("route_missing", (False, True), Mesh({"aws": {"gcp": "wireguard.gcp"}}), {"aws"}, False),
-    ("route_missing", (False, True), Mesh({}, "kubespan"), {"aws", "gcp"}, False),
-])  # fmt: skip
-def test_no_run_of_the_mesh_is_advised_for_a_hosts_own_packets(cause: str, pods: t.Any, mesh: Mesh, clusters: t.Any, of_a_host: bool) -> None:
+@pytest.mark.parametrize(
+    ("cause", "pods", "mesh", "clusters", "of_a_host"),
+    [
+        ("allowed_ips_lack_source", (False, True), Mesh({"aws": {"gcp": "wireguard.gcp"}}), {"aws", "gcp"}, True),
+        ("route_missing", (True, False), Mesh({"aws": {"gcp": "wireguard.gcp"}}), {"aws", "gcp"}, True),
+        ("allowed_ips_lack_source", (True, True), Mesh({"aws": {"gcp": "wireguard.gcp"}}), {"aws", "gcp"}, False),
+        ("forward_dropped", (False, True), Mesh({"aws": {"gcp": "wireguard.gcp"}}), {"aws", "gcp"}, False),
+        ("route_missing", (False, True), Mesh({"aws": {"gcp": "wireguard.gcp"}}), {"aws"}, False),
+        ("route_missing", (False, True), Mesh({}, "kubespan"), {"aws", "gcp"}, False),
+    ],
+)
+def test_no_run_of_the_mesh_is_advised_for_a_hosts_own_packets(
+    cause: str, pods: t.Any, mesh: Mesh, clusters: t.Any, of_a_host: bool
+) -> None:
     """A client on the host's network was told to run the mesh again, which changes nothing for it."""
     finding = Finding("0", cause, "forward", "gcp-1", "lacks it", "run the mesh again on gcp-1", "", "proven")
     flow = Flow("0", Packet(4, 1, 2, "icmp", None), "aws-1", "gcp-1", *pods, "", frozenset())
     given = report.of_a_host(finding, flow, mesh, clusters)
-    assert (given.mend != finding.mend and "none of a host itself" in given.text and given.cause == cause) if of_a_host else given == finding
+    assert (
+        (given.mend != finding.mend and "none of a host itself" in given.text and given.cause == cause)
+        if of_a_host
+        else given == finding
+    )

@@ -105,7 +105,7 @@ GOOD_ENDPOINTS = {
     "example.com.:7": "example.com.:7",
     "3com.com:1": "3com.com:1",
 }
-NO_TEXTS: t.List[t.Any] = [None, 7, True, 1.5, [], {}, b"10.0.0.1"]
+NO_TEXTS: list[t.Any] = [None, 7, True, 1.5, [], {}, b"10.0.0.1"]
 
 
 @pytest.mark.parametrize("text", BAD_ADDRESSES + NO_TEXTS)
@@ -161,7 +161,7 @@ def test_host_bits() -> None:
         ("64:ff9b::a9fe:a9fe", "v4_embedded"),
     ],
 )
-def test_special_kinds(text: str, kind: t.Optional[str]) -> None:
+def test_special_kinds(text: str, kind: str | None) -> None:
     assert special_kind(parse_address(text)) == kind
 
 
@@ -188,7 +188,7 @@ def test_every_endpoint_survives_its_own_text(address: t.Any, port: int) -> None
 
 @given(st.ip_addresses(), st.integers(0, 128))
 def test_networks_agree_with_the_library(address: t.Any, length: int) -> None:
-    text = "{0}/{1}".format(address, length)
+    text = f"{address}/{length}"
     if length > address.max_prefixlen or "%" in text:
         with pytest.raises(ValueRefused):
             parse_network(text)
@@ -211,7 +211,9 @@ def test_quoted_is_short_and_plain(text: t.Any) -> None:
     assert len(shown) <= 200 and shown.isascii() and shown.isprintable()
 
 
-_NUMBERS = st.one_of(st.integers(0, 300).map(str), st.sampled_from(["01", "00", "", "-1", "1 ", "\u0661", "127", "169", "224", "254"]))
+_NUMBERS = st.one_of(
+    st.integers(0, 300).map(str), st.sampled_from(["01", "00", "", "-1", "1 ", "\u0661", "127", "169", "224", "254"])
+)
 _DOTTED = st.lists(_NUMBERS, min_size=3, max_size=5).map(".".join)
 
 
@@ -231,7 +233,9 @@ def test_the_short_way_for_networks_says_what_the_long_way_says(text):
 
 
 @given(
-    st.builds("{0}/{1}".format, st.one_of(_DOTTED, st.ip_addresses().map(str)), st.one_of(st.integers(0, 140), _NUMBERS))
+    st.builds(
+        "{0}/{1}".format, st.one_of(_DOTTED, st.ip_addresses().map(str)), st.one_of(st.integers(0, 140), _NUMBERS)
+    )
     | st.sampled_from(BAD_NETWORKS)
 )
 def test_a_span_of_a_text_is_that_of_its_network(text):
@@ -245,10 +249,21 @@ def test_a_span_of_a_text_is_that_of_its_network(text):
     assert network_span(text) == (network.version, int(network[0]), int(network[-1]))
 
 
-_GROUPS = st.lists(st.one_of(st.integers(0, 0x1FFFF).map("{0:x}".format), st.sampled_from(["0", "", "", "00", "g", "A", "1.2.3.4"])), min_size=2, max_size=9)
+_GROUPS = st.lists(
+    st.one_of(st.integers(0, 0x1FFFF).map("{0:x}".format), st.sampled_from(["0", "", "", "00", "g", "A", "1.2.3.4"])),
+    min_size=2,
+    max_size=9,
+)
 
 
-@given(st.one_of(_GROUPS.map(":".join), _DOTTED, st.ip_addresses().map(str), st.ip_addresses(v=6).map(lambda address: address.exploded)))
+@given(
+    st.one_of(
+        _GROUPS.map(":".join),
+        _DOTTED,
+        st.ip_addresses().map(str),
+        st.ip_addresses(v=6).map(lambda address: address.exploded),
+    )
+)
 def test_the_number_of_an_address_is_that_of_the_address(text):
     try:
         address = parse_address(text, "a_word")
@@ -266,7 +281,12 @@ def test_the_short_way_for_endpoints_passes_only_what_the_long_way_passes(text):
         endpoint = parse_endpoint(text)
     except ValueRefused:
         endpoint = None
-    good = endpoint is not None and endpoint.address is not None and special_kind(endpoint.address) is None and str(endpoint) == text
+    good = (
+        endpoint is not None
+        and endpoint.address is not None
+        and special_kind(endpoint.address) is None
+        and str(endpoint) == text
+    )
     assert is_plain_endpoint(text) == good
 
 

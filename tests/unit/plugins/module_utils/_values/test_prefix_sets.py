@@ -13,8 +13,16 @@ import typing as t
 import netaddr
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane import nft_plan
 from ansible_collections.multicluster.network.plugins.module_utils._values import prefix_sets as ranges
-from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import contains, overlaps, parse_network
-from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet, RangeOwners, overlapping_pairs
+from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import (
+    contains,
+    overlaps,
+    parse_network,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import (
+    PrefixSet,
+    RangeOwners,
+    overlapping_pairs,
+)
 from hypothesis import given, settings, strategies as st
 
 SPANS = st.lists(st.tuples(st.integers(0, 90), st.integers(0, 12)), max_size=8).map(
@@ -33,36 +41,50 @@ NETWORKS = st.builds(
 )
 # any network at all, IPv4-mapped ones among them
 ANYWHERE = st.one_of(
-    st.ip_addresses(v=4).flatmap(lambda address: st.integers(0, 32).map(lambda length: ipaddress.ip_network((address, length), strict=False))),
-    st.ip_addresses(v=6).flatmap(lambda address: st.integers(0, 128).map(lambda length: ipaddress.ip_network((address, length), strict=False))),
-    st.integers(0, 255).map(lambda low: ipaddress.ip_network("::ffff:10.0.0.{0}/120".format(low), strict=False)),
+    st.ip_addresses(v=4).flatmap(
+        lambda address: st.integers(0, 32).map(lambda length: ipaddress.ip_network((address, length), strict=False))
+    ),
+    st.ip_addresses(v=6).flatmap(
+        lambda address: st.integers(0, 128).map(lambda length: ipaddress.ip_network((address, length), strict=False))
+    ),
+    st.integers(0, 255).map(lambda low: ipaddress.ip_network(f"::ffff:10.0.0.{low}/120", strict=False)),
 )
 # few and wide ones, of which many overlap
 WIDE = st.one_of(
-    st.builds(lambda top, length: ipaddress.ip_network((top << 26, length), strict=False), st.integers(0, 63), st.integers(0, 8)),
-    st.builds(lambda top, length: ipaddress.ip_network((top << 122, length), strict=False), st.integers(0, 63), st.integers(0, 8)),
+    st.builds(
+        lambda top, length: ipaddress.ip_network((top << 26, length), strict=False),
+        st.integers(0, 63),
+        st.integers(0, 8),
+    ),
+    st.builds(
+        lambda top, length: ipaddress.ip_network((top << 122, length), strict=False),
+        st.integers(0, 63),
+        st.integers(0, 8),
+    ),
 )
 
 
-def points(spans: t.Iterable[t.Tuple[int, int]]) -> t.Set[int]:
+def points(spans: t.Iterable[tuple[int, int]]) -> set[int]:
     return {point for first, last in spans for point in range(first, last + 1)}
 
 
-def members(item: PrefixSet) -> t.Set[t.Tuple[int, int]]:
+def members(item: PrefixSet) -> set[tuple[int, int]]:
     return {(version, point) for version in (4, 6) for point in points(item.spans(version))}
 
 
-def networks_of(nets: t.Iterable[t.Any]) -> t.Set[t.Tuple[int, int]]:
+def networks_of(nets: t.Iterable[t.Any]) -> set[tuple[int, int]]:
     return {(net.version, int(address)) for net in nets for address in net}
 
 
-def canonical(spans: t.Sequence[t.Tuple[int, int]]) -> bool:
-    return all(first <= last for first, last in spans) and all(one[1] + 1 < two[0] for one, two in zip(spans, spans[1:]))
+def canonical(spans: t.Sequence[tuple[int, int]]) -> bool:
+    return all(first <= last for first, last in spans) and all(
+        one[1] + 1 < two[0] for one, two in zip(spans, spans[1:])
+    )
 
 
 @given(st.lists(st.sampled_from([0, 0, 0, 1, 0xFF, 0xFFFF]), min_size=8, max_size=8), st.ip_addresses(v=6))
-def test_addresses_are_printed_as_everybody_prints_them(groups: t.List[int], address: t.Any) -> None:
-    for number in (int("".join("{0:04x}".format(group) for group in groups), 16), int(address)):
+def test_addresses_are_printed_as_everybody_prints_them(groups: list[int], address: t.Any) -> None:
+    for number in (int("".join(f"{group:04x}" for group in groups), 16), int(address)):
         if number >> 32 != 0xFFFF:
             assert ranges.address_text(6, number) == str(ipaddress.IPv6Address(number))
         else:
@@ -124,7 +146,9 @@ def test_a_delta_names_whole_elements() -> None:
 
 
 def test_ranges_as_nft_prints_them() -> None:
-    item = PrefixSet.of(map(parse_network, ["10.50.5.0/24", "10.50.6.0/24", "10.60.6.0/24", "10.60.7.0/24", "192.0.2.1/32", "::/0"]))
+    item = PrefixSet.of(
+        map(parse_network, ["10.50.5.0/24", "10.50.6.0/24", "10.60.6.0/24", "10.60.7.0/24", "192.0.2.1/32", "::/0"])
+    )
     assert item.ranges(4) == ["10.50.5.0-10.50.6.255", "10.60.6.0/23", "192.0.2.1"]
     assert item.ranges(6) == ["::/0"]
     assert ranges.address_text(6, 0xFFFF0A000001) == "::ffff:10.0.0.1"
@@ -147,8 +171,8 @@ def test_owners(sets: t.Any, wanted: t.Any) -> None:
 
 
 @given(st.lists(WIDE, max_size=20), WIDE)
-def test_who_comes_first_keeps_a_range(items: t.List[t.Any], probe: t.Any) -> None:
-    taken: t.List[t.Any] = []
+def test_who_comes_first_keeps_a_range(items: list[t.Any], probe: t.Any) -> None:
+    taken: list[t.Any] = []
     owned: RangeOwners[str] = RangeOwners()
     for item in items:
         rivals = [str(other) for other in taken if overlaps(item, other)]
@@ -161,7 +185,7 @@ def test_who_comes_first_keeps_a_range(items: t.List[t.Any], probe: t.Any) -> No
 
 
 @given(st.lists(WIDE, max_size=20))
-def test_pairs(items: t.List[t.Any]) -> None:
+def test_pairs(items: list[t.Any]) -> None:
     labelled = list(zip(items, range(len(items))))
     found = {frozenset((a[1], b[1])) for a, b in overlapping_pairs(labelled)}
     assert found == {frozenset((i, j)) for i in range(len(items)) for j in range(i) if overlaps(items[i], items[j])}
@@ -171,14 +195,16 @@ def test_pairs(items: t.List[t.Any]) -> None:
 
 @settings(deadline=None)
 @given(st.lists(ANYWHERE | WIDE, max_size=10), st.lists(ANYWHERE | WIDE, max_size=10), ANYWHERE | WIDE)
-def test_netaddr_gives_the_same_answers(first: t.List[t.Any], second: t.List[t.Any], probe: t.Any) -> None:
+def test_netaddr_gives_the_same_answers(first: list[t.Any], second: list[t.Any], probe: t.Any) -> None:
     """An independent oracle over the whole space of both families."""
 
-    def theirs(item: netaddr.IPSet) -> t.Set[t.Tuple[int, int, int]]:
+    def theirs(item: netaddr.IPSet) -> set[tuple[int, int, int]]:
         return {(cidr.version, cidr.first, cidr.prefixlen) for cidr in item.iter_cidrs()}
 
-    def mine(item: PrefixSet) -> t.Set[t.Tuple[int, int, int]]:
-        return {(net.version, int(net.network_address), net.prefixlen) for net in map(ipaddress.ip_network, item.cidrs())}
+    def mine(item: PrefixSet) -> set[tuple[int, int, int]]:
+        return {
+            (net.version, int(net.network_address), net.prefixlen) for net in map(ipaddress.ip_network, item.cidrs())
+        }
 
     one, two = PrefixSet.of(first), PrefixSet.of(second)
     their_one, their_two = netaddr.IPSet(map(str, first)), netaddr.IPSet(map(str, second))

@@ -33,7 +33,7 @@ from hypothesis import given, strategies as st
 ANY = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
 
 
-def word_of(function: t.Callable[..., t.Any], *arguments: t.Any) -> t.Optional[str]:
+def word_of(function: t.Callable[..., t.Any], *arguments: t.Any) -> str | None:
     try:
         function(*arguments)
     except ValueRefused as error:
@@ -108,7 +108,7 @@ def test_bad_subdomains(name: t.Any) -> None:
         (None, "device_name_invalid_char"),
     ],
 )
-def test_interface_names(name: t.Any, word: t.Optional[str]) -> None:
+def test_interface_names(name: t.Any, word: str | None) -> None:
     if name == "\ud800":
         assert word_of(check_interface_name, name) in (None, word)
     else:
@@ -145,7 +145,12 @@ def test_bad_json(text: t.Any) -> None:
 
 def test_objects_and_their_keys() -> None:
     values = parse_object('{"Name": "a", "NAME": "b", "n": null}')
-    assert (field(values, "Name"), field(values, "name"), field(values, "N"), field(values, "absent")) == ("a", "b", None, None)
+    assert (field(values, "Name"), field(values, "name"), field(values, "N"), field(values, "absent")) == (
+        "a",
+        "b",
+        None,
+        None,
+    )
     assert parse_object("null") == {} and field({"\u212a": 1}, "k") is None
     for wrong in ("[]", "1", '"x"', "false", "0", '""'):
         assert word_of(parse_object, wrong) == "bad_json"
@@ -175,7 +180,7 @@ def test_objects_and_their_keys() -> None:
         ("in", {"in": "1"}, True),
     ],
 )
-def test_selectors(text: str, labels: t.Dict[str, str], expected: bool) -> None:
+def test_selectors(text: str, labels: dict[str, str], expected: bool) -> None:
     assert selectors.matches(selectors.parse_selector(text), labels) is expected
 
 
