@@ -34,7 +34,8 @@ class ActionModule(InventoryAction):
             options.setdefault("load_balancers", [{key: row[key] for key in _JUDGED if key in row} for row in rows])
         if "failed" not in options:
             nodes = [host for host in options.get("hosts") or () if "multicluster_cluster" in self.hostvars[host]]
-            options["failed"] = collected.failed_checks(
-                self.hostvars, nodes or variables.get("ansible_play_hosts_all") or ()
-            )
+            options["failed"] = [
+                *collected.failed_checks(self.hostvars, nodes or variables.get("ansible_play_hosts_all") or ()),
+                *collected.failed_plans(self.hostvars, self.groups.get(self.clusters_group, ())),
+            ]
         self.pack_facts(options, "__preflight_r_node")

@@ -36,6 +36,9 @@ class KubeModule(AnsibleModule):
 
 def exit_kube(module: t.Any, result: dict[str, t.Any]) -> t.NoReturn:
     """Leave with the result; with ``failures`` and ``fail_on_failures`` as a failure that carries all of it (module contract 6)."""
+    if result.get("warnings"):
+        # a playbook that judges plans of others reads them here; Ansible keeps warnings in a form of its own
+        result = dict(result, notices=list(result["warnings"]))
     failures = named_rows(name_of(module), result.get("failures"), module.params)
     result = dict(result, failures=failures) if failures else result
     if failures and module.params.get("fail_on_failures", True):

@@ -20,6 +20,8 @@ LONGEST_LINE = 400
 
 Data = t.Mapping[str, t.Any]
 Cells = dict[str, dict[str, str]]
+#: Capability -> kind of its one object in each cluster: without that it does nothing there.
+ONE_OBJECT = {"coredns_rewrite": "ConfigMap"}
 #: So many refusals are said, each with so many of the hosts that refused it.
 LINES, SEEN_BY = 40, 3
 
@@ -100,11 +102,11 @@ def _capability(reports: RunReports, capability: str, cells: Cells) -> list[str]
         why = why[len(node) + 2 :] if why.startswith(node + ": ") else why
         errors.append(f"{capability}, node {node} of cluster {reports.nodes[node]}: {why}")
     unproven = _verdict(reports, reasons, errors, cells) if capability == "verify" and reports.verdict else set()
-    refused = _refused(reports, results, cells)
+    refused, whole = _refused(reports, capability, cells)
     idle = bool(results) and all(result.get("objects") == 0 for result in results)
     ran = bool(results) or bool(errors) or (capability == "verify" and bool(reports.verdict))
     for name, row in cells.items():
-        row[capability] = _cell(ran, reasons.get(name), refused.get(name, 0), name in unproven, idle)
+        row[capability] = _cell(ran, reasons.get(name), refused.get(name, 0), name in unproven, idle or name in whole)
     return errors
 
 
@@ -139,16 +141,28 @@ def _concerned(reports: RunReports, lines: t.Iterable[str], cells: Cells) -> set
     return found
 
 
-def _refused(reports: RunReports, results: t.Iterable[Data], cells: Cells) -> dict[str, int]:
-    """Cluster -> how much was refused there. An object's name begins with its cluster, or with its node."""
+def refused_whole(capability: str, row: Data, clusters: t.Container[str]) -> bool:
+    """Whether a refusal leaves a capability nothing to do in a cluster: the cluster itself was refused, or its only object there."""
+    kind = str(row.get("object", "")).partition(" ")[0]
+    return row.get("object") in clusters or kind == ONE_OBJECT.get(capability)
+
+
+def _refused(reports: RunReports, capability: str, cells: Cells) -> tuple[dict[str, int], set[str]]:
+    """Cluster -> how much a capability refused there, and the clusters in which that left it nothing to do.
+
+    An object's name begins with its cluster, or with its node.
+    """
     counts: dict[str, int] = {}
-    for row in _unique(row for result in results for row in result.get("refused") or ()):
+    whole: set[str] = set()
+    for row in _unique(row for result in reports.results.get(capability, ()) for row in result.get("refused") or ()):
         first = str(row.get("object", "")).split("/", 1)[0]
         words = [first, reports.nodes.get(first, ""), *first.split()]
         name = next((word for word in words if word in cells), None)
         if name is not None:
             counts[name] = counts.get(name, 0) + 1
-    return counts
+            if refused_whole(capability, row, cells):
+                whole.add(name)
+    return counts, whole
 
 
 def _unique(rows: t.Iterable[Data]) -> list[Data]:
@@ -160,7 +174,7 @@ def _unique(rows: t.Iterable[Data]) -> list[Data]:
 
 
 def _cell(ran: bool, reasons: t.Sequence[str] | None, refused: int, unproven: bool = False, idle: bool = False) -> str:
-    """idle: the capability looks after no object at all, so that what was refused is everything."""
+    """idle: the capability looks after no object there, so that what was refused is everything."""
     if not ran:
         return NOT_ASKED
     if reasons is not None:

@@ -39,6 +39,7 @@ _PARTS = (
     "load_balancers",
     "sources",
     "imports",
+    "notices",
 )
 
 
@@ -69,14 +70,14 @@ def failed_checks(hostvars: t.Any, hosts: t.Iterable[str]) -> list[dict[str, str
     """``[{where, why}]`` of every result of our roles that is a failure, whatever the play made of it.
 
     What failed alike on all hosts was done once for all, or has one cause: it is said once, of the ``run``. A plan that failed for findings
-    of the inventory is left out, since they are findings themselves.
+    of the inventory is left out, since they are findings themselves; capabilities' plans are those of ``failed_plans``.
     """
     found: dict[str, list[str]] = {}
     count = 0
     for host in hosts:
         count += 1
         given = hostvars[host]
-        for name in sorted(name for name in given if name.startswith("__")):
+        for name in sorted(name for name in given if name.startswith("__") and name not in PLANS.values()):
             result = given[name]
             said = isinstance(result, t.Mapping) and (
                 result.get("findings") or result.get("missing_package")
@@ -92,6 +93,15 @@ def failed_checks(hostvars: t.Any, hosts: t.Iterable[str]) -> list[dict[str, str
             if len(where) == count > 1
             else [{"where": place, "why": message} for place in where]
         )
+    return rows
+
+
+def failed_plans(hostvars: t.Any, clusters: t.Iterable[str]) -> list[dict[str, str]]:
+    """``[{where, why}]`` of every capability whose plan failed as a whole: what it refused, or which cluster failed, is in none of its rows."""
+    rows = []
+    for name, result in plans(hostvars, (), clusters).items():
+        if result.get("failed") and not (result.get("refused") or result.get("failures")):
+            rows.append({"where": name, "why": " ".join(str(result.get("msg") or "failed without a message").split())})
     return rows
 
 

@@ -67,7 +67,9 @@ def find(facts: Facts, max_skew: float = SKEW) -> list[Data]:
     ``grants`` {cluster: {pod_cidrs, service_cidrs, node_cidrs, ...}},
     ``nodes`` {host: {cluster, node: of node_info with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu}]},
     ``failed`` [{where, why}] checks that say nothing since they failed,
-    ``refused`` [{where, object, reason, message}], ``failures`` [{cluster, reason, message}], ``workloads`` {cluster: [(kind and name, image)]},
+    ``refused`` [{where, object, reason, message, stops: whether a capability does nothing for it}], ``failures`` [{cluster, reason, message}],
+    ``planned_failures`` [{cluster, reason, message, operation, capability}] of the capabilities' plans,
+    ``notices`` [{where: capability, message}] warnings of those plans, ``workloads`` {cluster: [(kind and name, image)]},
     ``unreached`` {host: what its connection or the module said}, ``without_namespace`` {cluster: namespace of mirrors},
     ``silent`` {cluster: why nobody announces the addresses of its Services},
     ``lacking`` {cluster: {rights: [text], capability, undefined}} for the Multi-Cluster Services API, ``untraced`` {cluster: [right]}.
@@ -103,7 +105,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> list[Data]:
         note(ERROR, row["cluster"], row["reason"], row["message"])
     for row in facts.get("refused") or ():
         note(
-            ERROR if row["reason"] in FOREIGN else WARNING,
+            ERROR if row["reason"] in FOREIGN or row.get("stops") else WARNING,
             row["where"],
             row["reason"],
             f"{row['object']}: {row['message']}",
@@ -144,6 +146,17 @@ def find(facts: Facts, max_skew: float = SKEW) -> list[Data]:
         note(WARNING, cluster, "forbidden", message.format("; ".join(rights)))
     for cluster, why in sorted((facts.get("silent") or {}).items()):
         note(WARNING, cluster, "unannounced", "nobody would announce the addresses of Services: " + why)
+    for row in facts.get("notices") or ():
+        note(WARNING, row["where"], "plan_warning", row["message"], 1000)
+    said = {(row["where"], row["reason"]) for row in found}
+    for row in facts.get("planned_failures") or ():
+        if (row["cluster"], row["reason"]) not in said:
+            note(
+                ERROR,
+                row["cluster"],
+                row["reason"],
+                f"{row['capability']}: cannot {row['operation']}: {row['message']}",
+            )
     unique = {(row["level"], row["where"], row["reason"], row["message"]): row for row in found}
     return [unique[key] for key in sorted(unique)]
 

@@ -16,6 +16,7 @@ from ..._loadbalancers.setup import pool_texts, spoken_families
 from ..._mesh.fabric.inventory import Fabric, load_fabric
 from ..._mesh.kubespan.generations import Layout
 from ..._plan.access_review import missing, review
+from ..._plan.outcome import refused_whole
 from ..._services.mcs.names import EXPORT, IMPORT, VERSIONS
 from ..._status.preflight import ERROR, SKEW, find
 from .status import unpacked
@@ -48,6 +49,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     lacking = _lacking(clusters, request.get("imports"))
     untraced = _untraced(clusters) if request.get("trace") else {}
     failures = {(row["cluster"], row["reason"]): row for row in [*(mesh.get("failures") or ()), *clusters.failures]}
+    plans = request.get("plans") or {}
     nodes = {
         host: {"cluster": ((definition.get("nodes") or {}).get(host) or {}).get("multicluster_cluster"), "node": node}
         for host, node in (request.get("nodes") or {}).items()
@@ -65,8 +67,12 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "devices": {
                 host: _devices(fabric, nodes[host]["cluster"], request.get("kubespan"), mesh) for host in nodes
             },
-            "refused": _refused(request, mesh),
+            "refused": _refused(request, mesh, clusters.clients),
             "failures": [failures[key] for key in sorted(failures)],
+            "planned_failures": _planned_failures(plans, {row["cluster"] for row in failures.values()}),
+            "notices": [
+                {"where": name, "message": text} for name in sorted(plans) for text in plans[name].get("notices") or ()
+            ],
             "workloads": running,
             "without_namespace": without,
             "lacking": lacking,
@@ -204,10 +210,25 @@ def _devices(
     ]
 
 
-def _refused(request: t.Mapping[str, t.Any], mesh: t.Mapping[str, t.Any]) -> list[Data]:
+def _refused(request: t.Mapping[str, t.Any], mesh: t.Mapping[str, t.Any], clusters: t.Container[str]) -> list[Data]:
+    """What plans refused. What leaves a capability nothing to do in a cluster stops it."""
     given = [
         ("mesh", mesh),
         *sorted((request.get("node_plans") or {}).items()),
         *sorted((request.get("plans") or {}).items()),
     ]
-    return [dict(row, where=where) for where, result in given for row in result.get("refused") or ()]
+    return [
+        dict(row, where=where, stops=bool(result.get("failed")) or refused_whole(where, row, clusters))
+        for where, result in given
+        for row in result.get("refused") or ()
+    ]
+
+
+def _planned_failures(plans: t.Mapping[str, t.Any], failed: t.Collection[str]) -> list[Data]:
+    """What a capability could not read or do in a cluster, without the clusters that are said to fail already; once for all capabilities."""
+    rows = {}
+    for name in sorted(plans):
+        for row in plans[name].get("failures") or ():
+            if row["cluster"] not in failed:
+                rows.setdefault((row["cluster"], row["reason"], row["message"]), dict(row, capability=name))
+    return [rows[key] for key in sorted(rows)]
