@@ -226,7 +226,7 @@ def _refused(request: t.Mapping[str, t.Any], mesh: t.Mapping[str, t.Any], cluste
 
 def _planned_failures(plans: t.Mapping[str, t.Any], failed: t.Collection[str]) -> list[Data]:
     """What a capability could not read or do in a cluster, without the clusters that are said to fail already; once for all capabilities."""
-    rows = {}
+    rows: dict[tuple[str, str, str], Data] = {}
     for name in sorted(plans):
         for row in plans[name].get("failures") or ():
             if row["cluster"] not in failed:
