@@ -15,6 +15,7 @@ description:
   - Validates the whole fabric of the inventory and reports all corrections at once, before any cluster is asked.
   - Reads the Node objects of every cluster with one complete list each, all clusters at the same time, and computes for
     every cluster the devices, routes and peers of its nodes. It writes nothing.
+  - In the same round it lists the objects in which the network plugin of a cluster keeps the pod ranges of nodes, by the cluster's variable C(pod_ranges).
   - What a cluster publishes is a claim. A claim outside the cluster's grants is refused by name and the rest
     goes on. Nodes that claim one key, id or address are passed on as contested, with a warning. Each node decides from its own
     confirmed state. Peers of a cluster that cannot be read completely are marked to be left as they are.
@@ -104,7 +105,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 mesh:
-  description: The topology, with C(clusters), C(nodes), C(refused) and C(failures).
+  description:
+    - The topology, with C(clusters), C(nodes), C(refused), C(failures), and C(pod_ranges), which has the C(source) of the pod ranges of each
+      cluster's nodes (the variable C(pod_ranges) of the cluster) and C(notes) on it.
   type: dict
   returned: success
   sample:

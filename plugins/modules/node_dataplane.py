@@ -133,6 +133,11 @@ options:
         description: Which nodes were read and refused, as M(multicluster.network.mesh_plan) says it. A C(delete_budget) refusal repeats it.
         type: str
         default: ""
+      borrowed:
+        description: Allowed IPs that lie inside those of another peer, as Calico gives a pod an address of another node's block. They contest nothing.
+        type: list
+        elements: str
+        default: []
   kubespan:
     description:
       - The node's KubeSpan mesh, one full mesh over one device in which marked packets, and only they, go through the tunnel.
@@ -547,6 +552,7 @@ DEVICE = {
     "contested": {"type": "list", "elements": "dict", "default": []},
     "peers_known": {"type": "bool", "default": True},
     "turned_away": {"type": "str", "default": ""},
+    "borrowed": {"type": "list", "elements": "str", "default": []},
 }
 
 KUBESPAN = {

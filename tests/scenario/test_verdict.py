@@ -176,7 +176,7 @@ def test_a_pod_outside_its_nodes_range_is_named(fabric):
     fabric.sh("aws-node-1", "ip", "link", "set", "cali1", "up")
     fabric.sh("aws-node-1", "ip", "route", "add", "10.2.99.5/32", "dev", "cali1")
     try:
-        agree(fabric, "broken", "1 pod with an address outside its Node's spec.podCIDR 10.2.3.0/24 (10.2.99.5)")
+        agree(fabric, "broken", "1 pod with an address outside the ranges 10.2.3.0/24 of its Node (10.2.99.5)")
         found = fabric.play("preflight")
         assert found.rc != 0 and "pods_outside_node_range" in found.out and "10.2.99.5" in found.out
     finally:

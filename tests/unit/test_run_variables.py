@@ -70,6 +70,7 @@ VALUES = {
     "load_balancers_moving",
     "mcs_crds",
     "mcs_read",
+    "mesh_pods",
     "mesh_read",
     "network_sets_read",
     "service_mirror_read",

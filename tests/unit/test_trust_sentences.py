@@ -303,8 +303,12 @@ def test_the_page_and_the_facts_carry_no_secret() -> None:
 
 
 def test_a_capability_has_its_own_rights() -> None:
-    (rule,) = access_manifests.CAPABILITIES["mesh"]
+    rule, *ranges = access_manifests.CAPABILITIES["mesh"]
     assert (rule["resources"], sorted(rule["verbs"])) == (["nodes"], ["get", "list", "patch"])
+    listed = [(one["resources"], one["verbs"]) for one in ranges]
+    assert listed == [(["blockaffinities", "ipamblocks"], ["list"]), (["ciliumnodes"], ["list"])], (
+        "where CNIs keep ranges"
+    )
     patching = {
         name
         for name, rules in access_manifests.CAPABILITIES.items()
@@ -313,6 +317,7 @@ def test_a_capability_has_its_own_rights() -> None:
     }
     assert patching == {
         "mesh",
+        "mesh_pods",
         "clustermesh_nodes",
         "load_balancers",
         "load_balancers_metallb",

@@ -147,8 +147,10 @@ class _Held:
             for where, record in self._overlapping(span(network)):
                 if _is_of(record, claimant):
                     continue
+                # what its node gave up is nobody's, also where it keeps the rest of that range
+                shared = where[0], max(where[1], span(network)[1]), min(where[2], span(network)[2])
                 if self._away(record) or any(
-                    _is_of(record, other) and _covers_some(other, where) for other in self._claimants
+                    _is_of(record, other) and _covers_some(other, shared) for other in self._claimants
                 ):
                     return Lost("range", str(network), self._name(record, self._claimants))
         return None

@@ -47,6 +47,7 @@ class NodeDevice(t.NamedTuple):
 
     ``peers_known``: False where the remote could not be read; then its peers stay as they are. ``turned_away``: which of its nodes were
     read and refused, where they are most of all. ``listen_port_known``: False where nobody could say which port the plan meant.
+    ``borrowed``: allowed IPs of peers that lie inside those of another peer, which is no contest.
     """
 
     wireguard: Device
@@ -57,6 +58,7 @@ class NodeDevice(t.NamedTuple):
     contested: tuple[Contested, ...] = ()
     turned_away: str = ""
     listen_port_known: bool = True
+    borrowed: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -110,6 +112,7 @@ class NodeDevice(t.NamedTuple):
             "routes": list(self.routes),
             "overlay": list(device.overlay),
             "peers": [peer.to_json() for peer in sorted(self.peers, key=lambda peer: str(peer.public_key))],
+            **({"borrowed": list(self.borrowed)} if self.borrowed else {}),
         }
 
 
@@ -149,6 +152,7 @@ def parse_node_device(raw: Raw, fabric: str, adopt: bool = False) -> NodeDevice:
         contested,
         raw.get("turned_away") or "",
         raw.get("listen_port_known") is not False,
+        tuple(raw.get("borrowed") or ()),
     )
 
 
@@ -329,11 +333,14 @@ def state_to_keep(spec: NodeSpec, previous: NodeState | None, kubespan: Data | N
     for device in spec.devices:
         peers = [peer for peer in device.peers if not peer.deferred]
         before = previous.device(device.name) if previous else None
+        borrowed = device.borrowed
         if before and not (device.peers_known and device.wireguard.purge_peers):
             taken = {peer.public_key for peer in peers} | {cidr for peer in peers for cidr in peer.allowed_ips}
             peers += [peer for peer in before.peers if taken.isdisjoint([peer.public_key, *peer.allowed_ips])]
+            borrowed = tuple(sorted({*borrowed, *before.borrowed}))
         keeping = device.wireguard._replace(peers=Peers(tuple(peers)), purge_peers=True)
-        devices.append(device._replace(wireguard=keeping, peers_known=True, contested=(), turned_away=""))
+        kept = device._replace(wireguard=keeping, peers_known=True, contested=(), turned_away="", borrowed=borrowed)
+        devices.append(kept)
     keys = {device.key_file for device in devices}
     if previous and not spec.remove_keys:
         keys |= previous.all_key_files

@@ -18,6 +18,55 @@ PODS = "/api/v1/pods"
 MOST_PODS = 500
 #: Finished pods hold no address, waiting ones have none yet.
 RUNNING = "status.phase=Running"
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+#: What of a cluster's API is where the ranges of its nodes are: {name of a field: (API versions, kinds in the order in which they are listed)}.
+SOURCES: dict[str, tuple[t.Sequence[str], dict[str, str]]] = {
+    "cilium": (CILIUM, {"cilium_nodes": "CiliumNode"}),
+    # blocks after their affinities: a block knows of a move that an older list does not have
+    "calico": (CALICO, {"affinities": "BlockAffinity", "blocks": "IPAMBlock"}),
+}
+
+
+def read_sources(client: Client, sources: t.Iterable[str]) -> dict[str, t.Any]:
+    """The fields of fabric.pod_ranges.Objects, of the sources ``calico`` and ``cilium`` where their kinds are served.
+
+    What may not be listed is in ``forbidden``. Raises a KubeError for everything else: a list that is not complete is none (threat T14).
+    """
+    found: dict[str, t.Any] = {}
+    forbidden: dict[str, str] = {}
+    for source in sources:
+        versions, kinds = SOURCES[source]
+        first = next(iter(kinds.values()))
+        version = next((version for version in versions if client.serves(version, first)), None)
+        if version is None:
+            continue
+        for field, kind in kinds.items():
+            resource = client.resource(version, kind)
+            if resource is None:
+                continue
+            try:
+                found[field] = client.list(resource.path()).items
+            except KubeError as error:
+                if error.status != 403:
+                    raise
+                forbidden[source] = f"{resource.plural}.{version.partition('/')[0]}"
+                break
+            if not found[field]:
+                found = {**dict.fromkeys(kinds, []), **found}  # without affinities blocks give no node a range
+                break
+    return dict(found, forbidden=forbidden)
+
+
+def read_pods(client: Client) -> dict[str, t.Any]:
+    """The same for the source ``pods``."""
+    try:
+        return {"pods": client.list(PODS, field_selector=UNFINISHED).items}
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        return {"forbidden": {"pods": "pods"}}
 
 
 def read_pod_ranges(client: Client) -> dict[str, t.Any]:

@@ -54,14 +54,21 @@ _MCS = (
     # what a cluster says that it is called
     _rule("about.k8s.io", "clusterproperties", "list"),
 )
+#: Where Calico and Cilium keep the ranges of nodes (pod_ranges 1).
+_RANGES = (
+    _rule("projectcalico.org,crd.projectcalico.org", "blockaffinities,ipamblocks", "list"),
+    _rule("cilium.io", "ciliumnodes", "list"),
+)
 _LEASES = _rule("coordination.k8s.io", "leases", "create,get,patch,delete")
 
 #: Exactly what is used, capability by capability (semaphore 7). Only what follows clusters watches, and nothing reads Secrets.
 CAPABILITIES: dict[str, tuple[Rule, ...]] = {
     # publishes keys and endpoints on nodes of its own cluster
-    "mesh": (_rule("", "nodes", "get,list,patch"),),
+    "mesh": (_rule("", "nodes", "get,list,patch"), *_RANGES),
     # only reads what nodes of another cluster publish
-    "mesh_read": (_rule("", "nodes", "get,list"),),
+    "mesh_read": (_rule("", "nodes", "get,list"), *_RANGES),
+    # the same as mesh where only the Pods show which addresses a node has
+    "mesh_pods": (_rule("", "nodes", "get,list,patch"), _rule("", "pods", "list"), *_RANGES),
     # where the pods of a cluster are, compared with the inventory by preflight and verify
     "pod_ranges": (
         _rule("", "pods", "list"),

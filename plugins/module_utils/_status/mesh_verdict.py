@@ -213,8 +213,8 @@ def stray_lines(topology: Facts, host: str, probe: Facts) -> list[str]:
 def stray_text(strays: t.Sequence[str], pod_cidrs: t.Sequence[str]) -> str:
     """The finding, with what to set."""
     return (
-        "{0} with an address outside its Node's spec.podCIDR {1} ({2}): the mesh cannot carry them. The CNI must take "
-        "addresses from spec.podCIDR: Calico ipam type host-local with usePodCidr, Cilium ipam.mode kubernetes"
+        "{0} with an address outside the ranges {1} of its Node ({2}): the mesh does not carry them. Set pod_ranges of the cluster to "
+        "where its network plugin keeps the ranges of nodes (auto, calico, cilium, ovn; pods where nothing else does), and run site again"
     ).format(counted(len(strays), "pod"), ", ".join(pod_cidrs) or "(none)", _named(strays))
 
 

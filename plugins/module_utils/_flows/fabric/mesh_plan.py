@@ -11,12 +11,12 @@ import typing as t
 
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import KubeError
-from ..._kubernetes.pod_ranges import read_pod_ranges
-from ..._mesh.fabric import pod_places
+from ..._kubernetes.pod_ranges import SOURCES, read_pod_ranges, read_pods, read_sources
+from ..._mesh.fabric import pod_places, pod_ranges
 from ..._mesh.fabric.inventory import Fabric, InventoryRefused, errors, load_fabric
 from ..._mesh.fabric.left_clusters import keyed_clusters, left_clusters, sentences
 from ..._mesh.fabric.mistaken_clusters import mistaken_clusters, same_clusters
-from ..._mesh.fabric.node_listing import nodes_without_host
+from ..._mesh.fabric.node_listing import nodes_without_host, read_listing
 from ..._mesh.topology import kubespan as kubespan_plan
 from ..._mesh.topology.calico import CRD, V3, ip_pools, pools_wanted
 from ..._mesh.topology.semaphore import mesh_without_listings, plan_semaphore_mesh
@@ -79,10 +79,7 @@ def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
             listings[name] = {"error": error}
             for read in (found, calico, keyed_for):  # what it shows is another cluster's
                 read.pop(name, None)
-        places = {
-            name: pod_places.find(name, one, listings[name]["nodes"], fabric.clusters[name]["pod_cidrs"])
-            for name, one in found.items()
-        }
+        places = _find_places(fabric, listings, found)
         known = [
             (name, row) for name, rows in sorted(places.items()) for row in rows if row["level"] != pod_places.ERROR
         ]
@@ -96,6 +93,7 @@ def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         else:
             topology = plan_semaphore_mesh(fabric, listings, request.get("reported"))
         pools = {name: ip_pools(fabric, name, version) for name, version in sorted(calico.items())}
+        warnings += [note for name in sorted(listings) for note in topology["pod_ranges"][name]["notes"]]
     contested = contested_labels(topology)
     return {
         "changed": False,
@@ -146,30 +144,64 @@ def _without_listings(fabric: Fabric, request: t.Mapping[str, t.Any]) -> dict[st
 def gather(
     fabric: Fabric, given: t.Sequence[t.Mapping[str, t.Any]], timeout: float, with_places: bool = False
 ) -> tuple[dict[str, t.Any], dict[str, str], dict[str, t.Any], dict[str, pod_places.Found]]:
-    """One complete LIST of nodes per cluster, side by side.
+    """One complete LIST of nodes per cluster, side by side, and of the objects in which its network plugin keeps the ranges of pods.
 
-    ({cluster: {nodes} or {error}}, {cluster: API version of Calico's IPPool where pools are wanted}, request counts,
+    ({cluster: {nodes, ranges: pod_ranges.Objects} or {error}}, {cluster: API version of Calico's IPPool where pools are wanted}, request counts,
     {cluster: what it shows of its pods' ranges} where ``with_places``).
     """
     clusters = Clusters(given, timeout)
 
-    def read(name: str, client: t.Any) -> tuple[t.Any, str | None, pod_places.Found | None]:
+    def read(name: str, client: t.Any) -> tuple[dict[str, t.Any], str | None, pod_places.Found | None]:
         # what has no node of ours is somebody else's, and only read, unless the inventory says more (decision 66)
         setting = fabric.clusters[name]["calico_ippools"]
         read_only = bool(fabric.nodes) and not fabric.hosts_of(name) and setting == "auto"
+        nodes = client.list(NODES).items
         return (
-            client.list(NODES),
+            {"nodes": nodes, "ranges": _range_objects(client, fabric.clusters[name]["pod_ranges"], nodes)},
             None if read_only else _pool_version(client, setting),
             _places(client) if with_places else None,
         )
 
     answers = clusters.read("list nodes", read)
-    listings: dict[str, t.Any] = {name: {"nodes": answer[0].items} for name, answer in answers.items()}
+    listings: dict[str, t.Any] = {name: answer[0] for name, answer in answers.items()}
     for failure in clusters.failures:
         listings[failure["cluster"]] = {"error": {"reason": failure["reason"], "message": failure["message"]}}
     calico = {name: version for name, (dummy, version, unused) in answers.items() if version is not None}
     places = {name: found for name, (dummy, unused, found) in answers.items() if found is not None}
     return listings, calico, clusters.stats(), places
+
+
+def _find_places(
+    fabric: Fabric, listings: t.Mapping[str, t.Any], found: t.Mapping[str, pod_places.Found]
+) -> dict[str, list[pod_places.Row]]:
+    """What of the pods of each cluster is outside of what the mesh carries."""
+    ranges = pod_ranges.read_clusters({name: fabric.clusters[name] for name in found}, listings)[1]
+    return {
+        name: pod_places.find(
+            name,
+            one,
+            listings[name]["nodes"],
+            fabric.clusters[name]["pod_cidrs"],
+            ranges[name].source,
+            {
+                node: [*mine.networks, *mine.borrowed]
+                for node, mine in ranges[name].nodes.items()
+                if not isinstance(mine, ValueRefused)
+            },
+        )
+        for name, one in found.items()
+        if not ranges[name].failure  # which is a finding by itself
+    }
+
+
+def _range_objects(client: t.Any, asked: str, nodes: list[dict[str, t.Any]]) -> pod_ranges.Objects:
+    """What the variable ``pod_ranges`` of a cluster needs. Raises KubeErrors: a source that was not read completely changes nothing."""
+    found = pod_ranges.Objects(**read_sources(client, [name for name in SOURCES if asked in (name, pod_ranges.AUTO)]))
+    if not pod_ranges.wants_pods(asked, read_listing("", {"nodes": nodes}).nodes, found):
+        return found
+    pods = read_pods(client)
+    forbidden = {**found.forbidden, **pods.get("forbidden", {})}
+    return found._replace(pods=pods.get("pods"), forbidden=forbidden)
 
 
 def _places(client: t.Any) -> pod_places.Found:

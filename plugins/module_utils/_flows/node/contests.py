@@ -42,7 +42,7 @@ def settle_peers(
             peers[place] = [peer for peer in device.peers if peer.deferred]
     if not rows:
         return list(devices), []
-    claimants = [_claimant(devices[place].remote, claim) for place, claim in rows]
+    claimants = [_claimant(devices[place], claim) for place, claim in rows]
     result = settle(claimants, _records(devices, previous, live), unread)
     refused = []
     for index, (place, claim) in enumerate(rows):
@@ -167,11 +167,11 @@ def copied(host: str, paths: t.Sequence[str]) -> str:
     return "; if {0} was made as a copy of that host, delete {1} on {0} and run again".format(host, " and ".join(paths))
 
 
-def _claimant(remote: str, claim: Contested) -> Claimant:
+def _claimant(device: NodeDevice, claim: Contested) -> Claimant:
     peer = claim.peer
-    networks = [parse_network(text) for text in peer.allowed_ips]
-    rank = rank_of(claim.reported, claim.greedy, claim.declared, remote, peer.node or "")
-    return Claimant(remote, peer.node or "", [("key", str(peer.public_key))], networks, rank)
+    networks = [parse_network(text) for text in peer.allowed_ips if text not in device.borrowed]
+    rank = rank_of(claim.reported, claim.greedy, claim.declared, device.remote, peer.node or "")
+    return Claimant(device.remote, peer.node or "", [("key", str(peer.public_key))], networks, rank)
 
 
 def _records(
@@ -181,13 +181,13 @@ def _records(
         known = previous.device(device.name) if previous else None
         if known is None:
             for key, there in live(device.name).items():
-                yield Record(device.remote, None, [("key", key)], networks_of(there.allowed_ips))
+                own = [text for text in there.allowed_ips if text not in device.borrowed]
+                yield Record(device.remote, None, [("key", key)], networks_of(own))
         else:
             for peer in known.peers:
                 if not peer.by_rank:
-                    yield Record(
-                        device.remote, peer.node, [("key", str(peer.public_key))], networks_of(peer.allowed_ips)
-                    )
+                    own = [text for text in peer.allowed_ips if text not in known.borrowed]
+                    yield Record(device.remote, peer.node, [("key", str(peer.public_key))], networks_of(own))
 
 
 def networks_of(texts: t.Iterable[object]) -> list[t.Any]:

@@ -17,6 +17,7 @@ from ..semaphore.annotations import ADDRESS_TYPES, DEFAULT_PORT
 from ..semaphore.device import DEFAULT_MTU, check_device_name, device_of, listen_ports, parse_listen_port, parse_mtu
 from ..semaphore.peers import SOURCES
 from .groups import SHADOWED
+from .pod_ranges import LIMIT, SOURCES as POD_RANGES
 from .variables import Finding, Variables, misspelt, read_findings
 
 __all__ = ["Finding", "check_definition"]
@@ -117,6 +118,8 @@ def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: lis
     _device_name(where, name, cluster, findings)
     cluster["endpoint_address_type"] = values.choice("endpoint_address_type", ADDRESS_TYPES)
     cluster["allowed_ips_source"] = values.choice("allowed_ips_source", tuple(reversed(SOURCES)))
+    cluster["pod_ranges"] = values.choice("pod_ranges", POD_RANGES)
+    cluster["pod_ranges_limit"] = _limit(where, values, findings)
     cluster["calico_ippools"] = values.choice("calico_ippools", ("auto", "always", "never"))
     cluster["key_dir"] = values.text("key_dir", KEY_DIRECTORY)
     if not str(cluster["key_dir"]).startswith("/"):
@@ -129,6 +132,16 @@ def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: lis
     for variable in _RANGES:
         cluster[variable] = [text for text in cluster[variable] if _possible(where, variable, text, findings)]
     return cluster
+
+
+def _limit(where: str, values: Variables, findings: list[Finding]) -> int:
+    """How many ranges a node may have where its Pods show them."""
+    found = values.integer("pod_ranges_limit", "bad_choice") if values.given("pod_ranges_limit") else LIMIT
+    if 1 <= found <= LIMIT:
+        return found
+    message = f"pod_ranges_limit is a number from 1 to {LIMIT:,}, not {found}"
+    findings.append(Finding(where, "pod_ranges_limit", "bad_choice", message))
+    return LIMIT
 
 
 def _cluster_id(where: str, name: str, values: Variables, findings: list[Finding]) -> str:

@@ -31,7 +31,8 @@ MAX_ALLOWED_IPS = 256
 class Claim(t.NamedTuple):
     """The ``peer`` that a node asks to be, and what is checked of it as values.
 
-    ``networks``: its ranges, none inside another. ``address``: its endpoint's, None without one and where that is a name.
+    ``networks``: its ranges, none inside another; ``borrowed``: addresses that it has inside the range of another node of its cluster,
+    which is no contest (pod_ranges 2.2). ``address``: its endpoint's, None without one and where that is a name.
     ``declared``: the inventory names the node, as ``host``; ``reported``: that host said so in this run; ``things``: what else only
     one node can have; ``greedy``: of open_claims; ``row``: its place in a list of its reader's.
     """
@@ -47,6 +48,7 @@ class Claim(t.NamedTuple):
     things: tuple[Thing, ...] = ()
     greedy: bool = False
     row: int = 0
+    borrowed: tuple[Network, ...] = ()
 
     @property
     def label(self) -> str:
@@ -62,21 +64,25 @@ def read_claim(
     networks: t.Sequence[Network],
     cidrs: t.Sequence[str] | None = None,
     keepalive: int = 0,
+    borrowed: t.Sequence[Network] | None = None,
 ) -> Claim:
     """A claim from what its cluster's API says: the one place where that text becomes values.
 
     public_key: text, or Pending for one that this run makes. endpoint: text; None and ``""``: the node is passive. cidrs: the texts of
-    networks where they are there already. Raises ValueRefused: name_invalid, bad_pod_cidr, bad_public_key, bad_endpoint.
+    networks where they are there already. borrowed: addresses inside the range of another node; with it, networks are canonical, of a
+    size that pod_ranges allows, and may be none at all. Raises ValueRefused: name_invalid, bad_pod_cidr, bad_public_key, bad_endpoint.
     """
     if not _is_name(cluster) or not _is_name(node):
         raise ValueRefused("name_invalid", "a claim names no cluster or node that could exist")
-    if not 0 < len(networks) <= MAX_ALLOWED_IPS:
+    if borrowed is None and not 0 < len(networks) <= MAX_ALLOWED_IPS:
         raise ValueRefused("bad_pod_cidr", f"it claims {len(networks) or 'no'} ranges")
     key: Key = public_key if isinstance(public_key, Pending) else parse_key(public_key)
     where = None if endpoint is None or endpoint == "" else parse_endpoint(endpoint)
     allowed_ips = tuple(map(str, networks) if cidrs is None else cidrs)
+    allowed_ips += tuple(map(str, borrowed or ()))
     peer = Peer(key, None if where is None else str(where), allowed_ips, keepalive, node=node)
-    return Claim(cluster, node, peer, _widest(networks), None if where is None else where.address)
+    own = _widest(networks) if borrowed is None else tuple(networks)
+    return Claim(cluster, node, peer, own, None if where is None else where.address, borrowed=tuple(borrowed or ()))
 
 
 def _widest(networks: t.Sequence[Network]) -> tuple[Network, ...]:
@@ -190,7 +196,7 @@ class _Guard:
             if key in self._own_keys:
                 raise ValueRefused("own_key", f"key {quoted(key)} is one of this side's own")
         granted = self._sets.get(claim.cluster)
-        for network in claim.networks:
+        for network in (*claim.networks, *claim.borrowed):
             if granted is None or not granted.covers(network):
                 raise ValueRefused("outside_grant", self._outside(str(network), claim.cluster))
         if claim.address is not None:

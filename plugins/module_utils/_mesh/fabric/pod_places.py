@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where the pods of a cluster really are, compared with the inventory's ``pod_cidrs`` and with the ranges of the Nodes (pod_ranges 1 and 6). Pure.
 
-The mesh carries ``spec.podCIDRs`` of each Node, inside ``pod_cidrs``. A CNI with an address management of its own (Calico's, Cilium's cluster pools)
-uses neither. What the CNI's objects, the Nodes' annotations and the pods themselves show is found here, with the variable to set.
+The mesh carries the ranges that the source ``pod_ranges`` of a cluster gives its nodes, inside ``pod_cidrs``. Where pods have other addresses, by
+the CNI's objects, the Nodes' annotations and the pods themselves, this is found here, with the variable to set.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ..._values.addresses import Network, parse_network, readable_address
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused, quoted
 from ..._values.text import is_alnum, parse_object
+from .pod_ranges import CALICO, CAPABILITY, CILIUM, NODE, OBJECTS, OVN, OVN_NOTE, PODS
 
 Object = t.Mapping[str, t.Any]
 Row = dict[str, str]
@@ -30,7 +31,6 @@ CLOSED = "host_endpoint"
 #: The profile that lets everything pass which no policy denies.
 _ALLOWS = "projectcalico-default-allow"
 ERROR, WARNING = "error", "warning"
-_FIX = "let the CNI take addresses from spec.podCIDR (Calico ipam type host-local with usePodCidr, Cilium ipam.mode kubernetes)"
 #: So many examples are named.
 _SHOWN = 3
 #: Addresses and ranges that a CNI writes at a Node, of its pods' address management.
@@ -44,7 +44,8 @@ _NOTES = {
     "io.cilium.network.ipv4-pod-cidr": "Cilium",
     "io.cilium.network.ipv6-pod-cidr": "Cilium",
 }
-_OVN = "k8s.ovn.org/node-subnets"
+_BLOCKS, _CILIUM, _OVN_RANGES = "blocks of Calico's IPAM", "ranges of CiliumNodes", "ranges of OVN-Kubernetes"
+_SOURCE_OF = {_BLOCKS: CALICO, _CILIUM: CILIUM, _OVN_RANGES: OVN}
 
 
 class Found(t.NamedTuple):
@@ -66,37 +67,53 @@ class _Place(t.NamedTuple):
     node: str
     network: Network
     example: str
+    pod: bool = False
 
 
-def find(cluster: str, found: Found, nodes: t.Iterable[Object], pod_cidrs: t.Sequence[str]) -> list[Row]:
-    """``[{level, reason, message}]``, errors first. ``nodes``: the cluster's Node objects; ``pod_cidrs``: as the inventory has them."""
+def find(
+    cluster: str,
+    found: Found,
+    nodes: t.Iterable[Object],
+    pod_cidrs: t.Sequence[str],
+    source: str = NODE,
+    given: t.Mapping[str, t.Iterable[Network]] | None = None,
+) -> list[Row]:
+    """``[{level, reason, message}]``, errors first. ``nodes``: the cluster's Node objects; ``pod_cidrs``: as the inventory has them.
+
+    ``source``: from where the mesh takes ranges of nodes; ``given``: what that is, where it is not ``node``.
+    """
     own = {str(node["metadata"].get("name")): node for node in nodes}
     granted = PrefixSet.of_texts(pod_cidrs)
-    ranges = {name: PrefixSet.of(_networks(_pod_cidrs(node))) for name, node in own.items()}
+    if source == NODE:
+        ranges = {name: PrefixSet.of(_networks(_pod_cidrs(node))) for name, node in own.items()}
+    else:
+        ranges = {name: PrefixSet.of((given or {}).get(name, ())) for name in own}
     pools = [pool for pool in map(_pool, found.pools) if pool is not None]
-    places = [*_blocks(found.affinities), *_cilium(found.cilium_nodes), *_noted(own), *_pods(found)]
+    noted = _noted(own) if source == NODE else ()  # a tunnel's address may be of any block
+    places = [*_blocks(found.affinities), *_cilium(found.cilium_nodes), *noted, *_pods(found)]
     places = [place for place in places if place.node in own]  # affinities outlive their node (pod_ranges 6.5)
     # a second family that the inventory leaves out is no fault, unless the pods have no other
     places = [place for place in places if granted.spans(place.network.version)] or places
     outside = [place for place in places if not granted.covers(place.network)]
     astray = [
-        place for place in places if granted.covers(place.network) and not ranges[place.node].covers(place.network)
+        place
+        for place in places
+        if granted.covers(place.network)
+        and not ranges[place.node].covers(place.network)
+        and (place.pod or source == NODE)  # a block may have moved since it was read; a pod proves it
     ]
     said = ", ".join(pod_cidrs) or "(none)"
     rows: list[Row] = []
     if outside:
         text = "{0}: outside of pod_cidrs {1}, so the mesh carries nothing for them; {2}"
-        rows.append(_row(ERROR, OUTSIDE, text.format(_shown(outside), said, _fix(cluster, pools, outside, ranges))))
+        more = _fix(cluster, pools, outside) + _set_source(cluster, source, outside, ranges)
+        rows.append(_row(ERROR, OUTSIDE, text.format(_shown(outside), said, more)))
     if astray:
-        text = "{0}: not in spec.podCIDR of their Nodes ({1} has {2}), which is all that the mesh carries; {3}"
+        text = "{0}: not in the ranges that {1} give their Nodes ({2} has {3}), which is all that the mesh carries{4}"
         first = astray[0].node
-        rows.append(
-            _row(
-                ERROR,
-                ASTRAY,
-                text.format(_shown(astray), _plain(first), ", ".join(ranges[first].cidrs()) or "none", _FIX),
-            )
-        )
+        has = ", ".join(ranges[first].cidrs()[:_SHOWN]) or "none"
+        more = _set_source(cluster, source, astray, ranges)
+        rows.append(_row(ERROR, ASTRAY, text.format(_shown(astray), OBJECTS[source], _plain(first), has, more)))
     used = PrefixSet.of(place.network for place in outside)
     for pool, network in pools:
         if not granted.covers(network) and not used & PrefixSet.of([network]):
@@ -126,18 +143,25 @@ def _row(level: str, reason: str, message: str) -> Row:
     return {"level": level, "reason": reason, "message": message}
 
 
-def _fix(
-    cluster: str, pools: t.Sequence[tuple[str, Network]], outside: t.Sequence[_Place], ranges: t.Mapping[str, PrefixSet]
-) -> str:
-    """What to write, and what else is needed."""
+def _fix(cluster: str, pools: t.Sequence[tuple[str, Network]], outside: t.Sequence[_Place]) -> str:
+    """What to write as the cluster's ranges."""
     used = PrefixSet.of(place.network for place in outside)
     really = PrefixSet.of(network for dummy, network in pools if used & PrefixSet.of([network]))
     more = (really | used).cidrs()
     shown = ", ".join(more[:_SHOWN]) + (", ..." if len(more) > _SHOWN else "")
-    text = f"the cluster really uses {shown}: write that as pod_cidrs of {cluster}"
-    if all(ranges[place.node].covers(place.network) for place in outside):
-        return text
-    return text + f", and {_FIX}; or give the CNI the ranges of pod_cidrs"
+    return f"the cluster really uses {shown}: write that as pod_cidrs of {cluster}"
+
+
+def _set_source(cluster: str, source: str, places: t.Sequence[_Place], ranges: t.Mapping[str, PrefixSet]) -> str:
+    """From where the mesh should take the ranges of nodes, if not from where it does."""
+    astray = [place for place in places if not ranges[place.node].covers(place.network)]
+    if not astray:
+        return ""
+    better = next((word for place in astray for word in (_SOURCE_OF.get(place.what),) if word), PODS)
+    if better == source:
+        return "; run site again, since they may have come since its last look" if source == PODS else ""
+    text = "; set pod_ranges: {0} for {1}, with the rights that cluster_access_capability: {2} gives, so that the mesh follows them"
+    return text.format(better, cluster, CAPABILITY.get(better, "mesh"))
 
 
 def _shown(places: t.Sequence[_Place]) -> str:
@@ -210,7 +234,7 @@ def _blocks(affinities: t.Iterable[Object]) -> t.Iterator[_Place]:
             and spec.get("type") in (None, "", "host")
         ):
             for network in _networks([spec.get("cidr")]):
-                yield _Place("blocks of Calico's IPAM", str(spec.get("node")), network, str(network))
+                yield _Place(_BLOCKS, str(spec.get("node")), network, str(network))
 
 
 def _cilium(nodes: t.Iterable[Object]) -> t.Iterator[_Place]:
@@ -220,7 +244,7 @@ def _cilium(nodes: t.Iterable[Object]) -> t.Iterator[_Place]:
         for pool in _list(_dict(ipam.get("pools")).get("allocated")):
             given += _list(_dict(pool).get("cidrs"))
         for network in _networks(given):
-            yield _Place("ranges of CiliumNodes", str(node["metadata"].get("name")), network, str(network))
+            yield _Place(_CILIUM, str(node["metadata"].get("name")), network, str(network))
 
 
 def _noted(nodes: t.Mapping[str, Object]) -> t.Iterator[_Place]:
@@ -230,11 +254,11 @@ def _noted(nodes: t.Mapping[str, Object]) -> t.Iterator[_Place]:
             for network in _networks_or_hosts([notes.get(key)]):
                 yield _Place(f"addresses that {whose} has by annotation of the Node", name, network, str(network))
         try:
-            default = parse_object(str(notes[_OVN])).get("default") if _OVN in notes else None
+            default = parse_object(str(notes[OVN_NOTE])).get("default") if OVN_NOTE in notes else None
         except ValueRefused:
             continue
         for network in _networks(default if isinstance(default, list) else [default]):
-            yield _Place("ranges of OVN-Kubernetes", name, network, str(network))
+            yield _Place(_OVN_RANGES, name, network, str(network))
 
 
 def _networks_or_hosts(texts: t.Iterable[t.Any]) -> t.Iterator[Network]:
@@ -258,4 +282,4 @@ def _pods(found: Found) -> t.Iterator[_Place]:
         for network in _networks_or_hosts(texts):
             meta = pod["metadata"]
             name = quoted(f"{meta.get('namespace')}/{meta.get('name')}")
-            yield _Place(what, str(spec.get("nodeName")), network, f"{name} {network.network_address}")
+            yield _Place(what, str(spec.get("nodeName")), network, f"{name} {network.network_address}", True)

@@ -25,6 +25,8 @@ CLUSTER_VARIABLES = (
     "device_alias",
     "endpoint_address_type",
     "allowed_ips_source",
+    "pod_ranges",
+    "pod_ranges_limit",
     "calico_ippools",
     "key_dir",
     "allow",

@@ -14,13 +14,13 @@ import typing as t
 from ..._kilo.values import parse_node
 from ..._plan.budget import why_refused
 from ..._plan.plan import Refusal
-from ..._values.addresses import special_kind
+from ..._values.addresses import Network, special_kind
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused
 from ..._values.text import mapping
 from ..fabric.claims import OVERLAY_RANGES, label_of
 from ..fabric.inventory import Fabric
-from ..fabric.node_listing import read_listing
+from ..fabric.pod_ranges import NODE, Ranges, read_clusters
 from ..kubespan.annotations import ENDPOINTS, KEYS, LISTS, SCALARS, Affiliate, decode
 from ..kubespan.endpoints import parse_addr_port
 from ..kubespan.generations import MAX_ENDPOINTS
@@ -52,8 +52,9 @@ def plan_kubespan_mesh(
         unread: [clusters that could not be read], turned_away: text, which nodes were refused
     """
     subnet = mesh_subnet(mesh_id)
-    read = {cluster: read_listing(cluster, listings.get(cluster)) for cluster in sorted(fabric.clusters)}
+    read, sources = read_clusters(fabric.clusters, listings)
     refused: list[Refusal] = [refusal for listing in read.values() for refusal in listing.refused]
+    refused += [refusal for found in sources.values() for refusal in found.refused]
     hosts = {(node["cluster"], node["node_name"]): host for host, node in fabric.nodes.items()}
     raw: list[Data] = []
     for cluster, listing in read.items():
@@ -77,7 +78,7 @@ def plan_kubespan_mesh(
         "unread": unread,
         "turned_away": _turned_away(checked, read),
     }
-    nodes = {host: _node(fabric, host, read, refused) for host in sorted(fabric.nodes)}
+    nodes = {host: _node(fabric, host, read, sources, refused) for host in sorted(fabric.nodes)}
     return {
         "mode": MODE,
         "fabric": fabric.name,
@@ -97,6 +98,7 @@ def plan_kubespan_mesh(
         },
         "refused": [refusal._asdict() for refusal in sorted(set(refused))],
         "failures": [listing.failure for listing in read.values() if listing.failure],
+        "pod_ranges": {cluster: found.shown() for cluster, found in sources.items()},
     }
 
 
@@ -135,7 +137,13 @@ def _by_name(nodes: t.Iterable[t.Any]) -> dict[t.Any, t.Mapping[str, t.Any]]:
     return {name: node for name, node in names if isinstance(name, str)}
 
 
-def _node(fabric: Fabric, host: str, read: t.Mapping[str, t.Any], refused: list[Refusal]) -> Data:
+def _node(
+    fabric: Fabric,
+    host: str,
+    read: t.Mapping[str, t.Any],
+    sources: t.Mapping[str, Ranges],
+    refused: list[Refusal],
+) -> Data:
     """What of one host the cluster knows. ``published``: the mesh's annotations that its Node carries."""
     cluster, name = fabric.nodes[host]["cluster"], fabric.nodes[host]["node_name"]
     row: Data = {
@@ -159,12 +167,20 @@ def _node(fabric: Fabric, host: str, read: t.Mapping[str, t.Any], refused: list[
     row["published"] = {key: node["annotations"][key] for key in KEYS if isinstance(node["annotations"].get(key), str)}
     row["own_addresses"] = [str(one.address) for one in parse_node(node).addresses if one.kind == "InternalIP"]
     try:
-        row["pod_cidrs"] = [
-            str(network) for network in pod_cidrs_of(node, fabric.clusters[cluster]["allowed_ips_source"])
-        ]
+        row["pod_cidrs"] = list(map(str, _ranges(fabric, cluster, node, sources[cluster])))
     except ValueRefused as error:
         refused.append(Refusal(label_of(cluster, name), error.reason, f"{label_of(cluster, name)}: {error.message}"))
     return row
+
+
+def _ranges(fabric: Fabric, cluster: str, node: t.Mapping[str, t.Any], source: Ranges) -> t.Sequence[Network]:
+    """Pod ranges that a node announces: without borrowed addresses, which the node of their block passes on. Raises ValueRefused."""
+    if source.source == NODE:
+        return pod_cidrs_of(node, fabric.clusters[cluster]["allowed_ips_source"])
+    found = source.nodes[node["name"]]
+    if isinstance(found, ValueRefused):
+        raise found
+    return found.networks
 
 
 def node_kubespan(topology: t.Mapping[str, t.Any], host: str) -> Data | None:

@@ -20,13 +20,19 @@ from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused
 from ..fabric.claims import OVERLAY_RANGES, Claim, OverlayGuard, label_of, open_claims, read_claim
 from ..fabric.inventory import Fabric
-from ..fabric.node_listing import Listing, read_listing
+from ..fabric.node_listing import Listing
+from ..fabric.pod_ranges import NODE, NodeRanges, Ranges, read_clusters
 from ..semaphore.annotations import PATTERNS, announces, chosen_endpoint, cluster_of_key, endpoint, key_of
 from ..semaphore.device import KEEPALIVE, announced_ports, written_port
 from ..semaphore.peers import pod_cidrs_of
 
-#: A node's pod ranges as values and as text, or why there are none.
-Pods = t.Union[tuple[list[Network], list[str]], ValueRefused]
+
+class Pods(t.NamedTuple):
+    """A node's pod ranges as values and as text. ``borrowed``: addresses inside the range of another node; None: the Node's own podCIDRs."""
+
+    networks: t.Sequence[Network]
+    cidrs: list[str]
+    borrowed: t.Sequence[Network] | None = None
 
 
 def plan_semaphore_mesh(
@@ -36,8 +42,8 @@ def plan_semaphore_mesh(
 ) -> dict[str, t.Any]:
     """Everything the mesh should be, as plain data with Pending values (``to_wire`` makes JSON of it).
 
-    listings: {cluster: {"nodes": [Node objects]} or {"error": {reason, message}}}; a cluster that is missing
-    counts as not readable. reported: {host: {annotation: value}}, what hosts said of themselves in this run, whose own word comes
+    listings: {cluster: {"nodes": [Node objects], "ranges": pod_ranges.Objects} or {"error": {reason, message}}}; a cluster that is
+    missing counts as not readable. reported: {host: {annotation: value}}, what hosts said of themselves in this run, whose own word comes
     before what stands in their cluster.
 
     Returns::
@@ -46,29 +52,32 @@ def plan_semaphore_mesh(
                    peers: [{node, public_key, endpoint, allowed_ips, persistent_keepalive, preshared_key}],
                    contested: [the same, with declared, reported, greedy, host, key_file; only where there are: each node decides],
                    turned_away: text, which nodes were read and refused; only where they are most of all,
+                   borrowed: [cidr], allowed IPs that lie inside those of another peer; only where there are,
                    complete: bool, reason: None or text}}}}
         nodes:    {host: {cluster, node_name, pod_cidrs, publishable: bool, annotations: {key: value or Pending},
                    published: {key: value}, stale: [key]}}
         refused:  [{object, reason, message}]
         failures: [{cluster, reason, message}]
+        pod_ranges: {cluster: {source, notes: [text]}}, from where its nodes' ranges are
 
     ``complete: false`` means that the remote could not be listed: its peers are unknown and must be left as they are.
     An unreachable local cluster's nodes still get their devices and peers; they are not ``publishable``. ``stale`` are
     Semaphore's keys for clusters that the fabric does not have, whoever wrote them: only those of our own field
     manager may be removed.
     """
-    read = {cluster: read_listing(cluster, listings.get(cluster)) for cluster in sorted(fabric.clusters)}
+    read, sources = read_clusters(fabric.clusters, listings)
     refused = [refusal for listing in read.values() for refusal in listing.refused]
+    refused += [refusal for found in sources.values() for refusal in found.refused]
     remotes = {cluster: _remotes(fabric, cluster, read[cluster]) for cluster in fabric.clusters}
     nodes = _nodes(fabric, read, remotes, refused, reported or {})
     unusable = [refusal for refusal in refused if refusal.reason != "node_missing"]
     hosts = {(node["cluster"], node["node_name"]): dict(node, host=host) for host, node in nodes.items()}
-    ranges = _pod_ranges(fabric, read)
+    ranges = _pod_ranges(fabric, read, sources)
     grants = fabric.grants()
     guard = OverlayGuard(grants)
     for node in nodes.values():
         found = ranges.get((node["cluster"], node["node_name"]))
-        node["pod_cidrs"] = found[1] if isinstance(found, tuple) else []
+        node["pod_cidrs"] = [*found.cidrs, *map(str, found.borrowed or ())] if isinstance(found, Pods) else []
     clusters: dict[str, t.Any] = {}
     granted, balanced = _node_ranges(fabric), PrefixSet.of_texts(fabric.balanced())
     for local in sorted(fabric.clusters):
@@ -79,12 +88,18 @@ def plan_semaphore_mesh(
         seen.extend(turned_away)
         refused.extend(seen)
         by_remote: dict[str, list[dict[str, t.Any]]] = {}
+        borrowed: dict[str, list[str]] = {}
         for claim in kept:
             by_remote.setdefault(claim.cluster, []).append(claim.peer.to_json())
+            borrowed.setdefault(claim.cluster, []).extend(map(str, claim.borrowed))
         open_peers: dict[str, list[dict[str, t.Any]]] = {}
         for claim in contested:
             key_file = remotes[claim.cluster][local]["private_key_file"]
-            row = Contested(claim.peer, claim.declared, claim.reported, claim.greedy, claim.host, key_file)
+            # the node decides by ranges alone, and a borrowed address is never its own range
+            peer = claim.peer._replace(
+                allowed_ips=tuple(map(str, claim.networks)) if claim.borrowed else claim.peer.allowed_ips
+            )
+            row = Contested(peer, claim.declared, claim.reported, claim.greedy, claim.host, key_file)
             open_peers.setdefault(claim.cluster, []).append(row.to_json())
         clusters[local] = {"remotes": {}}
         for name, settings in remotes[local].items():
@@ -97,6 +112,8 @@ def plan_semaphore_mesh(
             why = why_refused([row for row in [*unusable, *seen] if row.object.partition("/")[0] == name], inside)
             if why and failure is None:
                 clusters[local]["remotes"][name]["turned_away"] = why
+            if borrowed.get(name):
+                clusters[local]["remotes"][name]["borrowed"] = sorted(borrowed[name])
             if name in open_peers:
                 clusters[local]["remotes"][name]["contested"] = open_peers[name]
     return {
@@ -109,6 +126,7 @@ def plan_semaphore_mesh(
         "nodes": nodes,
         "refused": [refusal._asdict() for refusal in sorted(set(refused))],
         "failures": [listing.failure for listing in read.values() if listing.failure],
+        "pod_ranges": {cluster: found.shown() for cluster, found in sources.items()},
     }
 
 
@@ -142,7 +160,7 @@ def node_part(topology: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any]:
     """What one host needs of the topology: {fabric, cluster, node_name, devices, annotations, published, stale}.
 
     devices: [{name, remote, mtu, txqueuelen, listen_port, listen_port_known, private_key_file, routes: [cidr], peers, peers_known, and
-    contested and turned_away where there are any}].
+    contested, turned_away and borrowed where there are any}].
     """
     node = topology["nodes"][host]
     devices = [
@@ -156,7 +174,7 @@ def node_part(topology: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any]:
                 name: settings[name]
                 for name in ("mtu", "txqueuelen", "listen_port", "listen_port_known", "private_key_file", "peers")
             },
-            **{name: settings[name] for name in ("contested", "turned_away") if settings.get(name)},
+            **{name: settings[name] for name in ("contested", "turned_away", "borrowed") if settings.get(name)},
         }
         for remote, settings in sorted(topology["clusters"][node["cluster"]]["remotes"].items())
     ]
@@ -236,15 +254,24 @@ def _wanted(node: t.Mapping[str, t.Any], remote: str, where: str, reported: t.Ma
     }
 
 
-def _pod_ranges(fabric: Fabric, read: t.Mapping[str, Listing]) -> dict[tuple[str, str], Pods]:
+def _pod_ranges(
+    fabric: Fabric, read: t.Mapping[str, Listing], sources: t.Mapping[str, Ranges]
+) -> dict[tuple[str, str], Pods | ValueRefused]:
     """Pod ranges per node, read once for all the clusters that look at it."""
-    found: dict[tuple[str, str], Pods] = {}
+    found: dict[tuple[str, str], Pods | ValueRefused] = {}
     for cluster, listing in read.items():
         source = fabric.clusters[cluster]["allowed_ips_source"]
         for name, node in listing.nodes.items():
+            if sources[cluster].source != NODE:
+                ranges = sources[cluster].nodes[name]
+                if isinstance(ranges, NodeRanges):
+                    found[(cluster, name)] = Pods(ranges.networks, list(map(str, ranges.networks)), ranges.borrowed)
+                else:
+                    found[(cluster, name)] = ranges
+                continue
             try:
                 networks = pod_cidrs_of(node, source)
-                found[(cluster, name)] = networks, list(map(str, networks))
+                found[(cluster, name)] = Pods(networks, list(map(str, networks)))
             except ValueRefused as error:
                 found[(cluster, name)] = error
     return found
@@ -270,7 +297,7 @@ class _View:
         self,
         read: t.Mapping[str, Listing],
         hosts: t.Mapping[tuple[str, str], t.Mapping[str, t.Any]],
-        ranges: t.Mapping[tuple[str, str], Pods],
+        ranges: t.Mapping[tuple[str, str], Pods | ValueRefused],
     ) -> list[Claim]:
         """What the nodes of all other clusters ask of this one, sorted by cluster and node."""
         found: list[Claim] = []
@@ -297,7 +324,14 @@ class _View:
                     if isinstance(pods, ValueRefused):
                         raise pods
                     claim = read_claim(
-                        cluster, name, annotations[self._key], annotations[self._endpoint], *pods, keepalive=KEEPALIVE
+                        cluster,
+                        name,
+                        annotations[self._key],
+                        annotations[self._endpoint],
+                        pods.networks,
+                        pods.cidrs,
+                        keepalive=KEEPALIVE,
+                        borrowed=pods.borrowed,
                     )
                     self._check_endpoint(claim, said=host is not None and self._endpoint in host["annotations"])
                     found.append(claim._replace(declared=host is not None, host=inventory_name, reported=said))

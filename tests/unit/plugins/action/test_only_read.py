@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.multicluster.network.plugins.action import network_sets, service_mirror
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import mesh_plan
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Resource
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric
 
 CLUSTERS = {
@@ -58,6 +59,9 @@ class Calico:
 
     def serves(self, version, kind):
         return True
+
+    def resource(self, version, kind):
+        return Resource(version, kind, kind.lower() + "s", False, frozenset(["list"]))
 
 
 @pytest.mark.parametrize(

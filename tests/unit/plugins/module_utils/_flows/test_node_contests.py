@@ -492,3 +492,43 @@ def test_everybody_is_decided_and_nothing_has_two_owners(rows: t.Any, held: t.An
     assert {claimants[index].label for index in found.kept} == {
         claimants[::-1][index].label for index in backwards.kept
     }
+
+
+def towards(
+    name: str, *peers: tuple[int, str, list[str]], known: bool = True, borrowed: t.Sequence[str] = ()
+) -> NodeDevice:
+    """A device towards a cluster, with peers as (number of the key, node, allowed IPs)."""
+    rows = [{"public_key": key(number), "node": node, "allowed_ips": cidrs} for number, node, cidrs in peers]
+    raw = {"name": name, "remote": name, "peers": rows, "peers_known": known, "borrowed": list(borrowed)}
+    return parse_node_device(dict(raw, listen_port=51820, private_key_file="/k"), "demo")
+
+
+def test_blocks_of_a_network_plugin_move_while_another_cluster_cannot_be_asked() -> None:
+    before = NodeState(
+        "demo",
+        (
+            towards("cal", (1, "n1", ["10.1.0.0/25"]), (2, "n2", ["10.1.1.0/26"])),
+            towards("gone", (9, "g", ["10.9.0.0/24"])),
+        ),
+    )
+    # a block of n1 is that of n2 now, joined to none of its own, and n1 keeps the other half of what was one range
+    now = towards("cal", (1, "n1", ["10.1.0.0/26"]), (2, "n2", ["10.1.0.64/26", "10.1.1.0/26"]))
+    (device, dummy), refused = node_contests.settle_peers([now, towards("gone", known=False)], before, lambda name: {})
+    assert refused == [] and {peer.node: peer.allowed_ips for peer in device.peers} == {
+        "n1": ("10.1.0.0/26",),
+        "n2": ("10.1.0.64/26", "10.1.1.0/26"),
+    }
+
+
+@pytest.mark.parametrize("confirmed", [False, True])
+def test_an_address_borrowed_from_the_block_of_another_node_contests_nothing(confirmed: bool) -> None:
+    rows = (1, "n1", ["10.1.0.0/26"]), (2, "n2", ["10.1.0.5/32", "10.1.1.0/26"])
+    now = towards("cal", *rows, borrowed=["10.1.0.5/32"])
+    before = NodeState(
+        "demo", (now if confirmed else towards("cal", rows[0]), towards("gone", (9, "g", ["10.9.0.0/24"])))
+    )
+    kept = NodeState.of_json(before.to_json())
+    (device, dummy), refused = node_contests.settle_peers([now, towards("gone", known=False)], kept, lambda name: {})
+    assert refused == [] and {peer.node for peer in device.peers} == {"n1", "n2"}
+    stolen = now._replace(borrowed=())
+    assert node_contests.settle_peers([stolen, towards("gone", known=False)], kept, lambda name: {})[1] or confirmed

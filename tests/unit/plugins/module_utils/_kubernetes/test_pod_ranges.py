@@ -20,6 +20,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.e
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.pod_ranges import (
     MOST_PODS,
     read_pod_ranges,
+    read_pods,
+    read_sources,
 )
 
 
@@ -55,6 +57,7 @@ class Server(Client):
             "BlockAffinity": "blockaffinities",
             "CiliumNode": "ciliumnodes",
             "HostEndpoint": "hostendpoints",
+            "IPAMBlock": "ipamblocks",
         }[kind]
         path = f"/apis/{api_version}/{plural}"
         return Resource(api_version, kind, plural, False, frozenset()) if path in self.answers else None
@@ -117,3 +120,55 @@ def test_what_is_forbidden_is_named_and_the_rest_is_read():
 def test_what_is_no_answer_is_raised(answer):
     with pytest.raises((Unreachable, BadAnswer, ListIncomplete)):
         read_pod_ranges(Server({"/api/v1/pods": answer}))
+
+
+ONE = {"metadata": {"name": "x"}, "spec": {}}
+
+
+@pytest.mark.parametrize("group", ["crd.projectcalico.org/v1", "projectcalico.org/v3"])
+def test_sources_are_read_whole_and_blocks_after_their_affinities(group):
+    path = f"/apis/{group}/"
+    server = Server(
+        {path + "blockaffinities": page(ONE), path + "ipamblocks": page(ONE), "/apis/cilium.io/v2/ciliumnodes": page()}
+    )
+    assert read_sources(server, ["cilium", "calico"]) == {
+        "cilium_nodes": [],
+        "affinities": [ONE],
+        "blocks": [ONE],
+        "forbidden": {},
+    }
+    assert [path.rpartition("/")[2] for path, dummy in server.asked] == ["ciliumnodes", "blockaffinities", "ipamblocks"]
+
+
+def test_a_cluster_of_another_network_plugin_is_asked_for_no_list():
+    server = Server({})
+    assert read_sources(server, ["cilium", "calico"]) == {"forbidden": {}} and server.asked == []
+    assert read_sources(Server({"/apis/crd.projectcalico.org/v1/blockaffinities": page()}), ["calico"]) == {
+        "affinities": [],
+        "blocks": [],
+        "forbidden": {},
+    }
+
+
+def test_what_may_not_be_listed_is_named_and_all_else_is_an_error():
+    no = Forbidden("aws", "list", "no", 403)
+    path = "/apis/crd.projectcalico.org/v1/"
+    server = Server(
+        {
+            path + "blockaffinities": page(ONE),
+            path + "ipamblocks": no,
+            "/apis/cilium.io/v2/ciliumnodes": no,
+            "/api/v1/pods": no,
+        }
+    )
+    found = read_sources(server, ["cilium", "calico"])
+    assert found["forbidden"] == {"cilium": "ciliumnodes.cilium.io", "calico": "ipamblocks.crd.projectcalico.org"}
+    assert read_pods(server) == {"forbidden": {"pods": "pods"}}
+    with pytest.raises((BadAnswer, ListIncomplete)):
+        read_sources(Server({"/apis/cilium.io/v2/ciliumnodes": {"items": 7}}), ["cilium"])
+
+
+def test_all_pods_are_read_where_they_are_the_source():
+    server = Server({"/api/v1/pods": page(*map(pod, range(3)))})
+    assert read_pods(server) == {"pods": list(map(pod, range(3)))}
+    assert server.asked[0][1]["fieldSelector"] == "status.phase!=Succeeded,status.phase!=Failed"

@@ -10,7 +10,7 @@ import json
 import pathlib
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import pod_places
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import pod_places, pod_ranges
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_places import (
     ASTRAY,
     OUTSIDE,
@@ -18,6 +18,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.
     UNREAD,
     Found,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet
 from hypothesis import given, strategies as st
 
 FIXTURES = pathlib.Path(__file__).parents[4] / "fixtures" / "cni"
@@ -64,7 +65,8 @@ def test_calicos_default_has_no_pod_in_pod_cidrs_and_says_so_without_any_pod():
         and "outside of pod_cidrs 10.244.0.0/16" in rows[0]["message"]
     )
     assert (
-        "the cluster really uses 192.168.0.0/16: write that as pod_cidrs of cal, and let the CNI" in rows[0]["message"]
+        "the cluster really uses 192.168.0.0/16: write that as pod_cidrs of cal; set pod_ranges: calico for cal"
+        in rows[0]["message"]
     )
     assert "'small'" in rows[1]["message"] and "10.251.0.0/25" in rows[1]["message"]
     granted = pod_places.find("cal", found, CAL, ["192.168.0.0/16", "10.251.0.0/25"])
@@ -115,7 +117,7 @@ def test_ciliums_ranges_that_differ_are_named(name):
     own = nodes(**{item["metadata"]["name"].replace("-", "_"): ["10.4.7.0/24"] for item in cilium})
     assert reasons(pod_places.find("gcp", Found(cilium_nodes=cilium), own, ["10.4.0.0/16"])) == [("error", OUTSIDE)]
     inside = pod_places.find("gcp", Found(cilium_nodes=cilium), own, ["10.0.0.0/8"])
-    assert reasons(inside) == [("error", ASTRAY)] and "Cilium ipam.mode kubernetes" in inside[0]["message"]
+    assert reasons(inside) == [("error", ASTRAY)] and "set pod_ranges: cilium for gcp" in inside[0]["message"]
 
 
 def test_a_cilium_node_whose_range_was_taken_and_flannel_say_nothing():
@@ -229,3 +231,27 @@ OBJECTS = st.lists(
 def test_whatever_a_cluster_writes_is_read_or_passed_over(pods, pools, affinities, cilium):
     rows = pod_places.find("x", Found(pods, True, pools, affinities, cilium, cilium), CAL, ["10.244.0.0/16"])
     assert all(set(row) == {"level", "reason", "message"} and row["message"].isprintable() for row in rows)
+
+
+def ranges_of(found, own, granted):
+    objects = pod_ranges.Objects(found.affinities, [], found.cilium_nodes)
+    read = pod_ranges.read_ranges(
+        "cal", "auto", {node["metadata"]["name"]: node["spec"] for node in own}, objects, PrefixSet.of_texts(granted)
+    )
+    return read.source, {name: one.networks for name, one in read.nodes.items()}
+
+
+def test_what_the_mesh_follows_is_no_finding_and_a_pod_outside_of_it_is():
+    pods = [pod("a", "cal-node-1", "192.168.185.65"), pod("b", "cal-node-2", "192.168.194.130")]
+    found = Found(pods, affinities=recorded("ipam-0-tunnel-only", "BlockAffinity"))
+    source, ranges = ranges_of(found, CAL, ["192.168.0.0/16"])
+    assert source == "calico" and pod_places.find("cal", found, CAL, ["192.168.0.0/16"], source, ranges) == []
+    strange = found._replace(pods=[*pods, pod("c", "cal-node-1", "192.168.9.9")])
+    (row,) = pod_places.find("cal", strange, CAL, ["192.168.0.0/16"], source, ranges)
+    assert (row["level"], row["reason"]) == ("error", ASTRAY)
+    assert (
+        "1 pods ('shop/c' 192.168.9.9 on cal-node-1)" in row["message"]
+        and "set pod_ranges: pods for cal" in row["message"]
+    )
+    (row,) = pod_places.find("cal", found, CAL, ["10.244.0.0/16"], source, ranges)
+    assert row["reason"] == OUTSIDE and row["message"].endswith("write that as pod_cidrs of cal")

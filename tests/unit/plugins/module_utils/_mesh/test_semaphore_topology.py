@@ -20,6 +20,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.no
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import Fabric, load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.node_listing import MAX_NODES
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_ranges import Objects
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import (
     node_part,
     plan_semaphore_mesh,
@@ -433,3 +434,105 @@ def test_an_endpoint_that_cannot_be_one(text: str) -> None:
     assert [(one.where, one.variable, one.reason) for one in findings] == [
         ("nodes/aws-1", "wireguard_endpoint", "bad_endpoint")
     ]
+
+
+# --- ranges that a network plugin keeps (pod_ranges) -------------------------------------------------------------------
+
+
+def affinity(name: str, cidr: str) -> dict[str, t.Any]:
+    spec = {"cidr": cidr, "node": name, "state": "confirmed", "deleted": "false", "type": "host"}
+    return {"metadata": {"name": f"{name}-{cidr}"}, "spec": spec}
+
+
+def borrowing(*nodes: str) -> dict[str, t.Any]:
+    """The block 10.4.9.0/26 of gcp-1, with one address for each of the nodes."""
+    attributes = [
+        {"handle_id": f"k8s-pod-network.{name}", "secondary": {"node": name, "pod": "p", "namespace": "n"}}
+        for name in nodes
+    ]
+    spec = {
+        "cidr": "10.4.9.0/26",
+        "affinity": "host:gcp-1",
+        "allocations": list(range(len(nodes))),
+        "attributes": attributes,
+    }
+    return {"metadata": {"name": "b"}, "spec": spec}
+
+
+def two_nodes(**ranges: t.Any) -> dict[str, t.Any]:
+    found = copy.deepcopy(SETTLED)
+    found["gcp"]["nodes"].append(
+        node("gcp-2", "10.4.8.0/24", "10.22.22.28", published("aws", THIRD_KEY, "10.22.22.28:51821"))
+    )
+    found["gcp"]["ranges"] = Objects(**ranges)
+    return found
+
+
+def test_allowed_ips_follow_the_blocks_and_routes_stay() -> None:
+    rows = [affinity("gcp-1", "10.4.9.0/26"), affinity("gcp-1", "10.4.7.128/26"), affinity("gcp-2", "10.4.9.64/26")]
+    given = two_nodes(affinities=rows, blocks=[borrowing("gcp-1", "gcp-2")])
+    topology = plan_semaphore_mesh(fabric(), given)
+    assert (topology["refused"], topology["failures"]) == ([], [])
+    assert [(peer["node"], peer["allowed_ips"]) for peer in peers_of(topology)] == [
+        ("gcp-1", ["10.4.7.128/26", "10.4.9.0/26"]),
+        ("gcp-2", ["10.4.9.64/26", "10.4.9.1/32"]),
+    ]
+    part = node_part(topology, "aws-1")["devices"][0]
+    assert part["routes"] == ["10.4.0.0/16"] and part["borrowed"] == ["10.4.9.1/32"] and "contested" not in part
+    assert topology["nodes"]["gcp-1"]["pod_cidrs"] == ["10.4.7.128/26", "10.4.9.0/26"]
+    assert topology["pod_ranges"] == {"aws": {"source": "node", "notes": []}, "gcp": {"source": "calico", "notes": []}}
+    before = plan_semaphore_mesh(fabric(gcp={"pod_ranges": "node"}), given)
+    assert before == dict(plan_semaphore_mesh(fabric(), {**given, "gcp": {"nodes": given["gcp"]["nodes"]}}))
+
+
+def test_a_node_without_a_range_is_a_peer_that_gets_no_packets() -> None:
+    topology = plan_semaphore_mesh(fabric(), two_nodes(affinities=[affinity("gcp-1", "10.4.9.0/26")], blocks=[]))
+    assert [(peer["node"], peer["allowed_ips"]) for peer in peers_of(topology)] == [
+        ("gcp-1", ["10.4.9.0/26"]),
+        ("gcp-2", []),
+    ]
+    assert topology["refused"] == [] and "no range to gcp-2" in topology["pod_ranges"]["gcp"]["notes"][0]
+
+
+def test_a_node_whose_ranges_are_all_refused_is_refused_and_no_peer_without_ranges() -> None:
+    rows = [affinity("gcp-1", "192.168.9.0/26"), affinity("gcp-2", "192.168.9.64/26")]
+    topology = plan_semaphore_mesh(fabric(), two_nodes(affinities=rows, blocks=[]))
+    assert peers_of(topology) == [] and reasons(topology) == [
+        ("gcp/gcp-1", "outside_grant"),
+        ("gcp/gcp-2", "outside_grant"),
+    ]
+    assert "Mend the grant of cluster gcp" in topology["clusters"]["aws"]["remotes"]["gcp"]["turned_away"]
+
+
+def test_one_range_is_refused_and_the_rest_of_the_node_goes_on() -> None:
+    rows = [affinity("gcp-1", "10.4.9.0/26"), affinity("gcp-1", "192.168.9.0/26"), affinity("gcp-2", "10.4.9.64/26")]
+    topology = plan_semaphore_mesh(fabric(), two_nodes(affinities=rows, blocks=[]))
+    assert [peer["allowed_ips"] for peer in peers_of(topology)] == [["10.4.9.0/26"], ["10.4.9.64/26"]]
+    assert (
+        reasons(topology) == [("gcp/gcp-1", "outside_grant")]
+        and "turned_away" not in topology["clusters"]["aws"]["remotes"]["gcp"]
+    )
+
+
+def test_a_source_that_is_incomplete_leaves_the_peers_as_they_are() -> None:
+    topology = plan_semaphore_mesh(
+        fabric(gcp={"pod_ranges": "calico"}), two_nodes(forbidden={"calico": "blockaffinities"})
+    )
+    remote = topology["clusters"]["aws"]["remotes"]["gcp"]
+    assert remote["complete"] is False and "cluster_access_capability: mesh" in remote["reason"]
+    assert [(row["cluster"], row["reason"]) for row in topology["failures"]] == [("gcp", "source_incomplete")]
+    auto = plan_semaphore_mesh(fabric(), two_nodes(forbidden={"calico": "blockaffinities"}))
+    assert [peer["allowed_ips"] for peer in peers_of(auto)] == [["10.4.7.0/24"], ["10.4.8.0/24"]] and auto[
+        "failures"
+    ] == []
+
+
+def test_nodes_that_contest_a_key_contest_no_borrowed_address() -> None:
+    rows = [affinity("gcp-1", "10.4.9.0/26"), affinity("gcp-2", "10.4.9.64/26")]
+    given = two_nodes(affinities=rows, blocks=[borrowing("gcp-1", "gcp-2")])
+    given["gcp"]["nodes"][1]["metadata"]["annotations"] = published("aws", GCP_KEY, "10.22.22.28:51821")
+    remote = plan_semaphore_mesh(fabric(), given)["clusters"]["aws"]["remotes"]["gcp"]
+    assert [row["allowed_ips"] for row in remote["contested"]] == [
+        ["10.4.9.0/26"],
+        ["10.4.9.64/26"],
+    ] and "borrowed" not in remote

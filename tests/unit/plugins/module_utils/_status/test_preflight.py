@@ -211,8 +211,8 @@ def test_a_blocked_port_is_told_with_its_addresses_and_strays_with_what_to_set()
         in silent["message"]
     )
     assert (
-        "spec.podCIDR 10.2.3.0/24 (10.2.99.5)" in stray["message"]
-        and "Calico ipam type host-local with usePodCidr" in stray["message"]
+        "the ranges 10.2.3.0/24 of its Node (10.2.99.5)" in stray["message"]
+        and "Set pod_ranges of the cluster" in stray["message"]
     )
     facts["nodes"]["aws-node-1"]["node"]["now"] = 1200  # the second one is too old now
     assert len(find(facts)) == 3

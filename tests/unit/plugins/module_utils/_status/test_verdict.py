@@ -319,7 +319,7 @@ LIES = {
     ),
     kernel_not_asked: (UNPROVEN, "aws-1: its kernel was not asked"),
     unreadable_rules: (UNPROVEN, "aws-1: could not read paths: this needs root"),
-    pods_of_another_range: (BROKEN, "1 pod with an address outside its Node's spec.podCIDR 10.2.3.0/24 (10.2.99.5)"),
+    pods_of_another_range: (BROKEN, "1 pod with an address outside the ranges 10.2.3.0/24 of its Node (10.2.99.5)"),
     pods_outside_of_the_inventory: (BROKEN, "cluster gcp: 9 pods: outside [pods_outside_pod_cidrs]"),
     unit_failed: (BROKEN, "aws-1: unit multicluster-network-default.service is failed"),
     watcher_stopped: (BROKEN, "aws-1: unit multicluster-network-default-watch.service is inactive"),

@@ -1,0 +1,546 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pod ranges of each node of a cluster, from the objects in which its CNI keeps them (pod_ranges 1, 2 and 6). Pure.
+
+All of it is a claim of the cluster: a range that the inventory does not grant, or that two nodes have, is refused by name and the
+rest goes on. ``spec.podCIDRs`` (source ``node``) are checked with the other claims of the node, see claims.
+"""
+
+from __future__ import annotations
+
+import bisect
+import typing as t
+
+from ..._plan.plan import Refusal
+from ..._values.addresses import Network, parse_address, parse_network
+from ..._values.prefix_sets import BITS, PrefixSet, VersionSpan, address_text, overlapping_pairs, span
+from ..._values.refused import ValueRefused, quoted
+from ..._values.text import mapping, parse_object
+from .claims import MAX_ALLOWED_IPS, label_of
+from .node_listing import Listing, read_listing
+
+AUTO, NODE, CALICO, CILIUM, OVN, PODS = "auto", "node", "calico", "cilium", "ovn", "pods"
+#: Values of the variable ``pod_ranges``; the first is the default.
+SOURCES = (AUTO, NODE, CALICO, CILIUM, OVN, PODS)
+#: Ranges that a node may have where its Pods show them; other sources have MAX_ALLOWED_IPS.
+LIMIT = 4096
+#: How messages call the objects of a source.
+OBJECTS = {
+    NODE: "spec.podCIDRs of Nodes",
+    CALICO: "BlockAffinities and IPAMBlocks of Calico",
+    CILIUM: "CiliumNodes",
+    OVN: "the annotation k8s.ovn.org/node-subnets of Nodes",
+    PODS: "Pods",
+}
+#: The capability of cluster_access with the rights to read a source.
+CAPABILITY = {CALICO: "mesh", CILIUM: "mesh", PODS: "mesh_pods"}
+OVN_NOTE = "k8s.ovn.org/node-subnets"
+#: Calico's own addresses on nodes, by the type that their allocation carries (pod_ranges 6.1).
+_TUNNELS = frozenset(("vxlanTunnelAddress", "ipipTunnelAddress", "wireguardTunnelAddress"))
+#: So many examples are named.
+SHOWN = 3
+
+Object = t.Mapping[str, t.Any]
+#: Nodes by name, as read_listing gives them.
+Nodes = t.Mapping[str, t.Mapping[str, t.Any]]
+
+
+class Objects(t.NamedTuple):
+    """What a cluster's API has of each source; None: it does not serve the kind, or it was not asked. ``forbidden``: {source: what may not be read}."""
+
+    affinities: t.Sequence[Object] | None = None
+    blocks: t.Sequence[Object] | None = None
+    cilium_nodes: t.Sequence[Object] | None = None
+    pods: t.Sequence[Object] | None = None
+    forbidden: t.Mapping[str, str] = {}
+
+
+class NodeRanges(t.NamedTuple):
+    """Ranges of one node: ``networks`` of its own, and ``borrowed`` addresses, which lie inside the range of another node."""
+
+    networks: tuple[Network, ...] = ()
+    borrowed: tuple[Network, ...] = ()
+
+
+class Ranges(t.NamedTuple):
+    """What a cluster's pod ranges are.
+
+    ``source``: one of SOURCES but auto. ``nodes``: {node: NodeRanges, or ValueRefused where all that it has is refused}; empty for the
+    source ``node``, whose ranges are with the Nodes. ``refused``: single ranges. ``notes``: sentences for the user. ``failure``: why the
+    source is incomplete; then nothing may change.
+    """
+
+    source: str
+    nodes: dict[str, NodeRanges | ValueRefused]
+    refused: list[Refusal]
+    notes: list[str]
+    failure: str | None = None
+
+    def shown(self) -> dict[str, t.Any]:
+        """What the plan of the fabric has of it."""
+        return {"source": self.source, "notes": self.notes}
+
+
+class _Claim(t.NamedTuple):
+    """A range of a node, and the object that has it. ``single``: an address borrowed from another node's block."""
+
+    node: str
+    network: Network
+    what: str
+    single: bool = False
+
+
+class _Read(t.NamedTuple):
+    """What a source has: claims, and (node, reason, message) of each text that is no range."""
+
+    claims: list[_Claim]
+    refused: list[tuple[str, str, str]]
+
+
+def read_clusters(
+    clusters: t.Mapping[str, t.Mapping[str, t.Any]], listings: t.Mapping[str, t.Any]
+) -> tuple[dict[str, Listing], dict[str, Ranges]]:
+    """Nodes and pod ranges of each cluster. clusters: variables in normal form; listings: {cluster: {nodes, ranges: Objects} or {error}}.
+
+    A cluster whose ranges are incomplete counts as not read (threat T14).
+    """
+    read: dict[str, Listing] = {}
+    found: dict[str, Ranges] = {}
+    for cluster in sorted(clusters):
+        given, variables = listings.get(cluster), clusters[cluster]
+        listing = read_listing(cluster, given)
+        objects = given.get("ranges") if isinstance(given, dict) else None
+        ranges = _ranges_of(cluster, variables, listing, objects or Objects())
+        if ranges.failure and not listing.failure:
+            failure = {"cluster": cluster, "reason": "source_incomplete", "message": ranges.failure}
+            listing = Listing({}, listing.refused, failure)
+        read[cluster], found[cluster] = listing, ranges
+    return read, found
+
+
+def _ranges_of(cluster: str, variables: t.Mapping[str, t.Any], listing: Listing, objects: Objects) -> Ranges:
+    asked = variables["pod_ranges"]
+    if not listing.nodes:
+        return Ranges(NODE if asked == AUTO else asked, {}, [], [])
+    granted = [parse_network(text) for text in variables["pod_cidrs"]]
+    versions = {network.version for network in granted}
+    if variables["allowed_ips_source"] == "pod_cidr" and granted:
+        versions = {granted[0].version}
+    return read_ranges(
+        cluster, asked, listing.nodes, objects, PrefixSet.of(granted), variables["pod_ranges_limit"], versions
+    )
+
+
+def wants_pods(asked: str, nodes: Nodes, objects: Objects) -> bool:
+    """Whether the Pods have to be read: they are asked for, or nothing else has ranges of nodes."""
+    if asked != AUTO:
+        return asked == PODS
+    return (
+        bool(nodes)
+        and not any(_has_pod_cidr(node) for node in nodes.values())
+        and not any(_gives(source, nodes, objects) for source in (CILIUM, CALICO, OVN))
+    )
+
+
+def read_ranges(
+    cluster: str,
+    asked: str,
+    nodes: Nodes,
+    objects: Objects,
+    granted: PrefixSet,
+    limit: int = LIMIT,
+    versions: t.Collection[int] = (4, 6),
+) -> Ranges:
+    """Pod ranges of a cluster. asked: its variable ``pod_ranges``; granted: its ``pod_cidrs``; limit: ranges that a node may have by its Pods.
+
+    versions: of IP that the inventory grants it. A second family that the inventory leaves out is no fault, unless the nodes have no other.
+    """
+    source = _chosen(asked, nodes, objects)
+    notes = _notes(cluster, asked, source, objects)
+    if source == NODE:
+        return Ranges(NODE, {}, [], notes)
+    failure = _failure(cluster, asked, source, objects)
+    if failure:
+        return Ranges(source, {}, [], notes, failure)
+    read = _READERS[source](nodes, objects)
+    if nodes and not read.claims and not read.refused:
+        text = "pod_ranges of clusters/{0} is {1}, and {2} give no node a range; correct pod_ranges, or see why the network plugin gave none"
+        return Ranges(source, {}, [], notes, text.format(cluster, source, OBJECTS[source]))
+    claims = [claim for claim in read.claims if claim.network.version in versions] or read.claims
+    most = limit if source == PODS else MAX_ALLOWED_IPS
+    found, refused = _checked(cluster, nodes, claims, granted, most, list(read.refused), source == PODS)
+    without = sorted(name for name, ranges in found.items() if ranges == NodeRanges())
+    if without:
+        shown = ", ".join(without[:SHOWN]) + (f" and {len(without) - SHOWN} more" if len(without) > SHOWN else "")
+        notes.append(
+            f"cluster {cluster}: {OBJECTS[source]} give no range to {shown}, so nothing is carried for pods there until they do"
+        )
+    return Ranges(source, found, refused, notes)
+
+
+def _chosen(asked: str, nodes: Nodes, objects: Objects) -> str:
+    """The source: the one asked for, else the first that gives a node of the cluster a range."""
+    if asked != AUTO:
+        return asked
+    found = next(
+        (source for source in (CILIUM, CALICO, OVN) if _complete(source, objects) and _gives(source, nodes, objects)),
+        None,
+    )
+    if found is None and objects.pods is not None and not any(_has_pod_cidr(node) for node in nodes.values()):
+        found = PODS if _complete(PODS, objects) and _gives(PODS, nodes, objects) else None
+    return found or NODE
+
+
+def _complete(source: str, objects: Objects) -> bool:
+    """Whether all objects of a source were listed."""
+    parts = {CALICO: (objects.affinities, objects.blocks), CILIUM: (objects.cilium_nodes,), PODS: (objects.pods,)}
+    return source not in objects.forbidden and all(part is not None for part in parts.get(source, ()))
+
+
+def _gives(source: str, nodes: Nodes, objects: Objects) -> bool:
+    return bool(_READERS[source](nodes, objects).claims)
+
+
+def _has_pod_cidr(node: t.Mapping[str, t.Any]) -> bool:
+    return bool(node.get("podCIDRs") or node.get("podCIDR"))
+
+
+def _notes(cluster: str, asked: str, source: str, objects: Objects) -> list[str]:
+    """What could not be read while ``auto`` chose, and what follows."""
+    if asked != AUTO:
+        return []
+    text = (
+        "cluster {0}: the access may not list {1}, so the ranges of its nodes are those of {2}; run the role cluster_access with "
+        "cluster_access_capability: {3}, or set pod_ranges: {4} for clusters/{0} if that is right"
+    )
+    return [
+        text.format(cluster, what, OBJECTS[source], CAPABILITY[refused], source)
+        for refused, what in sorted(objects.forbidden.items())
+    ]
+
+
+def _failure(cluster: str, asked: str, source: str, objects: Objects) -> str | None:
+    """Why the chosen source is incomplete."""
+    if source in objects.forbidden:
+        text = "the access may not list {0}, which pod_ranges: {1} of clusters/{2} needs; run the role cluster_access with cluster_access_capability: {3}"
+        return text.format(objects.forbidden[source], source, cluster, CAPABILITY[source])
+    if not _complete(source, objects):
+        return f"pod_ranges of clusters/{cluster} is {asked}, and its API server has no {OBJECTS[source]}; correct pod_ranges"
+    return None
+
+
+# -- the sources
+
+
+def _of_calico(nodes: Nodes, objects: Objects) -> _Read:
+    """Blocks that are confirmed for a node, and addresses that a node has in the block of another (pod_ranges 1, 6.1 to 6.5)."""
+    found = _Read([], [])
+    confirmed: dict[VersionSpan, dict[str, _Claim]] = {}
+    for affinity in objects.affinities or ():
+        spec = mapping(affinity, "spec")
+        node = _known(nodes, spec.get("node"))
+        if (
+            spec.get("state") != "confirmed"
+            or _is_true(spec.get("deleted"))
+            or spec.get("type") not in (None, "", "host")
+            or node is None
+        ):
+            continue
+        what = f"BlockAffinity {_name(affinity)}"
+        network = _aligned(found, node, spec.get("cidr"), what)
+        if network is not None:
+            confirmed.setdefault(span(network), {})[node] = _Claim(node, network, what)
+    blocks: dict[VersionSpan, tuple[Network, Object]] = {}
+    for block in objects.blocks or ():
+        spec = mapping(block, "spec")
+        try:
+            network = parse_network(spec.get("cidr"))
+        except ValueRefused:
+            continue  # a block that is none gives nobody an address
+        if not _is_true(spec.get("deleted")):
+            blocks[span(network)] = (network, block)
+    for where, claims in confirmed.items():
+        owner = _owner(
+            set(claims), mapping(blocks[where][1], "spec").get("affinity") if where in blocks else None, nodes
+        )
+        if owner is None and where not in blocks:
+            found.claims.extend(claims.values())  # two affinities and no block: both are refused
+        elif owner is not None:
+            some = next(iter(claims.values()))
+            found.claims.append(claims.get(owner) or some._replace(node=owner))
+    owners = {span(claim.network): claim.node for claim in found.claims}
+    for where, (network, block) in blocks.items():
+        for number, node, what in _allocations(block, network):
+            if node in nodes and node != owners.get(where):
+                address = _host(network.version, int(network.network_address) + number)
+                found.claims.append(_Claim(node, address, f"{what} in IPAMBlock {_name(block)}", True))
+    return found
+
+
+def _owner(claimants: set[str], affinity: t.Any, nodes: Nodes) -> str | None:
+    """The owner of a block. claimants: nodes with a confirmed affinity; affinity: of the block itself, which decides where there is one.
+
+    The block is listed after the affinities, so it may know already of a move that they do not.
+    """
+    if affinity in (None, ""):
+        return next(iter(claimants)) if len(claimants) == 1 else None
+    name = affinity[len("host:") :] if isinstance(affinity, str) and affinity.startswith("host:") else None
+    return name if name in nodes else None
+
+
+def _allocations(block: Object, network: Network) -> t.Iterator[tuple[int, str, str]]:
+    """(place in the block, node, handle) of addresses that a node gave to a pod; not of its own tunnels."""
+    spec = mapping(block, "spec")
+    given, attributes = spec.get("allocations"), spec.get("attributes")
+    if not isinstance(given, list) or not isinstance(attributes, list):
+        return
+    size = 1 << (network.max_prefixlen - network.prefixlen)
+    for number, index in enumerate(given[:size]):
+        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < len(attributes):
+            continue
+        more = mapping(attributes[index], "secondary")
+        node = more.get("node")
+        handle = attributes[index].get("handle_id") if isinstance(attributes[index], dict) else None
+        if not isinstance(node, str) or str(more.get("type")) in _TUNNELS or "-tunnel-addr-" in str(handle):
+            continue
+        yield number, node, f"{more.get('namespace')}/{more.get('pod')}"
+
+
+def _of_cilium(nodes: Nodes, objects: Objects) -> _Read:
+    found = _Read([], [])
+    for item in objects.cilium_nodes or ():
+        node = _known(nodes, mapping(item, "metadata").get("name"))
+        if node is None:
+            continue
+        ipam = mapping(item, "spec", "ipam")
+        given = [(text, "ipam.podCIDRs") for text in _list(ipam.get("podCIDRs"))]
+        for pool in _list(mapping(ipam, "pools").get("allocated")):
+            given += [
+                (text, f"the pool {quoted(mapping(pool).get('pool'))}") for text in _list(mapping(pool).get("cidrs"))
+            ]
+        for text, where in given:
+            network = _aligned(found, node, text, f"{where} of its CiliumNode")
+            if network is not None:
+                found.claims.append(_Claim(node, network, f"{where} of its CiliumNode"))
+    return found
+
+
+def _of_ovn(nodes: Nodes, dummy: Objects) -> _Read:
+    found = _Read([], [])
+    for name, node in nodes.items():
+        text = mapping(node, "annotations").get(OVN_NOTE)
+        if text is None:
+            continue
+        try:
+            given = parse_object(text).get("default")
+        except ValueRefused:
+            found.refused.append(
+                (name, "bad_pod_cidr", f"the annotation {OVN_NOTE} is {quoted(text)}, which is no JSON object")
+            )
+            continue
+        for one in given if isinstance(given, list) else [given]:
+            network = _aligned(found, name, one, f"the annotation {OVN_NOTE}")
+            if network is not None:
+                found.claims.append(_Claim(name, network, f"the annotation {OVN_NOTE}"))
+    return found
+
+
+def _of_pods(nodes: Nodes, objects: Objects) -> _Read:
+    """The address of each pod that has one for itself."""
+    found = _Read([], [])
+    for pod in objects.pods or ():
+        spec, status, metadata = mapping(pod, "spec"), mapping(pod, "status"), mapping(pod, "metadata")
+        node = _known(nodes, spec.get("nodeName"))
+        if node is None or spec.get("hostNetwork") is True or status.get("phase") in ("Succeeded", "Failed"):
+            continue
+        rows = status.get("podIPs")
+        texts = [mapping(row).get("ip") for row in rows] if isinstance(rows, list) and rows else [status.get("podIP")]
+        what = f"pod {quoted('{}/{}'.format(metadata.get('namespace'), metadata.get('name')))}"
+        for text in texts:
+            if text in (None, ""):
+                continue  # it waits for one
+            try:
+                address = parse_address(text)
+            except ValueRefused as error:
+                found.refused.append((node, "bad_pod_cidr", f"{what}: {error.message}"))
+                continue
+            found.claims.append(_Claim(node, _host(address.version, int(address)), what))
+    return found
+
+
+_READERS: dict[str, t.Callable[[Nodes, Objects], _Read]] = {
+    CALICO: _of_calico,
+    CILIUM: _of_cilium,
+    OVN: _of_ovn,
+    PODS: _of_pods,
+}
+
+
+def _aligned(found: _Read, node: str, text: t.Any, what: str) -> Network | None:
+    """The network of a text; None, and a refusal, where it is none or has bits of a host."""
+    try:
+        network = parse_network(text, "bad_pod_cidr")
+        if (
+            str(text).partition("/")[0] != str(network.network_address)
+            and parse_address(str(text).partition("/")[0]) != network.network_address
+        ):
+            raise ValueRefused("bad_pod_cidr", f"{quoted(text)} has bits set behind its prefix")
+    except ValueRefused as error:
+        found.refused.append((node, "bad_pod_cidr", f"{what}: {error.message}"))
+        return None
+    return network
+
+
+def _known(nodes: Nodes, name: t.Any) -> str | None:
+    """The name of a node that the cluster has; objects outlive their node (pod_ranges 6.5)."""
+    return name if isinstance(name, str) and name in nodes else None
+
+
+def _is_true(value: t.Any) -> bool:
+    """``deleted`` is a text in one API group and a boolean in the other (pod_ranges 6.2)."""
+    return value is True or value == "true"
+
+
+def _list(value: t.Any) -> t.Sequence[t.Any]:
+    return value if isinstance(value, list) else ()
+
+
+def _name(obj: Object) -> str:
+    return quoted(mapping(obj, "metadata").get("name"))
+
+
+def _host(version: int, number: int) -> Network:
+    return parse_network(f"{address_text(version, number)}/{BITS[version]}")
+
+
+# -- the checks
+
+
+def _checked(
+    cluster: str,
+    nodes: Nodes,
+    claims: t.Sequence[_Claim],
+    granted: PrefixSet,
+    most: int,
+    bad: list[tuple[str, str, str]],
+    joined: bool = False,
+) -> tuple[dict[str, NodeRanges | ValueRefused], list[Refusal]]:
+    """The ranges that hold, and a refusal for each other (pod_ranges 2.1, 2.2). joined: claims are addresses, to be made prefixes of."""
+    inside = []
+    outside: dict[str, list[_Claim]] = {}
+    for claim in claims:
+        if granted.covers(claim.network):
+            inside.append(claim)
+        else:
+            outside.setdefault(claim.node, []).append(claim)
+    for node, rows in outside.items():
+        shown = ", ".join(f"{row.network} ({row.what})" for row in rows[:SHOWN]) + (
+            f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
+        )
+        said = ", ".join(granted.cidrs()[:8]) or "nothing"
+        bad.append(
+            (
+                node,
+                "outside_grant",
+                f"{shown}: outside what the inventory grants cluster {cluster} ({said}); pod_cidrs of clusters/{cluster} would grant it",
+            )
+        )
+    lost = _contested(inside)
+    for place, rival in sorted(lost.items()):
+        claim = inside[place]
+        bad.append(
+            (
+                claim.node,
+                "claimed_twice",
+                f"{claim.network} ({claim.what}) overlaps {rival.network} of {rival.node} ({rival.what})",
+            )
+        )
+    own: dict[str, list[Network]] = {}
+    borrowed: dict[str, list[Network]] = {}
+    for place, claim in enumerate(inside):
+        if place not in lost:
+            (borrowed if claim.single else own).setdefault(claim.node, []).append(claim.network)
+    if joined:
+        owners = {span(claim.network): "" if place in lost else claim.node for place, claim in enumerate(inside)}
+        own = _prefixes(owners, granted)
+    reasons: dict[str, tuple[str, str]] = {}
+    for node, reason, message in bad:
+        reasons.setdefault(node, (reason, message))
+    found: dict[str, NodeRanges | ValueRefused] = {}
+    for name in sorted(nodes):
+        mine = PrefixSet.of(own.get(name, ()))
+        singles = PrefixSet.of(borrowed.get(name, ())) - mine
+        networks, lent = mine.cidrs(), singles.cidrs()
+        if len(networks) + len(lent) > most:
+            left = len(networks) + len(lent) - most
+            bad.append((name, "bad_pod_cidr", f"it has {left:,} ranges more than {most:,}, which are left out"))
+            networks, lent = networks[:most], lent[: max(0, most - len(networks))]
+        if not networks and not lent and name in reasons:
+            reason, message = reasons[name]
+            found[name] = ValueRefused(reason, message)
+        else:
+            found[name] = NodeRanges(tuple(map(parse_network, networks)), tuple(map(parse_network, lent)))
+    kept = {name for name, ranges in found.items() if isinstance(ranges, NodeRanges)}
+    refused = [
+        Refusal(label_of(cluster, node), reason, f"{label_of(cluster, node)}: {message}")
+        for node, reason, message in bad
+        if node in kept
+    ]
+    return found, refused
+
+
+def _contested(claims: t.Sequence[_Claim]) -> dict[int, _Claim]:
+    """Places of the claims that lose, with the rival of each: of two ranges of two nodes the wider one, of two equal ones both.
+
+    A wide range must not push out those inside it. A borrowed address inside a block is no contest.
+    """
+    places: dict[VersionSpan, list[int]] = {}
+    for place, claim in enumerate(claims):
+        places.setdefault(span(claim.network), []).append(place)
+    lost: dict[int, _Claim] = {}
+    single: list[tuple[Network, int]] = []
+    for rows in places.values():
+        kinds = [[place for place in rows if claims[place].single == flag] for flag in (False, True)]
+        for kind in kinds:
+            rivals = {claims[place].node: place for place in kind}
+            if len(rivals) > 1:
+                first, second = sorted(rivals)[:2]
+                others = {place: second if claims[place].node == first else first for place in kind}
+                lost.update((place, claims[rivals[other]]) for place, other in others.items())
+        if kinds[0]:
+            single.append((claims[kinds[0][0]].network, kinds[0][0]))
+    for (dummy, wide), (unused, narrow) in overlapping_pairs(
+        single, lambda one, other: claims[one].node == claims[other].node
+    ):
+        for place in places[span(claims[wide].network)]:
+            if not claims[place].single and claims[place].node != claims[narrow].node:
+                lost.setdefault(place, claims[narrow])
+    return lost
+
+
+def _prefixes(owners: t.Mapping[VersionSpan, str], granted: PrefixSet) -> dict[str, list[Network]]:
+    """The fewest prefixes, each as long as it can be, that hold all addresses of a node and none of another. owners: {address: node}."""
+    addresses = sorted(owners)
+    same = [0] * len(addresses)  # the last of those that follow and have the same owner
+    for place in range(len(addresses) - 1, -1, -1):
+        follows = place + 1 < len(addresses) and owners[addresses[place]] == owners[addresses[place + 1]]
+        same[place] = same[place + 1] if follows else place
+    found: dict[str, list[Network]] = {}
+    todo = []
+    for version, first, last in (span(parse_network(text)) for text in granted.cidrs()):
+        low = bisect.bisect_left(addresses, (version, first, 0))
+        todo.append((low, bisect.bisect_right(addresses, (version, last, last)) - 1))
+    while todo:
+        low, high = todo.pop()
+        if low > high:
+            continue
+        version, value, dummy = addresses[low]
+        bits = (value ^ addresses[high][1]).bit_length()
+        if same[low] >= high:
+            if owners[addresses[low]]:
+                text = f"{address_text(version, value >> bits << bits)}/{BITS[version] - bits}"
+                found.setdefault(owners[addresses[low]], []).append(parse_network(text))
+            continue
+        half = bisect.bisect_left(addresses, (version, value >> bits << bits | 1 << (bits - 1), 0))
+        todo += [(low, half - 1), (half, high)]
+    return found

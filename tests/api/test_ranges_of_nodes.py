@@ -1,0 +1,277 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The plan of a mesh over real API servers that hold what Calico's IPAM and Cilium's operator wrote (tests/fixtures/cni)."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import pathlib
+import time
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import (
+    cluster_objects,
+    cluster_token,
+    mesh_plan,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
+from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
+
+FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "cni"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CRD = "crd.projectcalico.org/v1"
+NODES = {"aws": ["aws-node-1"], "cal": ["cal-node-1", "cal-node-2"]}
+POD_CIDRS = {"aws": ["10.2.0.0/16"], "cal": ["192.168.0.0/16", "10.244.0.0/16", "10.251.0.0/16", "10.252.0.0/16"]}
+
+
+def recorded(name, *kinds):
+    return [item for item in json.loads((FIXTURES / (name + ".json")).read_text())["items"] if item["kind"] in kinds]
+
+
+def key_of(name):
+    return base64.b64encode(hashlib.sha256(name.encode()).digest()).decode()
+
+
+def node(name, number, remote, cidrs):
+    notes = {"pubKey": key_of(name), "endpoint": f"10.66.{len(name)}.{number}:51820"}
+    annotations = {f"{remote}.wireguard.semaphore.uw.io/{key}": value for key, value in notes.items()}
+    addresses = [{"type": "InternalIP", "address": notes["endpoint"].partition(":")[0]}]
+    spec = {"podCIDR": cidrs[0], "podCIDRs": cidrs} if cidrs else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": spec,
+        "status": {"addresses": addresses},
+    }
+
+
+def serve(client, api_version, kind, plural):
+    """Define a kind that takes whatever its program writes."""
+    group, dummy, version = api_version.partition("/")
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Cluster",
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": kind + "List"},
+            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+    with contextlib.suppress(Conflict):
+        client.create(DEFINITIONS, body, "tests")
+    deadline = time.monotonic() + 60
+    while client.resource(api_version, kind, refresh=True) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+PLURALS = {"BlockAffinity": "blockaffinities", "IPAMBlock": "ipamblocks", "CiliumNode": "ciliumnodes"}
+
+
+def withdraw(client):
+    """No kind of a network plugin is served any more."""
+    for item in client.list(DEFINITIONS).items:
+        if item["spec"]["names"]["plural"] in PLURALS.values():
+            client.delete(f"{DEFINITIONS}/{item['metadata']['name']}")
+    for version in (CRD, "projectcalico.org/v3", "cilium.io/v2"):
+        deadline = time.monotonic() + 60
+        while any(client.resource(version, kind, refresh=True) for kind in PLURALS):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def put(client, items):
+    """These objects of network plugins, and no others of their kinds."""
+    kinds = {(item["apiVersion"], item["kind"]) for item in items}
+    for version, kind in kinds:
+        serve(client, version, kind, PLURALS[kind])
+        path = f"/apis/{version}/{PLURALS[kind]}"
+        for item in client.list(path).items:
+            client.delete(f"{path}/{item['metadata']['name']}")
+    for item in items:
+        path = f"/apis/{item['apiVersion']}/{PLURALS[item['kind']]}"
+        body = dict(item, metadata={"name": item["metadata"]["name"]})
+        body.pop("status", None)
+        client.create(path, body, "calico")
+
+
+@pytest.fixture(scope="module")
+def servers(server, tmp_path_factory):
+    other = type(server)(tmp_path_factory.mktemp("cal"))
+    try:
+        other.start()
+        yield {"aws": server, "cal": other}
+    finally:
+        other.stop()
+
+
+@pytest.fixture
+def fabric(servers):
+    for name, one in servers.items():
+        client = one.client()
+        remote = "cal" if name == "aws" else "aws"
+        for number, host in enumerate(NODES[name], 1):
+            cidr = f"10.2.{number}.0/24" if name == "aws" else f"10.244.{number}.0/24"
+            client.create("/api/v1/nodes", node(host, number, remote, [cidr]), "kubelet")
+    yield servers
+    for one in servers.values():
+        client = one.client()
+        withdraw(client)
+        for item in client.list("/api/v1/nodes").items:
+            client.delete("/api/v1/nodes/" + item["metadata"]["name"])
+
+
+def plan(servers, accesses=None, **variables):
+    definition = {
+        "clusters": {name: {"pod_cidrs": POD_CIDRS[name]} for name in servers},
+        "nodes": {host: {"multicluster_cluster": name} for name, hosts in NODES.items() for host in hosts},
+    }
+    definition["clusters"]["cal"].update(variables)
+    given = accesses or {}
+    clusters = [given.get(name) or one.access(name) for name, one in servers.items()]
+    return mesh_plan.run({"fabric": "t", "definition": definition, "clusters": clusters, "timeout": 60})
+
+
+def ranges(result):
+    remote = result["mesh"]["clusters"]["aws"]["remotes"]["cal"]
+    assert [route["dst"] for route in remote["routes"]] == POD_CIDRS["cal"], (
+        "routes stay one for each range of the cluster"
+    )
+    return {peer["node"]: sorted(peer["allowed_ips"]) for peer in remote["peers"]}
+
+
+def source(result):
+    return result["mesh"]["pod_ranges"]["cal"]["source"]
+
+
+OLD = {"cal-node-1": ["10.244.1.0/24"], "cal-node-2": ["10.244.2.0/24"]}
+
+
+def test_blocks_are_followed_as_they_come_and_move(fabric):
+    client = fabric["cal"].client()
+    assert ranges(plan(fabric)) == OLD
+    put(client, recorded("ipam-0-tunnel-only", "BlockAffinity", "IPAMBlock"))
+    result = plan(fabric)
+    assert source(result) == "calico" and not result["refused"] and not result["failures"] and not result["warnings"]
+    assert ranges(result) == {"cal-node-1": ["192.168.185.64/26"], "cal-node-2": ["192.168.194.128/26"]}
+    put(client, recorded("ipam-2-70-allocations", "BlockAffinity", "IPAMBlock"))
+    assert ranges(plan(fabric))["cal-node-1"] == ["192.168.185.128/26", "192.168.185.64/26"]
+    put(client, recorded("ipam-9-block-moved", "BlockAffinity", "IPAMBlock"))
+    assert ranges(plan(fabric)) == {
+        "cal-node-1": ["10.251.0.0/26", "192.168.185.128/26", "192.168.185.64/26"],
+        "cal-node-2": ["10.251.0.1/32", "10.251.0.2/31", "10.251.0.64/26", "192.168.194.128/26"],
+    }
+    assert ranges(plan(fabric, pod_ranges="node")) == OLD
+
+
+def test_the_newer_group_of_calico_and_cilium(fabric):
+    client = fabric["cal"].client()
+    names = {"gcp-node-1": "cal-node-1", "gcp-node-2": "cal-node-2"}
+    v3 = recorded("ipam-v3-crds", "BlockAffinity", "IPAMBlock")
+    for item in v3:
+        if "node" in item["spec"]:
+            item["spec"]["node"] = names[item["spec"]["node"]]
+        else:
+            item["spec"]["affinity"] = "host:" + names[item["spec"]["affinity"].partition(":")[2]]
+    put(client, v3)
+    result = plan(fabric)
+    assert {row["reason"] for row in result["refused"]} == {"outside_grant"} and ranges(result) == {}
+    result = plan(fabric, pod_cidrs=["10.9.0.0/16", *POD_CIDRS["cal"]])
+    assert result["mesh"]["clusters"]["aws"]["remotes"]["cal"]["peers"][0]["allowed_ips"] == ["10.9.0.144/28"]
+    cilium = recorded("ciliumnodes-cluster-pool", "CiliumNode")
+    for item in cilium:
+        item["metadata"]["name"] = names[item["metadata"]["name"]]
+    put(client, cilium)
+    result = plan(fabric, pod_cidrs=["10.0.0.0/16"])
+    peers = result["mesh"]["clusters"]["aws"]["remotes"]["cal"]["peers"]
+    assert source(result) == "cilium" and [peer["allowed_ips"] for peer in peers] == [["10.0.0.0/24"], ["10.0.1.0/24"]]
+
+
+def account(server, tmp_path, name, capability=None, rules=()):
+    """An access with the rights of a capability, or with those given."""
+    manifests = access_manifests([capability or "mesh"], prefix=name)
+    if not capability:
+        next(item for item in manifests if item["kind"] == "ClusterRole")["rules"] = list(rules)
+    made = cluster_objects.run(
+        {"fabric": "t", "clusters": [server.access("cal")], "objects": manifests, "state": "present"}
+    )
+    assert not made["failures"] and not made["refused"]
+    path = tmp_path / name
+    request = {
+        "fabric": "t",
+        "clusters": [server.access("cal")],
+        "service_account": f"{name}-{(capability or 'mesh').replace('_', '-')}",
+        "namespace": "kube-system",
+        "path": str(path),
+        "expires": 3600,
+        "renew_before": 1800,
+        "state": "present",
+    }
+    assert not cluster_token.run(request)["failures"]
+    return {"name": "cal", "kubeconfig": str(path)}
+
+
+BEFORE = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "patch"]}]
+
+
+def test_rights_of_the_mesh_are_enough_and_those_of_before_keep_working(fabric, tmp_path):
+    one = fabric["cal"]
+    new = {"cal": account(one, tmp_path, "new", "mesh")}
+    old = {"cal": account(one, tmp_path, "old", rules=BEFORE)}
+    for accesses in (new, old):
+        result = plan(fabric, accesses)
+        assert ranges(result) == OLD and not result["warnings"], "without another network plugin nothing is needed"
+        assert result["stats"]["requests"]["cal"]["list"] == 1
+    put(one.client(), recorded("ipam-3-borrowed", "BlockAffinity", "IPAMBlock"))
+    assert source(plan(fabric, new)) == "calico" and ranges(plan(fabric, new))["cal-node-2"][0] == "10.251.0.1/32"
+    result = plan(fabric, old)
+    assert source(result) == "node" and ranges(result) == OLD and not result["failures"]
+    (warning,) = result["warnings"]
+    assert (
+        "may not list blockaffinities.crd.projectcalico.org" in warning and "cluster_access_capability: mesh" in warning
+    )
+    result = plan(fabric, old, pod_ranges="calico")
+    remote = result["mesh"]["clusters"]["aws"]["remotes"]["cal"]
+    assert remote["complete"] is False and remote["peers"] == []
+    assert [(row["cluster"], row["reason"]) for row in result["failures"]] == [("cal", "source_incomplete")]
+    assert "cluster_access_capability: mesh" in result["failures"][0]["message"]
+
+
+def pod(client, name, host, address):
+    path = "/api/v1/namespaces/default/pods"
+    spec = {"nodeName": host, "containers": [{"name": "a", "image": "a"}], "automountServiceAccountToken": False}
+    client.create(path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}, "tests")
+    status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
+    client.merge_patch(f"{path}/{name}/status", {"status": status}, "kubelet")
+
+
+def test_pods_are_the_source_where_nothing_else_is(fabric, tmp_path):
+    one = fabric["cal"]
+    client = one.client()
+    for number, host in enumerate(NODES["cal"], 1):
+        client.delete("/api/v1/nodes/" + host)
+        client.create("/api/v1/nodes", node(host, number, "aws", []), "kubelet")
+    try:
+        for number in range(6):
+            pod(client, f"p{number}", NODES["cal"][number % 2], f"10.251.{number % 2}.{number}")
+        result = plan(fabric, {"cal": account(one, tmp_path, "pods", "mesh_pods")})
+        assert source(result) == "pods"
+        assert ranges(result) == {"cal-node-1": ["10.251.0.0/29"], "cal-node-2": ["10.251.1.0/29"]}
+        result = plan(fabric, {"cal": account(one, tmp_path, "less", "mesh")})
+        assert {row["reason"] for row in result["refused"]} == {"bad_pod_cidr"} and ranges(result) == {}
+        assert "cluster_access_capability: mesh_pods" in result["warnings"][0]
+    finally:
+        for number in range(6):
+            client.delete(f"/api/v1/namespaces/default/pods/p{number}")
