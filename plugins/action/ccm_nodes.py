@@ -16,4 +16,4 @@ class ActionModule(LoadBalancerAction):
 
     def concerns(self, row: t.Mapping[str, t.Any]) -> bool:
         """Clusters of one's own hardware have no devices to ask for."""
-        return row.get("provider", STATIC) != STATIC
+        return bool(row.get("provider", STATIC) != STATIC)

@@ -31,7 +31,7 @@ class ActionModule(Normal):
         """The module, over a new connection where it confirms."""
         if self._task.args.get("state") == "confirmed" and type(self._connection).reset is not ConnectionBase.reset:
             self._connection.reset()
-        result = super().run(tmp, task_vars)
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
         if result.get("failed") and "module_stderr" in result:
             host = (task_vars or {}).get("inventory_hostname", "node")
             result["msg"] = f"{host}: {without_answer(result.get('rc'), str(result['module_stderr']))}"

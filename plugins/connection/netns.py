@@ -63,6 +63,7 @@ EXAMPLES = r"""
 import os
 import shlex
 import subprocess
+import typing as t
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleFileNotFound
 from ansible.module_utils.common.text.converters import to_bytes, to_text
@@ -180,12 +181,12 @@ class Connection(ConnectionBase):
         """Every command enters anew, so there is nothing to reset."""
         self.close()
 
-    def exec_command(self, cmd, in_data=None, sudoable=True):
+    def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         display.vvv(f"EXEC {to_text(cmd)}", host=self.get_option("netns_leader"))
         return self._run(to_text(cmd), in_data)
 
-    def put_file(self, in_path, out_path):
+    def put_file(self, in_path: str, out_path: str) -> None:
         super().put_file(in_path, out_path)
         if not os.path.exists(to_bytes(in_path, errors="surrogate_or_strict")):
             raise AnsibleFileNotFound(f"no file {to_text(in_path)} on the controller")
@@ -194,7 +195,7 @@ class Connection(ConnectionBase):
         if code:
             raise AnsibleConnectionFailure(f"cannot write {to_text(out_path)}: {to_text(stderr).strip()}")
 
-    def fetch_file(self, in_path, out_path):
+    def fetch_file(self, in_path: str, out_path: str) -> None:
         super().fetch_file(in_path, out_path)
         with open(to_bytes(out_path, errors="surrogate_or_strict"), "wb") as target:
             code, _stdout, stderr = self._run(f"cat < {shlex.quote(to_text(in_path))}", stdout=target)
@@ -207,7 +208,13 @@ class Connection(ConnectionBase):
         except LeaderGone as error:
             raise AnsibleConnectionFailure(f"netns: {error}") from None
 
-    def _run(self, script: str, in_data=None, stdin=None, stdout=subprocess.PIPE):
+    def _run(
+        self,
+        script: str,
+        in_data: bytes | None = None,
+        stdin: t.IO[bytes] | None = None,
+        stdout: int | t.IO[bytes] = subprocess.PIPE,
+    ) -> tuple[int, bytes, bytes]:
         """Run a shell script inside; returns (exit code, stdout, stderr). A leader that vanishes meanwhile is a lost host."""
         descriptor = self._open()
         try:

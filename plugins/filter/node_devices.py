@@ -47,7 +47,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 def node_devices(mesh: t.Mapping[str, t.Any], host: str) -> list[dict[str, t.Any]]:
     """See DOCUMENTATION."""
     try:
-        return node_part(mesh, host)["devices"]
+        devices: list[dict[str, t.Any]] = node_part(mesh, host)["devices"]
+        return devices
     except (KeyError, TypeError) as err:
         raise AnsibleFilterError(f"node_devices: the topology does not know host {host}") from err
 

@@ -146,13 +146,15 @@ stats:
   sample: {requests: {fabric: {create: 1, list: 4}, tenants: {list: 6, patch: 1}}, seconds: 0.1}
 """
 
+from typing import Any
+
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import attach as tenants_attach
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants.converge import runner_spec, side_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     interface = {
         "namespace": {"type": "str", "required": True},

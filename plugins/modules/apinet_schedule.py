@@ -97,13 +97,15 @@ stats:
   sample: {requests: {fabric: {create: 2, delete: 1, list: 16, patch: 2}}, seconds: 0.1}
 """
 
+from typing import Any
+
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import side as tenants_side
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants.converge import runner_spec, side_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     return {**side_spec(), **clusters_spec(), **runner_spec()}
 

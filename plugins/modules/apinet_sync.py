@@ -202,6 +202,7 @@ stats:
 """
 
 import json
+from typing import Any
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import converge as tenants, released
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants.converge import (
@@ -214,7 +215,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.m
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     return {
         "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},

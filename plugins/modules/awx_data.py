@@ -125,12 +125,14 @@ stats:
   sample: {requests: 10, seconds: 0.4}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import awx_data
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     return {
         "url": {"type": "str", "required": True},

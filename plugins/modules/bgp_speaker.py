@@ -263,6 +263,8 @@ withheld:
   sample: {"203.0.113.2/32": "port 31234 of this node says that it cannot deliver"}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.multicluster.network.plugins.module_utils._flows.delivery.arguments import speaker_spec
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import bgp_speaker, speaker_agent
@@ -270,13 +272,13 @@ from ansible_collections.multicluster.network.plugins.module_utils._linux.errors
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
 
 
-def attributes_spec():
+def attributes_spec() -> dict[str, Any]:
     """What routers are told beside a network."""
     lists = {name: {"type": "list", "elements": "str"} for name in ("communities", "large_communities")}
     return dict(lists, local_preference={"type": "int"}, med={"type": "int"})
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """Fresh argument specification."""
     return dict(
         fail_on_refused_spec(),
@@ -333,7 +335,7 @@ def argument_spec():
     )
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     try:

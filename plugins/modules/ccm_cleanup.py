@@ -159,12 +159,14 @@ stats:
   sample: {requests: {}, provider_calls: 2}
 """
 
+from typing import Any
+
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_cleanup
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import cleanup_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     return cleanup_spec()
 

@@ -109,6 +109,8 @@ stats:
   sample: {requests: {aws: {get: 1, list: 4}}, seconds: 0.1}
 """
 
+from typing import Any
+
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_info
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import (
     device_spec,
@@ -118,7 +120,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.a
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     return {
         "fabric": {"type": "str", "required": True},

@@ -116,6 +116,8 @@ stats:
   sample: {requests: {aws: {list: 1}}, seconds: 0.1}
 """
 
+from typing import Any
+
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import ccm_nodes
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import (
     device_spec,
@@ -124,7 +126,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.load_b
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     return {
         "state": {"type": "str", "choices": ["present", "released"], "default": "present"},

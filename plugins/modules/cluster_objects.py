@@ -198,13 +198,15 @@ stats:
   sample: {requests: {aws: {apply: 1, get: 1, list: 1}}, seconds: 0.06}
 """
 
+from typing import Any
+
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec, owner_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     scope = {
         "api_version": {"type": "str", "required": True},

@@ -122,13 +122,15 @@ stats:
   sample: {requests: {aws: {token: 1}}, seconds: 0.02}
 """
 
+from typing import Any
+
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_token
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     return {
         "fabric": {"type": "str", "required": True},

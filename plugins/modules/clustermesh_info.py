@@ -214,12 +214,14 @@ stats:
   sample: {requests: {eu: {list: 2}, us: {list: 2}}, seconds: 0.1}
 """
 
+from typing import Any
+
 from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh import converge as clustermesh
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     management = {
         "cluster": {"type": "str"},

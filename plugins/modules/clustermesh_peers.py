@@ -284,6 +284,7 @@ stats:
 """
 
 import json
+from typing import Any
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh import converge as clustermesh
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec, owner_spec
@@ -292,7 +293,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._linux.files 
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     management = {
         "cluster": {"type": "str"},

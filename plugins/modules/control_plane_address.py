@@ -152,12 +152,14 @@ stats:
   sample: {requests: {aws: {get: 5, list: 2}}}
 """
 
+from typing import Any
+
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import control_plane_address
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import writer_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     return {
         "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},

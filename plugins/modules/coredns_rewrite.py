@@ -194,7 +194,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.m
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     return {
         "fabric": {"type": "str", "required": True},

@@ -160,6 +160,8 @@ stats:
   sample: {"reads": 4, "wireguard_writes": 0, "netlink_writes": 1, "file_writes": 0, "seconds": 0.21}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import ip_routes
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
@@ -167,7 +169,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._module impor
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """Fresh argument specification."""
     route = {
         "dst": {"type": "str", "required": True},
@@ -196,7 +198,7 @@ def argument_spec():
     )
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     try:

@@ -169,6 +169,8 @@ stats:
   sample: {"reads": 4, "wireguard_writes": 0, "netlink_writes": 2, "file_writes": 0, "seconds": 0.01}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import ip_rules
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
@@ -176,7 +178,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._module impor
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """Fresh argument specification."""
     rule = {
         "priority": {"type": "int", "required": True},
@@ -209,7 +211,7 @@ def argument_spec():
     )
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     try:

@@ -129,6 +129,8 @@ withheld:
   sample: {"10.66.23.201": "port 31234 of this node says that it cannot deliver"}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.multicluster.network.plugins.module_utils._flows.delivery.arguments import speaker_spec
 from ansible_collections.multicluster.network.plugins.module_utils._flows.layer2 import agent, speaker
@@ -136,7 +138,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._linux.errors
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """Fresh argument specification."""
     return dict(
         fail_on_refused_spec(),
@@ -161,7 +163,7 @@ def argument_spec():
     )
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     try:

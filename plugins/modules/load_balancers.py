@@ -233,7 +233,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.load_b
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     return {
         "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},

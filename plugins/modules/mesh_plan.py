@@ -160,10 +160,11 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import InventoryRefused
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     return {
         "fabric": {"type": "str", "required": True},
@@ -187,7 +188,7 @@ def run(module: Any) -> None:
     """All but the start, which the action plugin does for itself."""
     try:
         result = mesh_plan.run(module.params)
-    except mesh_plan.InventoryRefused as err:
+    except InventoryRefused as err:
         module.fail_json(msg=str(err), findings=err.findings)
     except ValueError as err:
         module.fail_json(msg=str(err))

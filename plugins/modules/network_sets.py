@@ -169,7 +169,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._module impor
 from ansible_collections.multicluster.network.plugins.module_utils._policy.targets import TARGETS
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     return {
         "grants": {"type": "dict", "default": {}},

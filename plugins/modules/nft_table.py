@@ -199,6 +199,8 @@ stats:
   sample: {"reads": 2, "wireguard_writes": 0, "netlink_writes": 1, "file_writes": 0, "seconds": 0.05}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import nft_table
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
@@ -206,7 +208,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._module impor
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """Fresh argument specification."""
     chain = {
         "name": {"type": "str", "required": True},
@@ -235,7 +237,7 @@ def argument_spec():
     )
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     try:

@@ -127,13 +127,15 @@ stats:
   sample: {requests: {aws: {list: 1, patch: 1}}, seconds: 0.05}
 """
 
+from typing import Any
+
 from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import node_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec, owner_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     return {
         "annotations": {"type": "dict", "default": {}},

@@ -157,13 +157,15 @@ stats:
   sample: {requests: {aws: {list: 8}}, seconds: 0.2}
 """
 
+from typing import Any
+
 from ansible_collections.multicluster.network.plugins.module_utils._flows.originals import look
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._originals.programs import PROGRAMS
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     files = {
         "path": {"type": "path", "required": True},

@@ -172,7 +172,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.m
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     return {
         "fabric": {"type": "str", "required": True},

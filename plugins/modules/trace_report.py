@@ -142,7 +142,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
 
 
-def argument_spec() -> dict:
+def argument_spec() -> dict[str, Any]:
     """All options."""
     return {
         "fabric": {"type": "str", "required": True},

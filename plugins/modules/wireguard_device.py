@@ -204,6 +204,9 @@ stats:
   sample: {"reads": 4, "wireguard_writes": 2, "netlink_writes": 3, "file_writes": 1, "seconds": 0.35}
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import wireguard_device
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
@@ -211,7 +214,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._module impor
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """Fresh argument specification."""
     peer = {
         "public_key": {"type": "str", "required": True, "no_log": False},
@@ -242,7 +245,7 @@ def argument_spec():
     )
 
 
-def desired(params):
+def desired(params: Mapping[str, Any]) -> dict[str, Any]:
     """The flow's input from the module's parameters: a preshared key travels as the name of its file."""
     wanted = {name: value for name, value in params.items() if name not in ("peers", "last_endpoints")}
     if params["peers"] is not None:
@@ -254,7 +257,7 @@ def desired(params):
     return wanted
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     try:

@@ -88,6 +88,8 @@ stats:
   sample: {"reads": 2, "wireguard_writes": 0, "netlink_writes": 0, "file_writes": 1, "seconds": 0.004}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import wireguard_key
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
@@ -95,7 +97,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._module impor
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 
-def argument_spec():
+def argument_spec() -> dict[str, Any]:
     """Fresh argument specification."""
     return dict(
         fail_on_refused_spec(),
@@ -105,7 +107,7 @@ def argument_spec():
     )
 
 
-def main():
+def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     try:

@@ -85,6 +85,12 @@ def _plain(value: t.Any) -> t.Any:
     return json.loads(json.dumps(value, default=str))
 
 
+def _merged(result: dict[str, t.Any], more: dict[str, t.Any]) -> dict[str, t.Any]:
+    """A task's result with what its module returned, which counts where both have something."""
+    merged: dict[str, t.Any] = merge_hash(result, more)
+    return merged
+
+
 class ControllerAction(ActionBase):
     """A module; its action plugin names it in ``module`` where it has ``argument_spec()`` and ``run(module)``, to run here."""
 
@@ -94,12 +100,12 @@ class ControllerAction(ActionBase):
 
     def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """See DOCUMENTATION of the module."""
-        result = super().run(tmp, task_vars)
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
         folder = (task_vars or {}).get(OPTIONS_TO)
         if folder and self.module is not None:
-            return merge_hash(result, self._note(str(folder)))
+            return _merged(result, self._note(str(folder)))
         if self.module is None or not self._is_here(task_vars or {}):
-            return merge_hash(result, self._execute_module(task_vars=task_vars, wrap_async=bool(self._task.async_val)))
+            return _merged(result, self._execute_module(task_vars=task_vars, wrap_async=bool(self._task.async_val)))
         try:
             self.module.run(
                 InProcessModule(
@@ -111,7 +117,7 @@ class ControllerAction(ActionBase):
                 )
             )
         except Finished as finished:
-            return merge_hash(result, finished.result)
+            return _merged(result, finished.result)
         raise AssertionError(f"{self._task.action} did not finish")
 
     def _note(self, folder: str) -> dict[str, t.Any]:

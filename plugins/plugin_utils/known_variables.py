@@ -20,7 +20,8 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def run_variables(root: pathlib.Path = ROOT) -> dict[str, t.Any]:
     """``{prefixes, foreign, former, internal, variables: {name: {description, default, of, command_line, choices, type}}}``."""
-    return _load(root / "playbooks" / "vars" / "run_variables.yml")
+    table: dict[str, t.Any] = _load(root / "playbooks" / "vars" / "run_variables.yml")
+    return table
 
 
 def role_options(root: pathlib.Path = ROOT) -> dict[str, dict[str, t.Any]]:

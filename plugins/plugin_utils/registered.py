@@ -18,7 +18,7 @@ import typing as t
 OURS = "__"
 
 
-class OfHost(collections.abc.Mapping):
+class OfHost(collections.abc.Mapping[str, t.Any]):
     """The variables of one host."""
 
     def __init__(self, given: t.Any) -> None:

@@ -195,7 +195,7 @@ def _version(route: t.Mapping[str, t.Any]) -> int:
     return 6 if ":" in route["dst"] else 4
 
 
-def _order(route: t.Mapping[str, t.Any]) -> tuple:
+def _order(route: t.Mapping[str, t.Any]) -> tuple[bool, tuple[int, int, int], int]:
     # Gateways come after the routes by which they are reached.
     return (route["via"] is not None, network_text_and_key(route["dst"])[0], route["metric"])
 

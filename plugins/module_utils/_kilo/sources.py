@@ -28,8 +28,6 @@ from .nodes import (
     while_renumbered,
 )
 from .peers import (
-    MESH_LABEL,
-    SOURCE_LABEL,
     Existing,
     Peer,
     PeerOptions,
@@ -45,7 +43,7 @@ from .peers import (
     without,
 )
 from .validation import WRITE_REASONS, check_node, plain_pods, plain_ranges
-from .values import WIREGUARD_IP, Node, ip_or_none, parse_cidr
+from .values import MESH_LABEL, SOURCE_LABEL, WIREGUARD_IP, Node, ip_or_none, parse_cidr
 
 
 class Settings(t.NamedTuple):

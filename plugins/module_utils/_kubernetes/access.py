@@ -406,7 +406,7 @@ class _Parser:
         return self.token(raw.strip().decode("ascii", "replace"), option)  # as kubectl reads such a file
 
     def token(self, text: t.Any, option: str) -> str:
-        if not is_token(text):
+        if not isinstance(text, str) or not is_token(text):
             # the value itself must not appear, not even when it is none
             raise self.refused("token_invalid", f"{option} is empty or has a character that no bearer token has")
         return text

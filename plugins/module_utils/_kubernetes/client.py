@@ -231,19 +231,23 @@ class Client(Session):
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def create(self, path: str, body: t.Mapping[str, t.Any], field_manager: str, verb: str = "create") -> t.Any:
+    def create(
+        self, path: str, body: t.Mapping[str, t.Any], field_manager: str, verb: str = "create"
+    ) -> dict[str, t.Any]:
         """POST. Not repeated unless the server refused it unseen (429)."""
         return self._object(verb, "POST", path, {"fieldManager": field_manager}, body)
 
-    def merge_patch(self, path: str, body: t.Mapping[str, t.Any], field_manager: str) -> t.Any:
+    def merge_patch(self, path: str, body: t.Mapping[str, t.Any], field_manager: str) -> dict[str, t.Any]:
         """RFC 7386 merge patch."""
         return self._object("patch", "PATCH", path, {"fieldManager": field_manager}, body, MERGE)
 
-    def strategic_patch(self, path: str, body: t.Mapping[str, t.Any], field_manager: str) -> t.Any:
+    def strategic_patch(self, path: str, body: t.Mapping[str, t.Any], field_manager: str) -> dict[str, t.Any]:
         """Strategic merge patch (built-in kinds only)."""
         return self._object("patch", "PATCH", path, {"fieldManager": field_manager}, body, STRATEGIC)
 
-    def apply(self, path: str, body: t.Mapping[str, t.Any], field_manager: str, force: bool = False) -> t.Any:
+    def apply(
+        self, path: str, body: t.Mapping[str, t.Any], field_manager: str, force: bool = False
+    ) -> dict[str, t.Any]:
         """Server-side apply; makes the object where there is none. A field of another manager raises Conflict."""
         # to warn of unknown fields, which nobody would read, servers since 1.25 parse every manifest twice
         query = {"fieldManager": field_manager, "force": "true" if force else "false", "fieldValidation": "Ignore"}

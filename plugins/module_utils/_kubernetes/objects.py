@@ -181,11 +181,11 @@ def take_alone(
     client: Client,
     path: str,
     manifest: t.Mapping[str, t.Any],
-    found: t.Mapping[str, t.Any],
+    found: dict[str, t.Any],
     manager: str,
     kept: t.Collection[tuple[str, ...]] = (),
     whole: bool = True,
-) -> t.Mapping[str, t.Any]:
+) -> dict[str, t.Any]:
     """After an apply: nobody else stays on record for what is ours, and what others put there goes. The object as it is then.
 
     ``found``: the server's answer to the apply. whole: all of the object is ours, not only what was applied. Nothing is sent
@@ -239,8 +239,8 @@ def write_object(client: Client, write: Write, manager: str) -> bool:
         )
         answer = client.apply(path, manifest, manager, force=True)
         take_alone(client, path, manifest, answer, manager, whole=write.alone)
-        return patched.get("metadata", {}).get("resourceVersion") != write.version
-    return write.version is None or answer.get("metadata", {}).get("resourceVersion") != write.version
+        return bool(patched.get("metadata", {}).get("resourceVersion") != write.version)
+    return write.version is None or bool(answer.get("metadata", {}).get("resourceVersion") != write.version)
 
 
 def _lists(value: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

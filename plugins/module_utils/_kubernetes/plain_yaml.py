@@ -26,7 +26,7 @@ def plain_documents(raw: str | bytes) -> list[t.Any]:
         # not yaml.load: the loader is our own subclass of SafeLoader
         loader = Loader(raw)
         try:
-            while loader.check_data():
+            while loader.check_data():  # type: ignore[no-untyped-call]  # of PyYAML's stubs
                 found.append(loader.get_data())
         finally:
             loader.dispose()

@@ -23,8 +23,9 @@ import urllib.parse
 from .._io.https import DeadlineSocket, within, within_deadlines
 from .._values.refused import quoted
 from .._values.text import lower
-from .access import Access, CredentialPlugin, is_token
+from .access import Access, is_token
 from .errors import BadAnswer, CredentialFailed, LibraryMissing, TooLarge, Unreachable, Untrusted
+from .kubeconfig import CredentialPlugin
 
 USER_AGENT = "multicluster.network/0.1.0 (Ansible collection)"
 CA_BYTES = 1024 * 1024
@@ -198,7 +199,7 @@ def fetch_ca(access: Access, urllib3: t.Any, seconds: float) -> str:
         raise TooLarge(access.cluster, operation, f"more than {CA_BYTES} bytes")
     if not hmac.compare_digest(hashlib.sha256(body).hexdigest(), access.ca_sha256 or ""):
         raise Untrusted(access.cluster, operation, "the bundle's SHA-256 is not ca_sha256")
-    return body.decode("ascii", "replace")
+    return str(body, "ascii", "replace")
 
 
 class Credential(t.NamedTuple):

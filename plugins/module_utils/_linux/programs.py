@@ -23,7 +23,7 @@ def find_program(name: str) -> str | None:
     return shutil.which(name, path=_PATH)
 
 
-def run(words: t.Sequence[str], seconds: float, **options: t.Any) -> subprocess.CompletedProcess[t.Any]:
+def run(words: t.Sequence[str], seconds: float, **options: t.Any) -> subprocess.CompletedProcess[bytes]:
     """How a program ended, whatever its status, with both of its outputs in bytes; it reads nothing unless ``input`` is given.
 
     options: as of subprocess.run. Raises one of FAILURES.
@@ -37,7 +37,7 @@ def run(words: t.Sequence[str], seconds: float, **options: t.Any) -> subprocess.
 
 def run_for(
     operation: str, obj: str, words: t.Sequence[str], seconds: float, **options: t.Any
-) -> subprocess.CompletedProcess[t.Any]:
+) -> subprocess.CompletedProcess[bytes]:
     """The same for a program of the host that is part of ``operation`` on ``obj``. Raises LinuxError when it is missing or does not answer."""
     try:
         return run(words, seconds, **options)

@@ -7,6 +7,7 @@ Who may write a Service, or a provider, could else have a node's or a router's a
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import itertools
 import typing as t
@@ -77,7 +78,8 @@ def readable_spans(texts: t.Iterable[object]) -> list[Span]:
     return found
 
 
-class Pool(t.NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Pool:
     """Sorted spans that do not overlap."""
 
     spans: tuple[Span, ...]

@@ -157,7 +157,7 @@ def same(name: str, wanted: t.Any, actual: t.Any) -> bool:
     """Whether a field already says what it should. Texts of JSON are equal by what they mean; AWX fills in defaults of inputs."""
     if name in _TEXTS:
         try:
-            return json.loads(wanted or "{}") == json.loads(actual or "{}")
+            return bool(json.loads(wanted or "{}") == json.loads(actual or "{}"))
         except (TypeError, ValueError):
             return bool(wanted == actual)
     if isinstance(wanted, dict) and isinstance(actual, dict):

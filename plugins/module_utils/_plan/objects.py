@@ -112,12 +112,12 @@ def owners(obj: t.Mapping[str, t.Any], *path: str, leaf: bool = False) -> list[s
 
 def merge_trees(trees: t.Sequence[t.Any], depth: int = 40) -> Tree:
     """The union of fieldsV1 trees; below ``depth`` the first one counts, and what is no tree counts as an empty one."""
-    trees = [tree for tree in trees if isinstance(tree, dict)]
-    if len(trees) == 1 or (depth == 0 and trees):
-        return trees[0]
+    kept: list[Tree] = [tree for tree in trees if isinstance(tree, dict)]
+    if len(kept) == 1 or (depth == 0 and kept):
+        return kept[0]
     merged: Tree = {}
-    for name in {name for tree in trees for name in tree}:
-        merged[name] = merge_trees([tree[name] for tree in trees if name in tree], depth - 1)
+    for name in {name for tree in kept for name in tree}:
+        merged[name] = merge_trees([tree[name] for tree in kept if name in tree], depth - 1)
     return merged
 
 
@@ -325,7 +325,7 @@ def quantity(value: t.Any) -> fractions.Fraction | None:
         return None
     number, suffix = fractions.Fraction(match.group(1)), match.group(2) or ""
     if suffix in _BINARY:
-        return number * 2 ** _BINARY[suffix]
+        return number * (1 << _BINARY[suffix])
     if suffix in _SUFFIXES:
         return number * fractions.Fraction(_SUFFIXES[suffix])
     if suffix in ("P", "E"):

@@ -94,7 +94,7 @@ class WorkQueue:
     def failed(self, key: Key, now: float, after: float = 0.0) -> float:
         """It is not; returns after how many seconds it comes again. ``after``: not earlier, as the server asked."""
         count = self._failures[key] = self._failures.get(key, 0) + 1
-        pause = max(after, min(self._pauses[1], self._pauses[0] * 2 ** min(count - 1, 16)))
+        pause: float = max(after, min(self._pauses[1], self._pauses[0] * 2 ** min(count - 1, 16)))
         if key not in self._since:
             self._later[key] = now + pause
         return pause

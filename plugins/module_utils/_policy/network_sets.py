@@ -124,7 +124,7 @@ def _add_pod(
 
 def _host_net(text: t.Any) -> str:
     """The network of one address, as it is printed."""
-    if plain_address(text) is not None:
+    if isinstance(text, str) and plain_address(text) is not None:
         return text + "/32"
     address = parse_address(text)
     return f"{address}/{address.max_prefixlen}"

@@ -29,7 +29,8 @@ def blocks_per_address(ports: t.Any) -> int:
     """How many interfaces one address serves. A block must fit into the port space."""
     if isinstance(ports, bool) or not isinstance(ports, int) or not 1 <= ports <= PORTS:
         raise ValueRefused("invalid_ports", f"{quoted(ports)} ports for each interface is not 1 to {PORTS}")
-    return PORTS // ports
+    served: int = PORTS // ports
+    return served
 
 
 def claim_of(interface: Object, family: str) -> str | None:

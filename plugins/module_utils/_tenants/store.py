@@ -130,7 +130,8 @@ class MemoryStore:
         if not status:
             server = ("uid", "resourceVersion", "name", "namespace")
             change["metadata"] = {part: copy.deepcopy(value) for part, value in meta.items() if part not in server}
-        return self._store("status" if status else "patch", key, merge_patched(before, change), before, not status)
+        after = self._store("status" if status else "patch", key, merge_patched(before, change), before, not status)
+        return after if key in self._objects else None
 
     def delete(self, key: Key, expected: str = "") -> dict[str, t.Any] | None:
         before = self._objects.get(key)
@@ -154,7 +155,9 @@ class MemoryStore:
             raise StoreError(NOT_FOUND, f"{key.kind} {key.short} does not exist")
         return self._objects[key]
 
-    def _store(self, verb: str, key: Key, after: dict[str, t.Any], before: Object | None, fill: bool = True) -> t.Any:
+    def _store(
+        self, verb: str, key: Key, after: dict[str, t.Any], before: Object | None, fill: bool = True
+    ) -> dict[str, t.Any]:
         for value in labels(after).values():
             if not isinstance(value, str) or not _LABEL.match(value):
                 raise StoreError(INVALID, f"{key.kind} {key.short}: {value!r:.80} is no label value")
@@ -174,8 +177,8 @@ class MemoryStore:
             and not items(after, "metadata", "finalizers")
         ):
             self._gone(key)
-            return None
-        self._put(key, after)
+        else:
+            self._put(key, after)
         return copy.deepcopy(after)
 
     def _put(self, key: Key, obj: dict[str, t.Any]) -> None:

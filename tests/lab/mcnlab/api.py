@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import pathlib
 import ssl
+import typing as t
 import urllib.error
 import urllib.request
 
@@ -24,7 +25,9 @@ class Api:
     def __init__(self, server: str, ca: pathlib.Path, token: str):
         self.server, self.ca, self.token = server, ca, token
 
-    def request(self, method: str, path: str, body=None, content_type: str = "application/json", timeout: float = 15.0):
+    def request(
+        self, method: str, path: str, body: object = None, content_type: str = "application/json", timeout: float = 15.0
+    ) -> t.Any:
         """Send one request; return the decoded answer. An HTTP error becomes ApiError, no answer becomes OSError."""
         request = urllib.request.Request(
             self.server + path,
@@ -48,10 +51,10 @@ class Api:
             raise ApiError(method, path, error.code, error.read().decode(errors="replace")) from error
         return json.loads(text) if text.startswith(("{", "[")) else text
 
-    def get(self, path: str):
+    def get(self, path: str) -> t.Any:
         return self.request("GET", path)
 
-    def get_or_none(self, path: str):
+    def get_or_none(self, path: str) -> t.Any:
         try:
             return self.get(path)
         except ApiError as error:
@@ -59,8 +62,8 @@ class Api:
                 return None
             raise
 
-    def post(self, path: str, body):
+    def post(self, path: str, body: object) -> t.Any:
         return self.request("POST", path, body)
 
-    def merge(self, path: str, body):
+    def merge(self, path: str, body: object) -> t.Any:
         return self.request("PATCH", path, body, "application/merge-patch+json")

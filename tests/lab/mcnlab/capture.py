@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import pathlib
 import time
+import typing as t
 
 from . import namespaces, process, underlay
 from .errors import LabError
+
+if t.TYPE_CHECKING:
+    from .lab import Lab
 
 
 class Capture:
     """One running capture of a lab; started and stopped by its pid file, so different calls can do either."""
 
-    def __init__(self, lab):
+    def __init__(self, lab: Lab) -> None:
         self.lab = lab
         self.pid_file = lab.state / "run" / "capture.pid"
         self.log = lab.state / "run" / "capture.log"

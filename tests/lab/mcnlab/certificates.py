@@ -12,14 +12,14 @@ from . import process
 DAYS = "3650"
 
 
-def ensure(folder: pathlib.Path, cluster: str, names: list, addresses: list) -> None:
+def ensure(folder: pathlib.Path, cluster: str, names: list[str], addresses: list[str]) -> None:
     """Write ca.crt, ca.key, server.crt, server.key, sa.key, sa.pub into ``folder`` unless they are there."""
     if (folder / "complete").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
 
-    def openssl(*words) -> None:
+    def openssl(*words: object) -> None:
         process.run(["openssl", *words], cwd=folder)
 
     key = ("-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
@@ -66,7 +66,7 @@ def client(folder: pathlib.Path, name: str, common_name: str, organization: str)
     if (folder / f"{name}.crt").exists():
         return
 
-    def openssl(*words) -> None:
+    def openssl(*words: object) -> None:
         process.run(["openssl", *words], cwd=folder)
 
     openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", f"{name}.key")

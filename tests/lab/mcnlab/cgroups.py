@@ -38,7 +38,7 @@ def unified() -> pathlib.Path:
     raise LabError("this machine mounts no cgroup2; the nodes' systemd needs one")
 
 
-def hierarchies(mounts: str | None = None) -> list:
+def hierarchies(mounts: str | None = None) -> list[dict[str, str]]:
     """Every hierarchy that the machine mounts, as ``{folder, type, options}``; the options are those that choose it in another mount."""
     text = pathlib.Path("/proc/self/mounts").read_text() if mounts is None else mounts
     found = {}

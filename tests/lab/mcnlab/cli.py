@@ -10,14 +10,17 @@ import json
 import os
 import pathlib
 import sys
+import typing as t
 
 from . import generate, probes, topology
 from .errors import LabError
 from .lab import Lab
 from .progress import phase, say
 
+Command = t.Callable[[Lab, argparse.Namespace], t.Optional[int]]
 
-def main(arguments: list | None = None) -> int:
+
+def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         return options.function(Lab(options.name), options) or 0
@@ -39,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(name: str, function, text: str) -> argparse.ArgumentParser:
+    def add(name: str, function: Command, text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text, parents=[common])
         command.set_defaults(function=function)
         return command
@@ -115,7 +118,7 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _up(lab: Lab, options) -> None:
+def _up(lab: Lab, options: argparse.Namespace) -> None:
     if options.nodes is None:
         if options.clusters is not None or options.light:
             raise LabError(
@@ -132,15 +135,15 @@ def _up(lab: Lab, options) -> None:
     )
 
 
-def _timed(text: str, function):
-    def call(lab: Lab, options) -> None:
+def _timed(text: str, function: Command) -> Command:
+    def call(lab: Lab, options: argparse.Namespace) -> None:
         with phase(text):
             function(lab, options)
 
     return call
 
 
-def _status(lab: Lab, options) -> int:
+def _status(lab: Lab, options: argparse.Namespace) -> int:
     status = lab.status()
     print(json.dumps(status, indent=2))
     alive = all(all(v for k, v in c.items() if isinstance(v, bool)) for c in status["clusters"].values())
@@ -153,29 +156,29 @@ def _status(lab: Lab, options) -> int:
     )
 
 
-def _words(words: list, default: list | None = None) -> list:
+def _words(words: list[str], default: list[str] | None = None) -> list[str]:
     words = words[1:] if words[:1] == ["--"] else words
     if not words and default is None:
         raise LabError("which command?")
     return words or default or []
 
 
-def _exec(lab: Lab, options) -> None:
+def _exec(lab: Lab, options: argparse.Namespace) -> None:
     command = lab.machine(options.node).enter(_words(options.command, ["/bin/bash"]))
     os.execvp(command[0], command)
 
 
-def _pod_exec(lab: Lab, options) -> None:
+def _pod_exec(lab: Lab, options: argparse.Namespace) -> None:
     command = lab.enter_pod(options.pod, _words(options.command, ["/bin/bash"]))
     os.execvp(command[0], command)
 
 
-def _kubectl(lab: Lab, options) -> None:
+def _kubectl(lab: Lab, options: argparse.Namespace) -> None:
     command = lab.kubectl_command(options.cluster, _words(options.command))
     os.execvp(command[0], command)
 
 
-def _ssh(lab: Lab, options) -> None:
+def _ssh(lab: Lab, options: argparse.Namespace) -> None:
     node = lab.topology.node(options.node)
     os.execvp(
         "ssh",
@@ -192,7 +195,7 @@ def _ssh(lab: Lab, options) -> None:
     )
 
 
-def _ping_matrix(lab: Lab, options) -> int:
+def _ping_matrix(lab: Lab, options: argparse.Namespace) -> int:
     rows = lab.ping_matrix(options.cross_only)
     failed = [row for row in rows if not row["ok"]]
     if options.json:
@@ -205,10 +208,10 @@ def _ping_matrix(lab: Lab, options) -> int:
     return 1 if failed else 0
 
 
-def _capture(lab: Lab, options) -> None:
+def _capture(lab: Lab, options: argparse.Namespace) -> None:
     with phase(f"capturing for {options.seconds:g} s into {options.out}"):
         say(lab.capture.take(options.out, options.seconds, options.filter))
 
 
-def _snapshot(lab: Lab, options) -> None:
+def _snapshot(lab: Lab, options: argparse.Namespace) -> None:
     print(json.dumps(lab.snapshot(options.target), indent=1, sort_keys=True))

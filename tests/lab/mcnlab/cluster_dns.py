@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import time
+import typing as t
 
 from . import images
-from .kubernetes import DNS_DOMAIN
+from .kubernetes import DNS_DOMAIN, ControlPlane
 
 # kubeadm's, without a forwarder: a lab has nobody to ask outside.
 COREFILE = """\
@@ -37,7 +38,7 @@ NAME = {"name": "coredns", "namespace": "kube-system"}
 LABELS = {"k8s-app": "kube-dns"}
 
 
-def apply(plane, version: str) -> None:
+def apply(plane: ControlPlane, version: str) -> None:
     """Write every object, as kubeadm's own field manager would; a Corefile that stands is left as it is."""
     while plane.api.get_or_none("/api/v1/namespaces/kube-system") is None:
         time.sleep(0.1)  # the API server makes it itself, a moment after it is ready
@@ -47,7 +48,7 @@ def apply(plane, version: str) -> None:
         plane.api.request("PATCH", f"{path}?fieldManager=kubeadm&force=true", body, "application/apply-patch+yaml")
 
 
-def objects(address: str, dual_stack: bool, version: str) -> list:
+def objects(address: str, dual_stack: bool, version: str) -> list[tuple[str, dict[str, t.Any]]]:
     """[(path, object)] in the order in which they are needed."""
     rules = [
         {"apiGroups": [""], "resources": ["endpoints", "services", "pods", "namespaces"], "verbs": ["list", "watch"]},
@@ -67,7 +68,7 @@ def objects(address: str, dual_stack: bool, version: str) -> list:
     }
     if dual_stack:
         service.pop("ipFamilyPolicy")
-    made: list = [
+    made: list[tuple[str, str, dict[str, t.Any], dict[str, t.Any]]] = [
         ("v1", "ServiceAccount", NAME, {}),
         (f"{rbac}/v1", "ClusterRole", {"name": "system:coredns"}, {"rules": rules}),
         (
@@ -91,8 +92,8 @@ def objects(address: str, dual_stack: bool, version: str) -> list:
     ]
 
 
-def _template(version: str) -> dict:
-    def probe(path: str, port: int) -> dict:
+def _template(version: str) -> dict[str, t.Any]:
+    def probe(path: str, port: int) -> dict[str, t.Any]:
         return {"httpGet": {"path": path, "port": port}, "periodSeconds": 2, "failureThreshold": 30}
 
     container = {
@@ -126,7 +127,7 @@ def _template(version: str) -> dict:
     }
 
 
-def _path(version: str, kind: str, metadata: dict) -> str:
+def _path(version: str, kind: str, metadata: dict[str, t.Any]) -> str:
     root = "/api/v1" if version == "v1" else f"/apis/{version}"
     namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
     return f"{root}{namespace}/{kind.lower()}s/{metadata['name']}"

@@ -19,7 +19,7 @@ import sys
 CLONE_NEWNET = 0x40000000
 
 
-def socket_inside(netns: list, family: int) -> socket.socket:
+def socket_inside(netns: list[str], family: int) -> socket.socket:
     """A TCP socket that belongs to the first of these network namespaces that exists; we ourselves stay where we are."""
     libc = ctypes.CDLL(None, use_errno=True)
     error: OSError = OSError("no network namespace is there")
@@ -39,7 +39,7 @@ def socket_inside(netns: list, family: int) -> socket.socket:
     raise error
 
 
-async def connect(netns: list, target: str) -> tuple:
+async def connect(netns: list[str], target: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """(reader, writer) to ``host:port``, where the host is an address."""
     host, _colon, port = target.rpartition(":")
     host = host.strip("[]")
@@ -63,7 +63,7 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         writer.close()
 
 
-async def serve(path: str, netns: list) -> None:
+async def serve(path: str, netns: list[str]) -> None:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from .errors import LabError
 
 #: What the ranges below have room for: a /16 of pods for each cluster is 250 nodes with a /24 each.
 MOST_CLUSTERS, MOST_NODES = 16, 250
 
 
-def topology(nodes: int, clusters: int, light: bool = False) -> dict:
+def topology(nodes: int, clusters: int, light: bool = False) -> dict[str, t.Any]:
     """The JSON shape of ``topology.parse``: clusters c1, c2, ... whose nodes are c1-1, c1-2, ..., one pod on each."""
     if not 1 <= clusters <= MOST_CLUSTERS or not clusters <= nodes <= clusters * MOST_NODES:
         raise LabError(
@@ -22,7 +24,7 @@ def topology(nodes: int, clusters: int, light: bool = False) -> dict:
     return {"clusters": made, **({"nodes": "light"} if light else {})}
 
 
-def _cluster(number: int, nodes: int) -> dict:
+def _cluster(number: int, nodes: int) -> dict[str, t.Any]:
     return {
         "pod_cidrs": [f"10.{16 + number}.0.0/16"],
         "service_cidrs": [f"10.{64 + number}.0.0/16"],

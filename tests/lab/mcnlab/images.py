@@ -15,6 +15,7 @@ import io
 import json
 import pathlib
 import tarfile
+import typing as t
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Not the static one, which may not look up names: the C library loads code for that at run time. And busybox's own wget ends by a
@@ -41,19 +42,19 @@ PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait
 class Image:
     """One image: ``packages`` of Debian with what they depend on, or ``program``, one program of our own as ``/NAME``."""
 
-    names: tuple  # as manifests write them, each with a tag
+    names: tuple[str, ...]  # as manifests write them, each with a tag
     holds: str
-    packages: tuple = ()
+    packages: tuple[str, ...] = ()
     program: str = ""
-    entrypoint: tuple = ()
-    command: tuple = ("/bin/sh",)
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ("/bin/sh",)
 
 
 PAUSE_NAME = "registry.k8s.io/pause:3.10.1"
 COREDNS_NAME = "registry.k8s.io/coredns/coredns:v{version}"
 
 
-def table(coredns: str) -> tuple:
+def table(coredns: str) -> tuple[Image, ...]:
     """Every image that real pods can use, with the version of the CoreDNS that was built."""
     return (
         Image((PAUSE_NAME,), "the sandbox of every pod", ("busybox-static",), entrypoint=PAUSE, command=()),
@@ -110,9 +111,9 @@ def layer(folder: pathlib.Path) -> bytes:
     return text.getvalue()
 
 
-def configuration(image: Image, diff_id: str) -> dict:
+def configuration(image: Image, diff_id: str) -> dict[str, t.Any]:
     """An image's configuration as the OCI image specification has it."""
-    run: dict = {"Env": [f"PATH={PATH}"], "WorkingDir": "/"}
+    run: dict[str, t.Any] = {"Env": [f"PATH={PATH}"], "WorkingDir": "/"}
     if image.entrypoint:
         run["Entrypoint"] = list(image.entrypoint)
     if image.command:
@@ -120,12 +121,12 @@ def configuration(image: Image, diff_id: str) -> dict:
     return {"architecture": "amd64", "os": "linux", "config": run, "rootfs": {"type": "layers", "diff_ids": [diff_id]}}
 
 
-def write_layout(file: pathlib.Path, images: list) -> None:
+def write_layout(file: pathlib.Path, images: list[tuple[Image, bytes]]) -> None:
     """Write an OCI layout of ``[(Image, layer)]`` as a tar; images with the same layer share it."""
-    blobs: dict = {}
+    blobs: dict[str, bytes] = {}
     manifests = []
 
-    def blob(content: bytes, kind: str) -> dict:
+    def blob(content: bytes, kind: str) -> dict[str, t.Any]:
         digest = "sha256:" + hashlib.sha256(content).hexdigest()
         blobs[digest] = content
         return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": digest, "size": len(content)}
@@ -159,5 +160,5 @@ def write_layout(file: pathlib.Path, images: list) -> None:
             archive.addfile(entry, io.BytesIO(content))
 
 
-def _json(value) -> bytes:
+def _json(value: object) -> bytes:
     return json.dumps(value, sort_keys=True).encode()

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import json
 import pathlib
+import typing as t
 
 from .namespaces import hardware
 from .node_init import LIGHT_PYTHON
 
+if t.TYPE_CHECKING:
+    from .lab import Lab
 
-def write(lab) -> None:
+
+def write(lab: Lab) -> None:
     """Write inventory/hosts.yml and inventory-ssh/hosts.yml (JSON inside YAML, which every YAML reader takes)."""
     for folder, over_ssh in (("inventory", False), ("inventory-ssh", True))[
         : 1 if lab.topology.light else 2
@@ -26,7 +30,7 @@ def write(lab) -> None:
             temporary.replace(file)
 
 
-def render(lab, over_ssh: bool) -> str:
+def render(lab: Lab, over_ssh: bool) -> str:
     lines = ["---", "all:", "  children:", "    clusters:", "      vars:"]
     lines += [
         "        ansible_connection: local",
@@ -56,14 +60,14 @@ def render(lab, over_ssh: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _netns(lab) -> dict:
+def _netns(lab: Lab) -> dict[str, str]:
     return {
         "ansible_connection": "multicluster.network.netns",
         "ansible_netns_leader": f"{lab.state}/nodes/{{{{ inventory_hostname }}}}/leader",
     }
 
 
-def _ssh(lab) -> dict:
+def _ssh(lab: Lab) -> dict[str, str]:
     return {
         "ansible_connection": "ssh",
         "ansible_user": "root",
@@ -74,5 +78,5 @@ def _ssh(lab) -> dict:
     }
 
 
-def _value(value) -> str:
+def _value(value: object) -> str:
     return json.dumps(value) if not isinstance(value, str) or set(value) & set("{}[]:#'\" ,&*") else value

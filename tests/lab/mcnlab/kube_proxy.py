@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import pathlib
 import time
+import typing as t
 
 from . import process
 from .errors import LabError
 from .kubernetes import ControlPlane, kubeconfig
+
+if t.TYPE_CHECKING:
+    from .lab import Lab
+    from .nodes import NodeMachine
 
 # Take out the rules and chains of kube-proxy, then the tables in which nothing is left.
 CLEAN = """
@@ -26,7 +31,7 @@ rm -f /run/kube-proxy.kubeconfig
 
 
 class KubeProxy:
-    def __init__(self, lab, machine):
+    def __init__(self, lab: Lab, machine: NodeMachine) -> None:
         self.lab, self.machine = lab, machine
         self.plane = ControlPlane(lab, lab.topology.cluster(machine.node.cluster))
         self.pid_file = machine.folder / "kube-proxy.pid"
@@ -55,7 +60,7 @@ class KubeProxy:
         if self.machine.leader:
             self._in_node(CLEAN, "")
 
-    def _command(self, programs: pathlib.Path) -> list:
+    def _command(self, programs: pathlib.Path) -> list[str]:
         cidrs = [cidr for cidr in self.plane.cluster.pod_cidrs if ":" not in cidr] or list(self.plane.cluster.pod_cidrs)
         return [
             str(programs / "kube-proxy"),
@@ -73,7 +78,7 @@ class KubeProxy:
         process.run(self.machine.enter(["/bin/sh", "-c", script]), input=text)
 
 
-def _children(pid: int) -> list:
+def _children(pid: int) -> list[int]:
     found = []
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -14,11 +14,15 @@ import re
 import secrets
 import subprocess
 import time
+import typing as t
 
 from . import certificates, namespaces, ports, process, world
 from .api import Api
 from .errors import LabError
 from .topology import Cluster, Node
+
+if t.TYPE_CHECKING:
+    from .lab import Lab
 
 RELAY = pathlib.Path(__file__).with_name("relay.py")
 EGRESS = pathlib.Path(__file__).with_name("egress.py")
@@ -72,7 +76,7 @@ def binaries(state: pathlib.Path | None = None, default: str = "") -> pathlib.Pa
 
 
 class ControlPlane:
-    def __init__(self, lab, cluster: Cluster):
+    def __init__(self, lab: Lab, cluster: Cluster):
         self.lab, self.cluster = lab, cluster
         self.folder = lab.state / cluster.name
         self.pki = self.folder / "pki"
@@ -83,8 +87,9 @@ class ControlPlane:
     # Reading
 
     @property
-    def ports(self) -> dict:
-        return json.loads((self.folder / "ports.json").read_text())
+    def ports(self) -> dict[str, int]:
+        chosen: dict[str, int] = json.loads((self.folder / "ports.json").read_text())
+        return chosen
 
     @property
     def server(self) -> str:
@@ -116,7 +121,7 @@ class ControlPlane:
         return Api(self.server, self.pki / "ca.crt", self.token)
 
     @property
-    def programs(self) -> tuple:
+    def programs(self) -> tuple[str, ...]:
         """What has to run for the cluster to work."""
         return ("etcd", "kube-apiserver", "kube-controller-manager", *(["kube-scheduler"] if self.real_pods else []))
 
@@ -225,7 +230,7 @@ class ControlPlane:
         except OSError:
             return ""
 
-    def _start(self, program: str, command: list) -> None:
+    def _start(self, program: str, command: t.Sequence[object]) -> None:
         """Start a program unless it runs with this very command line."""
         record = self.folder / "run" / f"{program}.json"
         pid = process.read_pid(self._pid_file(program))
@@ -287,7 +292,7 @@ class ControlPlane:
     def egress_socket(self) -> pathlib.Path:
         return self.folder / "run" / "egress.sock"
 
-    def _pod_commands(self, programs: pathlib.Path) -> dict:
+    def _pod_commands(self, programs: pathlib.Path) -> dict[str, list[object]]:
         nodes = [namespaces.path(self.lab.namespace(node.name)) for node in self.cluster.nodes]
         return {
             "egress": ["/usr/bin/python3", "-B", EGRESS, self.egress_socket, *nodes],
@@ -302,7 +307,7 @@ class ControlPlane:
             ],
         }
 
-    def _commands(self, programs: pathlib.Path) -> dict:
+    def _commands(self, programs: pathlib.Path) -> dict[str, list[object]]:
         chosen, folder, pki = self.ports, self.folder, self.pki
         etcd = programs / "etcd"
         if not etcd.exists():
@@ -360,7 +365,7 @@ class ControlPlane:
             ],
         }
 
-    def _server_options(self) -> list:
+    def _server_options(self) -> list[str]:
         if not self.real_pods:
             return [
                 "--endpoint-reconciler-type=none",
@@ -377,7 +382,7 @@ class ControlPlane:
             f"--egress-selector-config-file={self.folder / 'egress.json'}",
         ]
 
-    def _manager_options(self) -> list:
+    def _manager_options(self) -> list[str]:
         if not self.real_pods:
             return [f"--controllers={CONTROLLERS}"]
         return [
@@ -386,16 +391,16 @@ class ControlPlane:
             f"--service-account-private-key-file={self.pki / 'sa.key'}",
         ]
 
-    def _manager_port(self, programs: pathlib.Path) -> list:
+    def _manager_port(self, programs: pathlib.Path) -> list[str]:
         return ["--port=0"] if _minor(programs) < 24 else []
 
-    def _feature_gates(self, programs: pathlib.Path) -> list:
+    def _feature_gates(self, programs: pathlib.Path) -> list[str]:
         """Dual-stack is a feature gate up to 1.22, later always on."""
         several = [node for node in self.cluster.nodes if len(node.pod_cidrs) > 1]
         return ["--feature-gates=IPv6DualStack=true"] if several and _minor(programs) < 23 else []
 
 
-_VERSIONS: dict = {}
+_VERSIONS: dict[pathlib.Path, str] = {}
 
 
 def version(programs: pathlib.Path) -> str:
@@ -413,7 +418,7 @@ def _minor(programs: pathlib.Path) -> int:
     return int(version(programs).split(".")[1])
 
 
-def node_object(node: Node) -> dict:
+def node_object(node: Node) -> dict[str, t.Any]:
     """A Node as a kubelet would have registered it."""
     addresses = [{"type": "InternalIP", "address": address} for address in (*node.more_addresses, *node.addresses)]
     return {
@@ -440,7 +445,7 @@ def node_object(node: Node) -> dict:
     }
 
 
-def egress_configuration(socket: pathlib.Path) -> dict:
+def egress_configuration(socket: pathlib.Path) -> dict[str, t.Any]:
     """How an API server on loopback reaches kubelets and Services: by a proxy that connects from inside a node's network."""
     return {
         "apiVersion": "apiserver.k8s.io/v1beta1",
@@ -454,7 +459,7 @@ def egress_configuration(socket: pathlib.Path) -> dict:
     }
 
 
-def is_ready(item: dict, kind: str) -> bool:
+def is_ready(item: dict[str, t.Any], kind: str) -> bool:
     """Whether an object has a condition of this kind that is True."""
     conditions = item.get("status", {}).get("conditions") or []
     return any(one["type"] == kind and one["status"] == "True" for one in conditions)
@@ -468,7 +473,7 @@ def kubeconfig(cluster: str, server: str, ca: pathlib.Path, token: str) -> str:
     return render_kubeconfig([(cluster, server, ca, "lab-admin", token)])
 
 
-def write_kubeconfig(file: pathlib.Path, planes: list) -> None:
+def write_kubeconfig(file: pathlib.Path, planes: list[ControlPlane]) -> None:
     """All clusters in one file, each a context of its name; the first one is the current."""
     entries = [
         (plane.cluster.name, plane.server, plane.pki / "ca.crt", f"lab-admin-{plane.cluster.name}", plane.token)
@@ -477,7 +482,7 @@ def write_kubeconfig(file: pathlib.Path, planes: list) -> None:
     _secret(file, render_kubeconfig(entries))
 
 
-def render_kubeconfig(entries: list) -> str:
+def render_kubeconfig(entries: list[tuple[str, str, pathlib.Path, str, str]]) -> str:
     """A kubeconfig of [(cluster, server, authority's file, user, token)]."""
     clusters = users = contexts = ""
     for cluster, server, ca, user, token in entries:

@@ -15,6 +15,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import typing as t
 
 from . import (
     cgroups,
@@ -90,11 +91,11 @@ class Lab:
         return topology.parse(topology.read(file))
 
     @property
-    def control_planes(self) -> list:
+    def control_planes(self) -> list[ControlPlane]:
         return [ControlPlane(self, cluster) for cluster in self.topology.clusters]
 
     @property
-    def machines(self) -> list:
+    def machines(self) -> list[NodeMachine]:
         return [NodeMachine(self, node) for node in self.topology.nodes]
 
     def control_plane(self, name: str) -> ControlPlane:
@@ -113,7 +114,9 @@ class Lab:
 
     # The whole lab
 
-    def up(self, topology_name: str | None = None, pods: str | None = None, generated: dict | None = None) -> None:
+    def up(
+        self, topology_name: str | None = None, pods: str | None = None, generated: dict[str, t.Any] | None = None
+    ) -> None:
         """Start what is missing; a second call finds everything there and says so in a second.
 
         ``generated``: a topology as ``generate.topology`` makes it, in place of a name.
@@ -157,7 +160,9 @@ class Lab:
                         future.result()
         say(f"lab {self.name} is up: {self.inventory}")
 
-    def _merged(self, topology_name: str | None, pods: str | None, generated: dict | None) -> dict:
+    def _merged(
+        self, topology_name: str | None, pods: str | None, generated: dict[str, t.Any] | None
+    ) -> dict[str, t.Any]:
         """The description of the lab as it will be."""
         stored = topology.read(self.state / "topology.json") if (self.state / "topology.json").exists() else None
         wanted = generated
@@ -204,7 +209,7 @@ class Lab:
             with contextlib.suppress(OSError):
                 self.parent.rmdir()
 
-    def status(self) -> dict:
+    def status(self) -> dict[str, t.Any]:
         """What runs: clusters with their programs, nodes with their init's process id."""
         return {
             "name": self.name,
@@ -237,7 +242,7 @@ class Lab:
         }
 
     @contextlib.contextmanager
-    def locked(self):
+    def locked(self) -> t.Iterator[None]:
         """One change of a lab at a time; another call waits."""
         self.parent.mkdir(parents=True, exist_ok=True)
         with open(self.parent / f".{self.name}.lock", "w") as lock:
@@ -308,11 +313,13 @@ class Lab:
         with self.locked():
             own_images.add([self.pod_runtime(machine) for machine in self.machines], name, program)
 
-    def kubectl(self, cluster: str, words: list, check: bool = True, **options) -> subprocess.CompletedProcess:
+    def kubectl(
+        self, cluster: str, words: t.Sequence[str], check: bool = True, **options: t.Any
+    ) -> subprocess.CompletedProcess[str]:
         """Run kubectl as the cluster's administrator; text in and out."""
         return process.run(self.kubectl_command(cluster, words), check=check, **options)
 
-    def kubectl_command(self, cluster: str, words: list) -> list:
+    def kubectl_command(self, cluster: str, words: t.Sequence[str]) -> list[str]:
         plane, programs = self.control_plane(cluster), kubernetes.binaries(self.state)
         return [str(programs / "kubectl"), f"--kubeconfig={plane.kubeconfig}", *words]
 
@@ -326,22 +333,26 @@ class Lab:
         with self.locked():
             KubeProxy(self, self.machine(name)).stop()
 
-    def run_in_node(self, name: str, command: list, check: bool = True, **options) -> subprocess.CompletedProcess:
+    def run_in_node(
+        self, name: str, command: t.Sequence[str], check: bool = True, **options: t.Any
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command as root inside a node; text in and out."""
         return process.run(self.machine(name).enter(command), check=check, **options)
 
-    def run_in_pod(self, name: str, command: list, check: bool = True, **options) -> subprocess.CompletedProcess:
+    def run_in_pod(
+        self, name: str, command: t.Sequence[str], check: bool = True, **options: t.Any
+    ) -> subprocess.CompletedProcess[str]:
         """Run one of the machine's programs in a pod's network namespace."""
         return process.run(self.enter_pod(name, command), check=check, **options)
 
-    def enter_pod(self, name: str, command: list) -> list:
+    def enter_pod(self, name: str, command: t.Sequence[str]) -> list[str]:
         pod = self.topology.pod(name)
         return ["nsenter", f"--net={namespaces.path(self.namespace(pod.name))}", *command]
 
-    def ping_matrix(self, cross_only: bool = False) -> list:
+    def ping_matrix(self, cross_only: bool = False) -> list[dict[str, t.Any]]:
         return probes.ping_matrix(self, cross_only)
 
-    def snapshot(self, name: str) -> dict:
+    def snapshot(self, name: str) -> dict[str, t.Any]:
         """Of a node or of a cluster, see snapshot.py."""
         if any(cluster.name == name for cluster in self.topology.clusters):
             return snapshot.of_cluster(self.control_plane(name))

@@ -9,6 +9,7 @@ import hashlib
 import os
 import pathlib
 import subprocess
+import typing as t
 
 from . import process
 
@@ -27,7 +28,7 @@ def exists(name: str) -> bool:
         return False
 
 
-def named(prefix: str) -> list:
+def named(prefix: str) -> list[str]:
     return sorted(entry.name for entry in FOLDER.glob(prefix + "*")) if FOLDER.is_dir() else []
 
 
@@ -49,7 +50,7 @@ def delete(name: str) -> None:
         path(name).unlink()
 
 
-def batch(name: str, commands: list, force: bool = False) -> str:
+def batch(name: str, commands: list[str], force: bool = False) -> str:
     """Run ip commands (without the leading ``ip``) in one process; ``force`` goes on after a failure and ignores it."""
     if not commands:
         return ""
@@ -63,19 +64,19 @@ def hardware(seed: str) -> str:
     return ":".join(f"{byte:02x}" for byte in (0x02, *digest[:5]))
 
 
-def links(name: str) -> set:
+def links(name: str) -> set[str]:
     """The names of the links inside a namespace."""
     output = process.run(["ip", "-n", name, "-o", "link", "show"]).stdout
     return {line.split(": ")[1].split("@")[0] for line in output.splitlines()}
 
 
-def sysctl(name: str, settings: dict) -> None:
+def sysctl(name: str, settings: dict[str, int]) -> None:
     """Write settings below /proc/sys/net inside a namespace."""
     script = "".join(f"echo {value} > /proc/sys/net/{key}\n" for key, value in settings.items())
     process.run(["nsenter", f"--net={path(name)}", "/bin/sh", "-e"], input=script)
 
 
-def run(name: str, command: list, **options) -> subprocess.CompletedProcess:
+def run(name: str, command: t.Sequence[str | pathlib.Path], **options: t.Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["nsenter", f"--net={path(name)}", *command], check=False, **options)
 
 

@@ -18,6 +18,7 @@ import socket
 import stat
 import subprocess
 import sys
+import typing as t
 
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
@@ -74,7 +75,7 @@ exec /usr/bin/python3 "$@"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def libc_call(name: str, *arguments) -> None:
+def libc_call(name: str, *arguments: object) -> None:
     if getattr(_libc, name)(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}{arguments}: {os.strerror(number)}")
@@ -120,7 +121,7 @@ def main(settings_file: str) -> None:
         os._exit(1)
 
 
-def furnish(root: pathlib.Path, settings: dict) -> None:
+def furnish(root: pathlib.Path, settings: dict[str, t.Any]) -> None:
     """The node's own files, once, at its first boot: identity, no foreign services, an SSH server."""
     etc = root / "etc"
     for units in (etc / "systemd/system", root / "usr/lib/systemd/system"):
@@ -152,7 +153,7 @@ def furnish(root: pathlib.Path, settings: dict) -> None:
     (etc / "systemd/system/multi-user.target.wants/lab-sshd.service").symlink_to("/etc/systemd/system/lab-sshd.service")
 
 
-def identify(root: pathlib.Path, settings: dict) -> None:
+def identify(root: pathlib.Path, settings: dict[str, t.Any]) -> None:
     """Whose files these are: all that a light node has of its own, beside the program that Ansible starts there."""
     etc = root / "etc"
     _write(etc / "hostname", settings["name"] + "\n")
@@ -170,7 +171,7 @@ def _write(file: pathlib.Path, text: str) -> None:
     file.write_text(text)
 
 
-def become_init(root: pathlib.Path, settings: dict, console: int) -> None:
+def become_init(root: pathlib.Path, settings: dict[str, t.Any], console: int) -> None:
     """In the child, process 1 of its namespace: private mounts, then the overlay as the root, then systemd or what stands there."""
     os.setsid()
     os.umask(0o022)

@@ -15,12 +15,16 @@ import pathlib
 import shutil
 import sys
 import time
+import typing as t
 import uuid
 
 from . import cgroups, namespaces, process, underlay, world
 from .errors import LabError
 from .namespaces import hardware
 from .topology import Cluster, Node, Pod
+
+if t.TYPE_CHECKING:
+    from .lab import Lab
 
 UPLINK = "eth0"
 #: Of a node with a further address: a network that no other node is in.
@@ -32,7 +36,7 @@ READY = ("running", "degraded")
 class NodeMachine:
     """One node of a lab: where its things are and what can be done to it."""
 
-    def __init__(self, lab, node: Node):
+    def __init__(self, lab: Lab, node: Node):
         self.lab = lab
         self.node = node
         self.folder = lab.state / "nodes" / node.name
@@ -52,7 +56,7 @@ class NodeMachine:
         """The folder with every file that differs from the machine's."""
         return self.folder / "upper"
 
-    def enter(self, command: list) -> list:
+    def enter(self, command: t.Sequence[str]) -> list[str]:
         """The command line that runs a command inside the node, as in a root shell there."""
         pid = self.leader
         if pid is None:
@@ -271,7 +275,7 @@ def gateway_of(cidr: str) -> str:
     return str(ipaddress.ip_network(cidr)[1])
 
 
-def cluster_routes(cluster: Cluster, node: Node) -> list:
+def cluster_routes(cluster: Cluster, node: Node) -> list[str]:
     """Routes to the pods of the cluster's other nodes, straight over the node network: what a routed CNI sets up."""
     lines = []
     for other in cluster.nodes:

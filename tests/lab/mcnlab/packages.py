@@ -10,6 +10,7 @@ import fcntl
 import os
 import pathlib
 import subprocess
+import typing as t
 
 from .errors import LabError
 from .progress import phase
@@ -21,12 +22,12 @@ POLICY = pathlib.Path("/usr/sbin/policy-rc.d")
 SERVICES = {"etcd-server": "etcd.service", "openssh-server": "ssh.service"}
 
 
-def wanted() -> list:
+def wanted() -> list[str]:
     lines = (line.strip() for line in LIST.read_text().splitlines())
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def missing() -> list:
+def missing() -> list[str]:
     result = subprocess.run(
         ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\\n", *wanted()],
         text=True,
@@ -55,7 +56,7 @@ def ensure() -> None:
                 subprocess.run(["systemctl", "disable", service], capture_output=True, check=False)
 
 
-def apt_get(words: list, folder: pathlib.Path) -> None:
+def apt_get(words: list[str], folder: pathlib.Path) -> None:
     """Run apt-get for what installs nothing, in ``folder``; with fresh lists where the machine's do not serve."""
     with _turn():
         if _apt(*words, folder=folder).returncode:
@@ -65,7 +66,7 @@ def apt_get(words: list, folder: pathlib.Path) -> None:
                 raise LabError(f"apt-get {words[-1]}: " + "\n".join(result.stdout.splitlines()[-15:]))
 
 
-def _apt(*words: str, folder: pathlib.Path | None = None) -> subprocess.CompletedProcess:
+def _apt(*words: str, folder: pathlib.Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["apt-get", "-o", "DPkg::Lock::Timeout=900", "-o", "Acquire::Retries=3", *words],
         text=True,
@@ -78,7 +79,7 @@ def _apt(*words: str, folder: pathlib.Path | None = None) -> subprocess.Complete
 
 
 @contextlib.contextmanager
-def _turn():
+def _turn() -> t.Iterator[None]:
     """One of us at a time, as tests/run does: two runs that install at once would end each other's ban on services."""
     with open(TURN, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -86,7 +87,7 @@ def _turn():
 
 
 @contextlib.contextmanager
-def _no_services():
+def _no_services() -> t.Iterator[None]:
     """Forbid maintainer scripts to start services while we install (the distribution's own switch for that)."""
     ours = not POLICY.exists()
     if ours:

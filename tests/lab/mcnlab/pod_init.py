@@ -20,6 +20,7 @@ import socket
 import subprocess
 import sys
 import time
+import typing as t
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
@@ -97,7 +98,7 @@ def enter_processes(leader: int, pid_file: pathlib.Path) -> None:
     os.close(reader)
 
 
-def join_cgroups(settings: dict) -> None:
+def join_cgroups(settings: dict[str, t.Any]) -> None:
     """Into a group of our own in every hierarchy, which is the root of all groups for whoever runs below us.
 
     So containers of several nodes do not meet under the one name that containerd has for them, and what is left has ours. Processes go one
@@ -117,7 +118,7 @@ def join_cgroups(settings: dict) -> None:
         (group / "init" / "cgroup.procs").write_text("0")
 
 
-def own_cgroups(hierarchies: list) -> None:
+def own_cgroups(hierarchies: list[dict[str, str]]) -> None:
     """Mount the hierarchies anew, from our groups on; others are out of sight."""
     root = pathlib.Path("/sys/fs/cgroup")
     if all(pathlib.Path(hierarchy["folder"]) != root for hierarchy in hierarchies):
@@ -132,7 +133,7 @@ def own_cgroups(hierarchies: list) -> None:
         )
 
 
-def private_mounts(folder: pathlib.Path, settings: dict) -> None:
+def private_mounts(folder: pathlib.Path, settings: dict[str, t.Any]) -> None:
     """Own /proc, cgroups, /run, /tmp, and own folders for what containerd, CNI plugins and kubelet keep; the machine's are out of sight."""
     mount("proc", pathlib.Path("/proc"), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     own_cgroups(settings["hierarchies"])
@@ -159,11 +160,11 @@ def tmpfs(target: str, data: str) -> None:
     mount("tmpfs", pathlib.Path(target), "tmpfs", MS_NOSUID | MS_NODEV, data)
 
 
-def supervise(settings: dict, folder: pathlib.Path) -> None:
+def supervise(settings: dict[str, t.Any], folder: pathlib.Path) -> None:
     """Start both programs, start again what ends, and take in the orphans: shims are nobody's children."""
     mark, owner = settings["mark"]
     environment = {"PATH": settings["path"], "HOME": "/root", "container": "lab", mark: owner}
-    running: dict = {}
+    running: dict[int, str] = {}
 
     def start(name: str) -> None:
         with open(f"/mnt/{name}.log", "ab") as output:
@@ -191,7 +192,7 @@ def supervise(settings: dict, folder: pathlib.Path) -> None:
             start(name)
 
 
-def import_images(settings: dict, environment: dict) -> None:
+def import_images(settings: dict[str, t.Any], environment: dict[str, str]) -> None:
     """All images into containerd's store, once for each set of them: a reboot finds them there."""
     done = pathlib.Path("/mnt/imported")
     deadline = time.monotonic() + 600

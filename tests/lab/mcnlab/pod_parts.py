@@ -68,7 +68,7 @@ def coredns_version(module: str) -> str:
     return found.group(1)
 
 
-def _key(wanted: tuple, coredns: pathlib.Path) -> str:
+def _key(wanted: tuple[images.Image, ...], coredns: pathlib.Path) -> str:
     """Changes with what would be made, so that a cache of another clone's is not taken for ours."""
     text = (
         repr((wanted, RUNTIME_PACKAGES, LEFT_OUT, coredns.parent.name)).encode()
@@ -77,7 +77,7 @@ def _key(wanted: tuple, coredns: pathlib.Path) -> str:
     return hashlib.sha256(text + pathlib.Path(__file__).read_bytes()).hexdigest()[:12]
 
 
-def _said(command: list) -> str:
+def _said(command: list[str]) -> str:
     """The last line that a builder prints; what it says meanwhile goes to our standard error."""
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     lines = result.stdout.split()
@@ -86,14 +86,14 @@ def _said(command: list) -> str:
     return lines[-1]
 
 
-def _make(work: pathlib.Path, wanted: tuple, coredns: pathlib.Path) -> None:
+def _make(work: pathlib.Path, wanted: tuple[images.Image, ...], coredns: pathlib.Path) -> None:
     """Into ``work``/done: the folder ``root`` and ``images.tar``."""
     done = work / "done"
     done.mkdir()
     done.chmod(0o755)
     with phase("real pods: getting Debian's containerd, runc, CNI plugins, and what images hold"):
         unpack(work, RUNTIME_PACKAGES, done / "root", depends=False)
-    layers: dict = {}
+    layers: dict[tuple[str, ...] | str, bytes] = {}
     with phase(f"real pods: making {len(wanted)} images"):
         for image in wanted:
             content = image.packages or image.program
@@ -110,7 +110,7 @@ def _make(work: pathlib.Path, wanted: tuple, coredns: pathlib.Path) -> None:
         images.write_layout(done / "images.tar", [(image, layers[image.packages or image.program]) for image in wanted])
 
 
-def unpack(work: pathlib.Path, names: tuple, root: pathlib.Path, depends: bool = True) -> None:
+def unpack(work: pathlib.Path, names: tuple[str, ...], root: pathlib.Path, depends: bool = True) -> None:
     """Unpack Debian packages, with all they depend on, into a new folder; nothing of the machine's dpkg changes."""
     archives = work / "archives"
     shutil.rmtree(archives, ignore_errors=True)

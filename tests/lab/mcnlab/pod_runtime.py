@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import json
 import pathlib
+import typing as t
 
 from . import cgroups, images, namespaces, process
 from .errors import LabError
 from .kubernetes import DNS_DOMAIN, ControlPlane, kubeconfig
 from .pod_parts import PodParts
 from .topology import Node
+
+if t.TYPE_CHECKING:
+    from .lab import Lab
+    from .nodes import NodeMachine
 
 SCRIPT = pathlib.Path(__file__).with_name("pod_init.py")
 # Where the runtime's namespaces show the node's folder (pod_init.py).
@@ -25,7 +30,7 @@ PATH = f"{RUNTIME}/root/usr/sbin:{RUNTIME}/root/usr/bin:/usr/sbin:/usr/bin:/sbin
 
 
 class PodRuntime:
-    def __init__(self, lab, machine):
+    def __init__(self, lab: Lab, machine: NodeMachine) -> None:
         self.lab, self.machine = lab, machine
         self.node: Node = machine.node
         self.plane = ControlPlane(lab, lab.topology.cluster(self.node.cluster))
@@ -61,7 +66,7 @@ class PodRuntime:
         self.leader_file.unlink(missing_ok=True)
         cgroups.remove(self.cgroup)
 
-    def enter(self, command: list) -> list:
+    def enter(self, command: t.Sequence[str]) -> list[str]:
         """The command line that runs one of the machine's programs where containerd and kubelet run."""
         pid = self.leader
         if pid is None:
@@ -106,7 +111,7 @@ class PodRuntime:
             (self.folder / name).chmod(0o600)
 
 
-def commands(node: Node) -> dict:
+def commands(node: Node) -> dict[str, list[str]]:
     """Command lines of containerd, kubelet and of the images' import."""
     return {
         "containerd": [f"{RUNTIME}/root/usr/bin/containerd", f"--config={INSIDE}/containerd.toml"],
@@ -157,7 +162,7 @@ def _toml(value: str) -> str:
     return json.dumps(value)  # a basic string of TOML is one of JSON
 
 
-def cni_configuration(node: Node) -> dict:
+def cni_configuration(node: Node) -> dict[str, t.Any]:
     """One veth a pod and addresses of the node's own pod ranges: what a routed CNI gives, and what plain routes to the node reach."""
     return {
         "cniVersion": "1.0.0",
@@ -179,7 +184,7 @@ def cni_configuration(node: Node) -> dict:
     }
 
 
-def kubelet_configuration(node: Node, dns: str) -> dict:
+def kubelet_configuration(node: Node, dns: str) -> dict[str, t.Any]:
     """A kubelet that neither needs version 2 of cgroups nor sets limits on the machine, and trusts the API server's certificate alone."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",

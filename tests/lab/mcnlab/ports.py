@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import socket
+import typing as t
 
 from .errors import LabError
 
@@ -24,7 +25,7 @@ REGISTRY = pathlib.Path("/run/multicluster-network-lab/ports")
 FIRST, LAST = 21001, 31999  # below the range that the kernel hands out by itself
 
 
-def ensure(names: tuple, record: pathlib.Path, registry: pathlib.Path = REGISTRY) -> dict:
+def ensure(names: tuple[str, ...], record: pathlib.Path, registry: pathlib.Path = REGISTRY) -> dict[str, int]:
     """The ports {name: number} in the file ``record``; chosen and written there when it is new or another lab has one of them."""
     with _locked(registry):
         ports = _read(record)
@@ -44,8 +45,8 @@ def release(folder: pathlib.Path, registry: pathlib.Path = REGISTRY) -> None:
                 claim.unlink()
 
 
-def _choose(names: tuple, record: pathlib.Path, registry: pathlib.Path) -> dict:
-    ports: dict = {}
+def _choose(names: tuple[str, ...], record: pathlib.Path, registry: pathlib.Path) -> dict[str, int]:
+    ports: dict[str, int] = {}
     candidates = iter(range(FIRST, LAST + 1))
     for name in names:
         for candidate in candidates:
@@ -66,7 +67,7 @@ def _holder(registry: pathlib.Path, port: int) -> pathlib.Path | None:
     return record if port in _read(record).values() else None
 
 
-def _read(record: pathlib.Path) -> dict:
+def _read(record: pathlib.Path) -> dict[str, int]:
     try:
         found = json.loads(record.read_text())
     except (OSError, ValueError):
@@ -84,7 +85,7 @@ def _is_free(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def _locked(registry: pathlib.Path):
+def _locked(registry: pathlib.Path) -> t.Iterator[None]:
     registry.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(registry, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import concurrent.futures
 import subprocess
+import typing as t
 
 from . import namespaces
 
+if t.TYPE_CHECKING:
+    from .lab import Lab
+    from .topology import Pod
 
-def ping_matrix(lab, cross_only: bool = False, count: int = 1, wait: float = 1.0) -> list:
+
+def ping_matrix(lab: Lab, cross_only: bool = False, count: int = 1, wait: float = 1.0) -> list[dict[str, t.Any]]:
     """Ping in parallel; returns dicts ``{source, target, address, cross, ok, error}`` in a stable order."""
     jobs = []
     cluster_of = {node.name: node.cluster for node in lab.topology.nodes}
@@ -23,7 +28,7 @@ def ping_matrix(lab, cross_only: bool = False, count: int = 1, wait: float = 1.0
                 continue
             jobs += [(source, target, address, cross) for address in target.addresses if (":" in address) in families]
 
-    def probe(job) -> dict:
+    def probe(job: tuple[Pod, Pod, str, bool]) -> dict[str, t.Any]:
         source, target, address, cross = job
         row = {
             "source": source.name,
@@ -54,16 +59,18 @@ def ping_matrix(lab, cross_only: bool = False, count: int = 1, wait: float = 1.0
         return list(pool.map(probe, jobs))
 
 
-def table(rows: list) -> str:
+def table(rows: list[dict[str, t.Any]]) -> str:
     """The matrix as text: sources down, targets across; ``ok``, ``FAIL`` or both families as ``ok/FAIL``."""
     names = sorted({row["source"] for row in rows} | {row["target"] for row in rows})
-    cells: dict = {}
+    cells: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         cells.setdefault((row["source"], row["target"]), []).append("ok" if row["ok"] else "FAIL")
     width = max((len(name) for name in names), default=0)
     lines = [" " * width + "  " + "  ".join(name.rjust(width) for name in names)]
     for source in names:
         lines.append(
-            source.ljust(width) + "  " + "  ".join("/".join(cells.get((source, t), ["-"])).rjust(width) for t in names)
+            source.ljust(width)
+            + "  "
+            + "  ".join("/".join(cells.get((source, target), ["-"])).rjust(width) for target in names)
         )
     return "\n".join(lines)

@@ -15,6 +15,7 @@ import pathlib
 import signal
 import subprocess
 import time
+import typing as t
 
 from .errors import LabError
 
@@ -46,7 +47,11 @@ def write_pid(file: pathlib.Path, pid: int) -> None:
 
 
 def spawn(
-    owner: pathlib.Path, pid_file: pathlib.Path, log: pathlib.Path, command: list, environment: dict | None = None
+    owner: pathlib.Path,
+    pid_file: pathlib.Path,
+    log: pathlib.Path,
+    command: t.Sequence[object],
+    environment: dict[str, str] | None = None,
 ) -> int:
     """Start a process of its own session which outlives us; it carries the lab's mark."""
     for folder in (pid_file.parent, log.parent):
@@ -65,7 +70,7 @@ def spawn(
     return process.pid
 
 
-def marked(owner: pathlib.Path) -> tuple:
+def marked(owner: pathlib.Path) -> tuple[list[int], list[int]]:
     """(inits of nodes, all other processes) that carry this lab's mark, as process ids."""
     wanted = f"{MARK}={owner}".encode()
     inits: list[int] = []
@@ -81,7 +86,7 @@ def marked(owner: pathlib.Path) -> tuple:
     return inits, others
 
 
-def end(pids: list, patience: float = 5.0) -> None:
+def end(pids: list[int], patience: float = 5.0) -> None:
     """End processes: politely for ``patience`` seconds (0: not at all), then for good; returns when they are gone."""
     known = {pid: start_time(pid) for pid in pids}
     for number, wait in ((signal.SIGTERM, patience), (signal.SIGKILL, 10.0)):
@@ -100,7 +105,7 @@ def end(pids: list, patience: float = 5.0) -> None:
     raise LabError(f"processes {alive} do not end")
 
 
-def run(command: list, check: bool = True, **options) -> subprocess.CompletedProcess:
+def run(command: t.Sequence[object], check: bool = True, **options: t.Any) -> subprocess.CompletedProcess[str]:
     """Run a command with captured text output; a failure becomes a LabError which shows what it said."""
     options.setdefault("stdin", subprocess.DEVNULL if "input" not in options else None)
     if options["stdin"] is None:

@@ -9,6 +9,7 @@ import contextlib
 import sys
 import threading
 import time
+import typing as t
 
 _BEGAN = time.monotonic()
 _LOCK = threading.Lock()
@@ -21,7 +22,7 @@ def say(text: str) -> None:
 
 
 @contextlib.contextmanager
-def phase(text: str, every: float = 20.0):
+def phase(text: str, every: float = 20.0) -> t.Iterator[None]:
     """Announce a phase, repeat it every ``every`` seconds while it lasts, and say how long it took."""
     began = time.monotonic()
     done = threading.Event()

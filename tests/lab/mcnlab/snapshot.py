@@ -10,8 +10,13 @@ import json
 import os
 import pathlib
 import stat
+import typing as t
 
 from . import process
+
+if t.TYPE_CHECKING:
+    from .kubernetes import ControlPlane
+    from .nodes import NodeMachine
 
 # Below the folders that a node writes to; what changes by itself is left out.
 WATCHED = ("etc", "var/lib", "usr/local")
@@ -33,11 +38,11 @@ POOLS = "/apis/crd.projectcalico.org/v1/ippools"
 LINK_KEYS = ("ifname", "link", "mtu", "operstate", "ifalias", "master", "flags", "link_type", "linkinfo")
 
 
-def of_node(machine) -> dict:
+def of_node(machine: NodeMachine) -> dict[str, t.Any]:
     """Links, addresses, routes of all tables, rules, nft ruleset, units, and changed files of a running node."""
     node = machine.node
 
-    def tool(*command) -> list:
+    def tool(*command: str) -> list[t.Any]:
         text = process.run(machine.enter(list(command))).stdout.strip()
         return json.loads(text) if text else []
 
@@ -81,7 +86,7 @@ def of_node(machine) -> dict:
     }
 
 
-def _units(machine) -> dict:
+def _units(machine: NodeMachine) -> dict[str, str]:
     """unit → state of every service, timer, socket and path that is active or has failed; none where nothing could start one."""
     if machine.lab.topology.light:
         return {}
@@ -98,7 +103,7 @@ def _units(machine) -> dict:
     return {fields[0]: fields[2] for fields in (line.split(None, 4) for line in lines) if len(fields) > 3}
 
 
-def of_cluster(plane) -> dict:
+def of_cluster(plane: ControlPlane) -> dict[str, t.Any]:
     """Every Node and every Calico IPPool (none if that kind is not served), without what the server sets."""
     api = plane.api
     pools = api.get_or_none(POOLS)
@@ -109,7 +114,7 @@ def of_cluster(plane) -> dict:
     }
 
 
-def changed_files(upper: pathlib.Path, lower: pathlib.Path = pathlib.Path("/")) -> dict:
+def changed_files(upper: pathlib.Path, lower: pathlib.Path = pathlib.Path("/")) -> dict[str, t.Any]:
     """path → "mode kind digest" of whatever differs from the machine, read from the overlay's upper folder.
 
     A file that was copied up and is the same as before is no difference; a folder that the machine has not is one.
@@ -148,12 +153,12 @@ def _describe(file: pathlib.Path) -> str:
     return f"{mode} file {hashlib.sha256(file.read_bytes()).hexdigest()[:16]}"
 
 
-def _content(item: dict) -> dict:
+def _content(item: dict[str, t.Any]) -> dict[str, t.Any]:
     metadata = {key: value for key, value in item["metadata"].items() if key not in SERVER_SET}
     return {**item, "metadata": metadata}
 
 
-def _without_handles(ruleset) -> list:
+def _without_handles(ruleset: t.Any) -> list[t.Any]:
     """The ruleset in its order (which matters), without the handles that only count up."""
     items = ruleset.get("nftables", []) if isinstance(ruleset, dict) else ruleset
     kept = []
@@ -166,5 +171,5 @@ def _without_handles(ruleset) -> list:
     return kept
 
 
-def _sorted(items: list) -> list:
+def _sorted(items: list[t.Any]) -> list[t.Any]:
     return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))

@@ -32,7 +32,7 @@ class SshKeys:
             lines.append(f"{','.join([node.name, *node.addresses])} {public}\n")
         self.known_hosts.write_text("".join(lines))
 
-    def options(self) -> list:
+    def options(self) -> list[str]:
         """The ssh options that reach a node and verify it."""
         return [
             "-o",

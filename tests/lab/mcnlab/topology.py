@@ -10,6 +10,7 @@ import ipaddress
 import json
 import pathlib
 import re
+import typing as t
 
 from . import world
 from .errors import LabError
@@ -21,13 +22,14 @@ NODES = ("systemd", "light")
 #: What a lab is made of as a whole: its key, and what may stand there, the default first.
 KINDS = {"pods": PODS, "nodes": NODES}
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
+_Thing = t.TypeVar("_Thing", "Pod", "Node", "Cluster")
 
 
 @dataclasses.dataclass(frozen=True)
 class Pod:
     name: str
     node: str
-    addresses: tuple  # of address texts, one per family
+    addresses: tuple[str, ...]  # of address texts, one per family
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,13 +38,13 @@ class Node:
     cluster: str
     address: str
     address6: str | None
-    pod_cidrs: tuple
+    pod_cidrs: tuple[str, ...]
     pod_count: int
-    like: tuple = ()  # of world.KINDS
-    more_addresses: tuple = ()  # InternalIPs that the Node names first, of a network that no other node is in
+    like: tuple[str, ...] = ()  # of world.KINDS
+    more_addresses: tuple[str, ...] = ()  # InternalIPs that the Node names first, of a network that no other node is in
 
     @property
-    def addresses(self) -> tuple:
+    def addresses(self) -> tuple[str, ...]:
         return tuple(a for a in (self.address, self.address6) if a)
 
     def address_of(self, family: int) -> str | None:
@@ -50,7 +52,7 @@ class Node:
         return self.address if family == 4 else self.address6
 
     @property
-    def pods(self) -> tuple:
+    def pods(self) -> tuple[Pod, ...]:
         """The node's pods: the 10th, 11th, ... address of each of its pod ranges."""
         return tuple(
             Pod(
@@ -65,13 +67,13 @@ class Node:
 @dataclasses.dataclass(frozen=True)
 class Cluster:
     name: str
-    pod_cidrs: tuple
-    service_cidrs: tuple
-    node_cidrs: tuple
-    variables: dict  # more inventory variables of the cluster, as they are
-    nodes: tuple
+    pod_cidrs: tuple[str, ...]
+    service_cidrs: tuple[str, ...]
+    node_cidrs: tuple[str, ...]
+    variables: dict[str, t.Any]  # more inventory variables of the cluster, as they are
+    nodes: tuple[Node, ...]
 
-    def uplink_of(self, address: str) -> tuple:
+    def uplink_of(self, address: str) -> tuple[int, str]:
         """(prefix length, gateway) of the node range which holds a node's address; the gateway is its first address."""
         for text in self.node_cidrs:
             network = ipaddress.ip_network(text)
@@ -82,17 +84,17 @@ class Cluster:
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
-    clusters: tuple
-    source: dict
+    clusters: tuple[Cluster, ...]
+    source: dict[str, t.Any]
     real_pods: bool = False  # nodes run a kubelet, and no namespaces stand for pods
     light: bool = False  # nodes have no systemd
 
     @property
-    def nodes(self) -> tuple:
+    def nodes(self) -> tuple[Node, ...]:
         return tuple(node for cluster in self.clusters for node in cluster.nodes)
 
     @property
-    def pods(self) -> tuple:
+    def pods(self) -> tuple[Pod, ...]:
         return tuple(pod for node in self.nodes for pod in node.pods)
 
     def cluster(self, name: str) -> Cluster:
@@ -105,11 +107,11 @@ class Topology:
         return _by_name("pod", name, self.pods)
 
 
-def _by_name(kind: str, name: str, things: tuple):
+def _by_name(kind: str, name: str, things: tuple[_Thing, ...]) -> _Thing:
     for thing in things:
         if thing.name == name:
             return thing
-    raise LabError(f"no {kind} {name!r} in this lab; it has {', '.join(t.name for t in things) or 'none'}")
+    raise LabError(f"no {kind} {name!r} in this lab; it has {', '.join(thing.name for thing in things) or 'none'}")
 
 
 def find(name: str) -> pathlib.Path:
@@ -120,14 +122,15 @@ def find(name: str) -> pathlib.Path:
     raise LabError(f"no topology file {name}; shipped: {', '.join(sorted(p.stem for p in TOPOLOGIES.glob('*.json')))}")
 
 
-def read(path: pathlib.Path) -> dict:
+def read(path: pathlib.Path) -> dict[str, t.Any]:
     try:
-        return json.loads(path.read_text())
+        source: dict[str, t.Any] = json.loads(path.read_text())
+        return source
     except (OSError, ValueError) as error:
         raise LabError(f"topology {path}: {error}") from error
 
 
-def parse(source: dict) -> Topology:
+def parse(source: dict[str, t.Any]) -> Topology:
     """Build a Topology from the JSON shape ``{clusters: {name: {pod_cidrs, ..., nodes: {node: {...}}}}, pods: "real", nodes: "light"}``."""
     clusters, seen = [], set()
     for word, kinds in KINDS.items():
@@ -179,14 +182,14 @@ def parse(source: dict) -> Topology:
     return Topology(tuple(clusters), source, kind == "real", light)
 
 
-def _like(name: str, words: list) -> tuple:
+def _like(name: str, words: list[str]) -> tuple[str, ...]:
     unknown = [word for word in words if word not in world.KINDS]
     if unknown:
         raise LabError(f"node {name} is like {', '.join(unknown)}; it may be like {', '.join(world.KINDS)}")
     return tuple(words)
 
 
-def merge(stored: dict | None, wanted: dict | None) -> dict:
+def merge(stored: dict[str, t.Any] | None, wanted: dict[str, t.Any] | None) -> dict[str, t.Any]:
     """What is there plus what is asked for; a cluster that runs already cannot get other ranges or nodes."""
     merged = {"clusters": dict((stored or {}).get("clusters", {}))}
     for word, choices in KINDS.items():
@@ -206,5 +209,5 @@ def merge(stored: dict | None, wanted: dict | None) -> dict:
     return merged
 
 
-def _cidrs(texts: list) -> tuple:
+def _cidrs(texts: list[str]) -> tuple[str, ...]:
     return tuple(str(ipaddress.ip_network(text)) for text in texts)

@@ -8,6 +8,11 @@ A node of a topology file says in ``like`` which of them it has. This is the one
 
 from __future__ import annotations
 
+import typing as t
+
+if t.TYPE_CHECKING:
+    from .topology import Cluster, Node, Topology
+
 #: What a node's ``like`` may name.
 MASQUERADE, FORWARD_DROP, STRICT_FILTER, NO_IPV6, HOST_NETWORK = (
     "masquerade",
@@ -21,9 +26,9 @@ KINDS = (MASQUERADE, FORWARD_DROP, STRICT_FILTER, NO_IPV6, HOST_NETWORK)
 TABLE = "lab-cni"
 
 
-def settings(node) -> dict:
+def settings(node: Node) -> dict[str, int]:
     """Settings below /proc/sys/net that differ from those of other nodes, set before there is a link."""
-    found: dict = {}
+    found: dict[str, int] = {}
     if STRICT_FILTER in node.like:
         # The larger of all's and a device's own counts; links that come later have the default.
         found.update({"ipv4/conf/all/rp_filter": 0, "ipv4/conf/default/rp_filter": 1})
@@ -32,12 +37,12 @@ def settings(node) -> dict:
     return found
 
 
-def tables(topology, cluster, node) -> str:
+def tables(topology: Topology, cluster: Cluster, node: Node) -> str:
     """The node's tables as nft takes them, each made anew; nothing for a node that has none."""
     return "".join(_table(topology, cluster, node, family) for family in ("ip", "ip6"))
 
 
-def _table(topology, cluster, node, family: str) -> str:
+def _table(topology: Topology, cluster: Cluster, node: Node, family: str) -> str:
     own, inside, others = (
         [cidr for cidr in cidrs if (":" in cidr) == (family == "ip6")]
         for cidrs in (
@@ -66,7 +71,7 @@ def _table(topology, cluster, node, family: str) -> str:
     )
 
 
-def host_pod(node) -> dict:
+def host_pod(node: Node) -> dict[str, t.Any]:
     """A Pod on the node's own network, as agents of CNIs, monitoring and ingress controllers are: its addresses are the node's."""
     return {
         "apiVersion": "v1",

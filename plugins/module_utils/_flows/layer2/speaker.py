@@ -19,7 +19,7 @@ from ..._linux.host import bundle, systemd
 from ..._linux.host.lock import HostLock
 from ..._linux.netlink.links import Link, read_links
 from ..._loadbalancers.layer2 import keepalived_config
-from ..._loadbalancers.layer2.segment import Segment, check_interface, on_link
+from ..._loadbalancers.layer2.segment import Segment, check_interface, on_link, parse_segment
 from ..._plan.plan import Plan
 from ..._values.addresses import Network, parse_network
 from ..._values.refused import ValueRefused
@@ -165,7 +165,7 @@ def _given(request: t.Mapping[str, t.Any], links: t.Sequence[Link]) -> tuple[dic
         "networks": sorted(str(parse_network(text)) for text in request.get("networks") or ()),
         "routes": sorted(routes, key=lambda row: str(row["network"])),
     }
-    segment = follow.parse_segment(given)
+    segment = parse_segment(given)
     place = _place(request, segment, links)
     inside, outside = on_link(segment.addresses, place.networks)
     given["routes"] = [row for row in given["routes"] if str(row["network"]).partition("/")[0] not in outside]

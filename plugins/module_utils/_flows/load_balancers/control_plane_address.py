@@ -26,7 +26,7 @@ from ..._loadbalancers import control_plane as rules_of
 from ..._loadbalancers.control_plane import FailureRecord, Hysteresis, may_move
 from ..._loadbalancers.ledger import NAMESPACE, Entry, Ledger, ledger_name
 from ..._loadbalancers.pools import refuse_foreign
-from ..._loadbalancers.reservations import Reservation
+from ..._loadbalancers.reservations import PROVIDER_PREFIXES, Reservation
 from ..._loadbalancers.setup import Setup
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan, Refusal
@@ -222,7 +222,7 @@ class Reconcile:
         self, held: t.Sequence[t.Any], ports: t.Sequence[t.Any], state: ClusterState
     ) -> rules_of.Decision | None:
         settings, node_port = self.setup.settings, ports[0].get("targetPort") if ports else 0
-        prefixes = (STATIC_PREFIX,) if self.setup.static else rules_of.PROVIDER_PREFIXES
+        prefixes = (STATIC_PREFIX,) if self.setup.static else PROVIDER_PREFIXES
         rules = rules_of.Rules(
             self.tag,
             settings.number("api_server_port"),

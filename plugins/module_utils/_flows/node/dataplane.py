@@ -78,14 +78,15 @@ def converge(spec: NodeSpec, check: bool = False) -> Data:
         if not check and todo.changed:
             opened = _write(node)
     stats = dict(node.stats, seconds=round(time.monotonic() - started, 3))
-    result = dict(
+    result: Data = dict(
         todo.result(), warnings=warnings + todo.warnings, diff=todo.diff(), public_keys=node.public_keys(), stats=stats
     )
     if node.identity is not None:
         result["kubespan"] = node.announcement()
     if opened is not None:
         result["transaction"] = {"id": opened["id"], "seconds": opened["seconds"], "armed": opened["armed"]}
-    return to_wire(result)
+    answer: Data = to_wire(result)
+    return answer
 
 
 def _other_name(spec: NodeSpec) -> Plan | None:

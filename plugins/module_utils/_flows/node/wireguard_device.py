@@ -126,4 +126,7 @@ def run(wanted: t.Mapping[str, t.Any], check: bool, last_endpoints: t.Mapping[st
         check,
     )
     device = dict(after.device, name=desired.name) if after.device else None
-    return to_wire(dict(result, device=device, public_key=device["public_key"] if device else None, peers=after.peers))
+    answer: Data = to_wire(
+        dict(result, device=device, public_key=device["public_key"] if device else None, peers=after.peers)
+    )
+    return answer

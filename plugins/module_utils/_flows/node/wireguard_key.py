@@ -43,4 +43,5 @@ def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
         lambda actual, planned: apply(key, planned),
         check,
     )
-    return to_wire(dict(result, path=desired["path"], public_key=after.public_key))
+    answer: Data = to_wire(dict(result, path=desired["path"], public_key=after.public_key))
+    return answer

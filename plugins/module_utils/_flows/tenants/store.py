@@ -32,6 +32,7 @@ from ..._tenants.view import View
 from ..._values.gc_pause import gc_paused
 
 Object = t.Mapping[str, t.Any]
+_Answer = t.TypeVar("_Answer")
 _UNSERVED = (
     "the API server does not serve {0} in {1}: it is not the cluster that tenants_source or tenants_apinet means, tenants_profile is another, "
     "or the kinds are to be installed (tenants_install_crds: true writes stand-ins)"
@@ -80,7 +81,7 @@ class ApiStore:
             raise
         return answer if deleting(answer) and items(answer, "metadata", "finalizers") else None
 
-    def _ask(self, request: t.Callable[[], t.Any]) -> t.Any:
+    def _ask(self, request: t.Callable[[], _Answer]) -> _Answer:
         try:
             return request()
         except KubeError as error:

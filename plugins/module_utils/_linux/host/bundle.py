@@ -91,6 +91,7 @@ def _imports(path: str, source: bytes) -> t.Iterator[str]:
 def _source_of(path: str) -> bytes | None:
     """One file below module_utils, from wherever this file was loaded; None when there is none."""
     try:
-        return __spec__.loader.get_data(os.path.join(_ROOT, path))  # type: ignore[union-attr]
+        source: bytes = __spec__.loader.get_data(os.path.join(_ROOT, path))  # type: ignore[union-attr]
+        return source
     except OSError:
         return None

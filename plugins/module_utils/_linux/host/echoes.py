@@ -247,7 +247,7 @@ def _same(one: str, other: str) -> bool:
 
 def _checksum(packet: bytes) -> int:
     packet += b"\0" * (len(packet) % 2)
-    total = sum(struct.unpack(f">{len(packet) // 2}H", packet))
+    total: int = sum(struct.unpack(f">{len(packet) // 2}H", packet))
     while total >> 16:
         total = (total >> 16) + (total & 0xFFFF)
     return 0xFFFF & ~total

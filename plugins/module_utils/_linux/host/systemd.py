@@ -36,11 +36,9 @@ def stopped(unit: str) -> bool:
     """True for a unit that systemd knows and that neither runs nor is about to; False where systemd is not running."""
     if not running():
         return False
-    done = run_for(
-        "look at", unit, ["systemctl", "show", "--property=LoadState,ActiveState", unit], _SECONDS, text=True
-    )
+    done = run_for("look at", unit, ["systemctl", "show", "--property=LoadState,ActiveState", unit], _SECONDS)
     said = set(done.stdout.split())
-    return "LoadState=loaded" in said and bool(said & {"ActiveState=inactive", "ActiveState=failed"})
+    return b"LoadState=loaded" in said and bool(said & {b"ActiveState=inactive", b"ActiveState=failed"})
 
 
 def retire(unit: str) -> None:

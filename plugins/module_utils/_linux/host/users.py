@@ -11,7 +11,7 @@ from ..._values.text import lower
 from ..errors import LinuxError
 from ..files import read_lines
 from ..netlink.links import read_links
-from ..netlink.messages import NetlinkRefused
+from ..netlink.messages import NetlinkRefused, attributes
 from ..netlink.rules import read_rules
 from ..nftables import codec
 from ..nftables.netlink import NetfilterSocket
@@ -58,7 +58,7 @@ def read_mark_users() -> list[Data]:
         raise LinuxError("read", "rules of nftables", str(error)) from None
     names = {number: name for name, number in codec.FAMILIES.items()}
     for family, body in answers:
-        parts = dict(codec.attributes(body))
+        parts = dict(attributes(body))
         table = (names.get(family, str(family)), codec.read_text(parts.get(RULE_TABLE, b"")))
         who = "nftables chain {0} {1} {2}".format(*table, codec.read_text(parts.get(RULE_CHAIN, b"")))
         for mark, mask in marks_of(decode_expressions(body)):
@@ -102,7 +102,7 @@ def marks_of(expressions: t.Iterable[tuple[str, t.Mapping[str, t.Any]]]) -> list
 
 def _xtables(data: bytes) -> t.Iterator[tuple[int, int]]:
     """Of an extension of iptables: what it says about marks."""
-    parts = dict(codec.attributes(data))
+    parts = dict(attributes(data))
     name, info = codec.read_text(parts.get(_XT_NAME, b"")), parts.get(_XT_INFO, b"")
     if lower(name) == "mark" and len(info) >= _XT_MARK.size:
         mark, mask = _XT_MARK.unpack_from(info)

@@ -51,10 +51,13 @@ class NetlinkRefused(Exception):
         super().__init__(os_reason(OSError(number, "")))
 
 
-def from_kernel(what: str) -> t.Callable[[t.Callable[..., t.Any]], t.Callable[..., t.Any]]:
+_Decode = t.TypeVar("_Decode", bound=t.Callable[..., t.Any])
+
+
+def from_kernel(what: str) -> t.Callable[[_Decode], _Decode]:
     """For what decodes the kernel's messages: one that is too short, or empty, is a LinuxError that names ``what``, and no traceback."""
 
-    def wrap(decode: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
+    def wrap(decode: _Decode) -> _Decode:
         @functools.wraps(decode)
         def decoded(*arguments: t.Any, **named: t.Any) -> t.Any:
             try:
@@ -62,7 +65,7 @@ def from_kernel(what: str) -> t.Callable[[t.Callable[..., t.Any]], t.Callable[..
             except (struct.error, LookupError, TypeError, ValueError, OverflowError, OSError) as error:
                 raise LinuxError("read", what, f"the kernel's answer cannot be understood: {error}") from None
 
-        return decoded
+        return t.cast(_Decode, decoded)
 
     return wrap
 
@@ -290,7 +293,8 @@ class GenericSocket(NetlinkSocket):
                 if kind == CTRL_ATTR_FAMILY_ID:
                     if len(value) < 2:
                         break
-                    return struct.unpack("=H", value[:2])[0]
+                    number: int = struct.unpack("=H", value[:2])[0]
+                    return number
         raise NetlinkRefused(errno.ENOENT)
 
     def dump(self, command: int, payload: bytes, version: int = 1) -> list[bytes]:

@@ -75,7 +75,8 @@ def u32(value: int) -> bytes:
 
 def read_u32(raw: bytes) -> int:
     """The inverse."""
-    return struct.unpack(">I", raw)[0]
+    number: int = struct.unpack(">I", raw)[0]
+    return number
 
 
 def nest(kind: int, payload: bytes) -> bytes:

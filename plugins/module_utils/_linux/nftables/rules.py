@@ -242,7 +242,8 @@ def decompile(expressions: t.Sequence[Expression]) -> Rule:
 
 
 def _number(raw: bytes) -> int:
-    return struct.unpack("=I", raw)[0]
+    number: int = struct.unpack("=I", raw)[0]
+    return number
 
 
 def _guess_daddr(part: t.Sequence[Expression]) -> Data:

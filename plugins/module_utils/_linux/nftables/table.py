@@ -24,7 +24,7 @@ import typing as t
 
 from ..._values.gc_pause import gc_paused
 from ..errors import LinuxError
-from ..netlink.messages import NetlinkRefused
+from ..netlink.messages import NetlinkRefused, attribute
 from . import codec
 from .netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, BatchRefused, GenerationChanged, Message, NetfilterSocket
 from .rules import RULE_CHAIN, RULE_TABLE, decode_rule, encode_rule
@@ -104,7 +104,7 @@ def _read(netlink: NetfilterSocket, family: str, name: str, elements: t.Containe
     body = codec.encode_table(name)
     table = codec.decode_table(netlink.get(codec.GETTABLE, number, body)[1], number)
     table["sets"], table["chains"] = [], []
-    for _family, answer in netlink.dump(codec.GETSET, number, codec.attribute(codec.SET_TABLE, codec.text(name))):
+    for _family, answer in netlink.dump(codec.GETSET, number, attribute(codec.SET_TABLE, codec.text(name))):
         owner, item = codec.decode_set(answer)
         if owner == name:
             wanted = (elements is None or item["name"] in elements) and _plain(item)
@@ -115,7 +115,7 @@ def _read(netlink: NetfilterSocket, family: str, name: str, elements: t.Containe
         if owner == name:
             table["chains"].append(dict(chain, rules=[]))
     chains = {chain["name"]: chain for chain in table["chains"]}
-    for _family, answer in netlink.dump(codec.GETRULE, number, codec.attribute(RULE_TABLE, codec.text(name))):
+    for _family, answer in netlink.dump(codec.GETRULE, number, attribute(RULE_TABLE, codec.text(name))):
         rule = decode_rule(answer)
         if rule["table"] == name and rule["chain"] in chains:
             chains[rule["chain"]]["rules"].append(rule["rule"])
@@ -196,7 +196,7 @@ def _message(name: str, operation: str, step: Step) -> Message:
     if operation == "delete_chain":
         return Message(codec.DELCHAIN, 0, codec.encode_chain(name, {"name": step["chain"]}), what)
     if operation == "flush_chain":
-        body = codec.attribute(RULE_TABLE, codec.text(name)) + codec.attribute(RULE_CHAIN, codec.text(step["chain"]))
+        body = attribute(RULE_TABLE, codec.text(name)) + attribute(RULE_CHAIN, codec.text(step["chain"]))
         return Message(codec.DELRULE, 0, body, what)
     if operation == "add_rule":
         return Message(

@@ -9,10 +9,10 @@ import socket
 import typing as t
 
 from ..._dataplane.peer_spec import EMPTY, Dump, PeerStep
-from ..._values.keys import fingerprint, key_bytes, public_key
+from ..._values.keys import encode_key, fingerprint, key_bytes, public_key
 from ..._values.text import is_digits
 from ..errors import PORT_TAKEN, LinuxError, os_reason
-from .keys import NO_KEY, PeerReader, encode_key, handshake_time, read_preshared_key
+from .keys import NO_KEY, PeerReader, handshake_time, read_preshared_key
 
 SOCKET_DIRECTORY = "/var/run/wireguard"
 #: 5,000 peers take about two megabytes.

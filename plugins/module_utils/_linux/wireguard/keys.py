@@ -135,7 +135,7 @@ class KeyFile:
             return self._write(replace=False)
         if found["mode"] != "0600":
             files.set_mode(self.path, 0o600)
-        return found["public_key"]
+        return str(found["public_key"])
 
     def rotate(self) -> str:
         """Put a new key in place of the old one in one step, return the new public key."""

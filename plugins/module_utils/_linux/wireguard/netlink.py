@@ -14,7 +14,7 @@ import struct
 import typing as t
 
 from ..._dataplane.peer_spec import EMPTY, Dump, PeerStep
-from ..._values.keys import fingerprint, key_bytes
+from ..._values.keys import encode_key, fingerprint, key_bytes
 from ..errors import PORT_TAKEN, LinuxError
 from ..netlink.messages import (
     MAX_ATTRIBUTE,
@@ -25,7 +25,7 @@ from ..netlink.messages import (
     attributes,
     from_kernel,
 )
-from .keys import NO_KEY, PeerReader, encode_key, handshake_time, read_preshared_key
+from .keys import NO_KEY, PeerReader, handshake_time, read_preshared_key
 
 WG_CMD_GET_DEVICE, WG_CMD_SET_DEVICE = 0, 1
 DEVICE_IFNAME, DEVICE_PRIVATE_KEY, DEVICE_PUBLIC_KEY, DEVICE_FLAGS = 2, 3, 4, 5

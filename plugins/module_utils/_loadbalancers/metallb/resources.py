@@ -401,7 +401,8 @@ class Resources:
         return (meta.get("labels") or {}).get(key) == value
 
     def _spec(self, kind: str, name: str) -> dict[str, t.Any]:
-        return self.objects[kind, name].setdefault("spec", {})
+        spec: dict[str, t.Any] = self.objects[kind, name].setdefault("spec", {})
+        return spec
 
     def _check(self, kind: str, name: str) -> None:
         if (kind, name) in self.objects and not self.is_ours(kind, name):

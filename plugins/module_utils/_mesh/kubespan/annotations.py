@@ -87,7 +87,7 @@ def _hostname(status: t.Mapping[str, t.Any]) -> str:
     rows = status.get("addresses")
     for row in rows if isinstance(rows, (list, tuple)) else ():
         if isinstance(row, dict) and row.get("type") == "Hostname" and isinstance(row.get("address"), str):
-            return row["address"]
+            return str(row["address"])
     return ""
 
 

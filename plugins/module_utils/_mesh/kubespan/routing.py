@@ -54,7 +54,7 @@ def wanted_rule(version: int, layout: Layout = Layout(), gen: Generation = GENER
 
 def selects(rule: t.Mapping[str, t.Any], mark: int) -> bool:
     """Whether a packet with this firewall mark is looked up in the rule's table."""
-    return mark & rule["fwmask"] == rule["fwmark"]
+    return bool(mark & rule["fwmask"] == rule["fwmark"])
 
 
 def free_priority(occupied: t.Container[int], start: int = 32500) -> int:
