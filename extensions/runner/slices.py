@@ -31,7 +31,7 @@ import time
 import typing as t
 
 # Installed or in a clone, this file is extensions/runner/slices.py of ansible_collections/multicluster/network.
-sys.path.insert(0, str(pathlib.Path(os.path.abspath(__file__)).parents[5]))
+sys.path.insert(0, str(pathlib.Path(__file__).absolute().parents[5]))
 
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import typing as t
 
 from ansible.errors import AnsibleActionFail
@@ -81,8 +82,8 @@ class ActionModule(ActionBase):
 
 def _keep(path: str, data: t.Mapping[str, t.Any]) -> None:
     """Anew, for this user alone: whoever could write it would choose what the next job does."""
-    new = path + ".new"
+    new = pathlib.Path(f"{path}.new")
     handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as target:
         json.dump(data, target)
-    os.replace(new, path)
+    new.replace(path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import multiprocessing
 import os
+import pathlib
 import socket
 import typing as t
 
@@ -50,7 +51,7 @@ def holder() -> str:
     except (KeyError, OSError):  # a container may know no name for its user
         user = str(os.getuid())
     words = [f"{user}@{socket.gethostname()}"]
-    words += [os.path.basename(str(book)) for book in (context.CLIARGS.get("args") or ())][:3]
+    words += [pathlib.PurePath(str(book)).name for book in (context.CLIARGS.get("args") or ())][:3]
     if os.environ.get("JOB_ID"):
         words.append("job " + os.environ["JOB_ID"])
     return " ".join(words)[:120]

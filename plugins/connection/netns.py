@@ -61,12 +61,13 @@ EXAMPLES = r"""
 """
 
 import os
+import pathlib
 import shlex
 import subprocess
 import typing as t
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleFileNotFound
-from ansible.module_utils.common.text.converters import to_bytes, to_text
+from ansible.module_utils.common.text.converters import to_text
 from ansible.plugins.connection import ConnectionBase
 from ansible.utils.display import Display
 
@@ -115,7 +116,7 @@ def read_leader(value: str) -> tuple[int, int | None]:
     if value[:1] in set("0123456789"):
         return parse_leader(value)
     try:
-        with open(os.path.expanduser(value), encoding="ascii", errors="replace") as stream:
+        with pathlib.Path(os.path.expanduser(value)).open(encoding="ascii", errors="replace") as stream:
             return parse_leader(stream.read(200))
     except OSError as error:
         raise LeaderGone(f"{value}: {error.strerror}") from None
@@ -137,13 +138,13 @@ def open_leader(pid: int, started: int | None, proc: str = "/proc") -> int:
     except OSError:
         raise LeaderGone(f"no process {pid}") from None
     try:
-        with open(os.open("stat", os.O_RDONLY, dir_fd=descriptor), encoding="utf-8", errors="replace") as stream:
+        with os.fdopen(os.open("stat", os.O_RDONLY, dir_fd=descriptor), encoding="utf-8", errors="replace") as stream:
             found = start_time(stream.read())
         if found is None:
             raise LeaderGone(f"process {pid} has ended")
         if started is not None and found != started:
             raise LeaderGone(f"process {pid} is not the leader but a later process of that number")
-        if os.stat("ns/net", dir_fd=descriptor).st_ino == os.stat(f"{proc}/self/ns/net").st_ino:
+        if os.stat("ns/net", dir_fd=descriptor).st_ino == pathlib.Path(proc, "self/ns/net").stat().st_ino:
             raise LeaderGone(f"process {pid} is in the controller's own network namespace")
     except OSError as error:
         os.close(descriptor)
@@ -188,16 +189,17 @@ class Connection(ConnectionBase):
 
     def put_file(self, in_path: str, out_path: str) -> None:
         super().put_file(in_path, out_path)
-        if not os.path.exists(to_bytes(in_path, errors="surrogate_or_strict")):
+        file = pathlib.Path(to_text(in_path, errors="surrogate_or_strict"))
+        if not file.exists():
             raise AnsibleFileNotFound(f"no file {to_text(in_path)} on the controller")
-        with open(to_bytes(in_path, errors="surrogate_or_strict"), "rb") as source:
+        with file.open("rb") as source:
             code, _stdout, stderr = self._run(f"cat > {shlex.quote(to_text(out_path))}", stdin=source)
         if code:
             raise AnsibleConnectionFailure(f"cannot write {to_text(out_path)}: {to_text(stderr).strip()}")
 
     def fetch_file(self, in_path: str, out_path: str) -> None:
         super().fetch_file(in_path, out_path)
-        with open(to_bytes(out_path, errors="surrogate_or_strict"), "wb") as target:
+        with pathlib.Path(to_text(out_path, errors="surrogate_or_strict")).open("wb") as target:
             code, _stdout, stderr = self._run(f"cat < {shlex.quote(to_text(in_path))}", stdout=target)
         if code:
             raise AnsibleConnectionFailure(f"cannot read {to_text(in_path)}: {to_text(stderr).strip()}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pathlib
 import sys
 import types
 import typing as t
@@ -131,7 +132,7 @@ class ControllerAction(ActionBase):
         except Finished as finished:
             return finished.result
         handle = os.open(
-            os.path.join(folder, name + ".json"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600
+            pathlib.Path(folder, f"{name}.json"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600
         )
         with os.fdopen(handle, "w", encoding="utf-8") as target:
             json.dump(params, target)
@@ -156,9 +157,8 @@ class ControllerAction(ActionBase):
 def is_this_python(path: str) -> bool:
     """Whether a path is another name of the running interpreter: in the same folder, which also says whose libraries it has."""
     try:
-        same = os.path.samefile(path, sys.executable) and os.path.samefile(
-            os.path.dirname(path), os.path.dirname(sys.executable)
-        )
+        given, ours = pathlib.Path(path), pathlib.Path(sys.executable)
+        same = given.samefile(ours) and given.parent.samefile(ours.parent)
     except OSError:
         return False
-    return os.path.isabs(path) and same
+    return given.is_absolute() and same

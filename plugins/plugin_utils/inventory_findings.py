@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import stat
 import typing as t
 
@@ -59,7 +60,7 @@ def check_access_files(rows: t.Iterable[tuple[str, t.Any]]) -> list[Finding]:
     found = []
     for cluster, path in rows:
         try:
-            mode = os.stat(os.path.expanduser(path)).st_mode if isinstance(path, str) and path else 0
+            mode = pathlib.Path(os.path.expanduser(path)).stat().st_mode if isinstance(path, str) and path else 0
         except (OSError, ValueError):
             continue  # whoever opens it reports that
         if mode & stat.S_IROTH:

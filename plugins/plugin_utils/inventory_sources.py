@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import typing as t
 
 from ansible.errors import AnsibleError
@@ -25,8 +26,9 @@ def read_sources(paths: t.Sequence[str], loader: t.Any) -> dict[str, dict[str, C
     """{inventory: {host: Claim}} of the inventories that are files or folders of files; others are left out."""
     found = {}
     for path in paths:
-        if os.path.exists(path):
-            data, base = InventoryData(), path if os.path.isdir(path) else os.path.dirname(path)
+        source = pathlib.Path(path)
+        if source.exists():
+            data, base = InventoryData(), source if source.is_dir() else source.parent
             for file in _files(path):
                 _parse(file, data, loader)
             data.reconcile_inventory()
@@ -35,10 +37,13 @@ def read_sources(paths: t.Sequence[str], loader: t.Any) -> dict[str, dict[str, C
 
 
 def _files(path: str) -> list[str]:
-    if not os.path.isdir(path):
+    folder = pathlib.Path(path)
+    if not folder.is_dir():
         return [path]
-    names = sorted(name for name in os.listdir(path) if not name.startswith(".") and name not in _SKIPPED)
-    return [file for name in names for file in _files(os.path.join(path, name))]
+    names = sorted(
+        file.name for file in folder.iterdir() if not file.name.startswith(".") and file.name not in _SKIPPED
+    )
+    return [file for name in names for file in _files(str(folder / name))]
 
 
 def _parse(file: str, data: InventoryData, loader: t.Any) -> None:
@@ -55,7 +60,7 @@ def _parse(file: str, data: InventoryData, loader: t.Any) -> None:
             continue
 
 
-def _claims(data: InventoryData, base: str, loader: t.Any) -> dict[str, Claim]:
+def _claims(data: InventoryData, base: pathlib.Path, loader: t.Any) -> dict[str, Claim]:
     said = {name: _said(group.vars, base, "group_vars", name, loader) for name, group in data.groups.items()}
     claims = {}
     for name, host in data.hosts.items():
@@ -83,11 +88,11 @@ def _related(data: InventoryData, group: str, other: str) -> bool:
     )
 
 
-def _said(inline: t.Mapping[str, t.Any], base: str, folder: str, name: str, loader: t.Any) -> dict[str, str]:
+def _said(inline: t.Mapping[str, t.Any], base: pathlib.Path, folder: str, name: str, loader: t.Any) -> dict[str, str]:
     """What a group or host says of our variable and of addresses; templates say nothing."""
     values = dict(inline)
     try:
-        for file in loader.find_vars_files(os.path.join(base, folder), name):
+        for file in loader.find_vars_files(str(base / folder), name):
             values.update(loader.load_from_file(file, cache="none", unsafe=True) or {})
     except (AnsibleError, OSError, ValueError, TypeError):
         pass  # such as a vault whose password is not given; Ansible itself complains where it matters

@@ -199,7 +199,7 @@ class ApiServer:
 
     def run(self, command: list[str], name: str) -> None:
         """Start a program that ends with the server; its output goes to NAME.log."""
-        log = open(self.folder / (name + ".log"), "wb")  # closed with the process
+        log = (self.folder / (name + ".log")).open("wb")  # closed with the process
         self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=str(self.folder)))
 
     def stop(self) -> None:
@@ -234,7 +234,7 @@ class ApiServer:
         time.sleep(0.05)  # entries are written just after the answers
         if not self.audit_file.exists():
             return []
-        with open(self.audit_file, "rb") as stream:
+        with self.audit_file.open("rb") as stream:
             stream.seek(self._read_to)
             for line in stream:
                 if not line.endswith(b"\n"):

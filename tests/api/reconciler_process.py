@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import signal
 import socket
 import subprocess
@@ -63,7 +64,7 @@ class Service:
             "capabilities": ["service_mirror"],
             "clusters": [],
             "watch": [],
-            "command": [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-i", str(self.inventory)],
+            "command": [str(pathlib.Path(sys.executable).with_name("ansible-playbook")), "-i", str(self.inventory)],
             "listen": f"127.0.0.1:{self.port}",
         }
         path = self.folder / "config.json"
@@ -77,7 +78,7 @@ class Service:
             os.environ, PYTHONFAULTHANDLER="1", ANSIBLE_HOME=str(self.folder / "ansible"), **told, **self.environment
         )
         environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
-        with open(self.log, "ab") as log:
+        with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", MODULE, str(path)],
                 env=environment,

@@ -14,6 +14,7 @@ import contextlib
 import copy
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -83,7 +84,7 @@ def play(folder, books, *arguments, code=0):
         os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(folder / "ansible")
     )
     environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
-    environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
+    environment["PATH"] = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     names = ["multicluster.network." + book for book in books]
     command = ["ansible-playbook", "-i", str(folder / "hosts.yml"), *names, *arguments]
     done = subprocess.run(

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 
 import pytest
@@ -79,8 +78,8 @@ def test_token_works_for_what_it_is_for_and_for_nothing_else(server, accounts, t
     real = tmp_path / "keys" / "aws.kubeconfig"
     token = json.loads(real.read_text())["users"][0]["user"]["token"]
     assert result["changed"] and result["kubeconfigs"] == {"aws": str(real)} and not result["failures"]
-    assert token not in str(result) and stat.S_IMODE(os.stat(real).st_mode) == 0o600
-    assert stat.S_IMODE(os.stat(real.parent).st_mode) == 0o700
+    assert token not in str(result) and stat.S_IMODE(real.stat().st_mode) == 0o600
+    assert stat.S_IMODE(real.parent.stat().st_mode) == 0o700
     mark = server.mark()
     assert not cluster_token.run(token_request(server, path))["changed"] and server.audit(mark) == []
 

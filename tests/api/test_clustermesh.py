@@ -537,7 +537,7 @@ class Books:
         environment = dict(
             os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(self.folder / "ansible")
         )
-        environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
+        environment["PATH"] = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
         path = str(REPOSITORY / "playbooks" / book) if book.endswith(".yml") else book
         command = ["ansible-playbook", "-i", str(self.folder / "hosts.yml"), path]
         options = {"env": environment, "cwd": str(self.folder), "capture_output": True, "text": True, "timeout": 180}

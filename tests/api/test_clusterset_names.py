@@ -187,7 +187,7 @@ def dns(server, cluster, tmp_path_factory):
     for line in ("        pods insecure\n", "        noendpoints\n"):  # what a pod finds by itself
         text = text.replace(line, line + f"        kubeconfig {folder / 'kubeconfig'}\n")
     (folder / "Corefile").write_text(text.replace("    forward . /etc/resolv.conf\n", "").replace("    loop\n", ""))
-    log = open(folder / "coredns.log", "wb")  # closed with the process
+    log = (folder / "coredns.log").open("wb")  # closed with the process
     command = [program(), "-conf", str(folder / "Corefile")]
     process = subprocess.Popen(command, stdout=log, stderr=log, cwd=str(folder), env=dict(os.environ, GOMAXPROCS="1"))
     try:

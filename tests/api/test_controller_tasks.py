@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import time
@@ -173,7 +174,7 @@ def test_which_tasks_get_no_process(server, source, tmp_path):
     other = tmp_path / "python"  # the same program under a name of elsewhere, which may have other libraries
     other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     other.chmod(0o755)
-    beside = os.path.join(os.path.dirname(sys.executable), "python3")
+    beside = str(pathlib.Path(sys.executable).with_name("python3"))
     here = {
         "here": {},
         "other name": {"vars": {"ansible_python_interpreter": beside}},

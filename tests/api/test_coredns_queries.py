@@ -126,7 +126,7 @@ def for_this_machine(text, folder, server):
 
 def start(folder, text):
     (folder / "Corefile").write_text(text)
-    log = open(folder / "coredns.log", "wb")  # closed with the process
+    log = (folder / "coredns.log").open("wb")  # closed with the process
     return subprocess.Popen(
         [program(), "-conf", str(folder / "Corefile")],
         stdout=log,

@@ -88,7 +88,7 @@ class OwnServer(ApiServer):
     def requests(self, mark, path):
         """verb -> how many requests began under a path since the mark."""
         counts = {}
-        with open(self.audit_file, "rb") as log:
+        with self.audit_file.open("rb") as log:
             log.seek(mark)
             for entry in map(json.loads, log):
                 first = entry["stage"] == ("ResponseStarted" if entry["verb"] == "watch" else "ResponseComplete")

@@ -186,7 +186,7 @@ def audited(server: ApiServer, mark: int) -> dict[str, str]:
     }:  # entries are written in order, just after the answers
         server.check_alive()
     seen = {}
-    with open(server.audit_file, "rb") as stream:
+    with server.audit_file.open("rb") as stream:
         stream.seek(mark)
         for line in stream:
             entry = json.loads(line)

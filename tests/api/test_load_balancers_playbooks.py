@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -69,7 +70,7 @@ def inventory(server, tmp_path):
 def play(folder, book, *arguments, **variables):
     environment = dict(os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_HOME=str(folder / "ansible"), **variables)
     environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
-    environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
+    environment["PATH"] = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     words = [
         "ansible-playbook",
         "-i",
@@ -267,8 +268,8 @@ def test_the_timer_is_rendered_and_checked(server, inventory):
     """What systemd says of the units, without installing them."""
     from jinja2 import Environment
 
-    folder = os.path.join(os.path.dirname(__file__), "..", "..", "roles", "playbook_timer")
-    values = yaml.safe_load(open(os.path.join(folder, "defaults", "main.yml"), encoding="utf-8"))
+    folder = pathlib.Path(__file__).parents[2] / "roles" / "playbook_timer"
+    values = yaml.safe_load((folder / "defaults" / "main.yml").read_text(encoding="utf-8"))
     values.update(
         playbook_timer_inventory="/etc/ansible/inventory",
         playbook_timer_command="/bin/true",
@@ -276,7 +277,7 @@ def test_the_timer_is_rendered_and_checked(server, inventory):
         playbook_timer_environment={"X": '1 "2"'},
     )
     for name in ("service", "timer"):
-        text = open(os.path.join(folder, "templates", name + ".j2"), encoding="utf-8").read()
+        text = (folder / "templates" / f"{name}.j2").read_text(encoding="utf-8")
         (inventory / ("multicluster-load_balancers." + name)).write_text(
             Environment(keep_trailing_newline=True).from_string(text).render(values)
         )

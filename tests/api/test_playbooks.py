@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -29,7 +30,7 @@ def play(tmp_path, tasks, *arguments, roles=()):
     )
     environment["ANSIBLE_HOME"] = str(tmp_path / "ansible")
     environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
-    environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
+    environment["PATH"] = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     command = [
         "ansible-playbook",
         "-i",

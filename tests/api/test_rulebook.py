@@ -76,7 +76,7 @@ def test_a_changed_service_runs_the_playbook(tmp_path, server):
     )
     clusters = [{"name": "aws", "kubeconfig": str(tmp_path / "kubeconfig")}]
     (tmp_path / "vars.yml").write_text(yaml.safe_dump({"multicluster_eda_clusters": clusters}))
-    log = open(tmp_path / "log", "w", encoding="utf-8")
+    log = (tmp_path / "log").open("w", encoding="utf-8")
     words = [
         str(EDA / "bin" / "ansible-rulebook"),
         "-r",

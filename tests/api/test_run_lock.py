@@ -96,7 +96,7 @@ class Runs:
         run = self.folder / name
         run.mkdir()
         extra = json.dumps(dict({"folder": str(run), "multicluster_lock": "fabric"}, **variables))
-        with open(run / "log", "w", encoding="utf-8") as log:
+        with (run / "log").open("w", encoding="utf-8") as log:
             process = subprocess.Popen(
                 [
                     "ansible-playbook",

@@ -162,7 +162,7 @@ class Fabric:
             "-e",
             f"@{folder / 'vars.json'}",
         ]
-        with open(folder / "log", "w", encoding="utf-8") as log:
+        with (folder / "log").open("w", encoding="utf-8") as log:
             return subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def end(self, process, name, good=True):

@@ -85,7 +85,7 @@ def play(folder, book, *arguments, code=0):
         os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(folder / "ansible")
     )
     environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
-    environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
+    environment["PATH"] = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     command = [
         "ansible-playbook",
         "-i",

@@ -37,7 +37,7 @@ def coredns_of(two, folder, remotes):
         for one in (53, port)
     )
     (folder / "Corefile").write_text(for_this_machine(here, folder, two.servers["gcp"]))
-    with open(folder / "coredns.log", "wb") as log:
+    with (folder / "coredns.log").open("wb") as log:
         process = subprocess.Popen(
             [path, "-conf", str(folder / "Corefile")],
             stdout=log,

@@ -16,6 +16,7 @@ import argparse
 import inspect
 import json
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -93,11 +94,10 @@ class Theirs:
         self.folder = folder
 
     def _apply(self, lines):
-        path = os.path.join(self.folder, "change.nft")
-        with open(path, "w", encoding="ascii") as file:
-            file.write("\n".join(lines) + "\n")
+        path = pathlib.Path(self.folder) / "change.nft"
+        path.write_text("\n".join(lines) + "\n", encoding="ascii")
         started = time.perf_counter()
-        command("nft", "-f", path)
+        command("nft", "-f", str(path))
         return {"whole": time.perf_counter() - started}
 
     def load(self, spans, flush=False):

@@ -84,13 +84,13 @@ def main():
     asked = parser.parse_args()
     times = {"ping": [], "mesh": []}
     with tempfile.TemporaryDirectory() as folder:
-        ping = os.path.join(folder, "ping.yml")
-        shape = os.path.join(folder, "topology.json")
-        pathlib.Path(ping).write_text(PING, encoding="utf-8")
-        pathlib.Path(shape).write_text(json.dumps(topology(asked.nodes)), encoding="utf-8")
-        books = {"ping": ping, "mesh": "multicluster.network.mesh"}
+        ping = pathlib.Path(folder) / "ping.yml"
+        shape = pathlib.Path(folder) / "topology.json"
+        ping.write_text(PING, encoding="utf-8")
+        shape.write_text(json.dumps(topology(asked.nodes)), encoding="utf-8")
+        books = {"ping": str(ping), "mesh": "multicluster.network.mesh"}
         try:
-            run([*LAB, "up", "--name", NAME, "--topology", shape])
+            run([*LAB, "up", "--name", NAME, "--topology", str(shape)])
             sys.stderr.write(f"the lab runs; joining {asked.nodes} nodes\n")
             play("multicluster.network.site", asked.forks)
             for number in range(asked.rounds):

@@ -59,7 +59,7 @@ class Original:
 
     def run(self, done):
         """(seconds, requests of both servers) from its start until done() and its last request."""
-        with open(self.folder / "log", "ab") as log:
+        with (self.folder / "log").open("ab") as log:
             words = [str(self.path), "-config", str(self.told), "-kube-config", self._kubeconfig("gcp")]
             marks, started = {name: server.mark() for name, server in self.servers.items()}, time.perf_counter()
             process = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL)

@@ -135,9 +135,9 @@ def percentile(values, part):
 
 def used(pid):
     """Processor seconds and MiB of a process."""
-    with open(f"/proc/{pid}/stat", encoding="ascii") as source:
+    with pathlib.Path(f"/proc/{pid}/stat").open(encoding="ascii") as source:
         fields = source.read().rpartition(")")[2].split()
-    with open(f"/proc/{pid}/status", encoding="ascii") as source:
+    with pathlib.Path(f"/proc/{pid}/status").open(encoding="ascii") as source:
         memory = next(int(line.split()[1]) for line in source if line.startswith("VmRSS"))
     return (int(fields[11]) + int(fields[12])) / TICKS, memory / 1024
 

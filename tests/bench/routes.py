@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -65,11 +66,10 @@ def theirs(folder, before, wanted):
     ]
     gone = set(before) - set(wanted)
     lines += [f"route del {dst} dev bench0 table {TABLES['theirs']}" for dst in before if dst in gone]
-    path = os.path.join(folder, "batch")
-    with open(path, "w", encoding="ascii") as file:
-        file.write("\n".join(lines) + "\n")
+    path = pathlib.Path(folder) / "batch"
+    path.write_text("\n".join(lines) + "\n", encoding="ascii")
     started = time.perf_counter()
-    command("ip", "-batch", path)
+    command("ip", "-batch", str(path))
     return {"whole": time.perf_counter() - started}
 
 

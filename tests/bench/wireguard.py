@@ -16,6 +16,7 @@ import argparse
 import base64
 import json
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -71,7 +72,7 @@ class Bench:
         self.keys = {}
 
     def wanted(self, name, peers, **change):
-        path = os.path.join(self.folder, name + ".key")
+        path = f"{self.folder}/{name}.key"
         return dict(
             {
                 "name": name,
@@ -93,15 +94,14 @@ class Bench:
 
     def configuration(self, peers):
         """The same for wireguard-tools, as a file."""
-        with open(os.path.join(self.folder, THEIRS + ".key"), encoding="ascii") as file:
-            lines = ["[Interface]", "PrivateKey = " + file.read().strip(), f"ListenPort = {PORTS[THEIRS]}"]
+        key = pathlib.Path(self.folder, f"{THEIRS}.key").read_text(encoding="ascii").strip()
+        lines = ["[Interface]", f"PrivateKey = {key}", f"ListenPort = {PORTS[THEIRS]}"]
         for peer in peers:
             lines += ["[Peer]", "PublicKey = " + peer["public_key"], "Endpoint = " + peer["endpoint"]]
             lines += ["AllowedIPs = " + ", ".join(peer["allowed_ips"]), "PersistentKeepalive = 25"]
-        path = os.path.join(self.folder, "peers.conf")
-        with open(path, "w", encoding="ascii") as file:
-            file.write("\n".join(lines) + "\n")
-        return path
+        path = pathlib.Path(self.folder) / "peers.conf"
+        path.write_text("\n".join(lines) + "\n", encoding="ascii")
+        return str(path)
 
     def tool(self, verb, peers):
         path = self.configuration(peers)

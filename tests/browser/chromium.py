@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import pathlib
 import select
 import shutil
 import subprocess
@@ -45,7 +46,7 @@ class Chromium:
             "about:blank",
         ]
         script = f'exec "$@" 3<&{to_read} 4>&{to_write}'
-        self._log = open(os.path.join(self.folder, "log"), "wb")
+        self._log = pathlib.Path(self.folder, "log").open("wb")
         self.process = subprocess.Popen(
             ["bash", "-c", script, "bash", *words],
             pass_fds=(to_read, to_write),
@@ -77,8 +78,8 @@ class Chromium:
             ready = select.select([self._read], [], [], max(0.0, end - time.monotonic()))[0]
             part = os.read(self._read, 1 << 20) if ready else b""
             if not part:
-                with open(os.path.join(self.folder, "log"), errors="replace") as log:
-                    raise AssertionError("the browser says nothing:\n" + log.read()[-3000:])
+                log = pathlib.Path(self.folder, "log").read_text(errors="replace")
+                raise AssertionError("the browser says nothing:\n" + log[-3000:])
             self._buffer += part
         message, dummy, self._buffer = self._buffer.partition(b"\0")
         return json.loads(message)
@@ -192,5 +193,5 @@ class Page:
         clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 4000), "scale": 1}
         more = {"clip": clip, "captureBeyondViewport": True} if whole else {}
         shot = self._browser.ask("Page.captureScreenshot", self._session, format="png", **more)
-        with open(path, "wb") as file:
+        with pathlib.Path(path).open("wb") as file:
             file.write(base64.b64decode(shot["data"]))

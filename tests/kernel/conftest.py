@@ -165,11 +165,11 @@ class Node:
 
     def end_processes(self):
         """End whatever else runs in our network namespace, by its process id."""
-        namespace = os.readlink(f"/proc/{self.pid}/ns/net")
-        for pid in filter(str.isdigit, os.listdir("/proc")):
+        namespace = pathlib.Path(f"/proc/{self.pid}/ns/net").readlink()
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
             try:
-                if os.readlink(f"/proc/{pid}/ns/net") == namespace and int(pid) != self.pid:
-                    os.kill(int(pid), signal.SIGKILL)
+                if (process / "ns/net").readlink() == namespace and int(process.name) != self.pid:
+                    os.kill(int(process.name), signal.SIGKILL)
             except OSError:
                 continue
 

@@ -96,7 +96,7 @@ class Ports:
 
 
 def program(name):
-    return next(path for path in ("/usr/lib/frr/" + name, "/usr/libexec/frr/" + name) if os.path.exists(path))
+    return next(path for path in ("/usr/lib/frr/" + name, "/usr/libexec/frr/" + name) if pathlib.Path(path).exists())
 
 
 class Cable:
@@ -264,7 +264,7 @@ class Node:
                 "--keep-caps",
             ]
             self.cable.start("node-zebra", 0, [*apart, *frr.zebra_words()])
-            self.cable.until(lambda: os.path.exists(frr.RUN + "/zserv.api"))
+            self.cable.until(lambda: pathlib.Path(frr.RUN + "/zserv.api").exists())
             self.cable.start("node-bfdd", 0, frr.bfdd_words())
         self.cable.start("node", 0, words)
         self.cable.until(self.daemon.alive)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import subprocess
 
 import pytest
@@ -45,7 +46,7 @@ class Watch:
         namespace = f"/proc/{self.process.pid}/net/netlink"
 
         def listening():
-            with open(namespace, encoding="ascii") as file:
+            with pathlib.Path(namespace).open(encoding="ascii") as file:
                 return any(
                     int(line.split()[3], 16)
                     for line in file.readlines()[1:]

@@ -133,7 +133,7 @@ class Lan:
     def start(self, name):
         self.configure(name)
         home = self.folder / name
-        with open(home / "log", "w", encoding="utf-8") as log:
+        with (home / "log").open("w", encoding="utf-8") as log:
             self.running[name] = subprocess.Popen(
                 self.command(name, home), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
@@ -479,7 +479,7 @@ def test_a_packet_from_elsewhere_takes_nothing_away(folder):
         text = keepalived_config.render(rival, "br0", str(home))
         assert own in text
         (home / "keepalived.conf").write_text(text.replace(own, "    priority 255\n"))
-        with open(home / "log", "w", encoding="utf-8") as log:
+        with (home / "log").open("w", encoding="utf-8") as log:
             process = subprocess.Popen(lan.command("lan", home), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
             until = time.monotonic() + SOON
             while "MASTER" not in (home / "log").read_text() and time.monotonic() < until:

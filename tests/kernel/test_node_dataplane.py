@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import time
@@ -166,7 +167,7 @@ def test_from_nothing_to_nothing(site, implementation):
         gone = site.run(name, devices=[], remove_keys=True)
         assert gone["changed"] and not gone["refused"]
         assert not site.run(name, devices=[], remove_keys=True)["changed"]
-        assert not os.path.exists(site.wants[name]["devices"][0]["private_key_file"])
+        assert not pathlib.Path(site.wants[name]["devices"][0]["private_key_file"]).exists()
         assert (
             site.nodes[name].run(
                 "sh", "-c", "find /var/lib /usr/local/lib /etc/systemd/system -mindepth 1 -not -type d"

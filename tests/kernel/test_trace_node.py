@@ -95,12 +95,12 @@ class Router:
     def remains(self):
         """What a trace must not leave: tables, abstract sockets, processes of the node's namespace."""
         sockets = [line for line in self.node.run("cat", "/proc/net/unix").splitlines() if "multicluster" in line]
-        namespace = os.readlink(f"/proc/{self.node.pid}/ns/net")
+        namespace = pathlib.Path(f"/proc/{self.node.pid}/ns/net").readlink()
         processes = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
             try:
-                if os.readlink(f"/proc/{pid}/ns/net") == namespace and int(pid) != self.node.pid:
-                    processes.append(pid)
+                if (process / "ns/net").readlink() == namespace and int(process.name) != self.node.pid:
+                    processes.append(process.name)
             except OSError:
                 continue
         return {"sockets": sockets, "processes": processes}
@@ -697,7 +697,7 @@ def test_names_of_others_are_only_shown(router):
     met = list(dict.fromkeys(row["chain"] for row in collected["events"] if not row["ours"]))
     assert met == [name.replace("\n", "?").replace("\x1b", "?") for name in HOSTILE]
     assert {row[1:5] for row in ends(collected)} == {("x; flush ruleset", "-f", "policy", "drop")}
-    assert not os.path.exists("/tmp/owned") and all(row["rule"] is None for row in collected["events"])
+    assert not pathlib.Path("/tmp/owned").exists() and all(row["rule"] is None for row in collected["events"])
 
 
 def as_nobody(router, script):
@@ -773,7 +773,9 @@ def test_killed_at_any_moment_it_leaves_nothing(router, wait_for):
         )
         time.sleep(0.01 * number)
         victims = [
-            pid for pid in recorders(router) if pid != busy.pid and b"trace" in open(f"/proc/{pid}/comm", "rb").read()
+            pid
+            for pid in recorders(router)
+            if pid != busy.pid and b"trace" in pathlib.Path(f"/proc/{pid}/comm").read_bytes()
         ]
         assert victims
         for pid in victims:

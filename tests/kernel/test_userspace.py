@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import shutil
 import signal
 
@@ -19,13 +20,13 @@ pytestmark = pytest.mark.skipif(not shutil.which("wireguard-go"), reason="wiregu
 
 def daemons(node):
     """Process ids of wireguard-go in this node's network namespace."""
-    namespace = os.readlink(f"/proc/{node.pid}/ns/net")
+    namespace = pathlib.Path(f"/proc/{node.pid}/ns/net").readlink()
     found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            if os.readlink(f"/proc/{pid}/ns/net") == namespace:
-                with open(f"/proc/{pid}/comm", encoding="ascii") as file:
-                    found += [int(pid)] if file.read().startswith("wireguard-go") else []
+            if (process / "ns/net").readlink() == namespace:
+                program = (process / "comm").read_text(encoding="ascii")
+                found += [int(process.name)] if program.startswith("wireguard-go") else []
         except OSError:
             continue
     return found
@@ -34,10 +35,10 @@ def daemons(node):
 def test_one_process_that_holds_nothing_of_ours_and_ends_with_its_link(node, wait_for):
     node.flow("wireguard_device", WANTED, False)
     (pid,) = daemons(node)
-    targets = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in ("0", "1", "2")]
+    targets = [str(pathlib.Path(f"/proc/{pid}/fd/{fd}").readlink()) for fd in ("0", "1", "2")]
     assert targets == ["/dev/null"] * 3
     assert os.getsid(pid) != os.getsid(0)
-    assert os.readlink(f"/proc/{pid}/cwd") == "/"
+    assert pathlib.Path(f"/proc/{pid}/cwd").readlink() == pathlib.Path("/")
     node.flow("wireguard_device", WANTED, False)
     assert daemons(node) == [pid]
     node.flow("wireguard_device", dict(WANTED, state="absent"), False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import pathlib
 import subprocess
 import time
 
@@ -77,13 +78,13 @@ def test_whole_life(node, wanted, implementation):
     assert planned["changed"] and planned["stats"]["netlink_writes"] == 0
     assert planned["plan"]["create"] == 5  # key, link, three peers
     assert node.run("ip", "link", "show", "dev", NAME, check=False) == ""
-    assert not os.path.exists(wanted["private_key_file"])
+    assert not pathlib.Path(wanted["private_key_file"]).exists()
 
     made = run(node, wanted)
     assert made["changed"] and not made["warnings"] and not made["refused"]
     assert made["device"]["implementation"] == implementation
     device, peers = wg(node)
-    private = open(wanted["private_key_file"], encoding="ascii").read()
+    private = pathlib.Path(wanted["private_key_file"]).read_text(encoding="ascii")
     assert device[0] == private and device[1] == made["public_key"] and device[2:] == ["51821", "off"]
     assert private not in json.dumps(made)
     assert peers[KEYS[0]][:3] == ["(none)", "10.22.22.27:51821", "10.4.7.0/24,fd04::/64"] and peers[KEYS[0]][6] == "25"
@@ -120,7 +121,7 @@ def test_whole_life(node, wanted, implementation):
     assert node.run("ip", "link", "show", "dev", NAME, check=False) == ""
     assert node.run("ls", "/run/wireguard") == ""
     assert not run(node, wanted, state="absent")["changed"]
-    assert os.path.exists(wanted["private_key_file"])
+    assert pathlib.Path(wanted["private_key_file"]).exists()
 
 
 def test_what_was_changed_by_hand_comes_back(node, wanted):

@@ -13,6 +13,7 @@ import ctypes
 import importlib
 import json
 import os
+import pathlib
 import sys
 import time
 import traceback
@@ -46,7 +47,7 @@ def run(flow, *arguments):
         return flow.run(*arguments)
     fabric = arguments[0]
     flow.one_pass(fabric, flow.load_memory(fabric), *arguments[1:])
-    with open(flow.status_path(fabric), encoding="utf-8") as stream:
+    with pathlib.Path(flow.status_path(fabric)).open(encoding="utf-8") as stream:
         return json.load(stream)
 
 

@@ -196,7 +196,7 @@ class KiloFabric(Fabric):
     def deleted_peers(self, since):
         found = []
         for cluster, offset in since.items():
-            with open(self._audit(cluster), encoding="utf-8") as log:
+            with self._audit(cluster).open(encoding="utf-8") as log:
                 log.seek(offset)
                 found += [
                     entry["requestURI"]

@@ -11,7 +11,6 @@ Usage: continuous.py FOLDER-OF-THE-LAB
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -85,10 +84,10 @@ def main(folder):
     both = clients(inventory)
     aws, gcp = both["aws"], both["gcp"]
     log = pathlib.Path(folder, "reconciler.log")
-    with tempfile.TemporaryDirectory() as place, open(log, "wb") as output:
+    with tempfile.TemporaryDirectory() as place, log.open("wb") as output:
         config = pathlib.Path(place, "config.json")
         command = [
-            os.path.join(os.path.dirname(sys.executable), "ansible-playbook"),
+            str(pathlib.Path(sys.executable).with_name("ansible-playbook")),
             "-i",
             str(inventory),
             "-e",

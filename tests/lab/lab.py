@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import os
+import pathlib
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
 
 from mcnlab.cli import main  # after the path is set

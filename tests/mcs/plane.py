@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-import os
+import pathlib
 import subprocess
 import sys
 import time
@@ -41,7 +41,7 @@ class Plane(Fabric):
     def follow(self):
         """Start the reconciler and wait until it leads."""
         command = [
-            os.path.join(os.path.dirname(sys.executable), "ansible-playbook"),
+            str(pathlib.Path(sys.executable).with_name("ansible-playbook")),
             "-i",
             str(self.inventory),
             "-e",
@@ -56,7 +56,7 @@ class Plane(Fabric):
             "command": command,
         }
         (self.state / "reconciler.json").write_text(json.dumps(config), "utf-8")
-        with open(self.log, "wb") as output:
+        with self.log.open("wb") as output:
             words = [sys.executable, "-m", MODULE, str(self.state / "reconciler.json")]
             self.process = subprocess.Popen(words, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
         self.eventually(lambda: b"event=leads" in self.log.read_bytes(), "the reconciler does not lead")

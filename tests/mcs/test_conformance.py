@@ -63,7 +63,7 @@ def test_every_spec_of_the_suite_passes(plane, suite, number):
         "ginkgo.json",
         *(["-ginkgo.focus", os.environ["FOCUS"]] if os.environ.get("FOCUS") else []),
     ]
-    with open(folder / "log", "wb") as log:
+    with (folder / "log").open("wb") as log:
         done = subprocess.run(
             [str(suite), *words], cwd=folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=False
         )

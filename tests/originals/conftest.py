@@ -31,7 +31,7 @@ def pytest_configure(config):
 def original():
     """find(NAME) -> the path of a program; where it is not there the test is counted as not run."""
     given = os.environ.get("ORIGINALS", "")
-    assert given and os.path.isdir(given), (
+    assert given and pathlib.Path(given).is_dir(), (
         f"ORIGINALS must name the folder of the programs, built elsewhere; it is {given!r}"
     )
 

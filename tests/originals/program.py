@@ -66,7 +66,7 @@ class Program:
             command = ["/usr/bin/python3", "-B", str(RELAY), str(namespaces.path(self.netns)), address, str(port)]
             self.relays.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
         self.asked = self._asked()
-        with open(self.log, "ab") as log:
+        with self.log.open("ab") as log:
             self.running = subprocess.Popen(
                 ["nsenter", f"--net={namespaces.path(self.netns)}", str(self.path), *arguments],
                 stdin=subprocess.DEVNULL,

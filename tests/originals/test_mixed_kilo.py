@@ -110,7 +110,7 @@ class MixedFabric(KiloFabric):
     def asked_of_the_neighbour(self):
         """(verb, path, status) of everything that our account asked of us."""
         found = []
-        with open(self._audit("us"), encoding="utf-8") as log:
+        with self._audit("us").open(encoding="utf-8") as log:
             log.seek(self.mark)
             for entry in map(json.loads, log):
                 if entry["user"]["username"] == "system:serviceaccount:default:" + READER:

@@ -61,7 +61,7 @@ class MixedFabric(WireguardFabric):
     def asked_of_the_neighbour(self):
         """(verb, path, status) of everything that our account asked of gcp."""
         found = []
-        with open(self._audit("gcp"), encoding="utf-8") as log:
+        with self._audit("gcp").open(encoding="utf-8") as log:
             log.seek(self.mark)
             for entry in map(json.loads, log):
                 if entry["user"]["username"] == ACCOUNT:

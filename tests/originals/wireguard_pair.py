@@ -151,7 +151,7 @@ class Pair:
             "-clusters-config=" + str(place / "config.json"),
             "-wg-key-path=" + KEYS,
         ]
-        with open(place / "log", "ab") as log:
+        with (place / "log").open("ab") as log:
             self.running[name] = subprocess.Popen(
                 self.nodes[name].command(*words), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ)
             )

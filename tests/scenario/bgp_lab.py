@@ -62,7 +62,7 @@ class Router:
         for name, more in rows:
             pid = self.folder / (name + ".pid")
             program = next(
-                path for path in ("/usr/lib/frr/" + name, "/usr/libexec/frr/" + name) if os.path.exists(path)
+                path for path in ("/usr/lib/frr/" + name, "/usr/libexec/frr/" + name) if pathlib.Path(path).exists()
             )
             self.sh(
                 program,

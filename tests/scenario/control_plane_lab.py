@@ -66,7 +66,7 @@ class Plane:
     def start(self):
         # The bridge's addresses are the machine's: another run with such a bridge is waited for.
         TURN.parent.mkdir(parents=True, exist_ok=True)
-        self.turn = open(TURN, "w")
+        self.turn = TURN.open("w")
         fcntl.flock(self.turn, fcntl.LOCK_EX)
         self.clean()
         ip("link", "add", self.bridge, "type", "bridge")
@@ -147,7 +147,7 @@ class Plane:
         )
 
     def spawn(self, name, words):
-        log = open(self.folder / (name + ".log"), "ab")
+        log = (self.folder / (name + ".log")).open("ab")
         self.running[name] = subprocess.Popen(
             words, stdout=log, stderr=log, cwd=str(self.folder), stdin=subprocess.DEVNULL
         )

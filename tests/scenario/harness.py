@@ -256,7 +256,7 @@ class Fabric:
                 ("ip", ["ip", "-ts", "monitor", "link", "address", "route", "rule"]),
                 ("nft", ["nft", "monitor"]),
             ):
-                file = open(self.state / f"witness-{node}-{name}", "w+b")
+                file = (self.state / f"witness-{node}-{name}").open("w+b")
                 process = subprocess.Popen(
                     ["/usr/bin/python3", str(LAB), "exec", "--name", self.name, node, "--", *command],
                     stdout=file,
@@ -281,7 +281,7 @@ class Fabric:
                 writes.extend(f"{node} {name}: {line}" for line in _events(file.read().decode("utf-8", "replace")))
                 file.close()
         for cluster, offset in offsets.items():
-            with open(self._audit(cluster), encoding="utf-8") as log:
+            with self._audit(cluster).open(encoding="utf-8") as log:
                 log.seek(offset)
                 for entry in map(json.loads, log):
                     if entry["verb"] not in ("get", "list", "watch"):

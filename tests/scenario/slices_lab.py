@@ -142,7 +142,7 @@ class Controller:
 
     def start(self, line, log):
         """The line in a shell of its own, in the folder that has "fabric"."""
-        with open(self.folder / log, "w", encoding="utf-8") as out:
+        with (self.folder / log).open("w", encoding="utf-8") as out:
             return subprocess.Popen(
                 ["bash", "-c", "exec " + line if "|" not in line else line],
                 cwd=self.folder,

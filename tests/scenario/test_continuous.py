@@ -134,7 +134,7 @@ def measured(fabric, what, condition, seconds=180.0):
         raise AssertionError(f"{what}: not within {seconds} s\n{journal(fabric)}") from None
     took = time.monotonic() - begun
     fabric.ran(f"{what}: {took:.1f} s")
-    with open(fabric.state / "measured.txt", "a", encoding="utf-8") as log:
+    with (fabric.state / "measured.txt").open("a", encoding="utf-8") as log:
         log.write(f"{what}: {took:.1f} s\n")
 
 

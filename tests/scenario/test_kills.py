@@ -37,14 +37,14 @@ def modules_of(fabric):
     spaces = set()
     for node in fabric.nodes:
         leader = (fabric.state / "nodes" / node / "leader").read_text().split()[0]
-        spaces.add(os.readlink(f"/proc/{leader}/ns/mnt"))
+        spaces.add(pathlib.Path(f"/proc/{leader}/ns/mnt").readlink())
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 if (
                     b"AnsiballZ_node_" in (entry / "cmdline").read_bytes()
-                    and os.readlink(entry / "ns" / "mnt") in spaces
+                    and (entry / "ns" / "mnt").readlink() in spaces
                 ):
                     found.append(int(entry.name))
             except OSError:

@@ -104,7 +104,7 @@ class Client:
 
     def __init__(self, fabric, address=LOCAL):
         self.path = LABS / fabric.name / "layer2-client"
-        with open(self.path, "w", encoding="utf-8") as out:
+        with self.path.open("w", encoding="utf-8") as out:
             words = ["ip", "netns", "exec", fabric.namespace("underlay"), "/usr/bin/python3", "-c", CLIENT, address]
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, start_new_session=True)
 

@@ -111,7 +111,9 @@ def machine():
     mounts = {line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()}
     names = subprocess.run(["ip", "-o", "link", "show"], capture_output=True, text=True, check=True).stdout.splitlines()
     links = {line.split(": ")[1].split("@")[0] for line in names}
-    namespaces = {str(path) for path in pathlib.Path("/run/netns").glob("*")} if os.path.isdir("/run/netns") else set()
+    namespaces = (
+        {str(path) for path in pathlib.Path("/run/netns").glob("*")} if pathlib.Path("/run/netns").is_dir() else set()
+    )
     return {"groups": groups, "mounts": mounts, "links": links, "namespaces": namespaces}
 
 
@@ -122,11 +124,11 @@ def processes(state):
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             marked = mark in (entry / "environ").read_bytes().split(b"\0")
-            space = os.readlink(entry / "ns" / "pid")
+            space = (entry / "ns" / "pid").readlink()
         except OSError:
             continue
         found[entry.name] = (marked, space)
-    spaces = {space for marked, space in found.values() if marked} - {os.readlink("/proc/self/ns/pid")}
+    spaces = {space for marked, space in found.values() if marked} - {pathlib.Path("/proc/self/ns/pid").readlink()}
     return [int(pid) for pid, (marked, space) in found.items() if marked or space in spaces]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import re
 import signal
 import statistics
@@ -77,7 +78,7 @@ def begin():
         "clusters": [],
         "watch": [],
         "command": [
-            os.path.join(os.path.dirname(sys.executable), "ansible-playbook"),
+            str(pathlib.Path(sys.executable).with_name("ansible-playbook")),
             "-i",
             str(STATE["inventory"]),
             "-e",
@@ -128,7 +129,7 @@ def shown(seconds):
 def bare_start():
     """Seconds that Ansible needs to start and do nothing, on this machine, now."""
     begun = time.monotonic()
-    program = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
+    program = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
     subprocess.run([program, "--version"], check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     return time.monotonic() - begun
 

@@ -31,7 +31,7 @@ def test_half_a_line_is_read_when_it_is_whole(tmp_path):
     server = ApiServer(tmp_path)
     assert server.audit(0) == []
     half = line("tester", "/b")
-    with open(server.audit_file, "w", encoding="utf-8") as log:
+    with server.audit_file.open("w", encoding="utf-8") as log:
         log.write(line("tester", "/a") + line("another", "/x") + half[:20])
         log.flush()
         assert server.audit(0) == [("get", "/a", 200)]

@@ -638,7 +638,7 @@ def test_kubeconfigs_that_reach_out(tmp_path: t.Any) -> None:
         with pytest.raises(AccessRefused) as refused:
             parse_access({"name": "gcp", "kubeconfig": config})
         assert refused.value.reason == row["word"] and "allow list" in str(refused.value), row
-    assert not os.path.exists("/tmp/mcn-pwned")
+    assert not pathlib.Path("/tmp/mcn-pwned").exists()
 
 
 # --- what people see, tenants, providers ----------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import pathlib
 import re
 import stat
@@ -121,7 +120,7 @@ def test_one_rule_for_refusals_and_exit_codes(name: str) -> None:
 def test_private_keys_stay_on_their_host(tmp_path: t.Any) -> None:
     file = KeyFile(str(tmp_path / "a.key"))
     public = file.ensure()
-    assert stat.S_IMODE(os.stat(file.path).st_mode) == 0o600
+    assert stat.S_IMODE(pathlib.Path(file.path).stat().st_mode) == 0o600
     secret = pathlib.Path(file.path).read_text("utf-8").strip()
     assert secret not in json.dumps(file.state()) and file.state()["public_key"] == public
 

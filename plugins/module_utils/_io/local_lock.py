@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import pathlib
 import pwd
 import signal
 import sys
@@ -26,15 +27,15 @@ def folder() -> str:
         home = pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:  # a container may know no such user
         home = os.environ.get("HOME", "")
-    if not os.path.isabs(home):
+    if not pathlib.PurePath(home).is_absolute():
         raise OSError(f"user {os.geteuid()} has no home folder")
-    return os.path.join(home, ".local", "state", "multicluster-network", "locks")
+    return str(pathlib.PurePath(home, ".local", "state", "multicluster-network", "locks"))
 
 
 def names() -> list[str]:
     """The files of all locks of this user, whether somebody holds them or not."""
     try:
-        return sorted(name for name in os.listdir(folder()) if name.endswith(".lock"))
+        return sorted(file.name for file in pathlib.Path(folder()).iterdir() if file.name.endswith(".lock"))
     except OSError:
         return []
 

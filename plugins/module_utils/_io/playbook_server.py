@@ -19,6 +19,7 @@ import gc
 import importlib
 import json
 import os
+import pathlib
 import runpy
 import select
 import signal
@@ -189,22 +190,22 @@ def imported(program: str) -> list[str]:
             importlib.import_module(name)
         except Exception:  # pylint: disable=broad-except  # a run imports it again, and says what is wrong where it needs it
             continue
-    package = os.path.dirname(os.path.abspath(sys.modules[NEEDED.partition(".")[0]].__file__ or ""))
+    package = pathlib.Path(os.path.abspath(sys.modules[NEEDED.partition(".")[0]].__file__ or "")).parent
     return [
         program,
         os.path.realpath(program),
         sys.executable,
         os.path.abspath(needed.__file__ or ""),
-        os.path.join(package, "release.py"),
-        os.path.dirname(package),
+        str(package / "release.py"),
+        str(package.parent),
     ]
 
 
 def main(arguments: t.Sequence[str]) -> int:
     """The program."""
     channel, program = socket.socket(fileno=int(arguments[0])), arguments[1]
-    if sys.path and os.path.abspath(sys.path[0]) == os.path.dirname(os.path.abspath(__file__)):
-        sys.path[0] = os.path.dirname(os.path.realpath(program))  # as where it is executed itself
+    if sys.path and pathlib.Path(os.path.abspath(sys.path[0])) == pathlib.Path(os.path.abspath(__file__)).parent:
+        sys.path[0] = str(pathlib.Path(os.path.realpath(program)).parent)  # as where it is executed itself
     sys.argv = [program]
     server = Server(channel, program)
     files = imported(program)

@@ -19,7 +19,7 @@ LONGEST = 1048576
 def read_text(path: str) -> str:
     """A file of settings. Raises ValueRefused ``config_parse``, which never quotes what it holds."""
     try:
-        with open(path, encoding="utf-8") as stream:
+        with pathlib.Path(path).open(encoding="utf-8") as stream:
             text = stream.read(LONGEST + 1)
     except OSError as error:
         raise ValueRefused("config_parse", f"{path}: {error.strerror}") from None
@@ -33,6 +33,11 @@ def read_text(path: str) -> str:
 def environment(prefixes: t.Sequence[str]) -> dict[str, str]:
     """The variables of this process that begin like one of these."""
     return {name: value for name, value in os.environ.items() if name.startswith(tuple(prefixes))}
+
+
+def play_path(name: str) -> str:
+    """Where one of the collection's plays is."""
+    return str(pathlib.Path(__file__).absolute().parents[3] / "playbooks" / "plays" / name)
 
 
 #: What files look like from outside: (path, time of change, size) of each.
@@ -64,7 +69,7 @@ def private_folder() -> t.Iterator[str]:
 def read_json(folder: str, name: str) -> t.Any:
     """What a program of ours wrote there; None where it wrote nothing."""
     try:
-        with open(os.path.join(folder, name), encoding="utf-8") as source:
+        with pathlib.Path(folder, name).open(encoding="utf-8") as source:
             return json.load(source)
     except FileNotFoundError:
         return None
@@ -72,7 +77,7 @@ def read_json(folder: str, name: str) -> t.Any:
 
 def write_json(folder: str, name: str, value: t.Any) -> str:
     """A file in such a folder, for a program of ours; gives its path. Raises OSError."""
-    path = os.path.join(folder, name)
-    with open(path, "w", encoding="utf-8") as target:
+    path = pathlib.Path(folder, name)
+    with path.open("w", encoding="utf-8") as target:
         json.dump(value, target)
-    return path
+    return str(path)

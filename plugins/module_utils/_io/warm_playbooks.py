@@ -12,6 +12,7 @@ import ast
 import contextlib
 import json
 import os
+import pathlib
 import select
 import shutil
 import signal
@@ -27,7 +28,7 @@ from .commands import GRACE_SECONDS, run_playbook
 
 _SERVER = os.path.abspath(playbook_server.__file__)
 #: The collection itself; which of its folders a run has in memory.
-_COLLECTION = os.path.normpath(os.path.join(os.path.dirname(_SERVER), *(os.pardir,) * 3))
+_COLLECTION = str(pathlib.Path(_SERVER).parents[3])
 _FOLDERS = ("plugins", "playbooks")
 #: Seconds until a process that ended by itself is started again: at first, and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
@@ -53,7 +54,7 @@ def interpreter_of(program: str, path: str | None = None) -> tuple[str, list[str
     if found is None:
         raise Unsuitable(f"there is no program {program}")
     try:
-        with open(found, "rb") as source:
+        with pathlib.Path(found).open("rb") as source:
             text = source.read(_LONGEST_SCRIPT + 1).decode("utf-8")
     except (OSError, UnicodeDecodeError):
         raise Unsuitable(f"{found} is no script of Python's") from None
@@ -65,9 +66,9 @@ def interpreter_of(program: str, path: str | None = None) -> tuple[str, list[str
         words = [
             lines[1][len("'''exec' ") :].split(' "$0"')[0].strip("\"' ")
         ]  # a path that is too long for the first line
-    elif len(words) == 2 and os.path.basename(words[0]) == "env":
+    elif len(words) == 2 and pathlib.PurePath(words[0]).name == "env":
         words = [shutil.which(words[1], path=path) or words[1]]
-    if not words or not os.path.basename(words[0]).startswith("python"):
+    if not words or not pathlib.PurePath(words[0]).name.startswith("python"):
         raise Unsuitable(f"{found} is no script of Python's")
     if not _only_calls(text):
         raise Unsuitable(f"{found} does more than call Ansible")
@@ -97,15 +98,15 @@ def stamp(paths: t.Iterable[str]) -> Stamp:
     for path in paths:
         found.append(_seen(path))
     for folder in _FOLDERS:
-        for root, folders, names in os.walk(os.path.join(_COLLECTION, folder)):
+        for root, folders, names in os.walk(pathlib.Path(_COLLECTION, folder)):
             folders[:] = sorted(name for name in folders if name != "__pycache__")
-            found += [_seen(os.path.join(root, name)) for name in sorted(names)]
+            found += [_seen(f"{root}/{name}") for name in sorted(names)]
     return tuple(found)
 
 
 def _seen(path: str) -> tuple[str, int, int]:
     try:
-        state = os.stat(path)
+        state = os.stat(path)  # noqa: PTH116  # of hundreds of files before each run
     except OSError:
         return path, 0, -1
     return path, state.st_mtime_ns, state.st_size
@@ -114,7 +115,7 @@ def _seen(path: str) -> tuple[str, int, int]:
 def settings_files(environment: t.Mapping[str, str]) -> list[str]:
     """Where Ansible may find its settings."""
     named = environment.get("ANSIBLE_CONFIG") or ""
-    named = os.path.join(named, "ansible.cfg") if os.path.isdir(named) else named
+    named = f"{named}/ansible.cfg" if named and pathlib.Path(named).is_dir() else named
     return [
         *([named] if named else ()),
         os.path.abspath("ansible.cfg"),
@@ -238,8 +239,9 @@ class _Process:
 def _fields(pid: int) -> list[str]:
     """What the kernel says of a process, from its state on; nothing of one that is not there."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as source:
-            return source.read().rpartition(")")[2].split()
+        return (
+            pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        )
     except OSError:
         return []
 
@@ -256,9 +258,9 @@ def _parent(pid: int) -> int:
 def _below(pid: int) -> dict[int, str]:
     """A process and all that it has begun, with their births: workers of Ansible leave its group."""
     parents: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if is_digits(name):
-            parents.setdefault(_parent(int(name)), []).append(int(name))
+    for entry in pathlib.Path("/proc").iterdir():
+        if is_digits(entry.name):
+            parents.setdefault(_parent(int(entry.name)), []).append(int(entry.name))
     found, todo = {}, [pid]
     while todo:
         one = todo.pop()

@@ -8,7 +8,7 @@ The same work is done for many clusters at once: a dead one costs its own time, 
 from __future__ import annotations
 
 import collections
-import os
+import pathlib
 import threading
 import time
 import traceback
@@ -126,7 +126,8 @@ def contained(name: str, what: str, function: t.Callable[[], t.Any]) -> t.Any:
         if isinstance(error, ValueRefused):
             raise  # it has its own words
         place = traceback.extract_tb(error.__traceback__)[-1]
-        text = f"an object has a form that no API server sends ({type(error).__name__} {quoted(error)}, {os.path.basename(place.filename)} line {place.lineno})"
+        file = pathlib.PurePath(place.filename).name
+        text = f"an object has a form that no API server sends ({type(error).__name__} {quoted(error)}, {file} line {place.lineno})"
     raise BadAnswer(name, what, text)
 
 

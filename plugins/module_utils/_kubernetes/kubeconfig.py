@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import pathlib
 import stat
 import tempfile
 import typing as t
@@ -228,7 +228,7 @@ class KubeconfigFile(t.NamedTuple):
 def read_kubeconfig_file(path: str) -> KubeconfigFile:
     """The file as it is; whatever is no JSON object has the content None."""
     try:
-        mode = os.stat(path).st_mode & 0o7777
+        mode = pathlib.Path(path).stat().st_mode & 0o7777
         content = json.loads(read_small_file(path).decode("utf-8"))
     except FileNotFoundError:
         return KubeconfigFile(path, None, False, 0)
@@ -239,21 +239,20 @@ def read_kubeconfig_file(path: str) -> KubeconfigFile:
 
 def write_private(path: str, data: bytes) -> None:
     """Replace a file in one step, readable by its owner only. A missing folder is made, 0700."""
-    folder = os.path.dirname(path)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    folder = pathlib.Path(path).parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=".mcn-")  # 0600 from the start
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        os.replace(temporary, path)
+        pathlib.Path(temporary).replace(path)
     except BaseException:
-        os.unlink(temporary)
+        pathlib.Path(temporary).unlink()
         raise
 
 
 def remove_kubeconfig_file(path: str) -> None:
     """Remove the file; fine when it has just gone."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
+    pathlib.Path(path).unlink(missing_ok=True)

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import inspect
 import os
+import pathlib
 import shutil
 import socket
 import ssl
@@ -82,8 +83,8 @@ def load_client_certificate(context: ssl.SSLContext, cluster: str, certificate: 
     try:
         paths = []
         for name, pem in (("cert", certificate), ("key", key)):
-            paths.append(os.path.join(folder, name))
-            with open(os.open(paths[-1], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            paths.append(pathlib.Path(folder, name))
+            with os.fdopen(os.open(paths[-1], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
                 stream.write(pem)
         # a password must never be asked for on a terminal
         context.load_cert_chain(paths[0], paths[1], password=lambda: b"")

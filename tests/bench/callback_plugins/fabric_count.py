@@ -27,6 +27,7 @@ options:
 import collections
 import json
 import os
+import pathlib
 import resource
 import time
 
@@ -85,5 +86,5 @@ class CallbackModule(CallbackBase):
             [play, name, *(round(now - then, 2) for now, then in zip(end, begun)), count]
             for (play, name, begun, count), end in zip(self.tasks, ends)
         ]
-        with open(os.environ["FABRIC_COUNT"], "w", encoding="utf-8") as target:
+        with pathlib.Path(os.environ["FABRIC_COUNT"]).open("w", encoding="utf-8") as target:
             json.dump({"modules": self.modules, "results": self.results, "tasks": rows}, target)

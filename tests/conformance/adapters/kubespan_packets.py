@@ -67,7 +67,7 @@ def answer(kind: str, vector: t.Mapping[str, t.Any]) -> Data:
             "--mount",
             sys.executable,
             "-B",
-            os.path.abspath(__file__),
+            str(pathlib.Path(__file__).resolve()),
         ]
         environment = dict(os.environ, PATH=PATH)
         _HELPER.append(
@@ -126,7 +126,7 @@ class Host:
             ("ipv4/conf/all/rp_filter", "0"),
             ("ipv4/conf/pod0/rp_filter", "0"),
         ):
-            with open("/proc/sys/net/" + path, "w", encoding="ascii") as file:
+            with pathlib.Path("/proc/sys/net/" + path).open("w", encoding="ascii") as file:
                 file.write(value)
         for version, places in PLACES.items():
             option, length = f"-{version}", "/32" if version == 4 else "/128"

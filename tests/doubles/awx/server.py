@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import http.server
 import json
-import os
+import pathlib
 import re
 import sys
 import threading
@@ -435,9 +435,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def main(port_file, token, folder="", programs="", *prefix):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.state = State(token, Runner(folder, programs, prefix) if folder else None)
-    with open(port_file + ".new", "w", encoding="ascii") as file:
+    with pathlib.Path(port_file + ".new").open("w", encoding="ascii") as file:
         file.write(str(server.server_address[1]))
-    os.replace(port_file + ".new", port_file)
+    pathlib.Path(port_file + ".new").replace(port_file)
     server.serve_forever()
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import http.server
 import ipaddress
 import json
-import os
+import pathlib
 import re
 import sys
 import threading
@@ -564,9 +564,9 @@ def main(arguments):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     server.state = State(project, token)
-    with open(port_file + ".new", "w", encoding="ascii") as stream:
+    with pathlib.Path(port_file + ".new").open("w", encoding="ascii") as stream:
         stream.write(str(server.server_address[1]))
-    os.replace(port_file + ".new", port_file)
+    pathlib.Path(port_file + ".new").replace(port_file)
     server.serve_forever()
 
 

@@ -15,6 +15,7 @@ description: Appends a line of JSON for every result to the file that the variab
 
 import json
 import os
+import pathlib
 
 from ansible.parsing.ajson import AnsibleJSONEncoder
 from ansible.plugins.callback import CallbackBase
@@ -36,7 +37,7 @@ class CallbackModule(CallbackBase):
 
     def _record(self, status, result):
         row = {"play": self._play, "task": result._task.name, "status": status, "result": result._result}  # pylint: disable=protected-access
-        with open(os.environ["MCN_RECORD"], "a") as stream:
+        with pathlib.Path(os.environ["MCN_RECORD"]).open("a") as stream:
             stream.write(json.dumps(row, cls=AnsibleJSONEncoder) + "\n")
 
     def v2_runner_on_ok(self, result):

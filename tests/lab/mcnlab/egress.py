@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import pathlib
 import socket
 import sys
 
@@ -23,10 +24,10 @@ def socket_inside(netns: list[str], family: int) -> socket.socket:
     """A TCP socket that belongs to the first of these network namespaces that exists; we ourselves stay where we are."""
     libc = ctypes.CDLL(None, use_errno=True)
     error: OSError = OSError("no network namespace is there")
-    with open("/proc/self/ns/net", "rb") as outside:
+    with pathlib.Path("/proc/self/ns/net").open("rb") as outside:
         for path in netns:
             try:
-                with open(path, "rb") as inside:
+                with pathlib.Path(path).open("rb") as inside:
                     if libc.setns(inside.fileno(), CLONE_NEWNET) != 0:
                         raise OSError(ctypes.get_errno(), f"setns {path}: {os.strerror(ctypes.get_errno())}")
                 try:
@@ -84,10 +85,9 @@ async def serve(path: str, netns: list[str]) -> None:
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
 
-    if os.path.exists(path):
-        os.unlink(path)
+    pathlib.Path(path).unlink(missing_ok=True)
     server = await asyncio.start_unix_server(connected, path)
-    os.chmod(path, 0o600)
+    pathlib.Path(path).chmod(0o600)
     await server.serve_forever()
 
 

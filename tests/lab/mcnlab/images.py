@@ -104,7 +104,7 @@ def layer(folder: pathlib.Path) -> bytes:
             entry.uid = entry.gid = entry.mtime = 0
             entry.uname = entry.gname = "root"
             if entry.isreg():
-                with open(path, "rb") as stream:
+                with path.open("rb") as stream:
                     archive.addfile(entry, stream)
             else:
                 archive.addfile(entry)

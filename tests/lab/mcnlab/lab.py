@@ -245,7 +245,7 @@ class Lab:
     def locked(self) -> t.Iterator[None]:
         """One change of a lab at a time; another call waits."""
         self.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.parent / f".{self.name}.lock", "w") as lock:
+        with (self.parent / f".{self.name}.lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

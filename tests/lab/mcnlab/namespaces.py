@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import pathlib
 import subprocess
 import typing as t
@@ -23,7 +22,7 @@ def path(name: str) -> pathlib.Path:
 def exists(name: str) -> bool:
     """A namespace exists if its file is a mount, not the bare file that a half-done deletion leaves."""
     try:
-        return os.stat(path(name)).st_dev != os.stat(FOLDER).st_dev
+        return pathlib.Path(path(name)).stat().st_dev != FOLDER.stat().st_dev
     except OSError:
         return False
 

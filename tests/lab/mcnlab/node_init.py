@@ -91,7 +91,7 @@ def main(settings_file: str) -> None:
     folder = pathlib.Path(settings["folder"])
     root = folder / "root"
 
-    with open(settings["netns"], "rb") as namespace:
+    with pathlib.Path(settings["netns"]).open("rb") as namespace:
         libc_call("setns", namespace.fileno(), CLONE_NEWNET)
     cgroup = pathlib.Path(settings["cgroup"])
     cgroup.mkdir(exist_ok=True)
@@ -197,7 +197,7 @@ def become_init(root: pathlib.Path, settings: dict[str, t.Any], console: int) ->
     os.chroot(".")
     os.chdir("/")
     libc_call("umount2", b"/run/.old", MNT_DETACH)
-    os.rmdir("/run/.old")
+    pathlib.Path("/run/.old").rmdir()
     (pathlib.Path("/run") / "lock").mkdir(exist_ok=True)
 
     null = os.open("/dev/null", os.O_RDONLY)

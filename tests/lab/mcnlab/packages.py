@@ -81,7 +81,7 @@ def _apt(*words: str, folder: pathlib.Path | None = None) -> subprocess.Complete
 @contextlib.contextmanager
 def _turn() -> t.Iterator[None]:
     """One of us at a time, as tests/run does: two runs that install at once would end each other's ban on services."""
-    with open(TURN, "w") as lock:
+    with TURN.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -57,7 +57,7 @@ def main(settings_file: str) -> None:
     folder = pathlib.Path(settings["folder"])
     log = os.open(folder / "init.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     join_cgroups(settings)
-    with open(settings["netns"], "rb") as namespace:
+    with pathlib.Path(settings["netns"]).open("rb") as namespace:
         libc_call("setns", namespace.fileno(), CLONE_NEWNET)
     libc_call("unshare", CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC)
     mount("none", pathlib.Path("/"), flags=MS_REC | MS_PRIVATE)
@@ -80,20 +80,20 @@ def main(settings_file: str) -> None:
 def enter_processes(leader: int, pid_file: pathlib.Path) -> None:
     """Go on as the first process of a namespace inside the leader's; who called ends once the file has our process id as the machine has it."""
     reader, writer = os.pipe()
-    with open(f"/proc/{leader}/ns/pid", "rb") as namespace:
+    with pathlib.Path(f"/proc/{leader}/ns/pid").open("rb") as namespace:
         libc_call("setns", namespace.fileno(), CLONE_NEWPID)
     # Opened before: the first process shares our mounts, and may have covered the folder by the time that its id is known.
-    with open(pid_file, "w", encoding="ascii") as known:
+    with pathlib.Path(pid_file).open("w", encoding="ascii") as known:
         if os.fork():
             os.close(writer)
-            with open(reader, encoding="ascii") as pipe:
+            with os.fdopen(reader, encoding="ascii") as pipe:
                 known.write(pipe.read() + "\n")
             known.close()
             os._exit(0)
     libc_call("unshare", CLONE_NEWPID)  # only now: a namespace is made inside that of who asks for it
     if os.fork():
         os._exit(0)
-    os.write(writer, os.readlink("/proc/self").encode())
+    os.write(writer, os.fsencode(pathlib.Path("/proc/self").readlink()))
     os.close(writer)
     os.close(reader)
 
@@ -167,7 +167,7 @@ def supervise(settings: dict[str, t.Any], folder: pathlib.Path) -> None:
     running: dict[int, str] = {}
 
     def start(name: str) -> None:
-        with open(f"/mnt/{name}.log", "ab") as output:
+        with pathlib.Path(f"/mnt/{name}.log").open("ab") as output:
             child = subprocess.Popen(
                 settings["commands"][name], stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
             )

@@ -49,7 +49,7 @@ def ensure() -> PodParts:
     cache.mkdir(parents=True, exist_ok=True)
     wanted = images.table(version)
     target = cache / f"pods-{_key(wanted, coredns)}"
-    with open(cache / ".pods.lock", "w") as lock:
+    with (cache / ".pods.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for left in cache.glob("pods.*"):  # of somebody who was killed: the lock is ours
             shutil.rmtree(left)

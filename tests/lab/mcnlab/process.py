@@ -56,7 +56,7 @@ def spawn(
     """Start a process of its own session which outlives us; it carries the lab's mark."""
     for folder in (pid_file.parent, log.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    with open(log, "ab") as output:
+    with log.open("ab") as output:
         process = subprocess.Popen(
             [str(word) for word in command],
             stdin=subprocess.DEVNULL,
@@ -75,8 +75,8 @@ def marked(owner: pathlib.Path) -> tuple[list[int], list[int]]:
     wanted = f"{MARK}={owner}".encode()
     inits: list[int] = []
     others: list[int] = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and int(entry) != os.getpid():
+    for entry in [found.name for found in pathlib.Path("/proc").glob("[0-9]*")]:
+        if int(entry) != os.getpid():
             try:
                 environment = pathlib.Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
             except OSError:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import pathlib
 import socket
 import sys
 
@@ -20,7 +21,7 @@ CLONE_NEWNET = 0x40000000
 def listen_inside(netns: str, address: str, port: int) -> socket.socket:
     """A listening socket that belongs to another network namespace; we ourselves stay outside."""
     libc = ctypes.CDLL(None, use_errno=True)
-    with open(netns, "rb") as inside, open("/proc/self/ns/net", "rb") as outside:
+    with pathlib.Path(netns).open("rb") as inside, pathlib.Path("/proc/self/ns/net").open("rb") as outside:
         for step in (inside, outside):
             if step is outside:
                 listener = socket.create_server((address, port), backlog=256)

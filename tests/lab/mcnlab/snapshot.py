@@ -145,7 +145,7 @@ def _describe(file: pathlib.Path) -> str:
     if stat.S_ISCHR(status.st_mode) and status.st_rdev == 0:
         return "deleted"  # an overlay's whiteout
     if stat.S_ISLNK(status.st_mode):
-        return f"link {os.readlink(file)}"
+        return f"link {file.readlink()}"
     if stat.S_ISDIR(status.st_mode):
         return f"{mode} folder"
     if not stat.S_ISREG(status.st_mode):

@@ -8,12 +8,11 @@ Ansible alone knows what an inventory means, so a play of the roles themselves i
 from __future__ import annotations
 
 import json
-import os
 import threading
 import typing as t
 
 from ..._io.commands import run_playbook
-from ..._io.settings_source import inventory_states, private_folder, read_json
+from ..._io.settings_source import inventory_states, play_path, private_folder, read_json
 from ..._values.refused import ValueRefused
 
 Data = dict[str, t.Any]
@@ -21,8 +20,7 @@ Data = dict[str, t.Any]
 VARIABLE = "__multicluster_options_to"
 #: Capabilities whose module bears another name; a module notes its options under its own.
 _MODULES = {"mcs": "service_imports"}
-_UP = (os.pardir,) * 5
-_BOOK = os.path.normpath(os.path.join(os.path.abspath(__file__), *_UP, "playbooks", "plays", "reconciler_settings.yml"))
+_BOOK = play_path("reconciler_settings.yml")
 #: What Ansible would pass over in silence, and then find no hosts.
 _STRICT = (
     "env",

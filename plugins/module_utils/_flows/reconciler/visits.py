@@ -9,12 +9,11 @@ the capability is asked for, which does all of it and is repeated until it has.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import typing as t
 
-from ..._io.settings_source import private_folder, write_json
+from ..._io.settings_source import play_path, private_folder, write_json
 from ..._io.structured_log import Log
 from ..._io.warm_playbooks import WarmPlaybooks
 from .metrics import Metrics
@@ -26,8 +25,7 @@ Orders = dict[str, Data]
 Speak = t.Callable[[Orders], bool]
 #: Of the play: the orders.
 VARIABLE = "__load_balancers_orders"
-_UP = (os.pardir,) * 5
-BOOK = os.path.normpath(os.path.join(os.path.abspath(__file__), *_UP, "playbooks", "plays", "speakers.yml"))
+BOOK = play_path("speakers.yml")
 #: One way to each node and back instead of five, and word of a node that has died, where the inventory does not say otherwise.
 _QUICK = {"ANSIBLE_PIPELINING": "true", "ANSIBLE_SSH_EXTRA_ARGS": "-o ServerAliveInterval=3 -o ServerAliveCountMax=3"}
 #: So often a visit that has to wait looks whether it still has to, in seconds.

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import subprocess
 
 import pytest
@@ -50,7 +51,7 @@ def test_a_later_process_of_that_number():
 
 
 def test_our_own_namespace_is_never_entered():
-    with open("/proc/self/stat", encoding="utf-8") as stream:
+    with pathlib.Path("/proc/self/stat").open(encoding="utf-8") as stream:
         started = netns.start_time(stream.read())
     with pytest.raises(netns.LeaderGone, match="own network namespace"):
         netns.open_leader(os.getpid(), started)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import transaction
@@ -46,7 +47,7 @@ def host_fixture(tmp_path, monkeypatch):
     monkeypatch.setattr(transaction.persistence, "sweep", lambda fabric: None)
     monkeypatch.setattr(transaction, "pending", host.pending)
     monkeypatch.setattr(transaction, "settle", host.settle)
-    monkeypatch.setattr(transaction, "HostLock", lambda *unused: open(os.devnull, "rb"))
+    monkeypatch.setattr(transaction, "HostLock", lambda *unused: pathlib.Path(os.devnull).open("rb"))
     monkeypatch.setattr(deadman, "uptime", lambda: host.now)
     monkeypatch.setattr(deadman.time, "sleep", host.sleep)
     return host
@@ -74,7 +75,7 @@ def test_a_lock_that_cannot_be_had_for_a_while_takes_nothing_back_before_its_tim
     def lock(*dummy):
         if host.now < 100:
             raise OSError("the folder cannot be used")
-        return open(os.devnull, "rb")
+        return pathlib.Path(os.devnull).open("rb")
 
     monkeypatch.setattr(transaction, "HostLock", lock)
     transaction.dead_man("mesh", "one", 600)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-import os
+import pathlib
 import sys
 import threading
 
@@ -34,7 +34,7 @@ def test_every_capability_gets_the_options_of_its_own_module(tmp_path, monkeypat
         json.dumps({"all": {"vars": run, "children": {"clusters": {"hosts": hosts}}}}), "utf-8"
     )
     monkeypatch.setenv("ANSIBLE_HOME", str(tmp_path / "home"))
-    command = [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-i", str(tmp_path / "hosts.yml")]
+    command = [str(pathlib.Path(sys.executable).with_name("ansible-playbook")), "-i", str(tmp_path / "hosts.yml")]
     found = SettingsReader(command, str(tmp_path / "hosts.yml"), names, 120.0, threading.Event()).read()
     assert sorted(found) == names and all(isinstance(options, dict) for options in found.values())
     assert found["mcs"]["stale_after"] == 600 and found["mcs"]["keep_first"] is False

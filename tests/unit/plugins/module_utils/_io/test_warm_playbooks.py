@@ -28,7 +28,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._io.warm_play
     interpreter_of,
 )
 
-PROGRAM = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
+PROGRAM = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
 #: A machine that is busy gets much more time than any of it takes.
 LONG = 240.0
 #: It writes what a run finds, so that two can be compared: settings, words, secrets, templates, a module, and who runs it.

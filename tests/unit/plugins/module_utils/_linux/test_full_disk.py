@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 
 import pytest
@@ -27,7 +26,8 @@ def test_a_file_that_cannot_be_written_is_named_and_stays_as_it_was(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert str(caught.value).endswith(f"File too large: '{path}'")
-    assert read_state(path) == FileState("file", 0o600, b"old") and os.listdir(tmp_path) == ["dataplane.json"]
+    assert read_state(path) == FileState("file", 0o600, b"old")
+    assert [file.name for file in tmp_path.iterdir()] == ["dataplane.json"]
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_other_users_can_neither_take_nor_see_the_lock(folder):
         "try: fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); print('taken')\n"
         "except PermissionError: print('refused')"
     )
-    os.chmod(folder.parent, 0o755)
+    folder.parent.chmod(0o755)
     with HostLock(NAME, 0):
         (path,) = folder.iterdir()
         done = subprocess.run(
@@ -151,17 +151,17 @@ def test_a_folder_of_somebody_else_or_a_link_is_refused_by_name(folder, tmp_path
 
 def test_a_folder_below_one_that_everybody_may_write_into_is_refused(tmp_path):
     (tmp_path / "open").mkdir()
-    os.chmod(tmp_path / "open", 0o777)
+    (tmp_path / "open").chmod(0o777)
     with pytest.raises(LinuxError, match="everybody may write into .*open"):
         LockFile(str(tmp_path / "open" / "locks"), "x").take({})
-    os.chmod(tmp_path / "open", 0o1777)
+    (tmp_path / "open").chmod(0o1777)
     assert LockFile(str(tmp_path / "open" / "locks"), "x").take({})
 
 
 def test_a_folder_that_was_open_is_closed_and_what_others_put_there_goes(folder, tmp_path):
     def reopen():
         folder.mkdir(exist_ok=True)
-        os.chmod(folder, 0o777)
+        folder.chmod(0o777)
 
     victim = tmp_path / "victim"
     victim.write_text("keep me")
