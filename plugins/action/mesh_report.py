@@ -39,14 +39,14 @@ def mesh_report(
     that no cluster's host was there to compare is not asked, where there is a limit.
     """
     nodes = [str(host) for host in declared if host not in clusters and "multicluster_cluster" in hostvars[host]]
-    wanted = set(map(str, hosts))
+    desired = set(map(str, hosts))
     mesh = collected.mesh(hostvars, nodes or hosts)
     noted = collected.noted(hostvars, [*nodes, *clusters])
     missing = [str(name) for name in on if name not in noted["capabilities"] and name != evidence.MESH]
     facts = {
         "mesh": mesh,
         "found": collected.traced(
-            collected.verifications(hostvars, [host for host in mesh.get("nodes") or () if host in wanted]),
+            collected.verifications(hostvars, [host for host in mesh.get("nodes") or () if host in desired]),
             hostvars,
             [*clusters, *nodes],
         ),
@@ -55,7 +55,7 @@ def mesh_report(
         "plans": collected.plans(hostvars, nodes or list(hosts), clusters),
         "applied": noted["applied"],
         "limit": limit,
-        "outside": [host for host in nodes if host not in wanted],
+        "outside": [host for host in nodes if host not in desired],
         "unasked": missing,
     }
     return report.build(facts, allow_unproven, full)

@@ -134,7 +134,7 @@ options:
     required: true
   adopt:
     description: >-
-      Take over what another field manager wrote under a wanted name. From then on we are the only one on record as its owner, and this option is not
+      Take over what another field manager wrote under a desired name. From then on we are the only one on record as its owner, and this option is not
       needed any more. Without it such things are refused and stay.
     type: bool
     default: false
@@ -144,7 +144,7 @@ options:
       - The default is the larger of 5 and 20 % of what is ours.
     type: int
   confirm_empty:
-    description: Clusters of which it is right that nothing is wanted any more.
+    description: Clusters of which it is right that nothing is desired any more.
     type: list
     elements: str
     default: []

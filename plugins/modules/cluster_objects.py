@@ -97,7 +97,7 @@ options:
     choices: [present, absent, released]
     default: present
   purge:
-    description: Ranges in which objects of ours that are not wanted are deleted.
+    description: Ranges in which objects of ours that are not desired are deleted.
     type: list
     elements: dict
     default: []

@@ -22,7 +22,7 @@ description:
     and addresses are never mixed.
   - A cluster whose pods could not be listed completely keeps its sets everywhere, as they are, unless O(on_unreachable) says otherwise.
   - A set that this fabric wrote is put right when somebody edited it. A set with the labels of semaphore-policy that this fabric
-    did not write needs O(adopt=true). Any other set of a wanted name is refused and never touched.
+    did not write needs O(adopt=true). Any other set of a desired name is refused and never touched.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes

@@ -120,11 +120,11 @@ options:
     default: present
 notes:
   - Rules are text because that is the language in which rules are known, documented and tried out. What a text means is
-    found out by nft itself - the wanted chains are loaded into a network namespace that exists for this alone, and the
+    found out by nft itself - the desired chains are loaded into a network namespace that exists for this alone, and the
     listing of that table is compared with the listing of the real one. So rules that are spelt in another way are no change,
     a rule that nft does not take is found before anything is written, also in check mode, and a rule that somebody changed
     by hand is found too. No comment or file has to remember anything.
-  - The wanted rules have to make sense in a namespace with no interface but C(lo), so match interfaces by name (C(iifname),
+  - The desired rules have to make sense in a namespace with no interface but C(lo), so match interfaces by name (C(iifname),
     C(oifname)) and not by index.
   - Elements do not go through nft, which reads a whole set before it changes one element of it.
   - Needs the program nft, and unshare of util-linux; in a container CAP_SYS_ADMIN beside CAP_NET_ADMIN.

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Brings the annotations of any number of nodes of any number of clusters to the wanted values in one call.
+  - Brings the annotations of any number of nodes of any number of clusters to the desired values in one call.
   - Each cluster is asked once for its nodes, all clusters at the same time. Only nodes that differ are patched, and a patch
     holds only the keys that differ. Other annotations of a node are never touched.
   - A cluster that cannot be read or written is listed in RV(failures), and the others are finished.

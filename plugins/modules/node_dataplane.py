@@ -12,10 +12,10 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Brings keys, WireGuard devices with all their peers, routes and the boot unit of one node to the wanted state, in one call.
+  - Brings keys, WireGuard devices with all their peers, routes and the boot unit of one node to the desired state, in one call.
   - Reads the kernel once, plans, writes only differences in an order in which no allowed IP is ever without an owner,
     reads back and fails when the kernel differs from what was applied.
-  - Links of the same fabric that are not wanted any more are removed with their routes.
+  - Links of the same fabric that are not desired any more are removed with their routes.
   - Usually called by the role P(multicluster.network.node_dataplane#role) with what M(multicluster.network.mesh_plan) computed.
 extends_documentation_fragment:
   - multicluster.network._attributes.node
@@ -289,11 +289,11 @@ options:
     type: bool
     default: true
   adopt:
-    description: Take over a WireGuard device or route under a wanted name that is not marked as ours.
+    description: Take over a WireGuard device or route under a desired name that is not marked as ours.
     type: bool
     default: false
   remove_keys:
-    description: Remove key files that no wanted device uses.
+    description: Remove key files that no desired device uses.
     type: bool
     default: false
   key_files:

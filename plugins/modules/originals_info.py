@@ -80,7 +80,7 @@ proposal:
   sample: "---\n"
 programs:
   description: >-
-    The programs that were found, each with where it runs, how many copies are wanted (0 is one that was stopped), and the capability that takes its
+    The programs that were found, each with where it runs, how many copies are desired (0 is one that was stopped), and the capability that takes its
     place. That is empty for one that goes on running.
   type: list
   elements: dict

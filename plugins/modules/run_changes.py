@@ -13,7 +13,7 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - Looks at the results that the roles of capabilities registered on a host. One that changed nothing has read everything and found it
-    as wanted, so it is its own proof. One that wrote must be compared again, since an accepted write proves nothing.
+    as desired, so it is its own proof. One that wrote must be compared again, since an accepted write proves nothing.
   - What failed is told by its result, and is not compared again.
   - Runs on the controller, without a connection.
 options:

@@ -15,7 +15,7 @@ author:
 description:
   - Converges one WireGuard device and the whole set of its peers in one call. Uses the kernel's WireGuard where there is
     one, and the program C(wireguard-go) where there is none.
-  - Only peers that differ are sent, in an order in which an allowed IP that is wanted before and after never has no
+  - Only peers that differ are sent, in an order in which an allowed IP that is desired before and after never has no
     owner. A peer that talks to us from a new address keeps it.
   - A link of this name that does not carry our mark (O(alias)) is left alone and refused, as C(adoptable) when it is a
     WireGuard device and as C(not_ours) when it is not.
@@ -136,7 +136,7 @@ options:
   last_endpoints:
     description:
       - The endpoint that was configured last, by public key, where such a record is kept. With it an endpoint counts as
-        changed when it differs from the record. Without it a peer whose address differs is told the wanted one only when
+        changed when it differs from the record. Without it a peer whose address differs is told the desired one only when
         its last handshake is older than 180 seconds.
     type: dict
 seealso:
@@ -247,14 +247,14 @@ def argument_spec() -> dict[str, Any]:
 
 def desired(params: Mapping[str, Any]) -> dict[str, Any]:
     """The flow's input from the module's parameters: a preshared key travels as the name of its file."""
-    wanted = {name: value for name, value in params.items() if name not in ("peers", "last_endpoints")}
+    request = {name: value for name, value in params.items() if name not in ("peers", "last_endpoints")}
     if params["peers"] is not None:
-        wanted["peers"] = []
+        request["peers"] = []
         for peer in params["peers"]:
             file = peer["preshared_key_file"]
             rest = {name: value for name, value in peer.items() if name != "preshared_key_file"}
-            wanted["peers"].append(dict(rest, preshared_key={"file": file} if file else None))
-    return wanted
+            request["peers"].append(dict(rest, preshared_key={"file": file} if file else None))
+    return request
 
 
 def main() -> None:

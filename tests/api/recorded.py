@@ -127,8 +127,8 @@ def part_of(value: t.Any, tree: t.Mapping[str, t.Any]) -> t.Any:
         return {name[2:]: part_of(value[name[2:]], tree[name]) for name in names if name[2:] in value}
     keyed = [(name[0], json.loads(name[2:]), tree[name]) for name in names]
     if keyed[0][0] == "v":
-        wanted = [one for dummy, one, inner in keyed]
-        return [item for item in value if item in wanted]
+        desired = [one for dummy, one, inner in keyed]
+        return [item for item in value if item in desired]
     found = [
         (item, key, inner)
         for item in value

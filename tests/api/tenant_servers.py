@@ -193,11 +193,11 @@ class Lab:
         wrote = False
         for twin in self.list(APINET, "NetworkInterface"):
             public = [entry["ip"] for entry in twin["spec"].get("publicIPs") or ()]
-            wanted = {"state": "Ready", "publicIPs": public}
+            desired = {"state": "Ready", "publicIPs": public}
             status = twin.get("status") or {}
-            if any((status.get(field) or []) != (value or []) for field, value in wanted.items()):
+            if any((status.get(field) or []) != (value or []) for field, value in desired.items()):
                 meta = twin["metadata"]
-                self.status(APINET, "NetworkInterface", meta["namespace"], meta["name"], wanted)
+                self.status(APINET, "NetworkInterface", meta["namespace"], meta["name"], desired)
                 wrote = True
         return wrote
 

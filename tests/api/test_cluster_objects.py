@@ -149,7 +149,7 @@ def test_a_field_of_ours_that_somebody_else_changed_fails_the_run(server):
     assert client.get(path)["data"]["a"] == "1" and not run(server, [CONFIG])["changed"]
 
 
-def test_what_is_as_wanted_becomes_ours_when_it_is_adopted(server):
+def test_what_is_as_desired_becomes_ours_when_it_is_adopted(server):
     client = server.client()
     path = "/api/v1/namespaces/default/configmaps/one"
     client.create("/api/v1/namespaces/default/configmaps", dict(CONFIG, data={"a": "1", "n": "5"}), "kubectl")

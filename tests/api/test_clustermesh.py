@@ -346,7 +346,7 @@ def test_an_adopted_peer_is_ours_alone_and_can_change(mesh):
     client.create(PEERS, operator_peer("prod--eu--eu-1", "prod", "eu", peer["spec"]), "manager")
     before = marks(mesh)
     assert not clustermesh.run(request_for(mesh))["changed"] and writes(mesh, before) == {}, (
-        "as wanted, and somebody else's"
+        "as desired, and somebody else's"
     )
     assert clustermesh.run(request_for(mesh, adopt=True))["plan"]["update"] == 1
     assert records(peers_of(mesh["us"])["prod--eu--eu-1"]) == {"multicluster.network/t"}

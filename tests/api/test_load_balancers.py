@@ -216,9 +216,9 @@ def test_an_address_that_stands_in_the_status_only(server, api):
     result = load_balancers.run(request_for(server, {"adopt": True}))
     assert reasons(result) == {("service aws/lb-test/" + name, "outside_grant") for name in ("foreign", "two", "named")}
     for name, address in live.items():
-        wanted = None if name == "foreign" else address
+        desired = None if name == "foreign" else address
         assert (
-            get(api, name)["spec"].get("loadBalancerIP") == wanted
+            get(api, name)["spec"].get("loadBalancerIP") == desired
             and get(api, name)["status"] == before[name]["status"]
         )
     assert get(api, "two") == before["two"] and get(api, "named") == before["named"]

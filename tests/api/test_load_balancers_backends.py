@@ -249,7 +249,7 @@ def owners_of(client, path):
 
 
 def test_what_was_taken_over_as_it_was_stays_taken_over(server, api):
-    """Objects of the original that are as wanted: adopted once, they are ours, and the next run without it has nothing to refuse."""
+    """Objects of the original that are as desired: adopted once, they are ours, and the next run without it has nothing to refuse."""
     service(api, "web")
     service(api, "db")
     run(server)
@@ -353,15 +353,15 @@ def test_nothing_is_written_into_what_the_original_has(server, api):
     assert not result["refused"] and "lb-backend/late" in api.get(CONFIG + "/config")["data"]["config"]
 
 
-def test_adoption_of_annotations_that_are_as_wanted_stays(server, api):
+def test_adoption_of_annotations_that_are_as_desired_stays(server, api):
     """Nothing differs: the first run with adopt writes only whose they are, and a later change needs it no more."""
-    wanted = {
+    desired = {
         D + "node-asn": "65000",
         D + "peer-asns": "65530",
         D + "peer-ips": "169.254.255.1,169.254.255.2",
         D + "src-ip": "10.66.0.1",
     }
-    api.merge_patch("/api/v1/nodes/lb-1", {"metadata": {"annotations": wanted}}, CCM)
+    api.merge_patch("/api/v1/nodes/lb-1", {"metadata": {"annotations": desired}}, CCM)
     settings = dict(
         load_balancer="kube-vip://",
         annotation_scheme="legacy",
@@ -372,7 +372,7 @@ def test_adoption_of_annotations_that_are_as_wanted_stays(server, api):
     result = run(server, {"adopt": True}, **settings)
     assert [change["id"] for change in result["plan"]["changes"]] == ["aws/lb-1"]
     annotations = api.get("/api/v1/nodes/lb-1")["metadata"]["annotations"]
-    assert {key: value for key, value in annotations.items() if key.startswith(D)} == wanted
+    assert {key: value for key, value in annotations.items() if key.startswith(D)} == desired
     assert not run(server, {"adopt": True}, **settings)["changed"]
     settings["bgp_nodes"] = [dict(settings["bgp_nodes"][0], peer_asn=65531)]
     assert not run(server, **settings)["refused"]

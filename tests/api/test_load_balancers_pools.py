@@ -256,7 +256,7 @@ def test_an_address_of_each_family(server, api, balancer):
     make(api, "lb-two/six", ipFamilies=["IPv6"])
     planned = run(server, True, load_balancer=balancer)
     result = run(server, load_balancer=balancer)
-    wanted = {
+    desired = {
         "lb-one/both": ["2001:db8:5::", "203.0.113.1"],
         "lb-one/four": ["203.0.113.2"],
         "lb-one/prefers": ["203.0.113.3", "2001:db8:5::2"],
@@ -265,11 +265,11 @@ def test_an_address_of_each_family(server, api, balancer):
     for one in (planned, result):
         assert (
             not one["refused"]
-            and {row["service"]: row["addresses"] for row in one["load_balancers"]["aws"]["services"]} == wanted
+            and {row["service"]: row["addresses"] for row in one["load_balancers"]["aws"]["services"]} == desired
         )
     assert unchanged(server, load_balancer=balancer)
     if balancer == "empty://":
-        assert {key: ingress(api, key) for key in wanted} == wanted
+        assert {key: ingress(api, key) for key in desired} == desired
         assert {text for text in result["load_balancers"]["aws"]["announce"] if ":" in text} == {
             "2001:db8:5::/128",
             "2001:db8:5::1/128",

@@ -160,7 +160,7 @@ def test_from_the_first_look_to_the_last(pair, fabric):
     drift = [(row["where"], row["kind"], row["name"], row["difference"]) for row in document["drift"]]
     assert ("aws", "ServiceImport", "shop/web", "missing") in drift
     shown = play(fabric, "verify.yml", ends=2)
-    assert "mcs: ServiceImport aws/shop/web is not as wanted (create)" in shown
+    assert "mcs: ServiceImport aws/shop/web is not as desired (create)" in shown
 
     assert "changed=1" in play(fabric, "mcs.yml")
     play(fabric, "teardown.yml")

@@ -39,29 +39,29 @@ def nodes(server):
 
 
 def test_create_again_change_absent(server, nodes):
-    wanted = {"aws": {name: {KEY: "k-" + name, ENDPOINT: "10.0.0.1:51821"} for name in nodes}}
+    desired = {"aws": {name: {KEY: "k-" + name, ENDPOINT: "10.0.0.1:51821"} for name in nodes}}
 
     mark = server.mark()
-    result = node_annotations.run(request_for(server, wanted), check=True)
+    result = node_annotations.run(request_for(server, desired), check=True)
     assert result["changed"] and result["plan"]["update"] == 3 and server.writes(mark) == []
     assert "k-node-2" in result["diff"]["after"] and "k-node-2" not in result["diff"]["before"]
 
     mark = server.mark()
-    result = node_annotations.run(request_for(server, wanted))
+    result = node_annotations.run(request_for(server, desired))
     assert result["changed"] and not result["refused"] and not result["failures"]
     assert result["stats"]["requests"] == {"aws": {"list": 1, "patch": 3}}
     assert [verb for verb, path, status in server.audit(mark)] == ["list", "patch", "patch", "patch"]
     assert annotations_of(server, "node-1") == {"foreign/key": "stays", KEY: "k-node-1", ENDPOINT: "10.0.0.1:51821"}
 
     mark = server.mark()
-    result = node_annotations.run(request_for(server, wanted))
+    result = node_annotations.run(request_for(server, desired))
     assert not result["changed"] and result["plan"]["unchanged"] == 3
     assert [verb for verb, path, status in server.audit(mark)] == ["list"]
-    assert not node_annotations.run(request_for(server, wanted), check=True)["changed"]
+    assert not node_annotations.run(request_for(server, desired), check=True)["changed"]
 
-    wanted["aws"]["node-2"][KEY] = "rotated"
+    desired["aws"]["node-2"][KEY] = "rotated"
     mark = server.mark()
-    result = node_annotations.run(request_for(server, wanted))
+    result = node_annotations.run(request_for(server, desired))
     assert server.writes(mark) == [("patch", "/api/v1/nodes/node-2", 200)]
     assert result["plan"]["changes"] == [
         {"action": "update", "kind": "node", "id": "aws/node-2", "fields": ["annotations"]}
@@ -79,8 +79,8 @@ def test_create_again_change_absent(server, nodes):
 
 
 def test_a_partial_call_never_touches_other_nodes(server, nodes):
-    wanted = {"aws": {name: {KEY: "k"} for name in nodes}}
-    node_annotations.run(request_for(server, wanted))
+    desired = {"aws": {name: {KEY: "k"} for name in nodes}}
+    node_annotations.run(request_for(server, desired))
     result = node_annotations.run(request_for(server, {"aws": {"node-1": {KEY: "new"}}}, prefixes=PREFIXES))
     assert result["plan"]["update"] == 1
     assert annotations_of(server, "node-2")[KEY] == "k"
@@ -91,10 +91,10 @@ def test_purge_takes_only_what_is_ours_and_stays_in_budget(server, nodes):
     node_annotations.run(request_for(server, {"aws": {name: {KEY: "k", stale: "s"} for name in nodes}}))
     client = server.client()
     client.strategic_patch("/api/v1/nodes/node-3", {"metadata": {"annotations": {stale: "theirs"}}}, "kubectl")
-    wanted = {"aws": {name: {KEY: "k"} for name in nodes}}
-    result = node_annotations.run(request_for(server, wanted, prefixes=PREFIXES, max_deletes=1))
+    desired = {"aws": {name: {KEY: "k"} for name in nodes}}
+    result = node_annotations.run(request_for(server, desired, prefixes=PREFIXES, max_deletes=1))
     assert not result["changed"] and [entry["reason"] for entry in result["refused"]] == ["delete_budget"]
-    result = node_annotations.run(request_for(server, wanted, prefixes=PREFIXES, purge="all"))
+    result = node_annotations.run(request_for(server, desired, prefixes=PREFIXES, purge="all"))
     assert result["plan"]["update"] == 2
     assert annotations_of(server, "node-3")[stale] == "theirs" and stale not in annotations_of(server, "node-1")
     nothing = request_for(server, {}, prefixes=PREFIXES, purge="all")
@@ -104,30 +104,30 @@ def test_purge_takes_only_what_is_ours_and_stays_in_budget(server, nodes):
 
 def test_foreign_value_is_adoptable_only(server, nodes):
     server.client().strategic_patch("/api/v1/nodes/node-1", {"metadata": {"annotations": {KEY: "old"}}}, "semaphore")
-    wanted = {"aws": {"node-1": {KEY: "new"}, "node-2": {KEY: "fine"}, "node-9": {KEY: "x"}}}
-    result = node_annotations.run(request_for(server, wanted))
+    desired = {"aws": {"node-1": {KEY: "new"}, "node-2": {KEY: "fine"}, "node-9": {KEY: "x"}}}
+    result = node_annotations.run(request_for(server, desired))
     assert [(entry["object"], entry["reason"]) for entry in result["refused"]] == [
         ("aws/node-1", "adoptable"),
         ("aws/node-9", "no_such_node"),
     ]
     assert annotations_of(server, "node-1")[KEY] == "old" and annotations_of(server, "node-2")[KEY] == "fine"
-    assert node_annotations.run(request_for(server, wanted, adopt=True))["plan"]["update"] == 1
+    assert node_annotations.run(request_for(server, desired, adopt=True))["plan"]["update"] == 1
     assert annotations_of(server, "node-1")[KEY] == "new"
 
 
 def test_pending_values_are_for_check_mode(server, nodes):
-    wanted = {"aws": {"node-1": {KEY: {"__pending__": "public key of node-1"}}}}
-    result = node_annotations.run(request_for(server, wanted), check=True)
+    desired = {"aws": {"node-1": {KEY: {"__pending__": "public key of node-1"}}}}
+    result = node_annotations.run(request_for(server, desired), check=True)
     assert result["changed"] and "(public key of node-1, known after apply)" in result["diff"]["after"]
-    result = node_annotations.run(request_for(server, wanted))
+    result = node_annotations.run(request_for(server, desired))
     assert not result["changed"] and result["refused"][0]["reason"] == "value_pending"
 
 
 def test_a_dead_cluster_fails_alone(server, nodes):
     dead = dict(server.access("gcp"), api_url="https://127.0.0.1:1")
     bad = {"name": "nocred", "api_url": server.url}
-    wanted = {"aws": {"node-1": {KEY: "k"}}, "gcp": {"n": {KEY: "k"}}, "xyz": {"n": {KEY: "k"}}}
-    result = node_annotations.run(dict(request_for(server, wanted), clusters=[dead, bad, server.access()]))
+    desired = {"aws": {"node-1": {KEY: "k"}}, "gcp": {"n": {KEY: "k"}}, "xyz": {"n": {KEY: "k"}}}
+    result = node_annotations.run(dict(request_for(server, desired), clusters=[dead, bad, server.access()]))
     assert result["changed"] and annotations_of(server, "node-1")[KEY] == "k"
     assert {(f["cluster"], f["reason"]) for f in result["failures"]} == {
         ("gcp", "source_incomplete"),
@@ -148,12 +148,12 @@ def test_twelve_hundred_nodes_are_paged_and_one_patch_is_sent(server, nodes):
                 range(1200),
             )
         )
-    wanted = {"aws": {"many-%04d" % n: {KEY: "k%d" % n} for n in range(1200)}}
-    result = node_annotations.run(request_for(server, wanted))
+    desired = {"aws": {"many-%04d" % n: {KEY: "k%d" % n} for n in range(1200)}}
+    result = node_annotations.run(request_for(server, desired))
     assert result["plan"]["update"] == 1200 and not result["failures"] and len(result["plan"]["changes"]) == 200
-    wanted["aws"]["many-0777"][KEY] = "other"
+    desired["aws"]["many-0777"][KEY] = "other"
     mark = server.mark()
-    result = node_annotations.run(request_for(server, wanted))
+    result = node_annotations.run(request_for(server, desired))
     assert result["refused"] == [] and result["failures"] == []
     assert result["stats"]["requests"] == {"aws": {"list": 3, "patch": 1}}  # 1,203 nodes, 500 a page
     assert server.writes(mark) == [("patch", "/api/v1/nodes/many-0777", 200)]
@@ -170,7 +170,7 @@ def test_what_another_program_wrote_is_taken_over_and_left_to_it(server, nodes):
             {"metadata": {"annotations": {KEY: "k-" + name, ENDPOINT: "10.0.0.1:51821"}}},
             "semaphore-wireguard",
         )
-    wanted = {"aws": {name: {KEY: "k-" + name, ENDPOINT: "10.0.0.1:51821"} for name in nodes}}
+    desired = {"aws": {name: {KEY: "k-" + name, ENDPOINT: "10.0.0.1:51821"} for name in nodes}}
     before = {name: annotations_of(server, name) for name in nodes}
 
     def on_record(name):
@@ -181,7 +181,7 @@ def test_what_another_program_wrote_is_taken_over_and_left_to_it(server, nodes):
             if "f:" + KEY in entry["fieldsV1"].get("f:metadata", {}).get("f:annotations", {})
         }
 
-    node_annotations.run(request_for(server, wanted, adopt=True))
+    node_annotations.run(request_for(server, desired, adopt=True))
     assert all(on_record(name) == {"multicluster.network/t"} for name in nodes)
     request = request_for(server, {"aws": nodes[:2]}, state="released", prefixes=PREFIXES)
     mark = server.mark()
@@ -196,5 +196,5 @@ def test_what_another_program_wrote_is_taken_over_and_left_to_it(server, nodes):
     mark = server.mark()
     assert not node_annotations.run(request)["changed"] and server.writes(mark) == []
     # and the other program may change what is its own again
-    wanted["aws"]["node-1"][KEY] = "new"
-    assert [row["reason"] for row in node_annotations.run(request_for(server, wanted))["refused"]] == ["adoptable"]
+    desired["aws"]["node-1"][KEY] = "new"
+    assert [row["reason"] for row in node_annotations.run(request_for(server, desired))["refused"]] == ["adoptable"]

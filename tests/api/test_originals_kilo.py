@@ -43,7 +43,7 @@ class Operator:
     def __init__(self, servers, targets=None):
         self.servers, self.targets = servers, targets or list(servers)
 
-    def wanted(self, source):
+    def desired(self, source):
         """{name: spec} of a source's Peers."""
         found = {}
         for number, obj in enumerate(
@@ -74,16 +74,16 @@ class Operator:
             for source in self.servers:
                 if source == target:
                     continue
-                wanted = self.wanted(source)
+                desired = self.desired(source)
                 mine = {
                     name
                     for name, peer in there.items()
                     if peer["metadata"].get("labels", {}).get("kilo-clustermesh.io/source-cluster") == source
                 }
-                found += [(target, name, None) for name in sorted(mine - set(wanted))]
+                found += [(target, name, None) for name in sorted(mine - set(desired))]
                 found += [
                     (target, name, spec)
-                    for name, spec in sorted(wanted.items())
+                    for name, spec in sorted(desired.items())
                     if name not in there or there[name]["spec"] != spec
                 ]
         return found

@@ -46,13 +46,13 @@ def test_taken_over_changed_and_handed_back(server, node):
     assert set(notes) == {KEY, "gcp.wireguard.semaphore.uw.io/endpoint"} and on_record(node) == {"semaphore-wireguard"}
 
     def run(values=None, **more):
-        wanted = {"aws": {"aws-node-1": dict(notes, **(values or {}))}}
+        desired = {"aws": {"aws-node-1": dict(notes, **(values or {}))}}
         return node_annotations.run(
             dict(
                 {
                     "fabric": "t",
                     "clusters": [server.access()],
-                    "annotations": wanted,
+                    "annotations": desired,
                     "prefixes": PREFIXES,
                     "timeout": 20,
                 },
@@ -60,7 +60,7 @@ def test_taken_over_changed_and_handed_back(server, node):
             )
         )
 
-    # what is as wanted is nobody's business, and what differs is said
+    # what is as desired is nobody's business, and what differs is said
     mark = server.mark()
     assert (
         not run()["changed"]

@@ -97,8 +97,8 @@ class Fabric:
     def __init__(self, two, folder):
         self.two, self.random = two, random.Random(SEED)
         self.wires = {name: Wire(server) for name, server in two.servers.items()}
-        self.wanted = {number: self.pods() for number in range(COUNT)}
-        for number, ips in self.wanted.items():
+        self.desired = {number: self.pods() for number in range(COUNT)}
+        for number, ips in self.desired.items():
             two.put("aws", service("shop", f"s{number}"), endpoints("shop", f"s{number}", *ips))
         self.service = Service(two.servers, folder)
         self.write()
@@ -115,14 +115,14 @@ class Fabric:
         number = self.random.randrange(COUNT)
         name = f"s{number}"
         what = self.random.random()
-        if what < 0.7 or len(self.wanted) < COUNT - 3:
-            self.wanted[number] = self.pods()
-            self.two.put("aws", service("shop", name), endpoints("shop", name, *self.wanted[number]))
-        elif number in self.wanted and what < 0.85:
-            del self.wanted[number]
+        if what < 0.7 or len(self.desired) < COUNT - 3:
+            self.desired[number] = self.pods()
+            self.two.put("aws", service("shop", name), endpoints("shop", name, *self.desired[number]))
+        elif number in self.desired and what < 0.85:
+            del self.desired[number]
             self.two.put("aws", service("shop", name, labels={"mirror.semaphore.uw.io/mirror-service": "no"}))
-        elif number in self.wanted:
-            del self.wanted[number]
+        elif number in self.desired:
+            del self.desired[number]
             self.two.drop("aws", "Service", "shop", name)
 
     def mirrors(self):
@@ -137,7 +137,7 @@ class Fabric:
         return set(self.two.names("gcp", "Service"))
 
     def expected(self):
-        return {f"aws-shop-73736d-s{number}": sorted(ips) for number, ips in self.wanted.items()}
+        return {f"aws-shop-73736d-s{number}": sorted(ips) for number, ips in self.desired.items()}
 
     def settles(self, seconds=60.0):
         """The destination gets to what the source is, and a run from scratch has nothing to add."""

@@ -40,12 +40,12 @@ def through(two, relay, what, cluster="gcp"):
     return result
 
 
-def converges(two, wanted):
+def converges(two, desired):
     """The next run gets there, and the one after it has nothing to do."""
     revive(two.servers["gcp"])
     result = two.run(**MORE)
     assert (result["failures"], result["refused"]) == ([], [])
-    assert set(two.names("gcp", "Service")) == set(two.names("gcp", "Endpoints")) == wanted
+    assert set(two.names("gcp", "Service")) == set(two.names("gcp", "Endpoints")) == desired
     mark = two.mark()
     assert not two.run(**MORE)["changed"] and two.writes(mark) == {"aws": [], "gcp": []}
 

@@ -235,7 +235,7 @@ def test_twins_of_the_original_are_adopted_only_on_request(lab):
     assert [row["reason"] for row in lab.sync(adopt=False)["refused"] if "net-2" in row["object"]] == ["not_ours"]
 
 
-def test_a_twin_that_is_as_wanted_is_adopted_for_good(lab):
+def test_a_twin_that_is_as_desired_is_adopted_for_good(lab):
     """Nothing differs, so nothing was written, and the next run without adoption refused it again; its deletion hung."""
     lab.create(SOURCE, source("VirtualIP", "vip-9", {"type": "Public", "ipFamily": "IPv4"}))
     lab.sync(use_original_manager=True)

@@ -46,15 +46,15 @@ spans = elements(ask["count"], ask["changed"], {CHANGES})
 chain = {{"name": "out", "type": "filter", "hook": "output", "priority": 0, "policy": "accept", "rules": [
     [{{"match": "daddr", "family": 4, "set": {SET!r}}}, {{"verdict": "accept"}}]]}}
 members = {{"name": {SET!r}, "type": "ipv4_addr", "flags": ["interval"], "elements": spans}}
-wanted = {{"owner": "multicluster.network", "state": ask["state"], "table": {{
+desired = {{"owner": "multicluster.network", "state": ask["state"], "table": {{
     "family": "inet", "name": ask["table"], "sets": [members], "chains": [chain]}}}}
 clock = time.perf_counter
 started = clock()
-actual = flow.gather(wanted)
+actual = flow.gather(desired)
 read = clock()
-todo = flow.plan(wanted, actual)
+todo = flow.plan(desired, actual)
 planned = clock()
-stats = flow.apply(wanted, actual, todo) if todo.changed else {{}}
+stats = flow.apply(desired, actual, todo) if todo.changed else {{}}
 written = clock()
 print(json.dumps({{"read": read - started, "plan": planned - read, "write": written - planned, "whole": written - started,
     "messages": stats.get("netlink_writes", 0)}}))

@@ -52,19 +52,21 @@ def prefixes(count, moved=0):
     return [f"10.{(120 if number < moved else 0) + number // 256}.{number % 256}.0/24" for number in range(count)]
 
 
-def ours(wanted):
-    ask = {"table": TABLES["ours"], "devices": ["bench0"], "routes": [{"dst": dst, "dev": "bench0"} for dst in wanted]}
+def ours(desired):
+    ask = {"table": TABLES["ours"], "devices": ["bench0"], "routes": [{"dst": dst, "dev": "bench0"} for dst in desired]}
     started = time.perf_counter()
     answer = json.loads(command(sys.executable, "-B", "-c", DRIVER, stdin=json.dumps(ask)))
     answer["process"] = time.perf_counter() - started
     return answer
 
 
-def theirs(folder, before, wanted):
+def theirs(folder, before, desired):
     lines = [
-        f"route replace {dst} dev bench0 proto 109 table {TABLES['theirs']}" for dst in wanted if dst not in set(before)
+        f"route replace {dst} dev bench0 proto 109 table {TABLES['theirs']}"
+        for dst in desired
+        if dst not in set(before)
     ]
-    gone = set(before) - set(wanted)
+    gone = set(before) - set(desired)
     lines += [f"route del {dst} dev bench0 table {TABLES['theirs']}" for dst in before if dst in gone]
     path = pathlib.Path(folder) / "batch"
     path.write_text("\n".join(lines) + "\n", encoding="ascii")
@@ -92,16 +94,16 @@ def rounds_of(asked, folder, count, churn):
                 before = prefixes(count)
                 ours(before)
                 theirs(folder, [], before)
-            wanted = prefixes(count, (number + 1) * churn)
+            desired = prefixes(count, (number + 1) * churn)
         else:
             flush()
-            before, wanted = [], prefixes(count)
-        sides = {"ours": lambda: ours(wanted), "theirs": lambda: theirs(folder, before, wanted)}  # noqa: B023
+            before, desired = [], prefixes(count)
+        sides = {"ours": lambda: ours(desired), "theirs": lambda: theirs(folder, before, desired)}  # noqa: B023
         times = {side: sides[side]() for side in (("ours", "theirs") if number % 2 else ("theirs", "ours"))}
         shown = state("ours")
         if shown != state("theirs") or len(shown) != count:
             raise SystemExit(f"the two tables do not show the same {count} routes: no time counts")
-        before = wanted if churn else []
+        before = desired if churn else []
         yield times
 
 

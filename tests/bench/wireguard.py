@@ -52,7 +52,7 @@ def command(*words, stdin=None):
 
 
 def peers_of(count, changed=0):
-    """The wanted peers; those before ``changed`` have another range."""
+    """The desired peers; those before ``changed`` have another range."""
     return [
         {
             "public_key": base64.b64encode(b"bench" * 6 + number.to_bytes(2, "little")).decode(),
@@ -71,7 +71,7 @@ class Bench:
         self.folder, self.implementation = folder, implementation
         self.keys = {}
 
-    def wanted(self, name, peers, **change):
+    def desired(self, name, peers, **change):
         path = f"{self.folder}/{name}.key"
         return dict(
             {
@@ -85,10 +85,10 @@ class Bench:
             **change,
         )
 
-    def flow(self, wanted):
+    def flow(self, desired):
         """(times of one run in seconds, the wall clock of its whole process)"""
         started = time.perf_counter()
-        answer = json.loads(command(sys.executable, "-B", "-c", DRIVER, stdin=json.dumps(wanted)))
+        answer = json.loads(command(sys.executable, "-B", "-c", DRIVER, stdin=json.dumps(desired)))
         answer["process"] = time.perf_counter() - started
         return answer
 
@@ -115,7 +115,7 @@ class Bench:
 
     def round(self, number, verb, peers):
         """One change on both devices; their times, once both show the same."""
-        sides = {OURS: lambda: self.flow(self.wanted(OURS, peers)), THEIRS: lambda: self.tool(verb, peers)}
+        sides = {OURS: lambda: self.flow(self.desired(OURS, peers)), THEIRS: lambda: self.tool(verb, peers)}
         order = (OURS, THEIRS) if number % 2 else (THEIRS, OURS)
         times = {name: sides[name]() for name in order}
         ours = self.state(OURS)
@@ -125,8 +125,8 @@ class Bench:
 
     def fresh(self):
         for name in (OURS, THEIRS):
-            self.flow(self.wanted(name, [], state="absent"))
-            self.flow(self.wanted(name, []))
+            self.flow(self.desired(name, [], state="absent"))
+            self.flow(self.desired(name, []))
 
     def rows(self, count, rounds):
         cold, one, none, floor = [], [], [], []
@@ -185,7 +185,7 @@ def main():
             row = "| {0} | for comparison | `wg show dump` alone {1:.1f} | start of Python and imports {2:.1f} | | | |"
             print(row.format(count, bench.floor * 1000, extra), flush=True)
         for name in (OURS, THEIRS):
-            bench.flow(bench.wanted(name, [], state="absent"))
+            bench.flow(bench.desired(name, [], state="absent"))
 
 
 if __name__ == "__main__":

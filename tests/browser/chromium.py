@@ -166,12 +166,12 @@ class Page:
     def requests(self):
         """What the page asked for."""
         self.value("1")
-        wanted = [
+        desired = [
             event["params"]["request"]["url"]
             for event in self._browser.events
             if event.get("method") == "Network.requestWillBeSent"
         ]
-        return [url for url in wanted if not url.startswith(("data:", "about:"))]
+        return [url for url in desired if not url.startswith(("data:", "about:"))]
 
     def complaints(self):
         """Errors and warnings of console, log and script."""

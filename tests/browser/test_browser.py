@@ -112,8 +112,8 @@ def test_it_opens_without_a_complaint_or_a_request(browser, fabric, window, dark
         assert opened.complaints() == []
         assert opened.value("document.documentElement.scrollWidth") == width, "the page is wider than the window"
         shown = opened.numbers()
-        wanted = expected(document)
-        assert {key: values for key, values in shown.items() if values != [wanted.get(key, "nothing")]} == {}
+        desired = expected(document)
+        assert {key: values for key, values in shown.items() if values != [desired.get(key, "nothing")]} == {}
         assert {"summary.tunnels_up", "summary.nodes", "count.tunnels"} <= set(shown)
         assert (
             opened.value(

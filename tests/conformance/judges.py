@@ -115,10 +115,10 @@ def _ccm_beside(answer: t.Any) -> tuple[dict[str, t.Any], t.Any]:
 
 
 def _ccm_beside_differs(vector: Vector, beside: t.Mapping[str, t.Any], answer: t.Any) -> str | None:
-    wanted = {key[len("expected_") :]: value for key, value in vector.items() if key.startswith("expected_")}
+    desired = {key[len("expected_") :]: value for key, value in vector.items() if key.startswith("expected_")}
     if "state" in vector and "state" in beside:
-        wanted["state"] = vector["state"]
-    for name, value in wanted.items():
+        desired["state"] = vector["state"]
+    for name, value in desired.items():
         got = beside.get(name)
         if vector.get(f"compare_{name}") == "first":
             value, got = list(value)[:1], list(got or ())[:1]
@@ -258,14 +258,14 @@ def apinet(group: str, vector: Vector, answer: t.Any) -> Verdict:
     if not isinstance(expected, dict) or "apinet_after" not in expected:
         return _graded(vector, covers(expected, answer))
     actual = dict(answer)
-    wanted = [_apinet_object(item) for item in expected["apinet_after"]]
+    desired = [_apinet_object(item) for item in expected["apinet_after"]]
     got = [_apinet_object(item) for item in actual.get("apinet_after") or ()]
     parts = expected.get("assert_only")
     if parts:
         labels = parts is True or "labels" in str(parts)
-        wanted, got = ([_named(item, labels) for item in side] for side in (wanted, got))
-    got = [_like(item, wanted) for item in got]
-    difference = equal(wanted, got, _APINET_UNORDERED, "apinet_after")
+        desired, got = ([_named(item, labels) for item in side] for side in (desired, got))
+    got = [_like(item, desired) for item in got]
+    difference = equal(desired, got, _APINET_UNORDERED, "apinet_after")
     for key in ("source_patches", "errors"):
         difference = difference or equal(_now(expected.get(key)), _now(actual.get(key)), _APINET_UNORDERED, key)
     return _graded(vector, difference)
@@ -277,9 +277,9 @@ def _apinet_object(item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return dict(canonical(dict(plain_item, metadata=metadata), _APINET_UNORDERED))
 
 
-def _like(item: dict[str, t.Any], wanted: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+def _like(item: dict[str, t.Any], desired: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
     """Drop the uid where the expected object of that kind and name gives none."""
-    for other in wanted:
+    for other in desired:
         same = all(other["metadata"].get(key) == item["metadata"].get(key) for key in ("namespace", "name"))
         if same and other.get("kind") == item.get("kind") and "uid" not in other["metadata"]:
             metadata = {key: value for key, value in item["metadata"].items() if key != "uid"}

@@ -166,7 +166,7 @@ def test_kubespan_compares_the_fields_that_the_adapter_answers() -> None:
 
 
 def test_apinet_final_state() -> None:
-    wanted = {"kind": "Network", "metadata": {"name": "a", "finalizers": ["x", "y"], "deletionTimestamp": "<now>"}}
+    desired = {"kind": "Network", "metadata": {"name": "a", "finalizers": ["x", "y"], "deletionTimestamp": "<now>"}}
     got = {
         "kind": "Network",
         "metadata": {
@@ -178,7 +178,7 @@ def test_apinet_final_state() -> None:
         },
         "spec": {},
     }
-    vector = {"expect": {"apinet_after": [wanted], "source_patches": [], "errors": []}}
+    vector = {"expect": {"apinet_after": [desired], "source_patches": [], "errors": []}}
     assert judge("apinet", "network", vector, {"apinet_after": [got]}).word == "passed"
     assert judge("apinet", "network", vector, {"apinet_after": [got, got]}).word == "failed"
     other = dict(got, metadata=dict(got["metadata"], labels={"a": "b"}))

@@ -29,8 +29,8 @@ def routes(node, *words):
     return [" ".join(line.split()) for line in lines if "proto 2" not in line and "anycast" not in line]
 
 
-def run(node, check=False, **wanted):
-    return node.flow("ip_routes", dict({"devices": ["wg0"]}, **wanted), check)
+def run(node, check=False, **desired):
+    return node.flow("ip_routes", dict({"devices": ["wg0"]}, **desired), check)
 
 
 SET = [
@@ -76,24 +76,24 @@ def test_foreign_routes_are_refused_adopted_on_request_and_never_purged(routed):
     routed.run("ip", "route", "add", "10.7.0.0/16", "dev", "wg1", "proto", "109")
     routed.run("ip", "-6", "route", "add", "fd55::/48", "dev", "wg1")
     before = routes(routed, "route") + routes(routed, "-6", "route")
-    wanted = [{"dst": cidr, "dev": "wg0"} for cidr in ("10.4.0.0/16", "10.5.0.0/16", "fd55::/48")]
-    refused = run(routed, routes=wanted)
+    desired = [{"dst": cidr, "dev": "wg0"} for cidr in ("10.4.0.0/16", "10.5.0.0/16", "fd55::/48")]
+    refused = run(routed, routes=desired)
     assert not refused["changed"]
     assert [entry["reason"] for entry in refused["refused"]] == ["not_ours", "adoptable", "not_ours"]
     assert routes(routed, "route") + routes(routed, "-6", "route") == before
     assert not run(routed, state="absent")["changed"]
-    adopted = run(routed, routes=wanted, adopt=True)
+    adopted = run(routed, routes=desired, adopt=True)
     assert adopted["plan"]["update"] == 3 and not adopted["warnings"]
     assert routes(routed, "route") == [
         "10.4.0.0/16 dev wg0 proto 109 scope 253",
         "10.5.0.0/16 dev wg0 proto 109 scope 253",
         "10.7.0.0/16 dev wg1 proto 109 scope 253",
     ]
-    assert not run(routed, routes=wanted)["changed"]
+    assert not run(routed, routes=desired)["changed"]
 
 
 def test_a_table_of_ones_own_fails_closed(routed):
-    wanted = [
+    desired = [
         {"dst": "0.0.0.0/0", "dev": "wg0"},
         {"dst": "::/0", "dev": "wg0"},
         {"dst": "0.0.0.0/0", "type": "unreachable", "metric": 4278198272},
@@ -102,30 +102,30 @@ def test_a_table_of_ones_own_fails_closed(routed):
         {"dst": "10.67.0.0/16", "type": "throw"},
         {"dst": "10.68.0.0/16", "type": "prohibit"},
     ]
-    made = run(routed, table="180", devices=None, routes=wanted)
+    made = run(routed, table="180", devices=None, routes=desired)
     assert made["plan"]["create"] == 7 and not made["warnings"]
-    assert not run(routed, table=180, devices=None, routes=wanted)["changed"]
+    assert not run(routed, table=180, devices=None, routes=desired)["changed"]
     assert len(routes(routed, "route", "show", "table", "180")) == 5
     assert run(routed, table=180, devices=None, state="absent")["plan"]["delete"] == 7
     assert not run(routed, table=180, devices=None, state="absent")["changed"]
 
 
 def test_routes_have_mtus_and_several_forms_are_read(routed):
-    wanted = [
+    desired = [
         {"dst": "0.0.0.0/0", "dev": "wg0", "mtu": 1420, "scope": "global", "metric": 1},
         {"dst": "::/0", "dev": "wg0", "mtu": 1420},
         {"dst": "10.9.0.0/16", "dev": "wg0", "mtu": 1300, "mtu_locked": True},
     ]
-    assert run(routed, table="180", devices=None, routes=wanted)["plan"]["create"] == 3
-    assert not run(routed, table="180", devices=None, routes=wanted)["changed"]
+    assert run(routed, table="180", devices=None, routes=desired)["plan"]["create"] == 3
+    assert not run(routed, table="180", devices=None, routes=desired)["changed"]
     shown = routes(routed, "route", "show", "table", "180")
     assert shown == [
         "default dev wg0 proto 109 metric 1 mtu 1420",
         "10.9.0.0/16 dev wg0 proto 109 scope 253 mtu lock 1300",
     ]
-    wanted[2].pop("mtu_locked")
-    wanted[1]["mtu"] = 1400
-    changed = run(routed, table="180", devices=None, routes=wanted)
+    desired[2].pop("mtu_locked")
+    desired[1]["mtu"] = 1400
+    changed = run(routed, table="180", devices=None, routes=desired)
     assert changed["plan"]["update"] == 2 and not changed["warnings"]
     routed.run(
         "ip",
@@ -143,7 +143,7 @@ def test_routes_have_mtus_and_several_forms_are_read(routed):
         "mtu",
         "1200",
     )
-    assert run(routed, table="180", devices=None, routes=wanted)["plan"]["update"] == 1
+    assert run(routed, table="180", devices=None, routes=desired)["plan"]["update"] == 1
     bad = [
         {"dst": "::/0", "dev": "wg0", "mtu": 1279},
         {"dst": "10.0.0.0/8", "dev": "wg0", "mtu_locked": True},
@@ -157,19 +157,19 @@ def test_routes_have_mtus_and_several_forms_are_read(routed):
     )
     routed.run("ip", "route", "add", "10.11.0.0/16", "table", "180", "via", "inet6", "fe80::9", "dev", "wg0")
     routed.run("ip", "route", "add", "10.9.0.0/16", "table", "180", "dev", "wg0", "tos", "4")
-    assert not run(routed, table="180", devices=None, routes=wanted)["changed"]
+    assert not run(routed, table="180", devices=None, routes=desired)["changed"]
 
 
 def test_one_route_that_the_kernel_refuses_does_not_stop_the_others(routed, flow_failed):
-    wanted = [
+    desired = [
         {"dst": "10.6.0.0/16", "dev": "wg0", "via": "203.0.113.1"},
         SET[0],
         {"dst": "10.9.0.0/16", "dev": "gone0"},
     ]
     with pytest.raises(flow_failed, match="failed to set route 10.6.0.0/16: Network is unreachable"):
-        run(routed, devices=["wg0", "gone0"], routes=wanted)
+        run(routed, devices=["wg0", "gone0"], routes=desired)
     assert routes(routed, "route") == ["10.4.0.0/16 dev wg0 proto 109 scope 253"]
-    assert run(routed, devices=["wg0", "gone0"], routes=wanted[1:])["refused"][0]["reason"] == "device_missing"
+    assert run(routed, devices=["wg0", "gone0"], routes=desired[1:])["refused"][0]["reason"] == "device_missing"
 
 
 def test_a_device_that_is_down(routed, flow_failed):
@@ -179,9 +179,9 @@ def test_a_device_that_is_down(routed, flow_failed):
 
 
 def test_thousands_of_routes(routed):
-    wanted = [{"dst": f"10.{100 + i // 256}.{i % 256}.0/24", "dev": "wg0"} for i in range(2000)]
-    assert not run(routed, routes=wanted)["warnings"]
-    again = run(routed, routes=wanted)
+    desired = [{"dst": f"10.{100 + i // 256}.{i % 256}.0/24", "dev": "wg0"} for i in range(2000)]
+    assert not run(routed, routes=desired)["warnings"]
+    again = run(routed, routes=desired)
     assert not again["changed"] and again["stats"]["reads"] == 2
     assert run(routed, state="absent")["plan"]["delete"] == 2000
 

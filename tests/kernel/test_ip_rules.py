@@ -31,8 +31,8 @@ def shown(node):
     return [line for line in lines if line.split(":")[0] not in KERNELS]
 
 
-def run(node, check=False, **wanted):
-    return node.flow("ip_rules", wanted, check)
+def run(node, check=False, **desired):
+    return node.flow("ip_rules", desired, check)
 
 
 class Watch:
@@ -132,14 +132,14 @@ def test_foreign_rules_stay_are_refused_or_adopted(node):
         node.run("ip", "rule", "add", *words.split())
     node.run("ip", "-6", "rule", "add", *["priority", "32500", "fwmark", "0x40/0x60", "table", "999"])
     before = shown(node)
-    wanted = [MARK, {"priority": 200, "src": "10.1.0.0/16", "table": "80"}]
-    refused = run(node, rules=wanted, priority_min=202)
+    desired = [MARK, {"priority": 200, "src": "10.1.0.0/16", "table": "80"}]
+    refused = run(node, rules=desired, priority_min=202)
     assert not refused["changed"] and shown(node) == before
     assert sorted(entry["reason"] for entry in refused["refused"]) == ["adoptable", "bad_rule", "not_ours"]
-    refused = run(node, rules=wanted)
+    refused = run(node, rules=desired)
     assert [entry["reason"] for entry in refused["refused"]] == ["not_ours", "adoptable", "not_ours"]
-    assert refused["plan"]["delete"] == 1  # ours by its number, wanted by nobody
-    adopted = run(node, rules=wanted, adopt=True)
+    assert refused["plan"]["delete"] == 1  # ours by its number, desired by nobody
+    adopted = run(node, rules=desired, adopt=True)
     assert adopted["plan"]["update"] == 3 and not adopted["warnings"]
     assert shown(node) == [
         "200: from 10.1.0.0/16 lookup 80 proto 109",
@@ -147,7 +147,7 @@ def test_foreign_rules_stay_are_refused_or_adopted(node):
         "32500: from all fwmark 0x40/0x60 lookup 180 proto 109",
         "32500: from all fwmark 0x40/0x60 lookup 180 proto 109",
     ]
-    assert not run(node, rules=wanted, adopt=True)["changed"]
+    assert not run(node, rules=desired, adopt=True)["changed"]
     assert run(node, state="absent")["plan"]["delete"] == 3
     assert shown(node) == ["32500: from all fwmark 0x1 lookup 7"]
 
@@ -157,8 +157,8 @@ def test_an_inverted_rule_is_not_adopted_where_its_opposite_would_be_deleted(nod
     node.run("ip", "rule", "add", *["priority", "101", "fwmark", "0xca6c", "iif", "lo", "table", "51820"])
     node.run("ip", "rule", "add", *["priority", "101", "not", "fwmark", "0xca6c", "table", "51820"])
     before = shown(node)
-    wanted = [{"priority": 101, "invert": True, "fwmark": "0xca6c", "table": "51820", "family": "ipv4"}]
-    refused = run(node, rules=wanted, adopt=True)
+    desired = [{"priority": 101, "invert": True, "fwmark": "0xca6c", "table": "51820", "family": "ipv4"}]
+    refused = run(node, rules=desired, adopt=True)
     assert shown(node) == before and not refused["changed"] and len(refused["refused"]) == 1
     assert "would delete another rule of the same priority" in refused["refused"][0]["message"]
 

@@ -11,7 +11,7 @@ import base64
 import pytest
 
 pytestmark = pytest.mark.kernel_wireguard
-WANTED = {"name": "wg0", "implementation": "auto", "listen_port": 51821, "peers": []}
+DESIRED = {"name": "wg0", "implementation": "auto", "listen_port": 51821, "peers": []}
 KEY = base64.b64encode(b"k" * 32).decode()
 
 
@@ -22,29 +22,29 @@ def kernel_node_fixture(node, need_kernel_wireguard):
 
 
 def test_a_taken_port_is_named_and_the_next_run_goes_on(kernel_node, flow_failed):
-    kernel_node.flow("wireguard_device", dict(WANTED, name="wg1"), False)
+    kernel_node.flow("wireguard_device", dict(DESIRED, name="wg1"), False)
     with pytest.raises(flow_failed, match="wg0: its UDP port is taken"):  # the kernel says so when the link goes up
-        kernel_node.flow("wireguard_device", WANTED, False)
-    kernel_node.flow("wireguard_device", dict(WANTED, name="wg1", state="absent"), False)
-    assert kernel_node.flow("wireguard_device", WANTED, False)["device"]["up"]
-    kernel_node.flow("wireguard_device", dict(WANTED, name="wg1", listen_port=51822), False)
+        kernel_node.flow("wireguard_device", DESIRED, False)
+    kernel_node.flow("wireguard_device", dict(DESIRED, name="wg1", state="absent"), False)
+    assert kernel_node.flow("wireguard_device", DESIRED, False)["device"]["up"]
+    kernel_node.flow("wireguard_device", dict(DESIRED, name="wg1", listen_port=51822), False)
     with pytest.raises(flow_failed, match="wg0: its UDP port is taken"):
-        kernel_node.flow("wireguard_device", dict(WANTED, listen_port=51822), False)
+        kernel_node.flow("wireguard_device", dict(DESIRED, listen_port=51822), False)
     assert kernel_node.run("wg", "show", "wg0", "listen-port") != "0\n"
 
 
 def test_a_kernel_device_stays_one(kernel_node):
-    kernel_node.flow("wireguard_device", WANTED, False)
-    warned = kernel_node.flow("wireguard_device", dict(WANTED, implementation="userspace"), False)
+    kernel_node.flow("wireguard_device", DESIRED, False)
+    warned = kernel_node.flow("wireguard_device", dict(DESIRED, implementation="userspace"), False)
     assert not warned["changed"] and "stays one" in warned["warnings"][0]
 
 
 def test_a_control_socket_of_the_same_name_does_not_hide_a_kernel_device(kernel_node):
-    kernel_node.flow("wireguard_device", WANTED, False)
+    kernel_node.flow("wireguard_device", DESIRED, False)
     kernel_node.run(
         "/usr/bin/python3", "-c", "import socket; socket.socket(socket.AF_UNIX).bind('/run/wireguard/wg0.sock')"
     )
-    again = kernel_node.flow("wireguard_device", WANTED, False)
+    again = kernel_node.flow("wireguard_device", DESIRED, False)
     assert not again["changed"] and again["device"]["implementation"] == "kernel"
 
 
@@ -58,7 +58,7 @@ def test_a_peer_without_anything_and_the_widest_one(kernel_node):
         },
         {"public_key": base64.b64encode(b"l" * 32).decode(), "allowed_ips": ["192.0.2.1/32", "2001:db8::/128"]},
     ]
-    wanted = dict(WANTED, peers=peers, fwmark=0xFFFFFFFF)
-    assert kernel_node.flow("wireguard_device", wanted, False)["plan"]["create"] == 3
-    assert not kernel_node.flow("wireguard_device", wanted, False)["changed"]
+    desired = dict(DESIRED, peers=peers, fwmark=0xFFFFFFFF)
+    assert kernel_node.flow("wireguard_device", desired, False)["plan"]["create"] == 3
+    assert not kernel_node.flow("wireguard_device", desired, False)["changed"]
     assert kernel_node.run("wg", "show", "wg0", "fwmark") == "0xffffffff\n"

@@ -76,14 +76,14 @@ def alpha_fixture(node, implementation):
             implementation=implementation,
             watcher=False,
         )
-        wanted = {
+        desired = {
             "fabric": "mesh",
             "persist": True,
             "max_deletes": None,
             "devices": [],
             "kubespan": dict(given, **change),
         }
-        return node.flow("dataplane", wanted, False)
+        return node.flow("dataplane", desired, False)
 
     node.converge = converge
     return node

@@ -45,7 +45,7 @@ rules = importlib.import_module(sys.argv[1] + "_linux.netlink.rules")
 routing = importlib.import_module(sys.argv[1] + "_mesh.kubespan.routing")
 for number in range(int(sys.argv[2])):
     for version in (4, 6):
-        rule = routing.wanted_rule(version)
+        rule = routing.desired_rule(version)
         rules.apply_rules(routing.without_gap([{"op": "delete", "rule": rule}, {"op": "add", "rule": rule}]))
 """
 

@@ -54,8 +54,8 @@ def wrap(owner, name, describe):
     setattr(owner, name, written)
 
 
-def linked(name, **wanted):
-    what = "link up" if wanted.get("up") else "mtu" if "mtu" in wanted else "link"  # the kernel takes the MTU of a message first
+def linked(name, **desired):
+    what = "link up" if desired.get("up") else "mtu" if "mtu" in desired else "link"  # the kernel takes the MTU of a message first
     return dict(what=what)
 
 

@@ -118,8 +118,8 @@ def leaky_set(number):
 
 
 def module_rules(number):
-    wanted = {{"rules": [{{"priority": 32400, "fwmark": "0x40/0x60", "table": str(180 + number % 2)}}]}}
-    return ip_rules.run(wanted, False)["changed"]
+    desired = {{"rules": [{{"priority": 32400, "fwmark": "0x40/0x60", "table": str(180 + number % 2)}}]}}
+    return ip_rules.run(desired, False)["changed"]
 
 
 def target_range(number):

@@ -73,11 +73,11 @@ def ruleset(node):
     return node.run("nft", "list", "ruleset")
 
 
-def same(listing, wanted):
+def same(listing, desired):
     """Newer releases of nft print the TCP flags in another way, and sets with more on a line."""
     return [
         " ".join(text.replace("tcp flags & (syn | rst) == syn", "tcp flags syn / syn,rst").split())
-        for text in (listing, wanted)
+        for text in (listing, desired)
     ]
 
 

@@ -14,15 +14,15 @@ __all__ = ["site_fixture"]
 
 def made_by_hand(site, name):
     """What semaphore-wireguard makes on a node: device, key, port, route of no protocol that anybody chose. Returns the public key."""
-    node, wanted = site.nodes[name], site.wants[name]["devices"][0]
+    node, desired = site.nodes[name], site.wants[name]["devices"][0]
     key = node.run("wg", "genkey").strip()
-    node.run("mkdir", "-p", wanted["private_key_file"].rpartition("/")[0])
-    node.run("sh", "-c", "umask 077; cat > " + wanted["private_key_file"], stdin=key)
+    node.run("mkdir", "-p", desired["private_key_file"].rpartition("/")[0])
+    node.run("sh", "-c", "umask 077; cat > " + desired["private_key_file"], stdin=key)
     node.run("sh", "-c", "ip link add {0} type wireguard 2>/dev/null || wireguard-go {0}".format(DEVICE[name]))
     node.run("ip", "link", "set", DEVICE[name], "mtu", "1420", "txqueuelen", "1000")
-    node.run("wg", "set", DEVICE[name], "private-key", wanted["private_key_file"], "listen-port", "51821")
+    node.run("wg", "set", DEVICE[name], "private-key", desired["private_key_file"], "listen-port", "51821")
     node.run("ip", "link", "set", DEVICE[name], "up")
-    node.run("ip", "route", "replace", wanted["routes"][0], "dev", DEVICE[name], "scope", "link")
+    node.run("ip", "route", "replace", desired["routes"][0], "dev", DEVICE[name], "scope", "link")
     return node.run("wg", "pubkey", stdin=key).strip()
 
 

@@ -697,14 +697,14 @@ def mesh_wish(**change):
         implementation="auto",
         watcher=False,
     )
-    wanted = {
+    desired = {
         "fabric": "mesh",
         "persist": True,
         "max_deletes": -1,
         "rollback_seconds": change.pop("rollback_seconds", 0),
         "devices": [],
     }
-    return dict(wanted, tables=change.pop("tables", []), kubespan=dict(given, **change))
+    return dict(desired, tables=change.pop("tables", []), kubespan=dict(given, **change))
 
 
 def other_mesh(rollback_seconds):

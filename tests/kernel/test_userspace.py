@@ -13,7 +13,7 @@ import signal
 
 import pytest
 
-WANTED = {"name": "wg0", "implementation": "userspace", "listen_port": 51821, "peers": []}
+DESIRED = {"name": "wg0", "implementation": "userspace", "listen_port": 51821, "peers": []}
 
 pytestmark = pytest.mark.skipif(not shutil.which("wireguard-go"), reason="wireguard-go is not installed")
 
@@ -33,26 +33,26 @@ def daemons(node):
 
 
 def test_one_process_that_holds_nothing_of_ours_and_ends_with_its_link(node, wait_for):
-    node.flow("wireguard_device", WANTED, False)
+    node.flow("wireguard_device", DESIRED, False)
     (pid,) = daemons(node)
     targets = [str(pathlib.Path(f"/proc/{pid}/fd/{fd}").readlink()) for fd in ("0", "1", "2")]
     assert targets == ["/dev/null"] * 3
     assert os.getsid(pid) != os.getsid(0)
     assert pathlib.Path(f"/proc/{pid}/cwd").readlink() == pathlib.Path("/")
-    node.flow("wireguard_device", WANTED, False)
+    node.flow("wireguard_device", DESIRED, False)
     assert daemons(node) == [pid]
-    node.flow("wireguard_device", dict(WANTED, state="absent"), False)
+    node.flow("wireguard_device", dict(DESIRED, state="absent"), False)
     assert wait_for(lambda: not daemons(node))
     assert node.run("ls", "/run/wireguard") == ""
 
 
 def test_a_stale_socket_does_not_stop_it(node, wait_for):
-    node.flow("wireguard_device", WANTED, False)
+    node.flow("wireguard_device", DESIRED, False)
     (pid,) = daemons(node)
     os.kill(pid, signal.SIGKILL)
     assert wait_for(lambda: not daemons(node))
     assert node.run("ls", "/run/wireguard") == "wg0.sock\n"
-    made = node.flow("wireguard_device", WANTED, False)
+    made = node.flow("wireguard_device", DESIRED, False)
     assert made["changed"] and made["device"]["listen_port"] == 51821 and len(daemons(node)) == 1
 
 
@@ -62,17 +62,17 @@ def test_one_that_ends_after_its_start_is_told_why_and_leaves_nothing(new_node, 
     node.run("sh", "-c", "echo 0 >/proc/sys/user/max_inotify_instances")
     for _round in range(5):
         with pytest.raises(flow_failed, match="start wireguard-go for wg0: .* raise fs.inotify.max_user_instances"):
-            node.flow("wireguard_device", WANTED, False)
+            node.flow("wireguard_device", DESIRED, False)
         assert not daemons(node) and node.run("ls", "/run/wireguard") == ""
     node.run("sh", "-c", "echo 128 >/proc/sys/user/max_inotify_instances")
-    assert node.flow("wireguard_device", WANTED, False)["changed"]
+    assert node.flow("wireguard_device", DESIRED, False)["changed"]
 
 
 def test_a_missing_program_names_its_package(node, flow_failed):
     program = shutil.which("wireguard-go")
     node.run("mount", "--bind", "/dev/null", program)
     with pytest.raises(flow_failed, match="wireguard-go is missing") as error:
-        node.flow("wireguard_device", WANTED, False)
+        node.flow("wireguard_device", DESIRED, False)
     assert (error.value.kind, error.value.package) == ("LinuxError", "wireguard-go")
 
 
@@ -80,16 +80,16 @@ def test_without_the_kernel_the_word_kernel_fails_and_auto_falls_back(node, flow
     if "wireguard" in node.run("sh", "-c", "ip link add x type wireguard 2>&1 && echo wireguard || true"):
         pytest.skip("this kernel has WireGuard")
     with pytest.raises(flow_failed, match="no WireGuard"):
-        node.flow("wireguard_device", dict(WANTED, implementation="kernel"), False)
-    made = node.flow("wireguard_device", dict(WANTED, implementation="auto"), False)
+        node.flow("wireguard_device", dict(DESIRED, implementation="kernel"), False)
+    made = node.flow("wireguard_device", dict(DESIRED, implementation="auto"), False)
     assert made["device"]["implementation"] == "userspace"
-    warned = node.flow("wireguard_device", dict(WANTED, implementation="kernel"), False)
+    warned = node.flow("wireguard_device", dict(DESIRED, implementation="kernel"), False)
     assert not warned["changed"] and "stays one" in warned["warnings"][0]
 
 
 def test_a_key_that_cannot_be_read_leaves_no_half_made_device(node, flow_failed, tmp_path):
-    wanted = dict(WANTED, private_key_file=str(tmp_path / "missing"))
-    assert node.flow("wireguard_device", wanted, True)["changed"]
+    desired = dict(DESIRED, private_key_file=str(tmp_path / "missing"))
+    assert node.flow("wireguard_device", desired, True)["changed"]
     with pytest.raises(flow_failed, match="no such file"):
-        node.flow("wireguard_device", wanted, False)
+        node.flow("wireguard_device", desired, False)
     assert node.run("ip", "link", "show", "dev", "wg0", check=False) == "" and not daemons(node)

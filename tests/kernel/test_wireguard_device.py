@@ -19,8 +19,8 @@ NAME = "wireguard.gcp"
 KEYS = [base64.b64encode(bytes([number]) * 32).decode() for number in range(2, 8)]
 
 
-@pytest.fixture(name="wanted")
-def wanted_fixture(implementation, tmp_path):
+@pytest.fixture(name="desired")
+def desired_fixture(implementation, tmp_path):
     return {
         "name": NAME,
         "implementation": implementation,
@@ -58,14 +58,14 @@ def link(node, name=NAME):
     return json.loads(node.run("ip", "-j", "-d", "address", "show", "dev", name))[0]
 
 
-def run(node, wanted, check=False, **change):
-    return node.flow("wireguard_device", dict(wanted, **change), check)
+def run(node, desired, check=False, **change):
+    return node.flow("wireguard_device", dict(desired, **change), check)
 
 
-def assert_quiet(node, wanted):
+def assert_quiet(node, desired):
     """Another run changes nothing and sends nothing but reads; wg sees the same before and after."""
     before = wg(node)  # by key: wireguard-go lists its peers in another order every time
-    again = run(node, wanted)
+    again = run(node, desired)
     assert not again["changed"], again["diff"]
     assert again["stats"]["wireguard_writes"] == again["stats"]["netlink_writes"] == again["stats"]["file_writes"] == 0
     assert again["stats"]["reads"] == 2
@@ -73,18 +73,18 @@ def assert_quiet(node, wanted):
     return again
 
 
-def test_whole_life(node, wanted, implementation):
-    planned = run(node, wanted, check=True)
+def test_whole_life(node, desired, implementation):
+    planned = run(node, desired, check=True)
     assert planned["changed"] and planned["stats"]["netlink_writes"] == 0
     assert planned["plan"]["create"] == 5  # key, link, three peers
     assert node.run("ip", "link", "show", "dev", NAME, check=False) == ""
-    assert not pathlib.Path(wanted["private_key_file"]).exists()
+    assert not pathlib.Path(desired["private_key_file"]).exists()
 
-    made = run(node, wanted)
+    made = run(node, desired)
     assert made["changed"] and not made["warnings"] and not made["refused"]
     assert made["device"]["implementation"] == implementation
     device, peers = wg(node)
-    private = pathlib.Path(wanted["private_key_file"]).read_text(encoding="ascii")
+    private = pathlib.Path(desired["private_key_file"]).read_text(encoding="ascii")
     assert device[0] == private and device[1] == made["public_key"] and device[2:] == ["51821", "off"]
     assert private not in json.dumps(made)
     assert peers[KEYS[0]][:3] == ["(none)", "10.22.22.27:51821", "10.4.7.0/24,fd04::/64"] and peers[KEYS[0]][6] == "25"
@@ -94,112 +94,112 @@ def test_whole_life(node, wanted, implementation):
     assert (shown["mtu"], shown["txqlen"], shown["ifalias"]) == (1420, 1000, "multicluster.network")
     assert "UP" in shown["flags"]
     assert not [address for address in shown["addr_info"] if address["family"] == "inet"]
-    again = assert_quiet(node, wanted)
+    again = assert_quiet(node, desired)
     assert again["peers"] == made["peers"] and again["device"] == made["device"]
 
-    wanted["peers"][0]["persistent_keepalive"] = 10
-    wanted["peers"][1]["allowed_ips"] = ["10.4.9.0/24"]
-    wanted["mtu"], wanted["fwmark"] = 1380, 0xCA6C
+    desired["peers"][0]["persistent_keepalive"] = 10
+    desired["peers"][1]["allowed_ips"] = ["10.4.9.0/24"]
+    desired["mtu"], desired["fwmark"] = 1380, 0xCA6C
     before = wg(node)
-    assert run(node, wanted, check=True)["plan"]["update"] == 3
+    assert run(node, desired, check=True)["plan"]["update"] == 3
     assert wg(node) == before
-    changed = run(node, wanted)
+    changed = run(node, desired)
     assert changed["plan"]["update"] == 3 and not changed["warnings"]
     device, peers = wg(node)
     assert device[3] == "0xca6c" and link(node)["mtu"] == 1380
     assert peers[KEYS[0]][6] == "10" and peers[KEYS[1]][2] == "10.4.9.0/24"
-    assert_quiet(node, wanted)
+    assert_quiet(node, desired)
 
-    wanted["peers"].pop()
-    removed = run(node, wanted)
+    desired["peers"].pop()
+    removed = run(node, desired)
     assert removed["plan"]["delete"] == 1 and removed["stats"]["wireguard_writes"] == 1
     assert KEYS[2] not in wg(node)[1]
 
-    assert run(node, wanted, check=True, state="absent")["changed"]
-    gone = run(node, wanted, state="absent")
+    assert run(node, desired, check=True, state="absent")["changed"]
+    gone = run(node, desired, state="absent")
     assert gone["changed"] and gone["device"] is None and gone["plan"]["delete"] == 3
     assert node.run("ip", "link", "show", "dev", NAME, check=False) == ""
     assert node.run("ls", "/run/wireguard") == ""
-    assert not run(node, wanted, state="absent")["changed"]
-    assert pathlib.Path(wanted["private_key_file"]).exists()
+    assert not run(node, desired, state="absent")["changed"]
+    assert pathlib.Path(desired["private_key_file"]).exists()
 
 
-def test_what_was_changed_by_hand_comes_back(node, wanted):
-    run(node, wanted)
+def test_what_was_changed_by_hand_comes_back(node, desired):
+    run(node, desired)
     node.run("wg", "set", NAME, "listen-port", "4", "peer", KEYS[3], "allowed-ips", "10.4.7.0/24")
     node.run("ip", "address", "add", "10.9.9.9/24", "dev", NAME)
     node.run("ip", "address", "add", "fd09::9/64", "dev", NAME)
     node.run("ip", "link", "set", NAME, "mtu", "1300")
-    mended = run(node, wanted)
+    mended = run(node, desired)
     assert not mended["warnings"]
     device, peers = wg(node)
     assert device[2] == "51821" and KEYS[3] not in peers and peers[KEYS[0]][2] == "10.4.7.0/24,fd04::/64"
     addresses = [a["local"] for a in link(node)["addr_info"]]
     assert "10.9.9.9" not in addresses and "fd09::9" in addresses
     node.run("ip", "link", "set", NAME, "down")
-    assert run(node, wanted)["device"]["up"] and "UP" in link(node)["flags"]
-    assert_quiet(node, wanted)
+    assert run(node, desired)["device"]["up"] and "UP" in link(node)["flags"]
+    assert_quiet(node, desired)
 
 
-def test_peers_of_others_stay_without_purge(node, wanted):
-    run(node, wanted)
+def test_peers_of_others_stay_without_purge(node, desired):
+    run(node, desired)
     node.run("wg", "set", NAME, "peer", KEYS[3], "allowed-ips", "10.77.0.0/16")
-    assert not run(node, wanted, purge_peers=False)["changed"]
-    assert not run(node, wanted, peers=None)["changed"]
-    assert run(node, wanted)["plan"]["delete"] == 1
+    assert not run(node, desired, purge_peers=False)["changed"]
+    assert not run(node, desired, peers=None)["changed"]
+    assert run(node, desired)["plan"]["delete"] == 1
 
 
-def test_addresses(node, wanted):
-    wanted["addresses"] = ["10.9.0.1/24", "fd09::1/64"]
-    run(node, wanted)
-    assert_quiet(node, wanted)
-    wanted["addresses"] = ["10.9.0.2/24"]  # deleting the first address of a network takes the second one along
-    assert not run(node, wanted)["warnings"]
+def test_addresses(node, desired):
+    desired["addresses"] = ["10.9.0.1/24", "fd09::1/64"]
+    run(node, desired)
+    assert_quiet(node, desired)
+    desired["addresses"] = ["10.9.0.2/24"]  # deleting the first address of a network takes the second one along
+    assert not run(node, desired)["warnings"]
     kept = [a["local"] for a in link(node)["addr_info"] if not a["local"].startswith("fe80")]
     assert kept == ["10.9.0.2"]
-    assert_quiet(node, wanted)
+    assert_quiet(node, desired)
 
 
-def test_preshared_key_is_set_compared_and_never_shown(node, wanted, tmp_path):
+def test_preshared_key_is_set_compared_and_never_shown(node, desired, tmp_path):
     secrets = [base64.b64encode(os.urandom(32)).decode() for _number in range(2)]
     file = tmp_path / "psk"
     file.write_text(secrets[0] + "\n")
-    wanted["peers"][0]["preshared_key"] = {"file": str(file)}
-    results = [run(node, wanted)]
+    desired["peers"][0]["preshared_key"] = {"file": str(file)}
+    results = [run(node, desired)]
     assert wg(node)[1][KEYS[0]][0] == secrets[0]
-    results.append(assert_quiet(node, wanted))
+    results.append(assert_quiet(node, desired))
     file.write_text(secrets[1])
-    results.append(run(node, wanted))
+    results.append(run(node, desired))
     assert results[-1]["plan"]["update"] == 1 and wg(node)[1][KEYS[0]][0] == secrets[1]
-    wanted["peers"][0]["preshared_key"] = None
-    results.append(run(node, wanted))
+    desired["peers"][0]["preshared_key"] = None
+    results.append(run(node, desired))
     assert wg(node)[1][KEYS[0]][0] == "(none)"
     assert not any(secret in json.dumps(result) for secret in secrets for result in results)
-    wanted["peers"][0]["preshared_key"] = {"file": str(tmp_path / "missing")}
-    refused = run(node, wanted)
+    desired["peers"][0]["preshared_key"] = {"file": str(tmp_path / "missing")}
+    refused = run(node, desired)
     assert not refused["changed"] and refused["refused"][0]["reason"] == "bad_preshared_key"
 
 
-def test_one_bad_peer_does_not_stop_the_others(node, wanted):
-    wanted["peers"] += [peer("bad", None, []), peer(KEYS[4], "gone.invalid:1", ["10.4.10.0/24"])]
-    made = run(node, wanted)
+def test_one_bad_peer_does_not_stop_the_others(node, desired):
+    desired["peers"] += [peer("bad", None, []), peer(KEYS[4], "gone.invalid:1", ["10.4.10.0/24"])]
+    made = run(node, desired)
     assert sorted(entry["reason"] for entry in made["refused"]) == ["bad_endpoint", "bad_public_key"]
     assert set(wg(node)[1]) == set(KEYS[:3])
 
 
-def test_rotated_device_key(node, wanted):
-    first = run(node, wanted)
-    path = wanted["private_key_file"]
+def test_rotated_device_key(node, desired):
+    first = run(node, desired)
+    path = desired["private_key_file"]
     node.flow("wireguard_key", {"path": path, "rotate_from": first["public_key"]}, False)
-    second = run(node, wanted)
+    second = run(node, desired)
     assert second["public_key"] != first["public_key"] and wg(node)[0][1] == second["public_key"]
-    assert_quiet(node, wanted)
+    assert_quiet(node, desired)
 
 
-def test_foreign_links_are_refused_and_adopted_on_request_only(node, wanted, implementation):
+def test_foreign_links_are_refused_and_adopted_on_request_only(node, desired, implementation):
     node.run("ip", "link", "add", NAME, "type", "veth", "peer", "name", "other")
     for change in ({}, {"adopt": True}, {"state": "absent", "adopt": True}):
-        refused = run(node, wanted, **change)
+        refused = run(node, desired, **change)
         assert not refused["changed"] and refused["refused"][0]["reason"] == "not_ours"
     node.run("ip", "link", "del", NAME)
     if implementation == "kernel":
@@ -209,18 +209,18 @@ def test_foreign_links_are_refused_and_adopted_on_request_only(node, wanted, imp
     node.run("wg", "set", NAME, "listen-port", "7", "peer", KEYS[0])
     before = wg(node)
     for change in ({}, {"state": "absent"}):
-        refused = run(node, wanted, **change)
+        refused = run(node, desired, **change)
         assert not refused["changed"] and refused["refused"][0]["reason"] == "adoptable"
     assert wg(node) == before
-    assert run(node, wanted, check=True, adopt=True)["changed"]
-    adopted = run(node, wanted, adopt=True)
+    assert run(node, desired, check=True, adopt=True)["changed"]
+    adopted = run(node, desired, adopt=True)
     assert not adopted["refused"] and adopted["device"]["alias"] == "multicluster.network"
-    assert_quiet(node, wanted)
+    assert_quiet(node, desired)
 
 
-def test_many_peers_come_in_several_messages(node, wanted):
+def test_many_peers_come_in_several_messages(node, desired):
     count = 1500
-    wanted["peers"] = [
+    desired["peers"] = [
         peer(
             base64.b64encode(b"k" * 30 + number.to_bytes(2, "little")).decode(),
             "192.0.2.1:51820",
@@ -229,29 +229,29 @@ def test_many_peers_come_in_several_messages(node, wanted):
         )
         for number in range(10, 10 + count)
     ]
-    made = run(node, wanted)
+    made = run(node, desired)
     assert made["plan"]["create"] == count + 2 and len(wg(node)[1]) == count
-    assert_quiet(node, wanted)
-    wanted["peers"][700]["allowed_ips"].append("172.16.0.0/24")
-    changed = run(node, wanted)
+    assert_quiet(node, desired)
+    desired["peers"][700]["allowed_ips"].append("172.16.0.0/24")
+    changed = run(node, desired)
     assert (changed["plan"]["update"], changed["stats"]["wireguard_writes"]) == (1, 1)
-    assert_quiet(node, wanted)
+    assert_quiet(node, desired)
 
 
-def test_a_peer_with_thousands_of_ranges(node, wanted):
+def test_a_peer_with_thousands_of_ranges(node, desired):
     ranges = [f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}/32" for i in range(5000)]
-    wanted["peers"] = [peer(KEYS[0], None, ranges)]
-    run(node, wanted)
-    assert_quiet(node, wanted)
-    wanted["peers"][0]["allowed_ips"] = ranges[100:]
-    assert not run(node, wanted)["warnings"]
+    desired["peers"] = [peer(KEYS[0], None, ranges)]
+    run(node, desired)
+    assert_quiet(node, desired)
+    desired["peers"][0]["allowed_ips"] = ranges[100:]
+    assert not run(node, desired)["warnings"]
     assert len(wg(node)[1][KEYS[0]][2].split(",")) == 4900
 
 
 class Pair:
     """Two nodes and a tunnel: a has the peer b, and pings b's inner address."""
 
-    def __init__(self, first, second, wanted, tmp_path):
+    def __init__(self, first, second, desired, tmp_path):
         self.a, self.b = first, second
         first.run("ip", "link", "add", "under", "type", "veth", "peer", "name", "under", "netns", str(second.pid))
         for node, address in ((first, "192.0.2.1"), (second, "192.0.2.2")):
@@ -261,7 +261,7 @@ class Pair:
         for node, end in ((first, "a"), (second, "b")):
             path = str(tmp_path / ("key-" + end))
             key = node.flow("wireguard_key", {"path": path}, False)["public_key"]
-            self.wants[end] = dict(wanted, private_key_file=path, peers=[], flush_ipv4=False, up=True)
+            self.wants[end] = dict(desired, private_key_file=path, peers=[], flush_ipv4=False, up=True)
             self.wants[end]["key"] = key
         self.wants["a"]["addresses"] = ["10.99.1.1/24"]
         self.wants["b"]["addresses"] = ["10.99.0.1/24"]
@@ -286,8 +286,8 @@ def lost(ping):
 
 
 @pytest.fixture(name="pair")
-def pair_fixture(node, new_node, wanted, tmp_path):
-    return Pair(node, new_node(), wanted, tmp_path)
+def pair_fixture(node, new_node, desired, tmp_path):
+    return Pair(node, new_node(), desired, tmp_path)
 
 
 def test_a_roamed_endpoint_is_not_drift(pair, wait_for):
@@ -308,8 +308,8 @@ def test_a_roamed_endpoint_is_not_drift(pair, wait_for):
     assert result["plan"]["update"] == 1 and result["diff"]["after"].count("192.0.2.3:51821") == 1
 
 
-def assert_quiet_apart_from_counters(node, wanted):
-    again = run(node, wanted)
+def assert_quiet_apart_from_counters(node, desired):
+    again = run(node, desired)
     assert not again["changed"] and again["stats"]["wireguard_writes"] == 0, again["diff"]
     return again
 
@@ -334,7 +334,7 @@ def test_allowed_ips_are_split_and_merged_without_losing_a_packet(pair):
     assert lost(ping) == 0
 
 
-def test_an_allowed_ip_moves_between_peers_and_is_never_homeless(pair, new_node, wanted, tmp_path):
+def test_an_allowed_ip_moves_between_peers_and_is_never_homeless(pair, new_node, desired, tmp_path):
     """Two nodes have the inner address; the range moves between them while it is being pinged.
 
     A reply that is under way at the very moment comes from a peer that owns the address no more and is dropped by

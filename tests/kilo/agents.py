@@ -157,8 +157,8 @@ class KiloFabric(Fabric):
                     return False
                 leaders = sorted(notes) if self.granularity == "full" else sorted(notes)[:1]
                 for number, node in enumerate(sorted(notes), 1):
-                    wanted = f"{ipaddress.ip_network(subnet)[number]}/24" if node in leaders else ""
-                    if notes[node].get("wireguard-ip", "") != wanted:
+                    desired = f"{ipaddress.ip_network(subnet)[number]}/24" if node in leaders else ""
+                    if notes[node].get("wireguard-ip", "") != desired:
                         return False
             return True
 

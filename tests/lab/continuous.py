@@ -60,19 +60,19 @@ def endpoints(*ips):
     }
 
 
-def arrived(gcp, wanted):
+def arrived(gcp, desired):
     """Whether the mirror has these addresses; None: there is none."""
     found = [obj for obj in gcp.list(ENDPOINTS.format(NAMESPACE)).items if obj["metadata"]["name"] == MIRROR]
     ips = sorted(
         row["ip"] for obj in found for subset in obj.get("subsets") or () for row in subset.get("addresses") or ()
     )
-    return not found if wanted is None else bool(found) and ips == sorted(wanted)
+    return not found if desired is None else bool(found) and ips == sorted(desired)
 
 
-def show(what, change, gcp, wanted):
+def show(what, change, gcp, desired):
     begun = time.monotonic()
     change()
-    while not arrived(gcp, wanted):
+    while not arrived(gcp, desired):
         if time.monotonic() - begun > 60:
             raise SystemExit("it did not arrive within a minute: " + what)
         time.sleep(0.02)

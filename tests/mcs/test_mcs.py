@@ -68,9 +68,11 @@ def imported(plane, cluster, name="web"):
     return plane.found(cluster, "serviceimports.multicluster.x-k8s.io", name)
 
 
-def answered_by(plane, *wanted):
+def answered_by(plane, *desired):
     """Until pods of exactly these clusters answer, asked from both."""
-    both(plane, lambda cluster: answers(plane, cluster) == set(wanted), f"it is not {' and '.join(wanted)} who answers")
+    both(
+        plane, lambda cluster: answers(plane, cluster) == set(desired), f"it is not {' and '.join(desired)} who answers"
+    )
 
 
 def test_one_name_is_answered_by_pods_of_both_clusters(plane):
@@ -120,11 +122,11 @@ def test_pods_of_a_headless_service_have_names_with_their_cluster(plane):
         )
         for number in (0, 1):
             ask = f"curl -s -m 2 http://db-{number}.{source}.db.shop.svc.clusterset.local:8080/"
-            wanted = f"db-{number} of {source}"
+            desired = f"db-{number} of {source}"
             both(
                 plane,
-                lambda cluster, ask=ask, wanted=wanted: wanted in plane.run(cluster, ask),
-                wanted + " does not answer",
+                lambda cluster, ask=ask, desired=desired: desired in plane.run(cluster, ask),
+                desired + " does not answer",
             )
     every = sorted(pods(plane, "aws", "db") + pods(plane, "gcp", "db"))
     both(

@@ -86,7 +86,7 @@ class MixedFabric(KiloFabric):
 
     def theirs(self):
         """What their people write into us: a Peer for each node of eu that has announced itself."""
-        wanted = {}
+        desired = {}
         for node in self.nodes:
             notes = self.notes(node)
             if self.cluster_of(node) != "eu" or not notes.get("key"):
@@ -99,13 +99,13 @@ class MixedFabric(KiloFabric):
                 "publicKey": notes["key"],
                 "endpoint": {"dnsOrIP": {"ip": address}, "port": int(port)},
             }
-            wanted["by-hand-" + node] = {
+            desired["by-hand-" + node] = {
                 "apiVersion": "kilo.squat.ai/v1alpha1",
                 "kind": "Peer",
                 "metadata": {"name": "by-hand-" + node},
                 "spec": spec,
             }
-        self.apply("us", *wanted.values())
+        self.apply("us", *desired.values())
 
     def asked_of_the_neighbour(self):
         """(verb, path, status) of everything that our account asked of us."""

@@ -132,11 +132,11 @@ def beside(two, program, shared):
         )
         theirs = [address.replace("10.4", "10.2") for address in pods]
         two.put("aws", service("sys-log", "fluentd", ports=ports), endpoints("sys-log", "fluentd", *theirs))
-        wanted = [port["name"] for port in ports]
+        desired = [port["name"] for port in ports]
         program.until(
             "the change in gcp",
-            lambda wanted=wanted, theirs=theirs: (
-                (two.ports("gcp", MIRROR), two.addresses("gcp", MIRROR)) == (wanted, theirs)
+            lambda desired=desired, theirs=theirs: (
+                (two.ports("gcp", MIRROR), two.addresses("gcp", MIRROR)) == (desired, theirs)
             ),
         )
     # its API server is away: what there is stays

@@ -95,8 +95,8 @@ def beside(two, program):
     aws, gcp = two.aws.client(), two.gcp.client()
 
     def theirs(*addresses):
-        wanted = [f"{address}/32" for address in addresses]
-        program.until(f"its set {wanted}", lambda: THEIRS in said(sets(two.gcp)) and nets(two.gcp, THEIRS) == wanted)
+        desired = [f"{address}/32" for address in addresses]
+        program.until(f"its set {desired}", lambda: THEIRS in said(sets(two.gcp)) and nets(two.gcp, THEIRS) == desired)
 
     # join: each side has the other's
     pod(aws, "sys-log", "collector-1", "collector", "10.2.1.3")

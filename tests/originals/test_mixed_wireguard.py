@@ -74,8 +74,8 @@ class MixedFabric(WireguardFabric):
         """Every node has the key of every node of the other cluster, and pods answer."""
         for node in self.nodes:
             remote = self.remote_of(self.cluster_of(node))
-            wanted = {self.keys(other)[self.device_of(other)] for other in self.nodes_of(remote)}
-            self.until("peers of " + node, lambda node=node, wanted=wanted: set(self.peers(node)) == wanted)
+            desired = {self.keys(other)[self.device_of(other)] for other in self.nodes_of(remote)}
+            self.until("peers of " + node, lambda node=node, desired=desired: set(self.peers(node)) == desired)
         self.all_reach()
 
     def restart_original(self, node):

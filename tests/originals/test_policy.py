@@ -20,7 +20,7 @@ class Running:
         self.aws, self.gcp, self.program = aws, gcp, program
         self.stages = {}
 
-    def wanted(self):
+    def desired(self):
         """{name of a set: addresses} that it makes of the pods."""
         found = {}
         for obj in self.gcp.client().list("/api/v1/pods", label_selector=LABEL).items:
@@ -41,7 +41,7 @@ class Running:
         try:
             self.program.until(
                 "sets of all pods",
-                lambda: {name: nets(self.aws, name) for name in said(sets(self.aws))} == self.wanted(),
+                lambda: {name: nets(self.aws, name) for name in said(sets(self.aws))} == self.desired(),
             )
         finally:
             self.program.stop()

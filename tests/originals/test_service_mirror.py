@@ -42,7 +42,7 @@ class Running:
         file = self.program.write("config.json", configuration(self.program, self.shared))
         self.program.start("-config", file, "-kube-config", self.program.kubeconfig("gcp"))
 
-    def wanted(self):
+    def desired(self):
         """The names that it makes of what the sources hold."""
         names = {("Service", "aws-{0}-73736d-{1}".format(*key)) for key in self._labelled("Service")}
         return names | {("Endpoints", "aws-{0}-73736d-{1}".format(*key)) for key in self._labelled("Endpoints")}
@@ -60,7 +60,7 @@ class Running:
 
             def there():
                 found = said(mirrored(self.two, self.shared))
-                return self.wanted() <= set(found) and (
+                return self.desired() <= set(found) and (
                     not self.shared or (("Service", GLOBAL) in found and ("EndpointSlice", "gl-cart-gcp01") in found)
                 )
 

@@ -204,15 +204,15 @@ class Pair:
             for name in self.managed:
                 found[name] = self.flow(name, devices=node_devices(mesh, name + "-node-1"), adopt=adopt, **more)
             keys = {name + "-node-1": found[name]["public_keys"] for name in self.managed}
-            wanted = publishing.annotations_to_publish(mesh, keys, adopt)
-            if not wanted:
+            desired = publishing.annotations_to_publish(mesh, keys, adopt)
+            if not desired:
                 break
-            access = [server.access(name) for name, server in self.servers.items() if name in wanted]
+            access = [server.access(name) for name, server in self.servers.items() if name in desired]
             found["published"] = node_annotations.run(
                 {
                     "fabric": "t",
                     "clusters": access,
-                    "annotations": wanted,
+                    "annotations": desired,
                     "prefixes": mesh["annotation_patterns"],
                     "adopt": adopt,
                     "timeout": 20,

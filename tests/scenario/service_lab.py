@@ -147,8 +147,8 @@ def in_pod(fabric, script, resolver=None):
     return fabric.lab("pod-exec", "gcp-node-1-pod-1", "--", *words, check=False).stdout
 
 
-def only(fabric, url, wanted, resolver=None, rounds=20, requests=8):
-    """Who answers under a URL, asked from a pod of gcp, in the first round in which exactly ``wanted`` do; else in the last one.
+def only(fabric, url, desired, resolver=None, rounds=20, requests=8):
+    """Who answers under a URL, asked from a pod of gcp, in the first round in which exactly ``desired`` do; else in the last one.
 
     Requests of one round reach everybody behind an address, by chance: with two, one is missing in one round of a hundred.
     """
@@ -156,7 +156,7 @@ def only(fabric, url, wanted, resolver=None, rounds=20, requests=8):
     for dummy in range(rounds):
         script = f"for i in $(seq {requests}); do curl -s -m 5 {url}; echo; done"
         seen = set(in_pod(fabric, script, resolver).split("\n")[:requests])
-        if seen == wanted:
+        if seen == desired:
             break
         time.sleep(0.5)
     return seen

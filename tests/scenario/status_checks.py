@@ -41,7 +41,7 @@ def check_tunnels(document, before, after):
 
 def check_services(fabric, document):
     """Mirrors and their endpoints, as kubectl counts them."""
-    wanted = {}
+    desired = {}
     for cluster in fabric.clusters:
         behind = {}
         for item in listed(fabric, cluster, "endpoints", "-l", "mirrored-svc=true"):
@@ -58,13 +58,13 @@ def check_services(fabric, document):
             behind.setdefault(key, set()).update(a for e in item["endpoints"] or () for a in e["addresses"])
         for item in listed(fabric, cluster, "services", "-l", "mirrored-svc=true"):
             key = (item["metadata"]["namespace"], item["metadata"]["name"])
-            wanted[(cluster, *key)] = (item["spec"]["clusterIP"], len(behind.get(key, ())))
+            desired[(cluster, *key)] = (item["spec"]["clusterIP"], len(behind.get(key, ())))
     shown = {
         (row["cluster"], row["namespace"], row["name"]): (row["cluster_ip"], row["endpoints"])
         for row in document["services"]
     }
-    assert shown == wanted
-    return wanted
+    assert shown == desired
+    return desired
 
 
 def check_sums(document):

@@ -127,8 +127,8 @@ def test_drift_is_named_and_repaired(fabric):
     fabric.sh("gcp-node-1", "ip", "route", "del", "10.2.0.0/16")
     run = fabric.play("verify")
     assert run.rc != 0
-    assert f"aws-node-1: peer wireguard.gcp {peer} is not as wanted" in run.out
-    assert "gcp-node-1: route 10.2.0.0/16 dev wireguard.aws table main is not as wanted" in run.out
+    assert f"aws-node-1: peer wireguard.gcp {peer} is not as desired" in run.out
+    assert "gcp-node-1: route 10.2.0.0/16 dev wireguard.aws table main is not as desired" in run.out
     run = fabric.play("site").ok()
     assert set(run.changed) == {"aws-node-1", "gcp-node-1"}
 

@@ -90,12 +90,12 @@ def run(fabric, *command, cluster="aws", pod="shell", check=True):
     return fabric.kubectl(cluster, "exec", pod, "--", *command, check=check)
 
 
-def eventually(ask, wanted, within=120):
-    """Ask until the answer is as wanted: kubelets, controllers and proxies act on their own."""
+def eventually(ask, desired, within=120):
+    """Ask until the answer is as desired: kubelets, controllers and proxies act on their own."""
     end = time.monotonic() + within
     while True:
         found = ask()
-        if wanted(found):
+        if desired(found):
             return found
         assert time.monotonic() < end, found
         time.sleep(0.5)

@@ -120,7 +120,7 @@ def unplant(fabric):
 
 
 def test_everything_that_was_planted_is_found_in_one_run_and_nothing_is_written(fabric):
-    wanted = plant(fabric)
+    desired = plant(fabric)
     tree = yaml.safe_load(fabric.inventory.read_text())
     children = tree["all"]["children"]
     children["clusters"]["hosts"]["gcp"]["pod_cidrs"] += ["10.2.128.0/17"]
@@ -141,7 +141,7 @@ def test_everything_that_was_planted_is_found_in_one_run_and_nothing_is_written(
     assert run.rc != 0 and not writes and fabric.everything() == before
     missing = [
         (reason, where)
-        for reason, where in wanted.items()
+        for reason, where in desired.items()
         if not [row for row in found if row["reason"] == reason and where in row["where"]]
     ]
     assert not missing, "\n".join(map(str, missing + found))

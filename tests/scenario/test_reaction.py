@@ -180,10 +180,10 @@ def test_many_at_once_are_one_visit_or_two(fabric):
 def test_a_node_that_may_not_announce_stops_without_a_play(fabric):
     plays = len(said("part=playbooks"))
     label = "node.kubernetes.io/exclude-from-external-load-balancers"
-    for value, wanted in (("", {"aws-node-1"}), (None, set(NODES))):
+    for value, desired in (("", {"aws-node-1"}), (None, set(NODES))):
         begun = time.monotonic()
         api(fabric).merge_patch("/api/v1/nodes/aws-node-2", {"metadata": {"labels": {label: value}}}, "test")
-        STATE["router"].wait(address(1), wanted)
+        STATE["router"].wait(address(1), desired)
         fabric.ran(f"{'excluded' if value == '' else 'back'} after {time.monotonic() - begun:.1f} s")
     assert len(said("part=playbooks")) == plays
 

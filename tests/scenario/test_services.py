@@ -21,10 +21,10 @@ def mirror(fabric, *arguments, **variables):
     return fabric.play("service_mirror", *arguments, variables=dict(VARIABLES, **variables))
 
 
-def answers(fabric, wanted):
+def answers(fabric, desired):
     """Wait until exactly these pods answer behind the mirror's address: kube-proxy follows when it comes to it."""
-    found = only(fabric, f"http://{STATE['address']}:8888/", wanted)
-    assert found == wanted, f"{found} answer instead of {wanted}"
+    found = only(fabric, f"http://{STATE['address']}:8888/", desired)
+    assert found == desired, f"{found} answer instead of {desired}"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -93,8 +93,8 @@ def test_the_page_says_what_kernels_and_api_servers_say(fabric):
     check_sums(document)
     check_metrics(document, (folder / "fabric-status.prom").read_text())
     numbers = dict(re.findall(r'data-k="([^"]+)" data-v="([^"]*)"', (folder / "fabric-status.html").read_text()))
-    wanted = {"summary.nodes": "4", "summary.tunnels": "8", "summary.endpoints": "2", "summary.drift": "0"}
-    assert {name: numbers.get(name) for name in wanted} == wanted
+    desired = {"summary.nodes": "4", "summary.tunnels": "8", "summary.endpoints": "2", "summary.drift": "0"}
+    assert {name: numbers.get(name) for name in desired} == desired
 
 
 def test_scaling_follows(fabric):

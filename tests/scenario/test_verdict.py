@@ -83,7 +83,7 @@ def test_what_is_broken_outside_of_the_limit_is_not_asked_and_inside_it_is_broke
         run = fabric.play("verify", "--limit", "gcp_nodes").ok()
         assert "not asked (outside --limit): nodes aws-node-1, aws-node-2" in run.out
         run = fabric.play("verify", "--limit", "aws_nodes")
-        assert run.rc != 0 and "aws-node-1: route" in run.out and "is not as wanted" in run.out
+        assert run.rc != 0 and "aws-node-1: route" in run.out and "is not as desired" in run.out
     finally:
         fabric.sh("aws-node-1", "ip", "route", "replace", *whole.split())
     agree(fabric, "proven", "all green")
@@ -238,7 +238,7 @@ def test_an_accepted_write_is_no_proof(fabric):
         run = fabric.play("site", variables=SERVICES)
     assert taken and run.rc != 0, run.out[-4000:]
     assert (
-        f"service_mirror: Service gcp/sys-semaphore/{taken[0]} is not as wanted (create)" in run.out
+        f"service_mirror: Service gcp/sys-semaphore/{taken[0]} is not as desired (create)" in run.out
         and "all green" not in run.out
     )
 

@@ -375,8 +375,8 @@ def settings(fabric, node, *names):
     return {name: fabric.sh(node, "sysctl", "-n", name).strip() for name in names}
 
 
-def change(fabric, node, wanted):
-    for name, value in wanted.items():
+def change(fabric, node, desired):
+    for name, value in desired.items():
         fabric.sh(node, "sysctl", "-q", "-w", f"{name}={value}")
 
 

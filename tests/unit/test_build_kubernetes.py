@@ -43,7 +43,7 @@ def ask(tmp_path, *arguments, **environment):
 
 
 @pytest.mark.parametrize(
-    "there,wanted,found",
+    "there,desired,found",
     [
         ((DEBIAN,), "", DEBIAN),
         ((NEWEST,), "", NEWEST),
@@ -52,10 +52,10 @@ def ask(tmp_path, *arguments, **environment):
         ((DEBIAN, NEWEST), "debian", DEBIAN),
     ],
 )
-def test_what_is_in_the_cache(tmp_path, there, wanted, found):
+def test_what_is_in_the_cache(tmp_path, there, desired, found):
     for name in there:
         fill(tmp_path / "cache" / name)
-    done = ask(tmp_path, KUBERNETES=wanted)
+    done = ask(tmp_path, KUBERNETES=desired)
     assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'cache' / found}\n")
     assert found.split("-")[1] in done.stderr, "it says which"
 
@@ -75,7 +75,7 @@ def test_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments,wanted,words",
+    "arguments,desired,words",
     [
         (["--cached"], "", "run tests/lab/build-kubernetes"),
         (["--cached"], "newest", "run KUBERNETES=newest tests/lab/build-kubernetes"),
@@ -83,12 +83,12 @@ def test_a_folder(tmp_path):
         ([], "newest", "cannot be had: its release cannot be downloaded, and "),
     ],
 )
-def test_words_where_there_is_none(tmp_path, arguments, wanted, words):
+def test_words_where_there_is_none(tmp_path, arguments, desired, words):
     fill(tmp_path / "cache" / DEBIAN, PROGRAMS[:2])  # of a build that was killed
     done = ask(
         tmp_path,
         *arguments,
-        KUBERNETES=wanted,
+        KUBERNETES=desired,
         GOPROXY="off",
         GOMODCACHE=str(tmp_path / "modules"),
         GOFLAGS="-modcacherw",
@@ -105,8 +105,8 @@ def test_the_programs_of_real_pods_are_an_entry_of_their_own(tmp_path):
     done = ask(tmp_path, "--cached", "--node")
     assert (done.returncode, done.stdout) == (1, "") and "run tests/lab/build-kubernetes --node" in done.stderr
     fill(tmp_path / "cache" / node, ("kubelet", "kube-scheduler"))
-    for wanted in ("", "newest"):
-        assert ask(tmp_path, "--node", KUBERNETES=wanted).stdout == f"{tmp_path / 'cache' / node}\n"
+    for desired in ("", "newest"):
+        assert ask(tmp_path, "--node", KUBERNETES=desired).stdout == f"{tmp_path / 'cache' / node}\n"
     done = ask(tmp_path, "--node", KUBERNETES="debian")
     assert (done.returncode, done.stdout) == (1, "") and "real pods need the newest Kubernetes" in done.stderr
     done = ask(tmp_path, "--node", KUBERNETES=str(tmp_path / "cache" / NEWEST))

@@ -39,11 +39,11 @@ def test_every_node_is_dealt_out_and_no_ranges_meet(nodes, clusters):
 
 
 @pytest.mark.parametrize(
-    ("nodes", "real_pods", "wanted"), [(8, False, 0), (8, True, 1024), (200, False, 1328), (200, True, 1328)]
+    ("nodes", "real_pods", "desired"), [(8, False, 0), (8, True, 1024), (200, False, 1328), (200, True, 1328)]
 )
-def test_files_may_be_watched_by_kubelets_and_by_many_devices(nodes, real_pods, wanted):
+def test_files_may_be_watched_by_kubelets_and_by_many_devices(nodes, real_pods, desired):
     topo = dataclasses.replace(topology.parse(generate.topology(nodes, 4)), real_pods=real_pods)
-    assert watches.needed(topo) == wanted
+    assert watches.needed(topo) == desired
 
 
 @pytest.mark.parametrize(("found", "left"), [("128", "1024"), ("1024", "1024"), ("8192", "8192")])

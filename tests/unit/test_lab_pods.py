@@ -272,9 +272,9 @@ def test_a_running_lab_keeps_its_kind_of_pods():
     assert topology.merge(real, None)["pods"] == "real"
     assert topology.merge(real, {"clusters": {}, "pods": "real"}) == real
     assert "pods" not in topology.merge(None, TWO)
-    for stored, wanted in ((real, "namespaces"), (topology.merge(None, TWO), "real")):
+    for stored, desired in ((real, "namespaces"), (topology.merge(None, TWO), "real")):
         with pytest.raises(LabError, match="use another --name"):
-            topology.merge(stored, {"clusters": {}, "pods": wanted})
+            topology.merge(stored, {"clusters": {}, "pods": desired})
 
 
 # --- the API server's way to the nodes ------------------------------------------------------------------------------

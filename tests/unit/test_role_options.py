@@ -245,14 +245,14 @@ def test_a_message_that_names_an_option_names_the_users_variable_too(module):
     for option in options:
         if "_" not in option and option != "adopt":
             continue
-        wanted = HANDED_ON.get((module, option), set())
+        desired = HANDED_ON.get((module, option), set())
         text = named(COLLECTION + module, f"set {option} to take it over", options)
         composed = (module, option) in COMPOSED or any(
             (one.module, one.option) == (module, option) for one in ALL if one not in PLAIN
         )
-        if wanted:
-            assert set(variables_of(module, option)) == wanted, option
-            assert option == next(iter(wanted)) or all(variable in text for variable in wanted), text
+        if desired:
+            assert set(variables_of(module, option)) == desired, option
+            assert option == next(iter(desired)) or all(variable in text for variable in desired), text
         elif not composed:
             assert text == f"set {option} to take it over" or option == "rollback_seconds", text
     assert named(module, "nothing of the kind", options) == "nothing of the kind"

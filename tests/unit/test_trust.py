@@ -382,14 +382,14 @@ def test_host_network_endpoints() -> None:
 def test_steering_services() -> None:
     table = fixture("steering_services.json")
     honest = {"metadata": {"namespace": "shop", "name": "web"}, "spec": table["good"]}
-    wanted = mirror_services.mirror_service("gcp", "sys-semaphore", honest)
+    desired = mirror_services.mirror_service("gcp", "sys-semaphore", honest)
     for row in table["rows"]:
         evil = copy.deepcopy(honest)
         evil["metadata"].update(row.get("metadata", {}))
         evil["spec"].update(row.get("spec", {}))
         evil["spec"]["ports"][0].update(row.get("ports", {}))
         made = mirror_services.mirror_service("gcp", "sys-semaphore", evil)
-        assert made == wanted, row
+        assert made == desired, row
 
 
 def test_mirrors_of_one_name() -> None:
@@ -762,14 +762,14 @@ def test_reservations_tagged_as_ours() -> None:
         held = [reservation(item) for item in row["reservations"]]
         context = service_plan.Context(owner, Places("da"))
         with pytest.raises(ValueRefused) as refused:
-            service_plan.wanted_by(good._replace(address=""), held, context)
+            service_plan.outcome_of(good._replace(address=""), held, context)
         assert (
             refused.value.reason == "claimed_twice"
             and "good" in refused.value.message
             and "spoof" in refused.value.message
         )
         known = context._replace(recorded=frozenset(["good"]))
-        assert service_plan.wanted_by(good._replace(address=""), held, known).actions[0].address == "192.0.2.1"
+        assert service_plan.outcome_of(good._replace(address=""), held, known).actions[0].address == "192.0.2.1"
 
 
 def test_lookalikes() -> None:

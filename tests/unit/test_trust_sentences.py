@@ -360,7 +360,7 @@ def test_what_is_not_ours_stays() -> None:
             },
         }
 
-    wanted = {
+    desired = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "x", "namespace": "n"},
@@ -369,11 +369,11 @@ def test_what_is_not_ours_stays() -> None:
     key = object_plan.Key("v1", "ConfigMap", "n", "x")
     pair = {("v1", "ConfigMap"): True}
     plan, writes = object_plan.plan_objects(
-        "aws", {key: wanted}, object_plan.Read({key: config("theirs", somebody)}, {key}, frozenset(), pair), manager
+        "aws", {key: desired}, object_plan.Read({key: config("theirs", somebody)}, {key}, frozenset(), pair), manager
     )
     assert not writes and not plan.changes and [row.reason for row in plan.refused] == ["not_ours"]
     plan, writes = object_plan.plan_objects(
-        "aws", {key: wanted}, object_plan.Read({key: config("before", manager)}, {key}, frozenset(), pair), manager
+        "aws", {key: desired}, object_plan.Read({key: config("before", manager)}, {key}, frozenset(), pair), manager
     )
     (write,) = writes
     assert (write.uid, write.version) == ("u1", "7") and not plan.refused

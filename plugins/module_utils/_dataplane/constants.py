@@ -21,10 +21,10 @@ TABLES = {"default": 253, "main": MAIN_TABLE, "local": LOCAL_TABLE}
 TABLE_NAMES = {number: name for name, number in TABLES.items()}
 
 
-def is_our_alias(alias: object, wanted: str | None = None) -> bool:
+def is_our_alias(alias: object, desired: str | None = None) -> bool:
     """True when a link's alias says that the link is ours: the owner's mark, then perhaps a blank and any text.
 
-    wanted: the alias that we would give it. A link of another fabric (``multicluster.network/other``) is another
+    desired: the alias that we would give it. A link of another fabric (``multicluster.network/other``) is another
     owner's; one that carries the bare mark belongs to whoever asks.
     """
     if not isinstance(alias, str):
@@ -32,7 +32,7 @@ def is_our_alias(alias: object, wanted: str | None = None) -> bool:
     mark = alias.split(" ")[0]
     if mark != OWNER and not mark.startswith(OWNER + "/"):
         return False
-    return wanted is None or mark in (OWNER, wanted.split(" ")[0])
+    return desired is None or mark in (OWNER, desired.split(" ")[0])
 
 
 #: Rules that every host has; nobody touches them.

@@ -165,8 +165,8 @@ class _Held:
             else next((other.label for other in others if _is_of(record, other)), record.label)
         )
 
-    def _overlapping(self, wanted: VersionSpan) -> t.Iterator[tuple[VersionSpan, Record]]:
-        version, first, last = wanted
+    def _overlapping(self, desired: VersionSpan) -> t.Iterator[tuple[VersionSpan, Record]]:
+        version, first, last = desired
         index = bisect.bisect_right(self._starts, (version, last, 1 << 129))
         # what a node confirmed overlaps nothing else of it, so only neighbours have to be looked at
         for where, _number, record in reversed(self._rows[:index]):

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A wanted WireGuard device against what is there: whose it is, what to set, in which order (semaphore 3.2, 3.6)."""
+"""A desired WireGuard device against what is there: whose it is, what to set, in which order (semaphore 3.2, 3.6)."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def plan_device(
     _plan_link(plan, desired, link, dump, key)
     if desired.peers is not None:
         own_key = key if key is not None else dump.public_key
-        wanted = settle_peers(
+        settled = settle_peers(
             name, desired.peers, dump.peers, own_key, _outside(actual["resolved"], desired.overlay), actual["preshared"]
         )
-        plan.refused.extend(wanted.refused)
+        plan.refused.extend(settled.refused)
         peers = plan_peers(
-            name, wanted.peers, dump.peers, actual["now"], last_endpoints, desired.purge_peers, wanted.kept
+            name, settled.peers, dump.peers, actual["now"], last_endpoints, desired.purge_peers, settled.kept
         )
         plan.extend(peers.plan)
         plan.steps, plan.after = peers.steps, peers.after

@@ -21,7 +21,7 @@ MAX_ALIAS = 255
 
 
 class Device(t.NamedTuple):
-    """A complete wanted device.
+    """A complete desired device.
 
     ``listen_port`` None: any. ``private_key_file`` None: the key is not managed; ``generate_key``: make a missing one (else somebody
     does before the plan is applied). ``addresses`` and ``peers`` None: not managed. ``overlay``: ranges into which no name of an

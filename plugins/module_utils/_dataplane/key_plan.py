@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A wanted private key file against what is there (semaphore 3.3)."""
+"""A desired private key file against what is there (semaphore 3.3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class KeyPlan(Plan):
         self.public_key: str | Pending | None = None
 
 
-def parse_key_wanted(raw: t.Mapping[str, t.Any]) -> Data:
+def parse_key_desired(raw: t.Mapping[str, t.Any]) -> Data:
     """``{path, state: present|absent, rotate_from: public key|None}``. Raises ValueRefused."""
     path, state = raw.get("path"), raw.get("state") or "present"
     if not isinstance(path, str) or not path.startswith("/") or path.endswith("/") or "\0" in path:
@@ -43,7 +43,7 @@ def parse_key_wanted(raw: t.Mapping[str, t.Any]) -> Data:
 
 
 def plan_key(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> KeyPlan:
-    """desired: of parse_key_wanted; actual: ``{"state", "public_key", "mode", "message"}`` of KeyFile.state."""
+    """desired: of parse_key_desired; actual: ``{"state", "public_key", "mode", "message"}`` of KeyFile.state."""
     plan = KeyPlan()
     path, action = desired["path"], key_action(actual["state"])
     before = {"mode": actual["mode"], "public_key": actual["public_key"]}

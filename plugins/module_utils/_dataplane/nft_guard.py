@@ -73,7 +73,7 @@ class Guard:
     def before(self, sets: t.Container[str], chains: t.Iterable[t.Mapping[str, t.Any]]) -> list[Step]:
         """The first transaction: guards are made and asked. sets, chains: those of the table as it was read.
 
-        A chain with rules that are not ours to encode stays; it differs from the wanted one and is made anew in the second.
+        A chain with rules that are not ours to encode stays; it differs from the desired one and is made anew in the second.
         """
         if not self._kept:
             return []
@@ -93,7 +93,7 @@ class Guard:
         return [*flush, *({"op": "delete_set", "set": name} for name in old), *make, *fill]
 
     def after(self, chains: t.Iterable[t.Mapping[str, t.Any]]) -> list[Step]:
-        """The last transaction: nobody asks the guards any more, and they go. chains: the wanted ones."""
+        """The last transaction: nobody asks the guards any more, and they go. chains: the desired ones."""
         if not self._kept:
             return []
         steps: list[Step] = []

@@ -40,11 +40,11 @@ class TablePlan(Plan):
 
 
 def plan_table(
-    wanted: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any] | None, owner: str, adopt: bool = False
+    desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any] | None, owner: str, adopt: bool = False
 ) -> TablePlan:
-    """From the table as it was read to the wanted one.
+    """From the table as it was read to the desired one.
 
-    wanted: ``{family, name, sets: [{name, type, flags, elements: [(first, last)], external}], chains: [{name, type, hook,
+    desired: ``{family, name, sets: [{name, type, flags, elements: [(first, last)], external}], chains: [{name, type, hook,
     priority, policy, rules}]}``; sets and rules as kubespan_nft.table has them. An ``external`` set gets its elements only
     when it is made. A chain may have ``code``, which is then compared with that of the chain as read, instead of its rules.
 
@@ -53,16 +53,16 @@ def plan_table(
     transaction, which loses no packet) since they carry the mark from then on.
     """
     plan = TablePlan()
-    ident = f"{wanted['family']} {wanted['name']}"
+    ident = f"{desired['family']} {desired['name']}"
     if actual is None:
         plan.create("nftables table", ident, {"owner": owner})
         plan.steps.append({"op": "new_table", "owner": owner})
         actual = {"sets": [], "chains": [], "owner": owner}
     taking_over = not owned(actual, owner)
     if taking_over and not (adopt and actual.get("owner") is None):
-        _refuse(plan, ident, wanted, actual)
+        _refuse(plan, ident, desired, actual)
         return plan
-    _Difference(plan, ident, wanted, actual, owner, taking_over).plan()
+    _Difference(plan, ident, desired, actual, owner, taking_over).plan()
     return plan
 
 
@@ -97,9 +97,9 @@ def _by(actual: t.Mapping[str, t.Any]) -> str:
     return f" ({actual['owner']})" if actual.get("owner") else ""
 
 
-def _refuse(plan: TablePlan, ident: str, wanted: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> None:
+def _refuse(plan: TablePlan, ident: str, desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> None:
     plan.foreign = True
-    names = {item["name"] for part in ("sets", "chains") for item in wanted[part]}
+    names = {item["name"] for part in ("sets", "chains") for item in desired[part]}
     others = {item["name"] for part in ("sets", "chains") for item in actual[part]} - names
     if actual.get("owner") is None and not others:
         plan.refuse(ident, "adoptable", "a table of this name exists without our mark; set adopt to take it over")
@@ -114,14 +114,14 @@ class _Difference:
         self,
         plan: TablePlan,
         ident: str,
-        wanted: t.Mapping[str, t.Any],
+        desired: t.Mapping[str, t.Any],
         actual: t.Mapping[str, t.Any],
         owner: str,
         remake: bool,
     ) -> None:
         self.todo, self.ident, self.owner, self.remake = plan, ident, owner, remake
-        self.sets = {item["name"]: item for item in wanted["sets"]}
-        self.chains = {chain["name"]: chain for chain in wanted["chains"]}
+        self.sets = {item["name"]: item for item in desired["sets"]}
+        self.chains = {chain["name"]: chain for chain in desired["chains"]}
         self.actual_sets = {item["name"]: item for item in actual["sets"] if "anonymous" not in item["flags"]}
         self.actual_chains = {chain["name"]: chain for chain in actual["chains"]}
         self.guard = Guard()
@@ -226,18 +226,18 @@ class _Difference:
         )
 
 
-def set_delta(current: t.Sequence[Span], wanted: t.Sequence[Span]) -> Delta:
-    """From a set's elements as they are, adjacent and foreign ones included, to the wanted ranges.
+def set_delta(current: t.Sequence[Span], desired: t.Sequence[Span]) -> Delta:
+    """From a set's elements as they are, adjacent and foreign ones included, to the desired ranges.
 
-    Elements are whole: one that only overlaps a wanted range is deleted and the wanted one added. Nothing is merged, so
+    Elements are whole: one that only overlaps a desired range is deleted and the desired one added. Nothing is merged, so
     that every element can be named again.
     """
     # that nothing is there, or nothing differs, needs no sets of a hundred thousand pairs
     if not current:
-        return Delta([], list(wanted))
-    if list(current) == list(wanted):
+        return Delta([], list(desired))
+    if list(current) == list(desired):
         return Delta([], [])
-    have, want = set(current), set(wanted)
+    have, want = set(current), set(desired)
     return Delta(sorted(have - want), sorted(want - have))
 
 

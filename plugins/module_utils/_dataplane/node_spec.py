@@ -308,24 +308,24 @@ def peer_budget(
     source: str,
     live: t.Mapping[str, LivePeer],
     after: t.Mapping[Key, LivePeer],
-    wanted: t.Collection[Peer],
+    desired: t.Collection[Peer],
     spec: NodeSpec,
     turned_away: str = "",
 ) -> Refusal | None:
     """None, or why no peer of a device may be removed in this run (decision 38). live and after: its peers now, and by the plan."""
-    kept = PrefixSet.of_texts(cidr for peer in wanted for cidr in peer.allowed_ips)
+    kept = PrefixSet.of_texts(cidr for peer in desired for cidr in peer.allowed_ips)
     lost = 0
     for key in set(live).difference(t.cast(t.Iterable[str], after)):
         ranges = PrefixSet.of_texts(live[key].allowed_ips)
         lost += not ranges or bool(ranges - kept)  # what another peer takes over is a rotated key, and no loss
     confirmed = source in spec.confirm_empty
     return check_budget(
-        source, "peers", len(live), lost, len(wanted), spec.max_deletes, confirmed, turned_away, claimed=True
+        source, "peers", len(live), lost, len(desired), spec.max_deletes, confirmed, turned_away, claimed=True
     )
 
 
 def state_to_keep(spec: NodeSpec, previous: NodeState | None, kubespan: Data | None = None) -> NodeState:
-    """What the boot unit shall restore: the wanted state without deferred values.
+    """What the boot unit shall restore: the desired state without deferred values.
 
     Where this run may not remove peers, those confirmed before are carried over, so that a reboot removes none either.
     """

@@ -31,22 +31,22 @@ def questions(tunnels: Rows, routes: Rows, rules: Rows, pods: Rows) -> list[Data
     host and the devices that their packets come in by.
     """
     places = _Places(tunnels)
-    wanted: dict[tuple[str, str, str], Data] = {}
+    desired: dict[tuple[str, str, str], Data] = {}
     for span, row in places.rows():
-        _ask(wanted, row, _first(span), None)
+        _ask(desired, row, _first(span), None)
     for route in routes:
         place = _span(route["dst"])
         if place is None:
             continue
         for row in places.around(place):
             if route["dev"] != row["device"] or route["type"] != "unicast":
-                _ask(wanted, row, _first(place), route_text(route))
+                _ask(desired, row, _first(place), route_text(route))
     sources = [dict(pod) for pod in pods]
     for rule in rules:
         place = _span(rule.get("dst"))
         if place is not None:
             for row in places.around(place):
-                _ask(wanted, row, _first(place), rule_text(rule))
+                _ask(desired, row, _first(place), rule_text(rule))
         source = _span(rule.get("src"))
         if source is None or rule.get("dst") is not None:
             continue
@@ -56,7 +56,7 @@ def questions(tunnels: Rows, routes: Rows, rules: Rows, pods: Rows) -> list[Data
             if (":" in inside) == (":" in pod["address"]):
                 sources.append({"address": inside, "iif": pod["iif"], "foreign": rule_text(rule), "invented": True})
     found = []
-    for row in wanted.values():
+    for row in desired.values():
         found.append(dict(row, src=None, iif=None, invented=False))
         for origin in sources:
             if (":" in origin["address"]) == (":" in row["dst"]):
@@ -151,10 +151,10 @@ def rule_text(rule: t.Mapping[str, t.Any]) -> str:
     return " ".join(words)
 
 
-def _ask(wanted: dict[tuple[str, str, str], Data], row: t.Mapping[str, t.Any], dst: str, foreign: str | None) -> None:
+def _ask(desired: dict[tuple[str, str, str], Data], row: t.Mapping[str, t.Any], dst: str, foreign: str | None) -> None:
     key = (row["range"], row["device"], dst)
-    if foreign is None or not (wanted.get(key) or {}).get("foreign"):
-        wanted[key] = {
+    if foreign is None or not (desired.get(key) or {}).get("foreign"):
+        desired[key] = {
             "dst": dst,
             "mark": row["mark"],
             "range": row["range"],

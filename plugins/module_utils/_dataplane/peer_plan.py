@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wanted peers against a device's dump: which peers to send, in an order that never leaves an allowed IP homeless.
+"""Desired peers against a device's dump: which peers to send, in an order that never leaves an allowed IP homeless.
 
 WireGuard's cryptokey routing gives each network to one peer at most; adding it to a second one moves it, in the
 kernel and in wireguard-go. So the steps are: add what is new to its new owner (swaps are done by that alone), then
@@ -31,12 +31,12 @@ class PeerPlan(t.NamedTuple):
 
 
 def endpoint_drifted(choices: t.Sequence[str], live: LivePeer, now: float, last: str | None = None) -> bool:
-    """Whether the wanted endpoint must be sent to a live peer.
+    """Whether the desired endpoint must be sent to a live peer.
 
-    choices: the literal endpoints that the wanted one stands for; none: the peer finds us. last: the endpoint that was
-    configured last, when the caller knows it: another one is wanted now, so it is sent. Apart from that a peer that
+    choices: the literal endpoints that the desired one stands for; none: the peer finds us. last: the endpoint that was
+    configured last, when the caller knows it: another one is desired now, so it is sent. Apart from that a peer that
     talks to us from somewhere else has roamed, and its new address is the better one as long as its last handshake is
-    fresh; a stale one goes back to what is wanted, which also repairs an endpoint set by hand.
+    fresh; a stale one goes back to what is desired, which also repairs an endpoint set by hand.
     """
     if not choices or live.endpoint in choices:
         return False
@@ -49,21 +49,21 @@ def endpoint_drifted(choices: t.Sequence[str], live: LivePeer, now: float, last:
 
 def plan_peers(
     device: str,
-    wanted: t.Sequence[Peer],
+    desired: t.Sequence[Peer],
     live: Live,
     now: float,
     last_endpoints: t.Mapping[str, str] | None = None,
     purge: bool = True,
     kept: t.AbstractSet[str] = frozenset(),
 ) -> PeerPlan:
-    """Compare. wanted: what settle_peers gave; live: the dump's peers; now: epoch seconds, like the dump's handshakes.
+    """Compare. desired: what settle_peers gave; live: the dump's peers; now: epoch seconds, like the dump's handshakes.
 
-    kept: keys whose live peer is left exactly as it is (except that a wanted peer may take a network from it).
+    kept: keys whose live peer is left exactly as it is (except that a desired peer may take a network from it).
     """
     last = last_endpoints or {}
     routing: dict[str, Key] = {cidr: key for key, peer in live.items() for cidr in peer.allowed_ips}
-    ready = sorted((peer for peer in wanted if not peer.deferred), key=_key)
-    to_come = sorted((peer for peer in wanted if peer.deferred), key=_key)
+    ready = sorted((peer for peer in desired if not peer.deferred), key=_key)
+    to_come = sorted((peer for peer in desired if peer.deferred), key=_key)
     adding: list[PeerStep] = []
     after: dict[Key, LivePeer] = {}
     for peer in ready:

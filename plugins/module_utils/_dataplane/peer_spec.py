@@ -29,7 +29,7 @@ class Preshared(t.NamedTuple):
 
 
 class Peer(t.NamedTuple):
-    """A wanted peer. ``endpoint`` is ``address:port`` or ``name:port``; None: the peer finds us.
+    """A desired peer. ``endpoint`` is ``address:port`` or ``name:port``; None: the peer finds us.
 
     ``allowed_ips`` are masked and sorted. ``endpoints``: the literal ones that ``endpoint`` stands for, the preferred first; of a name
     none until it is resolved. ``node`` and ``by_rank`` say who holds what, see contests.
@@ -249,32 +249,32 @@ def _parse_preshared_key(raw: t.Any) -> Preshared | None:
 
 
 def names_to_resolve(peers: t.Iterable[Peer]) -> list[str]:
-    """DNS names in wanted endpoints, sorted."""
+    """DNS names in desired endpoints, sorted."""
     return sorted({parse_endpoint(peer.endpoint).host for peer in peers if peer.endpoint and not peer.endpoints})
 
 
 def preshared_files(peers: t.Iterable[Peer]) -> list[str]:
-    """Paths of wanted preshared keys, sorted."""
+    """Paths of desired preshared keys, sorted."""
     return sorted({peer.preshared.file for peer in peers if peer.preshared and peer.preshared.file})
 
 
 def settle_peers(
     device: str,
-    wanted: Peers,
+    desired: Peers,
     live: t.Mapping[str, LivePeer],
     own_key: Key | None,
     resolved: t.Mapping[str, t.Sequence[str]],
     fingerprints: t.Mapping[str, str | None],
 ) -> Peers:
-    """What of the wanted peers this host can be given now: names are resolved, preshared keys known, and no range has two peers.
+    """What of the desired peers this host can be given now: names are resolved, preshared keys known, and no range has two peers.
 
     resolved: DNS name -> its addresses, none when it does not resolve; fingerprints: path of a preshared key -> its fingerprint, None
     when it cannot be read.
     """
     ready: list[Peer] = []
-    refused = list(wanted.refused)
-    kept: set[t.Any] = set(wanted.kept)
-    for peer in wanted.peers:
+    refused = list(desired.refused)
+    kept: set[t.Any] = set(desired.kept)
+    for peer in desired.peers:
         if peer.public_key == own_key:
             refused.append(Refusal(peer_name(device, peer.public_key), "own_key", "this is the device's own key"))
             continue
@@ -286,7 +286,7 @@ def settle_peers(
     losers = _losers(ready, {cidr: key for key, peer in live.items() for cidr in peer.allowed_ips})
     for peer in ready:
         if peer.public_key in losers:
-            message = f"{losers[peer.public_key]} is also wanted by another peer of this device"
+            message = f"{losers[peer.public_key]} is also desired by another peer of this device"
             refused.append(Refusal(peer_name(device, peer.public_key), "claimed_twice", message))
     kept.update(losers)
     usable_peers = tuple(peer for peer in ready if peer.public_key not in losers)

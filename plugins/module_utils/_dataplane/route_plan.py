@@ -84,7 +84,7 @@ def route_id(route: t.Mapping[str, t.Any], table: int) -> str:
 
 
 def parse_route(raw: t.Mapping[str, t.Any], devices: t.Sequence[str] | None) -> Data:
-    """One wanted route: ``{dst, type, dev, via, src, metric, scope, mtu, mtu_locked}``, as a dump would show it."""
+    """One expected route: ``{dst, type, dev, via, src, metric, scope, mtu, mtu_locked}``, as a dump would show it."""
     (version, _value, _length), dst = network_text_and_key(raw.get("dst"), "bad_route")
     kind = raw.get("type") or "unicast"
     if kind not in TYPES:
@@ -132,12 +132,12 @@ def plan_routes(desired: RouteSpec, actual: t.Mapping[str, t.Any], need_devices:
     """
     plan = RoutePlan()
     table = desired.table
-    wanted = _wanted(plan, desired, actual["links"] if need_devices else None)
+    expected = _expected(plan, desired, actual["links"] if need_devices else None)
     live: dict[tuple[str, int], list[Data]] = {}
     for route in actual["routes"]:
         live.setdefault((route["dst"], route["metric"]), []).append(route)
     kept: list[Data] = []
-    for route in sorted(wanted, key=_order):
+    for route in sorted(expected, key=_order):
         ident = route_id(route, table)
         there = live.get((route["dst"], route["metric"]), [])
         same = [other for other in there if _view(other) == route]
@@ -157,7 +157,7 @@ def plan_routes(desired: RouteSpec, actual: t.Mapping[str, t.Any], need_devices:
         else:
             plan.create("route", ident, dict(route, protocol=desired.protocol))
             plan.replacements.append(route)
-    keys = {(route["dst"], route["metric"]) for route in wanted}
+    keys = {(route["dst"], route["metric"]) for route in expected}
     others = [
         route for route in actual["routes"] if (route["dst"], route["metric"]) not in keys and _is_ours(route, desired)
     ]
@@ -171,8 +171,8 @@ def plan_routes(desired: RouteSpec, actual: t.Mapping[str, t.Any], need_devices:
     return plan
 
 
-def _wanted(plan: Plan, desired: RouteSpec, links: t.Iterable[str] | None) -> list[Data]:
-    wanted: dict[tuple[str, int], Data] = {}
+def _expected(plan: Plan, desired: RouteSpec, links: t.Iterable[str] | None) -> list[Data]:
+    expected: dict[tuple[str, int], Data] = {}
     for raw in desired.routes if desired.present else ():
         name = quoted(raw.get("dst"))
         try:
@@ -183,12 +183,12 @@ def _wanted(plan: Plan, desired: RouteSpec, links: t.Iterable[str] | None) -> li
         key = (route["dst"], route["metric"])
         if links is not None and route["dev"] and route["dev"] not in links:
             plan.refuse(route_id(route, desired.table), "device_missing", "there is no device of that name")
-        elif key in wanted and wanted[key] != route:
+        elif key in expected and expected[key] != route:
             message = "another route of this set has the same destination and metric"
             plan.refuse(route_id(route, desired.table), "claimed_twice", message)
         else:
-            wanted[key] = route
-    return list(wanted.values())
+            expected[key] = route
+    return list(expected.values())
 
 
 def _version(route: t.Mapping[str, t.Any]) -> int:

@@ -86,7 +86,7 @@ def parse_mark(text: object) -> tuple[int, int]:
 
 
 def parse_rule(raw: t.Mapping[str, t.Any], desired: RuleSpec) -> list[Data]:
-    """One wanted rule, in each of its families, as a dump would show it. Word: bad_rule, bad_mark, bad_table."""
+    """One expected rule, in each of its families, as a dump would show it. Word: bad_rule, bad_mark, bad_table."""
     priority = parse_decimal(raw.get("priority"), "bad_rule")
     if priority in KERNEL_PRIORITIES or not desired.first <= priority <= desired.last:
         raise ValueRefused("bad_rule", f"priority {priority} is not ours to use")
@@ -156,27 +156,27 @@ def rule_id(rule: t.Mapping[str, t.Any]) -> str:
 def plan_rules(desired: RuleSpec, actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]) -> RulePlan:
     """Compare. actual: {4: [...], 6: [...]}, all rules of the host."""
     plan = RulePlan()
-    wanted = _wanted(plan, desired)
+    expected = _expected(plan, desired)
     adopted: list[t.Mapping[str, t.Any]] = []
-    inseparable = _inseparable(desired, wanted, actual) if desired.adopt else frozenset()
-    for key in list(wanted):
-        rule = wanted[key]
+    inseparable = _inseparable(desired, expected, actual) if desired.adopt else frozenset()
+    for key in list(expected):
+        rule = expected[key]
         foreign = _foreign(desired, rule, actual)
         if key in inseparable:
             message = "the kernel would delete another rule of the same priority in place of the one to take over; remove one of them first"
             plan.refuse(rule_id(rule), "not_ours", message)
-            del wanted[key]
+            del expected[key]
         elif foreign and not desired.adopt:
             same = all(_does_same(other, rule) for other in foreign)
             message = "a rule with this priority that selects the same is not ours (protocol {0}); it is left alone"
             plan.refuse(
                 rule_id(rule), "adoptable" if same else "not_ours", message.format(foreign[0].get("protocol") or "none")
             )
-            del wanted[key]
+            del expected[key]
         else:
             adopted.extend(foreign)
     places: dict[tuple[int, int], list[Data]] = {}
-    for rule in wanted.values():
+    for rule in expected.values():
         places.setdefault(_where(rule), []).append(rule)
     ours = [rule for version in (4, 6) for rule in actual[version] if _ours(rule, desired)]
     for own in ours:
@@ -204,12 +204,12 @@ def _foreign(
 
 
 def _inseparable(
-    desired: RuleSpec, wanted: t.Mapping[t.Any, Data], actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]
+    desired: RuleSpec, expected: t.Mapping[t.Any, Data], actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]
 ) -> set[t.Any]:
-    """Wanted rules whose foreign twins cannot be deleted alone: a deletion takes the first rule that says at least as much."""
+    """Expected rules whose foreign twins cannot be deleted alone: a deletion takes the first rule that says at least as much."""
     refused: set[t.Any] = set()
     while True:
-        taken = {key: _foreign(desired, rule, actual) for key, rule in wanted.items() if key not in refused}
+        taken = {key: _foreign(desired, rule, actual) for key, rule in expected.items() if key not in refused}
         gone = [rule for rules in taken.values() for rule in rules]
         more = {
             key
@@ -217,7 +217,7 @@ def _inseparable(
             for rule in rules
             if any(
                 other not in gone and _where(other) == _where(rule) and _would_hit(rule, other)
-                for other in actual[wanted[key]["version"]]
+                for other in actual[expected[key]["version"]]
             )
         }
         if not more:
@@ -231,21 +231,21 @@ def _would_hit(request: t.Mapping[str, t.Any], rule: t.Mapping[str, t.Any]) -> b
 
 def _place(
     plan: RulePlan,
-    wanted: t.Sequence[Data],
+    expected: t.Sequence[Data],
     ours: t.Sequence[t.Mapping[str, t.Any]],
     adopted: t.Sequence[t.Mapping[str, t.Any]],
     taken: t.Container[int],
     purge: bool,
 ) -> None:
     """The rules of one family and priority. taken: priorities at which nobody can stand in."""
-    right = [rule for rule in wanted if any(_same(rule, other) for other in ours)]
-    missing = [rule for rule in wanted if rule not in right]
-    wrong = [rule for rule in ours if not any(_same(other, rule) for other in wanted)]
+    right = [rule for rule in expected if any(_same(rule, other) for other in ours)]
+    missing = [rule for rule in expected if rule not in right]
+    wrong = [rule for rule in ours if not any(_same(other, rule) for other in expected)]
     plan.unchanged += len(right)
-    plan.rules.extend(wanted)
+    plan.rules.extend(expected)
     kept: list[Data] = []
     if not purge:
-        kept = [dict(rule) for rule in wrong if not any(_selects_same(rule, other) for other in wanted)]
+        kept = [dict(rule) for rule in wrong if not any(_selects_same(rule, other) for other in expected)]
         wrong = [rule for rule in wrong if rule not in kept]
         plan.rules.extend(_view(rule) for rule in kept)
     # of two rules of which one says more, that one first: it would be taken for the other
@@ -261,21 +261,21 @@ def _place(
             plan.delete("rule", rule_id(own), _view(own))
     if not gone:
         plan.steps.extend({"op": "add", "rule": rule} for rule in missing)
-    elif not wanted:
+    elif not expected:
         plan.steps.extend({"op": "delete", "rule": dict(rule)} for rule in gone)
     else:
-        beside = _free_place(wanted[0]["priority"], taken)
-        stand_ins = [dict(rule, priority=beside) for rule in [*wanted, *kept]]
+        beside = _free_place(expected[0]["priority"], taken)
+        stand_ins = [dict(rule, priority=beside) for rule in [*expected, *kept]]
         plan.steps.extend({"op": "add", "rule": rule} for rule in stand_ins)
         plan.steps.extend(
             {"op": "delete", "rule": dict(rule)} for rule in sorted([*gone, *right, *kept], key=_says, reverse=True)
         )
-        plan.steps.extend({"op": "add", "rule": rule} for rule in [*wanted, *kept])
+        plan.steps.extend({"op": "add", "rule": rule} for rule in [*expected, *kept])
         plan.steps.extend({"op": "delete", "rule": rule} for rule in sorted(stand_ins, key=_says, reverse=True))
 
 
-def _wanted(plan: Plan, desired: RuleSpec) -> dict[tuple[t.Any, ...], Data]:
-    wanted: dict[tuple[t.Any, ...], Data] = {}
+def _expected(plan: Plan, desired: RuleSpec) -> dict[tuple[t.Any, ...], Data]:
+    expected: dict[tuple[t.Any, ...], Data] = {}
     for index, raw in enumerate(desired.rules if desired.present else ()):
         try:
             rules = parse_rule(raw, desired)
@@ -284,12 +284,12 @@ def _wanted(plan: Plan, desired: RuleSpec) -> dict[tuple[t.Any, ...], Data]:
             continue
         for rule in rules:
             key = _where(rule) + tuple(rule[name] for name in _SELECTORS)
-            if key in wanted and wanted[key] != rule:
+            if key in expected and expected[key] != rule:
                 message = "another rule of this set with the same priority selects the same packets"
                 plan.refuse(rule_id(rule), "claimed_twice", message)
             else:
-                wanted[key] = rule
-    return wanted
+                expected[key] = rule
+    return expected
 
 
 def _where(rule: t.Mapping[str, t.Any]) -> tuple[int, int]:

@@ -35,10 +35,10 @@ def ask(targets: t.Iterable[Target], seconds: float) -> dict[Target, int | None]
 
 def ask_any(ports: t.Iterable[int], hosts: t.Sequence[str], seconds: float) -> dict[int, int | None]:
     """Port -> status. kube-proxy may listen on some addresses of the node only; whoever says that it can deliver is believed."""
-    wanted = sorted(set(ports))
-    said = ask([(host, port) for host in hosts for port in wanted], seconds)
+    desired = sorted(set(ports))
+    said = ask([(host, port) for host in hosts for port in desired], seconds)
     found: dict[int, int | None] = {}
-    for port in wanted:
+    for port in desired:
         statuses = [status for status in (said[(host, port)] for host in hosts) if status is not None]
         found[port] = 200 if 200 in statuses else statuses[0] if statuses else None
     return found

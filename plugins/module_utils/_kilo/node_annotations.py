@@ -17,11 +17,11 @@ KEYS = (PERSISTENT_KEEPALIVE, FORCE_INTERNAL_IP)
 NodeAnnotations = dict[str, dict[str, dict[str, str]]]
 
 
-def wanted_annotations(
+def desired_annotations(
     sources: Sources, gathered: Gathered, settings: Settings, warnings: list[str]
 ) -> NodeAnnotations:
     """The annotations of Nodes that were asked for; what is missing for the mesh and was not asked for becomes a warning."""
-    wanted: NodeAnnotations = {}
+    desired: NodeAnnotations = {}
     seconds: dict[str, int] = {}
     for (dummy, cluster), source in sorted(sources.plans.items(), key=lambda item: item[0]):
         seconds[cluster] = max(seconds.get(cluster, 0), _keepalive(source))
@@ -30,7 +30,7 @@ def wanted_annotations(
             nodes = {node.name: node for node in gathered.nodes[cluster]}
             if settings.node_keepalive:
                 for name in nodes:
-                    _note(wanted, cluster, name, PERSISTENT_KEEPALIVE, str(number))
+                    _note(desired, cluster, name, PERSISTENT_KEEPALIVE, str(number))
             else:
                 silent = sorted(
                     name for name, node in nodes.items() if node.annotation(PERSISTENT_KEEPALIVE) in ("", "0")
@@ -41,15 +41,15 @@ def wanted_annotations(
         for name, node in source.nodes.items():
             off = without_internal_ip(node)
             if settings.force_internal_ip and off:
-                _note(wanted, cluster, name, FORCE_INTERNAL_IP, node.annotation(FORCE_INTERNAL_IP))
+                _note(desired, cluster, name, FORCE_INTERNAL_IP, node.annotation(FORCE_INTERNAL_IP))
             elif not off and _sends_from_its_endpoint(node, source):
                 if settings.force_internal_ip:
-                    _note(wanted, cluster, name, FORCE_INTERNAL_IP, "-")
+                    _note(desired, cluster, name, FORCE_INTERNAL_IP, "-")
                 else:
                     blind.setdefault(cluster, set()).add(name)
     for cluster, names in sorted(blind.items()):
         _say(warnings, _INTERNAL, cluster, sorted(names))
-    return wanted
+    return desired
 
 
 _KEEPALIVE = (
@@ -70,8 +70,8 @@ def _say(warnings: list[str], text: str, cluster: str, names: t.Sequence[str], *
         warnings.append(text.format(cluster, len(names), shown, *more))
 
 
-def _note(wanted: NodeAnnotations, cluster: str, name: str, key: str, value: str) -> None:
-    wanted.setdefault(cluster, {}).setdefault(name, {})[key] = value
+def _note(desired: NodeAnnotations, cluster: str, name: str, key: str, value: str) -> None:
+    desired.setdefault(cluster, {}).setdefault(name, {})[key] = value
 
 
 def _keepalive(source: SourcePlan) -> int:
@@ -91,16 +91,16 @@ def _sends_from_its_endpoint(node: Node, source: SourcePlan) -> bool:
 
 
 def stale_annotations(
-    objects: t.Mapping[str, t.Mapping[str, t.Any]], manager: str, wanted: t.Mapping[str, t.Mapping[str, str]]
+    objects: t.Mapping[str, t.Mapping[str, t.Any]], manager: str, desired: t.Mapping[str, t.Mapping[str, str]]
 ) -> dict[str, dict[str, str]]:
-    """{node: {key: ""}} of annotations that this fabric wrote on Nodes and that are not wanted any more."""
+    """{node: {key: ""}} of annotations that this fabric wrote on Nodes and that are not desired any more."""
     found: dict[str, dict[str, str]] = {}
     for name, obj in objects.items():
         present = text_values(obj["metadata"].get("annotations"))
         for key in KEYS:
             if (
                 key in present
-                and key not in wanted.get(name, {})
+                and key not in desired.get(name, {})
                 and manager in owners(obj, "metadata", "annotations", key)
             ):
                 found.setdefault(name, {})[key] = ""

@@ -310,7 +310,7 @@ def desired_peers(
 
 
 class PeerDiff(t.NamedTuple):
-    """``create`` Peers; ``update`` {name: spec}; ``delete`` names; ``held`` {name wanted: name that has its key}."""
+    """``create`` Peers; ``update`` {name: spec}; ``delete`` names; ``held`` {name desired: name that has its key}."""
 
     create: list[Peer]
     update: dict[str, dict[str, t.Any]]
@@ -385,11 +385,11 @@ def diff_peers(
     """
     own = existing.own(mesh, source)
     diff = PeerDiff([], {}, [], {})
-    wanted = {peer.name: peer for peer in desired}
-    diff.delete.extend(sorted(name for name in own if name not in wanted))
+    by_name = {peer.name: peer for peer in desired}
+    diff.delete.extend(sorted(name for name in own if name not in by_name))
     going = leaving | set(diff.delete)
-    for name in sorted(wanted):
-        peer = wanted[name]
+    for name in sorted(by_name):
+        peer = by_name[name]
         if name in own:
             if not same_spec(own[name].spec, peer.spec):
                 diff.update[name] = dict(peer.spec)

@@ -14,7 +14,7 @@ from .._plan.sole_owner import others, release_patch
 from .._values.addresses import Address
 from .endpoints import NONE, SOURCES, collect_discovered, endpoint_address, enrich_endpoint
 from .meshes import mesh_id
-from .node_annotations import NodeAnnotations, wanted_annotations
+from .node_annotations import NodeAnnotations, desired_annotations
 from .nodes import DUPLICATE
 from .peers import Peer, changed_fields, diff_peers, peer_endpoint, same_spec, with_endpoint, without
 from .sources import Gathered, Settings, SourcePlan, Sources, Target, peer_spec, plan_sources
@@ -167,7 +167,7 @@ def plan_clustermesh(meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gather
             anchors.setdefault(mesh_name, {})[cluster] = source.anchor
     bootstrapping = any(source.bootstrapping for source in sources.plans.values())
     bootstrapping = bootstrapping or any(kept.reason == DUPLICATE for kept in run.kept)  # soon over
-    on_nodes = wanted_annotations(sources, gathered, settings, run.plan.warnings)
+    on_nodes = desired_annotations(sources, gathered, settings, run.plan.warnings)
     isolated = {key[1]: _isolated(source, gathered) for key, source in sources.plans.items() if source.without_endpoint}
     return MeshPlan(run.plan, run.writes, run.kept, outcomes, anchors, bootstrapping, run.adoptable, on_nodes, isolated)
 
@@ -333,7 +333,7 @@ def _compare(run: _Run, target: Target, peer: Peer, existing: Peer, label: str) 
     if "presharedKey" in spec:
         spec = {field: value for field, value in spec.items() if field != "presharedKey"}
     same = same_spec(spec, peer.spec)
-    # the owner is only asked for where it matters: most Peers of most runs are as wanted, and ours alone
+    # the owner is only asked for where it matters: most Peers of most runs are as desired, and ours alone
     beside = others(target.objects[name], run.settings.manager, THEIRS) if same else []
     if same and beside and target.ours(name):
         run.update(target, peer, f"{', '.join(beside)} is on record as its owner, too")
@@ -356,12 +356,12 @@ def _compare(run: _Run, target: Target, peer: Peer, existing: Peer, label: str) 
 
 
 def _plan_deletes(
-    run: _Run, target: Target, source: SourcePlan, own: t.Mapping[str, Peer], surplus: t.Sequence[str], wanted: int
+    run: _Run, target: Target, source: SourcePlan, own: t.Mapping[str, Peer], surplus: t.Sequence[str], desired: int
 ) -> None:
     if not surplus:
         return
     doomed: dict[str, str] = {}
-    remaining = wanted
+    remaining = desired
     for name in surplus:
         node = source.node_of.get(name)
         if node in source.kept:

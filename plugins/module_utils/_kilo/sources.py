@@ -367,9 +367,9 @@ def _finish(draft: _Draft, checked: Checked, gathered: Gathered, settings: Setti
     anchor = valid[0].name if valid else None
     extras = carried(draft, valid, warnings)
     if settings.anchor_choice == "sticky":
-        wanted = frozenset(extras)
+        desired = frozenset(extras)
         carriers = sorted(
-            name for name, spec in draft.live.items() if wanted and wanted <= set(spec.get("allowedIPs") or ())
+            name for name, spec in draft.live.items() if desired and desired <= set(spec.get("allowedIPs") or ())
         )
         # a node that is only away for a moment still carries them: two carriers would be one too many
         anchor = choose_anchor(valid, next(iter(carriers), None), gathered.ready.get(cluster, ()))

@@ -99,7 +99,7 @@ def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, s
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
-def wanted_status(current: t.Any, outcome: Outcome, generation: t.Any, now: str) -> dict[str, t.Any]:
+def desired_status(current: t.Any, outcome: Outcome, generation: t.Any, now: str) -> dict[str, t.Any]:
     """The whole status; equal to ``current`` when nothing is to be written.
 
     A transition time changes with its condition's status alone. Conditions of others stay. With a problem the counts of
@@ -112,15 +112,15 @@ def wanted_status(current: t.Any, outcome: Outcome, generation: t.Any, now: str)
         for item in (given if isinstance(given, list) else ())
         if isinstance(item, dict) and "type" in item
     }
-    wanted = {item["type"]: item for item in conditions(outcome)}
+    desired = {item["type"]: item for item in conditions(outcome)}
     merged: list[dict[str, t.Any]] = []
-    for kind in list(before) + [kind for kind in wanted if kind not in before]:
-        if kind not in wanted:
+    for kind in list(before) + [kind for kind in desired if kind not in before]:
+        if kind not in desired:
             merged.append(before[kind])
             continue
         old = before.get(kind, {})
-        since = old.get("lastTransitionTime") if old.get("status") == wanted[kind]["status"] else None
-        merged.append(dict(wanted[kind], observedGeneration=generation, lastTransitionTime=since or now))
+        since = old.get("lastTransitionTime") if old.get("status") == desired[kind]["status"] else None
+        merged.append(dict(desired[kind], observedGeneration=generation, lastTransitionTime=since or now))
     status = dict(current, conditions=merged)
     if outcome.problem is None:
         status["clusters"] = cluster_counts(outcome)

@@ -32,21 +32,21 @@ class Applied(t.NamedTuple):
 
 
 def read_objects(
-    client: Client, wanted: t.Iterable[Key], scopes: t.Sequence[Scope] = ()
+    client: Client, desired: t.Iterable[Key], scopes: t.Sequence[Scope] = ()
 ) -> tuple[Read, dict[Key, Key]]:
     """LIST once for each kind and namespace or selector. Raises ListIncomplete and other KubeErrors.
 
-    Also returns how wanted keys are corrected: a namespace is dropped for kinds that have none, and filled in for those
+    Also returns how desired keys are corrected: a namespace is dropped for kinds that have none, and filled in for those
     that need one (``default``).
     """
     kinds: dict[tuple[str, str], Resource | None] = {}
     corrected: dict[Key, Key] = {}
     names: dict[tuple[str, str, str], set[str]] = {}
     scopes = list(scopes)
-    for pair in [(key.api_version, key.kind) for key in wanted] + [(s.api_version, s.kind) for s in scopes]:
+    for pair in [(key.api_version, key.kind) for key in desired] + [(s.api_version, s.kind) for s in scopes]:
         if pair not in kinds:
             kinds[pair] = client.resource(*pair)
-    for key in wanted:
+    for key in desired:
         resource = kinds[key.api_version, key.kind]
         if resource is not None:
             corrected[key] = key._replace(namespace=(key.namespace or "default") if resource.namespaced else "")
@@ -68,12 +68,12 @@ def read_objects(
         if not scope.label_selector:
             places = [place for place in names if place[:2] == scope[:2] and scope.namespace in ("", place[2])]
             covered.update(places)
-    for place, wanted_names in sorted(names.items()):
+    for place, desired_names in sorted(names.items()):
         resource = kinds[place[:2]]
         if place in covered or resource is None:
             continue
         # one name, one object on the wire; custom resource definitions, for example, are large
-        only = next(iter(wanted_names)) if len(wanted_names) == 1 else None
+        only = next(iter(desired_names)) if len(desired_names) == 1 else None
         found = _listed(client, resource, place[2], "", only)
         if found is None:
             kinds[place[:2]] = None

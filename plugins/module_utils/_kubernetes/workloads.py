@@ -30,7 +30,7 @@ def workloads(client: Client) -> list[Row]:
 
 def at_work(client: Client) -> list[Row]:
     """The same of what is to run on some node now, with the static pods of the control plane. Raises KubeErrors, also for what we may not list."""
-    found = [row for version, kind in KINDS for row in _rows(client, version, kind, _is_wanted)]
+    found = [row for version, kind in KINDS for row in _rows(client, version, kind, _is_desired)]
     for item in client.list(STATIC_PODS).items:
         ended = (item.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if (item["metadata"].get("annotations") or {}).get("kubernetes.io/config.mirror") and not ended:
@@ -56,7 +56,7 @@ def _images(kind: str, item: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any])
     return [(label, str(one.get("image"))) for one in spec.get("containers") or () if isinstance(one, dict)]
 
 
-def _is_wanted(item: t.Mapping[str, t.Any]) -> bool:
+def _is_desired(item: t.Mapping[str, t.Any]) -> bool:
     """Not scaled to nothing, and not a DaemonSet of which its controller has found no node."""
     status = item.get("status") or {}
     nowhere = bool(status.get("observedGeneration")) and status.get("desiredNumberScheduled") == 0

@@ -154,12 +154,12 @@ def _settled(service: Service, reservations: t.Sequence[Reservation], settling: 
     mine = matches_of(holders, rules.owner, service.namespace, service.name)
     if service.reported and holders and not mine and not wants_to_share(service) and is_ours(holders[0], rules.owner):
         return service._replace(ingress=())
-    wanted = (
+    desired = (
         settling.adopt
         and settling.selected(service.key)
         and (text in settling.pool or bool(wants_to_share(service) and holders))
     )
-    return service._replace(live=text) if mine or service.reported or wanted else service
+    return service._replace(live=text) if mine or service.reported or desired else service
 
 
 class GivenUp(t.NamedTuple):

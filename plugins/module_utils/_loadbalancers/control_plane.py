@@ -246,12 +246,12 @@ def external_service(
     load_balancer_class: str = "",
 ) -> Manifest:
     """The whole Service as it should be: what exists keeps its cluster IP, node ports and foreign metadata."""
-    wanted_ports = [
+    desired_ports = [
         {key: port[key] for key in ("name", "port", "protocol", "targetPort", "appProtocol") if key in port}
         for port in ports
     ]
     first = eip_port(ports, configured_port)
-    wanted_ports[0]["port"] = first
+    desired_ports[0]["port"] = first
     service: Manifest = (
         copy.deepcopy(dict(existing))
         if existing
@@ -261,10 +261,10 @@ def external_service(
     meta.update(name=external_service_name(identity), namespace=CONTROL_PLANE_NAMESPACE)
     meta["annotations"] = dict(meta.get("annotations") or {}, **dict.fromkeys(POOL_ANNOTATIONS, NO_POOL))
     node_ports = {port.get("name", ""): port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
-    for port in wanted_ports:
+    for port in desired_ports:
         if port.get("name", "") in node_ports:
             port["nodePort"] = node_ports[port.get("name", "")]
-    spec.update(type="LoadBalancer", loadBalancerIP=address, ports=wanted_ports)
+    spec.update(type="LoadBalancer", loadBalancerIP=address, ports=desired_ports)
     spec.pop("selector", None)
     if load_balancer_class and not existing:
         spec["loadBalancerClass"] = load_balancer_class  # immutable, so only when the Service is made

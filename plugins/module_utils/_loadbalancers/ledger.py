@@ -25,7 +25,7 @@ MOST = 3000
 class Entry(t.NamedTuple):
     """One reservation. ``service`` is ``namespace/name``, ``device`` whom the address is assigned to, ``time`` for people.
 
-    ``retain``: its Service wanted the address kept when we saw it last; when it is gone, nobody else can say so. ``sharers``: the other
+    ``retain``: its Service desired the address kept when we saw it last; when it is gone, nobody else can say so. ``sharers``: the other
     Services that had the address then: the first of them holds it when its Service is gone. ``group``: in which nodes of a segment stand by for it,
     where its number cannot be found anew (layer2/groups.py).
     """

@@ -64,7 +64,7 @@ class Scheme(t.NamedTuple):
 
 def node_annotations(node: NodeBgp, scheme: Scheme, private_network: str = "") -> dict[str, str]:
     peers = sorted(node.peers)
-    wanted: dict[str, str] = {}
+    desired: dict[str, str] = {}
     values = {
         "local_asn": str(node.local_asn),
         "peer_asn": str(node.peer_asn),
@@ -72,19 +72,19 @@ def node_annotations(node: NodeBgp, scheme: Scheme, private_network: str = "") -
         "source_ip": node.source_ip,
     }
     for datum, name in scheme.legacy().items():
-        wanted[name] = values[datum]
+        desired[name] = values[datum]
     if scheme.names == LEGACY and scheme.singular:
         for datum, name in _TWINS.items():
             if not scheme.overrides.get(datum):
-                wanted[f"{scheme.domain}/{name}"] = values[datum]
+                desired[f"{scheme.domain}/{name}"] = values[datum]
     values["password"] = base64.b64encode(node.password.encode("utf-8")).decode("ascii")
     for index, peer in enumerate(peers):
         for datum, pattern in scheme.indexed().items():
             if datum != "password" or scheme.publish_password:
-                wanted[pattern.replace(MARK, str(index), 1)] = peer if datum == "peer_ip" else values[datum]
+                desired[pattern.replace(MARK, str(index), 1)] = peer if datum == "peer_ip" else values[datum]
     if private_network and scheme.names != LEGACY:
-        wanted[scheme.private_network] = private_network
-    return wanted
+        desired[scheme.private_network] = private_network
+    return desired
 
 
 def stale_keys(scheme: Scheme) -> list[t.Callable[[str], object]]:
@@ -117,18 +117,18 @@ def plan_node_annotations(
 
     A node whose facts are missing keeps what it has. With ``absent`` everything of ours goes from all nodes.
     """
-    wanted = {
+    desired = {
         name: {scheme.private_network: network}
         for name, network in private.items()
         if network and scheme.names != LEGACY
     }
-    wanted.update({node.name: node_annotations(node, scheme, private.get(node.name, "")) for node in nodes})
+    desired.update({node.name: node_annotations(node, scheme, private.get(node.name, "")) for node in nodes})
     owned = stale_keys(scheme)
     if absent:
         owned.append(lambda name: is_annotation(name, scheme))
-        wanted = {name: {} for name in objects}
+        desired = {name: {} for name in objects}
     return plan_annotations(
-        cluster, wanted, objects, manager, owned, adopt=adopt, max_deletes=-1, confirm_empty=True, whole=True
+        cluster, desired, objects, manager, owned, adopt=adopt, max_deletes=-1, confirm_empty=True, whole=True
     )
 
 

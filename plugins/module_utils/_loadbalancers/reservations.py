@@ -140,9 +140,9 @@ def load_balancer_name(tags: t.Iterable[str]) -> str:
     return ":".join(tags)
 
 
-def carries(tags: t.Iterable[str] | None, wanted: t.Iterable[str]) -> bool:
-    """Whether all wanted tags are there, as exact text; extra tags and the order do not matter."""
-    return set(wanted) <= set(tags or ())
+def carries(tags: t.Iterable[str] | None, desired: t.Iterable[str]) -> bool:
+    """Whether all desired tags are there, as exact text; extra tags and the order do not matter."""
+    return set(desired) <= set(tags or ())
 
 
 def is_ours(reservation: Reservation, owner: Owner) -> bool:

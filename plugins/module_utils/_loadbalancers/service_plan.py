@@ -114,7 +114,7 @@ class Context(t.NamedTuple):
     ``recorded`` ids of reservations that we made ourselves; without a record none is released, unless
     ``release_unrecorded``. ``places`` None: the provider has no locations. ``on_duplicate`` refuse or first.
     ``reports_status``: the back end does not report addresses. ``pool``: the addresses of our own, where there are any.
-    ``retained`` ids of reservations whose Services wanted them kept when we saw them last: it counts once they are gone.
+    ``retained`` ids of reservations whose Services desired them kept when we saw them last: it counts once they are gone.
     ``grants``: which pools are for whom. ``shared``: the address that a Service without one shares with others; ``waiting``: those that share
     one which is ordered in this run; ``unserved``: those whose orders were refused in this run.
     """
@@ -151,7 +151,7 @@ class Outcome(t.NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def wanted_by(service: Service, reservations: t.Sequence[Reservation], context: Context, ordered: int = 0) -> Outcome:
+def outcome_of(service: Service, reservations: t.Sequence[Reservation], context: Context, ordered: int = 0) -> Outcome:
     """The steps that give a Service its address; ``ordered`` counts orders planned before in the same run.
 
     Raises ValueRefused ``denied claimed_twice no_location prefix_limit missing_cluster_uid``; and ``adoptable`` or ``outside_grant`` for
@@ -364,12 +364,12 @@ def orphans(
         or (not services and not confirm_empty)
     ):
         return Outcome([])
-    wanted = {
+    desired = {
         (service_tag(item.namespace, item.name), context.version(item))
         for item in services
         if counts(item, context.our_class)
     }
-    wanted |= {
+    desired |= {
         (service_tag(item.namespace, item.name), version)
         for item in services
         if opted_out(item)
@@ -390,7 +390,7 @@ def orphans(
             not is_ours(item, context.owner)
             or not tags
             or item.address in in_use
-            or any((tag, family) in wanted for tag in tags)
+            or any((tag, family) in desired for tag in tags)
         ):
             continue
         if context.control_plane_tag and context.control_plane_tag in item.tags:
@@ -462,7 +462,7 @@ def cost_plan(services: t.Sequence[Service], reservations: t.Sequence[Reservatio
     context = _with_sharers(known, reservations, context)
     for service in known:
         try:
-            outcome = wanted_by(service, reservations, context, brought + len(orders))
+            outcome = outcome_of(service, reservations, context, brought + len(orders))
         except ValueRefused as error:
             parts.setdefault(service.key, []).append(None)
             if service.key not in [key for key, dummy, dummy_message in refused[-1:]]:

@@ -118,12 +118,12 @@ def parts_of(service: Service, versions: t.Container[int]) -> list[Service]:
     """
     if len(service.families) < 2:
         return [service]
-    wanted = [version for version in service.families if version in versions or service.required]
+    desired = [version for version in service.families if version in versions or service.required]
     asked = {address.version for address in map(readable_address, named_addresses(service)) if address is not None}
-    wanted = [version for version in wanted if version in asked or not asked] or list(service.families[:1])
-    if len(wanted) < 2:
-        return [service._replace(version=wanted[0], families=())]
-    return [_part(service, version, version == wanted[0]) for version in wanted]
+    desired = [version for version in desired if version in asked or not asked] or list(service.families[:1])
+    if len(desired) < 2:
+        return [service._replace(version=desired[0], families=())]
+    return [_part(service, version, version == desired[0]) for version in desired]
 
 
 def _part(service: Service, version: int, first: bool) -> Service:

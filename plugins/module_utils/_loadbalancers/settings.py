@@ -220,8 +220,8 @@ def _of_file(item: Setting, fields: t.Mapping[str, t.Any]) -> Value | None:
         value = field(fields, key)
         if value is None or value == "" or (item.kind == NUMBER and value == 0 and not isinstance(value, bool)):
             continue
-        wanted: type[t.Any] = {TEXT: str, NUMBER: int, BOOLEAN: bool}[item.kind]
-        if not isinstance(value, wanted) or (
+        desired: type[t.Any] = {TEXT: str, NUMBER: int, BOOLEAN: bool}[item.kind]
+        if not isinstance(value, desired) or (
             item.kind == NUMBER and (isinstance(value, bool) or not 0 < value <= item.largest)
         ):
             raise SettingRefused("config_parse", key, f"{key} in the configuration file has the wrong type")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """YAML that somebody wrote by hand, with some items of its lists changed and every other byte as it was.
 
-Works on the lines of items in lists at the first level. Whatever it makes is read again and must mean what was wanted;
+Works on the lines of items in lists at the first level. Whatever it makes is read again and must mean what was desired;
 where the text is written in a way that cannot be edited so, the whole of it is written anew.
 """
 
@@ -27,14 +27,14 @@ def parse_document(text: object) -> Document:
     return t.cast(Document, _construct(root))
 
 
-def edit(text: str, wanted: t.Mapping[str, t.Any], lists: t.Sequence[str]) -> str:
-    """The text whose named lists are as in ``wanted``. Unchanged meaning gives the same bytes. Raises as parse_document."""
+def edit(text: str, desired: t.Mapping[str, t.Any], lists: t.Sequence[str]) -> str:
+    """The text whose named lists are as in ``desired``. Unchanged meaning gives the same bytes. Raises as parse_document."""
     before = parse_document(text)
-    if _same(before, wanted):
+    if _same(before, desired):
         return text
-    for attempt in (_edited(text, before, wanted, lists), _dumped(dict(wanted))):
+    for attempt in (_edited(text, before, desired, lists), _dumped(dict(desired))):
         try:
-            if attempt is not None and _same(parse_document(attempt), wanted):
+            if attempt is not None and _same(parse_document(attempt), desired):
                 return attempt
         except ValueRefused:
             continue
@@ -158,7 +158,7 @@ def _item_lines(item: t.Any, column: int, newline: str) -> list[str]:
     return [" " * column + line + newline for line in _dumped([item]).splitlines()]
 
 
-def _edited(text: str, before: Document, wanted: t.Mapping[str, t.Any], lists: t.Sequence[str]) -> str | None:
+def _edited(text: str, before: Document, desired: t.Mapping[str, t.Any], lists: t.Sequence[str]) -> str | None:
     """None where the text cannot be edited by lines."""
     root = _compose(text)
     lines = text.splitlines(keepends=True) if "\x0b" not in text and "\x0c" not in text and "\x85" not in text else None
@@ -178,7 +178,7 @@ def _edited(text: str, before: Document, wanted: t.Mapping[str, t.Any], lists: t
     )
     edits: list[tuple[int, int, list[str]]] = []
     for name in lists:
-        new = wanted.get(name) or []
+        new = desired.get(name) or []
         if _canonical(before.get(name) or []) == _canonical(new):
             continue
         if name not in places:

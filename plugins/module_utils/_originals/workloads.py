@@ -135,7 +135,7 @@ def processes(cluster: str, objects: t.Iterable[t.Any], config_maps: ConfigMaps 
     return sorted(found, key=lambda one: (one.program.name, one.where))
 
 
-def wanted_config_maps(found: t.Iterable[Process]) -> list[tuple[str, str]]:
+def desired_config_maps(found: t.Iterable[Process]) -> list[tuple[str, str]]:
     """Namespaces and names of the ConfigMaps that these mount or take variables from."""
     names = {(one.namespace, mount.name) for one in found for mount in one.mounts if mount.kind == "ConfigMap"}
     names |= {(one.namespace, told.config_map) for one in found for told in one.told.values() if told.config_map}
@@ -157,13 +157,13 @@ def _text(value: t.Any) -> str:
 
 
 def _copies(obj: t.Any) -> int:
-    """How many copies are wanted: 0 is one that was stopped."""
-    wanted = (
+    """How many copies are desired: 0 is one that was stopped."""
+    desired = (
         mapping(obj, "status").get("desiredNumberScheduled", 1)
         if obj["kind"] == "DaemonSet"
         else mapping(obj, "spec").get("replicas", 1)
     )
-    return wanted if isinstance(wanted, int) else 1
+    return desired if isinstance(desired, int) else 1
 
 
 def _program(container: t.Mapping[str, t.Any]) -> Program | None:

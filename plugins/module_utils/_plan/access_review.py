@@ -47,5 +47,5 @@ def _allows(rule: t.Mapping[str, t.Any], group: str, resource: str, verb: str) -
     return fits and _has(rule.get("apiGroups"), group) and _has(rule.get("verbs"), verb)
 
 
-def _has(given: t.Any, wanted: str) -> bool:
-    return isinstance(given, list) and (wanted in given or "*" in given)
+def _has(given: t.Any, desired: str) -> bool:
+    return isinstance(given, list) and (desired in given or "*" in given)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wanted annotations against those that the objects of one cluster have. Pure."""
+"""Desired annotations against those that the objects of one cluster have. Pure."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Pattern:
         return self._match(key) is not None
 
 
-def check_annotations(wanted: Annotations) -> dict[str, t.Any]:
+def check_annotations(desired: Annotations) -> dict[str, t.Any]:
     """Keys and values as they are sent. Raises ``annotation_invalid``; numbers and booleans become text."""
     checked: dict[str, t.Any] = {}
     size = 0
-    for key, value in wanted.items():
+    for key, value in desired.items():
         if not isinstance(key, str) or not _KEY.match(key):
             raise ValueRefused("annotation_invalid", f"{quoted(key)} is no annotation key")
         if isinstance(value, bool):
@@ -73,7 +73,7 @@ def check_annotations(wanted: Annotations) -> dict[str, t.Any]:
 
 def plan_annotations(
     cluster: str,
-    wanted: t.Mapping[str, Annotations],
+    desired: t.Mapping[str, Annotations],
     objects: t.Mapping[str, t.Mapping[str, t.Any]],
     manager: str,
     patterns: t.Sequence[t.Callable[[str], t.Any]] = (),
@@ -88,8 +88,8 @@ def plan_annotations(
     """One patch for every object that differs (semaphore 3.4); ``objects`` are Nodes by name, as listed.
 
     A key whose value differs and that only other field managers own is refused as ``adoptable``, unless ``adopt``, which makes us the only owner of every
-    wanted key, also where nothing differs (decision 54). Keys
-    that match one of ``patterns`` (a Pattern, or any function of a key), are ours and are not wanted are removed, on the named
+    desired key, also where nothing differs (decision 54). Keys
+    that match one of ``patterns`` (a Pattern, or any function of a key), are ours and are not desired are removed, on the named
     objects or, with ``purge_all``, on all.
     ``absent`` removes the named keys (and those of the patterns) of the named objects. Pending values are shown in check
     mode and refused as ``value_pending`` otherwise.
@@ -99,15 +99,15 @@ def plan_annotations(
     plan = Plan()
     patches: list[Patch] = []
     removed = owned = kept = 0
-    for name in sorted(set(wanted) | (set(objects) if purge_all else set())):
+    for name in sorted(set(desired) | (set(objects) if purge_all else set())):
         label = f"{cluster}/{name}"
         obj = objects.get(name)
         if obj is None:
-            if state == "present" and wanted[name]:
+            if state == "present" and desired[name]:
                 plan.refuse(label, "no_such_node", "the cluster has no node of this name")
             continue
         try:
-            values = check_annotations(wanted.get(name, {}))
+            values = check_annotations(desired.get(name, {}))
         except ValueRefused as refused:
             plan.refuse(label, refused.reason, refused.message)
             continue
@@ -148,11 +148,11 @@ def plan_annotations(
         taken = tuple(key for key in theirs if key in values) if adopt and state == "present" else ()
         if changes or taken:
             patches.append(Patch(name, obj["metadata"].get("uid"), changes, taken))
-        elif name in wanted:
+        elif name in desired:
             plan.unchanged += 1
     if state == "present":
         owned += (
-            sum(_is_mine(objects[n], key, manager) for n in wanted if n in objects for key in wanted[n])
+            sum(_is_mine(objects[n], key, manager) for n in desired if n in objects for key in desired[n])
             if removed
             else 0
         )
@@ -177,7 +177,7 @@ def plan_annotations(
 
 def plan_release(
     cluster: str,
-    wanted: t.Mapping[str, Annotations],
+    desired: t.Mapping[str, Annotations],
     objects: t.Mapping[str, t.Mapping[str, t.Any]],
     manager: str,
     patterns: t.Sequence[t.Callable[[str], t.Any]] = (),
@@ -185,10 +185,10 @@ def plan_release(
     """What gives up the named keys, and those of the patterns, of the named objects: their values stay, for whoever wrote them before us."""
     plan = Plan()
     patches: list[Patch] = []
-    for name in sorted(set(wanted) & set(objects)):
+    for name in sorted(set(desired) & set(objects)):
         obj = objects[name]
         actual = obj["metadata"].get("annotations") or {}
-        keys = {key for key in actual if key in wanted[name] or any(match(key) for match in patterns)}
+        keys = {key for key in actual if key in desired[name] or any(match(key) for match in patterns)}
         mine = tuple(sorted(key for key in keys if manager in owners(obj, "metadata", "annotations", key)))
         if not mine:
             plan.unchanged += 1

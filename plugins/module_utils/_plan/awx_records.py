@@ -69,7 +69,7 @@ _TEXTS = frozenset(("extra_vars", "variables", "source_vars"))
 
 
 class Record(t.NamedTuple):
-    """One wanted object: plain ``fields``, ``refs`` field -> name, and what is set by calls of its own."""
+    """One desired object: plain ``fields``, ``refs`` field -> name, and what is set by calls of its own."""
 
     kind: Kind
     name: str
@@ -84,7 +84,7 @@ class Record(t.NamedTuple):
 def records(
     data: t.Mapping[str, t.Any], surveys: t.Mapping[str, Data], site: t.Mapping[str, t.Mapping[str, t.Any]]
 ) -> list[Record]:
-    """The wanted objects in the order of KINDS. ``site``: kind -> fields that every object of it gets,
+    """The desired objects in the order of KINDS. ``site``: kind -> fields that every object of it gets,
     and slices: {count: how many a sliced job has}. Raises ValueRefused."""
     unknown = sorted(set(data) - {kind.name for kind in KINDS})
     if unknown:
@@ -123,13 +123,13 @@ def _record(kind: Kind, row: Data, surveys: t.Mapping[str, Data]) -> Record:
     if kind.name in ("job_templates", "workflow_job_templates"):
         fields["survey_enabled"] = survey is not None
     refs = {name: str(row[name]) for name in kind.refs if row.get(name)}
-    wanted = surveys[survey] if survey is not None else None
+    desired = surveys[survey] if survey is not None else None
     return Record(
         kind,
         row["name"],
         fields,
         refs,
-        wanted,
+        desired,
         list(row.get("credentials") or ()),
         list(row.get("optional_credentials") or ()),
         list(row.get("nodes") or ()),
@@ -153,17 +153,19 @@ def differing(record: Record, ids: t.Mapping[str, t.Any], actual: t.Mapping[str,
     return found
 
 
-def same(name: str, wanted: t.Any, actual: t.Any) -> bool:
+def same(name: str, desired: t.Any, actual: t.Any) -> bool:
     """Whether a field already says what it should. Texts of JSON are equal by what they mean; AWX fills in defaults of inputs."""
     if name in _TEXTS:
         try:
-            return bool(json.loads(wanted or "{}") == json.loads(actual or "{}"))
+            return bool(json.loads(desired or "{}") == json.loads(actual or "{}"))
         except (TypeError, ValueError):
-            return bool(wanted == actual)
-    if isinstance(wanted, dict) and isinstance(actual, dict):
-        return all(same("", value, actual.get(key)) for key, value in wanted.items()) and not set(actual) - set(wanted)
-    if isinstance(wanted, list) and isinstance(actual, list):
-        return len(wanted) == len(actual) and all(
+            return bool(desired == actual)
+    if isinstance(desired, dict) and isinstance(actual, dict):
+        return all(same("", value, actual.get(key)) for key, value in desired.items()) and not set(actual) - set(
+            desired
+        )
+    if isinstance(desired, list) and isinstance(actual, list):
+        return len(desired) == len(actual) and all(
             same(
                 "",
                 one,
@@ -171,13 +173,13 @@ def same(name: str, wanted: t.Any, actual: t.Any) -> bool:
                 if isinstance(one, dict) and isinstance(other, dict)
                 else other,
             )
-            for one, other in zip(wanted, actual)
+            for one, other in zip(desired, actual)
         )
-    return bool(wanted == actual)
+    return bool(desired == actual)
 
 
-def same_survey(wanted: t.Mapping[str, t.Any], actual: t.Any) -> bool:
+def same_survey(desired: t.Mapping[str, t.Any], actual: t.Any) -> bool:
     """Whether a template has this survey."""
     return isinstance(actual, dict) and all(
-        same("", wanted[name], actual.get(name)) for name in ("name", "description", "spec")
+        same("", desired[name], actual.get(name)) for name in ("name", "description", "spec")
     )

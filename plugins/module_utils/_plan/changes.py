@@ -77,12 +77,12 @@ def digest(kind: str, obj: Data) -> str:
     """A digest of what plans read of an object: labels, annotations without noise, and what is not housekeeping."""
     metadata = mapping(obj, "metadata")
     status, spec = mapping(obj, "status"), mapping(obj, "spec")
-    wanted = _SPEC.get(kind)
+    desired = _SPEC.get(kind)
     annotations = mapping(metadata, "annotations")
     silent = NOISE | published(metadata)
     shown: dict[str, t.Any] = {name: value for name, value in obj.items() if name not in _META}
-    if wanted is not None:
-        shown["spec"] = {name: spec.get(name) for name in wanted}
+    if desired is not None:
+        shown["spec"] = {name: spec.get(name) for name in desired}
     shown["metadata"] = [
         mapping(metadata, "labels"),
         {name: value for name, value in annotations.items() if name not in silent},

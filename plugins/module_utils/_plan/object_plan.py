@@ -143,7 +143,7 @@ def _with_merge_keys(manifest: dict[str, t.Any]) -> dict[str, t.Any]:
 
 def plan_objects(
     cluster: str,
-    wanted: t.Mapping[Key, t.Mapping[str, t.Any]],
+    desired: t.Mapping[Key, t.Mapping[str, t.Any]],
     read: Read,
     manager: str,
     state: str = "present",
@@ -153,19 +153,19 @@ def plan_objects(
     alone: bool = False,
     named: bool = False,
 ) -> tuple[Plan, list[Write]]:
-    """The writes that make one cluster have the wanted objects, or, with state ``absent``, none of them.
+    """The writes that make one cluster have the desired objects, or, with state ``absent``, none of them.
 
-    An existing object that is not ours (is_ours) and differs is refused as ``not_ours``; one that is as wanted is left
+    An existing object that is not ours (is_ours) and differs is refused as ``not_ours``; one that is as desired is left
     alone, whoever made it. With ``adopt`` both are taken over, and nobody else stays on record for what we write. One of
     ours in which somebody else changed a field that we write is a ``conflict``. With ``alone`` all of an object is ours: what
-    others put into it goes, and so does their record. Objects in ``read.purgeable`` that are ours and not wanted
+    others put into it goes, and so does their record. Objects in ``read.purgeable`` that are ours and not desired
     are deleted, within the budget (decision 38); ``absent`` ignores the budget. What somebody else wrote into stays (may_delete),
     unless its name is ``named`` by us alone. Change ids are ``cluster/namespace/name``.
     """
     plan, writes = Plan(), []
-    coming = defined_kinds(wanted.values()) if state == "present" else set()
+    coming = defined_kinds(desired.values()) if state == "present" else set()
     deletes: dict[tuple[str, str], list[Key]] = {}
-    for key in sorted(wanted, key=lambda key: (rank(key.kind), key)):
+    for key in sorted(desired, key=lambda key: (rank(key.kind), key)):
         ident = f"{cluster}/{key.short}"
         label = f"{key.kind} {ident}"
         actual = read.objects.get(key)
@@ -181,29 +181,29 @@ def plan_objects(
                 text = why_it_stays(actual, manager, key.kind) if is_ours(actual, manager) else "is not ours and stays"
                 plan.refuse(label, "not_ours", text)
         elif actual is None:
-            manifest = dict(wanted[key])
+            manifest = dict(desired[key])
             change = Change(CREATE, key.kind, ident, None, redacted(manifest, fingerprint, ours=True))
             writes.append(Write(change, key, manifest, None, None, adopt, alone))
         elif _going(actual):
             plan.refuse(label, "terminating", "is being deleted; run again when it is gone")
         else:
-            _compare(plan, writes, key, ident, wanted[key], actual, manager, adopt, alone)
+            _compare(plan, writes, key, ident, desired[key], actual, manager, adopt, alone)
 
     ours = {key for key in read.purgeable if key in read.objects and is_ours(read.objects[key], manager)}
     for key in sorted(key for key in ours if not _going(read.objects[key])):
-        if state == "absent" or key not in wanted:
+        if state == "absent" or key not in desired:
             listed = deletes.setdefault((key.api_version, key.kind), [])
             if key in listed:
                 continue
             if may_delete(read.objects[key], manager, True, named, kind=key.kind):
                 listed.append(key)
-            elif key not in wanted:
+            elif key not in desired:
                 label = f"{key.kind} {cluster}/{key.short}"
                 plan.refuse(label, "not_ours", why_it_stays(read.objects[key], manager, key.kind))
     for (api_version, kind), keys in sorted(deletes.items(), key=lambda item: (-rank(item[0][1]), item[0])):
         owned = [key for key in ours if (key.api_version, key.kind) == (api_version, kind)]
         if state == "present":
-            remaining = sum(1 for key in wanted if (key.api_version, key.kind) == (api_version, kind))
+            remaining = sum(1 for key in desired if (key.api_version, key.kind) == (api_version, kind))
             refusal = check_budget(cluster, kind, len(owned), len(keys), remaining, max_deletes, confirm_empty)
             if refusal:
                 plan.refused.append(refusal)
@@ -217,13 +217,13 @@ def plan_objects(
     return plan, writes
 
 
-def plan_release(cluster: str, wanted: t.Iterable[Key], read: Read, manager: str) -> tuple[Plan, list[Write]]:
+def plan_release(cluster: str, desired: t.Iterable[Key], read: Read, manager: str) -> tuple[Plan, list[Write]]:
     """Those of the named objects that are ours, and what is ours in ``read.purgeable``, given back as they are (decision 1).
 
     A write's manifest is the merge patch that does it.
     """
     plan, writes = Plan(), []
-    for key in sorted({*wanted, *read.purgeable}):
+    for key in sorted({*desired, *read.purgeable}):
         obj = read.objects.get(key)
         if obj is None or not is_ours(obj, manager):
             plan.unchanged += 1
@@ -300,7 +300,7 @@ def _compare(
         before, after = redacted(actual, fingerprint), redacted(manifest, fingerprint, ours=True)
         change = Change(UPDATE, key.kind, ident, _part(before, shape), _part(after, shape))
     else:
-        # as wanted already, but for whose it is
+        # as desired already, but for whose it is
         change = Change(UPDATE, key.kind, ident, {"owner": ", ".join(owners) or None}, {"owner": manager})
     writes.append(
         Write(change, key, dict(manifest), meta.get("uid"), meta.get("resourceVersion"), adopt or alone, alone)

@@ -228,45 +228,45 @@ def _bounded(value: t.Any, depth: int) -> t.Any:
 
 
 def differences(
-    wanted: t.Any, actual: t.Any, tree: t.Any = None, path: tuple[str, ...] = (), kind: str = ""
+    desired: t.Any, actual: t.Any, tree: t.Any = None, path: tuple[str, ...] = (), kind: str = ""
 ) -> list[tuple[str, ...]]:
-    """Paths at which ``actual`` is not what ``wanted`` says; fields that wanted leaves out never count.
+    """Paths at which ``actual`` is not what ``desired`` says; fields that desired leaves out never count.
 
     ``tree`` is whole_tree(actual object): where it has keyed entries for a list, elements are matched by these keys and
     others may be present; where it has value entries, the list is a set. Where it says nothing, the declared kinds of lists
     count (decision 72); every other list is compared in order.
     """
-    if not path and isinstance(wanted, dict):
-        kind = str(wanted.get("kind") or kind)
-    if isinstance(wanted, dict):
+    if not path and isinstance(desired, dict):
+        kind = str(desired.get("kind") or kind)
+    if isinstance(desired, dict):
         if not isinstance(actual, dict):
-            if actual is None and not wanted and path and path[-1] in _PLAIN_MAPS:
+            if actual is None and not desired and path and path[-1] in _PLAIN_MAPS:
                 return []
             return [path]
         found: list[tuple[str, ...]] = []
-        for key, value in wanted.items():
+        for key, value in desired.items():
             if path == () and key in ("apiVersion", "kind"):
                 continue  # the list was asked for them, and list items do not repeat them
             inner = tree.get("f:" + key) if isinstance(tree, dict) else None
             found += differences(value, actual.get(key), inner, path + (key,), kind)
         return found
-    if isinstance(wanted, list):
-        if not wanted and actual is None:
+    if isinstance(desired, list):
+        if not desired and actual is None:
             return []
         if not isinstance(actual, list):
             return [path]
-        return _list_differences(wanted, actual, tree if isinstance(tree, dict) else {}, path, kind)
-    return [] if same_scalar(wanted, actual, path) else [path]
+        return _list_differences(desired, actual, tree if isinstance(tree, dict) else {}, path, kind)
+    return [] if same_scalar(desired, actual, path) else [path]
 
 
 def _list_differences(
-    wanted: list[t.Any], actual: list[t.Any], tree: Tree, path: tuple[str, ...], kind: str
+    desired: list[t.Any], actual: list[t.Any], tree: Tree, path: tuple[str, ...], kind: str
 ) -> list[tuple[str, ...]]:
     keyed = [name for name in tree if name.startswith("k:")]
     declared = keys_of(kind, path) if not keyed else None
     if keyed or declared:
         keys, trees = _merge_keys(keyed) if keyed else (list(declared or ()), {})
-        for item in wanted:
+        for item in desired:
             if not isinstance(item, dict):
                 return [path]
             match = [
@@ -279,10 +279,10 @@ def _list_differences(
                 return [path]
         return []
     if declared is not None or any(name.startswith("v:") for name in tree):
-        return [] if all(any(same_scalar(item, one, path) for one in actual) for item in wanted) else [path]
-    if len(wanted) != len(actual):
+        return [] if all(any(same_scalar(item, one, path) for one in actual) for item in desired) else [path]
+    if len(desired) != len(actual):
         return [path]
-    return [path] if any(differences(w, a, None, path + ("*",), kind) for w, a in zip(wanted, actual)) else []
+    return [path] if any(differences(w, a, None, path + ("*",), kind) for w, a in zip(desired, actual)) else []
 
 
 def _merge_keys(names: t.Sequence[str]) -> tuple[list[str], dict[tuple[str, ...], str]]:
@@ -304,16 +304,16 @@ def _text(value: t.Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def same_scalar(wanted: t.Any, actual: t.Any, path: tuple[str, ...] = ()) -> bool:
+def same_scalar(desired: t.Any, actual: t.Any, path: tuple[str, ...] = ()) -> bool:
     """Equal as the API sees it: 80 and "80", and quantities by amount where the field is one."""
-    if wanted == actual and isinstance(wanted, bool) == isinstance(actual, bool):
+    if desired == actual and isinstance(desired, bool) == isinstance(actual, bool):
         return True
-    if isinstance(wanted, (bool, dict, list)) or isinstance(actual, (bool, dict, list)) or None in (wanted, actual):
+    if isinstance(desired, (bool, dict, list)) or isinstance(actual, (bool, dict, list)) or None in (desired, actual):
         return False
-    if str(wanted) == str(actual):
+    if str(desired) == str(actual):
         return True
     if path and (path[-1] in _QUANTITY_FIELDS or (len(path) > 1 and path[-2] in _QUANTITY_PARENTS)):
-        left, right = quantity(wanted), quantity(actual)
+        left, right = quantity(desired), quantity(actual)
         return left is not None and left == right
     return False
 
@@ -333,7 +333,7 @@ def quantity(value: t.Any) -> fractions.Fraction | None:
     return number * fractions.Fraction("1" + suffix)
 
 
-def stale_fields(tree: t.Any, wanted: t.Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+def stale_fields(tree: t.Any, desired: t.Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """Paths that we applied once (``tree``: owned_tree(obj, manager, "Apply")) and that the manifest has no more.
 
     Applying without them removes them, which comparing by the manifest's own fields alone would never notice.
@@ -344,22 +344,22 @@ def stale_fields(tree: t.Any, wanted: t.Any, path: tuple[str, ...] = ()) -> list
             key = name[2:]
             if path == ("metadata",) and key in ("name", "namespace"):
                 continue
-            if not isinstance(wanted, dict) or key not in wanted:
+            if not isinstance(desired, dict) or key not in desired:
                 found.append(path + (key,))
             elif inner:
-                found += stale_fields(inner, wanted[key], path + (key,))
-        elif name.startswith("k:") and isinstance(wanted, list):
+                found += stale_fields(inner, desired[key], path + (key,))
+        elif name.startswith("k:") and isinstance(desired, list):
             keys, dummy = _merge_keys([name])
             values = json.loads(name[2:]) if keys else {}
             match = [
                 item
-                for item in wanted
+                for item in desired
                 if isinstance(item, dict)
                 and all(key not in item or same_scalar(item[key], values[key]) for key in keys)
             ]
             if not match:
                 found.append(path + (name[2:],))
-        elif name.startswith("v:") and isinstance(wanted, list) and name[2:] not in [_text(item) for item in wanted]:
+        elif name.startswith("v:") and isinstance(desired, list) and name[2:] not in [_text(item) for item in desired]:
             found.append(path + (name[2:],))
     return found
 

@@ -95,7 +95,7 @@ class Change(t.NamedTuple):
 
 
 class Plan:
-    """Changes in the order in which they are applied, refusals, and the count of what already is as wanted."""
+    """Changes in the order in which they are applied, refusals, and the count of what already is as desired."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -158,17 +158,17 @@ class Plan:
         return {side: "".join(line + "\n" for line in lines) for side, lines in sides.items()}
 
 
-def reconcile(kind: str, wanted: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> Plan:
+def reconcile(kind: str, desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> Plan:
     """From one map of id -> plain data of one kind to another; creations and updates come before deletions, each sorted by id."""
     plan = Plan()
-    for ident in sorted(wanted):
+    for ident in sorted(desired):
         if ident not in actual:
-            plan.create(kind, ident, wanted[ident])
-        elif actual[ident] == wanted[ident]:
+            plan.create(kind, ident, desired[ident])
+        elif actual[ident] == desired[ident]:
             plan.unchanged += 1
         else:
-            plan.update(kind, ident, actual[ident], wanted[ident])
-    for ident in sorted(set(actual) - set(wanted)):
+            plan.update(kind, ident, actual[ident], desired[ident])
+    for ident in sorted(set(actual) - set(desired)):
         plan.delete(kind, ident, actual[ident])
     return plan
 

@@ -118,14 +118,14 @@ def given_up_record(obj: Object, manager: str, paths: t.Iterable[Path]) -> list[
 
     For an object that is others', but for these fields of it; see release_patch for one that is ours as a whole.
     """
-    wanted = {tuple("f:" + name for name in path) for path in paths}
+    desired = {tuple("f:" + name for name in path) for path in paths}
     made: list[dict[str, t.Any]] = []
     for entry in (obj.get("metadata") or {}).get("managedFields") or []:
         tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
         if not isinstance(tree, dict) or entry.get("subresource") or entry.get("manager") != manager:
             made.append(entry)
             continue
-        left = [leaf for part in tree for leaf in _leaves(tree[part], (part,)) if leaf not in wanted]
+        left = [leaf for part in tree for leaf in _leaves(tree[part], (part,)) if leaf not in desired]
         if any(leaf[-1] != "." for leaf in left):
             made.append(dict(entry, fieldsV1=tree_of(_without_empty_maps(left))))
     return made or [{}]  # an empty entry is the API's way to say nobody
@@ -220,7 +220,7 @@ def taken_paths(obj: Object, manager: str, paths: t.Iterable[Path]) -> list[dict
 
     For an object that is others', but for these fields of it.
     """
-    wanted = {tuple("f:" + name for name in path) for path in paths}
+    desired = {tuple("f:" + name for name in path) for path in paths}
     made: list[dict[str, t.Any]] = []
     taken: dict[str, set[Path]] = {}
     for entry in (obj.get("metadata") or {}).get("managedFields") or []:
@@ -229,11 +229,11 @@ def taken_paths(obj: Object, manager: str, paths: t.Iterable[Path]) -> list[dict
             made.append(entry)
             continue
         leaves = [leaf for part in tree for leaf in _leaves(tree[part], (part,))]
-        left = [leaf for leaf in leaves if leaf not in wanted]
+        left = [leaf for leaf in leaves if leaf not in desired]
         if len(left) == len(leaves):
             made.append(entry)
             continue
-        taken.setdefault(str(entry.get("apiVersion")), set()).update(set(leaves) & wanted)
+        taken.setdefault(str(entry.get("apiVersion")), set()).update(set(leaves) & desired)
         if any(leaf[-1] != "." for leaf in left):
             made.append(dict(entry, fieldsV1=tree_of(_without_empty_maps(left))))
     for version, leaves_of_it in sorted(taken.items()):
@@ -272,35 +272,35 @@ def surplus(manifest: Object, actual: Object, manager: str, kept: t.Collection[P
     return patch
 
 
-def _surplus(wanted: t.Any, actual: t.Any, theirs: t.Any, path: Path, kind: str, kept: t.Collection[Path]) -> t.Any:
+def _surplus(desired: t.Any, actual: t.Any, theirs: t.Any, path: Path, kind: str, kept: t.Collection[Path]) -> t.Any:
     if path in kept or path in _ASSIGNED.get(kind, ()):
         return _NOTHING
-    if isinstance(actual, dict) and isinstance(wanted, dict):
+    if isinstance(actual, dict) and isinstance(desired, dict):
         patch: Patch = {}
         for name, value in actual.items():
-            part = _surplus(wanted.get(name), value, _inside(theirs, name), path + (name,), kind, kept)
+            part = _surplus(desired.get(name), value, _inside(theirs, name), path + (name,), kind, kept)
             if part is not _NOTHING:
                 patch[name] = part
         return patch or _NOTHING
-    if wanted is None:
+    if desired is None:
         default = _DEFAULTS.get(kind, {}).get(path, _NOTHING)
         if default is not _NOTHING:
             return _NOTHING if actual == default else None
         known = path in _NEVER.get(kind, ()) or (kind in _PLAIN and path[0] == "spec")
         return None if known or theirs is not None else _NOTHING
-    if isinstance(wanted, list) and isinstance(actual, list) and _too_much(wanted, actual, theirs):
-        return wanted
+    if isinstance(desired, list) and isinstance(actual, list) and _too_much(desired, actual, theirs):
+        return desired
     return _NOTHING
 
 
-def _too_much(wanted: list[t.Any], actual: list[t.Any], theirs: t.Any) -> bool:
-    """Whether a list has more entries than is wanted, or more in an entry that others are on record for."""
-    if len(actual) > len(wanted):
+def _too_much(desired: list[t.Any], actual: list[t.Any], theirs: t.Any) -> bool:
+    """Whether a list has more entries than is desired, or more in an entry that others are on record for."""
+    if len(actual) > len(desired):
         return True
     items = theirs.values() if isinstance(theirs, dict) else ()
     extra = {name[2:] for item in items if isinstance(item, dict) for name in item if name.startswith("f:")}
     extra -= {"protocol", "targetPort"}  # these the server fills in, and whoever made the object is on record for them
-    pairs = [(one, other) for one, other in zip(wanted, actual) if isinstance(one, dict) and isinstance(other, dict)]
+    pairs = [(one, other) for one, other in zip(desired, actual) if isinstance(one, dict) and isinstance(other, dict)]
     return any(name in extra and name not in one for one, other in pairs for name in other)
 
 

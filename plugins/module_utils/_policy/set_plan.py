@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wanted sets against those of a cluster: the writes, source by source (semaphore 6.3, 7; decisions 1, 32 and 38). Pure."""
+"""Desired sets against those of a cluster: the writes, source by source (semaphore 6.3, 7; decisions 1, 32 and 38). Pure."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def plan_sets(
     emptied: clusters whose sets are to be there without any network. turned_away: {source: of why_refused}.
 
     An object is ours by our field manager. One that carries the original program's labels is ``adoptable``; any other
-    under a wanted name is ``not_ours``, and no option takes it.
+    under a desired name is ``not_ours``, and no option takes it.
     """
     planned = Planned(Plan(), [])
     holders = {
@@ -72,14 +72,14 @@ def plan_sets(
     held = {name: member for name, member in holders.items() if member in merged or member.cluster not in sources}
     named, clashes = name_sets({} if absent else merged, held)
     planned.plan.refused += [clash.refusal for clash in clashes]
-    wanted = {item.name: item for item in named}
-    for name in sorted(wanted):
-        _compare(planned, local, target, wanted[name], existing.get(name), manager, adopt)
+    desired = {item.name: item for item in named}
+    for name in sorted(desired):
+        _compare(planned, local, target, desired[name], existing.get(name), manager, adopt)
     for name, member in sorted(holders.items()):
         if member.cluster in emptied and member.cluster not in sources and owned_by(existing[name], manager):
             _compare(planned, local, target, NamedSet(name, member, ()), existing[name], manager, adopt)
     for source in sorted(sources):
-        stale = {name for name, member in holders.items() if member.cluster == source and name not in wanted}
+        stale = {name for name, member in holders.items() if member.cluster == source and name not in desired}
         # a name in conflict is still ours: the loser's set is in nobody's way but its own
         owned = [
             name
@@ -93,7 +93,7 @@ def plan_sets(
             if not _may_delete(name, holders[name], existing[name], manager, adopt):
                 planned.plan.refuse(f"{target.kind} {local}/{name}", "not_ours", why_it_stays(existing[name], manager))
         gone = [name for name in gone if _may_delete(name, holders[name], existing[name], manager, adopt)]
-        remaining = sum(1 for item in wanted.values() if item.member.cluster == source)
+        remaining = sum(1 for item in desired.values() if item.member.cluster == source)
         if not absent:
             why = (turned_away or {}).get(source, "")
             refusal = check_budget(
@@ -136,16 +136,16 @@ def _compare(
     planned: Planned,
     local: str,
     target: Target,
-    wanted: NamedSet,
+    desired: NamedSet,
     actual: t.Mapping[str, t.Any] | None,
     manager: str,
     adopt: bool,
 ) -> None:
-    plan, ident, after = planned.plan, f"{local}/{wanted.name}", manifest(target, wanted)
+    plan, ident, after = planned.plan, f"{local}/{desired.name}", manifest(target, desired)
     label = f"{target.kind} {ident}"
     if actual is None:
         change = Change(CREATE, target.kind, ident, None, _shown(target, after))
-        planned.write(Write(change, _key(target, wanted.name), after, None, None, False))
+        planned.write(Write(change, _key(target, desired.name), after, None, None, False))
         return
     metadata = actual["metadata"]
     if metadata.get("deletionTimestamp"):
@@ -170,11 +170,11 @@ def _compare(
             return
     shown = _shown(target, actual), _shown(target, after)
     if same:
-        # as wanted already, but for whose it is
+        # as desired already, but for whose it is
         shown = dict(shown[0], owner=", ".join(others(actual, manager)) or None), dict(shown[1], owner=manager)
     change = Change(UPDATE, target.kind, ident, *shown)
     # forced: what somebody edited by hand in a set of ours is put right, or it would admit whom they wrote there
-    write = Write(change, _key(target, wanted.name), after, metadata.get("uid"), metadata.get("resourceVersion"), True)
+    write = Write(change, _key(target, desired.name), after, metadata.get("uid"), metadata.get("resourceVersion"), True)
     planned.write(write)
 
 
@@ -208,12 +208,12 @@ def _member(obj: t.Mapping[str, t.Any]) -> Member | None:
     return Member(cluster, "", "") if namespace is None or value is None else Member(cluster, namespace, value)
 
 
-def _same(target: Target, wanted: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> bool:
+def _same(target: Target, desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> bool:
     labels = labels_of(actual)
-    if any(labels.get(key) != value for key, value in wanted["metadata"]["labels"].items()):
+    if any(labels.get(key) != value for key, value in desired["metadata"]["labels"].items()):
         return False
     nets = nets_of(target, actual)
-    mine = nets_of(target, wanted)
+    mine = nets_of(target, desired)
     return nets == mine or (
         len(nets) == len(mine) and all(isinstance(net, str) for net in nets) and set(nets) == set(mine)
     )

@@ -42,12 +42,12 @@ TARGETS: dict[str, tuple[Target, ...]] = {
 }
 
 
-def manifest(target: Target, wanted: NamedSet) -> dict[str, t.Any]:
+def manifest(target: Target, desired: NamedSet) -> dict[str, t.Any]:
     return {
         "apiVersion": target.api_version,
         "kind": target.kind,
-        "metadata": {"name": wanted.name, "labels": set_labels(wanted.member)},
-        "spec": {target.field: list(wanted.nets)},
+        "metadata": {"name": desired.name, "labels": set_labels(desired.member)},
+        "spec": {target.field: list(desired.nets)},
     }
 
 

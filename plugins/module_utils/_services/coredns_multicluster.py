@@ -127,10 +127,10 @@ def manifests(namespace: str, account: str) -> dict[Key, dict[str, t.Any]]:
     }
 
 
-def plan_rights(cluster: str, namespace: str, found: Found, wanted: bool, manager: str) -> tuple[Plan, list[Write]]:
-    """The writes for role and binding. Where they are not wanted, only ours go, and somebody else's are no news."""
+def plan_rights(cluster: str, namespace: str, found: Found, desired: bool, manager: str) -> tuple[Plan, list[Write]]:
+    """The writes for role and binding. Where they are not desired, only ours go, and somebody else's are no news."""
     read = Read(found.rights, frozenset(), frozenset(), {key[:2]: False for key in (ROLE, BINDING)})
-    if wanted:
+    if desired:
         return plan_objects(cluster, manifests(namespace, account_of(found.deployment)), read, manager)
     ours: dict[Key, dict[str, t.Any]] = {key: {} for key, actual in found.rights.items() if is_ours(actual, manager)}
     return plan_objects(cluster, ours, read, manager, state="absent", named=True)

@@ -249,14 +249,14 @@ def flat(subsets: t.Any) -> frozenset[t.Any]:
     return frozenset(rows.items())
 
 
-def aligned(wanted: Manifest, actual: Object | None) -> Manifest:
-    """The wanted Endpoints with the server's own order, where that is all that differs."""
+def aligned(desired: Manifest, actual: Object | None) -> Manifest:
+    """The desired Endpoints with the server's own order, where that is all that differs."""
     if actual is None:
-        return wanted
+        return desired
     subsets = actual.get("subsets") or []
-    if wanted["subsets"] == subsets or flat(wanted["subsets"]) == flat(subsets):
-        return dict(wanted, subsets=subsets)
-    return wanted
+    if desired["subsets"] == subsets or flat(desired["subsets"]) == flat(subsets):
+        return dict(desired, subsets=subsets)
+    return desired
 
 
 def not_ready(obj: Object, emptied: bool) -> Manifest:

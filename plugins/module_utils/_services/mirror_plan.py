@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wanted bundles against what a cluster has: writes in an order that opens no hole, sweeps, refusals. Pure."""
+"""Desired bundles against what a cluster has: writes in an order that opens no hole, sweeps, refusals. Pure."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ def plan_cluster(
     objects = objects_of(here, options.namespace)
     speaking = set(options.prefixes) if sources is None else set(sources)
     taking_part = set(options.prefixes) if state == "present" else speaking
-    wanted: list[Bundle] = []
+    desired: list[Bundle] = []
     if state == "present":
         given = {name: exports[name] for name in exports if name in speaking}
-        wanted, refused = mirror_bundles(local, here, objects, given, options)
+        desired, refused = mirror_bundles(local, here, objects, given, options)
         plan.refused.extend(refused)
         shared = {name: exports[name] for name in exports if name in taking_part}
         more, refused = global_bundles(local, here, objects, shared, options)
         plan.refused.extend(refused)
         missing = taking_part - set(exports)
-        wanted += [bundle for bundle in more if not _unknown(bundle, objects, missing)]
+        desired += [bundle for bundle in more if not _unknown(bundle, objects, missing)]
     mine = _mine(objects, manager)
-    settled = _settle(plan, wanted, objects, mine, options.adopt)
+    settled = _settle(plan, desired, objects, mine, options.adopt)
     if state == "present":
         settled.keep.update(_skipped(objects, given, options))
     if state == "present" and options.on_unreachable != "keep":

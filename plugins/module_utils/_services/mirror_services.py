@@ -60,16 +60,16 @@ def mirror_service(prefix: str, namespace: str, remote: Object, session_affinity
     controllers of the cluster that they land in.
     """
     spec, meta = _spec(remote), remote["metadata"]
-    wanted: Manifest = {"ports": copied_ports(remote)}
+    desired: Manifest = {"ports": copied_ports(remote)}
     if is_headless(remote):
-        wanted["clusterIP"] = "None"
+        desired["clusterIP"] = "None"
     if session_affinity and spec.get("sessionAffinity") == "ClientIP":
-        wanted["sessionAffinity"] = "ClientIP"
+        desired["sessionAffinity"] = "ClientIP"
         config = spec.get("sessionAffinityConfig")
         if isinstance(config, dict):
-            wanted["sessionAffinityConfig"] = config
+            desired["sessionAffinityConfig"] = config
     name = mirror_name(prefix, meta["namespace"], meta["name"]).checked()
-    return service_manifest(name, namespace, mirror_labels(prefix), wanted)
+    return service_manifest(name, namespace, mirror_labels(prefix), desired)
 
 
 def service_manifest(
@@ -82,9 +82,9 @@ def service_manifest(
     return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
 
 
-def must_recreate(wanted: Object, actual: Object) -> bool:
+def must_recreate(desired: Object, actual: Object) -> bool:
     """True when a Service has to be made anew: it cannot become headless, or stop being so, in place."""
-    return is_headless(wanted) != is_headless(actual)
+    return is_headless(desired) != is_headless(actual)
 
 
 def may_adopt(actual: Object, labels: t.Mapping[str, str]) -> bool:

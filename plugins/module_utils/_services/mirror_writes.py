@@ -48,7 +48,7 @@ def owned(obj: Object, manager: str) -> bool:
 def plan_writes(
     local: str, settled: Settled, objects: t.Mapping[Key, Object], stale: t.Iterable[Key], manager: str
 ) -> tuple[Plan, list[Write]]:
-    """Old forms that cannot be changed go first, then what is wanted is made and changed, then the rest goes."""
+    """Old forms that cannot be changed go first, then what is desired is made and changed, then the rest goes."""
     plan = Plan()
     recreate, adopted = settled.recreate, settled.adopted
     there = {key: obj for key, obj in objects.items() if key not in recreate} if recreate else objects
@@ -93,7 +93,7 @@ def _read(objects: t.Mapping[Key, Object]) -> Read:
 
 
 def _same(manifest: Manifest, actual: Object, manager: str) -> bool:
-    """True when an object of ours plainly is as wanted. False says nothing: the slower comparison then knows.
+    """True when an object of ours plainly is as desired. False says nothing: the slower comparison then knows.
 
     Most objects of most runs end here. Nothing that we ever applied can be left over in these fields, and what others write
     they are on record for.
@@ -103,12 +103,12 @@ def _same(manifest: Manifest, actual: Object, manager: str) -> bool:
         return False
     if manifest["kind"] != "Service":
         return not any(actual.get(name) != value for name, value in manifest.items() if name not in _APART)
-    spec, wanted = actual.get("spec") or {}, manifest["spec"]
+    spec, desired = actual.get("spec") or {}, manifest["spec"]
     if (found.get("annotations") or {}) != (meta.get("annotations") or {}):
         return False
     if surplus(manifest, actual, manager):
         return False
-    return all(spec.get(name) == value for name, value in wanted.items())
+    return all(spec.get(name) == value for name, value in desired.items())
 
 
 def _deletes(local: str, objects: t.Mapping[Key, Object], keys: t.Iterable[Key], manager: str) -> list[Write]:

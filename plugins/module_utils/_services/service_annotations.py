@@ -47,12 +47,14 @@ def narrowed(
     text = _chosen(service, honoured, PORTS)
     if text is None:
         return service, groups
-    wanted = _items(text)
+    desired = _items(text)
     ports = [
-        port for port in service["spec"].get("ports") or () if port.get("name") in wanted or str(port["port"]) in wanted
+        port
+        for port in service["spec"].get("ports") or ()
+        if port.get("name") in desired or str(port["port"]) in desired
     ]
     known = {str(value) for port in ports for value in (port.get("name"), port["port"])}
-    if not ports or wanted - known:
+    if not ports or desired - known:
         raise ValueRefused(
             "ports_invalid", f"its annotation asks for the ports {quoted(text)}, which it does not all have"
         )

@@ -14,7 +14,7 @@ Data = dict[str, t.Any]
 Blame = tuple[t.Optional[str], t.Optional[str], str]  # owner, since, note
 
 #: What an action of a plan means for what is there.
-_DIFFERENCES = {"create": "missing", "update": "differs", "delete": "not wanted"}
+_DIFFERENCES = {"create": "missing", "update": "differs", "delete": "not desired"}
 NOBODY = "nobody"
 #: rtnetlink's protocol numbers, by the names that people know.
 PROTOCOLS = {
@@ -107,9 +107,9 @@ def _unknown(change: Data, node: Data, names: t.Any) -> Blame:
     return None, None, _GONE if change.get("action") == "create" else ""
 
 
-def _find(rows: t.Any, **wanted: t.Any) -> Data:
+def _find(rows: t.Any, **desired: t.Any) -> Data:
     """The first row with these values; {} where there is none."""
-    return next((row for row in rows or () if all(row.get(name) == value for name, value in wanted.items())), {})
+    return next((row for row in rows or () if all(row.get(name) == value for name, value in desired.items())), {})
 
 
 def _peer(change: Data, node: Data, names: t.Mapping[str, tuple[str, str]]) -> Blame:

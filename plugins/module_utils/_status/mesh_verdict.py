@@ -154,7 +154,7 @@ def drift_lines(result: Facts) -> list[str]:
         lines.append(
             "what it runs at boot is of another release of this collection than this run; multicluster.network.mesh brings it"
         )
-    lines += ["{kind} {id} is not as wanted ({action})".format(**c) for c in changes]
+    lines += ["{kind} {id} is not as desired ({action})".format(**c) for c in changes]
     return lines + ["{object}: {message} [{reason}]".format(**r) for r in result.get("refused") or ()]
 
 

@@ -175,7 +175,7 @@ def _with_reading(parts: dict[str, Verdict], facts: Facts) -> dict[str, Verdict]
     ]
     broken = [text for text in broken if not any(one.endswith(text) for one in whole.broken)]
     if not whole.broken:
-        broken += ["{where}: {kind} {name} is not as wanted ({action})".format(**row) for row in facts["drift"]]
+        broken += ["{where}: {kind} {name} is not as desired ({action})".format(**row) for row in facts["drift"]]
     known = set(whole.broken) | set(whole.unproven)
     unproven = []
     for row in facts["refused"]:

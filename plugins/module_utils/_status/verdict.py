@@ -113,7 +113,7 @@ def of_capability(name: str, result: t.Any, written: t.Collection[str] | None = 
 
     ``result``: a module's result, or None where there is none. ``written``: what this run wrote before it compared, each as "kind id",
     or None where it wrote nothing or too much to tell. Beside these only news are left, which came after this run had read and
-    found them as wanted.
+    found them as desired.
     """
     if not isinstance(result, t.Mapping):
         return Verdict(unproven=(f"{name}: it is on, and was not compared",))
@@ -126,7 +126,7 @@ def of_capability(name: str, result: t.Any, written: t.Collection[str] | None = 
     for change in (result.get("plan") or {}).get("changes") or ():
         if written is not None and change_name(change) not in written:
             continue
-        broken.append(f"{name}: {change.get('kind')} {change.get('id')} is not as wanted ({change.get('action')})")
+        broken.append(f"{name}: {change.get('kind')} {change.get('id')} is not as desired ({change.get('action')})")
     unproven = [refusal_text(name, row) for row in result.get("refused") or ()]
     return Verdict(tuple(broken), tuple(dict.fromkeys(unproven)))
 

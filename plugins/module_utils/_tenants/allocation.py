@@ -58,17 +58,17 @@ def check_range(lowest: int, highest: int) -> None:
 
 
 def next_id(
-    taken: t.Container[str], wanted: t.Any = None, lowest: int = MIN_ID, highest: int = MAX_ID, start: int = 0
+    taken: t.Container[str], desired: t.Any = None, lowest: int = MIN_ID, highest: int = MAX_ID, start: int = 0
 ) -> str:
-    """The wanted ID or the first free one from ``start`` on, with wrap-around.
+    """The desired ID or the first free one from ``start`` on, with wrap-around.
 
     Refused with ``invalid_vni``, ``not_in_range``, ``allocated`` or ``full``.
     """
     check_range(lowest, highest)
-    if wanted not in (None, ""):
-        if not isinstance(wanted, str) or not _NUMBER.match(wanted) or not -(2**31) <= int(wanted) < 2**31:
-            raise ValueRefused("invalid_vni", f"{quoted(wanted)} is no decimal number of 32 bits")
-        number = int(wanted)
+    if desired not in (None, ""):
+        if not isinstance(desired, str) or not _NUMBER.match(desired) or not -(2**31) <= int(desired) < 2**31:
+            raise ValueRefused("invalid_vni", f"{quoted(desired)} is no decimal number of 32 bits")
+        number = int(desired)
         if not lowest <= number <= highest:
             raise ValueRefused("not_in_range", f"{number} is not in {lowest} to {highest}")
         if str(number) in taken:
@@ -83,9 +83,9 @@ def next_id(
 
 
 def next_address(
-    prefixes: t.Sequence[str | Network], family: t.Any, taken: t.Container[str], wanted: t.Any = None, start: int = 0
+    prefixes: t.Sequence[str | Network], family: t.Any, taken: t.Container[str], desired: t.Any = None, start: int = 0
 ) -> str:
-    """The wanted address or the first free one of the family's prefixes; their first and last are handed out too.
+    """The desired address or the first free one of the family's prefixes; their first and last are handed out too.
 
     Refused with ``no_prefix``, ``bad_address``, ``not_in_range``, ``allocated`` or ``full``.
     """
@@ -93,8 +93,8 @@ def next_address(
     ranges = [prefix for prefix in ranges if f"IPv{prefix.version}" == family]
     if not ranges:
         raise ValueRefused("no_prefix", f"there is no prefix of family {quoted(family)}")
-    if wanted not in (None, ""):
-        address = parse_address(wanted)
+    if desired not in (None, ""):
+        address = parse_address(desired)
         if not any(contains(prefix, parse_network(f"{address}/{address.max_prefixlen}")) for prefix in ranges):
             raise ValueRefused("not_in_range", f"{address} is in none of the prefixes")
         if show_address(address) in taken:
@@ -229,10 +229,10 @@ def _addresses(view: View, pools: Pools) -> list[ObjectTurn]:
                 taken[found] = uid(obj)
                 spec = {"ip": found, "claimRef": claim_reference("ips", obj, profile=view.options.profile)}
                 _make(turn, IP_ADDRESS, address_object_name(found), spec)
-            wanted = address_labels(found, family_of(found), view.options.profile)
+            desired = address_labels(found, family_of(found), view.options.profile)
             body: dict[str, t.Any] = {} if given else {"spec": {"ip": found}}
-            if any(labels(obj).get(key) != value for key, value in wanted.items()):
-                body["metadata"] = {"labels": wanted}
+            if any(labels(obj).get(key) != value for key, value in desired.items()):
+                body["metadata"] = {"labels": desired}
             if body:
                 turn.patch_twin(FILL, obj, body)
         except ValueRefused as error:

@@ -37,7 +37,7 @@ class Attachment(t.NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-def plan_attachment(view: View, wanted: t.Sequence[Attachment], require_ready: bool = True) -> list[ObjectTurn]:
+def plan_attachment(view: View, desired: t.Sequence[Attachment], require_ready: bool = True) -> list[ObjectTurn]:
     """One pass: twins where there are none, provider IDs once they are ready."""
     marked = _marked(view)
     return [
@@ -46,14 +46,14 @@ def plan_attachment(view: View, wanted: t.Sequence[Attachment], require_ready: b
             one,
             functools.partial(_attach, one=one, marked=marked.get(one.label, []), require_ready=require_ready),
         )
-        for one in wanted
+        for one in desired
     ]
 
 
-def plan_detachment(view: View, wanted: t.Sequence[Attachment]) -> list[ObjectTurn]:
+def plan_detachment(view: View, desired: t.Sequence[Attachment]) -> list[ObjectTurn]:
     """One pass: provider IDs that name our twins are cleared, and the twins go."""
     marked = _marked(view)
-    return [_turn(view, one, functools.partial(_detach, one=one, marked=marked.get(one.label, []))) for one in wanted]
+    return [_turn(view, one, functools.partial(_detach, one=one, marked=marked.get(one.label, []))) for one in desired]
 
 
 def _marked(view: View) -> dict[str, list[dict[str, t.Any]]]:
@@ -121,11 +121,11 @@ def _attach(turn: ObjectTurn, one: Attachment, marked: t.Sequence[Object], requi
     if require_ready and get(twin, "status", "state") != READY:
         turn.wait("twin_not_ready", f"the network side says {quoted(get(twin, 'status', 'state'))}")
         return
-    wanted = format_id((namespace(twin), name(twin), one.node, uid(twin)), view.options.profile)
+    desired = format_id((namespace(twin), name(twin), one.node, uid(twin)), view.options.profile)
     given = text(source, "spec", "providerID")
-    if given != wanted:
+    if given != desired:
         _check_free(turn, given)
-        turn.patch_source(MAIN, {"spec": {"providerID": wanted}}, guarded=True)
+        turn.patch_source(MAIN, {"spec": {"providerID": desired}}, guarded=True)
 
 
 def _network(turn: ObjectTurn) -> str | None:

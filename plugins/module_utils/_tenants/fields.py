@@ -145,43 +145,43 @@ def list_key(path: tuple[str, ...], *lists: t.Any) -> str | None:
     return key if all(isinstance(item, dict) and item.get(key) for part in lists for item in part or ()) else None
 
 
-def merged(current: t.Any, wanted: t.Any, path: tuple[str, ...] = ()) -> t.Any:
+def merged(current: t.Any, desired: t.Any, path: tuple[str, ...] = ()) -> t.Any:
     """What an object is after the manifest was applied. Entries keep the place that the manifest gives them."""
-    if isinstance(wanted, dict) and isinstance(current, dict) and not (path and path[-1] in ATOMIC):
+    if isinstance(desired, dict) and isinstance(current, dict) and not (path and path[-1] in ATOMIC):
         result = dict(current)
-        for name, value in wanted.items():
+        for name, value in desired.items():
             result[name] = merged(current.get(name), value, path + (name,))
         return result
-    if isinstance(wanted, list) and isinstance(current, list):
-        key = list_key(path, wanted, current)
+    if isinstance(desired, list) and isinstance(current, list):
+        key = list_key(path, desired, current)
         if key is not None:
             known = {item[key]: item for item in current}
-            rows = [merged(known.get(item[key]), item, path + ("-",)) for item in wanted]
-            names = {item[key] for item in wanted}
+            rows = [merged(known.get(item[key]), item, path + ("-",)) for item in desired]
+            names = {item[key] for item in desired}
             return rows + [item for item in current if item[key] not in names]
-    return wanted
+    return desired
 
 
-def pruned(current: t.Any, applied: t.Any, wanted: t.Any, path: tuple[str, ...] = ()) -> t.Any:
+def pruned(current: t.Any, applied: t.Any, desired: t.Any, path: tuple[str, ...] = ()) -> t.Any:
     """The current object without what the last manifest had and this one has no more."""
     if isinstance(applied, dict) and isinstance(current, dict) and not (path and path[-1] in ATOMIC):
         result = dict(current)
         for name, value in applied.items():
             if name not in result or name in ("apiVersion", "kind"):
                 continue
-            if not isinstance(wanted, dict) or name not in wanted:
+            if not isinstance(desired, dict) or name not in desired:
                 rest = pruned(result[name], value, {}, path + (name,)) if isinstance(value, dict) else None
                 if rest:
                     result[name] = rest
                 else:
                     del result[name]
             else:
-                result[name] = pruned(result[name], value, wanted[name], path + (name,))
+                result[name] = pruned(result[name], value, desired[name], path + (name,))
         return result
-    if isinstance(applied, list) and isinstance(current, list) and isinstance(wanted, (list, dict)):
+    if isinstance(applied, list) and isinstance(current, list) and isinstance(desired, (list, dict)):
         key = list_key(path, applied, current)
         if key is not None:
-            names = {item[key] for item in wanted} if isinstance(wanted, list) else set()
+            names = {item[key] for item in desired} if isinstance(desired, list) else set()
             gone = {item[key] for item in applied} - names
             return [item for item in current if item[key] not in gone]
     return current
@@ -206,33 +206,33 @@ def merge_patched(target: t.Any, patch: t.Any) -> t.Any:
     return merged
 
 
-def replacing(current: t.Any, wanted: t.Any) -> t.Any:
+def replacing(current: t.Any, desired: t.Any) -> t.Any:
     """The merge patch that makes the one of the other, so that what only the first says is gone."""
-    if not isinstance(wanted, dict) or not isinstance(current, dict):
-        return wanted
-    return dict(dict.fromkeys(current), **{key: replacing(current.get(key), value) for key, value in wanted.items()})
+    if not isinstance(desired, dict) or not isinstance(current, dict):
+        return desired
+    return dict(dict.fromkeys(current), **{key: replacing(current.get(key), value) for key, value in desired.items()})
 
 
-def covered(wanted: t.Any, current: t.Any, path: tuple[str, ...] = ()) -> bool:
+def covered(desired: t.Any, current: t.Any, path: tuple[str, ...] = ()) -> bool:
     """Whether an object says everything that a manifest says."""
-    if isinstance(wanted, dict) and not (path and path[-1] in ATOMIC):
+    if isinstance(desired, dict) and not (path and path[-1] in ATOMIC):
         inner = current if isinstance(current, dict) else {}
-        return all(covered(value, inner.get(name), path + (name,)) for name, value in wanted.items())
-    if isinstance(wanted, list):
-        key = list_key(path, wanted, current if isinstance(current, list) else [])
+        return all(covered(value, inner.get(name), path + (name,)) for name, value in desired.items())
+    if isinstance(desired, list):
+        key = list_key(path, desired, current if isinstance(current, list) else [])
         if key is not None:
             known = {item[key]: item for item in current or ()}
-            return all(item[key] in known and covered(item, known[item[key]], path + ("-",)) for item in wanted)
-    return same(wanted, current, path[-1] if path else "")
+            return all(item[key] in known and covered(item, known[item[key]], path + ("-",)) for item in desired)
+    return same(desired, current, path[-1] if path else "")
 
 
-def spelled(wanted: t.Any, current: t.Any, key: str = "") -> t.Any:
+def spelled(desired: t.Any, current: t.Any, key: str = "") -> t.Any:
     """A manifest in the spelling of an object that says the same, so that sending it changes nothing."""
-    if isinstance(wanted, dict) and isinstance(current, dict):
-        return {name: spelled(value, current.get(name), name) for name, value in wanted.items()}
-    if isinstance(wanted, list) and isinstance(current, list) and len(wanted) == len(current):
-        return [spelled(one, other, key) for one, other in zip(wanted, current)]
-    return current if isinstance(wanted, str) and isinstance(current, str) and same(wanted, current, key) else wanted
+    if isinstance(desired, dict) and isinstance(current, dict):
+        return {name: spelled(value, current.get(name), name) for name, value in desired.items()}
+    if isinstance(desired, list) and isinstance(current, list) and len(desired) == len(current):
+        return [spelled(one, other, key) for one, other in zip(desired, current)]
+    return current if isinstance(desired, str) and isinstance(current, str) and same(desired, current, key) else desired
 
 
 #: Lists of which every field of every entry is ours; in the others the network side fills fields in.
@@ -243,17 +243,17 @@ def leftovers(manifest: Object, current: Object, owned: t.Sequence[tuple[str, ..
     """The patch that takes away, from the fields that are ours, what the manifest does not say."""
     patch: dict[str, t.Any] = {}
     for path in owned:
-        wanted, found = get(manifest, *path), get(current, *path)
+        desired, found = get(manifest, *path), get(current, *path)
         if found is None or same(found, None):
             continue
-        if wanted is None:
+        if desired is None:
             _set(patch, path, None)
-        elif isinstance(wanted, list) and isinstance(found, list):
-            key = list_key(path, wanted, found)
-            names = {item[key] for item in wanted} if key else set()
-            kept = [item for item in found if item[key] in names] if key else wanted
-            if path[-1] in _WHOLE and not same(found, wanted):
-                _set(patch, path, wanted)
+        elif isinstance(desired, list) and isinstance(found, list):
+            key = list_key(path, desired, found)
+            names = {item[key] for item in desired} if key else set()
+            kept = [item for item in found if item[key] in names] if key else desired
+            if path[-1] in _WHOLE and not same(found, desired):
+                _set(patch, path, desired)
             elif len(kept) != len(found):
                 _set(patch, path, kept)
     stale = _second_controllers(manifest, current)

@@ -55,30 +55,30 @@ def plan_interface(turn: ObjectTurn, index: Index, now: str) -> None:
 
 
 def _report(turn: ObjectTurn, state: str, shown: t.Mapping[str, t.Any], now: str) -> None:
-    wanted = dict(shown, state=state)
+    desired = dict(shown, state=state)
     if get(turn.subject, "status", "state") != state:
-        wanted["lastStateTransitionTime"] = now
-    turn.status(wanted)
+        desired["lastStateTransitionTime"] = now
+    turn.status(desired)
 
 
 def claim_twin(turn: ObjectTurn, index: Index) -> dict[str, t.Any] | None:
     """The usable twin; also releases what is ours and does not match any more."""
     source, profile = turn.subject, turn.options.profile
-    wanted = ""
+    desired = ""
     given = get(source, "spec", "providerID")
     try:
         if not given:
             turn.wait("no_provider_id", "the machine pool has not set a provider ID")
         else:
-            wanted = parse_interface_id(given, profile).uid
+            desired = parse_interface_id(given, profile).uid
     except ValueRefused as error:
         turn.wait("provider_id_" + error.reason, error.message)
     for twin in index.by_claimer.get(uid(source), ()):
-        if not wanted or uid(twin) != wanted:
+        if not desired or uid(twin) != desired:
             release(turn, twin, stops=False)
-    if not wanted:
+    if not desired:
         return None
-    mine = index.by_uid.get(wanted)
+    mine = index.by_uid.get(desired)
     if mine is None:
         turn.wait("twin_unknown", f"the network side has no interface with the uid in {quoted(given)}")
         return None
@@ -108,7 +108,7 @@ def release(turn: ObjectTurn, twin: Object, stops: bool = True) -> None:
     turn.patch_twin(RELEASE, twin, release_patch(turn), "released", stops)
 
 
-def wanted_virtual_ip(source: Object) -> str:
+def desired_virtual_ip(source: Object) -> str:
     """The name of the virtual IP that an interface wants, "" for none."""
     if isinstance(get(source, "spec", "virtualIP", "virtualIPRef"), dict):
         return text(source, "spec", "virtualIP", "virtualIPRef", "name")
@@ -116,26 +116,26 @@ def wanted_virtual_ip(source: Object) -> str:
 
 
 def claim_virtual_ip(turn: ObjectTurn, index: Index) -> dict[str, t.Any] | None:
-    """The usable virtual IP; also releases those that point at us and are not wanted any more."""
+    """The usable virtual IP; also releases those that point at us and are not desired any more."""
     source = turn.subject
-    wanted = wanted_virtual_ip(source)
+    desired = desired_virtual_ip(source)
     for virtual_ip in index.targeting(namespace(source), uid(source)):
-        if name(virtual_ip) != wanted:
+        if name(virtual_ip) != desired:
             turn.patch_source(RELEASE, {"spec": {"targetRef": None}}, True, virtual_ip, stops=False)
-    if not wanted:
+    if not desired:
         return None
-    found = turn.view.source(VIRTUAL_IP, namespace(source), wanted)
+    found = turn.view.source(VIRTUAL_IP, namespace(source), desired)
     if found is None:
-        turn.wait("virtual_ip_missing", f"there is no virtual IP {quoted(wanted)}")
+        turn.wait("virtual_ip_missing", f"there is no virtual IP {quoted(desired)}")
         return None
     holder = text(found, "spec", "targetRef", "uid")
     if holder == uid(source):
         return found
     if get(found, "spec", "targetRef") or uid(found) in index.taken:
-        turn.wait("virtual_ip_taken", f"the virtual IP {quoted(wanted)} is in use by another interface")
+        turn.wait("virtual_ip_taken", f"the virtual IP {quoted(desired)} is in use by another interface")
         return None
     if deleting(found):
-        turn.wait("virtual_ip_deleting", f"the virtual IP {quoted(wanted)} is being deleted")
+        turn.wait("virtual_ip_deleting", f"the virtual IP {quoted(desired)} is being deleted")
         return None
     index.taken.add(uid(found))
     target = {"name": name(source), "uid": uid(source)}
@@ -163,19 +163,19 @@ def equip(turn: ObjectTurn, index: Index, twin: Object, virtual_ip: Object | Non
         turn.wait("virtual_ip_without_address", "the virtual IP has no address yet")
     public = [] if address is None else [{"name": address, "ipFamily": family_of(address), "ip": address}]
     families = {entry["ipFamily"] for entry in public}
-    wanted = {
+    desired = {
         "publicIPs": public,
         "prefixes": list(prefixes),
         "natGateways": [item for item in entries(twin, "spec", "natGateways") if item.get("ipFamily") not in families],
     }
-    if all(same(get(twin, "spec", field), value, field) for field, value in wanted.items()):
+    if all(same(get(twin, "spec", field), value, field) for field, value in desired.items()):
         return False
     before = {address_or_none(entry.get("ip")) for entry in entries(twin, "spec", "publicIPs")} - {None}
     dropped = bool(before - {address})
     held = address is not None and address not in before and index.held_elsewhere(address, twin)
     if dropped and held:
         # a swap: the server refuses an address that another twin still has, so both let go before either takes
-        wanted.update(publicIPs=[], natGateways=entries(twin, "spec", "natGateways"))
-    body = {"spec": {field: value or None for field, value in wanted.items()}}
+        desired.update(publicIPs=[], natGateways=entries(twin, "spec", "natGateways"))
+    body = {"spec": {field: value or None for field, value in desired.items()}}
     turn.patch_twin(RELEASE if dropped else CLAIM, twin, body)
     return True

@@ -142,8 +142,8 @@ def desired_addresses(
     count = blocks_per_address(ports)
     if upstream:
         spare = count * current - requested
-        wanted = current - (abs(spare) // count if spare >= 0 else -(abs(spare) // count))
+        desired = current - (abs(spare) // count if spare >= 0 else -(abs(spare) // count))
     else:
-        wanted = -(-requested // count)
-    wanted = max(wanted, lowest or 0)
-    return wanted if highest is None else min(wanted, highest)
+        desired = -(-requested // count)
+    desired = max(desired, lowest or 0)
+    return desired if highest is None else min(desired, highest)

@@ -19,7 +19,7 @@ def plan_network(turn: ObjectTurn) -> None:
     before = get(source, "status", "state")
     spec = None
     if PEERING in options.switches:
-        peerings = wanted_peerings(turn)
+        peerings = desired_peerings(turn)
         spec = {"peerings": peerings} if peerings else None
     manifest = turn.manifest(NETWORK, spec=spec)
     owned = [("spec", "peerings")] if PEERING in options.switches else []
@@ -58,24 +58,24 @@ def accepted(source: Object) -> list[tuple[dict[str, t.Any], dict[str, t.Any]]]:
     return found
 
 
-def wanted_peerings(turn: ObjectTurn) -> list[dict[str, t.Any]]:
+def desired_peerings(turn: ObjectTurn) -> list[dict[str, t.Any]]:
     """spec.peerings of the twin."""
     twin = turn.view.twin(NETWORK, uid(turn.subject))
     present = {text(entry, "name"): entry for entry in entries(twin, "spec", "peerings")}
-    wanted: dict[str, dict[str, t.Any]] = {}
+    desired: dict[str, dict[str, t.Any]] = {}
     for incoming, entry in accepted(turn.subject):
         label = text(entry, "name")
         peer = turn.view.twin(NETWORK, text(incoming, "uid")) if text(incoming, "uid") else None
         ident = text(peer, "spec", "id")
         if ident:
-            wanted.setdefault(label, _entry(turn, entry, ident))
+            desired.setdefault(label, _entry(turn, entry, ident))
             continue
         # the peer is missing for now: an entry that is live stays as long as the peer itself exists
         alive = _peer_exists(turn, incoming)
         if alive and label in present:
-            wanted.setdefault(label, present[label])
+            desired.setdefault(label, present[label])
         turn.wait("peer_not_ready", f"the network side has no network for the peering {label!r:.80} yet")
-    return list(wanted.values())
+    return list(desired.values())
 
 
 def _peer_exists(turn: ObjectTurn, incoming: t.Mapping[str, t.Any]) -> bool:

@@ -89,17 +89,17 @@ class ObjectTurn:
         target = self.subject if other is None else other
         self.steps.append(Step(phase, SOURCE, PATCH, key_of(target), body, uid(target), guarded, stops))
 
-    def status_step(self, wanted: t.Mapping[str, t.Any]) -> Step | None:
+    def status_step(self, desired: t.Mapping[str, t.Any]) -> Step | None:
         """The status write that makes these fields so (None or empty: removed); None when they are."""
         current = get(self.subject, "status") or {}
-        change = {name: value or None for name, value in wanted.items() if not same(current.get(name), value, name)}
+        change = {name: value or None for name, value in desired.items() if not same(current.get(name), value, name)}
         if not change:
             return None
         return Step(STATUS, SOURCE, PATCH_STATUS, self.key, {"status": change}, uid(self.subject))
 
-    def status(self, wanted: t.Mapping[str, t.Any]) -> None:
+    def status(self, desired: t.Mapping[str, t.Any]) -> None:
         """Write status fields where they differ."""
-        step = self.status_step(wanted)
+        step = self.status_step(desired)
         if step:
             self.steps.append(step)
 

@@ -174,8 +174,8 @@ def node_term(node: str) -> dict[str, t.Any]:
 
 def plan_daemon(template: Object, nodes: t.Sequence[Object], instances: t.Sequence[Object]) -> DaemonPlan:
     """One instance on every node that the template's affinity and nodeRef allow; of several the oldest stays."""
-    wanted_ref = text(template, "nodeRef", "name")
-    fitting = [name(node) for node in nodes if node_fits(template, node) and wanted_ref in ("", name(node))]
+    desired_ref = text(template, "nodeRef", "name")
+    fitting = [name(node) for node in nodes if node_fits(template, node) and desired_ref in ("", name(node))]
     existing = {name(node) for node in nodes}
     by_node: dict[str, list[Object]] = {}
 
@@ -271,10 +271,10 @@ def _instances(view: View, daemon: Object) -> ObjectTurn:
         if name(instance) in plan.delete:
             turn.remove_twin(instance, FREE)
         elif not deleting(instance):
-            wanted = {field: spec.get(field) for field in ("ips", "loadBalancerPorts")}
+            desired = {field: spec.get(field) for field in ("ips", "loadBalancerPorts")}
             changed = {
                 field: value or None
-                for field, value in wanted.items()
+                for field, value in desired.items()
                 if not same(get(instance, "spec", field), value, field)
             }
             if changed:
@@ -357,13 +357,15 @@ def _scale(turn: ObjectTurn, gateway: Object, scaler: Object | None, requested: 
         return
     ips = entries(gateway, "spec", "ips")
     limits = (get(scaler, "spec", "minPublicIPs") or 0, get(scaler, "spec", "maxPublicIPs"))
-    wanted = desired_addresses(get(gateway, "spec", "portsPerNetworkInterface"), len(ips), requested, *limits)
-    if wanted < len(ips):
-        turn.patch_twin(MAKE, gateway, {"spec": {"ips": ips[:wanted] or None}})
-    elif wanted > len(ips):
+    desired = desired_addresses(get(gateway, "spec", "portsPerNetworkInterface"), len(ips), requested, *limits)
+    if desired < len(ips):
+        turn.patch_twin(MAKE, gateway, {"spec": {"ips": ips[:desired] or None}})
+    elif desired > len(ips):
         known = {entry.get("name") for entry in ips}
-        free = (called for called in (f"ip-{number}" for number in range(len(ips) + wanted + 1)) if called not in known)
-        added = [{"name": next(free)} for _number in range(wanted - len(ips))]
+        free = (
+            called for called in (f"ip-{number}" for number in range(len(ips) + desired + 1)) if called not in known
+        )
+        added = [{"name": next(free)} for _number in range(desired - len(ips))]
         turn.patch_twin(MAKE, gateway, {"spec": {"ips": ips + added}})
 
 

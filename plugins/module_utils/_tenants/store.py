@@ -90,23 +90,23 @@ class MemoryStore:
         return [copy.deepcopy(self._objects[key]) for key in sorted(found)]
 
     def create(self, manifest: Object) -> dict[str, t.Any]:
-        wanted = copy.deepcopy(dict(manifest))
-        if not name(wanted):
+        desired = copy.deepcopy(dict(manifest))
+        if not name(desired):
             self._made += 1
-            wanted["metadata"]["name"] = f"{get(wanted, 'metadata', 'generateName') or ''}{self._made:010d}"
-        key = key_of(wanted)
+            desired["metadata"]["name"] = f"{get(desired, 'metadata', 'generateName') or ''}{self._made:010d}"
+        key = key_of(desired)
         if key in self._objects:
             raise StoreError(EXISTS, f"{key.kind} {key.short} already exists")
-        return self._store("create", key, wanted, None)
+        return self._store("create", key, desired, None)
 
     def apply(self, manifest: Object, manager: str) -> dict[str, t.Any]:
         key = key_of(manifest)
         before = self._objects.get(key)
         if before is not None and get(manifest, "metadata", "uid") not in (None, uid(before)):
             raise StoreError(CONFLICT, f"{key.kind} {key.short} is another object now")
-        wanted = {part: value for part, value in copy.deepcopy(dict(manifest)).items() if part != "status"}
-        kept = pruned(before or {}, self._applied.get((key, manager), {}), wanted)
-        after = merged(kept, wanted)
+        desired = {part: value for part, value in copy.deepcopy(dict(manifest)).items() if part != "status"}
+        kept = pruned(before or {}, self._applied.get((key, manager), {}), desired)
+        after = merged(kept, desired)
         noted = entries(before or {}, "metadata", "managedFields")
         if noted:
             # as a server has it after an object was taken over

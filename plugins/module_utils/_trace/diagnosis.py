@@ -341,16 +341,16 @@ class Judge:
 
     def _rewritten(self, flow: Flow, direction: str, hosts: t.Sequence[str]) -> Finding | None:
         """The source is another one than was sent, though it went through a tunnel."""
-        wanted = flow.packet.src if direction == FORWARD else flow.packet.dst
+        desired = flow.packet.src if direction == FORWARD else flow.packet.dst
         for index, host in enumerate(hosts):
             found = self.seen.passage(flow.id, host, direction)
             tunnels = self.nodes[host].devices if host in self.nodes else {}
             inside = index > 0 or any(dev in tunnels for dev in found.outs)
-            strange = sorted(found.sources - {wanted}) if direction == FORWARD and inside else []
+            strange = sorted(found.sources - {desired}) if direction == FORWARD and inside else []
             if strange:
                 rule = self.seen.passage(flow.id, hosts[max(0, index - 1)], direction).rewrite
                 text = (
-                    f"it comes to {host} from {place_text(flow.packet.version, strange[0])} instead of {place_text(flow.packet.version, wanted)}"
+                    f"it comes to {host} from {place_text(flow.packet.version, strange[0])} instead of {place_text(flow.packet.version, desired)}"
                     + (f" by {rule.place}" if rule else "")
                 )
                 at = hosts[max(0, index - 1)]
@@ -368,9 +368,9 @@ class Judge:
         """It left one node and never came to the next: what the tunnel's ends counted says more."""
         outs = self.seen.passage(flow.id, host, direction).outs
         where = f"last seen as it left {host} by {', '.join(map(printable, outs)) or '?'}; {other} did not see it"
-        wanted = next((step.dev for step in walk.steps if step.host == host and step.dev is not None), None)
-        if wanted is not None and outs and wanted not in outs:
-            where += f"; routes and rules of {host} lead to {printable(wanted)}, so a mark or a rewriting on its way there decided otherwise"
+        desired = next((step.dev for step in walk.steps if step.host == host and step.dev is not None), None)
+        if desired is not None and outs and desired not in outs:
+            where += f"; routes and rules of {host} lead to {printable(desired)}, so a mark or a rewriting on its way there decided otherwise"
         here, there = self.nodes.get(host), self.nodes.get(other)
         device = next((here.devices[dev] for dev in outs if dev in here.devices), None) if here is not None else None
         if here is None or there is None or device is None or walk.fault is not None and walk.fault.host == host:

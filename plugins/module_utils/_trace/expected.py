@@ -159,7 +159,7 @@ class Walker:
     ) -> tuple[Step | None, Fault | None, str]:
         """How the packet leaves a node for another."""
         version, mark = packet.version, mark_of(here, self.mesh, packet.version, packet.dst) if self.mesh.whole else 0
-        wanted = self.mesh.device(here, there) or self.tunnels.guess(here, there, packet)
+        desired = self.mesh.device(here, there) or self.tunnels.guess(here, there, packet)
         command = get_command(packet, iif, mark)
         still = self._still(here, version, iif)
         if still is not None:
@@ -167,13 +167,13 @@ class Walker:
         found = decide(here, version, packet.dst, packet.src, iif, mark)
         if found.kind == UNKNOWN:
             return None, None, f"{here.host} decides by {by_text(found)}, which asks for more than is known here"
-        if wanted is not None and (found.kind != LEAVES or found.dev != wanted):
+        if desired is not None and (found.kind != LEAVES or found.dev != desired):
             device = here.devices.get(found.dev or "")
             if device is not None and self.tunnels.leads(device, there, packet):
-                wanted = device.name  # by another tunnel of the same node
+                desired = device.name  # by another tunnel of the same node
             else:
-                return None, self._diverted(here, there, packet, wanted, found, direction, command), ""
-        elif wanted is None and found.kind != LEAVES:
+                return None, self._diverted(here, there, packet, desired, found, direction, command), ""
+        elif desired is None and found.kind != LEAVES:
             text = f"{here.host} has no way to {place_text(version, packet.dst)}: {by_text(found)}"
             return None, Fault(causes.ROUTE_MISSING, here.host, IN, text, here.host, command), ""
         source = (
@@ -185,26 +185,26 @@ class Walker:
         return Step(here.host, OUT, "route", text, command, source, found.dev), None, ""
 
     def _diverted(
-        self, here: Node, there: Node, packet: Packet, wanted: str, found: Decision, direction: str, command: str
+        self, here: Node, there: Node, packet: Packet, desired: str, found: Decision, direction: str, command: str
     ) -> Fault:
         """Why a packet does not leave by the device that it should."""
         version, target = packet.version, place_text(packet.version, packet.dst)
         dev = found.dev if found.kind == LEAVES else None
-        show = f"ip -d link show {argument(wanted)}"
+        show = f"ip -d link show {argument(desired)}"
 
         def fault(cause: str, text: str, hand: str = command, confidence: str = causes.PROVEN) -> Fault:
             return Fault(cause, here.host, IN, text, here.host, hand, dev, confidence)
 
-        link, device = here.links.get(wanted), here.devices.get(wanted)
+        link, device = here.links.get(desired), here.devices.get(desired)
         if link is None and device is None and "links" not in here.left_out:
             return fault(
                 causes.DEVICE_MISSING,
-                f"{here.host} has no device {wanted}, by which it reaches cluster {there.cluster}",
+                f"{here.host} has no device {desired}, by which it reaches cluster {there.cluster}",
                 show,
             )
         if link is not None and not link.up:
-            return fault(causes.DEVICE_DOWN, f"the device {wanted} of {here.host} is down", show)._replace(
-                device=argument(wanted)
+            return fault(causes.DEVICE_DOWN, f"the device {desired} of {here.host} is down", show)._replace(
+                device=argument(desired)
             )
         took = (
             f"{here.host} sends {target} by {by_text(found)}"
@@ -215,7 +215,7 @@ class Walker:
             early = self._not_marked(here, there, device, packet, fault, took)
             if early is not None:
                 return early
-        own, rule = own_route(here, self.mesh, version, wanted, packet)
+        own, rule = own_route(here, self.mesh, version, desired, packet)
         if own is None and device is not None and not self.mesh.devices and not self.mesh.whole:
             peer = device.peer_for(version, packet.dst)  # tunnels of another program, whose routes follow its peers
             if peer is None or not self.tunnels.is_of(peer, there):
@@ -224,11 +224,11 @@ class Walker:
             what = (
                 "its rule for marked packets"
                 if self.mesh.whole and our_rule(here, self.mesh, version) is None
-                else "a route to it by " + wanted
+                else "a route to it by " + desired
             )
             return fault(causes.ROUTE_MISSING, f"{took}; {what} is missing")
         if direction == BACK and found.kind == LEAVES:
-            return fault(causes.ANSWER_ANOTHER_WAY, f"the answer does not go back by {wanted}: {took}")
+            return fault(causes.ANSWER_ANOTHER_WAY, f"the answer does not go back by {desired}: {took}")
         if found.kind == NOWHERE:
             return fault(
                 causes.NOT_EXPLAINED, f"{took}, though {route_text(own)} is there", confidence=causes.UNEXPLAINED

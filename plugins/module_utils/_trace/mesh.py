@@ -53,7 +53,7 @@ def our_rule(node: Node, mesh: Mesh, version: int) -> Rule | None:
     return None
 
 
-def own_route(here: Node, mesh: Mesh, version: int, wanted: str, packet: Packet) -> tuple[Route | None, Rule | None]:
+def own_route(here: Node, mesh: Mesh, version: int, desired: str, packet: Packet) -> tuple[Route | None, Rule | None]:
     """The route by the mesh's device that holds the target, with the rule that leads to it."""
     ours = our_rule(here, mesh, version) if mesh.whole else None
     if mesh.whole and ours is None:
@@ -64,6 +64,6 @@ def own_route(here: Node, mesh: Mesh, version: int, wanted: str, packet: Packet)
         if rule.table is None or (not mesh.whole and rule.fwmark is not None):
             continue
         for route in here.routes.get((version, rule.table), ()):
-            if route.first <= packet.dst <= route.last and route.dev == wanted and route.kind == "unicast":
+            if route.first <= packet.dst <= route.last and route.dev == desired and route.kind == "unicast":
                 return route, rule
     return None, None

@@ -73,13 +73,13 @@ def parse_told(rows: t.Any, flow: str) -> Told | None:
 def asks_of(row: t.Mapping[str, t.Any]) -> tuple[str, tuple[Address, ...]]:
     """(the name that should be there, the addresses that it should have) of a flow; empty for one that asks nothing."""
     asks = mapping(row, "ask")
-    names, wanted = _list(asks.get("names")), _list(asks.get("expected"))
-    return (str(names[-1]) if names else "", addresses(wanted))
+    names, desired = _list(asks.get("names")), _list(asks.get("expected"))
+    return (str(names[-1]) if names else "", addresses(desired))
 
 
 def fault_of(row: t.Mapping[str, t.Any], told: Told | None, source: Node | None) -> tuple[str, str] | None:
     """(cause, sentence) where the answer is none, or another than the objects make expected."""
-    name, wanted = asks_of(row)
+    name, desired = asks_of(row)
     if told is None or not name:
         return None
     host = str(mapping(row, "source").get("host"))
@@ -92,10 +92,10 @@ def fault_of(row: t.Mapping[str, t.Any], told: Told | None, source: Node | None)
                 f"no kube-proxy runs on {host}, and nothing else turns {told.server} into an address of the DNS server",
             )
         return causes.DNS_FAILS, text
-    if told.outcome == ANSWERED and set(told.addresses) & set(wanted):
+    if told.outcome == ANSWERED and set(told.addresses) & set(desired):
         return None
     says = ", ".join(causes.place_text(*one) for one in told.addresses[:5]) or told.detail or told.outcome
-    should = ", ".join(causes.place_text(*one) for one in wanted[:5])
+    should = ", ".join(causes.place_text(*one) for one in desired[:5])
     text = f"the DNS server {told.server} answers {says} for {printable(told.name or name)}; by the objects of the cluster it is {should}, as {printable(name)}"
     return causes.DNS_DIFFERS, text
 

@@ -159,7 +159,7 @@ def passage(host: str, direction: str, events: t.Iterable[Event]) -> Passage:
     )
 
 
-def _says(event: Event, wanted: t.Sequence[str]) -> bool:
+def _says(event: Event, desired: t.Sequence[str]) -> bool:
     """Whether a rule has one of those statements: by its own word, not by its comment's, a chain's or a set's."""
     words: list[str] = []
     for number, part in enumerate(event.rule.split('"')):
@@ -169,7 +169,7 @@ def _says(event: Event, wanted: t.Sequence[str]) -> bool:
             words.append(lower(part))
         else:
             words.append("")
-    return any(word in wanted and before not in _CALLS for before, word in zip(["", *words], words))
+    return any(word in desired and before not in _CALLS for before, word in zip(["", *words], words))
 
 
 class Counted(t.NamedTuple):

@@ -261,7 +261,7 @@ def _named(row: t.Mapping[str, t.Any], observed: Observed) -> tuple[Finding | No
     told = observed.told.get(ident)
     if told is None:
         return None, []
-    name, wanted = asks_of(row)
+    name, desired = asks_of(row)
     fault = fault_of(row, told, observed.nodes.get(host))
     said = ", ".join(causes.place_text(*one) for one in told.addresses[:5]) or told.detail or told.outcome
     hop = {
@@ -269,7 +269,7 @@ def _named(row: t.Mapping[str, t.Any], observed: Observed) -> tuple[Finding | No
         "direction": FORWARD,
         "where": host,
         "what": fault[0] if fault else "name",
-        "expected": f"{printable(name)} is {', '.join(causes.place_text(*one) for one in wanted[:5])}",
+        "expected": f"{printable(name)} is {', '.join(causes.place_text(*one) for one in desired[:5])}",
         "observed": f"the DNS server {told.server} answers {said}",
         "verdict": "differs" if fault else "ok",
         "command": command(told),

@@ -3,7 +3,7 @@
 """Sets of addresses as sorted ranges: union, difference, membership, overlap, owners, minimal prefixes (kubespan 6, 11.6).
 
 Every operation is one sweep or a bisection over sorted lists of integers, so a thousand peers are not compared in pairs;
-prefix objects are made only where text is wanted. Nodes compute with these too, so there is only the standard library.
+prefix objects are made only where text is desired. Nodes compute with these too, so there is only the standard library.
 """
 
 from __future__ import annotations
@@ -227,11 +227,11 @@ class RangeOwners(t.Generic[Owner]):
         self._rows[version].insert(index, (last, owner))
         return None
 
-    def owners(self, wanted: PrefixSet) -> set[Owner]:
+    def owners(self, desired: PrefixSet) -> set[Owner]:
         return {
             owner
             for version in (4, 6)
-            for first, last in wanted.spans(version)
+            for first, last in desired.spans(version)
             for owner in self._overlapping(version, first, last)
         }
 

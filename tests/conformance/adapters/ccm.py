@@ -319,7 +319,7 @@ def provider_contract(data: Input) -> Answer:
         nodes = types.SimpleNamespace(nodes={"n": {"metadata": {"name": "n"}}})
         load_balancers_bgp.gather(_setup(given), capable, nodes, "sync", True, Plan())
         users = services.Service("default", "web", services.LOAD_BALANCER, "203.0.113.8", {}, "")
-        outcome = service_plan.wanted_by(
+        outcome = service_plan.outcome_of(
             users, [], ccm_services.context({"config": {"cluster_uid": "u", "loadbalancer": "empty://"}})
         )
         return {

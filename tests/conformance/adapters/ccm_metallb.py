@@ -69,11 +69,11 @@ def _step(target: t.Any, step: Input, reserved: t.Container[str]) -> None:
     elif op == "sync_nodes":
         target.sync_nodes(nodes)
     elif op == "sync_services":
-        wanted = _services(step)
+        desired = _services(step)
         if in_text:
-            target.sync_services(wanted, nodes, reserved)
+            target.sync_services(desired, nodes, reserved)
         else:
-            target.sync_services({key: [network] for key, network in wanted.items()}, nodes)
+            target.sync_services({key: [network] for key, network in desired.items()}, nodes)
     else:
         raise Unhandled(op)
 
@@ -106,11 +106,11 @@ def _without_configmap() -> Answer:
     """What a cluster without it is told."""
     given = {"METAL_API_KEY": "k", "METAL_PROJECT_ID": "P", "METAL_LOAD_BALANCER": "metallb:///metallb-system/config"}
     made = setup.parse_setup({"cluster": "c", "provider": "equinix_metal"}, given, None)
-    wanted = backends.BackendRequest(
+    desired = backends.BackendRequest(
         backends.SYNC, {("default", "web"): "147.75.10.1/32"}, [], frozenset(), True, frozenset()
     )
     found = backends.BackendState(made.metallb(False))
-    plan = backends.plan_backend(t.cast(Client, None), made, found, wanted, "multicluster.network/vectors")
+    plan = backends.plan_backend(t.cast(Client, None), made, found, desired, "multicluster.network/vectors")
     return {"skipped": not plan.puts and bool(plan.silent)}
 
 

@@ -147,7 +147,7 @@ class _Run:
 
     def _add(self, service: services.Service) -> None:
         further = service_plan.users_addresses(self.services or (), self.held, self.context)
-        outcome = service_plan.wanted_by(service, self.held, self.context, further)
+        outcome = service_plan.outcome_of(service, self.held, self.context, further)
         if outcome.state:
             self.states[service.key] = outcome.state
         self._apply(service, outcome)

@@ -189,14 +189,14 @@ def rule_of(vector: Input, version: int) -> Answer:
 
 def ip_rules(vector: Input) -> Answer:
     version = 6 if str(vector.get("family", "")).endswith("6") else 4
-    wanted = kubespan_routing.wanted_rule(version, gen=generation(vector))
+    desired = kubespan_routing.desired_rule(version, gen=generation(vector))
     if vector["case"] == "desired":
-        shown = dict(wanted, fwmark=hex(wanted["fwmark"]), fwmask=hex(wanted["fwmask"]), action="lookup", src="all")
-        shown["protocol"] = "static" if wanted["protocol"] == 4 else None
+        shown = dict(desired, fwmark=hex(desired["fwmark"]), fwmask=hex(desired["fwmask"]), action="lookup", src="all")
+        shown["protocol"] = "static" if desired["protocol"] == 4 else None
         del shown["version"]
-        return {"rule": shown, "printed": kubespan_routing.rule_text(wanted)}
+        return {"rule": shown, "printed": kubespan_routing.rule_text(desired)}
     if vector["case"] == "match":
-        return {"matches": kubespan_routing.selects(wanted, int(str(vector["packet_mark"]), 0))}
+        return {"matches": kubespan_routing.selects(desired, int(str(vector["packet_mark"]), 0))}
     if vector["case"] == "seed_priority":
         return {"chosen": kubespan_routing.free_priority(vector["occupied"])}
     if vector["case"] != "reconcile":

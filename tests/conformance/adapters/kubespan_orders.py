@@ -118,9 +118,9 @@ class Host:
 
         return write
 
-    def set_link(self, name: str, **wanted: t.Any) -> None:
+    def set_link(self, name: str, **desired: t.Any) -> None:
         """One message; the kernel takes the MTU before it changes the state."""
-        self.writes.extend(what for what in ("mtu", "up") if wanted.get(what) is not None)
+        self.writes.extend(what for what in ("mtu", "up") if desired.get(what) is not None)
 
     def change_addresses(
         self, name: str, add: t.Sequence[str], remove: t.Sequence[str], keep: t.Sequence[str] = ()
@@ -191,7 +191,7 @@ class Host:
             yield
 
     def converge(self, wish: Data | None, force: bool) -> None:
-        """One run of the flow; afterwards the host is as the run wanted it."""
+        """One run of the flow; afterwards the host is as the run desired it."""
         self.key, self.secret = (wish or {}).get("key", FIRST_KEY), (wish or {}).get("secret", "first")
         state = None if wish is None else state_of(wish, force)
         layout = kubespan.layout_of(state)
@@ -212,8 +212,8 @@ class Host:
         self.link["implementation"] = "kernel"
         self.dumped = Dump(after["listen_port"], after["fwmark"], after["public_key"], part.device.after)
         self.table = dict(part.table_request["table"], owner=part.alias, generation=1)
-        self.rules = {version: [kubespan_routing.wanted_rule(version, layout, part.gen)] for version in (4, 6)}
-        self.routes = kubespan_routing.wanted_routes(layout, state["mtu"], state["fail_closed"])
+        self.rules = {version: [kubespan_routing.desired_rule(version, layout, part.gen)] for version in (4, 6)}
+        self.routes = kubespan_routing.desired_routes(layout, state["mtu"], state["fail_closed"])
 
 
 def apply_order(vector: Input) -> Data:

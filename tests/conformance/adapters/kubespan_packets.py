@@ -298,13 +298,13 @@ class Host:
         raise OSError("the segment was not seen again")
 
     def _capture(self, version: int, target: str, until: float) -> Data | None:
-        wanted = socket.inet_pton(socket.AF_INET if version == 4 else socket.AF_INET6, target)
+        desired = socket.inet_pton(socket.AF_INET if version == 4 else socket.AF_INET6, target)
         while time.monotonic() < until:
             for tap in select.select(list(self.taps.values()), [], [], max(0.0, until - time.monotonic()))[0]:
                 frame = tap.recv(65536)[14:]
                 header, destination = (20, frame[16:20]) if version == 4 else (40, frame[24:40])
                 segment = frame[header:]
-                if destination != wanted or len(segment) < 20 or struct.unpack_from("!H", segment, 2)[0] != TCP_PORT:
+                if destination != desired or len(segment) < 20 or struct.unpack_from("!H", segment, 2)[0] != TCP_PORT:
                     continue
                 options = segment[20 : (segment[12] >> 4) * 4]
                 return {"mss": struct.unpack_from("!H", options, 2)[0] if options[:1] == bytes([MSS_OPTION]) else None}

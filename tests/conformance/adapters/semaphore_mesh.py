@@ -143,7 +143,7 @@ def key_load(data: Input) -> Answer:
         elif data["file"] != "absent":
             path.touch(mode=0o600)
             path.write_text(data["file"], "utf-8")
-        plan = key_plan.plan_key(key_plan.parse_key_wanted({"path": str(path)}), KeyFile(str(path)).state())
+        plan = key_plan.plan_key(key_plan.parse_key_desired({"path": str(path)}), KeyFile(str(path)).state())
     if plan.refused:
         return {"action": "error", "writes_file": False}
     made = plan.work is not None
@@ -190,13 +190,13 @@ def plan_of_device(data: Input) -> Answer:
 def device_existing(data: Input) -> Answer:
     request, dummy = device_request(data["wanted"])
     existing = data["existing"]
-    wanted = planned(request).device
+    desired = planned(request).device
     kind = existing.get("type", "wireguard")
-    link = {name: existing.get(name, wanted[name]) for name in ("mtu", "txqueuelen", "up", "addresses")}
+    link = {name: existing.get(name, desired[name]) for name in ("mtu", "txqueuelen", "up", "addresses")}
     link.update(index=2, kind=kind, implementation="kernel" if kind == "wireguard" else None, alias=None)
     dump = EMPTY._replace(
         public_key=OWN_KEY,
-        listen_port=existing.get("listen_port", wanted["listen_port"]),
+        listen_port=existing.get("listen_port", desired["listen_port"]),
         fwmark=existing.get("firewall_mark", 0),
     )
     plan = planned(request, link, dump)
@@ -236,7 +236,7 @@ def teardown(data: Input) -> Answer:
     link = {"index": 2, "kind": "wireguard", "implementation": "kernel", "alias": node_spec.alias_of("mesh")}
     link.update(mtu=1420, txqueuelen=1000, up=True, addresses=[])
     device = planned(device_spec.Device(gone["name"], present=False, alias=str(link["alias"])), link)
-    wanted = route_plan.parse_routes({"devices": [gone["name"]], "routes": [], "purge": True})
+    desired = route_plan.parse_routes({"devices": [gone["name"]], "routes": [], "purge": True})
     live = route_plan.parse_routes(
         {
             "devices": [gone["name"]],
@@ -244,8 +244,8 @@ def teardown(data: Input) -> Answer:
         }
     )
     made = route_plan.plan_routes(live, {"routes": [], "links": [gone["name"]]}, False).replacements
-    made = [dict(route, protocol=wanted.protocol) for route in made]  # as the kernel shows what we wrote
-    routes = route_plan.plan_routes(wanted, {"routes": made, "links": [gone["name"]]}, False)
+    made = [dict(route, protocol=desired.protocol) for route in made]  # as the kernel shows what we wrote
+    routes = route_plan.plan_routes(desired, {"routes": made, "links": [gone["name"]]}, False)
     return {
         "device_removed": bool(device.work.get("delete")),
         "route_removed": len(routes.deletions) == len(gone["routes"]),
@@ -300,8 +300,8 @@ class Recorder:
 
 def patch_body(data: Input) -> Answer:
     """The patch of a node without annotations of ours."""
-    wanted, read = {HERE: {HOST: data["annotations"]}}, {HERE: {HOST: node_object(HOST, {})}}
-    whole, patches = node_annotations.plan({}, wanted, read, "multicluster.network/mesh", [], False)
+    desired, read = {HERE: {HOST: data["annotations"]}}, {HERE: {HOST: node_object(HOST, {})}}
+    whole, patches = node_annotations.plan({}, desired, read, "multicluster.network/mesh", [], False)
     server = Recorder()
     node_annotations.apply(server.write, [].append, whole, patches, "multicluster.network/mesh")
     [body] = server.patches
@@ -351,7 +351,7 @@ def peers(data: Input) -> Answer:
         for row in topology["refused"]
         if row["object"].startswith(remote + "/")
     ]
-    wanted, current = mesh["peers"], set(data.get("current_peers") or ())
+    desired, current = mesh["peers"], set(data.get("current_peers") or ())
     if mesh.get("contested"):
         raise Ruled(CLAIMS["claimed_twice"])
     for row in skipped:
@@ -373,9 +373,9 @@ def peers(data: Input) -> Answer:
     known = {name: [text] if isinstance(text, str) else text for name, text in (data.get("dns") or {}).items()}
     plan = planned(request, link, dump, known)
     if "dns" in data:  # else names stay names: to resolve them is the node's business
-        wanted = [peer for peer in plan.peers if any(peer["public_key"] == row["public_key"] for row in wanted)]
+        desired = [peer for peer in plan.peers if any(peer["public_key"] == row["public_key"] for row in desired)]
     removed = [step.public_key for step in plan.steps if step.remove]
-    return {"peers": wanted, "removed": removed, "skipped": skipped}
+    return {"peers": desired, "removed": removed, "skipped": skipped}
 
 
 def daemon(data: Input) -> Answer:

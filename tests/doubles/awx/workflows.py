@@ -213,17 +213,17 @@ class Launcher:
             parent["do_not_run"] or (parent["job"] and self.row(parent)["status"] in OVER) for parent in parents
         ):
             return False
-        wanted = not parents
+        desired = not parents
         for parent in parents:
             if parent["job"]:
                 good = self.row(parent)["status"] == "successful"
-                wanted = (
-                    wanted
+                desired = (
+                    desired
                     or node["id"] in parent["always_nodes"] + parent["success_nodes" if good else "failure_nodes"]
                 )
                 node["ancestors"].update(effective_artifacts(parent["ancestors"], self._handed(parent)))
-        node["do_not_run"] = not wanted
-        return wanted
+        node["do_not_run"] = not desired
+        return desired
 
     def _handed(self, node):
         """What a node's job hands on; a sliced one what its parts do, in the order in which they ended."""

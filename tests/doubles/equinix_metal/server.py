@@ -388,13 +388,13 @@ class State:
     def assign(self, device, body):
         address = str(body.get("address", "")).partition("/")[0]
         try:
-            wanted = ipaddress.ip_network(address)
+            desired = ipaddress.ip_network(address)
         except ValueError:
             return 422, {"errors": ["The address is not valid"]}
         held = [
             item
             for item in self.reservations.values()
-            if item.get("address") and wanted.version == 4 and wanted.subnet_of(network_of(item))
+            if item.get("address") and desired.version == 4 and desired.subnet_of(network_of(item))
         ]
         if not held or any(one["address"] == address for item in held for one in item["assignments"]):
             return 422, {"errors": ["The address is not available"]}

@@ -179,14 +179,14 @@ class ControlPlane:
         present = {item["metadata"]["name"]: item for item in api.get("/api/v1/nodes")["items"]}
         for node in self.cluster.nodes:
             # A kubelet says itself how its node is.
-            wanted = {**node_object(node), "status": {}} if self.real_pods else node_object(node)
+            desired = {**node_object(node), "status": {}} if self.real_pods else node_object(node)
             if node.name not in present:
-                api.post("/api/v1/nodes", wanted)
+                api.post("/api/v1/nodes", desired)
             elif (
                 not self.real_pods
-                and present[node.name].get("status", {}).get("addresses") != wanted["status"]["addresses"]
+                and present[node.name].get("status", {}).get("addresses") != desired["status"]["addresses"]
             ):
-                api.merge(f"/api/v1/nodes/{node.name}/status", {"status": wanted["status"]})
+                api.merge(f"/api/v1/nodes/{node.name}/status", {"status": desired["status"]})
             if world.HOST_NETWORK in node.like and not self.real_pods:
                 self._host_pod(node)
 

@@ -165,12 +165,12 @@ class Lab:
     ) -> dict[str, t.Any]:
         """The description of the lab as it will be."""
         stored = topology.read(self.state / "topology.json") if (self.state / "topology.json").exists() else None
-        wanted = generated
-        if not wanted and (topology_name or not stored):
-            wanted = topology.read(topology.find(topology_name) if topology_name else topology.DEFAULT)
+        desired = generated
+        if not desired and (topology_name or not stored):
+            desired = topology.read(topology.find(topology_name) if topology_name else topology.DEFAULT)
         if pods:
-            wanted = {"clusters": {}, **(wanted or {}), "pods": pods}
-        merged = topology.merge(stored, wanted)
+            desired = {"clusters": {}, **(desired or {}), "pods": pods}
+        merged = topology.merge(stored, desired)
         topology.parse(merged)
         return merged
 

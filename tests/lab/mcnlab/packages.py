@@ -22,20 +22,20 @@ POLICY = pathlib.Path("/usr/sbin/policy-rc.d")
 SERVICES = {"etcd-server": "etcd.service", "openssh-server": "ssh.service"}
 
 
-def wanted() -> list[str]:
+def desired() -> list[str]:
     lines = (line.strip() for line in LIST.read_text().splitlines())
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def missing() -> list[str]:
     result = subprocess.run(
-        ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\\n", *wanted()],
+        ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\\n", *desired()],
         text=True,
         capture_output=True,
         check=False,
     )
     installed = {line.split()[0] for line in result.stdout.splitlines() if line.endswith(" installed")}
-    return [name for name in wanted() if name not in installed]
+    return [name for name in desired() if name not in installed]
 
 
 def ensure() -> None:

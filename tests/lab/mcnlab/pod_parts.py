@@ -47,15 +47,15 @@ def ensure() -> PodParts:
     version = coredns_version((COREDNS / "newest" / "go.mod").read_text())
     cache = pathlib.Path(os.environ.get("MCN_CACHE") or DEFAULT_CACHE)
     cache.mkdir(parents=True, exist_ok=True)
-    wanted = images.table(version)
-    target = cache / f"pods-{_key(wanted, coredns)}"
+    desired = images.table(version)
+    target = cache / f"pods-{_key(desired, coredns)}"
     with (cache / ".pods.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for left in cache.glob("pods.*"):  # of somebody who was killed: the lock is ours
             shutil.rmtree(left)
         if not target.exists():
             with tempfile.TemporaryDirectory(prefix="pods.", dir=cache) as work:
-                _make(pathlib.Path(work), wanted, coredns)
+                _make(pathlib.Path(work), desired, coredns)
                 (pathlib.Path(work) / "done").rename(target)
     return PodParts(node, target, version)
 
@@ -68,10 +68,10 @@ def coredns_version(module: str) -> str:
     return found.group(1)
 
 
-def _key(wanted: tuple[images.Image, ...], coredns: pathlib.Path) -> str:
+def _key(desired: tuple[images.Image, ...], coredns: pathlib.Path) -> str:
     """Changes with what would be made, so that a cache of another clone's is not taken for ours."""
     text = (
-        repr((wanted, RUNTIME_PACKAGES, LEFT_OUT, coredns.parent.name)).encode()
+        repr((desired, RUNTIME_PACKAGES, LEFT_OUT, coredns.parent.name)).encode()
         + pathlib.Path(images.__file__).read_bytes()
     )
     return hashlib.sha256(text + pathlib.Path(__file__).read_bytes()).hexdigest()[:12]
@@ -86,7 +86,7 @@ def _said(command: list[str]) -> str:
     return lines[-1]
 
 
-def _make(work: pathlib.Path, wanted: tuple[images.Image, ...], coredns: pathlib.Path) -> None:
+def _make(work: pathlib.Path, desired: tuple[images.Image, ...], coredns: pathlib.Path) -> None:
     """Into ``work``/done: the folder ``root`` and ``images.tar``."""
     done = work / "done"
     done.mkdir()
@@ -94,8 +94,8 @@ def _make(work: pathlib.Path, wanted: tuple[images.Image, ...], coredns: pathlib
     with phase("real pods: getting Debian's containerd, runc, CNI plugins, and what images hold"):
         unpack(work, RUNTIME_PACKAGES, done / "root", depends=False)
     layers: dict[tuple[str, ...] | str, bytes] = {}
-    with phase(f"real pods: making {len(wanted)} images"):
-        for image in wanted:
+    with phase(f"real pods: making {len(desired)} images"):
+        for image in desired:
             content = image.packages or image.program
             if content not in layers:
                 tree = work / f"tree-{len(layers)}"
@@ -107,7 +107,9 @@ def _make(work: pathlib.Path, wanted: tuple[images.Image, ...], coredns: pathlib
                     unpack(work, image.packages, tree)
                 furnish(tree)
                 layers[content] = images.layer(tree)
-        images.write_layout(done / "images.tar", [(image, layers[image.packages or image.program]) for image in wanted])
+        images.write_layout(
+            done / "images.tar", [(image, layers[image.packages or image.program]) for image in desired]
+        )
 
 
 def unpack(work: pathlib.Path, names: tuple[str, ...], root: pathlib.Path, depends: bool = True) -> None:

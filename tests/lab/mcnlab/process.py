@@ -72,7 +72,7 @@ def spawn(
 
 def marked(owner: pathlib.Path) -> tuple[list[int], list[int]]:
     """(inits of nodes, all other processes) that carry this lab's mark, as process ids."""
-    wanted = f"{MARK}={owner}".encode()
+    desired = f"{MARK}={owner}".encode()
     inits: list[int] = []
     others: list[int] = []
     for entry in [found.name for found in pathlib.Path("/proc").glob("[0-9]*")]:
@@ -81,7 +81,7 @@ def marked(owner: pathlib.Path) -> tuple[list[int], list[int]]:
                 environment = pathlib.Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if wanted in environment:
+            if desired in environment:
                 (inits if b"container=lab" in environment else others).append(int(entry))
     return inits, others
 

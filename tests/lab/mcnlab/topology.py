@@ -189,18 +189,18 @@ def _like(name: str, words: list[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def merge(stored: dict[str, t.Any] | None, wanted: dict[str, t.Any] | None) -> dict[str, t.Any]:
+def merge(stored: dict[str, t.Any] | None, desired: dict[str, t.Any] | None) -> dict[str, t.Any]:
     """What is there plus what is asked for; a cluster that runs already cannot get other ranges or nodes."""
     merged = {"clusters": dict((stored or {}).get("clusters", {}))}
     for word, choices in KINDS.items():
-        kinds = [source[word] for source in (stored, wanted) if source and word in source]
-        if stored and word in (wanted or {}) and stored.get(word, choices[0]) != kinds[-1]:
+        kinds = [source[word] for source in (stored, desired) if source and word in source]
+        if stored and word in (desired or {}) and stored.get(word, choices[0]) != kinds[-1]:
             raise LabError(
                 f"the lab runs already with {word} as {stored.get(word, choices[0])}: use another --name, or `down` first"
             )
         if kinds:
             merged[word] = kinds[0]
-    for name, body in ((wanted or {}).get("clusters", {})).items():
+    for name, body in ((desired or {}).get("clusters", {})).items():
         running = merged["clusters"].get(name, body)
         # Inventory variables may change at any time; what is built cannot.
         if {**running, "variables": None} != {**body, "variables": None}:

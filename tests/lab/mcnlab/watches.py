@@ -22,9 +22,9 @@ def needed(topology: Topology) -> int:
     return max(WITH_PODS if topology.real_pods else 0, USUAL + 2 * devices if devices > FEW else 0)
 
 
-def allow(wanted: int, setting: pathlib.Path = SETTING) -> None:
+def allow(desired: int, setting: pathlib.Path = SETTING) -> None:
     """Raise the limit; a machine that allows more keeps its own. It stays until the machine boots: other labs count on it by then."""
     found = int(setting.read_text())
-    if found < wanted:
-        say(f"{setting.name} of the machine becomes {wanted} (was {found}), until it boots again")
-        setting.write_text(f"{wanted}\n")
+    if found < desired:
+        say(f"{setting.name} of the machine becomes {desired} (was {found}), until it boots again")
+        setting.write_text(f"{desired}\n")

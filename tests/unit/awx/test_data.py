@@ -249,8 +249,8 @@ def test_every_question_has_a_target_of_its_kind():
     for variable, item in questions().items():
         row = mapping[variable]
         option = argument(row["role"], row["argument"])
-        wanted = {"choice": "str"}.get(row["type"], row["type"])
-        assert option["type"] in (wanted, "raw"), (variable, option)
+        desired = {"choice": "str"}.get(row["type"], row["type"])
+        assert option["type"] in (desired, "raw"), (variable, option)
         if row["type"] == "choice":
             assert item["choices"] == ["inventory", *option["choices"]], variable
         if row["type"] == "bool":
@@ -329,15 +329,15 @@ def played(tmp_path, extra):
 def test_every_answer_reaches_its_argument(tmp_path):
     given = answers()
     rows = played(tmp_path, {variable: row[0] for variable, row in given.items()})
-    for variable, (unused, wanted) in given.items():
+    for variable, (unused, desired) in given.items():
         name = load("mapping")[variable]["argument"]
         for host in rows:
             found = rows[host][name]
-            if isinstance(wanted, (int, float)) and not isinstance(wanted, bool) and isinstance(found, str):
-                found = type(wanted)(
+            if isinstance(desired, (int, float)) and not isinstance(desired, bool) and isinstance(found, str):
+                found = type(desired)(
                     found
                 )  # before ansible-core 2.19 templates give text; roles make numbers of it themselves
-            assert found == wanted and type(found) is type(wanted), (variable, found)
+            assert found == desired and type(found) is type(desired), (variable, found)
 
 
 @pytest.mark.parametrize(

@@ -155,13 +155,13 @@ def test_slices_are_jobs_of_their_own_and_hand_on_in_the_order_in_which_they_end
 def test_what_is_handed_on_passes_an_approval_and_nothing_follows_one_that_was_denied(awx):
     awx.runner.ends["a", 0] = (True, {"plan": 1}, 0)
     edges = {"a": {"success": ["ok?"]}, "ok?": {"success": ["c"]}, "c": {}}
-    for answer, wanted in (("approve", "successful"), ("deny", "failed")):
+    for answer, desired in (("approve", "successful"), ("deny", "failed")):
         awx.runner.ran.clear()
         answered = threading.Thread(target=answer_it, args=(awx, answer))
         answered.start()
         assert walked(awx, edges) == (
-            wanted,
-            {"a": "successful", "ok?": wanted, "c": "successful" if wanted == "successful" else None},
+            desired,
+            {"a": "successful", "ok?": desired, "c": "successful" if desired == "successful" else None},
         )
         answered.join()
         assert [extra.get("plan") for name, unused, extra in awx.runner.ran if name == "c"] == (

@@ -60,7 +60,7 @@ def test_the_names_of_what_is_handed_on_are_the_playbooks(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "limit, wanted",
+    "limit, desired",
     [
         ("", ["a-1", "a-10", "a-2", "b-1"]),
         ("a-*", ["a-1", "a-10", "a-2"]),
@@ -69,10 +69,10 @@ def test_the_names_of_what_is_handed_on_are_the_playbooks(tmp_path):
         ("A-1", []),
     ],
 )
-def test_the_nodes_are_those_of_the_plan_by_name(tmp_path, limit, wanted):
+def test_the_nodes_are_those_of_the_plan_by_name(tmp_path, limit, desired):
     workflow = made(tmp_path, limit)
     workflow.handed[handed.PLAN] = packed.pack({"nodes": {"b-1": {}, "a-10": {}, "a-2": {}, "a-1": {}}})
-    assert workflow._nodes() == wanted
+    assert workflow._nodes() == desired
 
 
 def test_a_plan_that_cannot_be_read_ends_it(tmp_path):

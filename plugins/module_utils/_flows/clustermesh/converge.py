@@ -137,15 +137,15 @@ def _joined(first: MeshPlan, second: MeshPlan) -> MeshPlan:
 def plan_node_annotations(
     plan: MeshPlan, gathered: Gathered, settings: Settings
 ) -> tuple[Plan, dict[str, list[Patch]]]:
-    """Annotations of Nodes that were asked for, and those of ours that are not wanted any more."""
+    """Annotations of Nodes that were asked for, and those of ours that are not desired any more."""
     whole = Plan()
     patches: dict[str, list[Patch]] = {}
     for name, objects in sorted(gathered.objects.items()):
         if not settings.gets_peers(name):
             continue
-        wanted = plan.annotations.get(name, {})
-        doomed = stale_annotations(objects, settings.manager, wanted) if settings.state != "released" else {}
-        for state, given in (("present", wanted), ("absent", doomed)):
+        desired = plan.annotations.get(name, {})
+        doomed = stale_annotations(objects, settings.manager, desired) if settings.state != "released" else {}
+        for state, given in (("present", desired), ("absent", doomed)):
             part, todo = plan_annotations(name, given, objects, settings.manager, state=state, adopt=settings.adopt)
             part.unchanged = 0  # the result counts Peers
             whole.extend(part)

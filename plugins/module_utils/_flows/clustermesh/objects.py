@@ -12,7 +12,7 @@ import typing as t
 from ..._kilo.meshes import from_object, mesh_id, registry
 from ..._kilo.plan import MeshPlan
 from ..._kilo.sources import Gathered
-from ..._kilo.status import object_steps, wanted_status, with_finalizer
+from ..._kilo.status import desired_status, object_steps, with_finalizer
 from ..._kilo.values import API_VERSION
 from ..._kubernetes.access import parse_access
 from ..._kubernetes.argspec import limits
@@ -140,7 +140,7 @@ class Management:
             if outcome.problem is None and missing:
                 outcome = outcome._replace(unreachable=dict(outcome.unreachable, **missing))
             before = mesh["object"].get("status") or {}
-            status = wanted_status(before, outcome, mesh["object"]["metadata"].get("generation"), now)
+            status = desired_status(before, outcome, mesh["object"]["metadata"].get("generation"), now)
             if status != before:
                 self._patch(plan, mesh, "/status", {"status": status}, before, status, check)
 

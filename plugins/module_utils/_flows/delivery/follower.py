@@ -18,7 +18,7 @@ from ..._linux import files
 from ..._linux.errors import LinuxError
 from ..._linux.host import systemd
 from ..._linux.host.lock import HostLock
-from ..._loadbalancers.bgp.delivery import Decision, Heard, Wanted, heard, judge, trusted
+from ..._loadbalancers.bgp.delivery import Decision, Desired, Heard, heard, judge, trusted
 from ..._values.refused import ValueRefused
 from ..._values.text import is_digits
 
@@ -82,7 +82,7 @@ class Ports:
 
     def decide(
         self,
-        wanted: t.Sequence[Wanted],
+        desired: t.Sequence[Desired],
         node_port: int,
         hosts: t.Sequence[str],
         announced: t.Callable[[], t.Container[str]],
@@ -92,14 +92,14 @@ class Ports:
         if not self.begun:
             running = announced()
             believed = node_port if self.known == node_port else 0
-            self.memory = trusted(self.memory, [one for one in wanted if one.network in running], believed, now)
+            self.memory = trusted(self.memory, [one for one in desired if one.network in running], believed, now)
             self.begun = True
-        ports = {port for one in wanted for port in (*one.health_ports, node_port) if port}
+        ports = {port for one in desired for port in (*one.health_ports, node_port) if port}
         self.memory = heard(self.memory, ask_any(ports, hosts, ANSWER_SECONDS), now)
         if node_port in self.memory and (self.known != node_port or not self._is_kept):
             self.known = node_port
             self._is_kept = self._keep()
-        return judge(wanted, self.memory, node_port, self.known == node_port, now)
+        return judge(desired, self.memory, node_port, self.known == node_port, now)
 
     def _keep(self) -> bool:
         """What could not be written is tried again: a full disk must not keep a node from saying what it can deliver."""

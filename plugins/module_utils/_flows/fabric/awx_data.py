@@ -53,13 +53,13 @@ def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
     api = _api(request, "")
     asked, api = api, _api(request, _root(api))
     api.calls = asked.calls
-    wanted = records(request.get("data") or {}, request.get("surveys") or {}, request.get("site") or {})
+    desired = records(request.get("data") or {}, request.get("surveys") or {}, request.get("site") or {})
     loader = _Loader(api, request, check)
     loader.read()
     if request.get("state", "present") == "absent":
-        loader.remove(wanted)
+        loader.remove(desired)
     else:
-        for record in wanted:
+        for record in desired:
             loader.converge(record)
     result = loader.plan.result()
     result.update(
@@ -247,20 +247,20 @@ class _Loader:
             if fresh
             else {row["name"]: row["id"] for row in (actual.get("summary_fields") or {}).get("credentials") or ()}
         )
-        wanted = {
+        desired = {
             name: self.found["credentials"][name]["id"]
             for name in record.credentials
             if name in self.found["credentials"]
         }
-        if before == wanted:
+        if before == desired:
             return False
         if not fresh:
-            self.plan.update("credentials", record.name, sorted(before), sorted(wanted))
+            self.plan.update("credentials", record.name, sorted(before), sorted(desired))
         if not self.check:
             for name, number in before.items():
-                if name not in wanted:
+                if name not in desired:
                     self.api.call("POST", base + "credentials/", None, {"id": number, "disassociate": True})
-            for name, number in wanted.items():
+            for name, number in desired.items():
                 if name not in before:
                     self.api.call("POST", base + "credentials/", None, {"id": number})
         return True
@@ -271,15 +271,15 @@ class _Loader:
         if fresh and self.check:
             return True
         before = {str(row.get("identifier")): row for row in self._all(base + "workflow_nodes/", {})}
-        wanted = {str(node["identifier"]): node for node in record.nodes}
+        desired = {str(node["identifier"]): node for node in record.nodes}
         changed = False
-        for name in sorted(set(before) - set(wanted)):
+        for name in sorted(set(before) - set(desired)):
             changed = self._node_write(
                 record, fresh, "-" + name, "DELETE", f"/workflow_job_template_nodes/{before.pop(name)['id']}/", None
             )
-        for name, node in wanted.items():
+        for name, node in desired.items():
             changed = self._node(record, fresh, base, name, node, before) or changed
-        for name, node in wanted.items():
+        for name, node in desired.items():
             changed = self._edges(record, fresh, name, node, before) or changed
         return changed
 
@@ -305,12 +305,12 @@ class _Loader:
         for word, field in _EDGES.items():
             path = f"/workflow_job_template_nodes/{before[name]['id']}/{field}/"
             has = set(before[name].get(field) or ())
-            wanted = {before[other]["id"] for other in node.get(word) or ()}
-            for number in sorted(has - wanted):
+            desired = {before[other]["id"] for other in node.get(word) or ()}
+            for number in sorted(has - desired):
                 changed = self._node_write(
                     record, fresh, f"{name} -{word}-> {number}", "POST", path, {"id": number, "disassociate": True}
                 )
-            for number in wanted - has:
+            for number in desired - has:
                 changed = self._node_write(record, fresh, f"{name} -{word}-> {number}", "POST", path, {"id": number})
         return changed
 
@@ -322,9 +322,9 @@ class _Loader:
 
     _last: t.Any = None
 
-    def remove(self, wanted: t.Sequence[Record]) -> None:
+    def remove(self, desired: t.Sequence[Record]) -> None:
         """What the data name and we loaded, in the reverse order."""
-        for record in reversed(wanted):
+        for record in reversed(desired):
             actual = self.found[record.kind.name].get(record.name)
             if actual is None:
                 self.plan.unchanged += 1

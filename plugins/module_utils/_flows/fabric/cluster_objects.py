@@ -25,9 +25,11 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]
     manager = field_manager(request["fabric"])
     scopes = [_scope(given, f"purge[{index}]") for index, given in enumerate(request.get("purge") or ())]
     clusters = Clusters(request["clusters"], seconds_of(request))
-    wanted, refused = parse_wanted(dict(request, objects=[*(request.get("objects") or ()), *made_here(request, check)]))
-    read = gather(clusters, wanted, scopes)
-    whole, writes = plan(request, wanted, read, manager)
+    desired, refused = parse_desired(
+        dict(request, objects=[*(request.get("objects") or ()), *made_here(request, check)])
+    )
+    read = gather(clusters, desired, scopes)
+    whole, writes = plan(request, desired, read, manager)
     whole.refused.extend(refused)
     if not request.get("skip_unserved"):  # a kind that the API server does not have
         _fail(clusters, whole, "kind_not_served")
@@ -64,13 +66,13 @@ def made_here(request: t.Mapping[str, t.Any], check: bool) -> list[dict[str, t.A
     return made
 
 
-def parse_wanted(request: t.Mapping[str, t.Any]) -> tuple[dict[str, Manifests], list[Refusal]]:
+def parse_desired(request: t.Mapping[str, t.Any]) -> tuple[dict[str, Manifests], list[Refusal]]:
     """{cluster: {key: manifest}} of ``objects`` (for all clusters) and ``objects_by_cluster``, and what was refused."""
-    wanted: dict[str, Manifests] = {str(given["name"]): {} for given in request["clusters"]}
+    desired: dict[str, Manifests] = {str(given["name"]): {} for given in request["clusters"]}
     refused: list[Refusal] = []
-    groups: list[tuple[str, t.Iterable[str], t.Any]] = [("objects", list(wanted), request.get("objects") or ())]
+    groups: list[tuple[str, t.Iterable[str], t.Any]] = [("objects", list(desired), request.get("objects") or ())]
     for name, manifests in sorted((request.get("objects_by_cluster") or {}).items()):
-        if name not in wanted:
+        if name not in desired:
             refused.append(
                 Refusal(name, "unknown_cluster", "objects_by_cluster names a cluster that clusters does not have")
             )
@@ -85,11 +87,11 @@ def parse_wanted(request: t.Mapping[str, t.Any]) -> tuple[dict[str, Manifests], 
                 refused.append(Refusal(where, error.reason, error.message))
                 continue
             for name in names:
-                if key in wanted[name]:
+                if key in desired[name]:
                     refused.append(Refusal(where, "claimed_twice", f"{key.kind} {key.short} is given twice"))
                 else:
-                    wanted[name][key] = manifest
-    return wanted, refused
+                    desired[name][key] = manifest
+    return desired, refused
 
 
 def _scope(given: t.Mapping[str, t.Any], where: str) -> Scope:
@@ -100,29 +102,29 @@ def _scope(given: t.Mapping[str, t.Any], where: str) -> Scope:
     return Scope(given["api_version"], given["kind"], given.get("namespace") or "", given.get("label_selector") or "")
 
 
-def gather(clusters: Clusters, wanted: dict[str, Manifests], scopes: t.Sequence[Scope]) -> dict[str, Read]:
-    """What every cluster has, of those that could be read completely. Corrects the namespaces of ``wanted`` on the way."""
-    found = clusters.read("list objects", lambda name, client: read_objects(client, wanted[name], scopes))
+def gather(clusters: Clusters, desired: dict[str, Manifests], scopes: t.Sequence[Scope]) -> dict[str, Read]:
+    """What every cluster has, of those that could be read completely. Corrects the namespaces of ``desired`` on the way."""
+    found = clusters.read("list objects", lambda name, client: read_objects(client, desired[name], scopes))
     read = {}
     for name, (one, corrected) in found.items():
-        wanted[name] = {corrected.get(key, key): manifest for key, manifest in wanted[name].items()}
+        desired[name] = {corrected.get(key, key): manifest for key, manifest in desired[name].items()}
         read[name] = one
     return read
 
 
 def plan(
-    request: t.Mapping[str, t.Any], wanted: t.Mapping[str, Manifests], read: t.Mapping[str, Read], manager: str
+    request: t.Mapping[str, t.Any], desired: t.Mapping[str, Manifests], read: t.Mapping[str, Read], manager: str
 ) -> tuple[Plan, dict[str, list[Write]]]:
     """What would be written, cluster by cluster. Pure."""
     whole, writes = Plan(), {}
     for name in sorted(read):
         if request.get("state") == "released":
-            part, writes[name] = plan_release(name, wanted[name], read[name], manager)
+            part, writes[name] = plan_release(name, desired[name], read[name], manager)
             whole.extend(part)
             continue
         part, writes[name] = plan_objects(
             name,
-            wanted[name],
+            desired[name],
             read[name],
             manager,
             state=request.get("state", "present"),
@@ -135,7 +137,7 @@ def plan(
 
 
 def conflicts_fail(clusters: Clusters, whole: Plan) -> None:
-    """A field of ours that somebody else changed is a failure of its cluster: what stands there is not what is wanted."""
+    """A field of ours that somebody else changed is a failure of its cluster: what stands there is not what is desired."""
     _fail(clusters, whole, CONFLICT)
 
 

@@ -122,8 +122,8 @@ def _why_renew(request: t.Mapping[str, t.Any], access: Access, one: KubeconfigFi
     if not one.exists:
         return "there is none"
     claims = token_claims(_token(one.content))
-    wanted = f"system:serviceaccount:{request['namespace']}:{request['service_account']}"
-    if claims.get("sub") != wanted:
+    desired = f"system:serviceaccount:{request['namespace']}:{request['service_account']}"
+    if claims.get("sub") != desired:
         return "it is for another account"
     if not isinstance(claims.get("exp"), (int, float)) or claims["exp"] - now < request["renew_before"]:
         return f"it expires within {request['renew_before']} s"

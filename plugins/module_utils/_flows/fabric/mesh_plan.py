@@ -18,7 +18,7 @@ from ..._mesh.fabric.left_clusters import keyed_clusters, left_clusters, sentenc
 from ..._mesh.fabric.mistaken_clusters import mistaken_clusters, same_clusters
 from ..._mesh.fabric.node_listing import nodes_without_host, read_listing
 from ..._mesh.topology import kubespan as kubespan_plan
-from ..._mesh.topology.calico import CRD, V3, ip_pools, pools_wanted
+from ..._mesh.topology.calico import CRD, V3, ip_pools, pools_desired
 from ..._mesh.topology.semaphore import mesh_without_listings, plan_semaphore_mesh
 from ..._plan.objects import field_manager
 from ..._plan.plan import to_wire
@@ -146,7 +146,7 @@ def gather(
 ) -> tuple[dict[str, t.Any], dict[str, str], dict[str, t.Any], dict[str, pod_places.Found]]:
     """One complete LIST of nodes per cluster, side by side, and of the objects in which its network plugin keeps the ranges of pods.
 
-    ({cluster: {nodes, ranges: pod_ranges.Objects} or {error}}, {cluster: API version of Calico's IPPool where pools are wanted}, request counts,
+    ({cluster: {nodes, ranges: pod_ranges.Objects} or {error}}, {cluster: API version of Calico's IPPool where pools are desired}, request counts,
     {cluster: what it shows of its pods' ranges} where ``with_places``).
     """
     clusters = Clusters(given, timeout)
@@ -217,4 +217,4 @@ def _pool_version(client: t.Any, setting: str) -> str | None:
     if setting == "never":
         return None
     served = next((version for version in (V3, CRD) if client.serves(version, "IPPool")), None)
-    return served or CRD if pools_wanted(setting, served is not None) else None
+    return served or CRD if pools_desired(setting, served is not None) else None

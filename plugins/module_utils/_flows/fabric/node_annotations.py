@@ -25,29 +25,29 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense."""
     manager = field_manager(request["fabric"])
     patterns = [Pattern(text) for text in request.get("prefixes") or ()]
-    wanted = parse_wanted(request.get("annotations") or {}, request.get("key"))
+    desired = parse_desired(request.get("annotations") or {}, request.get("key"))
     clusters = Clusters(request["clusters"], seconds_of(request))
     read = gather(clusters)
-    whole, patches = plan(request, wanted, read, manager, patterns, check)
+    whole, patches = plan(request, desired, read, manager, patterns, check)
     known = {str(given["name"]) for given in request["clusters"]}
-    for name in sorted(set(wanted) - known):
+    for name in sorted(set(desired) - known):
         whole.refuse(name, "unknown_cluster", "annotations names a cluster that clusters does not have")
     return clusters.result(whole if check else apply(clusters.write, clusters.fail, whole, patches, manager))
 
 
-def parse_wanted(given: t.Mapping[str, t.Any], key: str | None = None) -> dict[str, dict[str, t.Any]]:
-    """{cluster: {node: {key: value}}}; a list of node names in place of the map stands for nodes without wanted keys.
+def parse_desired(given: t.Mapping[str, t.Any], key: str | None = None) -> dict[str, dict[str, t.Any]]:
+    """{cluster: {node: {key: value}}}; a list of node names in place of the map stands for nodes without desired keys.
 
     key: the one annotation whose value each node has in place of a map.
     """
-    wanted: dict[str, dict[str, t.Any]] = {}
+    desired: dict[str, dict[str, t.Any]] = {}
     for cluster, nodes in from_wire(given).items():
         if isinstance(nodes, list):
             nodes = {name: {} for name in nodes}
-        wanted[cluster] = {
+        desired[cluster] = {
             str(node): {key: values} if key else dict(values or {}) for node, values in (nodes or {}).items()
         }
-    return wanted
+    return desired
 
 
 def gather(clusters: Clusters) -> dict[str, dict[str, t.Any]]:
@@ -60,7 +60,7 @@ def gather(clusters: Clusters) -> dict[str, dict[str, t.Any]]:
 
 def plan(
     request: t.Mapping[str, t.Any],
-    wanted: t.Mapping[str, t.Mapping[str, t.Any]],
+    desired: t.Mapping[str, t.Mapping[str, t.Any]],
     read: t.Mapping[str, t.Mapping[str, t.Any]],
     manager: str,
     patterns: t.Sequence[Pattern],
@@ -70,12 +70,12 @@ def plan(
     whole, patches = Plan(), {}
     for name in sorted(read):
         if request.get("state") == "released":
-            part, patches[name] = plan_release(name, wanted.get(name, {}), read[name], manager, patterns)
+            part, patches[name] = plan_release(name, desired.get(name, {}), read[name], manager, patterns)
             whole.extend(part)
             continue
         part, patches[name] = plan_annotations(
             name,
-            wanted.get(name, {}),
+            desired.get(name, {}),
             read[name],
             manager,
             patterns,

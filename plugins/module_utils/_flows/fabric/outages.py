@@ -59,9 +59,9 @@ def counting(
             counts, since = set(), {}
         key = Key("v1", "ConfigMap", memory.namespace, label)
         read = Read({key: actual} if actual is not None else {}, frozenset(), frozenset(), {})
-        wanted = {key: outage_record(label, memory.namespace, since)} if since or actual is not None else {}
+        desired = {key: outage_record(label, memory.namespace, since)} if since or actual is not None else {}
         unused, writes = plan_objects(
-            name, wanted, read, memory.manager, state="present" if since else "absent", named=True
+            name, desired, read, memory.manager, state="present" if since else "absent", named=True
         )
         made[name] = (counts, writes)
     return made

@@ -16,7 +16,7 @@ from ..._io import keepalived
 from ..._linux import files
 from ..._linux.host.links import change_addresses
 from ..._linux.netlink.links import read_links
-from ..._loadbalancers.bgp.delivery import Decision, Wanted
+from ..._loadbalancers.bgp.delivery import Decision, Desired
 from ..._loadbalancers.layer2.segment import Segment, parse_segment
 from ..delivery import follower
 
@@ -37,9 +37,9 @@ class State(t.NamedTuple):
     digest: str
 
     @property
-    def wanted(self) -> tuple[Wanted, ...]:
+    def desired(self) -> tuple[Desired, ...]:
         """Groups by their numbers, as networks with a condition are decided."""
-        return tuple(Wanted(str(group.number), group.health_ports) for group in self.segment.groups)
+        return tuple(Desired(str(group.number), group.health_ports) for group in self.segment.groups)
 
 
 def parse_state(text: str) -> State:
@@ -95,13 +95,15 @@ class Follower(follower.Follower):
     def _decide(self, state: State, starting: bool) -> Decision:
         if state.left_out:
             why = f"this node is left out: {state.left_out}"
-            return Decision([], {wanted.network: why for wanted in state.wanted}, why)
+            return Decision([], {desired.network: why for desired in state.desired}, why)
 
         def delivered() -> list[str]:
-            return [] if starting else [wanted.network for wanted in state.wanted if read_group(wanted.network) == YES]
+            return (
+                [] if starting else [desired.network for desired in state.desired if read_group(desired.network) == YES]
+            )
 
         return self.ports.decide(
-            state.wanted, state.node_port, ("127.0.0.1", "::1", *state.segment.me.addresses), delivered
+            state.desired, state.node_port, ("127.0.0.1", "::1", *state.segment.me.addresses), delivered
         )
 
 
@@ -117,12 +119,12 @@ def read_group(number: str) -> bytes:
 
 def _write_groups(state: State, delivered: t.Container[str]) -> None:
     """Only what differs is written: keepalived reads a file whenever it is."""
-    wanted = {one.network: YES if one.network in delivered else NO for one in state.wanted}
-    for number, text in wanted.items():
+    desired = {one.network: YES if one.network in delivered else NO for one in state.desired}
+    for number, text in desired.items():
         if read_group(number) != text:
             files.write_state(_path(number), files.FileState("file", 0o644, text))
     for name in files.list_folder(keepalived.TRACK):
-        if name not in wanted:
+        if name not in desired:
             files.remove(_path(name))
 
 

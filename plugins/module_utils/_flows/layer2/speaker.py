@@ -85,12 +85,12 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         plan.refuse(f"address {address}", "outside_grant", _OFF_LINK.format(address, state.interface))
     _no_rival(state, links)
     config = keepalived_config.render(state.segment, state.interface, keepalived.TRACK)
-    wanted = {
+    desired = {
         keepalived.CONFIG: FileState("file", 0o644, config.encode("ascii")),
         STATE: FileState("file", 0o600, _text(given).encode("ascii")),
     }
     if not only:
-        wanted.update(
+        desired.update(
             {
                 CODE: FileState("file", 0o755, bundle.build(AGENT)),
                 UNIT: FileState("file", 0o644, keepalived.unit_text(CODE).encode("ascii")),
@@ -103,16 +103,16 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
                 ),
             }
         )
-    before = {path: files.read_state(path) for path in wanted}
-    _note(plan, before, wanted)
+    before = {path: files.read_state(path) for path in desired}
+    _note(plan, before, desired)
     runs = all(keepalived.active(unit) for unit in (keepalived.UNIT, FOLLOWER))
-    current = follow.is_loaded() and not unfinished.left(UNFINISHED) & set(wanted)
+    current = follow.is_loaded() and not unfinished.left(UNFINISHED) & set(desired)
     if not plan.changes and systemd.running() and not (runs and current):
         plan.update("speaker", keepalived.UNIT, {"active": runs, "current": False}, {"active": True, "current": True})
     if plan.changes:
         keepalived.check_config(config)
     if not check and plan.changes:
-        _put(before, wanted, float(request.get("verify_seconds") or 0))
+        _put(before, desired, float(request.get("verify_seconds") or 0))
     return _result(plan, state, follow.held(state.interface, state.segment.addresses))
 
 
@@ -221,9 +221,9 @@ def _number(path: str) -> int:
     return int(text) if is_digits(text) else 0
 
 
-def _note(plan: Plan, before: t.Mapping[str, FileState | None], wanted: t.Mapping[str, FileState]) -> None:
-    for path in sorted(wanted):
-        old, new = before[path], wanted[path]
+def _note(plan: Plan, before: t.Mapping[str, FileState | None], desired: t.Mapping[str, FileState]) -> None:
+    for path in sorted(desired):
+        old, new = before[path], desired[path]
         if old == new:
             plan.unchanged += 1
         elif old is None:
@@ -232,20 +232,20 @@ def _note(plan: Plan, before: t.Mapping[str, FileState | None], wanted: t.Mappin
             plan.update("file", path, old.shown(), new.shown())
 
 
-def _put(before: t.Mapping[str, FileState | None], wanted: t.Mapping[str, FileState], seconds: float) -> None:
+def _put(before: t.Mapping[str, FileState | None], desired: t.Mapping[str, FileState], seconds: float) -> None:
     """The files, the state before keepalived's, so that what it may hold is decided first. Raises ValueRefused ``speaker_failed``."""
-    written = {path for path in wanted if before.get(path) != wanted[path]}
-    changed = written | (unfinished.left(UNFINISHED) & set(wanted))
+    written = {path for path in desired if before.get(path) != desired[path]}
+    changed = written | (unfinished.left(UNFINISHED) & set(desired))
     if changed - {STATE, keepalived.CONFIG}:
         unfinished.begin(UNFINISHED, changed)
     if keepalived.CONFIG in changed:
         files.remove(keepalived.LOADED)  # whoever is killed from here on leaves the rest to the next run
-    for path in sorted(wanted, key=lambda path: (path == keepalived.CONFIG, path)):
+    for path in sorted(desired, key=lambda path: (path == keepalived.CONFIG, path)):
         if path in written:
-            files.write_state(path, wanted[path])
+            files.write_state(path, desired[path])
     if systemd.running():
         _carry_out(changed)
-        _wait_until_followed(wanted[STATE], seconds)
+        _wait_until_followed(desired[STATE], seconds)
     unfinished.end(UNFINISHED, changed)
 
 

@@ -37,17 +37,19 @@ def gather(setup: Setup, provider: interface.Provider, state: t.Any, mode: str, 
     limit, switched_on = setup.max_prefixes, True
     if interface.PROJECT_BGP in can and mode in ("sync", "add"):
         # a failing read is an error: switching on blindly would erase the project's password (ccm 7.1)
-        wanted = project_bgp(provider.read_project_bgp(), settings.number("local_asn"), settings.text("bgp_pass"))
-        if wanted.post is not None:
-            shown = dict(wanted.post, **({"md5": fingerprint(str(wanted.post["md5"]))} if "md5" in wanted.post else {}))
+        desired = project_bgp(provider.read_project_bgp(), settings.number("local_asn"), settings.text("bgp_pass"))
+        if desired.post is not None:
+            shown = dict(
+                desired.post, **({"md5": fingerprint(str(desired.post["md5"]))} if "md5" in desired.post else {})
+            )
             plan.create("ProjectBgp", setup.cluster, shown)
             switched_on = not dry
             if not dry:
-                provider.enable_project_bgp(wanted)
-                wanted = project_bgp(
+                provider.enable_project_bgp(desired)
+                desired = project_bgp(
                     provider.read_project_bgp(), settings.number("local_asn")
                 )  # which limit we have got
-        limit = prefix_limit(limit, wanted.max_prefixes)
+        limit = prefix_limit(limit, desired.max_prefixes)
     found, private, failed = [], {}, False
     objects = [{"name": name, "labels": node["metadata"].get("labels") or {}} for name, node in state.nodes.items()]
     for name in (

@@ -195,28 +195,28 @@ class Reconcile:
         state.ledger_name = ledger_name(self.setup.identity, self.setup.static)
         state.ledger, state.ledger_object = read_ledger(self.client, state.ledger_name)
         self.before = dict(state.ledger)
-        wanted = self.options.address
-        if self.setup.static and wanted and not any(self.tag in entry.tags for entry in state.ledger.values()):
-            text = str(parse_address(wanted))
+        desired = self.options.address
+        if self.setup.static and desired and not any(self.tag in entry.tags for entry in state.ledger.values()):
+            text = str(parse_address(desired))
             if text in state.ledger:
                 raise ValueRefused("claimed_twice", f"{text} is reserved for {state.ledger[text].service}")
             state.ledger[text] = Entry(text, text, parse_address(text).max_prefixlen, (self.tag,))
         if self.setup.static:
-            self._check_record(state, str(parse_address(wanted)) if wanted else "")
+            self._check_record(state, str(parse_address(desired)) if desired else "")
         return state, make_provider(self.setup, state, now(), self.options.timeout)
 
-    def _check_record(self, state: ClusterState, wanted: str) -> None:
+    def _check_record(self, state: ClusterState, desired: str) -> None:
         """The record is a claim of the cluster, and the controller moves what it says. Raises ValueRefused ``outside_grant``."""
         for entry in state.ledger.values():
             if self.tag not in entry.tags or not entry.address:
                 continue
             refuse_foreign(entry.address, self.setup.others)
-            if not wanted:
+            if not desired:
                 self.setup.reserved.refuse(entry.address, {"node_cidrs of cluster " + self.setup.cluster})
-            if wanted and entry.address != wanted:
+            if desired and entry.address != desired:
                 text = "the ConfigMap {0}/{1} has {2} for the control plane and the inventory {3} (control_plane_address_ip); if the inventory is right, "
                 text += "remove that entry"
-                raise ValueRefused("outside_grant", text.format(NAMESPACE, state.ledger_name, entry.address, wanted))
+                raise ValueRefused("outside_grant", text.format(NAMESPACE, state.ledger_name, entry.address, desired))
 
     def _decide(
         self, held: t.Sequence[t.Any], ports: t.Sequence[t.Any], state: ClusterState

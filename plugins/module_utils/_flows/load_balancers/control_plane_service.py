@@ -46,9 +46,9 @@ def write_service(
     name = external_service_name(setup.identity)
     existing = client.find(BASE + "services/" + name)
     configured = setup.settings.number("api_server_port")
-    wanted = external_service(setup.identity, address, ports, configured, existing, setup.our_class)
+    desired = external_service(setup.identity, address, ports, configured, existing, setup.our_class)
     taking = _Taking(setup.cluster, manager, adopt, plan)
-    puts = _object_puts(setup.cluster, "Service", BASE + "services", name, existing, wanted, 0)
+    puts = _object_puts(setup.cluster, "Service", BASE + "services", name, existing, desired, 0)
     status = ingress_status(address)
     puts = taking.puts("Service", existing, puts)
     if not reports(existing, address) and not taking.refused:
@@ -87,22 +87,22 @@ def _object_puts(
     base: str,
     name: str,
     existing: t.Mapping[str, t.Any] | None,
-    wanted: dict[str, t.Any],
+    desired: dict[str, t.Any],
     stage: int,
 ) -> list[Put]:
     ident = f"{cluster}/{CONTROL_PLANE_NAMESPACE}/{name}"
     if existing is None:
-        return [Put(Change("create", kind, ident, None, wanted), base + "/" + name, wanted, "", stage, parent=base)]
-    paths = differences(wanted, existing)
+        return [Put(Change("create", kind, ident, None, desired), base + "/" + name, desired, "", stage, parent=base)]
+    paths = differences(desired, existing)
     if not paths:
         return []
     patch: dict[str, t.Any] = {"metadata": {"resourceVersion": existing["metadata"].get("resourceVersion")}}
     shape = tree_of([path[:2] if path[0] in ("metadata", "spec") else path[:1] for path in paths])
     for top, inner in shape.items():
         if inner:
-            patch.setdefault(top, {}).update({key: copy.deepcopy(wanted[top].get(key)) for key in inner})
+            patch.setdefault(top, {}).update({key: copy.deepcopy(desired[top].get(key)) for key in inner})
         else:
-            patch[top] = copy.deepcopy(wanted[top])
+            patch[top] = copy.deepcopy(desired[top])
     shown = {top: patch[top] for top in shape}
     before = {
         top: {key: (existing.get(top) or {}).get(key) for key in shown[top]}

@@ -191,10 +191,10 @@ def _left(
     after = "" if any(map(is_ours, owners(obj, "spec", "loadBalancerIP"))) else field
     if keep == FIELD and addresses:
         after = after or addresses[0]
-    wanted: dict[str, str | None] = dict.fromkeys(ours)
+    desired: dict[str, str | None] = dict.fromkeys(ours)
     if keep in ANNOTATION and addresses and not after:
-        wanted[ANNOTATION[keep]] = ",".join(addresses)
-    changed = {name: text for name, text in wanted.items() if annotations.get(name) != text}
+        desired[ANNOTATION[keep]] = ",".join(addresses)
+    changed = {name: text for name, text in desired.items() if annotations.get(name) != text}
     found = []
 
     def patch(now: Object) -> dict[str, t.Any] | None:

@@ -581,9 +581,9 @@ class ServiceAddressReconciler:
         """Address -> the number of its group, and why others have none; nothing where no nodes stand in for each other."""
         if not self.setup.segments:
             return {}, {}
-        wanted = {route.network.partition("/")[0]: route.health_ports for route in self._routes(cost)}
+        desired = {route.network.partition("/")[0]: route.health_ports for route in self._routes(cost)}
         recorded = {entry.address: entry.group for entry in self.ledger.values()}
-        return number_groups(wanted, recorded, self.setup.reserved_groups)
+        return number_groups(desired, recorded, self.setup.reserved_groups)
 
     def _routes(self, cost: CostPlan) -> list[Route]:
         return routes_of(self._networks(cost), self.state.objects)

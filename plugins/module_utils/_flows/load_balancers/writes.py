@@ -89,7 +89,7 @@ def _write(
         return client.create(CONFIGMAPS, made, manager) if ledger else None
     meta = actual["metadata"]
     if not ledger:
-        with contextlib.suppress(NotFound):  # nothing is left of it, as wanted
+        with contextlib.suppress(NotFound):  # nothing is left of it, as desired
             client.request_deletion(path, meta.get("uid"), meta["resourceVersion"])
         return None
     data: dict[str, t.Any] = dict.fromkeys(actual.get("data") or {})
@@ -266,7 +266,7 @@ def _put(client: Client, put: Put, manager: str) -> None:
         try:
             client.merge_patch(put.path, put.body, manager)
         except Conflict:
-            # once more on what is there now, if what we wanted to change is still as we saw it (ccm 13)
+            # once more on what is there now, if what we desired to change is still as we saw it (ccm 13)
             body = (
                 put.again(client.get(put.path.rpartition("/status")[0] or put.path)) if put.again is not None else None
             )

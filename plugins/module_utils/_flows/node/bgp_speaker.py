@@ -18,7 +18,7 @@ from ..._linux.files import FileState
 from ..._linux.host import bundle, connections, systemd
 from ..._linux.host.lock import HostLock
 from ..._linux.netlink.routes import look_up
-from ..._loadbalancers.bgp.delivery import Wanted, parse_routes
+from ..._loadbalancers.bgp.delivery import Desired, parse_routes
 from ..._loadbalancers.bgp.speaker import Speaker, parse_speaker
 from ..._loadbalancers.bgp.values import parse_grants
 from ..._plan.plan import Plan
@@ -95,7 +95,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
     state = speaker_follow.parse_state(json.dumps(given))
     daemon = speaker_follow.DAEMONS[state.daemon]
     daemon.group()
-    wanted = {
+    desired = {
         CODE: FileState("file", 0o755, bundle.build(AGENT)),
         **_unit_files(daemon, speaker),
         FOLLOWER_UNIT: FileState(
@@ -105,9 +105,9 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         ),
         STATE: FileState("file", 0o600, (json.dumps(given, sort_keys=True) + "\n").encode("ascii")),
     }
-    before = {path: files.read_state(path) for path in dict.fromkeys((*wanted, FORMER, *COMPANIONS))}
-    _note(plan, before, wanted)
-    runs = all(frr.systemctl("is-active", "--quiet", unit) for unit in (*_companions(wanted), frr.UNIT, FOLLOWER))
+    before = {path: files.read_state(path) for path in dict.fromkeys((*desired, FORMER, *COMPANIONS))}
+    _note(plan, before, desired)
+    runs = all(frr.systemctl("is-active", "--quiet", unit) for unit in (*_companions(desired), frr.UNIT, FOLLOWER))
     if rivals and before[STATE] is None:
         raise ValueRefused("conflict", next(iter(rivals.values())))
     current = not unfinished.left(UNFINISHED)
@@ -119,7 +119,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
     stood = _sessions() if frr.systemctl("is-active", "--quiet", frr.UNIT) else {}
     plan.warnings += [text for router, text in rivals.items() if not stood.get(router)]
     if not check and plan.changes:
-        _apply(before, wanted, request, stood)
+        _apply(before, desired, request, stood)
     return _result(plan, _sessions() if not check or runs else {}, True, speaker, [route.network for route in routes])
 
 
@@ -129,9 +129,9 @@ def _unit_files(daemon: speaker_follow.Daemon, speaker: Speaker) -> dict[str, Fi
     return {paths[name]: FileState("file", 0o644, text.encode("ascii")) for name, text in texts.items()}
 
 
-def _companions(wanted: t.Iterable[str]) -> list[str]:
+def _companions(desired: t.Iterable[str]) -> list[str]:
     """The names of the units that run beside the daemon."""
-    there = set(wanted)
+    there = set(desired)
     return [path[len(_UNITS) :] for path in COMPANIONS if path in there]
 
 
@@ -144,16 +144,16 @@ def _run_routes_only(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t
         )
     given = json.loads(before.content.decode("utf-8"))
     given["routes"] = _routes(parse_routes(request.get("prefixes") or (), request.get("routes") or ()))
-    wanted = {STATE: FileState("file", 0o600, (json.dumps(given, sort_keys=True) + "\n").encode("ascii"))}
+    desired = {STATE: FileState("file", 0o600, (json.dumps(given, sort_keys=True) + "\n").encode("ascii"))}
     state = speaker_follow.parse_state(json.dumps(given))
-    _note(plan, {STATE: before, FORMER: None}, wanted)
+    _note(plan, {STATE: before, FORMER: None}, desired)
     if plan.changes:
         secrets = [one.password for one in state.speaker.neighbours if one.password]
         speaker_follow.DAEMONS[state.daemon].check_config(
             state.render(route.network for route in state.routes), secrets
         )
         if not check:
-            _apply({STATE: before}, wanted, request, None)
+            _apply({STATE: before}, desired, request, None)
     return _result(plan, _sessions(), True, state.speaker, [route.network for route in state.routes])
 
 
@@ -177,7 +177,7 @@ def _given(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     )
 
 
-def _routes(routes: t.Iterable[Wanted]) -> list[dict[str, t.Any]]:
+def _routes(routes: t.Iterable[Desired]) -> list[dict[str, t.Any]]:
     return [{"network": route.network, "health_ports": list(route.health_ports)} for route in routes]
 
 
@@ -282,16 +282,16 @@ def _rivals(neighbours: t.Iterable[t.Any], source: str) -> dict[str, str]:
     return found
 
 
-def _note(plan: Plan, before: t.Mapping[str, FileState | None], wanted: t.Mapping[str, FileState]) -> None:
-    for path in sorted(wanted):
-        old, new = before[path], wanted[path]
+def _note(plan: Plan, before: t.Mapping[str, FileState | None], desired: t.Mapping[str, FileState]) -> None:
+    for path in sorted(desired):
+        old, new = before[path], desired[path]
         if old == new:
             plan.unchanged += 1
         elif old is None:
             plan.create("file", path, _shown(path, new))
         else:
             plan.update("file", path, _shown(path, old), _shown(path, new))
-    for path in sorted(path for path, old in before.items() if old is not None and path not in wanted):
+    for path in sorted(path for path, old in before.items() if old is not None and path not in desired):
         plan.delete("file", path, {})
 
 
@@ -300,34 +300,34 @@ def _shown(path: str, state: FileState) -> dict[str, t.Any]:
     if path != STATE:
         return state.shown()
     try:
-        wanted = speaker_follow.parse_state(state.content.decode("utf-8"))
+        desired = speaker_follow.parse_state(state.content.decode("utf-8"))
     except (ValueError, KeyError):
         return {"lines": []}
     rows = [
         f"! {route.network} while port {port} of the node says that it can deliver"
-        for route in wanted.routes
+        for route in desired.routes
         for port in route.health_ports
     ]
-    lines = speaker_follow.DAEMONS[wanted.daemon].shown(
-        wanted.render(route.network for route in wanted.routes), fingerprint
+    lines = speaker_follow.DAEMONS[desired.daemon].shown(
+        desired.render(route.network for route in desired.routes), fingerprint
     )
     return {"lines": lines + rows}
 
 
 def _apply(
     before: t.Mapping[str, FileState | None],
-    wanted: t.Mapping[str, FileState],
+    desired: t.Mapping[str, FileState],
     request: t.Mapping[str, t.Any],
     stood: t.Mapping[str, bool] | None,
 ) -> None:
     """``stood``: the sessions before it, None for a change that touches none."""
     seconds = float(request.get("verify_seconds") or 0)
     try:
-        _put(before, wanted, seconds)
+        _put(before, desired, seconds)
         if stood is not None:
             _wait_for(stood, seconds)
     except (ValueRefused, OSError) as error:  # a full disk, for one
-        _put_back(before, wanted, seconds)
+        _put_back(before, desired, seconds)
         result, message = _result(Plan(), _sessions(), False), getattr(error, "message", str(error))
         result["refused"] = [
             {"object": frr.UNIT, "reason": getattr(error, "reason", "speaker_failed"), "message": message}
@@ -335,23 +335,23 @@ def _apply(
         raise RolledBack(f"the node has its former BGP speaker again: {message}", result) from None
 
 
-def _put(before: t.Mapping[str, FileState | None], wanted: t.Mapping[str, FileState], seconds: float) -> None:
+def _put(before: t.Mapping[str, FileState | None], desired: t.Mapping[str, FileState], seconds: float) -> None:
     """The files, the state last; then what has to start, and the follower's word that all of it holds. Raises ValueRefused, OSError."""
-    changed = {path for path in wanted if before.get(path) != wanted[path]} | (
-        unfinished.left(UNFINISHED) & set(wanted)
+    changed = {path for path in desired if before.get(path) != desired[path]} | (
+        unfinished.left(UNFINISHED) & set(desired)
     )
     if changed - {STATE}:  # of the state the follower finds out by itself
         unfinished.begin(UNFINISHED, changed)
-    for path in sorted(wanted, key=lambda path: (path == STATE, path)):
-        if before.get(path) != wanted[path]:
-            files.write_state(path, wanted[path])
+    for path in sorted(desired, key=lambda path: (path == STATE, path)):
+        if before.get(path) != desired[path]:
+            files.write_state(path, desired[path])
     files.remove(FORMER)
-    gone = [path for path in COMPANIONS if before.get(path) is not None and path not in wanted and UNIT in wanted]
+    gone = [path for path in COMPANIONS if before.get(path) is not None and path not in desired and UNIT in desired]
     if systemd.running():
-        _carry_out(before, wanted, changed)
+        _carry_out(before, desired, changed)
         for path in gone:  # the daemon runs without them now
             _end(path)
-        _wait_until_followed(wanted[STATE], seconds)
+        _wait_until_followed(desired[STATE], seconds)
     else:
         for path in gone:
             files.remove(path)
@@ -359,12 +359,12 @@ def _put(before: t.Mapping[str, FileState | None], wanted: t.Mapping[str, FileSt
 
 
 def _carry_out(
-    before: t.Mapping[str, FileState | None], wanted: t.Mapping[str, FileState], changed: t.Container[str]
+    before: t.Mapping[str, FileState | None], desired: t.Mapping[str, FileState], changed: t.Container[str]
 ) -> None:
     units = {path for path in (UNIT, FOLLOWER_UNIT, *COMPANIONS) if path in changed}
     if units:
         systemd.reload_units()
-    for name in _companions(wanted):
+    for name in _companions(desired):
         if _UNITS + name in units or not frr.systemctl("is-active", "--quiet", name):
             _start(name)
     if UNIT in units or not frr.systemctl("is-active", "--quiet", frr.UNIT):
@@ -422,10 +422,10 @@ def _wait_for(stood: t.Mapping[str, bool], seconds: float) -> None:
         time.sleep(0.3)
 
 
-def _put_back(before: t.Mapping[str, FileState | None], wanted: t.Mapping[str, FileState], seconds: float) -> None:
+def _put_back(before: t.Mapping[str, FileState | None], desired: t.Mapping[str, FileState], seconds: float) -> None:
     former = {path: state for path, state in before.items() if state is not None}
     if STATE not in former:
-        _take_away((*wanted, FORMER))
+        _take_away((*desired, FORMER))
         for path, state in former.items():
             files.write_state(path, state)
         if UNIT in former:  # of a release without a follower
@@ -434,7 +434,7 @@ def _put_back(before: t.Mapping[str, FileState | None], wanted: t.Mapping[str, F
             frr.systemctl("restart", frr.UNIT)
         return
     with contextlib.suppress(ValueRefused, OSError):  # it says what it could not do; what broke is told anyway
-        _put({path: wanted.get(path) for path in before}, former, seconds)
+        _put({path: desired.get(path) for path in before}, former, seconds)
 
 
 def _absent(plan: Plan, check: bool) -> None:

@@ -47,9 +47,9 @@ class DataplaneError(Exception):
 FAILURES = (DataplaneError, transaction.NotConfirmed, transaction.Unfinished, LinuxError, OSError, ValueError)
 
 
-def run(wanted: t.Mapping[str, t.Any], check: bool = False) -> Data:
+def run(desired: t.Mapping[str, t.Any], check: bool = False) -> Data:
     """Converge one node, see parse_node; the result has the keys of every module plus ``public_keys``. Raises one of FAILURES."""
-    return converge(parse_node(from_wire(dict(wanted))), check)
+    return converge(parse_node(from_wire(dict(desired))), check)
 
 
 def converge(spec: NodeSpec, check: bool = False) -> Data:
@@ -285,7 +285,7 @@ class NodeDataplane:
                 purge=self.identity.purge,
                 secrets=self.identity.fingerprints,
                 previous=before,
-                budget=lambda live, after, wanted: peer_budget("kubespan", live, after, wanted, spec, turned_away),
+                budget=lambda live, after, desired: peer_budget("kubespan", live, after, desired, spec, turned_away),
             )
         elif before or kubespan.layout_of(None).device in others:
             self.kubespan = kubespan.KubespanDataplane(spec.fabric, None, kubespan.layout_of(before))

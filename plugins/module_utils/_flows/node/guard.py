@@ -30,34 +30,34 @@ class Folders(Part):
 
     def __init__(self, spec: NodeSpec) -> None:
         keys = sorted({device.key_file.rpartition("/")[0] for device in spec.devices} - {""})
-        self._wanted = [*persistence.folders(spec.fabric), *((folder, False) for folder in keys)]
+        self._desired = [*persistence.folders(spec.fabric), *((folder, False) for folder in keys)]
         self._accepted = spec.accepted
         self._found: dict[str, tuple[int, int]] = {}
         self._modes: list[tuple[str, int]] = []
 
     def gather(self) -> Data:
-        read = {path: files.read_folder(path) for path, _private in self._wanted if path not in self._accepted}
+        read = {path: files.read_folder(path) for path, _private in self._desired if path not in self._accepted}
         self._found = {path: found for path, found in read.items() if found is not None}
         return {}
 
     def plan(self) -> Plan:
         todo, self._modes = Plan(), []
-        for path, private in self._wanted:
+        for path, private in self._desired:
             if path not in self._found:
                 continue
             mode, owner = self._found[path]
-            wanted = folder_mode(mode, private)
+            desired = folder_mode(mode, private)
             if not files.is_me(owner):
                 todo.refuse(
                     path, "not_ours", f"it belongs to user {owner}, who can replace what lies in it; chown it to root"
                 )
-            elif wanted is None:
+            elif desired is None:
                 todo.refuse(
                     path, "not_ours", f"everybody may write into it (mode {mode:04o}); keep keys in a folder of root's"
                 )
-            elif wanted != mode:
-                self._modes.append((path, wanted))
-                todo.update("folder", path, {"mode": f"{mode:04o}"}, {"mode": f"{wanted:04o}"})
+            elif desired != mode:
+                self._modes.append((path, desired))
+                todo.update("folder", path, {"mode": f"{mode:04o}"}, {"mode": f"{desired:04o}"})
         return todo
 
     def apply(self) -> Data:

@@ -31,9 +31,9 @@ def apply(desired: RouteSpec, planned: RoutePlan) -> Data:
     return stats.as_dict()
 
 
-def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
+def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
     """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included. Raises LinuxError, ValueRefused."""
-    desired = parse_routes(wanted)
+    desired = parse_routes(request)
     result, after, dummy = converge(
         lambda: gather(desired),
         lambda actual: plan_routes(desired, actual, need_devices=True),

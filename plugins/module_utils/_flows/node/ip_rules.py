@@ -26,9 +26,9 @@ def apply(planned: RulePlan) -> Data:
     return stats.as_dict(netlink_writes=apply_rules(planned.steps))
 
 
-def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
+def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
     """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included. Raises LinuxError, ValueRefused."""
-    desired = parse_rules(wanted)
+    desired = parse_rules(request)
     result, after, dummy = converge(
         gather, lambda actual: plan_rules(desired, actual["rules"]), lambda actual, planned: apply(planned), check
     )

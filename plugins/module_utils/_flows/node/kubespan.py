@@ -27,12 +27,12 @@ from ..._mesh.kubespan.nft import FAMILY, table
 from ..._mesh.kubespan.peers import peers_of
 from ..._mesh.kubespan.preflight import Conflict, conflicts
 from ..._mesh.kubespan.routing import (
+    desired_rule,
     is_our_route,
     ours_to_remove,
     plan_routes,
     plan_rule,
     rule_text,
-    wanted_rule,
     without_gap,
 )
 from ..._mesh.kubespan.states import UNKNOWN, targets
@@ -71,7 +71,7 @@ class KubespanDataplane(Part):
     """One node's KubeSpan objects in one run. ``state`` None: they are to go.
 
     peer_states: {public key: up|down|unknown}, endpoints: {public key: endpoint to write}; both are the watcher's. secrets:
-    {path: fingerprint} of preshared keys that this run writes first. budget: from the live peers, those planned and those wanted to a
+    {path: fingerprint} of preshared keys that this run writes first. budget: from the live peers, those planned and those desired to a
     refusal, where no peer may be removed; then the peers of ``previous`` are kept. ``actual`` is of wireguard_device.gather.
     """
 
@@ -117,7 +117,7 @@ class KubespanDataplane(Part):
         live = self.actual["wireguard"].peers
         refusal = None
         if self._budget is not None and self.state is not None and self.purge:
-            refusal = self._budget(live, self.device.after, self.wanted.peers.peers if self.wanted.peers else ())
+            refusal = self._budget(live, self.device.after, self.desired.peers.peers if self.desired.peers else ())
         if refusal is not None and self.state is not None:
             self.state, self.purge = carried_over(self.state, self._previous), False
             self.peers = peers_of(self.state)
@@ -126,9 +126,9 @@ class KubespanDataplane(Part):
         return todo
 
     def _decide(self) -> Plan:
-        self.wanted = self._device()
+        self.desired = self._device()
         # an endpoint that rotation picked is written whatever the last handshake says
-        self.device = wireguard_device.plan(self.wanted, self.actual, dict.fromkeys(self.endpoints, ""))
+        self.device = wireguard_device.plan(self.desired, self.actual, dict.fromkeys(self.endpoints, ""))
         self.table_request = self._table()
         self.table = nft_table.plan(self.table_request, self.table_actual)
         self.rule_steps = [step for version in (4, 6) for step in self._rule_steps(version)]
@@ -202,16 +202,16 @@ class KubespanDataplane(Part):
         return targets(rows, self.state["force_routing"], self.gen, ipaddress.IPv6Network(self.state["subnet"]))
 
     def _table(self) -> Data:
-        wanted = table(self.layout, self.state["mtu"] if self.state else 1420, self.gen)
+        desired = table(self.layout, self.state["mtu"] if self.state else 1420, self.gen)
         found = self.targets()
-        for item in wanted["sets"]:
+        for item in desired["sets"]:
             item["elements"] = found.spans(item["version"])
             # who may bypass is for the watcher to know; with forced routing both sides come to the same set
             item["external"] = bool(
                 self.state and self.state["watcher"] and not self.state["force_routing"] and not self.watching
             )
         return {
-            "table": wanted,
+            "table": desired,
             "owner": self.alias,
             "adopt": self.adopt,
             "state": "absent" if self.state is None else "present",
@@ -235,10 +235,12 @@ class KubespanDataplane(Part):
         ]
 
     def _rule_steps(self, version: int) -> list[Data]:
-        wanted = wanted_rule(version, self.layout, self.gen)
+        desired = desired_rule(version, self.layout, self.gen)
         if self.state is None:
             return [
-                {"op": "delete", "rule": rule} for rule in self.rules[version] if ours_to_remove(rule, wanted, self.gen)
+                {"op": "delete", "rule": rule}
+                for rule in self.rules[version]
+                if ours_to_remove(rule, desired, self.gen)
             ]
         return without_gap(plan_rule(self.rules[version], version, self.layout, self.gen))
 
@@ -252,8 +254,8 @@ class KubespanDataplane(Part):
         name = self.layout.device
         before["devices"][name] = snapshot.take_device(name, self.actual["link"], self.actual["wireguard"])
         if self.device.work.get("make_key"):
-            before["keys"].append(self.wanted.private_key_file)
-        wanted = {version: wanted_rule(version, self.layout, self.gen) for version in (4, 6)}
+            before["keys"].append(self.desired.private_key_file)
+        desired = {version: desired_rule(version, self.layout, self.gen) for version in (4, 6)}
         before["kubespan"] = {
             "layout": self.layout._asdict(),
             "owner": self.alias,
@@ -262,7 +264,7 @@ class KubespanDataplane(Part):
                 rule
                 for version in (4, 6)
                 for rule in self.rules[version]
-                if ours_to_remove(rule, wanted[version], self.gen)
+                if ours_to_remove(rule, desired[version], self.gen)
             ],
             "routes": [route for route in self.routes if is_our_route(route, self.layout)],
         }
@@ -277,7 +279,7 @@ class KubespanDataplane(Part):
         later = [step for step in self.device.steps if step.remove or step.replace_allowed_ips]
         parts: list[Data] = []
         if self.device.changed:
-            parts.append(wireguard_device.apply(self.wanted, self.actual, self.device, later=later))
+            parts.append(wireguard_device.apply(self.desired, self.actual, self.device, later=later))
         stats = Stats()
         if settings.set_reverse_path_filter(self.layout.device, NO_FILTER):
             stats.add("file_writes")
@@ -286,7 +288,7 @@ class KubespanDataplane(Part):
         if self.table.steps:
             parts.append(nft_table.apply(self.table_request, self.table_actual, self.table))
         if later:
-            parts.append(wireguard_device.send(self.wanted.name, self.actual, later))
+            parts.append(wireguard_device.send(self.desired.name, self.actual, later))
         return total(*parts)
 
     def verify(self) -> list[str]:
@@ -313,7 +315,7 @@ class KubespanDataplane(Part):
         stats.add("netlink_writes", rules.apply_rules(self.rule_steps) + self._write_routes())
         parts.append(stats.as_dict())
         if self.device.changed:
-            parts.append(wireguard_device.apply(self.wanted, self.actual, self.device))
+            parts.append(wireguard_device.apply(self.desired, self.actual, self.device))
         return total(*parts)
 
 
@@ -341,19 +343,19 @@ def put_back_steering(before: t.Mapping[str, t.Any] | None) -> None:
         if now is not None and now["owner"] == before["owner"]:
             nft.apply_steps(FAMILY, layout.table_name, [{"op": "delete_table"}])
     else:
-        wanted = dict(
+        desired = dict(
             was, sets=[dict(item, elements=[tuple(span) for span in item["elements"] or ()]) for item in was["sets"]]
         )
-        request = {"table": wanted, "owner": before["owner"], "adopt": True, "state": "present"}
+        request = {"table": desired, "owner": before["owner"], "adopt": True, "state": "present"}
         actual = nft_table.gather(request)
         nft_table.apply(request, actual, nft_table.plan(request, actual))
-    wanted_rules = before["rules"]
+    desired_rules = before["rules"]
     for version in (4, 6):
-        mine = wanted_rule(version, layout)
+        mine = desired_rule(version, layout)
         live = [rule for rule in rules.read_rules(version) if ours_to_remove(rule, mine)]
-        extra = [{"op": "delete", "rule": rule} for rule in live if rule not in wanted_rules]
+        extra = [{"op": "delete", "rule": rule} for rule in live if rule not in desired_rules]
         missing = [
-            {"op": "add", "rule": rule} for rule in wanted_rules if rule["version"] == version and rule not in live
+            {"op": "add", "rule": rule} for rule in desired_rules if rule["version"] == version and rule not in live
         ]
         rules.apply_rules(missing + extra)
     if not before["routes"]:

@@ -186,13 +186,13 @@ class KubespanNode(Part):
     def _plan_secret(self) -> None:
         path = secret_path(self.fabric)
         now = preshared_fingerprint(path)
-        wanted = fingerprint(self.secret) if self.secret else None
-        if wanted and wanted != now:
+        desired = fingerprint(self.secret) if self.secret else None
+        if desired and desired != now:
             if now is None:
-                self._plan.create("secret", path, {"mode": "0600", "fingerprint": wanted})
+                self._plan.create("secret", path, {"mode": "0600", "fingerprint": desired})
             else:
-                self._plan.update("secret", path, {"fingerprint": now}, {"fingerprint": wanted})
-        self.fingerprints = {path: wanted} if wanted else {}
+                self._plan.update("secret", path, {"fingerprint": now}, {"fingerprint": desired})
+        self.fingerprints = {path: desired} if desired else {}
 
     def _changed_files(self) -> list[str]:
         return [change.id for change in self._plan.changes]

@@ -48,7 +48,7 @@ def status_path(fabric: str, ending: str = "json") -> str:
     return f"{persistence.RUN_ROOT}/{fabric}-kubespan.{ending}"
 
 
-def wanted_state(fabric: str) -> Data | None:
+def desired_state(fabric: str) -> Data | None:
     """The KubeSpan part of the state that holds now; None when there is none."""
     opened = persistence.load_state(fabric, candidate=True) if transaction.pending_or_none(fabric) is not None else None
     state = opened or persistence.load_state(fabric)
@@ -63,7 +63,7 @@ def load_memory(fabric: str) -> dict[str, Status]:
 def one_pass(fabric: str, statuses: Statuses, now: float | None = None) -> dict[str, Status]:
     """Read, decide, write what differs, show. Returns the new statuses. Raises LinuxError, GenerationChanged."""
     with HostLock(alias_of(fabric), LOCK_SECONDS):
-        state = wanted_state(fabric)
+        state = desired_state(fabric)
         if state is None:
             return dict(statuses)
         layout = kubespan.layout_of(state)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One owned table of nftables: gather, plan, apply, verify.
 
-``desired`` of gather, plan and apply: ``{"table": of plan_table's wanted, "owner": text, "adopt": bool, "state": "present"
+``desired`` of gather, plan and apply: ``{"table": of plan_table's desired, "owner": text, "adopt": bool, "state": "present"
 or "absent"}``. In its sets ``elements`` are ranges (``PrefixSet.spans(version)``) and ``external`` says that somebody else
 keeps them once the set is there (decision 35). Rules are lists of statements; ``run``, for the module, has them as nft's text.
 """
@@ -69,12 +69,12 @@ def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned
     raise LinuxError("set", name, f"nftables changed before each of {_TRIES} attempts")
 
 
-def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
+def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
     """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included.
 
-    wanted: see parse_table. Raises ValueRefused when it is not understood, LinuxError when the host says no.
+    request: see parse_table. Raises ValueRefused when it is not understood, LinuxError when the host says no.
     """
-    desired = prepare(wanted)
+    desired = prepare(request)
 
     def planned_with(actual: Data) -> TablePlan:
         found = plan(desired, actual)
@@ -90,9 +90,9 @@ def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
     return dict(result, table=None if planned.foreign or after is None else shown_table(after))
 
 
-def prepare(wanted: t.Mapping[str, t.Any]) -> Data:
+def prepare(request: t.Mapping[str, t.Any]) -> Data:
     """What a person wants, with its rules as nft itself would list them. Raises ValueRefused, LinuxError."""
-    desired = parse_table(wanted)
+    desired = parse_table(request)
     if desired["state"] == "present":
         meant = nft_text.compile_chains(desired["table"])
         for chain in desired["table"]["chains"]:

@@ -39,7 +39,7 @@ class Part(abc.ABC):
 
     @abc.abstractmethod
     def plan(self) -> Plan:
-        """What differs from what is wanted."""
+        """What differs from what is desired."""
 
     def snapshot(self, before: Data) -> None:
         """Add what a rollback puts back to the journal, see transaction.begin; ``keys`` are paths of files. By default nothing."""
@@ -66,16 +66,16 @@ class WireGuardDevices(Part):
     """Devices with their keys, addresses and peers."""
 
     def __init__(self, devices: t.Iterable[Device]) -> None:
-        self.wanted: list[Device] = list(devices)
+        self.desired: list[Device] = list(devices)
         self.actual: list[Data] = []
         self.plans: list[DevicePlan] = []
 
     def gather(self) -> Data:
-        self.actual = [wireguard_device.gather(device) for device in self.wanted]
+        self.actual = [wireguard_device.gather(device) for device in self.desired]
         return total(*(found["stats"] for found in self.actual))
 
     def plan(self) -> Plan:
-        self.plans = [wireguard_device.plan(device, found) for device, found in zip(self.wanted, self.actual)]
+        self.plans = [wireguard_device.plan(device, found) for device, found in zip(self.desired, self.actual)]
         return self._all()
 
     def _all(self) -> Plan:
@@ -85,14 +85,14 @@ class WireGuardDevices(Part):
         return todo
 
     def snapshot(self, before: Data) -> None:
-        for device, found, planned in zip(self.wanted, self.actual, self.plans):
+        for device, found, planned in zip(self.desired, self.actual, self.plans):
             if planned.changed:
                 before["devices"][device.name] = snapshot.take_device(device.name, found["link"], found["wireguard"])
             if planned.work.get("make_key"):
                 before["keys"].append(device.private_key_file)
 
     def apply(self) -> Data:
-        rows = zip(self.wanted, self.actual, self.plans)
+        rows = zip(self.desired, self.actual, self.plans)
         return total(*(wireguard_device.apply(*row) for row in rows if row[2].changed))
 
     def verify(self) -> list[str]:
@@ -116,16 +116,16 @@ class FreedDevices(GoneDevices):
 
     @property
     def names(self) -> list[str]:
-        return [device.name for device in self.wanted]
+        return [device.name for device in self.desired]
 
     def gather(self) -> Data:
         stats = super().gather()
         rows = [
             row
-            for row in zip(self.wanted, self.actual)
+            for row in zip(self.desired, self.actual)
             if row[1]["wireguard"].listen_port and row[1]["wireguard"].listen_port in self._ports
         ]
-        self.wanted, self.actual = [device for device, found in rows], [found for device, found in rows]
+        self.desired, self.actual = [device for device, found in rows], [found for device, found in rows]
         return stats
 
 
@@ -143,7 +143,7 @@ class Devices(WireGuardDevices):
             from . import contests
 
             self.rows, self._refused = contests.settle_peers(self.rows, self._previous, contests.live_peers)
-        self.wanted = [device.wireguard for device in self.rows]
+        self.desired = [device.wireguard for device in self.rows]
         return super().gather()
 
     def plan(self) -> Plan:
@@ -159,8 +159,8 @@ class Devices(WireGuardDevices):
             if refusal is not None:
                 todo.refused.append(refusal)
                 self.rows[place] = device.kept()
-                self.wanted[place] = self.rows[place].wireguard
-                planned = wireguard_device.plan(self.wanted[place], found, last)
+                self.desired[place] = self.rows[place].wireguard
+                planned = wireguard_device.plan(self.desired[place], found, last)
             self.plans.append(planned)
         return todo.extend(self._all())
 
@@ -197,16 +197,16 @@ class Routes(Part):
         self._off = sorted({cidr for name, cidr in rows if ":" in cidr and name in off})
         self._freed, self._accepted = freed, accepted
         names = {*gone, *(device.name for device in devices)}
-        self._wanted = parse_routes({"devices": sorted(names), "routes": routes, "adopt": adopt})
+        self._desired = parse_routes({"devices": sorted(names), "routes": routes, "adopt": adopt})
         self._actual: Data = {}
         self._plan = RoutePlan()
 
     def gather(self) -> Data:
-        self._actual = ip_routes.gather(self._wanted)
+        self._actual = ip_routes.gather(self._desired)
         return {}
 
     def plan(self) -> Plan:
-        self._plan = plan_routes(self._wanted, self._actual, need_devices=False)
+        self._plan = plan_routes(self._desired, self._actual, need_devices=False)
         name = settings.name_of(*settings.IPV6_OFF)
         if self._off and name not in self._accepted:
             who = "; ".join(settings.set_by(*settings.IPV6_OFF)) or "no file of the host sets it"
@@ -220,7 +220,7 @@ class Routes(Part):
 
     def snapshot(self, before: Data) -> None:
         others = {(route["dst"], route["metric"]) for route in self._plan.replacements}
-        devices = list(self._wanted.devices or ())
+        devices = list(self._desired.devices or ())
         before.update(
             routes=snapshot.take_routes(self._actual["routes"], devices, ROUTE_PROTOCOL, others), route_devices=devices
         )
@@ -228,10 +228,10 @@ class Routes(Part):
     def apply(self) -> Data:
         # what led into a device that has gone is gone, too
         self._plan.deletions = [route for route in self._plan.deletions if route["dev"] not in self._freed]
-        return ip_routes.apply(self._wanted, self._plan) if self._plan.changed else {}
+        return ip_routes.apply(self._desired, self._plan) if self._plan.changed else {}
 
     def verify(self) -> list[str]:
-        return differing(plan_routes(self._wanted, ip_routes.gather(self._wanted), need_devices=False))
+        return differing(plan_routes(self._desired, ip_routes.gather(self._desired), need_devices=False))
 
 
 class RemovedFiles(Part):
@@ -271,7 +271,7 @@ class RemovedFiles(Part):
 
 
 class RemovedKeys(RemovedFiles):
-    """Private keys of devices that are not wanted any more."""
+    """Private keys of devices that are not desired any more."""
 
     kind = "key"
 
@@ -285,12 +285,12 @@ class Files(Part):
 
     def __init__(self, fabric: str, state: NodeState | None, key_files: t.Iterable[str], deferred: bool) -> None:
         self._fabric, self._state, self._key_files, self._deferred = fabric, state, set(key_files), deferred
-        self._wanted: dict[str, t.Any] = {}
+        self._desired: dict[str, t.Any] = {}
         self._todo = Plan()
 
     def gather(self) -> Data:
-        self._wanted = persistence.wanted_files(self._fabric, self._state)
-        self._todo = persistence.compare(self._fabric, self._wanted, self._key_files)
+        self._desired = persistence.desired_files(self._fabric, self._state)
+        self._todo = persistence.compare(self._fabric, self._desired, self._key_files)
         return {}
 
     def plan(self) -> Plan:
@@ -298,7 +298,7 @@ class Files(Part):
 
     def apply(self) -> Data:
         if self._todo.changed and not self._deferred:
-            persistence.apply(self._fabric, self._wanted, self._todo)
+            persistence.apply(self._fabric, self._desired, self._todo)
         return {}
 
     def verify(self) -> list[str]:

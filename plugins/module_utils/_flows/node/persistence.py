@@ -191,18 +191,18 @@ def unit_files(fabric: str) -> list[str]:
     return [f"{UNIT_ROOT}/{unit_name(fabric)}", f"{WANTED_BY}/{unit_name(fabric)}"]
 
 
-def _wanted_unit(fabric: str) -> dict[str, files.FileState]:
+def _desired_unit(fabric: str) -> dict[str, files.FileState]:
     text = _UNIT.format(fabric=fabric, state=state_path(fabric), journal=journal_path(fabric), code=code_file(fabric))
     return _enabled(unit_name(fabric), text)
 
 
-def wanted_files(fabric: str, state: NodeState | None) -> dict[str, files.FileState]:
+def desired_files(fabric: str, state: NodeState | None) -> dict[str, files.FileState]:
     """Path to state of every file that we own for a fabric; empty for a fabric that is to go."""
     if state is None:
         return {}
     return {
         code_file(fabric): code_state(),
-        **_wanted_unit(fabric),
+        **_desired_unit(fabric),
         **(_watch_files(fabric) if (state.kubespan or {}).get("watcher") else {}),
         **_managers_files(fabric, state),
         state_path(fabric): files.FileState("file", 0o600, state_bytes(state.to_json())),
@@ -222,7 +222,7 @@ def _manager_name(fabric: str) -> str:
 
 def install_unit(fabric: str) -> None:
     """The boot unit alone, ahead of the state that it applies."""
-    for path, state in _wanted_unit(fabric).items():
+    for path, state in _desired_unit(fabric).items():
         files.write_state(path, state)
     systemd.reload_units()
 
@@ -230,8 +230,8 @@ def install_unit(fabric: str) -> None:
 def settle_files(fabric: str) -> None:
     """Make the files what the confirmed state wants; a state without anything in it takes them all away."""
     state = load_state(fabric)
-    wanted = wanted_files(fabric, state if state and not state.absent else None)
-    apply(fabric, wanted, compare(fabric, wanted))
+    desired = desired_files(fabric, state if state and not state.absent else None)
+    apply(fabric, desired, compare(fabric, desired))
 
 
 def sweep(fabric: str) -> None:
@@ -255,19 +255,19 @@ def _leave_folders(fabric: str) -> None:
 
 
 def gather(
-    fabric: str, wanted: t.Mapping[str, files.FileState], others: t.Iterable[str] = ()
+    fabric: str, desired: t.Mapping[str, files.FileState], others: t.Iterable[str] = ()
 ) -> dict[str, files.FileState]:
-    """The files of ours that are there, whether wanted or not, and the spare files of these and of ``others``.
+    """The files of ours that are there, whether desired or not, and the spare files of these and of ``others``.
 
     Only while the host's lock is held is a spare file certainly a dead writer's.
     """
-    paths = {*wanted, state_path(fabric), candidate_path(fabric)}
+    paths = {*desired, state_path(fabric), candidate_path(fabric)}
     paths.update(f"{code_folder(fabric)}/{name}" for name in files.list_folder(code_folder(fabric)))
     paths.update(
         f"{root}/{name}" for root in (UNIT_ROOT, WANTED_BY) for name in (unit_name(fabric), watch_name(fabric))
     )
     paths.update(link_managers.paths(_manager_name(fabric)))
-    if not wanted:
+    if not desired:
         paths.update((folder(fabric) + "/kubespan-watch.json", *run_files(fabric)))
     found: dict[str, files.FileState | None] = {}
     for path in sorted({*paths, *others, journal_path(fabric)}):
@@ -279,55 +279,55 @@ def gather(
             found[path] = files.FileState(
                 "other", state.mode, b""
             )  # its owner can change it again, so it is put there anew
-    if not wanted and files.read_state(invalid_journal_path(fabric)) is not None:
+    if not desired and files.read_state(invalid_journal_path(fabric)) is not None:
         found[invalid_journal_path(fabric)] = files.FileState("other", 0o600, b"")  # it has keys in it as well
     return {path: state for path, state in found.items() if state is not None}
 
 
-def plan(wanted: t.Mapping[str, files.FileState], actual: t.Mapping[str, files.FileState]) -> Plan:
+def plan(desired: t.Mapping[str, files.FileState], actual: t.Mapping[str, files.FileState]) -> Plan:
     """Compare files by kind, mode and content. The text of one that comes or goes as a whole says nothing that its name does not."""
 
     def sides(one: t.Mapping[str, files.FileState], other: t.Mapping[str, files.FileState]) -> dict[str, t.Any]:
         return {path: state.shown() if path in other else state.brief() for path, state in one.items()}
 
-    return reconcile("file", sides(wanted, actual), sides(actual, wanted))
+    return reconcile("file", sides(desired, actual), sides(actual, desired))
 
 
-def compare(fabric: str, wanted: t.Mapping[str, files.FileState], others: t.Iterable[str] = ()) -> Plan:
+def compare(fabric: str, desired: t.Mapping[str, files.FileState], others: t.Iterable[str] = ()) -> Plan:
     """What the files need, and a watcher that somebody stopped: nobody else would start it before the next boot."""
-    todo = plan(wanted, gather(fabric, wanted, others))
+    todo = plan(desired, gather(fabric, desired, others))
     watch = f"{UNIT_ROOT}/{watch_name(fabric)}"
-    if watch in wanted and watch not in {change.id for change in todo.changes} and systemd.stopped(watch_name(fabric)):
+    if watch in desired and watch not in {change.id for change in todo.changes} and systemd.stopped(watch_name(fabric)):
         todo.update("unit", watch_name(fabric), {"active": False}, {"active": True})
     return todo
 
 
-def apply(fabric: str, wanted: t.Mapping[str, files.FileState], todo: Plan) -> None:
+def apply(fabric: str, desired: t.Mapping[str, files.FileState], todo: Plan) -> None:
     """Write what differs: the code before the unit that names it, the state last, deletions after all writes."""
-    order = sorted(wanted, key=lambda path: (path == state_path(fabric), path.startswith(UNIT_ROOT), path))
+    order = sorted(desired, key=lambda path: (path == state_path(fabric), path.startswith(UNIT_ROOT), path))
     touched = {change.id for change in todo.changes}
     for path in order:
         if path in touched:
             if path.startswith(STATE_ROOT):
                 files.make_folder(folder(fabric), 0o700)
-            files.write_state(path, wanted[path])
+            files.write_state(path, desired[path])
     gone = [change.id for change in todo.of("delete")]
     watch = f"{UNIT_ROOT}/{watch_name(fabric)}"
     if watch in gone:
         systemd.retire(watch_name(fabric))
         for path in (folder(fabric) + "/kubespan-watch.json", *run_files(fabric)[1:]):
             files.remove(path)
-    if not wanted and gone:
+    if not desired and gone:
         systemd.retire(unit_name(fabric))
     for path in gone:
         files.remove(path)
-    if not wanted:
+    if not desired:
         _leave_folders(fabric)
         files.remove_empty_folders(RUN_ROOT, "/run")
     if any(path.startswith(UNIT_ROOT + "/") for path in touched):
         systemd.reload_units()
     link_managers.reload_managers(touched, _manager_name(fabric))
-    if watch in wanted and touched & {watch, watch_name(fabric)}:
+    if watch in desired and touched & {watch, watch_name(fabric)}:
         systemd.restart(watch_name(fabric))
 
 

@@ -62,7 +62,7 @@ class LeftDevices(GoneDevices):
         return todo
 
     def _marked(self) -> list[tuple[t.Any, Data]]:
-        rows = zip(self.wanted, self.actual)
+        rows = zip(self.desired, self.actual)
         return [
             (device, found)
             for device, found in rows

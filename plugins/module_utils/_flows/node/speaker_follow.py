@@ -17,7 +17,7 @@ import typing as t
 from ..._io import bird, frr
 from ..._linux import files
 from ..._loadbalancers.bgp import bird_config, frr_config
-from ..._loadbalancers.bgp.delivery import Decision, Wanted, parse_routes
+from ..._loadbalancers.bgp.delivery import Decision, Desired, parse_routes
 from ..._loadbalancers.bgp.speaker import Speaker, parse_speaker
 from ..._values.refused import ValueRefused
 from ..delivery import follower
@@ -89,7 +89,7 @@ class State(t.NamedTuple):
 
     daemon: str
     speaker: Speaker
-    routes: tuple[Wanted, ...]
+    routes: tuple[Desired, ...]
     node_port: int
     digest: str
 

@@ -3,7 +3,7 @@
 """Tables of nftables that an operator gives a node with its mesh: part of its one change, so undone and restored with it.
 
 They are those of the module nft_table, ``{name, family, chains, sets}``, and carry the fabric's mark. What was confirmed stands
-in the node's state; a table that is in it and is not wanted any more goes.
+in the node's state; a table that is in it and is not desired any more goes.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Tables(Part):
 
     def __init__(self, spec: NodeSpec, previous: NodeState | None, layout: Layout | None) -> None:
         self._reserved = (FAMILY, (layout or Layout()).table_name)
-        self._fabric, self._wanted, self._everything = spec.fabric, spec.tables, spec.empty
+        self._fabric, self._desired, self._everything = spec.fabric, spec.tables, spec.empty
         self._previous = list(previous.tables) if previous else []
         self._rows: list[tuple[Data, Data]] = []
         self._plans: list[TablePlan] = []
 
     def gather(self) -> Data:
-        requests = [request(raw, self._fabric) for raw in self._wanted]
+        requests = [request(raw, self._fabric) for raw in self._desired]
         names = [(item["family"], item["name"]) for item in requests]
         for name in names:
             if name == self._reserved or names.count(name) > 1:
@@ -57,8 +57,8 @@ class Tables(Part):
             gone.update(_left_over(self._fabric))  # the node leaves, so tables of which no state tells go too
         gone -= {*names, self._reserved}
         requests += [request({"family": family, "name": name}, self._fabric, "absent") for family, name in sorted(gone)]
-        wanted = [nft_table.prepare(item) for item in requests]
-        self._rows = [(desired, nft_table.gather_text(desired)) for desired in wanted]
+        prepared = [nft_table.prepare(item) for item in requests]
+        self._rows = [(desired, nft_table.gather_text(desired)) for desired in prepared]
         return {}
 
     def plan(self) -> Plan:

@@ -181,13 +181,13 @@ def _settings() -> Data:
 def _listeners(flows: t.Sequence[Flow], here: Pods) -> list[Data]:
     """Who listens at the targets that are here: ``[{address: of the target, protocol, port}]``; a row without a port for each that was looked at."""
     namespaces = here.namespaces()
-    wanted = {address for flow in flows for address, _port in flow.targets}
+    desired = {address for flow in flows for address, _port in flow.targets}
     read = {
         netns: sockets.read_listeners(netns)
-        for netns in {namespaces[address] for address in wanted if address in namespaces}
+        for netns in {namespaces[address] for address in desired if address in namespaces}
     }
     found = []
-    for address in sorted(wanted & set(namespaces)):
+    for address in sorted(desired & set(namespaces)):
         found.append({"address": address, "protocol": None, "port": None})
         for row in read[namespaces[address]]:
             if _takes(row, address):

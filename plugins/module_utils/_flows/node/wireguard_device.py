@@ -113,12 +113,12 @@ def _change_addresses(name: str, work: Data, stats: Stats) -> None:
     stats.add("netlink_writes", change_addresses(name, *changes))
 
 
-def run(wanted: t.Mapping[str, t.Any], check: bool, last_endpoints: t.Mapping[str, str] | None = None) -> Data:
+def run(request: t.Mapping[str, t.Any], check: bool, last_endpoints: t.Mapping[str, str] | None = None) -> Data:
     """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included.
 
-    wanted: see parse_device. Raises ValueRefused when it is not understood, LinuxError when the host says no.
+    request: see parse_device. Raises ValueRefused when it is not understood, LinuxError when the host says no.
     """
-    desired = parse_device(wanted)
+    desired = parse_device(request)
     result, after, dummy = converge(
         lambda: gather(desired),
         lambda actual: plan(desired, actual, last_endpoints),

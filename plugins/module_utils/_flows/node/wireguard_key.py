@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._dataplane.key_plan import KeyPlan, parse_key_wanted, plan_key
+from ..._dataplane.key_plan import KeyPlan, parse_key_desired, plan_key
 from ..._linux.stats import Stats
 from ..._linux.wireguard.keys import KeyFile
 from ..._plan.plan import to_wire
@@ -33,9 +33,9 @@ def apply(key: KeyFile, planned: KeyPlan) -> Data:
     return stats.as_dict(file_writes=1 if planned.work else 0)
 
 
-def run(wanted: t.Mapping[str, t.Any], check: bool) -> Data:
+def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
     """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included. Raises ValueRefused, LinuxError."""
-    desired = parse_key_wanted(wanted)
+    desired = parse_key_desired(request)
     key = KeyFile(desired["path"])
     result, after, dummy = converge(
         lambda: gather(key),

@@ -18,7 +18,7 @@ from ..._originals.owners import MARKED, Marked, count, still
 from ..._originals.programs import CLUSTERMESH, KUBESPAN, PROGRAMS
 from ..._originals.reading import Given, Seen, objects_of, propose
 from ..._originals.remains import BINDINGS, DEFINITION, ROLES, WEBHOOKS, namespaces_of, remains
-from ..._originals.workloads import KINDS, processes, wanted_config_maps
+from ..._originals.workloads import KINDS, desired_config_maps, processes
 from ..._values.refused import ValueRefused
 from ..._values.text import lower
 
@@ -89,7 +89,7 @@ def _gather(name: str, client: Client, clusters: Clusters, stay: bool) -> Gather
     for kind in KINDS:
         objects += _listed(client, APPS, kind)
     config_maps = {}
-    for namespace, config_map in wanted_config_maps(processes(name, objects)):
+    for namespace, config_map in desired_config_maps(processes(name, objects)):
         found = client.find(f"/api/v1/namespaces/{segment(namespace)}/configmaps/{segment(config_map)}")
         if found is not None:
             config_maps[namespace, config_map] = found.get("data") or {}

@@ -77,8 +77,8 @@ class Capability(abc.ABC):
         if self.into == "clusters":
             rows = [row for row in self.request["clusters"] if str(row["name"]) in leads]
             return dict(self.request, clusters=rows) if rows else None
-        wanted = self.request.get(self.into) or [str(entry["name"]) for entry in self.request["clusters"]]
-        led = [name for name in wanted if name in leads]
+        desired = self.request.get(self.into) or [str(entry["name"]) for entry in self.request["clusters"]]
+        led = [name for name in desired if name in leads]
         return dict(self.request, **{self.into: led}) if led else None
 
     @abc.abstractmethod

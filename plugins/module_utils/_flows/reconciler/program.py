@@ -43,9 +43,9 @@ class Program:
         self._config, self._log, self._stop, self._reload = config, log, stop, reload
         self._metrics = Metrics()
         self._playbooks = PlaybookRunner(config, log, self._metrics)
-        self._wanted = [name for name in CAPABILITIES if name in (config.get("capabilities") or ())]
+        self._desired = [name for name in CAPABILITIES if name in (config.get("capabilities") or ())]
         self._settings = SettingsReader(
-            config["command"], config.get("inventory") or "", self._wanted, float(config.get("limit", 600)), stop
+            config["command"], config.get("inventory") or "", self._desired, float(config.get("limit", 600)), stop
         )
         self._speaker = PlaySpeaker(config["command"], float(config.get("limit", 600)), stop, log, self._metrics)
         self._requests: dict[str, Data] = {}

@@ -200,13 +200,13 @@ def chosen(request: t.Mapping[str, t.Any], fabric: Fabric) -> set[str]:
     given = {str(entry["name"]) for entry in request["clusters"]}
     for name in sorted(given - set(fabric.clusters)):
         raise ValueRefused("unknown_cluster", f"clusters names {quoted(name)}, which the definition does not have")
-    wanted = set(request.get("destinations") or given)
-    for name in sorted(wanted - given):
+    desired = set(request.get("destinations") or given)
+    for name in sorted(desired - given):
         raise ValueRefused(
             "unknown_cluster",
             f"destinations (mcs_destinations) names {quoted(name)}, to which clusters gives no access",
         )
-    return wanted
+    return desired
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -288,9 +288,9 @@ def _with_definitions(
     kept = {name: one for name, one in listed.items() if one.version}
     if not without or not present:
         return kept
-    wanted = [name for name in without if name in installing]
-    if wanted:
-        part, writes = _definition_writes(clusters, wanted, manager)
+    desired = [name for name in without if name in installing]
+    if desired:
+        part, writes = _definition_writes(clusters, desired, manager)
         if check:
             kept.update({name: listed[name]._replace(version=VERSIONS[0]) for name in writes})
             whole.extend(part)
@@ -313,10 +313,10 @@ def _definition_writes(clusters: Clusters, names: t.Sequence[str], manager: str)
 
     whole, writes = Plan(), {}
     for name, missing in clusters.read("look for definitions", look, names).items():
-        wanted = {
+        desired = {
             Key("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", one): manifests[one] for one in missing
         }
-        part, writes[name] = plan_objects(name, wanted, Read({}, frozenset(), frozenset(), {}), manager)
+        part, writes[name] = plan_objects(name, desired, Read({}, frozenset(), frozenset(), {}), manager)
         whole.extend(part)
     return whole, writes
 
@@ -351,7 +351,7 @@ class Writer:
     def __init__(self, clusters: Clusters, manager: str, leave_conflicts: bool) -> None:
         self._clusters, self._manager, self._leave = clusters, manager, leave_conflicts
         self.done = Plan()
-        #: (cluster, key) of what was written, or is as wanted; and of what has no place any more
+        #: (cluster, key) of what was written, or is as desired; and of what has no place any more
         self.written: set[tuple[str, Key]] = set()
         self._homeless: set[tuple[str, Key]] = set()
 

@@ -26,19 +26,19 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]
     leaving = request.get("state") == "absent"
     opened = open_run(dict(request, state="present"))
     clusters, stores, options = opened.clusters, opened.stores, opened.options
-    wanted = [_wanted(entry, leaving, options) for entry in request.get("interfaces") or ()]
-    if len({one.label for one in wanted}) != len(wanted):
+    desired = [_desired(entry, leaving, options) for entry in request.get("interfaces") or ()]
+    if len({one.label for one in desired}) != len(desired):
         raise ValueRefused("duplicate_interface", "interfaces names one interface twice")
     result = None
     view = gather(clusters, stores, options, READS) if len(stores) == len(opened.names) else None
     if view is not None and not view.unread:
         if leaving and request.get("detach_namespace"):
-            wanted = sorted(set(wanted) | set(attached_to(view, request["detach_namespace"])))
+            desired = sorted(set(desired) | set(attached_to(view, request["detach_namespace"])))
 
         def plan(current: View) -> list[ObjectTurn]:
             if leaving:
-                return plan_detachment(current, wanted)
-            return plan_attachment(current, wanted, request.get("require_ready") is not False)
+                return plan_detachment(current, desired)
+            return plan_attachment(current, desired, request.get("require_ready") is not False)
 
         result = predict_pass(view, plan) if check else run_passes(view, plan, Writer(stores, options), PASS_LIMIT)
         deadline = time.monotonic() + float(request.get("wait") or 0)
@@ -52,7 +52,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]
     return report_turns(opened, result, SOURCE, "detach" if leaving else "attach")
 
 
-def _wanted(entry: t.Mapping[str, t.Any], leaving: bool, options: Options) -> Attachment:
+def _desired(entry: t.Mapping[str, t.Any], leaving: bool, options: Options) -> Attachment:
     one = Attachment(str(entry["namespace"]), str(entry["name"]), "" if leaving else str(entry.get("node") or ""))
     if not leaving:
         # it becomes part of an ID that must be readable again

@@ -186,11 +186,11 @@ class OpenRun(t.NamedTuple):
     stores: dict[str, ApiStore]
 
 
-def open_run(request: t.Mapping[str, t.Any], wanted: t.Sequence[str] = (SOURCE, APINET)) -> OpenRun:
+def open_run(request: t.Mapping[str, t.Any], desired: t.Sequence[str] = (SOURCE, APINET)) -> OpenRun:
     """Options and access of a run that needs these sides. Raises ValueRefused."""
     options = read_options(request)
     clusters = Clusters(request["clusters"], seconds_of(request))
-    names = sides(request, wanted)
+    names = sides(request, desired)
     manager = options.profile.field_manager
     stores = {
         side: ApiStore(clusters.clients[name], manager) for side, name in names.items() if name in clusters.clients
@@ -214,11 +214,11 @@ def read_options(request: t.Mapping[str, t.Any]) -> Options:
     return parse_options(given)
 
 
-def sides(request: t.Mapping[str, t.Any], wanted: t.Sequence[str]) -> dict[str, str]:
+def sides(request: t.Mapping[str, t.Any], desired: t.Sequence[str]) -> dict[str, str]:
     """Side -> name of its cluster. Raises ValueRefused for one to which clusters gives no access."""
     known = [str(entry.get("name")) for entry in request["clusters"]]
     found = {}
-    for side in wanted:
+    for side in desired:
         name = request.get(side)
         if not name:
             continue

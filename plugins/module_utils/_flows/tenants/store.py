@@ -113,7 +113,7 @@ def gather(
     ``reads``: the (side, kind) to read, when it is not what the mapping needs. A side without a store is unread.
     """
     pairs = sorted(set(needed(options) if reads is None else reads))
-    wanted = [pair for pair in pairs if pair[0] in stores]
+    desired = [pair for pair in pairs if pair[0] in stores]
 
     def read(side: str, kind: str) -> list[dict[str, t.Any]]:
         try:
@@ -121,13 +121,13 @@ def gather(
         except StoreError as error:
             raise error.__cause__ or error from None
 
-    tasks = {"{0} {1}".format(*pair): (lambda pair=pair: read(*pair)) for pair in wanted}
+    tasks = {"{0} {1}".format(*pair): (lambda pair=pair: read(*pair)) for pair in desired}
     with gc_paused():
         answers = fan_out(tasks, clusters.timeout + 5, operation="list")
     found: dict[str, list[dict[str, t.Any]]] = {SOURCE: [], APINET: []}
     unread = [pair for pair in pairs if pair[0] not in stores]
     unserved: dict[tuple[str, str], list[str]] = {}
-    for (side, kind), outcome in zip(wanted, answers.values()):
+    for (side, kind), outcome in zip(desired, answers.values()):
         if outcome.error is None:
             found[side].extend(outcome.value)
         else:

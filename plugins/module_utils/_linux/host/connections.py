@@ -78,13 +78,13 @@ def connections() -> list[Connection]:
 
 def holder_of(socket: int) -> Holder | None:
     """A process that has the socket open; None where none can be seen."""
-    wanted = f"socket:[{socket}]"
+    desired = f"socket:[{socket}]"
     for name in os.listdir(_PROC):
         if not _NUMBER.match(name):
             continue
         folder = f"{_PROC}/{name}"
         try:
-            if not any(os.readlink(f"{folder}/fd/{one}") == wanted for one in os.listdir(folder + "/fd")):
+            if not any(os.readlink(f"{folder}/fd/{one}") == desired for one in os.listdir(folder + "/fd")):
                 continue
             with open(folder + "/cgroup", encoding="utf-8", errors="replace") as source:
                 return Holder(int(name), command(int(name)), source.read(4096))

@@ -137,9 +137,9 @@ def read_ip_counters() -> dict[str, int]:
     for name in ("snmp", "netstat"):
         lines = read_lines("/proc/self/net/" + name)
         for heads, numbers in zip(lines[::2], lines[1::2]):
-            wanted = _IP_COUNTERS.get(heads.partition(":")[0], ())
+            desired = _IP_COUNTERS.get(heads.partition(":")[0], ())
             pairs = zip(heads.split(), numbers.split())
-            found.update((head, int(number)) for head, number in pairs if head in wanted)
+            found.update((head, int(number)) for head, number in pairs if head in desired)
     for line in read_lines("/proc/self/net/snmp6"):
         words = line.split()
         if len(words) == 2 and words[0].startswith("Ip6") and words[0][3:] in _IP6_COUNTERS:

@@ -129,10 +129,10 @@ def _inotify_left() -> bool:
     return opened >= 0 or ctypes.get_errno() != errno.EMFILE
 
 
-def set_link(name: str, **wanted: t.Any) -> None:
+def set_link(name: str, **desired: t.Any) -> None:
     """Set what is given, in one message: ``mtu``, ``txqueuelen``, ``alias``, ``up`` (True or False)."""
     try:
-        links.change_link(links.link_index(name), **wanted)
+        links.change_link(links.link_index(name), **desired)
     except NetlinkRefused as error:
         # The kernel's WireGuard takes its port when the link goes up, so that is where a taken one shows.
         taken = error.errno == errno.EADDRINUSE

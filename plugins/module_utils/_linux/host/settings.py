@@ -86,14 +86,14 @@ def ipv6_off() -> dict[str, str] | None:
 
 def set_by(*parts: str) -> list[str]:
     """``FILE sets VALUE`` for every file of the host that sets it, also by a pattern, in the order in which they are applied."""
-    wanted, found = "/".join(parts), []
+    desired, found = "/".join(parts), []
     for path in _files():
         for line in read_lines(path):
             key, equals, value = line.strip().partition("=")
             if (
                 equals
                 and not key.startswith(("#", ";"))
-                and fnmatch.fnmatchcase(wanted, _path(key.strip().lstrip("-")))
+                and fnmatch.fnmatchcase(desired, _path(key.strip().lstrip("-")))
             ):
                 found.append(f"{path} sets {value.strip()[:20]}")
     return found

@@ -72,12 +72,12 @@ def _restore_wireguard(name: str, implementation: str, was: t.Mapping[str, t.Any
         if secrets["private_key"] and live.public_key != old.public_key:
             settings["private_key"] = base64.b64decode(secrets["private_key"])
         device.configure(**settings)
-        wanted, first = [], []
+        desired, first = [], []
         for key, peer in sorted(old.peers.items()):
             raw = secrets["preshared"].get(key)
             secret = Preshared(raw=raw, fingerprint=peer.preshared_key) if raw else None
             endpoints = (peer.endpoint,) if peer.endpoint else ()
-            wanted.append(Peer(key, peer.endpoint, peer.allowed_ips, peer.keepalive, secret, endpoints))
+            desired.append(Peer(key, peer.endpoint, peer.allowed_ips, peer.keepalive, secret, endpoints))
             there = live.peers.get(key)
             if there and there.endpoint and not peer.endpoint and there.last_handshake == peer.last_handshake:
                 # an endpoint can only be forgotten together with its peer; one that the peer itself taught us stays
@@ -85,7 +85,7 @@ def _restore_wireguard(name: str, implementation: str, was: t.Mapping[str, t.Any
         forgotten = {step.public_key for step in first}
         peers = {key: peer for key, peer in live.peers.items() if key not in forgotten}
         # no endpoint counts as the one configured last, so every one that differs is sent
-        steps = plan_peers(name, wanted, peers, now(), dict.fromkeys(old.peers, "")).steps
+        steps = plan_peers(name, desired, peers, now(), dict.fromkeys(old.peers, "")).steps
         device.apply([*first, *steps])
 
 
@@ -146,14 +146,14 @@ def restore_files(taken: t.Mapping[str, t.Any]) -> bool:
     """Put files back; True when any differed."""
     changed = False
     for path, entry in sorted(taken.items()):
-        wanted = (
+        desired = (
             None if entry is None else files.FileState(entry["kind"], entry["mode"], base64.b64decode(entry["content"]))
         )
-        if files.read_state(path) == wanted:
+        if files.read_state(path) == desired:
             continue
         changed = True
-        if wanted is None:
+        if desired is None:
             files.remove(path)
         else:
-            files.write_state(path, wanted)
+            files.write_state(path, desired)
     return changed

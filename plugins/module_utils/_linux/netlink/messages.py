@@ -101,7 +101,7 @@ def messages(data: bytes) -> t.Iterator[tuple[int, int, int, bytes]]:
 
 
 def unpack_address(family: int, value: bytes) -> str:
-    """An address as what is wanted is written: the C library writes mapped addresses otherwise."""
+    """An address as what is desired is written: the C library writes mapped addresses otherwise."""
     return socket.inet_ntop(family, value) if family == socket.AF_INET else str(ipaddress.ip_address(value))
 
 

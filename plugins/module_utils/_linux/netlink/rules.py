@@ -125,7 +125,7 @@ def decode_rule(body: bytes) -> Rule:
             rule["uidrange"] = list(struct.unpack("=II", value))
         elif kind in (_SRC, _DST):
             length = src_length if kind == _SRC else dst_length
-            # as what is wanted is written: the C library writes mapped addresses otherwise
+            # as what is desired is written: the C library writes mapped addresses otherwise
             rule["src" if kind == _SRC else "dst"] = f"{ipaddress.ip_address(value)}/{length}"
         elif kind not in _PLAIN and any(value):
             rule["other"].append(kind)

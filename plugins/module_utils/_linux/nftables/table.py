@@ -107,8 +107,8 @@ def _read(netlink: NetfilterSocket, family: str, name: str, elements: t.Containe
     for _family, answer in netlink.dump(codec.GETSET, number, attribute(codec.SET_TABLE, codec.text(name))):
         owner, item = codec.decode_set(answer)
         if owner == name:
-            wanted = (elements is None or item["name"] in elements) and _plain(item)
-            item["elements"] = _elements(netlink, number, name, item) if wanted else None
+            desired = (elements is None or item["name"] in elements) and _plain(item)
+            item["elements"] = _elements(netlink, number, name, item) if desired else None
             table["sets"].append(item)
     for _family, answer in netlink.dump(codec.GETCHAIN, number):
         owner, chain = codec.decode_chain(answer)

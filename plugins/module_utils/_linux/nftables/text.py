@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rules as nft's own text: what they mean to this kernel, and steps that have them as one script of nft.
 
-Two texts may mean one rule, and nft prints neither as it was written. So the wanted chains are loaded into a network
+Two texts may mean one rule, and nft prints neither as it was written. So the desired chains are loaded into a network
 namespace that exists for this alone and listed there; that listing and the one of the real table come from the same
 program on the same kernel, and are compared. On the host itself nothing is written for it.
 """
@@ -60,7 +60,7 @@ def list_rules(family: str, table: str, chain: str) -> dict[int, str]:
 
 
 def compile_chains(table: t.Mapping[str, t.Any]) -> Listing:
-    """The same for a wanted table (its sets without elements). LinuxError names the rule that nft does not take."""
+    """The same for a desired table (its sets without elements). LinuxError names the rule that nft does not take."""
     program, isolate = _nft(), find_program("unshare")
     if isolate is None:
         raise LinuxError("check", "rules", "the program unshare is missing (package util-linux)", "util-linux")

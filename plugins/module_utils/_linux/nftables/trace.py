@@ -306,12 +306,12 @@ def _jump(chain: str) -> bytes:
 
 def _marking_rules(marks: t.Sequence[Mark]) -> list[list[bytes]]:
     """Of the first chains: packets with one of the numbers, and ICMP errors to the chain that looks at what they quote."""
-    wanted = {mark.protocol for mark in marks}
+    desired = {mark.protocol for mark in marks}
     rules = []
-    for protocol in sorted(wanted & {TCP, UDP}):
+    for protocol in sorted(desired & {TCP, UDP}):
         rules += [[*_is_protocol(protocol), _load_payload(offset, 2), _in_numbers(), *_told()] for offset in (0, 2)]
     for version in sorted({mark.version for mark in marks}):
-        if ICMP[version] in wanted:
+        if ICMP[version] in desired:
             rules.append([*_is_protocol(ICMP[version]), _load_payload(4, 2), _in_numbers(), *_told()])
         rules.append([*_is_protocol(ICMP[version]), _jump(ERRORS)])
     return rules

@@ -177,11 +177,11 @@ def handshake_time(seconds: int, nanoseconds: int) -> float:
     return seconds + nanoseconds / 1e9 if seconds and nanoseconds else seconds
 
 
-def read_preshared_key(wanted: Preshared) -> bytes:
+def read_preshared_key(desired: Preshared) -> bytes:
     """The 32 bytes to send for a step; all zero makes the peer forget its key."""
-    if wanted.raw is not None:
-        return base64.b64decode(wanted.raw)
-    return NO_KEY if wanted.file is None else read_secret(wanted.file)
+    if desired.raw is not None:
+        return base64.b64decode(desired.raw)
+    return NO_KEY if desired.file is None else read_secret(desired.file)
 
 
 def preshared_fingerprint(path: str) -> str | None:

@@ -28,7 +28,7 @@ class Heard(t.NamedTuple):
 Memory = t.Mapping[int, Heard]
 
 
-class Wanted(t.NamedTuple):
+class Desired(t.NamedTuple):
     """A network and the ports that have to agree before it is announced."""
 
     network: str
@@ -43,7 +43,7 @@ class Decision(t.NamedTuple):
     stopped: str = ""
 
 
-def parse_routes(prefixes: t.Iterable[object], rows: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[Wanted, ...]:
+def parse_routes(prefixes: t.Iterable[object], rows: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[Desired, ...]:
     """Networks without a condition, and routes; each network once, with the ports of all that name it. Raises ValueRefused."""
     found: dict[str, set[int]] = {text: set() for text in parse_prefixes(prefixes)}
     for row in rows:
@@ -51,7 +51,7 @@ def parse_routes(prefixes: t.Iterable[object], rows: t.Iterable[t.Mapping[str, t
         if any(not 0 < port < 65536 for port in ports):
             raise ValueRefused("bad_format", "health_ports are numbers from 1 to 65535")
         found.setdefault(parse_prefixes([row["network"]])[0], set()).update(ports)
-    return tuple(Wanted(network, tuple(sorted(found[network]))) for network in parse_prefixes(found))
+    return tuple(Desired(network, tuple(sorted(found[network]))) for network in parse_prefixes(found))
 
 
 def heard(memory: Memory, answers: t.Mapping[int, int | None], now: float) -> dict[int, Heard]:
@@ -65,13 +65,13 @@ def heard(memory: Memory, answers: t.Mapping[int, int | None], now: float) -> di
     return found
 
 
-def trusted(memory: Memory, announced: t.Iterable[Wanted], node_port: int, now: float) -> dict[int, Heard]:
+def trusted(memory: Memory, announced: t.Iterable[Desired], node_port: int, now: float) -> dict[int, Heard]:
     """The memory of a follower that has just begun: what is announced was right until now."""
     ports = {port for route in announced for port in (*route.health_ports, node_port) if port}
     return {**{port: Heard(True, now) for port in ports}, **memory}
 
 
-def judge(routes: t.Iterable[Wanted], memory: Memory, node_port: int, known: bool, now: float) -> Decision:
+def judge(routes: t.Iterable[Desired], memory: Memory, node_port: int, known: bool, now: float) -> Decision:
     """What holds now.
 
     ``node_port``: kube-proxy's own, which speaks for everything on the node, 0 for none. It counts once it has ever answered (``known``): there are

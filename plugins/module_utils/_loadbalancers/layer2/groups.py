@@ -39,20 +39,20 @@ def parse_reserved(numbers: t.Iterable[t.Any]) -> frozenset[int]:
 
 
 def number_groups(
-    wanted: t.Mapping[str, Ports], recorded: t.Mapping[str, int], reserved: frozenset[int] = frozenset()
+    desired: t.Mapping[str, Ports], recorded: t.Mapping[str, int], reserved: frozenset[int] = frozenset()
 ) -> tuple[dict[str, int], dict[str, ValueRefused]]:
-    """Address -> number, and why the others have none. ``wanted``: address -> the ports that it depends on; ``recorded``: numbers of earlier runs.
+    """Address -> number, and why the others have none. ``desired``: address -> the ports that it depends on; ``recorded``: numbers of earlier runs.
 
     A number that was recorded stays while it is allowed and nobody else's; who comes later takes what is free. Beyond the last one addresses are refused
     (``quota``).
     """
     shared = sorted(set(range(1, SPREAD + 1)) - reserved)
     own = sorted(set(range(SPREAD + 1, MOST + 1)) - reserved)
-    numbers = _recorded(wanted, recorded, frozenset(own))
+    numbers = _recorded(desired, recorded, frozenset(own))
     free = [number for number in own if number not in numbers.values()]
     found, refused = {}, {}
-    for address in sorted(wanted):
-        ports = wanted[address]
+    for address in sorted(desired):
+        ports = desired[address]
         if not ports:
             found[address] = _chosen(shared, address)
             continue
@@ -71,11 +71,11 @@ def _chosen(numbers: t.Sequence[int], *words: t.Any) -> int:
     return max(numbers, key=lambda number: weight(number, *words))
 
 
-def _recorded(wanted: t.Mapping[str, Ports], recorded: t.Mapping[str, int], own: frozenset[int]) -> dict[Ports, int]:
+def _recorded(desired: t.Mapping[str, Ports], recorded: t.Mapping[str, int], own: frozenset[int]) -> dict[Ports, int]:
     """Of each set of ports the number that its first address has on record, unless an earlier one has it."""
     numbers: dict[Ports, int] = {}
-    for address in sorted(wanted):
-        ports, number = wanted[address], recorded.get(address, 0)
+    for address in sorted(desired):
+        ports, number = desired[address], recorded.get(address, 0)
         if ports and ports not in numbers and number in own and number not in numbers.values():
             numbers[ports] = number
     return numbers

@@ -130,7 +130,7 @@ class Config:
     ) -> None:
         """Map a Service's network; where peers go with Services, also those of the nodes. ``reserved`` as in remove_service."""
         name = "/".join(key)
-        wanted = parse_network(network)
+        desired = parse_network(network)
         for pool in self._pools():
             if network in reserved and _is_bare(pool, key, network):
                 pool["name"] = name
@@ -144,7 +144,7 @@ class Config:
                 pool["name"] = ",".join(sorted(users | {name}))
                 break
         else:
-            if any(covers(pool, wanted) for pool in self._pools()):
+            if any(covers(pool, desired) for pool in self._pools()):
                 # MetalLB would refuse the whole configuration for two pools that overlap; this one serves the address.
                 self.notes.append(f"{network} lies in another pool already; it is left to that pool")
             else:

@@ -124,11 +124,11 @@ class Resources:
         Raises ValueRefused ``conflict`` or ``asn_mismatch``, before anything is changed.
         """
         rows = self._rows(list(nodes), False) if self.options.tracking == SERVICE else []
-        wanted, addresses = [parse_network(network) for network in networks], list(networks)
+        desired, addresses = [parse_network(network) for network in networks], list(networks)
         own = pool_names(key).pool
         name = next((other for other in self._ours(POOL) if self._addresses(other) == addresses), own)
         foreign = [other for kind, other in self.objects if kind == POOL and not self.is_ours(POOL, other)]
-        if any(covers(self._spec(POOL, other), network) for other in foreign for network in wanted):
+        if any(covers(self._spec(POOL, other), network) for other in foreign for network in desired):
             # MetalLB refuses pools that overlap; the user's serves the address
             self.notes.append(f"{' and '.join(addresses)} lies in a pool that is not ours; it is left to that pool")
             self._ensure(rows, {key})
@@ -300,8 +300,8 @@ class Resources:
         """The nodes of each peer that sync_nodes would take away; none where peers go with Services. Raises as add_service."""
         if self.options.peers == NONE or self.options.tracking == SERVICE:
             return []
-        wanted, spelling = {row[0] for row in self._rows(list(nodes), True)}, self.options.spelling
-        stale = [self._spec(PEER, name).get("nodeSelectors") or () for name in self._ours(PEER) if name not in wanted]
+        desired, spelling = {row[0] for row in self._rows(list(nodes), True)}, self.options.spelling
+        stale = [self._spec(PEER, name).get("nodeSelectors") or () for name in self._ours(PEER) if name not in desired]
         return [frozenset(spelling.node_of(selector) for selector in selectors) - {""} for selectors in stale]
 
     def count_peers(self) -> int:

@@ -224,9 +224,9 @@ def _slips(one: str, other: str) -> int:
     row = list(range(len(other) + 1))
     for index, letter in enumerate(one, 1):
         before, last, row = row, before, [index]
-        for column, wanted in enumerate(other, 1):
-            best = min(before[column] + 1, row[-1] + 1, before[column - 1] + (letter != wanted))
-            if last and column > 1 and letter == other[column - 2] and wanted == one[index - 2]:
+        for column, desired in enumerate(other, 1):
+            best = min(before[column] + 1, row[-1] + 1, before[column - 1] + (letter != desired))
+            if last and column > 1 and letter == other[column - 2] and desired == one[index - 2]:
                 best = min(best, last[column - 2] + 1)
             row.append(best)
     return row[-1]

@@ -8,7 +8,7 @@ import typing as t
 
 from ..._values.refused import quoted
 from .generations import GENERATIONS, Generation, Layout
-from .routing import is_our_route, is_ours, selects, wanted_rule
+from .routing import desired_rule, is_our_route, is_ours, selects
 
 Facts = t.Mapping[str, t.Any]
 
@@ -24,7 +24,7 @@ class Conflict(t.NamedTuple):
 def conflicts(facts: Facts, layout: Layout = Layout(), gen: Generation = GENERATIONS["current"]) -> list[Conflict]:
     """What stands in the way, errors first. Every fact may be missing, which is no finding.
 
-    facts: ``rules`` {4: [...], 6: [...]} as wanted_rule has them; ``routes`` of our table; ``links`` [{name, kind}];
+    facts: ``rules`` {4: [...], 6: [...]} as desired_rule has them; ``routes`` of our table; ``links`` [{name, kind}];
     ``wireguard`` [{name, fwmark, listen_port}]; ``udp_ports`` [port] that sockets of others have; ``tables`` [{family,
     name, owned}] of nftables; ``marks`` [{who, mark, mask}] of other software; ``rp_filter`` {name: value}.
     """
@@ -41,9 +41,9 @@ def conflicts(facts: Facts, layout: Layout = Layout(), gen: Generation = GENERAT
 
 def _rules(facts: Facts, layout: Layout, gen: Generation, found: list[Conflict]) -> None:
     for version, rules in sorted((facts.get("rules") or {}).items()):
-        wanted = wanted_rule(version, layout, gen)
+        desired = desired_rule(version, layout, gen)
         for rule in rules:
-            if is_ours(rule, wanted, gen) or rule["priority"] == 0:
+            if is_ours(rule, desired, gen) or rule["priority"] == 0:
                 continue
             where = f"IPv{version} rule {rule['priority']} to table {rule.get('table')}"
             if rule["priority"] in (layout.rule_priority, layout.rule_priority + 1) and gen.fixed_priority:
@@ -85,7 +85,7 @@ def _ports_and_marks(facts: Facts, layout: Layout, found: list[Conflict]) -> Non
             found.append(Conflict("error", "mark_taken", message))
     if layout.port in (facts.get("udp_ports") or ()) and not any(d.get("listen_port") == layout.port for d in others):
         found.append(Conflict("error", "port_taken", f"UDP port {layout.port} is in use"))
-    rule = wanted_rule(4, layout)
+    rule = desired_rule(4, layout)
     for user in facts.get("marks") or ():
         if user["mask"] & layout.mark_mask == 0:
             continue

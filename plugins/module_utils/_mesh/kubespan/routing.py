@@ -40,7 +40,7 @@ _FURTHER = [
 ]
 
 
-def wanted_rule(version: int, layout: Layout = Layout(), gen: Generation = GENERATIONS["current"]) -> Data:
+def desired_rule(version: int, layout: Layout = Layout(), gen: Generation = GENERATIONS["current"]) -> Data:
     """The one rule of a family: ``{version, priority, fwmark, fwmask, table, protocol}``; protocol None: not set."""
     return {
         "version": version,
@@ -73,49 +73,49 @@ def plan_rule(
 ) -> list[Data]:
     """What to do to the rules of one family: ``{op: "delete" or "add", rule}``, [] when all is well.
 
-    existing: the family's rules, as wanted_rule has them. Ours is who has our priority and protocol; in the old generation,
+    existing: the family's rules, as desired_rule has them. Ours is who has our priority and protocol; in the old generation,
     which knows neither, who has our table and mark. Of two that are ours and right one goes.
     """
-    wanted = wanted_rule(version, layout, gen)
+    desired = desired_rule(version, layout, gen)
     existing = list(existing)
     steps: list[Data] = []
     found = False
     for rule in existing:
-        if not is_ours(rule, wanted, gen):
+        if not is_ours(rule, desired, gen):
             continue
-        right = not found and _is_right(rule, wanted)
+        right = not found and _is_right(rule, desired)
         found = found or right
         if not right:
             steps.append({"op": "delete", "rule": dict(rule)})
     if not found:
         if not gen.fixed_priority:
-            wanted["priority"] = free_priority({rule["priority"] for rule in existing}, layout.rule_priority)
-        steps.append({"op": "add", "rule": wanted})
+            desired["priority"] = free_priority({rule["priority"] for rule in existing}, layout.rule_priority)
+        steps.append({"op": "add", "rule": desired})
     return steps
 
 
 def is_ours(
-    rule: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any], gen: Generation = GENERATIONS["current"]
+    rule: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any], gen: Generation = GENERATIONS["current"]
 ) -> bool:
     """Whether a rule of the same family is ours to change."""
     if rule["priority"] in KERNEL_PRIORITIES:
         return False
     if gen.fixed_priority:
-        return bool(rule["priority"] == wanted["priority"] and rule.get("protocol") == wanted["protocol"])
-    return all(rule.get(name) == wanted[name] for name in _SELECTORS)
+        return bool(rule["priority"] == desired["priority"] and rule.get("protocol") == desired["protocol"])
+    return all(rule.get(name) == desired[name] for name in _SELECTORS)
 
 
 def ours_to_remove(
-    rule: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any], gen: Generation = GENERATIONS["current"]
+    rule: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any], gen: Generation = GENERATIONS["current"]
 ) -> bool:
     """Whether a teardown removes a rule: it must be ours and look for our mark in our table (kubespan 17.5)."""
-    return is_ours(rule, wanted, gen) and all(rule.get(name) == wanted[name] for name in _SELECTORS)
+    return is_ours(rule, desired, gen) and all(rule.get(name) == desired[name] for name in _SELECTORS)
 
 
-def _is_right(rule: t.Mapping[str, t.Any], wanted: t.Mapping[str, t.Any]) -> bool:
+def _is_right(rule: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any]) -> bool:
     if rule.get("action", "to_table") not in ("to_table", "lookup"):
         return False
-    return all(rule.get(name) == wanted[name] for name in _SELECTORS) and not any(
+    return all(rule.get(name) == desired[name] for name in _SELECTORS) and not any(
         _says(rule.get(name)) for name in _FURTHER
     )
 
@@ -142,7 +142,7 @@ def rule_text(rule: t.Mapping[str, t.Any]) -> str:
     return text + protocol
 
 
-def wanted_routes(layout: Layout = Layout(), mtu: int = DEFAULT_MTU, fail_closed: bool = True) -> list[Data]:
+def desired_routes(layout: Layout = Layout(), mtu: int = DEFAULT_MTU, fail_closed: bool = True) -> list[Data]:
     """The default routes of the private table (kubespan 13), with the unreachable ones that keep it closed (17.3).
 
     ``{version, dst, table, type, dev, metric, mtu, protocol, scope}``. Scope is global for IPv4 too.
@@ -178,23 +178,23 @@ def plan_routes(
     fail_closed: bool = True,
 ) -> list[Data]:
     """``{op: "replace" or "delete", route}``: replacing never leaves a gap; what is added comes before what goes."""
-    wanted = {_identity(route): route for route in wanted_routes(layout, mtu, fail_closed)}
+    desired = {_identity(route): route for route in desired_routes(layout, mtu, fail_closed)}
     ours = {_identity(route): route for route in existing if is_our_route(route, layout)}
     steps: list[Data] = [
-        {"op": "replace", "route": route} for key, route in wanted.items() if not _same_route(ours.get(key), route)
+        {"op": "replace", "route": route} for key, route in desired.items() if not _same_route(ours.get(key), route)
     ]
     # the fallback first: it closes the table before anything else in it moves
     steps.sort(key=lambda step: bool(step["route"]["type"] != "unreachable"))
-    return steps + [{"op": "delete", "route": dict(route)} for key, route in ours.items() if key not in wanted]
+    return steps + [{"op": "delete", "route": dict(route)} for key, route in ours.items() if key not in desired]
 
 
 def _identity(route: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:
     return route["version"], route["dst"], route["metric"], route["type"]
 
 
-def _same_route(route: t.Mapping[str, t.Any] | None, wanted: t.Mapping[str, t.Any]) -> bool:
+def _same_route(route: t.Mapping[str, t.Any] | None, desired: t.Mapping[str, t.Any]) -> bool:
     if route is None:
         return False
     # the kernel gives an unreachable IPv6 route the device lo
-    names = ("mtu", "scope") if wanted["type"] == "unreachable" else ("dev", "mtu", "scope")
-    return all(route.get(name) == wanted[name] for name in names) and not route.get("via")
+    names = ("mtu", "scope") if desired["type"] == "unreachable" else ("dev", "mtu", "scope")
+    return all(route.get(name) == desired[name] for name in names) and not route.get("via")

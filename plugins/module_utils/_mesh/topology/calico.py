@@ -27,7 +27,7 @@ def pool_name(remote: str, index: int) -> str:
 
 
 def ip_pools(fabric: Fabric, local: str, api_version: str = V3) -> list[dict[str, t.Any]]:
-    """The wanted IPPool manifests of one cluster, by name. api_version: ``projectcalico.org/v3`` where Calico's API
+    """The desired IPPool manifests of one cluster, by name. api_version: ``projectcalico.org/v3`` where Calico's API
     server is installed, else ``crd.projectcalico.org/v1``; the objects have the same fields.
     """
     pools = []
@@ -50,6 +50,6 @@ def ip_pools(fabric: Fabric, local: str, api_version: str = V3) -> list[dict[str
     return sorted(pools, key=lambda pool: pool["metadata"]["name"])
 
 
-def pools_wanted(setting: str, calico_served: bool) -> bool:
+def pools_desired(setting: str, calico_served: bool) -> bool:
     """Whether a cluster gets pools at all: ``always``, ``never``, or ``auto`` where its API serves Calico's kinds."""
     return setting == "always" or (setting == "auto" and calico_served)

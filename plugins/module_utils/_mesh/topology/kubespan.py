@@ -213,7 +213,7 @@ def annotations_to_publish(
 
     ``reported`` is host -> annotations, of which empty ones are to be removed. ``harvested``: of gathered.
     """
-    wanted: dict[str, dict[str, Data]] = {}
+    desired: dict[str, dict[str, Data]] = {}
     harvested = {host: rows for host, rows in (harvested or {}).items() if rows is not None}
     seen = gathered(topology, harvested) if harvested else {}
     keep = bool(harvested) and not set(topology["nodes"]) <= set(reported)
@@ -229,8 +229,8 @@ def annotations_to_publish(
             )
         values = {key: value for key, value in values.items() if value != ""}
         if values != node["published"]:
-            wanted.setdefault(node["cluster"], {})[node["node_name"]] = values
-    return wanted
+            desired.setdefault(node["cluster"], {})[node["node_name"]] = values
+    return desired
 
 
 def gathered(topology: t.Mapping[str, t.Any], reports: t.Mapping[str, t.Any]) -> dict[tuple[str, str], list[str]]:

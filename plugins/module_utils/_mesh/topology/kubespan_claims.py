@@ -155,7 +155,7 @@ def _check_addresses(
             routed.claim(network, claim.label)
     granted = {name: PrefixSet.of_texts(ranges.get("node_cidrs") or ()) for name, ranges in grants.items()}
     taken: dict[t.Any, set[str]] = {}
-    wanted = []
+    desired = []
     for affiliate, claim in rows:
         texts = affiliate.get("addresses") or []
         affiliate["addresses"] = []
@@ -173,9 +173,9 @@ def _check_addresses(
             if str(host_network(address)) == claim.peer.allowed_ips[0]:
                 continue  # its own ULA again
             rank = (not claim.declared, claim.cluster, claim.node, place)
-            wanted.append((rank, address, affiliate))
-    wanted.sort(key=lambda row: row[0])
-    for dummy, address, affiliate in wanted:
+            desired.append((rank, address, affiliate))
+    desired.sort(key=lambda row: row[0])
+    for dummy, address, affiliate in desired:
         label = label_of(affiliate["cluster"], affiliate["node"])
         holder = routed.owner(host_network(address))
         kind = special_kind(address)

@@ -18,7 +18,7 @@ def annotations_to_publish(
     the cluster. Hosts that did not report take no part, so a run with --limit touches no other node. ``equal_too``: nodes on which nothing
     differs as well, for a run that takes over what somebody else published.
     """
-    wanted: dict[str, dict[str, dict[str, t.Any]]] = {}
+    desired: dict[str, dict[str, dict[str, t.Any]]] = {}
     for host in sorted(public_keys):
         node = topology["nodes"].get(host)
         if node is None or not node["publishable"]:
@@ -28,8 +28,8 @@ def annotations_to_publish(
             if key_of(remote, "pubKey") in values:
                 values[key_of(remote, "pubKey")] = key
         if equal_too or values != node["published"] or node["stale"]:
-            wanted.setdefault(node["cluster"], {})[node["node_name"]] = values
-    return wanted
+            desired.setdefault(node["cluster"], {})[node["node_name"]] = values
+    return desired
 
 
 def host_reports(results: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, dict[str, t.Any]]:

@@ -209,7 +209,7 @@ def _nodes(
         for remote, settings in remotes[cluster].items():
             try:
                 row["annotations"].update(
-                    _wanted(node, remote, where(settings["listen_port"]), reported.get(host) or {})
+                    _desired(node, remote, where(settings["listen_port"]), reported.get(host) or {})
                 )
             except ValueRefused as error:
                 refused.append(Refusal(label_of(cluster, name), error.reason, error.message))
@@ -242,7 +242,7 @@ def _endpoint(
     )
 
 
-def _wanted(node: t.Mapping[str, t.Any], remote: str, where: str, reported: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _desired(node: t.Mapping[str, t.Any], remote: str, where: str, reported: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     published = reported.get(key_of(remote, "pubKey"), node["annotations"].get(key_of(remote, "pubKey")))
     try:
         public_key: t.Any = parse_key(published)

@@ -98,12 +98,12 @@ def news(before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> list[st
 def told(
     mesh: t.Mapping[str, t.Any],
     results: t.Mapping[str, t.Mapping[str, t.Any]],
-    wanted: t.Mapping[str, t.Mapping[str, t.Any]],
+    desired: t.Mapping[str, t.Mapping[str, t.Any]],
     contested: t.Collection[str],
 ) -> dict[str, Data]:
     """{host: {public_keys, kubespan}} of hosts whose word somebody else needs: it is not published as it is, or decides what is contested.
 
-    results: host -> its result of node_dataplane. wanted: {cluster: {node: annotations}} that are not published yet.
+    results: host -> its result of node_dataplane. desired: {cluster: {node: annotations}} that are not published yet.
     """
     found: dict[str, Data] = {}
     for host, result in results.items():
@@ -115,7 +115,7 @@ def told(
         harvests = (
             isinstance(span, dict) and span.get("harvested") is not None
         )  # what a node has seen of others decides what theirs are
-        if node["node_name"] in wanted.get(node["cluster"], {}) or seat in contested or harvests:
+        if node["node_name"] in desired.get(node["cluster"], {}) or seat in contested or harvests:
             found[host] = {"public_keys": result.get("public_keys") or {}}
             if isinstance(span, dict):
                 found[host]["kubespan"] = {name: span[name] for name in ("annotations", "harvested") if name in span}

@@ -97,11 +97,11 @@ def _names(clusters: t.Collection[str]) -> str:
     return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else "")
 
 
-def differs(obj: Object, wanted: t.Sequence[Manifest]) -> bool:
-    """Whether the export's conditions are not those: each of ours, and none of ours that is not wanted any more."""
+def differs(obj: Object, desired: t.Sequence[Manifest]) -> bool:
+    """Whether the export's conditions are not those: each of ours, and none of ours that is not desired any more."""
     known = known_conditions(obj)
-    for condition in wanted:
+    for condition in desired:
         found = known.get(condition["type"])
         if found is None or any(found.get(field) != value for field, value in condition.items()):
             return True
-    return any(kind in known for kind in TYPES if kind not in {condition["type"] for condition in wanted})
+    return any(kind in known for kind in TYPES if kind not in {condition["type"] for condition in desired})

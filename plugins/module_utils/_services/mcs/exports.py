@@ -144,7 +144,7 @@ def read_exports(cluster: str, listed: Listed, options: Options, guard: Guard) -
     """Every ServiceExport of a cluster that stays; what is being deleted exports nothing any more."""
     found = Exported({}, [])
     namespaces, granted = namespaces_of(listed), granted_namespaces(cluster, listed, options)
-    wanted: dict[Id, Object] = {}
+    desired: dict[Id, Object] = {}
     for obj in listed.exports:
         place = id_of(obj)
         if place is None:
@@ -152,12 +152,12 @@ def read_exports(cluster: str, listed: Listed, options: Options, guard: Guard) -
                 Refusal(label_of(cluster, place), "name_invalid", "a ServiceExport without namespace or name")
             )
         elif not obj["metadata"].get("deletionTimestamp") and namespaces.get(place[0]) is False:
-            wanted[place] = obj
-    services = {place: obj for obj in listed.services for place in (id_of(obj),) if place in wanted}
-    groups = _groups(cluster, listed, wanted, found)
-    for place in sorted(wanted):
+            desired[place] = obj
+    services = {place: obj for obj in listed.services for place in (id_of(obj),) if place in desired}
+    groups = _groups(cluster, listed, desired, found)
+    for place in sorted(desired):
         found.claims[place] = _claim(
-            cluster, place, wanted[place], services.get(place), groups.get(place, ()), granted, options, guard, found
+            cluster, place, desired[place], services.get(place), groups.get(place, ()), granted, options, guard, found
         )
     return found
 
@@ -262,7 +262,7 @@ def is_qualified(text: str) -> bool:
     return bool(_KEY_NAME.match(name)) and (not slash or (len(prefix) <= 253 and bool(_KEY_PREFIX.match(prefix))))
 
 
-def _groups(cluster: str, listed: Listed, wanted: t.Collection[Id], found: Exported) -> dict[Id, list[Group]]:
+def _groups(cluster: str, listed: Listed, desired: t.Collection[Id], found: Exported) -> dict[Id, list[Group]]:
     """Endpoints of exported Services as their cluster has them, unchecked, in an order that does not depend on that of the lists."""
     groups: dict[Id, list[Group]] = {}
     named: list[tuple[str, Id, Object]] = []
@@ -270,7 +270,7 @@ def _groups(cluster: str, listed: Listed, wanted: t.Collection[Id], found: Expor
         meta = obj["metadata"]
         labels = meta.get("labels") or {}
         place = (str(meta.get("namespace")), str(labels.get(SERVICE_NAME)))
-        if place in wanted and SOURCE_LABEL not in labels and MIRRORED_SLICE not in labels:
+        if place in desired and SOURCE_LABEL not in labels and MIRRORED_SLICE not in labels:
             named.append((str(meta.get("name")), place, obj))
     for dummy, place, obj in sorted(named, key=lambda row: row[:2]):
         try:
@@ -279,7 +279,7 @@ def _groups(cluster: str, listed: Listed, wanted: t.Collection[Id], found: Expor
             found.refused.append(Refusal("slice " + label_of(cluster, id_of(obj)), error.reason, error.message))
     for obj in listed.endpoints if listed.discovery is None else ():
         key = id_of(obj)
-        if key is not None and key in wanted:
+        if key is not None and key in desired:
             groups[key] = from_endpoints(obj, ADDRESSES)
     return groups
 

@@ -150,7 +150,7 @@ def plan_cluster(
     now: seconds since 1970. slices: those of the same merge for other clusters.
     """
     planned = Planned(Plan(), [], set(), set())
-    wanted: dict[Key, Manifest] = {}
+    desired: dict[Key, Manifest] = {}
     keep: set[Key] = set()
     units: set[Id] = set()
     if merged and here.listed.discovery is None:
@@ -173,21 +173,21 @@ def plan_cluster(
             planned.waiting.add(place)
             keep.update(here.units.get(unit_of(place), ()))
         else:
-            wanted.update(made)
+            desired.update(made)
             keep.update(key for key in here.slices.get(unit_of(place), ()) if source_of(key) in merged[place].held)
     for place, ids in kept.items():
         units.add(unit_of(place))
         keep.update(key for key in here.units.get(unit_of(place), ()) if key.kind != SLICE or source_of(key) in ids)
     _name_doubtful(here, planned.plan)
-    wanted.update(_stale(here, keep & here.mine, silent, options, now))
-    part, writes = _changes(here, wanted, manager)
+    desired.update(_stale(here, keep & here.mine, silent, options, now))
+    part, writes = _changes(here, desired, manager)
     planned.plan.extend(part)
-    doomed, refused = _doomed(here, units, wanted, keep, options)
+    doomed, refused = _doomed(here, units, desired, keep, options)
     planned.plan.refused.extend(refused)
     writes += _deletes(here, doomed, manager)
     planned.plan.changes.extend(write.change for write in writes)
     planned.writes.extend(writes)
-    return planned._replace(imports=sum(1 for key in wanted if key.kind == IMPORT))
+    return planned._replace(imports=sum(1 for key in desired if key.kind == IMPORT))
 
 
 def remove_all(here: Here, manager: str) -> Planned:
@@ -276,24 +276,24 @@ def filled(write: Write, known: t.Mapping[Id, t.Any] | None) -> Write | None:
 # -- what differs -----------------------------------------------------------------------------------------------------
 
 
-def _changes(here: Here, wanted: t.Mapping[Key, Manifest], manager: str) -> tuple[Plan, list[Write]]:
+def _changes(here: Here, desired: t.Mapping[Key, Manifest], manager: str) -> tuple[Plan, list[Write]]:
     todo = {
         key: manifest
-        for key, manifest in wanted.items()
+        for key, manifest in desired.items()
         if key not in here.objects or not _same(manifest, here.objects[key], manager)
     }
     # whose an object is was settled before; what we own is repaired, whoever edited it
     there = {key: here.objects[key] for key in todo if key in here.objects}
     part, writes = plan_objects(here.name, todo, Read(there, _NOTHING, _NOTHING, {}), manager, adopt=True, alone=True)
     part.changes.clear()
-    part.unchanged += len(wanted) - len(todo)
+    part.unchanged += len(desired) - len(todo)
     # a name that was free when it was looked at is not taken by force
     writes = [write._replace(force=False) if write.uid is None else write for write in writes]
     return part, sorted(writes, key=lambda write: (_ORDER.index(write.key.kind), write.key))
 
 
 def _same(manifest: Manifest, actual: Object, manager: str) -> bool:
-    """True when an object of ours plainly is as wanted; False says nothing, the slower comparison then knows."""
+    """True when an object of ours plainly is as desired; False says nothing, the slower comparison then knows."""
     meta, found = manifest["metadata"], actual["metadata"]
     for field in ("labels", "annotations", "ownerReferences"):
         if (found.get(field) or None) != (meta.get(field) or None):
@@ -307,9 +307,9 @@ def _same(manifest: Manifest, actual: Object, manager: str) -> bool:
     return not surplus(manifest, actual, manager) and _says(actual.get("spec") or {}, manifest["spec"])
 
 
-def _says(spec: Object, wanted: Manifest) -> bool:
-    """Whether a Service says all that is wanted; the port of endpoints is filled in by the server."""
-    for field, value in wanted.items():
+def _says(spec: Object, desired: Manifest) -> bool:
+    """Whether a Service says all that is desired; the port of endpoints is filled in by the server."""
+    for field, value in desired.items():
         found = spec.get(field)
         if field == "ports":
             found = [{name: port.get(name) for name in port if name != "targetPort"} for port in found or ()]
@@ -322,7 +322,7 @@ def _says(spec: Object, wanted: Manifest) -> bool:
 
 
 def _doomed(
-    here: Here, units: t.Collection[Id], wanted: t.Mapping[Key, Manifest], keep: t.Collection[Key], options: Options
+    here: Here, units: t.Collection[Id], desired: t.Mapping[Key, Manifest], keep: t.Collection[Key], options: Options
 ) -> tuple[list[Key], list[Refusal]]:
     """What is ours and nobody wants, within the budget: of imports as wholes, and of the sources of those that stay."""
     live = {unit: keys for unit, keys in here.units.items() if here.namespaces.get(unit[0]) is False}
@@ -342,11 +342,11 @@ def _doomed(
         for key in keys:
             if key.kind == SLICE:
                 by_source.setdefault(source_of(key), []).append(key)
-            elif key not in wanted and key not in keep:
+            elif key not in desired and key not in keep:
                 doomed.append(key)  # the address of what has none any more
         for source, slices in by_source.items():
             mine[source] = mine.get(source, 0) + 1
-            unwanted = [key for key in slices if key not in wanted and key not in keep]
+            unwanted = [key for key in slices if key not in desired and key not in keep]
             if len(unwanted) == len(slices):
                 losses[source] = losses.get(source, 0) + 1
                 lost.setdefault(source, []).extend(unwanted)

@@ -27,13 +27,13 @@ def import_statuses(here: Here, clusters: t.Mapping[Id, t.Sequence[str]], skip: 
     """Which clusters each import is made of, by their ids. An import that is still to be made is written as it will be."""
     found = []
     for place in sorted(clusters):
-        key, wanted = here.import_key(place), [{"cluster": name} for name in clusters[place]]
+        key, desired = here.import_key(place), [{"cluster": name} for name in clusters[place]]
         obj = here.objects.get(key)
         if place in skip or here.namespaces.get(place[0]) is not False or (obj is not None and key not in here.mine):
             continue
         before = ((obj or {}).get("status") or {}).get("clusters")
-        if not same_list(IMPORT, ("status", "clusters"), before, wanted):
-            found.append(_write(here.name, key, obj, {"clusters": before} if before else None, {"clusters": wanted}))
+        if not same_list(IMPORT, ("status", "clusters"), before, desired):
+            found.append(_write(here.name, key, obj, {"clusters": before} if before else None, {"clusters": desired}))
     return found
 
 
@@ -43,12 +43,12 @@ def export_statuses(
     """The conditions of every export of a cluster that are other than they should be. now: as Kubernetes writes it."""
     found = []
     for place, claim in exported.claims.items():
-        wanted = conditions(claim, merged.get(place), reach.get(place, Reach()), now)
-        if differs(claim.object, wanted):
+        desired = conditions(claim, merged.get(place), reach.get(place, Reach()), now)
+        if differs(claim.object, desired):
             key = Key(here.listed.version, EXPORT, *place)
             before = known_conditions(claim.object)
             shown = {"conditions": [dict(before[kind]) for kind in sorted(before)]} if before else None
-            found.append(_write(here.name, key, claim.object, shown, {"conditions": wanted}))
+            found.append(_write(here.name, key, claim.object, shown, {"conditions": desired}))
     return found
 
 

@@ -12,7 +12,7 @@ import threading
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.delivery import follower, unfinished
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import lock
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.delivery import Wanted
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.delivery import Desired
 
 HOSTS = ("127.0.0.1",)
 
@@ -53,12 +53,12 @@ def test_a_full_disk_keeps_no_node_from_withdrawing(tmp_path, monkeypatch, port)
         real(path, state)
 
     monkeypatch.setattr(follower.files, "write_state", write)
-    ports, wanted = follower.Ports(str(kept)), (Wanted("192.0.2.1/32"),)
-    assert ports.decide(wanted, port, HOSTS, nothing).announced == ["192.0.2.1/32"] and not kept.exists()
+    ports, desired = follower.Ports(str(kept)), (Desired("192.0.2.1/32"),)
+    assert ports.decide(desired, port, HOSTS, nothing).announced == ["192.0.2.1/32"] and not kept.exists()
     monkeypatch.setattr(Answer, "status", 503)
-    assert ports.decide(wanted, port, HOSTS, nothing).announced == [] and not kept.exists()
+    assert ports.decide(desired, port, HOSTS, nothing).announced == [] and not kept.exists()
     full[0] = False
-    ports.decide(wanted, port, HOSTS, nothing)
+    ports.decide(desired, port, HOSTS, nothing)
     assert kept.read_text() == f"{port}\n" and follower.Ports(str(kept)).known == port
 
 

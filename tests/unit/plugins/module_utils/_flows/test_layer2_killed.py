@@ -35,13 +35,13 @@ def begun(monkeypatch, tmp_path):
     return words
 
 
-def wanted(code):
+def desired(code):
     paths = (speaker.UNIT, speaker.FOLLOWER_UNIT, speaker.STATE, keepalived.CONFIG)
     return {speaker.CODE: FileState("file", 0o755, code), **{path: FileState("file", 0o600, b"same") for path in paths}}
 
 
 def put(code):
-    files = wanted(code)
+    files = desired(code)
     speaker._put({path: speaker.files.read_state(path) for path in files}, files, 0)
 
 

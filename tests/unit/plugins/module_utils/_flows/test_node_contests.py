@@ -312,8 +312,8 @@ def test_who_announces_the_address_too_is_not_taken_for_the_holder(row: t.Any) -
     kept, refused = world.decide(seat, topology, _without_names(before))
     assert {row.object for row in refused} == {"aaa/aaa-1"}
     after = {peer["public_key"]: peer for peer in world.peers(seat, kept)}
-    wanted = next(peer for peer in before["peers"] if peer["node"] == "zzz-1")
-    assert after[victim["public_key"]] == wanted
+    desired = next(peer for peer in before["peers"] if peer["node"] == "zzz-1")
+    assert after[victim["public_key"]] == desired
 
 
 SEATS = st.sampled_from([("hostile", "hostile-1"), ("hostile", "hostile-2")])
@@ -432,10 +432,12 @@ def test_a_third_cluster_keeps_the_node_whose_key_another_announces(names: t.Any
 def test_peers_of_a_device_that_nobody_contests_are_as_they_were() -> None:
     world = World()
     devices = _devices(world, _semaphore(world, dead=[world.victim]), "third-1")
-    wanted = {device.remote: [peer.public_key for peer in device.peers] for device in devices}
+    desired = {device.remote: [peer.public_key for peer in device.peers] for device in devices}
     state = NodeState("demo", tuple(_devices(world, _semaphore(world), "third-1")))
     devices, refused = node_contests.settle_peers(devices, state, _nothing)
-    assert refused == [] and {device.remote: [peer.public_key for peer in device.peers] for device in devices} == wanted
+    assert (
+        refused == [] and {device.remote: [peer.public_key for peer in device.peers] for device in devices} == desired
+    )
 
 
 # --- the rule itself ----------------------------------------------------------------------------------------------

@@ -40,10 +40,10 @@ def host(tmp_path, monkeypatch):
 
 
 def converge(state, others=()):
-    wanted = persistence.wanted_files("f", state)
-    todo = persistence.plan(wanted, persistence.gather("f", wanted, others))
+    desired = persistence.desired_files("f", state)
+    todo = persistence.plan(desired, persistence.gather("f", desired, others))
     if todo.changed:
-        persistence.apply("f", wanted, todo)
+        persistence.apply("f", desired, todo)
     return todo
 
 

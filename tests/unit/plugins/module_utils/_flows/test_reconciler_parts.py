@@ -28,7 +28,7 @@ from hypothesis import given, strategies as st
 
 
 @pytest.mark.parametrize(
-    "holder, wanted",
+    "holder, desired",
     [
         ("ops@host site.yml x/1/2", True),
         ("ops@host multicluster.network.service_mirror x", True),
@@ -41,8 +41,8 @@ from hypothesis import given, strategies as st
         ("ops@host mesh.yaml", False),
     ],
 )
-def test_whose_runs_are_waited_for(holder, wanted):
-    assert other_runs.concerns(holder) is wanted
+def test_whose_runs_are_waited_for(holder, desired):
+    assert other_runs.concerns(holder) is desired
 
 
 @given(st.text(max_size=60))

@@ -75,8 +75,10 @@ def test_asked_once(method, failure):
     with pytest.raises(ApiFailed) as raised:
         vendor.api().call(method, "/projects/p/ips")
     assert len(vendor.asked) == 1 and vendor.slept == [] and raised.value.status == failure.status
-    wanted = "auth" if failure.status in (401, 403) else "quota" if (method, failure.status) == ("POST", 422) else "api"
-    assert raised.value.reason == wanted
+    desired = (
+        "auth" if failure.status in (401, 403) else "quota" if (method, failure.status) == ("POST", 422) else "api"
+    )
+    assert raised.value.reason == desired
 
 
 def test_the_server_says_how_long():

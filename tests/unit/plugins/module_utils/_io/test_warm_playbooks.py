@@ -428,7 +428,7 @@ UV = "# -*- coding: utf-8 -*-\n" + PIP
 
 
 @pytest.mark.parametrize(
-    ("head", "body", "wanted"),
+    ("head", "body", "desired"),
     [
         ("#!/opt/ansible/bin/python3", PIP, ["/opt/ansible/bin/python3"]),
         ("#!/opt/ansible/bin/python3.12 -sP", UV, ["/opt/ansible/bin/python3.12", "-sP"]),
@@ -447,16 +447,16 @@ UV = "# -*- coding: utf-8 -*-\n" + PIP
         ("", "", "no script"),
     ],
 )
-def test_which_programs_can_be_kept(tmp_path, head, body, wanted):
+def test_which_programs_can_be_kept(tmp_path, head, body, desired):
     path = tmp_path / "ansible-playbook"
     path.write_text(head + "\n" + body)
     path.chmod(0o755)
     for name in (str(path), "ansible-playbook"):
-        if isinstance(wanted, str):
-            with pytest.raises(Unsuitable, match=wanted):
+        if isinstance(desired, str):
+            with pytest.raises(Unsuitable, match=desired):
                 interpreter_of(name, str(tmp_path))
         else:
-            assert interpreter_of(name, str(tmp_path)) == (str(path), wanted)
+            assert interpreter_of(name, str(tmp_path)) == (str(path), desired)
 
 
 def test_an_interpreter_that_is_looked_for_and_a_program_that_is_not_there(tmp_path):

@@ -96,9 +96,9 @@ def test_a_programs_certificate_is_shown_and_left_in_no_file(
     server: HostileServer, certificate: t.Any, tmp_path: pathlib.Path, temporary: pathlib.Path
 ) -> None:
     path, public = make_certificate(tmp_path, ["client.example.org"])
-    wanted = server.server.socket.context
-    wanted.load_verify_locations(cadata=public)
-    wanted.verify_mode = ssl.CERT_REQUIRED
+    desired = server.server.socket.context
+    desired.load_verify_locations(cadata=public)
+    desired.verify_mode = ssl.CERT_REQUIRED
     status = {"clientCertificateData": public, "clientKeyData": path.read_text("utf-8").replace(public, "")}
     for dummy in range(2):  # a watch that begins again asks for the same credential
         client(server, certificate[1], {"exec": program(tmp_path, answer(status))}).get("/x")

@@ -99,7 +99,7 @@ def test_what_is_not_there_is_none():
 
 
 @pytest.mark.parametrize(
-    "mode, private, wanted",
+    "mode, private, desired",
     [
         (0o700, True, 0o700),
         (0o755, True, 0o700),
@@ -112,5 +112,5 @@ def test_what_is_not_there_is_none():
         (0o700, False, 0o700),
     ],
 )
-def test_modes_of_folders(mode, private, wanted):
-    assert folder_mode(mode, private) == wanted
+def test_modes_of_folders(mode, private, desired):
+    assert folder_mode(mode, private) == desired

@@ -97,18 +97,18 @@ def test_a_key_that_appeared_meanwhile_is_not_replaced(path):
 
 
 def test_whole_life_in_the_flow(path):
-    wanted = {"path": path}
-    planned = wireguard_key.run(wanted, check=True)
+    desired = {"path": path}
+    planned = wireguard_key.run(desired, check=True)
     assert planned["changed"] and set(planned["public_key"]) == {"__pending__"} and not pathlib.Path(path).exists()
-    made = wireguard_key.run(wanted, check=False)
+    made = wireguard_key.run(desired, check=False)
     assert made["changed"] and len(made["public_key"]) == 44
     private = pathlib.Path(path).read_text(encoding="ascii")
     assert private not in str(made)
-    assert not wireguard_key.run(wanted, check=False)["changed"]
-    wanted["rotate_from"] = made["public_key"]
-    rotated = wireguard_key.run(wanted, check=False)
+    assert not wireguard_key.run(desired, check=False)["changed"]
+    desired["rotate_from"] = made["public_key"]
+    rotated = wireguard_key.run(desired, check=False)
     assert rotated["changed"] and rotated["public_key"] != made["public_key"]
-    again = wireguard_key.run(wanted, check=False)
+    again = wireguard_key.run(desired, check=False)
     assert not again["changed"] and again["public_key"] == rotated["public_key"]
     assert wireguard_key.run({"path": path, "state": "absent"}, check=False)["changed"]
     assert not wireguard_key.run({"path": path, "state": "absent"}, check=False)["changed"]

@@ -75,10 +75,10 @@ def test_spellings():
 
 def test_passwords_are_not_published_and_published_ones_go():
     scheme = na.Scheme()
-    wanted = na.node_annotations(NODE, scheme)
-    assert not [key for key in wanted if "pass" in key] and "QWJj" not in str(wanted)
+    desired = na.node_annotations(NODE, scheme)
+    assert not [key for key in desired if "pass" in key] and "QWJj" not in str(desired)
     existing = dict(
-        wanted,
+        desired,
         **{
             P + "bgp-peers-0-bgp-pass": "QWJj",
             P + "bgp-peers-2-peer-ip": "x",
@@ -208,9 +208,9 @@ def test_fates():
 
 def test_absent_takes_every_key_of_ours_and_no_other():
     scheme = na.Scheme(na.BOTH)
-    wanted = na.node_annotations(NODE, scheme, "10.66.1.0/25")
-    existing = dict(wanted, **{P + "peer-ip": "x", P + "bgp-peers-x-peer-ip": "x", "a/b": "c"})
-    assert patch_of(existing, NODE, scheme, absent=True) == dict.fromkeys([*wanted, P + "peer-ip"])
+    desired = na.node_annotations(NODE, scheme, "10.66.1.0/25")
+    existing = dict(desired, **{P + "peer-ip": "x", P + "bgp-peers-x-peer-ip": "x", "a/b": "c"})
+    assert patch_of(existing, NODE, scheme, absent=True) == dict.fromkeys([*desired, P + "peer-ip"])
 
 
 def test_words():

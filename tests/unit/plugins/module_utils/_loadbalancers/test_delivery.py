@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._io.health_ports import ask
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.delivery import (
     SILENCE_SECONDS,
-    Wanted,
+    Desired,
     heard,
     judge,
     parse_routes,
@@ -28,8 +28,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
 
-LOCAL = Wanted("203.0.113.1/32", (31234,))
-ANY = Wanted("203.0.113.2/32")
+LOCAL = Desired("203.0.113.1/32", (31234,))
+ANY = Desired("203.0.113.2/32")
 PROXY = 10256
 NOW = 1764000000.0
 
@@ -140,7 +140,7 @@ def test_routes_of_one_network_are_one():
         ["203.0.113.2"],
         [{"network": "203.0.113.1", "health_ports": [2, 1]}, {"network": "203.0.113.1/32", "health_ports": [3]}],
     )
-    assert found == (Wanted("203.0.113.1/32", (1, 2, 3)), Wanted("203.0.113.2/32"))
+    assert found == (Desired("203.0.113.1/32", (1, 2, 3)), Desired("203.0.113.2/32"))
     for wrong in (
         {"network": "0.0.0.0/0"},
         {"network": "203.0.113.1", "health_ports": [0]},

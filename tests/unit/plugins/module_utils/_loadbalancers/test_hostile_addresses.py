@@ -140,11 +140,11 @@ def test_spoofed_tags(row):
     context = service_plan.Context(OWNER, Places("da"), gc_orphans=True)
     fresh = GOOD._replace(address="")
     with pytest.raises(ValueRefused) as raised:
-        service_plan.wanted_by(fresh, held, context)
+        service_plan.outcome_of(fresh, held, context)
     assert raised.value.reason == row["word"] and "good" in raised.value.message and "spoof" in raised.value.message
-    assert [action.action for action in service_plan.wanted_by(GOOD, held, context).actions] == ["map"]
+    assert [action.action for action in service_plan.outcome_of(GOOD, held, context).actions] == ["map"]
     known = context._replace(recorded=frozenset(["good"]))
-    assert service_plan.wanted_by(fresh, held, known).actions[0].address == "192.0.2.1"
+    assert service_plan.outcome_of(fresh, held, known).actions[0].address == "192.0.2.1"
     other = Service("default", "other")
     assert [
         action.id for action in service_plan.orphans([other], held, known).actions if action.action == "release"

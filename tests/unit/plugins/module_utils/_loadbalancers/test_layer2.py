@@ -34,7 +34,7 @@ NAMES = st.lists(
     unique=True,
 )
 ADDRESSES = st.integers(1, 60000).map(lambda number: f"203.{number // 256}.{number % 256}.7")
-WANTED = st.dictionaries(ADDRESSES, st.one_of(st.just(()), st.tuples(st.integers(30000, 30300))), max_size=60)
+DESIRED = st.dictionaries(ADDRESSES, st.one_of(st.just(()), st.tuples(st.integers(30000, 30300))), max_size=60)
 
 
 def segment(node="b", names=("a", "b", "c"), **more):
@@ -61,30 +61,30 @@ def test_groups_are_spread_over_nodes():
     assert len(held) == 4 and min(held.values()) >= SPREAD / 4 / 2
 
 
-@given(WANTED)
-def test_every_address_has_a_group_of_its_kind(wanted):
-    numbers, refused = number_groups(wanted, {})
-    assert set(numbers) | set(refused) == set(wanted)
+@given(DESIRED)
+def test_every_address_has_a_group_of_its_kind(desired):
+    numbers, refused = number_groups(desired, {})
+    assert set(numbers) | set(refused) == set(desired)
     by_number = collections.defaultdict(set)
     for address, number in numbers.items():
-        assert (1 <= number <= SPREAD) == (not wanted[address]) and number <= MOST
-        by_number[number].add(wanted[address])
+        assert (1 <= number <= SPREAD) == (not desired[address]) and number <= MOST
+        by_number[number].add(desired[address])
     assert all(len(ports) == 1 for ports in by_number.values())
     # whoever depends on the same ports is in one group
-    assert len({numbers[address] for address in numbers if wanted[address]}) == len(
-        {wanted[address] for address in numbers if wanted[address]}
+    assert len({numbers[address] for address in numbers if desired[address]}) == len(
+        {desired[address] for address in numbers if desired[address]}
     )
 
 
-@given(WANTED, WANTED)
-def test_numbers_stay_whoever_comes_and_goes(wanted, more):
-    numbers, unused = number_groups(wanted, {})
-    later = {**more, **wanted}
+@given(DESIRED, DESIRED)
+def test_numbers_stay_whoever_comes_and_goes(desired, more):
+    numbers, unused = number_groups(desired, {})
+    later = {**more, **desired}
     found, refused = number_groups(later, numbers)
     kept = {
         address
-        for address in wanted
-        if not wanted[address] or not any(later[other] == wanted[address] for other in more if other not in wanted)
+        for address in desired
+        if not desired[address] or not any(later[other] == desired[address] for other in more if other not in desired)
     }
     assert {address: found.get(address) for address in kept if address in numbers} == {
         address: numbers[address] for address in kept if address in numbers
@@ -95,8 +95,8 @@ def test_numbers_stay_whoever_comes_and_goes(wanted, more):
 
 
 def test_beyond_the_last_group_addresses_are_refused_by_name():
-    wanted = {f"203.0.{number // 200}.{number % 200 + 1}": (30000 + number,) for number in range(200)}
-    numbers, refused = number_groups(wanted, {}, frozenset({100, 255}))
+    desired = {f"203.0.{number // 200}.{number % 200 + 1}": (30000 + number,) for number in range(200)}
+    numbers, refused = number_groups(desired, {}, frozenset({100, 255}))
     assert (
         len(numbers) == MOST - SPREAD - 2
         and not {100, 255} & set(numbers.values())
@@ -107,7 +107,7 @@ def test_beyond_the_last_group_addresses_are_refused_by_name():
     ).message
     # one that goes makes room, and nobody moves
     gone = next(iter(numbers))
-    rest = {address: ports for address, ports in wanted.items() if address != gone}
+    rest = {address: ports for address, ports in desired.items() if address != gone}
     again, refused_again = number_groups(rest, numbers, frozenset({100, 255}))
     assert len(refused_again) == len(refused) - 1 and all(
         again[address] == numbers[address] for address in numbers if address != gone
@@ -115,12 +115,12 @@ def test_beyond_the_last_group_addresses_are_refused_by_name():
 
 
 def test_a_number_that_is_reserved_moves_only_its_own():
-    wanted = {f"203.0.113.{number}": () for number in range(1, 200)}
-    before = number_groups(wanted, {})[0]
-    after = number_groups(wanted, {}, frozenset({9}))[0]
+    desired = {f"203.0.113.{number}": () for number in range(1, 200)}
+    before = number_groups(desired, {})[0]
+    after = number_groups(desired, {}, frozenset({9}))[0]
     assert (
-        {address for address in wanted if before[address] != after[address]}
-        == {address for address in wanted if before[address] == 9}
+        {address for address in desired if before[address] != after[address]}
+        == {address for address in desired if before[address] == 9}
         != set()
     )
 

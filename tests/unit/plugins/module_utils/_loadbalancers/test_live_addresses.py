@@ -44,7 +44,7 @@ def settled(one, held=(), adopt=False, rules=RULES):
 
 
 def steps(one, held=(), adopt=False, context=CONTEXT):
-    outcome = service_plan.wanted_by(settled(one, held, adopt), list(held), context)
+    outcome = service_plan.outcome_of(settled(one, held, adopt), list(held), context)
     return [(action.action, str(action.address)) for action in outcome.actions]
 
 
@@ -98,7 +98,7 @@ def test_a_report_of_ours_of_another_services_address_is_stale():
 
 def test_what_others_reported_is_not_overwritten():
     beside = service(address="198.51.100.7", ingress=("203.0.113.9",))
-    outcome = service_plan.wanted_by(beside, [], CONTEXT)
+    outcome = service_plan.outcome_of(beside, [], CONTEXT)
     assert [action.action for action in outcome.actions] == ["map"] and "203.0.113.9" in outcome.notes[0]
     assert [step[0] for step in steps(beside._replace(reported=True))] == ["map", "report"]
     assert [step[0] for step in steps(beside, [reserved(address="203.0.113.9")])] == [

@@ -149,7 +149,7 @@ TOKENS = st.sampled_from(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(TOKENS, max_size=14).map("".join) | st.text(max_size=30))
-def test_any_text_is_refused_or_means_what_was_wanted(text):
+def test_any_text_is_refused_or_means_what_was_desired(text):
     try:
         before = yaml_edit.parse_document(text)
         config = mc.Config(before)
@@ -332,12 +332,12 @@ def test_pools_are_advertised_on_the_segment():
     services = {WEB: ("192.0.2.1/32",), API: ("192.0.2.2/32",)}
     made = mr.Resources([], mr.Options(layer2=LAYER2, by_bgp=False))
     assert not made.sync_services(services)
-    wanted = {
+    desired = {
         "ipAddressPools": ["default.api", "default.web"],
         "interfaces": ["eth0"],
         "nodeSelectors": [{"matchLabels": {"rack": "1"}}],
     }
-    assert advertisements(made) == {mr.LAYER2: wanted}
+    assert advertisements(made) == {mr.LAYER2: desired}
     # the same again, in both ways, and back to BGP: what nobody asks for any more goes
     again = mr.Resources(made.objects.values(), mr.Options(layer2=LAYER2, by_bgp=False))
     again.sync_services(services)

@@ -64,14 +64,14 @@ def word(*args: t.Any) -> str:
 
 def test_the_pool_for_this_very_namespace_comes_first_and_then_the_one_for_all() -> None:
     held: dict[str, str] = {}
-    for wanted in (
+    for desired in (
         "198.51.100.8",
         "198.51.100.9",
         "203.0.113.0",
         "203.0.113.2",
     ):  # two of its own (max_per_namespace); .1 is reserved
-        assert allocate(grants(), Wish("shop", "s"), held) == wanted
-        held[wanted] = "shop/x" + wanted
+        assert allocate(grants(), Wish("shop", "s"), held) == desired
+        held[desired] = "shop/x" + desired
     assert allocate(grants(), Wish("other", "s"), {}) == "203.0.113.0"
     assert allocate(grants(), Wish("other", "s", version=6), {}) == "2001:db8:5::"
     # one that is not handed out by itself is for those who name it

@@ -80,10 +80,10 @@ def test_words_and_bounds() -> None:
 def test_as_many_are_counted_as_times_something_else_was_told(rows: list[tuple[str, str]]) -> None:
     store = Store()
     last: dict[str, str] = {}
-    wanted: dict[str, int] = {}
+    desired: dict[str, int] = {}
     for name, text in rows:
         changed = last.get(name) != text
         assert store.run(told(name, name + text)) == int(changed)
         last[name] = text
-        wanted["claimed_twice: " + name + text] = wanted.get("claimed_twice: " + name + text, 0) + changed
-    assert store.counts() == wanted
+        desired["claimed_twice: " + name + text] = desired.get("claimed_twice: " + name + text, 0) + changed
+    assert store.counts() == desired

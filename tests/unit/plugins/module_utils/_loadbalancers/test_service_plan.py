@@ -35,37 +35,37 @@ def names(outcome):
 
 
 def test_an_order_is_shown_with_what_follows():
-    outcome = service_plan.wanted_by(service(), [], CONTEXT)
+    outcome = service_plan.outcome_of(service(), [], CONTEXT)
     assert [action.action for action in outcome.actions] == ["reserve", "set_service_ip", "map"]
     assert isinstance(outcome.actions[1].address, Pending) and outcome.actions[0].request["metro"] == "da"
-    again = service_plan.wanted_by(service(), [reserved()], CONTEXT)
+    again = service_plan.outcome_of(service(), [reserved()], CONTEXT)
     assert names(again) == [("set_service_ip", "192.0.2.1"), ("map", "192.0.2.1/32")]
 
 
 def test_pending_denied_and_duplicates():
-    assert service_plan.wanted_by(service(), [reserved(address="", state="pending")], CONTEXT) == service_plan.Outcome(
+    assert service_plan.outcome_of(service(), [reserved(address="", state="pending")], CONTEXT) == service_plan.Outcome(
         [], "Requested"
     )
     with pytest.raises(ValueRefused, match="denied"):
-        service_plan.wanted_by(service(), [reserved(address="", state="denied")], CONTEXT)
+        service_plan.outcome_of(service(), [reserved(address="", state="denied")], CONTEXT)
     two = [reserved(), reserved(address="192.0.2.2", ident="spoof")]
     with pytest.raises(ValueRefused, match="r-web.*spoof") as raised:
-        service_plan.wanted_by(service(), two, CONTEXT)
+        service_plan.outcome_of(service(), two, CONTEXT)
     assert raised.value.reason == "claimed_twice"
-    assert names(service_plan.wanted_by(service(address="192.0.2.2"), two, CONTEXT)) == [("map", "192.0.2.2/32")]
+    assert names(service_plan.outcome_of(service(address="192.0.2.2"), two, CONTEXT)) == [("map", "192.0.2.2/32")]
     recorded = CONTEXT._replace(recorded=frozenset(["r-web"]))
-    assert names(service_plan.wanted_by(service(), two[::-1], recorded))[0] == ("set_service_ip", "192.0.2.1")
+    assert names(service_plan.outcome_of(service(), two[::-1], recorded))[0] == ("set_service_ip", "192.0.2.1")
     assert reservations.reservation_of(two, OWNER, "default", "web", on_duplicate="first").id == "r-web"
 
 
 def test_an_address_in_use_stays_whoever_wrote_it():
     held = [reserved()]
     for has in (service(address="198.51.100.7"), service(address="198.51.100.7", set_by_us=True)):
-        kept = service_plan.wanted_by(has, held, CONTEXT)
+        kept = service_plan.outcome_of(has, held, CONTEXT)
         assert names(kept) == [("map", "198.51.100.7/32")]
         assert "192.0.2.1" in kept.notes[0] and "load_balancers_renumber: [198.51.100.7/32]" in kept.notes[0]
     annotated = service(annotations={"metallb.io/loadBalancerIPs": "2001:db8::7,192.0.2.9"}, set_by_us=True)
-    assert names(service_plan.wanted_by(annotated, held, CONTEXT)) == [("map", "2001:db8::7/128")]
+    assert names(service_plan.outcome_of(annotated, held, CONTEXT)) == [("map", "2001:db8::7/128")]
 
 
 def test_who_counts():
@@ -75,7 +75,7 @@ def test_who_counts():
         service(annotations={"metal.equinix.com/loadbalancer-managed": "False"}),
         service(type="ClusterIP"),
     ):
-        assert service_plan.wanted_by(one, [], CONTEXT) == service_plan.Outcome([])
+        assert service_plan.outcome_of(one, [], CONTEXT) == service_plan.Outcome([])
     assert services.counts(service(load_balancer_class="mine"), "mine")
     obj = {
         "metadata": {"namespace": "default", "name": "web"},
@@ -130,10 +130,10 @@ def test_what_was_left_alone_is_left_alone_when_it_goes():
 
 def test_any_address_of_a_reserved_block_has_its_length():
     held = [reserved(address="192.0.2.0", cidr=31)]
-    assert names(service_plan.wanted_by(service(address="192.0.2.0"), held, CONTEXT)) == [("map", "192.0.2.0/31")]
-    assert names(service_plan.wanted_by(service(address="192.0.2.1"), held, CONTEXT)) == [("map", "192.0.2.1/31")]
-    assert names(service_plan.wanted_by(service(address="192.0.2.2"), held, CONTEXT)) == [("map", "192.0.2.2/32")]
-    assert names(service_plan.wanted_by(service(address="2001:db8::1"), held, CONTEXT)) == [("map", "2001:db8::1/128")]
+    assert names(service_plan.outcome_of(service(address="192.0.2.0"), held, CONTEXT)) == [("map", "192.0.2.0/31")]
+    assert names(service_plan.outcome_of(service(address="192.0.2.1"), held, CONTEXT)) == [("map", "192.0.2.1/31")]
+    assert names(service_plan.outcome_of(service(address="192.0.2.2"), held, CONTEXT)) == [("map", "192.0.2.2/32")]
+    assert names(service_plan.outcome_of(service(address="2001:db8::1"), held, CONTEXT)) == [("map", "2001:db8::1/128")]
 
 
 def test_orphans_and_what_protects_an_address():
@@ -185,17 +185,17 @@ def test_cost_plan_and_the_limit():
     st.lists(st.sampled_from(["a", "b", "c", "d"]), unique=True),
     st.integers(0, 5),
 )
-def test_never_over_the_limit_and_settled_after_one_run(wanted, held_names, limit):
+def test_never_over_the_limit_and_settled_after_one_run(desired, held_names, limit):
     held = [reserved(name, f"192.0.2.{ord(name)}") for name in held_names]
     context = CONTEXT._replace(max_prefixes=limit, release_unrecorded=True)
-    plan = service_plan.cost_plan([service(name) for name in wanted], held, context)
+    plan = service_plan.cost_plan([service(name) for name in desired], held, context)
     assert len(held) + len(plan.orders) <= max(limit, len(held))
-    swept = service_plan.orphans([service(name) for name in wanted], held, context).actions
+    swept = service_plan.orphans([service(name) for name in desired], held, context).actions
     released = {action.id for action in swept if action.action == service_plan.RELEASE}
-    assert released == ({"r-" + name for name in set(held_names) - set(wanted)} if wanted else set())
+    assert released == ({"r-" + name for name in set(held_names) - set(desired)} if desired else set())
     held = [item for item in held if item.id not in released]
     held += [reserved(order.service.split("/")[1], f"203.0.113.{n}") for n, order in enumerate(plan.orders)]
-    addresses = {name: reservations.matches_of(held, OWNER, "default", name) for name in wanted}
+    addresses = {name: reservations.matches_of(held, OWNER, "default", name) for name in desired}
     settled = [service(name, rows[0].address) for name, rows in addresses.items() if rows]
     again = service_plan.cost_plan(settled, held, context)
     assert not again.orders and not again.refused
@@ -219,9 +219,9 @@ def test_states_and_garbage():
 def test_services_of_ipv6():
     """A pool of one's own has them; what a provider would hand out is not known, so it is not asked."""
     six = service("six", version=6)
-    order = service_plan.wanted_by(six, [], CONTEXT._replace(places=None)).actions[0]
+    order = service_plan.outcome_of(six, [], CONTEXT._replace(places=None)).actions[0]
     assert order.action == service_plan.RESERVE and order.request["version"] == 6
     with pytest.raises(ValueRefused) as raised:
-        service_plan.wanted_by(six, [], CONTEXT)
+        service_plan.outcome_of(six, [], CONTEXT)
     assert raised.value.reason == "quota"
-    assert "version" not in service_plan.wanted_by(six._replace(version=4), [], CONTEXT).actions[0].request
+    assert "version" not in service_plan.outcome_of(six._replace(version=4), [], CONTEXT).actions[0].request

@@ -273,7 +273,7 @@ def test_pools_that_overlap_are_refused():
 
 
 def test_settings_come_back_from_their_own_text():
-    wanted = {
+    desired = {
         "api_key": "token",
         "project_id": "p",
         "metro": "da",
@@ -281,8 +281,8 @@ def test_settings_come_back_from_their_own_text():
         "eip_health_check_use_host_ip": True,
         "facility": "",
     }
-    found = settings.read_settings({}, settings.settings_text(wanted)).values
-    assert {name: found[name] for name in wanted} == wanted
+    found = settings.read_settings({}, settings.settings_text(desired)).values
+    assert {name: found[name] for name in desired} == desired
     with pytest.raises(ValueRefused):
         settings.settings_text({"token": "x"})
 

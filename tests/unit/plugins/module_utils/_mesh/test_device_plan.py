@@ -29,7 +29,7 @@ LINK = {
 }
 DUMP = Dump(51820, 0, OWN, {})
 KEY = {"state": "key", "public_key": OWN, "mode": "0600", "message": None}
-WANTED = {
+DESIRED = {
     "name": "wireguard.gcp",
     "listen_port": 51820,
     "private_key_file": "/k",
@@ -47,7 +47,7 @@ def actual(*found, dump=None, key=None):
 
 
 def plan(found, **change):
-    return plan_device(parse_device(dict(WANTED, **change)), found)
+    return plan_device(parse_device(dict(DESIRED, **change)), found)
 
 
 def test_nothing_to_do():
@@ -151,7 +151,7 @@ def test_unmanaged_peers_stay():
 )
 def test_a_device_that_is_not_understood(change, word):
     with pytest.raises(ValueRefused) as error:
-        parse_device(dict(WANTED, **change))
+        parse_device(dict(DESIRED, **change))
     assert error.value.reason == word
 
 

@@ -263,7 +263,7 @@ def test_calico_pools() -> None:
     assert pools[0]["apiVersion"] == "projectcalico.org/v3"
     assert calico.ip_pools(fabric, "aws", calico.CRD)[0]["apiVersion"] == "crd.projectcalico.org/v1"
     assert [
-        calico.pools_wanted(*args) for args in (("auto", False), ("auto", True), ("always", False), ("never", True))
+        calico.pools_desired(*args) for args in (("auto", False), ("auto", True), ("always", False), ("never", True))
     ] == [
         False,
         True,

@@ -9,7 +9,10 @@ from __future__ import annotations
 import base64
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.key_plan import parse_key_wanted, plan_key
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.key_plan import (
+    parse_key_desired,
+    plan_key,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending
 from ansible_collections.multicluster.network.plugins.module_utils._values.keys import decode_key_text
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -41,7 +44,7 @@ STATE = {"state": "key", "public_key": KEY, "mode": "0600", "message": None}
 
 
 @pytest.mark.parametrize(
-    "wanted, found, work, action",
+    "desired, found, work, action",
     [
         ({}, STATE, None, None),
         ({}, dict(STATE, mode="0644"), "ensure", "update"),
@@ -52,8 +55,8 @@ STATE = {"state": "key", "public_key": KEY, "mode": "0600", "message": None}
         ({"state": "absent"}, dict(STATE, state="absent"), None, None),
     ],
 )
-def test_plan_key(wanted, found, work, action):
-    plan = plan_key(parse_key_wanted(dict(wanted, path="/k")), found)
+def test_plan_key(desired, found, work, action):
+    plan = plan_key(parse_key_desired(dict(desired, path="/k")), found)
     assert plan.work == work
     assert [change.action for change in plan.changes] == ([action] if action else [])
     if action == "create":
@@ -63,6 +66,6 @@ def test_plan_key(wanted, found, work, action):
 @pytest.mark.parametrize("state", ["present", "absent"])
 def test_what_is_no_key_is_left_alone(state):
     found = {"state": "unusable", "public_key": None, "mode": None, "message": "it is a symbolic link"}
-    plan = plan_key(parse_key_wanted({"path": "/etc/passwd", "state": state}), found)
+    plan = plan_key(parse_key_desired({"path": "/etc/passwd", "state": state}), found)
     assert plan.work is None and not plan.changed
     assert [refusal.reason for refusal in plan.refused] == ["bad_private_key"]

@@ -84,9 +84,9 @@ def test_fields_of_a_learnt_endpoint(entry: str, expected: str | None) -> None:
 
 def test_an_empty_member_of_an_endpoint_is_an_absent_one() -> None:
     live = {"publicKey": "k", "allowedIPs": ["a"], "endpoint": {"dnsOrIP": {"ip": "192.0.2.1", "dns": ""}, "port": 1}}
-    wanted = {"publicKey": "k", "allowedIPs": ["a"], "endpoint": {"dnsOrIP": {"ip": "192.0.2.1"}, "port": 1}}
-    assert kilo_peers.same_spec(live, wanted)
-    assert kilo_peers.changed_fields(live, dict(wanted, endpoint={"dnsOrIP": {"dns": "192.0.2.1"}, "port": 1})) == [
+    desired = {"publicKey": "k", "allowedIPs": ["a"], "endpoint": {"dnsOrIP": {"ip": "192.0.2.1"}, "port": 1}}
+    assert kilo_peers.same_spec(live, desired)
+    assert kilo_peers.changed_fields(live, dict(desired, endpoint={"dnsOrIP": {"dns": "192.0.2.1"}, "port": 1})) == [
         "endpoint"
     ]
 

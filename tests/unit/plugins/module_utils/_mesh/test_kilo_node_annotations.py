@@ -52,7 +52,7 @@ def test_a_node_that_sends_from_its_endpoint_is_told_and_mended_on_request() -> 
     )
     plan = planned(found, force_internal_ip=True)
     assert plan.annotations == {"eu": {"eu-1": {INTERNAL: "-"}}} and not plan.plan.warnings
-    # Kilo then announces no internal address; the annotation stays wanted
+    # Kilo then announces no internal address; the annotation stays desired
     found["eu"][0]["annotations"].update({G + "internal-ip": "", INTERNAL: "-"})
     assert planned(found, force_internal_ip=True).annotations == plan.annotations and not planned(found).plan.warnings
     found["eu"][0]["annotations"] = dict(nodes()["eu"][0]["annotations"], **{G + "internal-ip": "192.168.20.1/24"})

@@ -526,10 +526,10 @@ def test_delays() -> None:
 
 def test_status_is_written_only_when_it_differs() -> None:
     outcome = kilo_status.Outcome(None, [("a", 2, 1)], [("a/n", "NodeNoEndpoint")], {})
-    status = kilo_status.wanted_status({}, outcome, 3, "T1")
-    assert kilo_status.wanted_status(status, outcome, 3, "T2") == status
+    status = kilo_status.desired_status({}, outcome, 3, "T1")
+    assert kilo_status.desired_status(status, outcome, 3, "T2") == status
     assert status["clusters"] == [{"name": "a", "registeredPeers": 2, "skippedNodes": 1}]
-    bad = kilo_status.wanted_status(status, kilo_status.Outcome("overlap text", [], [], {}), 4, "T3")
+    bad = kilo_status.desired_status(status, kilo_status.Outcome("overlap text", [], [], {}), 4, "T3")
     by_type = {item["type"]: item for item in bad["conditions"]}
     assert by_type["NetworksOverlap"] == {
         "type": "NetworksOverlap",
@@ -546,7 +546,7 @@ def test_status_is_written_only_when_it_differs() -> None:
     assert [(item["reason"], item["status"]) for item in degraded if item["type"] == "Ready"] == [("Degraded", "False")]
     many = kilo_status.Outcome(None, [], [("c/%d" % i, "NodeNoPublicKey") for i in range(5000)], {})
     assert all(len(item["message"].encode()) <= 32768 for item in kilo_status.conditions(many))
-    assert kilo_status.wanted_status({"conditions": 5}, outcome, 1, "T")["conditions"]
+    assert kilo_status.desired_status({"conditions": 5}, outcome, 1, "T")["conditions"]
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_any_two_bits_mark_without_touching_others(first: int, second: int, mark
     statement = nft.table(layout)["chains"][0]["rules"][1][1]
     marked = mark & statement["mask"] ^ statement["xor"]
     assert marked & ~layout.mark_mask == mark & ~layout.mark_mask
-    rule = routing.wanted_rule(4, layout)
+    rule = routing.desired_rule(4, layout)
     assert routing.selects(rule, marked) and not routing.selects(rule, mark & ~(1 << second))
 
 
@@ -148,13 +148,13 @@ def test_mtu() -> None:
 
 
 def rule(**changes: t.Any) -> dict[str, t.Any]:
-    return dict(routing.wanted_rule(4), **changes)
+    return dict(routing.desired_rule(4), **changes)
 
 
 def test_rules() -> None:
     text = "32500:\tfrom all fwmark 0x40/0x60 lookup 180"
     assert routing.rule_text(rule()) == text + " proto static"
-    assert routing.rule_text(routing.wanted_rule(4, gen=SEED)) == text
+    assert routing.rule_text(routing.desired_rule(4, gen=SEED)) == text
     assert routing.plan_rule([rule()], 4) == []
     assert routing.plan_rule([], 4) == [{"op": "add", "rule": rule()}]
     foreign = rule(protocol=2)
@@ -185,13 +185,15 @@ def test_rules_of_the_old_generation() -> None:
 
 
 def test_teardown_takes_only_what_is_whole() -> None:
-    wanted = routing.wanted_rule(4)
-    assert routing.ours_to_remove(rule(), wanted)
-    assert not routing.ours_to_remove(rule(table=181), wanted) and not routing.ours_to_remove(rule(protocol=2), wanted)
+    desired = routing.desired_rule(4)
+    assert routing.ours_to_remove(rule(), desired)
+    assert not routing.ours_to_remove(rule(table=181), desired) and not routing.ours_to_remove(
+        rule(protocol=2), desired
+    )
 
 
 def test_routes() -> None:
-    closed = routing.wanted_routes()
+    closed = routing.desired_routes()
     names = ("version", "dst", "type", "dev", "metric", "mtu", "protocol", "table")
     assert [tuple(route[name] for name in names) for route in closed] == [
         (4, "0.0.0.0/0", "unicast", "kubespan", 1, 1420, 4, 180),
@@ -203,7 +205,7 @@ def test_routes() -> None:
     first = routing.plan_routes([])
     assert [step["op"] for step in first] == ["replace"] * 4
     assert [step["route"]["type"] for step in first] == ["unreachable"] * 2 + ["unicast"] * 2
-    assert routing.plan_routes(routing.wanted_routes(fail_closed=False), fail_closed=False) == []
+    assert routing.plan_routes(routing.desired_routes(fail_closed=False), fail_closed=False) == []
     assert [(s["op"], s["route"]["type"]) for s in routing.plan_routes(closed, fail_closed=False)] == [
         ("delete", "unreachable")
     ] * 2
@@ -212,16 +214,16 @@ def test_routes() -> None:
 
 
 def test_routes_of_others_stay() -> None:
-    theirs = dict(routing.wanted_routes()[0], dst="10.9.0.0/16", dev="eth0")
-    assert not routing.is_our_route(theirs) and routing.plan_routes([theirs] + routing.wanted_routes()) == []
+    theirs = dict(routing.desired_routes()[0], dst="10.9.0.0/16", dev="eth0")
+    assert not routing.is_our_route(theirs) and routing.plan_routes([theirs] + routing.desired_routes()) == []
     assert routing.is_our_route(dict(theirs, dev="kubespan"))
-    linked = dict(routing.wanted_routes()[0], scope=253)
-    assert len(routing.plan_routes([linked] + routing.wanted_routes()[1:])) == 1
+    linked = dict(routing.desired_routes()[0], scope=253)
+    assert len(routing.plan_routes([linked] + routing.desired_routes()[1:])) == 1
 
 
 CLEAN: dict[str, t.Any] = {
     "rules": {4: [rule(), {"priority": 0, "table": 255}, {"priority": 100, "table": 2004, "fwmark": 0x200}], 6: []},
-    "routes": routing.wanted_routes(),
+    "routes": routing.desired_routes(),
     "links": [{"name": "kubespan", "kind": "wireguard"}],
     "wireguard": [
         {"name": "kubespan", "fwmark": 0x20, "listen_port": 51820},
@@ -245,8 +247,8 @@ def test_a_clean_host_has_no_conflicts() -> None:
         ("rules", {6: [rule(priority=32501, version=6)]}, "priority_taken", "error"),
         ("rules", {4: [{"priority": 10, "table": 99}]}, "rule_before", "warning"),
         ("rules", {4: [{"priority": 40, "table": 180, "src": "10.0.0.0/8"}]}, "table_shared", "warning"),
-        ("routes", [dict(routing.wanted_routes()[0], dev="eth0")], "table_taken", "error"),
-        ("routes", [dict(routing.wanted_routes()[0], dev="eth0", dst="10.0.0.0/8")], "table_shared", "warning"),
+        ("routes", [dict(routing.desired_routes()[0], dev="eth0")], "table_taken", "error"),
+        ("routes", [dict(routing.desired_routes()[0], dev="eth0", dst="10.0.0.0/8")], "table_shared", "warning"),
         ("links", [{"name": "kubespan", "kind": "dummy"}], "not_ours", "error"),
         ("tables", [{"family": "inet", "name": "talos_kubespan"}], "adoptable", "error"),
         ("wireguard", [{"name": "wg0", "listen_port": 51820}], "port_taken", "error"),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Tables of nftables: what is wanted is read strictly, and the steps of one transaction lead there from anywhere."""
+"""Tables of nftables: what is desired is read strictly, and the steps of one transaction lead there from anywhere."""
 
 from __future__ import annotations
 
@@ -161,19 +161,21 @@ def shape(table):
 @given(tables(), tables())
 def test_one_transaction_leads_from_any_table_to_any_other(first, second):
     kernel = Kernel()
-    for wanted in (first, second):
+    for desired in (first, second):
         before = {item["name"]: item for item in kernel.table["sets"]} if kernel.table else {}
-        plan = nft_plan.plan_table(wanted, copy.deepcopy(kernel.table), OWNER)
+        plan = nft_plan.plan_table(desired, copy.deepcopy(kernel.table), OWNER)
         assert not plan.refused and bool(plan.steps) == plan.changed
         kernel.apply_all(plan)
-        goal = copy.deepcopy(wanted)
+        goal = copy.deepcopy(desired)
         for item in goal["sets"]:  # what somebody else keeps stays as it was, while the set is the same
             old = before.get(item["name"])
             if item["external"] and old and old["type"] == item["type"]:
                 item["elements"] = old["elements"]
         assert shape(kernel.table) == shape(goal)
-        again = nft_plan.plan_table(wanted, copy.deepcopy(kernel.table), OWNER)
-        assert not again.steps and not again.changes and again.unchanged == len(wanted["sets"]) + len(wanted["chains"])
+        again = nft_plan.plan_table(desired, copy.deepcopy(kernel.table), OWNER)
+        assert (
+            not again.steps and not again.changes and again.unchanged == len(desired["sets"]) + len(desired["chains"])
+        )
         assert not any(step["op"] in ("new_table", "delete_table") for step in again.steps)
     gone = nft_plan.plan_absent("inet", "t", kernel.table, OWNER)
     kernel.apply_all(gone)
@@ -222,7 +224,7 @@ def missed(first, second, leftover, transactions):
     """Addresses of both states that some moment between them does not find; and the table at the end."""
     kernel = Kernel()
     kernel.apply_all(nft_plan.plan_table(first, None, OWNER))
-    if leftover:  # a run was killed after its first transaction, and another change is wanted now
+    if leftover:  # a run was killed after its first transaction, and another change is desired now
         kernel.apply(nft_plan.plan_table(leftover, copy.deepcopy(kernel.table), OWNER).before)
     plan = nft_plan.plan_table(second, copy.deepcopy(kernel.table), OWNER)
     both = {
@@ -307,17 +309,17 @@ def test_a_stand_in_that_was_left_over_goes_and_does_not_hinder_the_next():
 
 @pytest.mark.parametrize("change", ["unknown", "set", "empty", "hookless"])
 def test_a_chain_that_cannot_be_copied_moves_in_one_transaction(change):
-    actual, wanted = ({**moved(priority), "owner": OWNER} for priority in (0, -5))
+    actual, desired = ({**moved(priority), "owner": OWNER} for priority in (0, -5))
     chain = actual["chains"][0]
     if change == "unknown":
         chain["rules"] = [[{"unknown": "counter", "data": "00"}]]
     elif change == "set":
-        wanted["sets"][0]["type"] = "ipv6_addr"
+        desired["sets"][0]["type"] = "ipv6_addr"
     elif change == "empty":
         chain["rules"] = []
     else:
         chain.update(type=None, hook=None)
-    plan = nft_plan.plan_table(wanted, actual, OWNER)
+    plan = nft_plan.plan_table(desired, actual, OWNER)
     assert plan.changed and not plan.before and not plan.after
 
 
@@ -329,25 +331,25 @@ def test_ranges_that_only_come_or_go_need_one_transaction():
 
 
 @given(tables())
-def test_a_table_that_was_taken_over_is_ours_by_its_chains(wanted):
+def test_a_table_that_was_taken_over_is_ours_by_its_chains(desired):
     kernel = Kernel()
-    kernel.apply_all(nft_plan.plan_table(wanted, None, OWNER))
+    kernel.apply_all(nft_plan.plan_table(desired, None, OWNER))
     kernel.table["owner"] = None
     for chain in kernel.table["chains"]:
         chain["owner"] = None
-    refused = nft_plan.plan_table(wanted, kernel.table, OWNER)
+    refused = nft_plan.plan_table(desired, kernel.table, OWNER)
     assert refused.foreign and [entry.reason for entry in refused.refused] == ["adoptable"] and not refused.steps
     assert [entry.reason for entry in nft_plan.plan_absent("inet", "t", kernel.table, OWNER).refused] == ["not_ours"]
-    plan = nft_plan.plan_table(wanted, kernel.table, OWNER, adopt=True)
+    plan = nft_plan.plan_table(desired, kernel.table, OWNER, adopt=True)
     kernel.apply_all(plan)
-    if wanted["chains"]:
-        assert nft_plan.owned(kernel.table, OWNER) and not nft_plan.plan_table(wanted, kernel.table, OWNER).changed
+    if desired["chains"]:
+        assert nft_plan.owned(kernel.table, OWNER) and not nft_plan.plan_table(desired, kernel.table, OWNER).changed
 
 
 def test_a_diff_shows_a_hundred_elements_and_counts_the_rest():
-    wanted = dict(kubespan_nft.table(), chains=[])
-    wanted["sets"][0]["elements"] = tuple((number * 2, number * 2) for number in range(1000))
-    plan = nft_plan.plan_table(wanted, None, OWNER)
+    desired = dict(kubespan_nft.table(), chains=[])
+    desired["sets"][0]["elements"] = tuple((number * 2, number * 2) for number in range(1000))
+    plan = nft_plan.plan_table(desired, None, OWNER)
     assert "and 900 more" in plan.diff()["after"] and "elements: 1000" in plan.diff()["after"]
 
 

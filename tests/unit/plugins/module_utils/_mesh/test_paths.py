@@ -61,7 +61,7 @@ tunnels = st.lists(one_tunnel, max_size=3)
 def test_every_range_and_everything_of_others_inside_it_is_asked_for(given_tunnels, given_routes):
     routes = [route(dst, dev) for dst, dev in given_routes]
     asked = {(q["range"], q["device"], q["dst"]) for q in paths.questions(given_tunnels, routes, [], [])}
-    wanted = set()
+    desired = set()
     for tunnel in given_tunnels:
         for text in tunnel["ranges"]:
             outer = ipaddress.ip_network(text)
@@ -69,8 +69,8 @@ def test_every_range_and_everything_of_others_inside_it_is_asked_for(given_tunne
             inside = [outer] + [network for network in foreign if network.subnet_of(outer)]
             for network in inside:
                 first = network.network_address + (1 if network.num_addresses > 2 else 0)
-                wanted.add((text, tunnel["device"], str(first)))
-    assert asked == wanted
+                desired.add((text, tunnel["device"], str(first)))
+    assert asked == desired
 
 
 def answer(**more):

@@ -35,7 +35,7 @@ def live_peer(allowed_ips=(), endpoint=None, keepalive=0, psk=None, handshake=0)
     return LivePeer(endpoint, tuple(sorted_cidrs(allowed_ips)), keepalive, psk, handshake, 1, 2)
 
 
-def wanted_peer(key, allowed_ips=(), endpoints=(), keepalive=0, psk=None):
+def desired_peer(key, allowed_ips=(), endpoints=(), keepalive=0, psk=None):
     return Peer(
         key, endpoints[0] if endpoints else None, tuple(sorted_cidrs(allowed_ips)), keepalive, psk, tuple(endpoints)
     )
@@ -84,12 +84,12 @@ def grouped(owner, extra):
 
 @settings(max_examples=400)
 @given(owners, extra_keys, owners, extra_keys, st.booleans())
-def test_ends_as_wanted_and_no_address_is_ever_homeless(before, idle_before, after, idle_after, purge):
+def test_ends_as_desired_and_no_address_is_ever_homeless(before, idle_before, after, idle_after, purge):
     live = {key: live_peer(cidrs) for key, cidrs in grouped(before, idle_before).items()}
-    wanted = [wanted_peer(key, cidrs) for key, cidrs in grouped(after, idle_after).items()]
-    peers = plan_peers("wg", wanted, live, NOW, purge=purge)
+    desired = [desired_peer(key, cidrs) for key, cidrs in grouped(after, idle_after).items()]
+    peers = plan_peers("wg", desired, live, NOW, purge=purge)
 
-    model, goal = Model(live), Model({p.public_key: live_peer(p.allowed_ips) for p in wanted})
+    model, goal = Model(live), Model({p.public_key: live_peer(p.allowed_ips) for p in desired})
     covered = [a for a in ADDRESSES if model.lookup(a) and goal.lookup(a)]
     for step in peers.steps:
         model.apply(step)
@@ -103,7 +103,7 @@ def test_ends_as_wanted_and_no_address_is_ever_homeless(before, idle_before, aft
     assert peers.plan.changed == bool(peers.steps)
 
     again = {key: live_peer(cidrs) for key, cidrs in shown.items()}
-    repeat = plan_peers("wg", wanted, again, NOW, purge=purge)
+    repeat = plan_peers("wg", desired, again, NOW, purge=purge)
     assert repeat.steps == [] and not repeat.plan.changed
 
 
@@ -111,24 +111,24 @@ def test_ends_as_wanted_and_no_address_is_ever_homeless(before, idle_before, aft
 @given(owners, extra_keys)
 def test_only_changed_peers_are_sent(owner, idle):
     live = {key: live_peer(cidrs) for key, cidrs in grouped(owner, idle).items()}
-    wanted = [wanted_peer(key, peer.allowed_ips) for key, peer in live.items()]
-    if wanted:
-        wanted[0] = wanted[0]._replace(keepalive=25)
-    peers = plan_peers("wg", wanted, live, NOW)
-    assert [step.public_key for step in peers.steps] == [w.public_key for w in wanted[:1]]
+    desired = [desired_peer(key, peer.allowed_ips) for key, peer in live.items()]
+    if desired:
+        desired[0] = desired[0]._replace(keepalive=25)
+    peers = plan_peers("wg", desired, live, NOW)
+    assert [step.public_key for step in peers.steps] == [w.public_key for w in desired[:1]]
     assert all(not step.allowed_ips and step.endpoint is None for step in peers.steps)
 
 
 def test_swap_is_two_additions():
     live = {KEYS[0]: live_peer(["10.0.0.0/32"]), KEYS[1]: live_peer(["10.0.0.1/32"])}
-    wanted = [wanted_peer(KEYS[0], ["10.0.0.1/32"]), wanted_peer(KEYS[1], ["10.0.0.0/32"])]
-    steps = plan_peers("wg", wanted, live, NOW).steps
+    desired = [desired_peer(KEYS[0], ["10.0.0.1/32"]), desired_peer(KEYS[1], ["10.0.0.0/32"])]
+    steps = plan_peers("wg", desired, live, NOW).steps
     assert [(step.remove, step.replace_allowed_ips) for step in steps] == [(False, False), (False, False)]
 
 
 def test_rotated_key_takes_the_ranges_before_the_old_peer_goes():
     live = {KEYS[0]: live_peer(["10.0.0.0/29"], "192.0.2.1:1")}
-    peers = plan_peers("wg", [wanted_peer(KEYS[1], ["10.0.0.0/29"], ["192.0.2.1:1"])], live, NOW)
+    peers = plan_peers("wg", [desired_peer(KEYS[1], ["10.0.0.0/29"], ["192.0.2.1:1"])], live, NOW)
     assert [(step.remove, step.public_key) for step in peers.steps] == [(False, KEYS[1]), (True, KEYS[0])]
     assert peers.steps[0].update_only is False
 
@@ -136,13 +136,13 @@ def test_rotated_key_takes_the_ranges_before_the_old_peer_goes():
 def test_pending_key_is_shown_and_deferred_and_the_old_peer_carries_its_range_until_then():
     pending = Pending("public key of gcp-node-1")
     live = {KEYS[0]: live_peer(["10.0.0.0/30"]), KEYS[1]: live_peer(["10.0.0.4/30"])}
-    peers = plan_peers("wg", [wanted_peer(pending, ["10.0.0.0/29"])], dict(live), NOW)
+    peers = plan_peers("wg", [desired_peer(pending, ["10.0.0.0/29"])], dict(live), NOW)
     assert peers.steps == []
     assert [c.action for c in peers.plan.changes] == ["create", "delete", "delete"]
     assert peers.plan.changes[0].id == "wg (public key of gcp-node-1, known after apply)"
-    other = plan_peers("wg", [wanted_peer(pending, ["10.0.0.0/30"])], dict(live), NOW)
+    other = plan_peers("wg", [desired_peer(pending, ["10.0.0.0/30"])], dict(live), NOW)
     assert [step.public_key for step in other.steps] == [KEYS[1]]
-    shrunk = [wanted_peer(KEYS[0], ["10.0.0.0/31"]), wanted_peer(pending, ["10.0.0.2/31"])]
+    shrunk = [desired_peer(KEYS[0], ["10.0.0.0/31"]), desired_peer(pending, ["10.0.0.2/31"])]
     steps = plan_peers("wg", shrunk, {KEYS[0]: live[KEYS[0]]}, NOW).steps
     assert not any(step.replace_allowed_ips for step in steps)
 
@@ -179,16 +179,16 @@ def test_a_roamed_endpoint_is_not_drift(choices, endpoint, handshake, last, drif
 
 def test_roamed_endpoint_is_shown_as_it_is():
     live = {KEYS[0]: live_peer(endpoint=ROAMED, handshake=FRESH)}
-    peers = plan_peers("wg", [wanted_peer(KEYS[0], endpoints=["192.0.2.1:1"])], live, NOW)
+    peers = plan_peers("wg", [desired_peer(KEYS[0], endpoints=["192.0.2.1:1"])], live, NOW)
     assert peers.steps == [] and peers.plan.unchanged == 1 and peers.after[KEYS[0]].endpoint == ROAMED
 
 
 def test_preshared_key_is_compared_by_fingerprint_and_forgotten_when_unwanted():
     live = {KEYS[0]: live_peer(psk="sha256:a"), KEYS[1]: live_peer(psk="sha256:b"), KEYS[2]: live_peer(psk="sha256:c")}
-    wanted = [
-        wanted_peer(KEYS[0], psk=Preshared("/a", fingerprint="sha256:a")),
-        wanted_peer(KEYS[1], psk=Preshared("/x", fingerprint="sha256:x")),
-        wanted_peer(KEYS[2]),
+    desired = [
+        desired_peer(KEYS[0], psk=Preshared("/a", fingerprint="sha256:a")),
+        desired_peer(KEYS[1], psk=Preshared("/x", fingerprint="sha256:x")),
+        desired_peer(KEYS[2]),
     ]
-    steps = plan_peers("wg", wanted, live, NOW).steps
+    steps = plan_peers("wg", desired, live, NOW).steps
     assert [(s.public_key, s.preshared.file) for s in steps] == [(KEYS[1], "/x"), (KEYS[2], None)]

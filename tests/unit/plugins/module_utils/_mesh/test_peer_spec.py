@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Wanted peers, one bad one at a time: it is refused by its key, the others pass."""
+"""Desired peers, one bad one at a time: it is refused by its key, the others pass."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def plan(routes, actual, links=("wg", "wg2"), need=False, **more):
     return plan_routes(desired, {"routes": list(actual), "links": list(links)}, need)
 
 
-WANTED = {"dst": "10.4.0.0/16", "dev": "wg"}
+DESIRED = {"dst": "10.4.0.0/16", "dev": "wg"}
 
 
 def shown(planned):
@@ -34,7 +34,7 @@ def shown(planned):
 
 
 def test_create_keep_and_purge_in_that_order():
-    planned = plan([WANTED, {"dst": "fd44::/48", "dev": "wg"}], [live("fd44::/48"), live("10.9.0.0/16")])
+    planned = plan([DESIRED, {"dst": "fd44::/48", "dev": "wg"}], [live("fd44::/48"), live("10.9.0.0/16")])
     assert shown(planned) == [
         ("create", "10.4.0.0/16 dev wg table main"),
         ("delete", "10.9.0.0/16 dev wg table main"),
@@ -53,9 +53,9 @@ def test_create_keep_and_purge_in_that_order():
     ],
 )
 def test_a_foreign_route_is_refused_unless_adopted(foreign, reason):
-    refused = plan([WANTED], [foreign])
+    refused = plan([DESIRED], [foreign])
     assert refused.changes == [] and [r.reason for r in refused.refused] == [reason]
-    adopted = plan([WANTED], [foreign], adopt=True)
+    adopted = plan([DESIRED], [foreign], adopt=True)
     assert shown(adopted) == [("update", "10.4.0.0/16 dev wg table main")] and not adopted.refused
 
 
@@ -66,14 +66,14 @@ def test_foreign_routes_are_never_purged():
         live("10.4.0.0/16", metric=50, protocol=3),
     ]
     assert plan([], actual, state="absent").changes == []
-    assert shown(plan([WANTED], actual)) == [("create", "10.4.0.0/16 dev wg table main")]
+    assert shown(plan([DESIRED], actual)) == [("create", "10.4.0.0/16 dev wg table main")]
 
 
 def test_change_in_place_and_change_of_metric():
-    assert shown(plan([dict(WANTED, dev="wg2")], [live("10.4.0.0/16")])) == [
+    assert shown(plan([dict(DESIRED, dev="wg2")], [live("10.4.0.0/16")])) == [
         ("update", "10.4.0.0/16 dev wg2 table main")
     ]
-    assert shown(plan([dict(WANTED, metric=7)], [live("10.4.0.0/16")])) == [
+    assert shown(plan([dict(DESIRED, metric=7)], [live("10.4.0.0/16")])) == [
         ("create", "10.4.0.0/16 dev wg table main metric 7"),
         ("delete", "10.4.0.0/16 dev wg table main"),
     ]
@@ -103,7 +103,7 @@ def test_one_bad_route_is_refused_and_the_other_made(route, reason):
 
 
 def test_two_routes_of_one_destination_and_metric():
-    planned = plan([WANTED, dict(WANTED, dev="wg2"), WANTED], [])
+    planned = plan([DESIRED, dict(DESIRED, dev="wg2"), DESIRED], [])
     assert [r.reason for r in planned.refused] == ["claimed_twice"] and len(planned.changes) == 1
 
 
@@ -118,7 +118,7 @@ def test_a_table_of_ones_own():
 
 
 @pytest.mark.parametrize(
-    "wanted, word",
+    "desired, word",
     [
         ({"devices": None}, "devices_missing"),
         ({"devices": None, "table": 254}, "devices_missing"),
@@ -128,7 +128,7 @@ def test_a_table_of_ones_own():
         ({"devices": ["a b"]}, "device_name_has_space"),
     ],
 )
-def test_a_set_without_bounds_is_refused(wanted, word):
+def test_a_set_without_bounds_is_refused(desired, word):
     with pytest.raises(ValueRefused) as error:
-        parse_routes(dict({"devices": ["wg"]}, **wanted))
+        parse_routes(dict({"devices": ["wg"]}, **desired))
     assert error.value.reason == word

@@ -96,7 +96,7 @@ _MARKED = {"priority": 100, "table": "3", "iif": "eth0", "fwmark": "0x20/0x60"}
 )
 @example([dict(_MARKED, suppress_prefixlength=0), dict(_MARKED, invert=True)], [], [], False, True)
 @given(raw_rules, raw_rules, foreign_rules, st.booleans(), st.booleans())
-def test_one_pass_brings_what_is_wanted_and_touches_no_foreign_rule(first, second, foreign, adopt, purge):
+def test_one_pass_brings_what_is_desired_and_touches_no_foreign_rule(first, second, foreign, adopt, purge):
     kernel = Kernel(foreign)
     for raw in (first, second):
         desired = rule_plan.parse_rules({"rules": raw, "adopt": adopt, "purge": purge})
@@ -167,7 +167,7 @@ def test_sets_that_are_none(raw, word):
 
 def test_a_selector_of_zero_selects():
     """suppress_prefixlength 0 is something else than none, also for KubeSpan's own rule."""
-    right = kubespan_routing.wanted_rule(4)
+    right = kubespan_routing.desired_rule(4)
     assert kubespan_routing.plan_rule([dict(kernel_rules.new_rule(4), **right)], 4) == []
     for more in (
         {"suppress_prefixlength": 0},

@@ -117,8 +117,8 @@ def test_a_fresh_fabric_is_planned_in_one_pass() -> None:
     peer = peers_of(topology)[0]
     assert peer["public_key"] == Pending("public key of gcp-1 towards aws")
     assert (peer["endpoint"], peer["allowed_ips"]) == ("10.22.22.27:51821", ["10.4.7.0/24"])
-    wanted = topology["nodes"]["gcp-1"]["annotations"]
-    assert wanted["aws.wireguard.semaphore.uw.io/pubKey"] == peer["public_key"]
+    desired = topology["nodes"]["gcp-1"]["annotations"]
+    assert desired["aws.wireguard.semaphore.uw.io/pubKey"] == peer["public_key"]
     assert from_wire(json.loads(json.dumps(to_wire(topology)))) == topology
 
 
@@ -296,15 +296,15 @@ def budget(
     most: int | None,
     empty: t.Sequence[str],
 ) -> t.Any:
-    wanted = parse_node_device(device, "f")
+    desired = parse_node_device(device, "f")
     after = {key: peer for key, peer in live.items() if key in stays}
     return peer_budget(
-        wanted.remote,
+        desired.remote,
         live,
         t.cast(t.Any, after),
-        wanted.peers,
+        desired.peers,
         NodeSpec("f", max_deletes=most, confirm_empty=tuple(empty)),
-        wanted.turned_away,
+        desired.turned_away,
     )
 
 

@@ -29,8 +29,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._originals.re
     propose,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._originals.workloads import (
+    desired_config_maps,
     processes,
-    wanted_config_maps,
 )
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -79,7 +79,7 @@ def test_a_neighbour_without_access_gets_it_with_the_secrets_in_a_vault():
 
 def test_the_config_maps_that_are_mounted_are_asked_for_and_no_other():
     found = processes("aws", seen("aws").objects)
-    assert wanted_config_maps(found) == [
+    assert desired_config_maps(found) == [
         ("kube-system", "semaphore-wireguard-config"),
         ("sys-semaphore", "semaphore-service-mirror-config"),
     ]

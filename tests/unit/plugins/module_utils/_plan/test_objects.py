@@ -63,7 +63,7 @@ SETS = {"f:metadata": {"f:finalizers": {'v:"a"': {}}}}
 
 
 @pytest.mark.parametrize(
-    "wanted, actual, tree, expected",
+    "desired, actual, tree, expected",
     [
         ({"spec": {"a": 1}}, {"spec": {"a": 1, "b": 2}}, None, []),
         ({"spec": {"a": 1}}, {"spec": {"a": "1"}}, None, []),
@@ -100,8 +100,8 @@ SETS = {"f:metadata": {"f:finalizers": {'v:"a"': {}}}}
         ({"spec": {"a": [1]}}, {"spec": {"a": {}}}, None, [("spec", "a")]),
     ],
 )
-def test_differences(wanted, actual, tree, expected):
-    assert objects.differences(wanted, actual, tree) == expected
+def test_differences(desired, actual, tree, expected):
+    assert objects.differences(desired, actual, tree) == expected
 
 
 JSON = st.recursive(
@@ -119,10 +119,10 @@ def test_a_manifest_equals_itself_and_what_contains_it(data):
 
 
 @given(JSON, JSON)
-def test_comparing_any_data_never_breaks(wanted, tree):
-    objects.differences({"spec": wanted}, {"spec": tree}, {"f:spec": tree})
-    objects.stale_fields({"f:spec": tree}, {"spec": wanted})
-    objects.merge_trees([{"f:spec": tree}, {"f:spec": wanted}])
+def test_comparing_any_data_never_breaks(desired, tree):
+    objects.differences({"spec": desired}, {"spec": tree}, {"f:spec": tree})
+    objects.stale_fields({"f:spec": tree}, {"spec": desired})
+    objects.merge_trees([{"f:spec": tree}, {"f:spec": desired}])
 
 
 def test_stale_fields():
@@ -165,8 +165,8 @@ def test_quantity(text, number):
     assert (None if value is None else float(value)) == number
 
 
-def plan(wanted, actual, purgeable=(), **more):
-    parsed = dict(object_plan.parse_manifest(manifest, "objects[0]") for manifest in wanted)
+def plan(desired, actual, purgeable=(), **more):
+    parsed = dict(object_plan.parse_manifest(manifest, "objects[0]") for manifest in desired)
     read = object_plan.Read(actual, set(purgeable), set(), {})
     return object_plan.plan_objects("aws", parsed, read, US, **more)
 

@@ -51,17 +51,17 @@ def test_rendered_lines_are_printable(value: t.Any) -> None:
 
 
 @given(STATES, STATES)
-def test_reconcile_reaches_the_wanted_state(wanted: dict[str, int], actual: dict[str, int]) -> None:
-    plan = reconcile("thing", wanted, actual)
+def test_reconcile_reaches_the_desired_state(desired: dict[str, int], actual: dict[str, int]) -> None:
+    plan = reconcile("thing", desired, actual)
     state = dict(actual)
     for change in plan.changes:
         if change.action == "delete":
             del state[change.id]
         else:
             state[change.id] = change.after
-    assert state == wanted
+    assert state == desired
     assert plan.changed == (state != actual)
-    assert reconcile("thing", wanted, state).changes == []
+    assert reconcile("thing", desired, state).changes == []
     actions = [change.action for change in plan.changes]
     assert "delete" not in actions[: len([a for a in actions if a != "delete"])]
 

@@ -34,14 +34,14 @@ def of_objects(most):
     key = Key("v1", "ConfigMap", "d", "gone")
     found = dict(ours({"f:data": {}}, name="gone", namespace="d"), data={})
     kept = Key("v1", "ConfigMap", "d", "kept")
-    wanted = {
+    desired = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "kept", "namespace": "d"},
         "data": {"a": "b"},
     }
     read = Read({key: found}, {key}, set(), {})
-    plan, unused = plan_objects("aws", {kept: wanted}, read, MANAGER, max_deletes=most)
+    plan, unused = plan_objects("aws", {kept: desired}, read, MANAGER, max_deletes=most)
     return plan.refused, [change for change in plan.changes if change.action == "delete"]
 
 

@@ -124,14 +124,14 @@ def test_names_and_labels_of_the_seed():
     ],
 )
 def test_equal_names(members, holder, kept):
-    wanted = {Member(*one): [f"10.4.1.{number}/32"] for number, one in enumerate(members)}
+    desired = {Member(*one): [f"10.4.1.{number}/32"] for number, one in enumerate(members)}
     name = set_name(Member(*members[0]))
-    named, clashes = name_sets(wanted, {name: Member(*holder)} if holder else {})
+    named, clashes = name_sets(desired, {name: Member(*holder)} if holder else {})
     assert [(one.name, tuple(one.member)) for one in named] == ([(name, kept)] if kept else [])
     assert {clash.refusal.reason for clash in clashes} == {"claimed_twice"} and len(clashes) + len(named) == len(
         members
     )
-    assert all(list(one.nets) == wanted[one.member] for one in named)
+    assert all(list(one.nets) == desired[one.member] for one in named)
 
 
 PARTS = st.lists(st.sampled_from(["a", "b", "part", "2", "73736d"]), min_size=1, max_size=4).map("-".join)

@@ -242,10 +242,10 @@ def test_ports(others, ports, reasons):
 )
 def test_the_oldest_decides(more, reason):
     field, value = next(iter(more.items()))
-    for first, second, wanted in (({}, more, getattr(one("x"), field)), (more, {}, value)):
+    for first, second, desired in (({}, more, getattr(one("x"), field)), (more, {}, value)):
         merged = merge(WEB, [one("gcp", 2, **second), one("aws", 1, **first)])
         assert (
-            getattr(merged.shape, field) == wanted and merged.conflict.reasons == (reason,) and merged.winner == "aws"
+            getattr(merged.shape, field) == desired and merged.conflict.reasons == (reason,) and merged.winner == "aws"
         )
         assert merged.conflict.message.endswith(
             "(1 of 2 clusters differs); cluster aws decides, whose export is the oldest"

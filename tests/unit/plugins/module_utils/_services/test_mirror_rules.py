@@ -183,9 +183,9 @@ def test_endpoints_field_by_field():
 def test_the_servers_order_is_no_difference():
     first = {"addresses": [{"ip": "10.2.0.2"}], "ports": [{"port": 2, "name": "a"}, {"port": 1, "name": "b"}]}
     turned = [first, {"addresses": [{"ip": "10.2.0.1"}], "ports": [{"port": 1}]}]
-    wanted = {"subsets": [turned[1], dict(turned[0], ports=turned[0]["ports"][::-1])]}
-    assert endpoints.aligned(wanted, {"subsets": turned})["subsets"] == turned
-    assert endpoints.aligned(wanted, {"subsets": turned[:1]}) is wanted
+    desired = {"subsets": [turned[1], dict(turned[0], ports=turned[0]["ports"][::-1])]}
+    assert endpoints.aligned(desired, {"subsets": turned})["subsets"] == turned
+    assert endpoints.aligned(desired, {"subsets": turned[:1]}) is desired
 
 
 ADDRESSES = st.lists(st.integers(1, 6).map("10.2.0.{0}".format), max_size=5, unique=True)

@@ -291,11 +291,11 @@ LIES = {
         UNPROVEN,
         "nothing was looked at: --limit bastion leaves no node and no cluster to ask",
     ),
-    limited_and_broken_inside: (BROKEN, "aws-1: route 10.4.0.0/16 is not as wanted (create)"),
+    limited_and_broken_inside: (BROKEN, "aws-1: route 10.4.0.0/16 is not as desired (create)"),
     limited_and_a_node_without_pods: (UNPROVEN, "aws-2: has no pod and no address in its pod ranges 10.2.4.0/24"),
     run_limited_to_clusters: (UNPROVEN, "the mesh was not planned"),
     not_compared: (UNPROVEN, "aws-1: was not compared with the plan"),
-    drifted: (BROKEN, "aws-1: route 10.4.0.0/16 is not as wanted (create)"),
+    drifted: (BROKEN, "aws-1: route 10.4.0.0/16 is not as desired (create)"),
     other_release: (
         BROKEN,
         "aws-1: what it runs at boot is of another release of this collection than this run; multicluster.network.mesh brings it",
@@ -324,8 +324,8 @@ LIES = {
     unit_failed: (BROKEN, "aws-1: unit multicluster-network-default.service is failed"),
     watcher_stopped: (BROKEN, "aws-1: unit multicluster-network-default-watch.service is inactive"),
     other_family: (UNPROVEN, "aws-1: no pod there has an address of the same IP version as those of gcp-1, gcp-2"),
-    annotations_differ: (BROKEN, "annotations: Service gcp/s/x is not as wanted"),
-    service_differs: (BROKEN, "service_mirror: Service gcp/s/x is not as wanted (create)"),
+    annotations_differ: (BROKEN, "annotations: Service gcp/s/x is not as desired"),
+    service_differs: (BROKEN, "service_mirror: Service gcp/s/x is not as desired (create)"),
     service_refused: (UNPROVEN, "service_mirror: refused gcp/gcp-2"),
     sets_unreadable: (BROKEN, "network_sets: cluster gcp: connection refused [unreachable]"),
     names_failed: (BROKEN, "coredns_rewrite: no ConfigMap coredns"),
@@ -468,7 +468,7 @@ def test_what_was_applied_just_now_is_no_difference_and_its_refusals_count():
     facts["applied"] = {"service_mirror": []}
     assert (
         report.build(facts)["verdict"] == PROVEN
-    )  # the source has changed since; this run had read it and found it as wanted
+    )  # the source has changed since; this run had read it and found it as desired
     service_refused(facts)
     assert report.build(facts)["verdict"] == UNPROVEN
 
@@ -482,7 +482,7 @@ def test_what_was_written_and_is_not_there_when_read_again_is_broken(written):
     facts["applied"] = {"service_mirror": written}
     built = report.build(facts)
     assert built["verdict"] == BROKEN and built["problems"] == [
-        "service_mirror: Service gcp/s/x is not as wanted (create)"
+        "service_mirror: Service gcp/s/x is not as desired (create)"
     ]
 
 

@@ -28,7 +28,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.view
 
 from .tenant_world import NAMESPACE, OPTIONS, World, interface, interface_twin, source
 
-WANTED = (Attachment("team-a", "nic-1", "node-a"),)
+DESIRED = (Attachment("team-a", "nic-1", "node-a"),)
 Object = dict[str, t.Any]
 
 
@@ -43,8 +43,8 @@ def run(made: World, plan: t.Callable[[View], t.Any]) -> Result:
     return run_passes(View(made.source.all(), made.apinet.all(), OPTIONS), plan, one_by_one(stores, OPTIONS))
 
 
-def attach(made: World, ready: bool = False, wanted: t.Sequence[Attachment] = WANTED) -> Result:
-    return run(made, lambda view: plan_attachment(view, wanted, ready))
+def attach(made: World, ready: bool = False, desired: t.Sequence[Attachment] = DESIRED) -> Result:
+    return run(made, lambda view: plan_attachment(view, desired, ready))
 
 
 def word(result: Result) -> str:
@@ -103,19 +103,19 @@ def test_an_interface_that_got_its_name_anew_takes_no_twin_of_the_former() -> No
 
 
 def test_what_waits_and_what_is_refused() -> None:
-    assert word(attach(world(), wanted=[Attachment("team-a", "none", "node-a")])) == "interface_missing"
+    assert word(attach(world(), desired=[Attachment("team-a", "none", "node-a")])) == "interface_missing"
     bare = World([source("Network", "net-1", "net-uid"), interface("nic-1", "nic-1-uid")], [])
     assert word(attach(bare)) == "network_not_available"
     made = world()
     attach(made)
-    assert word(attach(made, wanted=[Attachment("team-a", "nic-1", "node-b")])) == "attached_elsewhere"
+    assert word(attach(made, desired=[Attachment("team-a", "nic-1", "node-b")])) == "attached_elsewhere"
     assert word(attach(world(apinet=[interface_twin("nic-1-uid", "net-uid")]))) == "not_ours"
     pool = world(apinet=[interface_twin("t1", "net-uid")])
     pool.source.patch(
         key_of(pool.get(SOURCE, "NetworkInterface", "nic-1")), {"spec": {"providerID": "a/b/node-a/t1-uid"}}
     )  # type: ignore[arg-type]
     assert word(attach(pool)) == "attached_elsewhere"
-    assert word(run(pool, lambda view: plan_detachment(view, WANTED))) == "not_ours"
+    assert word(run(pool, lambda view: plan_detachment(view, DESIRED))) == "not_ours"
     ephemeral = interface("nic-1", "nic-1-uid")
     ephemeral["spec"]["ips"] = [{"ephemeral": {}}]
     waiting = World([source("Network", "net-1", "net-uid"), ephemeral], [])

@@ -371,11 +371,11 @@ def test_a_peering_loses_what_its_network_does_not_say() -> None:
     world = answering(peered(), [], options=PEERING)
     settle(world)
     twin = world.get(APINET, "Network", "uid-a") or {}
-    wanted = get(twin, "spec", "peerings")
-    edited = [dict(wanted[0], prefixes=[{"name": "x", "prefix": "10.0.0.0/8"}])]
+    desired = get(twin, "spec", "peerings")
+    edited = [dict(desired[0], prefixes=[{"name": "x", "prefix": "10.0.0.0/8"}])]
     world.apinet.patch(key_of(twin), {"spec": {"peerings": edited}})
     settle(world)
-    assert get(world.get(APINET, "Network", "uid-a"), "spec", "peerings") == wanted
+    assert get(world.get(APINET, "Network", "uid-a"), "spec", "peerings") == desired
 
 
 def test_a_peering_that_is_withdrawn_goes() -> None:

@@ -104,7 +104,7 @@ def test_any_order_with_a_crash_settles_without_handing_out_twice(
 
 
 def test_it_works_without_a_tenant_facing_server() -> None:
-    wanted = {
+    desired = {
         "apiVersion": ONMETAL.apinet,
         "kind": "Network",
         "metadata": {"namespace": NAMESPACE, "name": "n"},
@@ -116,7 +116,7 @@ def test_it_works_without_a_tenant_facing_server() -> None:
         "metadata": {"namespace": NAMESPACE, "name": "o"},
         "spec": {"id": "300"},
     }
-    world = World([], [wanted, same])
+    world = World([], [desired, same])
     allocated = world.network_side()[0]
     assert [(outcome.key.name, outcome.failures[0].reason) for outcome in allocated.failed] == [("o", "allocated")]
     assert world.get(APINET, "NetworkID", "300")
@@ -164,15 +164,15 @@ def test_a_foreign_address_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted", ["", "1_000", " 300", "300 ", "0x1f4", "1e3", "٣٠٠", "9" * 400, "-1", "2147483648", "+300", 300]
+    "desired", ["", "1_000", " 300", "300 ", "0x1f4", "1e3", "٣٠٠", "9" * 400, "-1", "2147483648", "+300", 300]
 )
-def test_network_ids_are_read_strictly(wanted: object) -> None:
+def test_network_ids_are_read_strictly(desired: object) -> None:
     try:
-        found = allocation.next_id((), wanted)
+        found = allocation.next_id((), desired)
     except ValueRefused as error:
         assert error.reason in ("invalid_vni", "not_in_range")
     else:
-        assert found == ("300" if wanted == "+300" else "200")
+        assert found == ("300" if desired == "+300" else "200")
 
 
 @given(st.sets(st.integers(200, 209)), st.integers(0, 20))

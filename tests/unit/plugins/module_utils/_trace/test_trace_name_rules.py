@@ -139,7 +139,7 @@ def test_names_are_asked_in_the_order_of_a_resolver() -> None:
 
 def behind(*rows: t.Any, name: str = "aws-shop-73736d-web", space: str = "sys-semaphore") -> dict[str, t.Any]:
     """Endpoints: (address, whether it is ready)."""
-    ready, waiting = ([{"ip": ip} for ip, is_ready in rows if is_ready == wanted] for wanted in (True, False))
+    ready, waiting = ([{"ip": ip} for ip, is_ready in rows if is_ready == desired] for desired in (True, False))
     subset = {"addresses": ready, "notReadyAddresses": waiting, "ports": [{"port": 80}]}
     return {"metadata": {"namespace": space, "name": name}, "subsets": [subset] if rows else []}
 

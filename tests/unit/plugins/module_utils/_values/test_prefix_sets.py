@@ -132,7 +132,7 @@ def test_prefixes_are_minimal(nets: t.Any) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(SPANS, SPANS)
-def test_a_delta_leads_to_what_is_wanted(first: t.Any, second: t.Any) -> None:
+def test_a_delta_leads_to_what_is_desired(first: t.Any, second: t.Any) -> None:
     have, want = ranges.merged(first), ranges.merged(second)
     delta = nft_plan.set_delta(have, want)
     assert tuple(sorted((set(have) - set(delta.delete)) | set(delta.add))) == want
@@ -156,7 +156,7 @@ def test_ranges_as_nft_prints_them() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(SPANS, min_size=1, max_size=5), SPANS)
-def test_owners(sets: t.Any, wanted: t.Any) -> None:
+def test_owners(sets: t.Any, desired: t.Any) -> None:
     owned: RangeOwners[int] = RangeOwners()
     held, left = [], PrefixSet()
     for number, spans in enumerate(sets):
@@ -164,7 +164,7 @@ def test_owners(sets: t.Any, wanted: t.Any) -> None:
         left = left | item
         owned.add(item, number)
         held.append(item)
-    query = PrefixSet(ranges.merged(wanted))
+    query = PrefixSet(ranges.merged(desired))
     assert owned.owners(query) == {number for number, item in enumerate(held) if item & query}
     owned.remove(0)
     assert owned.owners(query) == {number for number, item in enumerate(held) if number and item & query}
