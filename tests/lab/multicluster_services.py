@@ -104,24 +104,40 @@ def export(folder):
         apply(folder, cluster, made)
 
 
+def answers(folder, cluster):
+    """{who answered, or why nobody did: how often} of TIMES questions from a pod, one after the other."""
+    script = f"for i in $(seq {TIMES}); do curl -s -S -m 5 http://{HOST}/ 2>&1 || true; done"
+    found: dict[str, int] = {}
+    shown = kubectl(folder, cluster, "-n", SPACE, "exec", "client", "--", "sh", "-c", script, check=False)
+    for line in shown.splitlines():
+        found[line] = found.get(line, 0) + 1
+    return found
+
+
 def ask(folder):
-    """From each cluster, until pods of both answered."""
+    """From each cluster, until every question is answered and pods of both did; what was not answered before is counted and shown."""
     for cluster in CLUSTERS:
         address = ",".join(
             json.loads(kubectl(folder, cluster, "-n", SPACE, "get", "serviceimport", NAME, "-o", "json"))["spec"]["ips"]
         )
-        begun, found = time.monotonic(), {}
-        while not all(any(line.endswith(" " + name) for line in found) for name in CLUSTERS):
-            if time.monotonic() - begun > PATIENCE:
+        begun, lost = time.monotonic(), {}
+        while True:
+            round_began = time.monotonic()
+            found = answers(folder, cluster)
+            good = {line: times for line, times in found.items() if line.split(" ")[-1] in CLUSTERS}
+            if sum(good.values()) == TIMES and {line.split(" ")[-1] for line in good} == set(CLUSTERS):
+                break
+            for line in set(found) - set(good):
+                lost[line] = lost.get(line, 0) + found[line]
+            if round_began - begun > PATIENCE:
                 raise SystemExit(f"{HOST} was not answered by pods of both clusters: {found}")
-            script = f"for i in $(seq {TIMES}); do curl -s -m 5 http://{HOST}/; done"
-            found = {}
-            for line in kubectl(
-                folder, cluster, "-n", SPACE, "exec", "client", "--", "sh", "-c", script, check=False
-            ).splitlines():
-                found[line] = found.get(line, 0) + 1
+        if lost:
+            waited = round_began - begun
+            print(f"   a pod of {cluster} had no answer {sum(lost.values())} times in the first {waited:.0f} s:")
+            for line, times in sorted(lost.items()):
+                print(f"   {times:>6} x {line[:120]}")
         print(f"   a pod of {cluster} asks {HOST} = {address} {TIMES} times; answered by")
-        for line, times in sorted(found.items()):
+        for line, times in sorted(good.items()):
             print(f"   {times:>6} x {line}")
 
 

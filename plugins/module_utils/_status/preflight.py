@@ -68,7 +68,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> list[Data]:
     ``nodes`` {host: {cluster, node: of node_info with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu}]},
     ``failed`` [{where, why}] checks that say nothing since they failed,
     ``refused`` [{where, object, reason, message, stops: whether a capability does nothing for it}], ``failures`` [{cluster, reason, message}],
-    ``planned_failures`` [{cluster, reason, message, operation, capability}] of the capabilities' plans,
+    ``needs_proxy``: whether addresses of Services have to work on nodes, ``planned_failures`` [{cluster, reason, message, operation, capability}] of the capabilities' plans,
     ``notices`` [{where: capability, message}] warnings of those plans, ``workloads`` {cluster: [(kind and name, image)]},
     ``unreached`` {host: what its connection or the module said}, ``without_namespace`` {cluster: namespace of mirrors},
     ``silent`` {cluster: why nobody announces the addresses of its Services},
@@ -116,6 +116,10 @@ def find(facts: Facts, max_skew: float = SKEW) -> list[Data]:
             note(ERROR, host, "no_answer", _why_unknown(str((facts.get("unreached") or {}).get(host) or "")))
             continue
         node = given["node"]
+        proxy = node.get("service_proxy") or {}
+        if facts.get("needs_proxy") and proxy.get("running") is False:
+            text = "{0}, so addresses of Services (mirrors, imports, load balancers) lead nowhere on this node; start kube-proxy or what replaces it"
+            note(WARNING, host, "kube_proxy_off", text.format(proxy.get("how")))
         for level, reason, message in _of_node(
             node, (facts.get("devices") or {}).get(host) or (), given.get("cluster"), ranges, max_skew
         ):

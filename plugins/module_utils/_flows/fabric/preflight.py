@@ -67,6 +67,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "devices": {
                 host: _devices(fabric, nodes[host]["cluster"], request.get("kubespan"), mesh) for host in nodes
             },
+            "needs_proxy": any(request.get(name) for name in ("services", "imports", "load_balancers")),
             "refused": _refused(request, mesh, clusters.clients),
             "failures": [failures[key] for key in sorted(failures)],
             "planned_failures": _planned_failures(plans, {row["cluster"] for row in failures.values()}),

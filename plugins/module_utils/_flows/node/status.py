@@ -15,7 +15,7 @@ from ..._dataplane.peer_spec import LivePeer
 from ..._io import frr
 from ..._linux.errors import LinuxError
 from ..._linux.files import read_state, stamp
-from ..._linux.host import facts, iptables, pods, settings, users
+from ..._linux.host import facts, iptables, pods, service_proxy, settings, users
 from ..._linux.netlink.links import read_links
 from ..._linux.netlink.routes import look_up, read_all_routes, read_routes
 from ..._linux.netlink.rules import read_rules
@@ -128,6 +128,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             ("ipv6_off", settings.ipv6_off),
             ("filters", iptables.read_rules),
             ("forward_drops", iptables.dropping_chains),
+            ("service_proxy", service_proxy.read),
             ("free_bytes", lambda: free_bytes(persistence.state_path(fabric))),
             ("ranges", _ranges),
             ("wireguard", _wireguard),

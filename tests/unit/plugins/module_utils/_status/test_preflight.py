@@ -277,3 +277,15 @@ def test_where_pods_are_is_told_as_the_plan_found_it():
         {"level": "error", "where": "aws", "reason": "pods_outside_pod_cidrs", "message": "1 pods: outside"},
         {"level": "warning", "where": "aws", "reason": "pod_ranges_unread", "message": "pods (forbidden)"},
     ]
+
+
+def test_a_node_without_kube_proxy_is_named_where_addresses_of_services_have_to_work():
+    proxy = {"running": False, "how": "no process kube-proxy runs"}
+    facts = {"nodes": {"n": {"cluster": "aws", "node": {"errors": [], "service_proxy": proxy}}}}
+    (row,) = find(dict(facts, needs_proxy=True))
+    assert (row["level"], row["where"], row["reason"]) == ("warning", "n", "kube_proxy_off")
+    assert row["message"].startswith("no process kube-proxy runs, so addresses of Services")
+    assert find(facts) == []
+    for running in (True, None):  # Cilium, k3s and others do it themselves
+        proxy["running"] = running
+        assert find(dict(facts, needs_proxy=True)) == []
