@@ -94,6 +94,10 @@ class Change(t.NamedTuple):
         return sorted(name for name in names if self.before.get(name) != self.after.get(name))
 
 
+#: Kinds that keep or start the others on a node. A screen that shows the first lines of a diff shows peers and routes first.
+SERVING = frozenset(("file", "folder", "identity", "key", "secret", "unit"))
+
+
 class Plan:
     """Changes in the order in which they are applied, refusals, and the count of what already is as desired."""
 
@@ -148,9 +152,9 @@ class Plan:
         }
 
     def diff(self) -> dict[str, str]:
-        """before/after texts for ``--diff``: one block a changed object, sorted by kind and name."""
+        """before/after texts for ``--diff``: one block a changed object, sorted by kind and name, what serves the others last."""
         sides: dict[str, list[str]] = {"before": [], "after": []}
-        for change in sorted(self.changes, key=lambda c: (c.kind, c.id)):
+        for change in sorted(self.changes, key=lambda c: (c.kind in SERVING, c.kind, c.id)):
             for side, value in (("before", change.before), ("after", change.after)):
                 if value is not None:
                     sides[side].append(f"{change.kind} {change.id}")

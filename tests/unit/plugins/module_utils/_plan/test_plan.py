@@ -137,3 +137,19 @@ def test_a_source_that_a_range_refuses_is_not_confirmed_empty_and_one_of_liars_i
 def test_allowed_deletes() -> None:
     assert [allowed_deletes(n) for n in (0, 10, 25, 26, 1000)] == [5, 5, 5, 5, 200]
     assert allowed_deletes(10, -1) == 10 and allowed_deletes(10, 3) == 3 and allowed_deletes(10, 0) == 0
+
+
+def test_the_first_lines_of_a_diff_are_the_packets_way_and_not_its_files():
+    """A screen shows twenty lines of a host: peers and routes have to be among them (G57)."""
+    plan = Plan()
+    for kind in ("file", "key", "folder", "unit", "route", "peer", "link"):
+        plan.create(kind, "x", {"a": 1})
+    assert [line.split()[0] for line in plan.diff()["after"].splitlines() if line.endswith(" x")] == [
+        "link",
+        "peer",
+        "route",
+        "file",
+        "folder",
+        "key",
+        "unit",
+    ]
