@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.keeper import Keeper
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.control_loop import ControlLoop
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.metrics import Metrics
 from ansible_collections.multicluster.network.plugins.module_utils._io.structured_log import Log
 from mirror_clusters import (  # pylint: disable=unused-import
@@ -40,17 +40,17 @@ def until(what, seconds=20.0):
 @pytest.fixture
 def kept(fluentd):
     lines = []
-    keeper = Keeper({"service_mirror": fluentd.request(mirror_as="endpoints")}, Log(lines.append), Metrics())
-    keeper.lines, keeper.two = lines, fluentd
-    keeper.start()
-    until(lambda: keeper.settled)
-    yield keeper
-    keeper.stop()
+    control_loop = ControlLoop({"service_mirror": fluentd.request(mirror_as="endpoints")}, Log(lines.append), Metrics())
+    control_loop.lines, control_loop.two = lines, fluentd
+    control_loop.start()
+    until(lambda: control_loop.settled)
+    yield control_loop
+    control_loop.stop()
 
 
-def quiet(keeper):
+def quiet(control_loop):
     """Nothing waits."""
-    until(lambda: all(worker.look()["length"] == 0 for worker in keeper.workers))
+    until(lambda: all(worker.look()["length"] == 0 for worker in control_loop.workers))
 
 
 def test_deletions_above_the_budget_wait_and_are_named(kept):

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
     converge as load_balancers,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.keeper import Keeper
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.control_loop import ControlLoop
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.metrics import Metrics
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import network_sets
 from ansible_collections.multicluster.network.plugins.module_utils._io.structured_log import Log
@@ -28,25 +28,25 @@ __all__ = ["api", "aws", "config", "gcp"]
 def kept(**requests):
     """The process over these requests, by capability; ``books`` are the playbooks that it asks for, ``told`` what nodes were told."""
     lines, books, told = [], [], []
-    keeper = Keeper(
+    control_loop = ControlLoop(
         requests, Log(lines.append), Metrics(), playbook=books.append, speak=lambda orders: told.append(orders) is None
     )
-    keeper.lines, keeper.books, keeper.told = lines, books, told
-    keeper.start()
+    control_loop.lines, control_loop.books, control_loop.told = lines, books, told
+    control_loop.start()
     try:
         try:
-            until(lambda: keeper.settled)
+            until(lambda: control_loop.settled)
         except AssertionError:
             raise AssertionError("\n".join(lines)) from None
-        quiet(keeper)
-        yield keeper
+        quiet(control_loop)
+        yield control_loop
     finally:
-        keeper.stop()
+        control_loop.stop()
 
 
-def told(keeper):
+def told(control_loop):
     """The networks that nodes of the only cluster were told last."""
-    orders = [order for visit in keeper.told for order in visit.values()]
+    orders = [order for visit in control_loop.told for order in visit.values()]
     return [route["network"] for route in orders[-1]["routes"]] if orders else []
 
 
@@ -56,11 +56,11 @@ def besides_leases(rows):
 
 def test_a_service_gets_its_address_and_nodes_hear_of_it(server, api):
     make_service(api, "first")
-    with kept(load_balancers=request_for(server)) as keeper:
+    with kept(load_balancers=request_for(server)) as control_loop:
         until(lambda: get(api, "first")["spec"].get("loadBalancerIP") == "203.0.113.0")
-        until(lambda: keeper.books == ["load_balancers"])
-        quiet(keeper)
-        assert keeper.books == ["load_balancers"] and keeper.told == [], (
+        until(lambda: control_loop.books == ["load_balancers"])
+        quiet(control_loop)
+        assert control_loop.books == ["load_balancers"] and control_loop.told == [], (
             "what was announced before is the playbook's matter"
         )
         make_service(api, "web")
@@ -71,32 +71,32 @@ def test_a_service_gets_its_address_and_nodes_hear_of_it(server, api):
                 and get(api, "web")["status"]["loadBalancer"]
             )
         )
-        until(lambda: told(keeper) == ["203.0.113.0/32", "203.0.113.1/32"])
-        quiet(keeper)
-        assert keeper.books == ["load_balancers"] and "loadBalancerIP" not in get(api, "inside")["spec"], (
+        until(lambda: told(control_loop) == ["203.0.113.0/32", "203.0.113.1/32"])
+        quiet(control_loop)
+        assert control_loop.books == ["load_balancers"] and "loadBalancerIP" not in get(api, "inside")["spec"], (
             "no play of its own for an event"
         )
 
         api.delete(SERVICES + "/web")
-        until(lambda: told(keeper) == ["203.0.113.0/32"] and len(keeper.books) > 1)
-        quiet(keeper)
-        assert set(keeper.books) == {"load_balancers"} and "203.0.113.1" in ledger(api), (
+        until(lambda: told(control_loop) == ["203.0.113.0/32"] and len(control_loop.books) > 1)
+        quiet(control_loop)
+        assert set(control_loop.books) == {"load_balancers"} and "203.0.113.1" in ledger(api), (
             "released by the play, after nodes stopped announcing"
         )
         mark = server.mark()
         api.merge_patch(SERVICES + "/inside", {"metadata": {"labels": {"a": "b"}}}, "kubectl")
-        quiet(keeper)
+        quiet(control_loop)
         assert besides_leases(server.writes(mark)) == [("patch", SERVICES + "/inside")], (
             "the test's own write, and none of ours"
         )
-        assert not any("event=failed" in line for line in keeper.lines), keeper.lines
+        assert not any("event=failed" in line for line in control_loop.lines), control_loop.lines
     rest = load_balancers.run(request_for(server), check=True)
     assert [change["kind"] for change in rest["plan"]["changes"]] == ["Reservation"], "what is left is the release"
 
 
 def test_a_pod_enters_and_leaves_a_set(aws, gcp):
     request = {"fabric": "t", "clusters": [aws.access("aws"), gcp.access("gcp")], "grants": GRANTS, "timeout": 20}
-    with kept(network_sets=request) as keeper:
+    with kept(network_sets=request) as control_loop:
         until(lambda: aws.client().list(SETS).items)
         assert aws.client().get(SEED)["spec"] == {"nets": NETS}
         mark = aws.mark()
@@ -104,13 +104,13 @@ def test_a_pod_enters_and_leaves_a_set(aws, gcp):
         until(lambda: "10.4.9.9/32" in aws.client().get(SEED)["spec"]["nets"])
         remove(gcp.client(), "sys-log", "forwarder-new")
         until(lambda: aws.client().get(SEED)["spec"] == {"nets": NETS})
-        quiet(keeper)
+        quiet(control_loop)
         assert besides_leases(aws.writes(mark)) == [("patch", SEED)] * 2
         mark = aws.mark()
         aws.client().merge_patch(SEED, {"spec": {"nets": ["10.4.200.200/32"]}}, "somebody")
         until(
             lambda: (
-                any("event=failed" in line or "event=refused" in line for line in keeper.lines)
+                any("event=failed" in line or "event=refused" in line for line in control_loop.lines)
                 or aws.client().get(SEED)["spec"] == {"nets": NETS}
             )
         )
@@ -146,12 +146,12 @@ def test_settings_that_make_no_sense_fail_by_name_and_alone(server, api, broken)
     else:
         requests["load_balancers"]["settings"][0]["pool"] = ["nowhere"]
     lines = []
-    keeper = Keeper(requests, Log(lines.append), Metrics())
-    keeper.start()
+    control_loop = ControlLoop(requests, Log(lines.append), Metrics())
+    control_loop.start()
     try:
         make_service(api, "web")
         until(lambda: any(f"part={broken} event=failed" in line for line in lines))
         if broken == "network_sets":
             until(lambda: get(api, "web")["spec"].get("loadBalancerIP"))
     finally:
-        keeper.stop()
+        control_loop.stop()

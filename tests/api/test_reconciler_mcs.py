@@ -26,7 +26,7 @@ def nothing_to_do(pair):
 
 def test_exports_come_and_go(pair):
     pair.export("aws", ("bank", "till"), "10.2.3.9")
-    with kept(mcs=pair.request()) as keeper:
+    with kept(mcs=pair.request()) as control_loop:
         assert pair.imported("gcp", ("bank", "till")) is not None
         pair.export("aws", WEB, "10.2.3.1")
         until(lambda: all(pair.said("aws", WEB).get(kind, ("",))[0] == "True" for kind in ("Valid", "Ready")))
@@ -38,11 +38,11 @@ def test_exports_come_and_go(pair):
         )
         until(lambda: len(pair.imported("aws", WEB)["spec"]["ports"]) == 2)
 
-        quiet(keeper)
+        quiet(control_loop)
         mark = pair.mark()
         pair.put("aws", ends_of(*WEB, "10.2.3.1", "10.2.3.2"))
         until(lambda: len(pair.slices("gcp", WEB)["aws"]) == len(pair.slices("aws", WEB)["aws"]) == 2)
-        quiet(keeper)
+        quiet(control_loop)
         writes = {name: besides_leases(rows) for name, rows in pair.writes(mark).items()}
         base = "/apis/discovery.k8s.io/v1{0}/namespaces/shop/endpointslices/"
         assert [len(writes[name]) for name in ("aws", "gcp")] == [2, 1], (writes, base)
@@ -52,12 +52,12 @@ def test_exports_come_and_go(pair):
         until(lambda: all(pair.imported(name, WEB) is pair.derived(name, WEB) is None for name in ("aws", "gcp")))
         until(lambda: all(pair.slices(name, WEB) == {} for name in ("aws", "gcp")))
         assert pair.imported("gcp", ("bank", "till")) is not None
-        assert not any("event=failed" in line for line in keeper.lines), keeper.lines
+        assert not any("event=failed" in line for line in control_loop.lines), control_loop.lines
     assert nothing_to_do(pair)
 
 
 def test_edits_are_put_right_and_late_things_count(pair):
-    with kept(mcs=pair.request()) as keeper:
+    with kept(mcs=pair.request()) as control_loop:
         pair.claim("aws", WEB)
         until(lambda: pair.said("aws", WEB).get("Valid") == ("False", "NoService"))
         pair.put("aws", service(*WEB, [{"name": "http", "protocol": "TCP", "port": 80}], {}), ends_of(*WEB, "10.2.3.1"))
@@ -73,7 +73,7 @@ def test_edits_are_put_right_and_late_things_count(pair):
         until(lambda: pair.imported("gcp", ("late", "web")) is not None)
         pair.unexport("aws", ("late", "web"))
         until(lambda: pair.imported("gcp", ("late", "web")) is None)
-        assert not any("event=failed" in line for line in keeper.lines), keeper.lines
+        assert not any("event=failed" in line for line in control_loop.lines), control_loop.lines
         pair.drop("aws", "Service", *WEB)
         until(lambda: pair.imported("gcp", WEB) is None and pair.said("aws", WEB)["Valid"] == ("False", "NoService"))
 
@@ -81,7 +81,7 @@ def test_edits_are_put_right_and_late_things_count(pair):
 def test_the_api_may_come_later(pair):
     gone(pair.clients["gcp"])
     pair.export("aws", WEB, "10.2.3.1")
-    with kept(mcs=dict(pair.request(), install_crds=False)) as keeper:
+    with kept(mcs=dict(pair.request(), install_crds=False)) as control_loop:
         until(lambda: sorted(pair.slices("aws", WEB)) == ["aws"])
         pair.put("aws", ends_of(*WEB, "10.2.3.1", "10.2.3.2"))
         until(lambda: len(pair.slices("aws", WEB)["aws"]) == 2)  # the others go on without it
@@ -90,7 +90,7 @@ def test_the_api_may_come_later(pair):
         pair.export("gcp", WEB, "10.4.3.1")
         until(lambda: sorted(pair.slices("aws", WEB)) == sorted(pair.slices("gcp", WEB)) == ["aws", "gcp"], 40)
         until(lambda: pair.said("gcp", WEB).get("Ready") == ("True", "Exported"))
-        assert not any("event=failed" in line for line in keeper.lines), keeper.lines
+        assert not any("event=failed" in line for line in control_loop.lines), control_loop.lines
     assert nothing_to_do(pair)
 
 

@@ -65,22 +65,22 @@ def test_a_service_that_goes(server, double, cluster, mode):
     more_nodes(double, cluster, 4, 10)
     for number in range(20):
         service(cluster, "web-%d" % number)
-    with kept(load_balancers=request_for(server, double, load_balancer=mode)) as keeper:
+    with kept(load_balancers=request_for(server, double, load_balancer=mode)) as control_loop:
         until(lambda: all(address_of(cluster, "web-%d" % number) for number in range(20)), 60)
-        quiet(keeper)
+        quiet(control_loop)
         address = address_of(cluster, "web-7")
         assert mode == BACKENDS[0] or address in announced(cluster, mode)
-        books, asked = list(keeper.books), Asked(server, double)
+        books, asked = list(control_loop.books), Asked(server, double)
         cluster.delete(SERVICES + "/web-7")
         until(lambda: address not in str(double.held()))
-        quiet(keeper)
+        quiet(control_loop)
         time.sleep(1.0)
-        quiet(keeper)
+        quiet(control_loop)
         requests, calls = asked.requests()[1:], asked.of_provider()
-        assert keeper.books == books and len(requests) <= MOST[0] and len(calls) <= MOST[1], (
+        assert control_loop.books == books and len(requests) <= MOST[0] and len(calls) <= MOST[1], (
             requests,
             calls,
-            keeper.books,
+            control_loop.books,
         )
         print(f"{mode}: {len(requests)} requests of Kubernetes, {len(calls)} calls of the provider")
         assert address not in announced(cluster, mode)
@@ -94,11 +94,11 @@ def test_services_that_go_one_after_the_other_are_counted_together(server, doubl
     double.ask("/options", max_prefix=100)
     for number in range(12):
         service(cluster, "web-%d" % number)
-    with kept(load_balancers=request_for(server, double)) as keeper:
+    with kept(load_balancers=request_for(server, double)) as control_loop:
         until(lambda: all(address_of(cluster, "web-%d" % number) for number in range(12)), 60)
-        quiet(keeper)
+        quiet(control_loop)
         for number in range(8):
             cluster.delete(SERVICES + "/web-%d" % number)
-        until(lambda: any("delete_budget" in line for line in keeper.lines))
-        quiet(keeper)
-        assert len(double.held()) == 12, keeper.lines
+        until(lambda: any("delete_budget" in line for line in control_loop.lines))
+        quiet(control_loop)
+        assert len(double.held()) == 12, control_loop.lines

@@ -237,7 +237,7 @@ def test_check_mode_and_the_lock_of_the_controller_write_nothing(runs, server):
 # --- the process that holds it ------------------------------------------------------------------------------------
 
 
-class Keeper:
+class Watchdog:
     """``keep`` in a thread, for a process that can be ended."""
 
     def __init__(self, clusters, fabric, **more):
@@ -279,13 +279,13 @@ def test_a_lease_that_nobody_renews_is_taken_over(server, monkeypatch):
         "spec": {"holderIdentity": "gone", "acquireTime": "2026-01-01T00:00:00.000000Z"},
     }
     server.client().create(LEASES, body, "tests")
-    early = Keeper([server.access()], "stale")
+    early = Watchdog([server.access()], "stale")
     assert early.answer() == {
         "held": False,
         "who": "cluster aws: another run is at work: 'gone' since '2026-01-01T00:00:00.000000Z'",
     }
     early.end()
-    late = Keeper([server.access()], "stale", lock_wait=60)
+    late = Watchdog([server.access()], "stale", lock_wait=60)
     assert late.answer()["held"] and late.answer()["leases"] == ["aws"]
     late.end()
     assert not [
@@ -296,9 +296,9 @@ def test_a_lease_that_nobody_renews_is_taken_over(server, monkeypatch):
 def test_clusters_that_give_no_lease_are_named(server):
     dead = server.access("gcp", api_url="https://127.0.0.1:9")
     poor = server.access("onprem", token="nobody")
-    keeper = Keeper([server.access(), dead, poor], "some-dead")
-    answer = keeper.answer()
-    keeper.end()
+    watchdog = Watchdog([server.access(), dead, poor], "some-dead")
+    answer = watchdog.answer()
+    watchdog.end()
     assert answer["leases"] == ["aws"]
     assert [(row["cluster"], row["reason"]) for row in answer["unlocked"]] == [
         ("gcp", "unreachable"),
@@ -311,17 +311,19 @@ def test_a_machine_without_a_place_for_the_lock_says_so_and_goes_on(server, monk
         raise PermissionError(1, "not here")
 
     monkeypatch.setattr(run_lock.local_lock, "folder", nowhere)
-    keeper = Keeper([server.access()], "no-folder", scope="controller")
-    assert keeper.answer()["held"] and [row["reason"] for row in keeper.answer()["unlocked"]] == ["lock_unsupported"]
-    keeper.end()
+    watchdog = Watchdog([server.access()], "no-folder", scope="controller")
+    assert watchdog.answer()["held"] and [row["reason"] for row in watchdog.answer()["unlocked"]] == [
+        "lock_unsupported"
+    ]
+    watchdog.end()
 
 
-def test_two_keepers_on_one_machine(server):
-    first = Keeper([server.access()], "local", scope="controller")
+def test_two_watchdogs_on_one_machine(server):
+    first = Watchdog([server.access()], "local", scope="controller")
     assert first.answer()["held"]
-    second = Keeper([server.access()], "local", scope="controller")
+    second = Watchdog([server.access()], "local", scope="controller")
     assert not second.answer()["held"] and "'ops@here site.yml' since" in second.answer()["who"]
-    third = Keeper([server.access()], "local", scope="controller", lock_wait=60)
+    third = Watchdog([server.access()], "local", scope="controller", lock_wait=60)
     until(lambda: third.rows)
     assert "waiting" in third.rows[0]
     first.end()
@@ -331,20 +333,20 @@ def test_two_keepers_on_one_machine(server):
 
 
 def test_one_api_server_under_two_names_is_no_second_run(server):
-    keeper = Keeper([server.access(), server.access("same")], "two-names")
-    assert keeper.answer()["held"] and keeper.answer()["leases"] == ["aws"]
-    keeper.end()
+    watchdog = Watchdog([server.access(), server.access("same")], "two-names")
+    assert watchdog.answer()["held"] and watchdog.answer()["leases"] == ["aws"]
+    watchdog.end()
 
 
 def test_who_lost_its_lease_is_told(server, monkeypatch):
     monkeypatch.setattr(run_lock, "LEASE_SECONDS", 1.0)
-    keeper = Keeper([server.access()], "lost")
-    assert keeper.answer()["held"]
+    watchdog = Watchdog([server.access()], "lost")
+    assert watchdog.answer()["held"]
     api = server.client()
     api.merge_patch(LEASES + "/multicluster-run-lost", {"spec": {"holderIdentity": "thief"}}, "tests")
     key = run_lock.key_of("lost", [server.access()])
     until(lambda: "another run has it now: 'thief' since" in (run_lock.ask(key) or {}).get("lost", ""))
-    keeper.end()
+    watchdog.end()
     assert api.get(LEASES + "/multicluster-run-lost")["spec"]["holderIdentity"] == "thief"
     api.delete(LEASES + "/multicluster-run-lost")
 
@@ -352,8 +354,8 @@ def test_who_lost_its_lease_is_told(server, monkeypatch):
 def test_a_lease_that_somebody_labels_is_not_lost(server, monkeypatch):
     """A controller of the cluster may write into every object; who holds the Lease is what counts."""
     monkeypatch.setattr(run_lock, "LEASE_SECONDS", 3.0)
-    keeper = Keeper([server.access()], "labelled")
-    assert keeper.answer()["held"]
+    watchdog = Watchdog([server.access()], "labelled")
+    assert watchdog.answer()["held"]
     api, path, key = (
         server.client(),
         LEASES + "/multicluster-run-labelled",
@@ -367,7 +369,7 @@ def test_a_lease_that_somebody_labels_is_not_lost(server, monkeypatch):
             )
         )
         assert not (run_lock.ask(key) or {}).get("lost")
-    keeper.end()
+    watchdog.end()
 
 
 # --- a workflow, whose jobs hold the Leases together ---------------------------------------------------------------
@@ -384,7 +386,7 @@ def test_jobs_of_a_workflow_hold_its_lease_together_and_it_stands_between_two(se
     """A slice that ends takes nothing from the others; the job that gives back is the last."""
     monkeypatch.setattr(run_lock, "LEASE_SECONDS", 2.0)
     workflow = {"workflow": "https://awx.example.com 12", "between": 600.0}
-    slices = [Keeper([server.access()], "slices", **workflow) for dummy in range(3)]
+    slices = [Watchdog([server.access()], "slices", **workflow) for dummy in range(3)]
     assert [one.answer()["leases"] for one in slices] == [["aws"]] * 3
     spec = lease_of(server, "slices")["spec"]
     assert spec["holderIdentity"] == "workflow https://awx.example.com 12" and spec["leaseDurationSeconds"] == 600
@@ -397,33 +399,33 @@ def test_jobs_of_a_workflow_hold_its_lease_together_and_it_stands_between_two(se
         one.end()
     renewed = lease_of(server, "slices")
     assert renewed["spec"]["holderIdentity"] == spec["holderIdentity"] and renewed["metadata"]["resourceVersion"]
-    other = Keeper([server.access()], "slices", lock_wait=5)  # longer than a Lease of its own kind would hold
+    other = Watchdog([server.access()], "slices", lock_wait=5)  # longer than a Lease of its own kind would hold
     assert not other.answer()["held"] and "workflow https://awx.example.com 12" in other.answer()["who"]
     other.end()
-    following = Keeper([server.access()], "slices", **workflow)
+    following = Watchdog([server.access()], "slices", **workflow)
     assert following.answer()["held"]
     following.end()
-    last = Keeper([server.access()], "slices", give_back=True, **workflow)
+    last = Watchdog([server.access()], "slices", give_back=True, **workflow)
     assert last.answer()["held"]
     last.end()
     assert lease_of(server, "slices") is None
-    free = Keeper([server.access()], "slices")
+    free = Watchdog([server.access()], "slices")
     assert free.answer()["held"]
     free.end()
 
 
 def test_the_lease_of_a_workflow_that_never_ended_runs_out(server, monkeypatch):
     monkeypatch.setattr(run_lock, "LEASE_SECONDS", 1.0)
-    job = Keeper([server.access()], "dropped", workflow="w 1", between=3.0)
+    job = Watchdog([server.access()], "dropped", workflow="w 1", between=3.0)
     assert job.answer()["held"]
     job.end()
-    early = Keeper([server.access()], "dropped", lock_wait=0)
+    early = Watchdog([server.access()], "dropped", lock_wait=0)
     assert not early.answer()["held"]
     early.end()
-    late = Keeper([server.access()], "dropped", workflow="w 2", between=3.0, lock_wait=60)
+    late = Watchdog([server.access()], "dropped", workflow="w 2", between=3.0, lock_wait=60)
     assert late.answer()["held"] and lease_of(server, "dropped")["spec"]["holderIdentity"] == "workflow w 2"
     # whose Lease was taken after the bound does not get it back by its name
-    back = Keeper([server.access()], "dropped", workflow="w 1", between=3.0, lock_wait=0)
+    back = Watchdog([server.access()], "dropped", workflow="w 1", between=3.0, lock_wait=0)
     assert not back.answer()["held"] and "workflow w 2" in back.answer()["who"]
     back.end()
     late.end()
@@ -431,7 +433,7 @@ def test_the_lease_of_a_workflow_that_never_ended_runs_out(server, monkeypatch):
 
 def test_a_running_job_renews_the_lease_of_its_workflow(server, monkeypatch):
     monkeypatch.setattr(run_lock, "WORKFLOW_RENEWS", 0.3)
-    job = Keeper([server.access()], "renewed", workflow="w", between=600.0, give_back=True)
+    job = Watchdog([server.access()], "renewed", workflow="w", between=600.0, give_back=True)
     assert job.answer()["held"]
     first = lease_of(server, "renewed")["spec"]["renewTime"]
     until(lambda: lease_of(server, "renewed")["spec"]["renewTime"] != first)

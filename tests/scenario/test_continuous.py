@@ -23,7 +23,7 @@ import yaml
 from harness import REPO
 from service_lab import make_fluentd, make_pod, remove_pod, until
 
-KEEPER = "aws-node-1"
+RECONCILER = "aws-node-1"
 MIRROR, NAMESPACE = "aws-sys-log-73736d-fluentd", "sys-semaphore"
 PUBKEY, ENDPOINT = "{0}.wireguard.semaphore.uw.io/pubKey", "{0}.wireguard.semaphore.uw.io/endpoint"
 FABRIC = {
@@ -45,7 +45,7 @@ def put(fabric, path, content, mode="0600"):
             "ansible",
             "-i",
             str(fabric.inventory),
-            KEEPER,
+            RECONCILER,
             "-m",
             "ansible.builtin.copy",
             "-a",
@@ -104,17 +104,17 @@ def inventory(fabric):
 
 @pytest.fixture(scope="module", autouse=True)
 def ready(fabric):
-    fabric.sh(KEEPER, "mkdir", "-p", HOME)
+    fabric.sh(RECONCILER, "mkdir", "-p", HOME)
     put(fabric, HOME + "/collection.tar.gz", collection())
-    fabric.sh(KEEPER, "tar", "-xzf", HOME + "/collection.tar.gz", "-C", HOME)
+    fabric.sh(RECONCILER, "tar", "-xzf", HOME + "/collection.tar.gz", "-C", HOME)
     inventory(fabric)
-    STATE["before"] = fabric.sh(KEEPER, "sh", "-c", "ls /etc/systemd/system /etc/multicluster 2>/dev/null; true")
+    STATE["before"] = fabric.sh(RECONCILER, "sh", "-c", "ls /etc/systemd/system /etc/multicluster 2>/dev/null; true")
     yield
 
 
 def role(fabric, *arguments, **variables):
     own = {
-        "multicluster_reconcilers": KEEPER,
+        "multicluster_reconcilers": RECONCILER,
         "reconciler_inventory": HOME + "/hosts.yml",
         "reconciler_python": sys.executable,
         "reconciler_collections_path": HOME,
@@ -149,27 +149,27 @@ def journal(fabric):
         "-u",
         "multicluster-site",
     ]
-    return fabric.sh(KEEPER, *words, check=False)
+    return fabric.sh(RECONCILER, *words, check=False)
 
 
 def said(fabric, text):
     """How often the service that follows the clusters said that, in its own lines and those of its runs."""
     words = f"journalctl --no-pager -o cat -u multicluster-reconciler-default | grep -cF -- '{text}' || true"
-    return int(fabric.sh(KEEPER, "sh", "-c", words).strip() or 0)
+    return int(fabric.sh(RECONCILER, "sh", "-c", words).strip() or 0)
 
 
 def idle(fabric):
     """Wait until no run is under way."""
     until(
         lambda: (
-            fabric.sh(KEEPER, "systemctl", "is-active", "multicluster-site.service", check=False).strip()
+            fabric.sh(RECONCILER, "systemctl", "is-active", "multicluster-site.service", check=False).strip()
             in ("inactive", "failed")
         ),
         180,
     )
     until(
         lambda: (
-            not fabric.sh(KEEPER, "sh", "-c", "pgrep -f '[a]nsible-playbook.*multicluster.network' || true").strip()
+            not fabric.sh(RECONCILER, "sh", "-c", "pgrep -f '[a]nsible-playbook.*multicluster.network' || true").strip()
         ),
         180,
     )
@@ -193,7 +193,8 @@ def foreign_key(number):
 def test_check_mode_installs_nothing(fabric):
     role(fabric, "--check").ok()
     assert (
-        fabric.sh(KEEPER, "sh", "-c", "ls /etc/systemd/system /etc/multicluster 2>/dev/null; true") == STATE["before"]
+        fabric.sh(RECONCILER, "sh", "-c", "ls /etc/systemd/system /etc/multicluster 2>/dev/null; true")
+        == STATE["before"]
     )
 
 
@@ -216,12 +217,12 @@ def test_the_first_run_comes_by_itself_and_the_second_changes_nothing(fabric):
 def test_a_service_of_former_names_is_replaced_by_one_run_of_the_role(fabric):
     """As a host has it whose role ran before capabilities got their present names."""
     config = "/etc/multicluster/reconciler-default.json"
-    fabric.sh(KEEPER, "sed", "-i", 's/"service_mirror"/"services"/', config)
-    fabric.sh(KEEPER, "systemctl", "restart", "multicluster-reconciler-default.service")
+    fabric.sh(RECONCILER, "sed", "-i", 's/"service_mirror"/"services"/', config)
+    fabric.sh(RECONCILER, "systemctl", "restart", "multicluster-reconciler-default.service")
     until(lambda: said(fabric, "event=started") == 2, 60)
     assert role(fabric).ok().changed
     until(lambda: said(fabric, "event=started") == 3, 60)
-    books = [book for row in json.loads(fabric.sh(KEEPER, "cat", config))["watch"] for book in row["playbooks"]]
+    books = [book for row in json.loads(fabric.sh(RECONCILER, "cat", config))["watch"] for book in row["playbooks"]]
     assert set(books) == {"mesh", "service_mirror"} and not role(fabric).ok().changed
     idle(fabric)
 
@@ -283,15 +284,15 @@ def test_an_api_server_that_was_killed_costs_only_delay(fabric):
 
 def test_two_runs_at_once_from_two_machines(fabric):
     """The node runs everything; a person at another machine is told by whom and since when."""
-    fabric.sh(KEEPER, "systemctl", "start", "--no-block", "multicluster-site.service")
+    fabric.sh(RECONCILER, "systemctl", "start", "--no-block", "multicluster-site.service")
     until(
         lambda: "multicluster-run-default" in fabric.kubectl("aws", "-n", "kube-system", "get", "leases", "-o", "name"),
         120,
     )
     run = fabric.play("service_mirror", variables=dict(FABRIC, multicluster_lock="fabric", multicluster_lock_wait=0))
-    assert run.rc != 0 and "another run is at work" in run.out and "@" + KEEPER in run.out and " since " in run.out, (
-        run.out
-    )
+    assert (
+        run.rc != 0 and "another run is at work" in run.out and "@" + RECONCILER in run.out and " since " in run.out
+    ), run.out
     assert not run.changed
     waited = fabric.play(
         "service_mirror", variables=dict(FABRIC, multicluster_lock="fabric", multicluster_lock_wait=300)
@@ -302,7 +303,7 @@ def test_two_runs_at_once_from_two_machines(fabric):
 
 def test_by_the_timer_alone(fabric):
     role(fabric, reconciler_follow=False, reconciler_period="2s").ok()
-    assert "multicluster-reconciler" not in fabric.sh(KEEPER, "systemctl", "list-units", "--all", "--plain")
+    assert "multicluster-reconciler" not in fabric.sh(RECONCILER, "systemctl", "list-units", "--all", "--plain")
     remove_pod(fabric, "fluentd-a")
     measured(fabric, "a scaled service, by a timer of 2 s", lambda: len(mirrored(fabric)) == 1, 300)
 
@@ -310,9 +311,9 @@ def test_by_the_timer_alone(fabric):
 def test_absent_leaves_nothing(fabric):
     role(fabric, reconciler_state="absent").ok()
     assert not role(fabric, reconciler_state="absent").ok().changed
-    left = fabric.sh(KEEPER, "sh", "-c", "ls /etc/systemd/system /etc/multicluster 2>/dev/null; true")
+    left = fabric.sh(RECONCILER, "sh", "-c", "ls /etc/systemd/system /etc/multicluster 2>/dev/null; true")
     assert "reconciler" not in left and "multicluster-site" not in left
-    units = fabric.sh(KEEPER, "systemctl", "list-units", "--all", "--plain")
+    units = fabric.sh(RECONCILER, "systemctl", "list-units", "--all", "--plain")
     assert "multicluster-reconciler" not in units and "multicluster-site.timer" not in units
     until(
         lambda: "multicluster-run" not in fabric.kubectl("aws", "-n", "kube-system", "get", "leases", "-o", "name"), 120

@@ -144,7 +144,7 @@ def test_after_a_kill_a_normal_run_converges(fabric, number):
     over_ssh = fabric.state / "inventory-ssh" / "hosts.yml" if number % 2 else None
     killed = play_and_kill(fabric, "site", victim, generator.uniform(0.5, 12.0), generator, over_ssh)
     assert killed or victim == "module"
-    # half a minute is what a keeper that is on its way out may need; nothing may be locked for longer
+    # half a minute is what a watchdog that is on its way out may need; nothing may be locked for longer
     run = fabric.play("site", inventory=over_ssh, variables={"multicluster_lock_wait": 30}).ok()
     assert "all green" in run.out and "lock_held" not in run.out
     assert "reboot" not in run.out.lower() and "restart the host" not in run.out
@@ -154,7 +154,7 @@ def test_after_a_kill_a_normal_run_converges(fabric, number):
         assert after[name] == state, f"{name} after kill {number} of {victim}"
     if number % 5 == 4 or number == KILLS - 1:
         assert not fabric.play("site").ok().changed
-    deadline = time.monotonic() + 60  # a keeper gives its lock back a moment after its run
+    deadline = time.monotonic() + 60  # a watchdog gives its lock back a moment after its run
     while any(not processes.lives(told.get("pid"), told.get("born")) for told in locks()):
         assert time.monotonic() < deadline, locks()
         time.sleep(0.2)

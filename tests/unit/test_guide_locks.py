@@ -55,7 +55,7 @@ PROMISES = [
         "continuous",
         "One that hangs after its run is ended by the next run after 20 seconds",
         FLOWS + "test_run_lock.py",
-        "test_a_keeper_that_hangs_after_its_run_is_ended",
+        "test_a_watchdog_that_hangs_after_its_run_is_ended",
     ),
     (
         "continuous",

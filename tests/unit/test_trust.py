@@ -400,7 +400,7 @@ def test_mirrors_of_one_name() -> None:
         (pair,) = found.values()
         assert sorted(pair) == sorted([tuple(one), tuple(two)])
         for live in pair:
-            assert names.keeper(pair, [live]) == live
+            assert names.name_holder(pair, [live]) == live
 
 
 def test_names_with_expressions() -> None:

@@ -44,7 +44,9 @@ def file_name(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8")).hexdigest()[:24] + ".lock"
 
 
-def keeper(body: t.Callable[[t.Callable[[Data], None], threading.Event], None], told: t.Callable[[Data], bool]) -> None:
+def watchdog(
+    body: t.Callable[[t.Callable[[Data], None], threading.Event], None], told: t.Callable[[Data], bool]
+) -> None:
     """Run ``body(report, stop)`` in a process of its own that nobody waits for, until it returns.
 
     Each ``report`` comes out here as a call of ``told``, until that returns True or the process ends. SIGTERM and SIGINT set

@@ -23,7 +23,7 @@ from .global_services import (
     precedence,
 )
 from .mirror_services import PREFIX_LABEL, Manifest, Object, mirror_labels, mirror_service
-from .names import collisions, keeper, mirror_name
+from .names import collisions, mirror_name, name_holder
 from .service_annotations import copied_metadata
 from .slices import SERVICE_NAME, mirror_slices
 
@@ -139,7 +139,9 @@ def _losers(
     losers = set()
     for name, claimants in collisions(named).items():
         live = labels_of(objects.get(Key("v1", "Service", options.namespace, name))).get(PREFIX_LABEL)
-        kept = keeper(claimants, [claimant for claimant in claimants if options.prefixes[claimant.cluster] == live])
+        kept = name_holder(
+            claimants, [claimant for claimant in claimants if options.prefixes[claimant.cluster] == live]
+        )
         for claimant in claimants:
             if claimant != kept:
                 losers.add(claimant)
@@ -216,7 +218,7 @@ def _slice_bundles(
                 refused.append(Refusal(where.label, error.reason, error.message))
     for name, sources in collisions((manifest["metadata"]["name"], where) for where, manifest in made.items()).items():
         live = labels_of(objects.get(Key(version, "EndpointSlice", options.namespace, name)))
-        kept = keeper(
+        kept = name_holder(
             sources, [where for where in sources if _copy_of(made[where]) == _copy_of({"metadata": {"labels": live}})]
         )
         for where in sources:

@@ -107,7 +107,7 @@ def collisions(named: t.Iterable[tuple[str, Source]]) -> dict[str, list[Source]]
     return {name: sorted(sources) for name, sources in sorted(by_name.items()) if len(sources) > 1}
 
 
-def keeper(sources: t.Sequence[Source], live: t.Sequence[Source]) -> Source:
+def name_holder(sources: t.Sequence[Source], live: t.Sequence[Source]) -> Source:
     """Who keeps a shared name: the live holder, else the first in sorted order (decision 39)."""
     return (live or sources)[0]
 

@@ -75,7 +75,9 @@ def _colliding(named: list[tuple[str, tuple[str, str, str]]], first: str) -> Ans
     rows = {
         name: [dict(zip((first, "namespace", "name"), source)) for source in sources] for name, sources in found.items()
     }
-    kept = {name: dict(zip((first, "namespace", "name"), names.keeper(sources, []))) for name, sources in found.items()}
+    kept = {
+        name: dict(zip((first, "namespace", "name"), names.name_holder(sources, []))) for name, sources in found.items()
+    }
     return {"collisions": [{"name": name, "sources": rows[name], "kept": kept[name]} for name in found]}
 
 

@@ -105,7 +105,7 @@ def take(request: t.Mapping[str, t.Any], told: t.Callable[[Data], bool]) -> None
 
     request: of ``keep``; ``born`` was found out while the run was still there to be asked.
     """
-    local_lock.keeper(lambda report, stop: keep(request, report, stop), told)
+    local_lock.watchdog(lambda report, stop: keep(request, report, stop), told)
 
 
 def keep(request: t.Mapping[str, t.Any], report: Report, stop: threading.Event) -> None:
@@ -159,14 +159,14 @@ class LockHolder:
         try:
             self._file = LockFile(local_lock.folder(), local_lock.file_name(self._key))
             taken = self._wait_until(
-                lambda: t.cast(LockFile, self._file).take(self._info), self._file.told, end_keeper=True
+                lambda: t.cast(LockFile, self._file).take(self._info), self._file.told, end_watchdog=True
             )
         except (LinuxError, OSError) as error:
             self._without("take the lock of this machine", "lock_unsupported", str(error))
             return not self._stop.is_set()
         return taken
 
-    def _wait_until(self, take: t.Callable[[], bool], ask_holder: t.Callable[[], Data], end_keeper: bool) -> bool:
+    def _wait_until(self, take: t.Callable[[], bool], ask_holder: t.Callable[[], Data], end_watchdog: bool) -> bool:
         """Until ``take`` says True; False when there is no time left for waiting."""
         ending = 0.0
         while not take():
@@ -181,10 +181,10 @@ class LockHolder:
                 continue
             if (
                 ending >= ENDING_SECONDS
-                and end_keeper
+                and end_watchdog
                 and processes.end(told.get("keeper", 0), told.get("keeper_born", ""))
             ):
-                ending, end_keeper = 0.0, False  # its run is over for long, and it hangs
+                ending, end_watchdog = 0.0, False  # its run is over for long, and it hangs
                 continue
             if not self._wait_for(describe(told)):
                 return False
@@ -324,14 +324,16 @@ def is_outnumbered(claims: int, clusters: int) -> bool:
 def describe(told: t.Mapping[str, t.Any]) -> str:
     """Who holds the lock, which process keeps it for whom, and what frees it."""
     text = f"{quoted(told.get('holder', '?'))} since {quoted(told.get('since', '?'))}"
-    pid, keeper = told.get("pid"), told.get("keeper")
+    pid, watchdog = told.get("pid"), told.get("keeper")
     if processes.lives(pid, told.get("born")):
-        text += f", process {pid}; its lock is kept by process {keeper}; `kill {pid}` ends that run and frees the lock"
+        text += (
+            f", process {pid}; its lock is kept by process {watchdog}; `kill {pid}` ends that run and frees the lock"
+        )
         at = told.get("at")
         if isinstance(at, (int, float)) and time.time() - at > LONG_SECONDS:
             text += f" (it has had it for {(time.time() - at) / 3600:.0f} hours, so it probably hangs)"
-    elif processes.lives(keeper, told.get("keeper_born")):
-        text += f", a run that is over; its lock is kept by process {keeper}; `kill -9 {keeper}` frees it"
+    elif processes.lives(watchdog, told.get("keeper_born")):
+        text += f", a run that is over; its lock is kept by process {watchdog}; `kill -9 {watchdog}` frees it"
     return text
 
 

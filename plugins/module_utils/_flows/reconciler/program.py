@@ -25,7 +25,7 @@ from ..._io.structured_log import Log
 from ..._io.systemd_notify import notify, watchdog_seconds
 from ..._values.refused import ValueRefused, quoted
 from .capabilities import CAPABILITIES
-from .keeper import EVERY, Keeper, entries_of
+from .control_loop import EVERY, ControlLoop, entries_of
 from .metrics import Metrics
 from .playbooks import PlaybookRunner
 from .settings import SettingsReader
@@ -49,7 +49,7 @@ class Program:
         )
         self._speaker = PlaySpeaker(config["command"], float(config.get("limit", 600)), stop, log, self._metrics)
         self._requests: dict[str, Data] = {}
-        self._keeper: Keeper | None = None
+        self._control_loop: ControlLoop | None = None
         self._problem, self._read_at = "", time.monotonic()
 
     def run(self) -> None:
@@ -65,8 +65,8 @@ class Program:
             self._stay()
         finally:
             notify("STOPPING=1")
-            if self._keeper is not None:
-                self._keeper.stop()
+            if self._control_loop is not None:
+                self._control_loop.stop()
             self._speaker.end()
             if self._playbooks.is_alive:
                 self._playbooks.stop()
@@ -90,8 +90,8 @@ class Program:
         """Threads that have ended, for which a service manager should start the program anew."""
         if not self._playbooks.is_alive:
             yield "playbooks"
-        if self._keeper is not None:
-            yield from self._keeper.dead()
+        if self._control_loop is not None:
+            yield from self._control_loop.dead()
 
     # -- the settings
 
@@ -118,9 +118,9 @@ class Program:
         if requests == self._requests and self._requests:
             self._log.say("settings", "unchanged")
             return
-        keeper = None
+        control_loop = None
         if requests:
-            keeper = Keeper(
+            control_loop = ControlLoop(
                 requests,
                 self._log,
                 self._metrics,
@@ -130,11 +130,11 @@ class Program:
                 self._speaker,
             )
         self._playbooks.follow(self._followed(requests), requests)
-        before, self._keeper, self._requests = self._keeper, keeper, dict(requests)
+        before, self._control_loop, self._requests = self._control_loop, control_loop, dict(requests)
         if before is not None:
             before.stop()
-        if keeper is not None:
-            keeper.start()
+        if control_loop is not None:
+            control_loop.start()
         self._log.say(
             "settings",
             "used",
@@ -175,8 +175,8 @@ class Program:
         yield "settings_age_seconds", {}, time.monotonic() - self._read_at
         yield "settings_current", {}, float(not self._problem)
         yield "queue_length", {"capability": "playbooks"}, len(self._playbooks)
-        if self._keeper is not None:
-            yield from self._keeper.gauges()
+        if self._control_loop is not None:
+            yield from self._control_loop.gauges()
 
     def _health(self) -> tuple[int, str, str]:
         return _page(list(self._dead()))
@@ -185,8 +185,8 @@ class Program:
         troubles = list(self._dead())
         if self._problem:
             troubles.append("the inventory cannot be used: " + self._problem)
-        if self._keeper is not None:
-            troubles += self._keeper.troubles()
+        if self._control_loop is not None:
+            troubles += self._control_loop.troubles()
         return _page(troubles)
 
 

@@ -51,7 +51,7 @@ def start_fixture():
 
 
 class Run:
-    """A process that stands for ansible-playbook, and the keeper of its lock."""
+    """A process that stands for ansible-playbook, and the watchdog of its lock."""
 
     def __init__(self, start, fabric, wait=0.0):
         self.owner = start(["sleep", "600"])
@@ -77,7 +77,7 @@ class Run:
         until(lambda: any("waiting" not in row for row in self.rows) or not self.thread.is_alive())
         return self.rows[-1] if self.rows else {}
 
-    def keeper(self):
+    def watchdog(self):
         return run_lock.ask(run_lock.key_of(self.request["fabric"], []))
 
     def end(self):
@@ -88,7 +88,7 @@ class Run:
 def test_the_second_run_is_told_who_holds_the_lock_who_keeps_it_and_how_to_free_it(start, folder):
     first = Run(start, "named")
     assert first.answer()["held"] and not first.answer()["unlocked"]
-    kept = first.keeper()
+    kept = first.watchdog()
     assert kept["pid"] == first.owner.pid and processes.lives(kept["keeper"], kept["keeper_born"])
     assert folder.stat().st_mode & 0o777 == 0o700 and [path.stat().st_mode & 0o777 for path in folder.iterdir()] == [
         0o600
@@ -131,24 +131,24 @@ def test_a_run_that_has_had_the_lock_for_a_day_is_said_to_hang(start, monkeypatc
     first.end()
 
 
-def test_a_killed_keeper_leaves_the_lock_free(start):
+def test_a_killed_watchdog_leaves_the_lock_free(start):
     first = Run(start, "kept")
     assert first.answer()["held"]
-    kept = first.keeper()
+    kept = first.watchdog()
     os.kill(kept["keeper"], signal.SIGKILL)
     until(lambda: not processes.lives(kept["keeper"], kept["keeper_born"]))
-    assert first.keeper() is None
+    assert first.watchdog() is None
     second = Run(start, "kept")
     assert second.answer()["held"]
     second.end()
     first.end()
 
 
-def test_a_keeper_that_hangs_after_its_run_is_ended(start, monkeypatch):
+def test_a_watchdog_that_hangs_after_its_run_is_ended(start, monkeypatch):
     monkeypatch.setattr(run_lock, "ENDING_SECONDS", 0.5)
     first = Run(start, "hanging")
     assert first.answer()["held"]
-    kept = first.keeper()
+    kept = first.watchdog()
     os.kill(kept["keeper"], signal.SIGSTOP)
     first.end()
     second = Run(start, "hanging", wait=60.0)

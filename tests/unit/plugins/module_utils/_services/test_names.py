@@ -89,8 +89,8 @@ def test_collisions_are_found_and_settled():
         "aws-a-73736d-b-73736d-c": [("aws", "a", "b-73736d-c"), ("aws", "a-73736d-b", "c")],
     }
     pair = found["aws-2-web-73736d-api"]
-    assert names.keeper(pair, []) == pair[0]
-    assert names.keeper(pair, pair[1:]) == pair[1]
+    assert names.name_holder(pair, []) == pair[0]
+    assert names.name_holder(pair, pair[1:]) == pair[1]
     assert names.collisions([("a", 1), ("a", 1)]) == {}
 
 

@@ -30,7 +30,7 @@ def entries_of(requests: t.Mapping[str, t.Mapping[str, t.Any]]) -> Entries:
     return [found[name] for name in sorted(found)]
 
 
-class Keeper:
+class ControlLoop:
     """``requests``: the options of each capability's module, by the capability's name; not empty. ``playbook(name)`` asks for what needs nodes,
     ``speak`` tells them what to announce; without it the playbook does that, too.
 
