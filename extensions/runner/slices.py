@@ -75,7 +75,7 @@ class Workflow:
         )
         for name in ("project", "env"):
             (copy / name).mkdir(exist_ok=True)
-        # Ansible runs in the folder "project". Beside what the user has there already.
+        # Ansible runs in the folder "project". Alongside what the user has there already.
         given = copy / "env" / "cmdline"
         given.write_text(
             f"{given.read_text('utf-8').strip() if given.exists() else ''} -e @../handed.json".strip(), "utf-8"
@@ -263,7 +263,7 @@ def main(words: t.Sequence[str]) -> int:
     artifacts = pathlib.Path(arguments.folder) / "artifacts"
     artifacts.mkdir(mode=0o700, exist_ok=True)
     _forget_killed(artifacts)
-    # Beside what it is a copy of, and for this user alone: it may have keys.
+    # Alongside what it is a copy of, and for this user alone: it may have keys.
     with tempfile.TemporaryDirectory(prefix=f".workflow-{os.getpid()}-", dir=artifacts) as copy:
         workflow = Workflow(arguments, pathlib.Path(copy))
 

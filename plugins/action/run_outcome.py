@@ -146,7 +146,7 @@ class ActionModule(ActionBase):
     _requires_connection = False
 
     def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """The outcome beside what every action returns."""
+        """The outcome alongside what every action returns."""
         result, variables = super().run(tmp, task_vars), task_vars or {}
         spec = {
             "capabilities": {"type": "list", "elements": "str", "required": True},

@@ -27,7 +27,7 @@ options:
         here, not even an empty text, it is taken from C(K8S_AUTH_KUBECONFIG), C(K8S_AUTH_CONTEXT), C(K8S_AUTH_HOST), C(K8S_AUTH_API_KEY),
         C(K8S_AUTH_SSL_CA_CERT), C(K8S_AUTH_CERT_FILE), C(K8S_AUTH_KEY_FILE), C(K8S_AUTH_PROXY), C(K8S_AUTH_VERIFY_SSL) and
         C(K8S_AUTH_IMPERSONATE_USER). These speak of one cluster, so they count for none of several.
-      - Give O(clusters[].kubeconfig), or O(clusters[].api_url) with a credential. Options beside a kubeconfig win over what
+      - Give O(clusters[].kubeconfig), or O(clusters[].api_url) with a credential. Options alongside a kubeconfig win over what
         is in it.
     type: list
     elements: dict

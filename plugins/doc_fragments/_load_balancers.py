@@ -54,7 +54,7 @@ options:
           - Empty switches load balancing off, and nothing is done for the cluster.
         type: str
       load_balancer_class:
-        description: Class of the Services that count, beside those without any.
+        description: Class of the Services that count, alongside those without any.
         type: str
       load_balancer_classes:
         description:
@@ -78,7 +78,7 @@ options:
           - Networks and ranges (C(FIRST-LAST)) of addresses, for O(settings[].provider=static). The lowest free one is given first.
           - A Service of both families gets an address of each of which there are ranges.
           - Pools of several clusters must not overlap.
-          - Beside O(settings[].pools) it is the pool C(default), which is for all.
+          - Alongside O(settings[].pools) it is the pool C(default), which is for all.
         type: list
         elements: str
         default: []

@@ -195,7 +195,7 @@ options:
         type: list
         elements: str
         default: []
-  beside_frr:
+  alongside_frr:
     description: Go on when this node's own FRR, or another program of it, has a session with one of the routers too.
     type: bool
     default: false
@@ -273,7 +273,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._module impor
 
 
 def attributes_spec() -> dict[str, Any]:
-    """What routers are told beside a network."""
+    """What routers are told alongside a network."""
     lists = {name: {"type": "list", "elements": "str"} for name in ("communities", "large_communities")}
     return dict(lists, local_preference={"type": "int"}, med={"type": "int"})
 
@@ -330,7 +330,7 @@ def argument_spec() -> dict[str, Any]:
                 "sources": {"type": "list", "elements": "str", "default": []},
             },
         },
-        beside_frr={"type": "bool", "default": False},
+        alongside_frr={"type": "bool", "default": False},
         verify_seconds={"type": "int", "default": 30},
     )
 

@@ -61,7 +61,7 @@ options:
     type: str
   networks:
     description:
-      - Networks that are sent to the segment beside those of the interface, such as one that a router has a route for. An address of a route that lies in
+      - Networks that are sent to the segment alongside those of the interface, such as one that a router has a route for. An address of a route that lies in
         none of them is refused (RV(ignore:refused)), since no neighbour would ask for it.
     type: list
     elements: str

@@ -127,7 +127,7 @@ notes:
   - The desired rules have to make sense in a namespace with no interface but C(lo), so match interfaces by name (C(iifname),
     C(oifname)) and not by index.
   - Elements do not go through nft, which reads a whole set before it changes one element of it.
-  - Needs the program nft, and unshare of util-linux; in a container CAP_SYS_ADMIN beside CAP_NET_ADMIN.
+  - Needs the program nft, and unshare of util-linux; in a container CAP_SYS_ADMIN alongside CAP_NET_ADMIN.
 seealso:
   - module: multicluster.network.ip_rules
   - module: multicluster.network.ip_routes

@@ -14,7 +14,7 @@ author:
 description:
   - Implements the Multi-Cluster Services API (KEP-1645, C(multicluster.x-k8s.io)) for a fabric, all clusters in one call. Where a ServiceExport
     stands, the Service of the same name and namespace is exported; every cluster that has the namespace gets a ServiceImport of that name.
-  - An import of type C(ClusterSetIP) gets its address from a Service without selector that is made beside it, C(derived-) and a hash, so
+  - An import of type C(ClusterSetIP) gets its address from a Service without selector that is made alongside it, C(derived-) and a hash, so
     kube-proxy does the work. Endpoints are EndpointSlices, for each source cluster its own.
   - Where clusters differ, the export with the oldest C(creationTimestamp) decides. Every constituent says so in its condition C(Conflict).
   - Each kind is listed once in each cluster, and only what differs is written. Of what users write only the status of ServiceExports is written.

@@ -40,7 +40,7 @@ MODES = {
     "custom-resources": "metallb:///metallb-system?crdConfiguration=true",
     "kube-vip": "kube-vip://",
 }
-#: As the original: the names of annotations with numbers, the tags of its name, every node's password beside its session.
+#: As the original: the names of annotations with numbers, the tags of its name, every node's password alongside its session.
 SETTINGS = {
     "identity": "cloud-provider-equinix-metal",
     "annotation_scheme": "indexed",

@@ -33,7 +33,7 @@ Object = dict[str, t.Any]
 
 
 class Side(t.Protocol):
-    """Who stands beside us: the original, and the network side's own controllers."""
+    """Who stands alongside us: the original, and the network side's own controllers."""
 
     def begin(self) -> None:
         """The original runs over the tenant for the first time, and ends."""

@@ -174,10 +174,10 @@ def test_which_tasks_get_no_process(server, source, tmp_path):
     other = tmp_path / "python"  # the same program under a name of elsewhere, which may have other libraries
     other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     other.chmod(0o755)
-    beside = str(pathlib.Path(sys.executable).with_name("python3"))
+    alongside = str(pathlib.Path(sys.executable).with_name("python3"))
     here = {
         "here": {},
-        "other name": {"vars": {"ansible_python_interpreter": beside}},
+        "other name": {"vars": {"ansible_python_interpreter": alongside}},
         "delegated": {"delegate_to": "same"},
         "delegated as in roles": {"delegate_to": "localhost", "run_once": True},
     }

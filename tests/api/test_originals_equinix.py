@@ -49,7 +49,7 @@ class Recorded:
             self._order("/devices/" + device["id"] + "/bgp/sessions", address_family="ipv4")
 
     def _write(self, obj):
-        """Beside what kubelets and users wrote, as they would."""
+        """Alongside what kubelets and users wrote, as they would."""
         meta, resource = obj["metadata"], self.client.resource(obj["apiVersion"], obj["kind"])
         here = resource.path(meta.get("namespace"), meta["name"])
         if self.client.find(here) is None:

@@ -237,7 +237,7 @@ def test_kill_9_at_many_points(fabric, points):
     fabric.settles()
 
 
-#: Another wall clock for one process: it stands beside the machine's by what a file says. The machine's own is everybody's.
+#: Another wall clock for one process: it stands alongside the machine's by what a file says. The machine's own is everybody's.
 CLOCK = """
 import time
 _real = time.time

@@ -444,11 +444,11 @@ def test_a_running_job_renews_the_lease_of_its_workflow(server, monkeypatch):
 def test_a_job_of_a_workflow_by_ansible_playbook_leaves_the_lease_to_the_next(runs):
     first = runs.start("first", multicluster_workflow="w 12", multicluster_lock="controller")
     runs.wait_held("first")
-    beside = runs.start("beside", multicluster_workflow="w 12")
-    runs.wait_held("beside")
-    for name in ("first", "beside"):
+    alongside = runs.start("alongside", multicluster_workflow="w 12")
+    runs.wait_held("alongside")
+    for name in ("first", "alongside"):
         runs.enough(name)
-    assert first.wait(60) == 0 and beside.wait(60) == 0, runs.log("beside")
+    assert first.wait(60) == 0 and alongside.wait(60) == 0, runs.log("alongside")
     assert runs.lease()[0]["spec"]["holderIdentity"] == "workflow w 12"
     other = runs.start("other", "elsewhere", multicluster_lock_wait=0)
     assert other.wait(60) == 2 and "workflow w 12" in runs.log("other") and "[lock_held]" in runs.log("other")

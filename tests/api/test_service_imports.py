@@ -592,7 +592,7 @@ def test_a_cluster_without_the_api_is_refused_and_keeps_its_part(pair):
     assert not pair.run()["changed"]
 
 
-def test_the_older_version_beside_the_newer_one(pair):
+def test_the_older_version_alongside_the_newer_one(pair):
     gone(pair.clients["gcp"])
     pair.put(
         "gcp",

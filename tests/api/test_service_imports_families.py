@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""service_imports where one cluster has both families of addresses, and beside mirrors."""
+"""service_imports where one cluster has both families of addresses, and alongside mirrors."""
 
 from __future__ import annotations
 

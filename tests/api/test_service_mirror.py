@@ -166,7 +166,7 @@ def test_hand_edits_are_repaired(fluentd):
 
 
 def test_a_port_that_got_another_number_is_repaired(fluentd):
-    """Its name stays, and beside ours it would be there twice, which is no valid Service."""
+    """Its name stays, and alongside ours it would be there twice, which is no valid Service."""
     two = fluentd
     two.run()
     path = BASE + NAMESPACE + "/services/" + FLUENTD

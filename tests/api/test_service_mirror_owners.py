@@ -73,7 +73,7 @@ def test_what_a_hand_changed_in_a_mirror_is_drift_and_repaired(fluentd, edit, ho
             "spec": copy.deepcopy(EDITS[edit]),
         }
         if edit == "a port under another number":
-            manifest["spec"]["ports"][0]["name"] = "other"  # applied, it comes beside the one that is there
+            manifest["spec"]["ports"][0]["name"] = "other"  # applied, it comes alongside the one that is there
         two.clients["gcp"].apply(path, manifest, "somebody", force=True)
     assert content(two.get("gcp", "Service", FLUENTD)) != before or edit == "a port less"
     result = two.run(mirror_as="endpoints", check=True)

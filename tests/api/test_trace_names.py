@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Names as a pod asks them: what API servers' objects make expected, beside what a real CoreDNS over the same API server answers."""
+"""Names as a pod asks them: what API servers' objects make expected, alongside what a real CoreDNS over the same API server answers."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a run over a fabric of so many nodes costs, beside empty plays of Ansible over the same nodes.
+"""What a run over a fabric of so many nodes costs, compared with empty plays of Ansible over the same nodes.
 
 Run by `tests/run bench fabric [--nodes 8 20]`; larger ones, such as `--nodes 20 50 100 200`, take long on two cores. Boots a lab of light
 nodes for each size. The processor seconds are those of control groups: of the controller (ansible-playbook and whatever it starts on its own
@@ -334,16 +334,24 @@ def judge(sizes):
     if "site" in large and "floor" in large:
         if most > least:
             slopes = [(both(large[name]) - both(small[name])) / (most - least) for name in ("site", "floor")]
-            bars.append(("unchanged site, slope per node beside two empty tasks", slopes[0] / slopes[1], SLOPE))
+            bars.append(("unchanged site, slope per node compared with two empty tasks", slopes[0] / slopes[1], SLOPE))
             fixed = small["site"]["controller"] - least * slope_of(small, large, least, most)
             bars.append(("unchanged site, fixed part of the controller, s", fixed, FIXED_SECONDS))
         bars.append(
-            (f"unchanged site of {most} beside two empty tasks", both(large["site"]) / both(large["floor"]), WHOLE)
+            (
+                f"unchanged site of {most} compared with two empty tasks",
+                both(large["site"]) / both(large["floor"]),
+                WHOLE,
+            )
         )
         bars.append((f"lines of an unchanged site of {most}", large["site"]["lines"], LINES))
     if "mesh_floor" in large:
         bars.append(
-            (f"first mesh of {most} beside as many empty tasks", both(large["mesh"]) / both(large["mesh_floor"]), FIRST)
+            (
+                f"first mesh of {most} compared with as many empty tasks",
+                both(large["mesh"]) / both(large["mesh_floor"]),
+                FIRST,
+            )
         )
     bars.append(("memory of the controller, MiB", max(row["mib"] for row in large.values()), MEMORY_MIB))
     if most > least:
@@ -353,11 +361,11 @@ def judge(sizes):
         if below == most:
             below = least
         growth = both(large["mesh"]) / both(sizes[below]["mesh"]) * below / most
-        bars.append((f"first mesh, growth from {below} to {most} nodes beside linear", growth, GROWTH))
+        bars.append((f"first mesh, growth from {below} to {most} nodes compared with linear", growth, GROWTH))
     if "added" in large and "site" in large:
         bars.append(
             (
-                f"one node added to {most - 1} beside an unchanged site",
+                f"one node added to {most - 1} compared with an unchanged site",
                 both(large["added"]) / both(large["site"]),
                 ADDED,
             )
@@ -382,7 +390,7 @@ def main():
         "--rounds", type=int, default=1, help="of the unchanged site and its floor; the last one counts"
     )
     parser.add_argument(
-        "--runs", nargs="+", choices=RUNS, default=list(RUNS), help="beside the first mesh and the first site"
+        "--runs", nargs="+", choices=RUNS, default=list(RUNS), help="alongside the first mesh and the first site"
     )
     parser.add_argument(
         "--speaker",

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Elements of one interval set: the table flow beside `nft -f`, on two tables of the same form.
+"""Elements of one interval set: the table flow compared with `nft -f`, on two tables of the same form.
 
 Run by `tests/run bench`. Every round does the same change to both tables, ours first in one round and theirs first in the
 next; `nft list set` must show the same elements of both before a round counts. Ours is timed in a fresh interpreter as a

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A mesh play that has nothing to do beside a play of one `ping` task, over the same lab nodes.
+"""A mesh play that has nothing to do compared with a play of one `ping` task, over the same lab nodes.
 
 Run by `tests/run bench noop_play`. Boots a lab of two clusters, joins it once, then runs both plays in turn. A round
 counts only when the mesh play reported no change on every host.

@@ -143,10 +143,10 @@ def used(pid):
 
 
 class Plays:
-    """ansible-playbook, one run after the other, as beside a mesh run."""
+    """ansible-playbook, one run after the other, as alongside a mesh run."""
 
     def __init__(self, folder):
-        self._stop, self._book = threading.Event(), folder / "beside.yml"
+        self._stop, self._book = threading.Event(), folder / "alongside.yml"
         self._book.write_text(
             "[{hosts: localhost, gather_facts: true, tasks: [{ping: }, {ping: }, {ping: }, {ping: }]}]"
         )

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Routes of one table: the flow behind ip_routes beside `ip -batch`, in two tables of one kernel.
+"""Routes of one table: the flow behind ip_routes compared with `ip -batch`, in two tables of one kernel.
 
 Run by `tests/run bench routes`. Every round makes the same change in both tables, ours first in one round and theirs
 first in the next; both must show the same routes before a round counts. `ip -batch` is told the difference, which

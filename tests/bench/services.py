@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Services of one cluster mirrored into another: service_mirror beside what users would do instead.
+"""Services of one cluster mirrored into another: service_mirror compared with what users would do instead.
 
 Run by `tests/run bench services`. Two real API servers, the second one fresh in every round. In a round the flow, the
 bare client and the task of a playbook write the same objects, each into a namespace of its own, and take turns at being

@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Services that three clusters export, imported by all three: service_imports beside its own lists.
+"""Services that three clusters export, imported by all three: service_imports compared with its own lists.
 
 Run by `tests/run bench services_mcs`, and by `tests/run bench services` after the mirrors. Three real API servers, each of which exports every
 Service with ten endpoints; so each gets as many imports, and three times as many slices.

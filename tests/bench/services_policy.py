@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Pods of one cluster as one network set of another: network_sets beside the original's way, pod by pod.
+"""Pods of one cluster as one network set of another: network_sets compared with the original's way, pod by pod.
 
 Run by `tests/run bench services_policy`. Two real API servers. However many pods enter the set, it is one write, which the
 audit log of the server has to confirm before a time counts. The original reads and writes the whole set once for each

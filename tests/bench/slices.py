@@ -8,7 +8,7 @@
 Run by `tests/run bench slices [--nodes 100]`. Jobs are those of extensions/runner/slices.py, from `transmit` to `process`. One machine has all of it,
 so an execution node is a control group here with a bound of processor time (--processors), in which the worker, its forks (--forks) and what they do on
 nodes run: two execution nodes have twice as much, as two machines would. The machine is not the limit as long as the bounds of both fit on it; how often
-each group was held back by its bound is printed beside the times. What counts is the time until the second round ends; the mesh is taken away in between.
+each group was held back by its bound is printed alongside the times. What counts is the time until the second round ends; the mesh is taken away in between.
 """
 
 from __future__ import annotations

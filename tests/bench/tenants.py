@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Networks of tenants: apinet_sync of 1,000 networks with 5,000 interfaces beside a bare client that sends the same writes.
+"""Networks of tenants: apinet_sync of 1,000 networks with 5,000 interfaces compared with a bare client that sends the same writes.
 
 Run by `tests/run bench tenants`. One real API server is both sides. In a round the flow and the bare client each map a
 tenant of their own and take turns at being first; both tenants must look the same before the round counts.

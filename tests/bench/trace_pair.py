@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A trace of one pair of pods beside plays of `ping` tasks: as many plays, hosts and tasks, so that the difference is what the trace itself costs.
+"""A trace of one pair of pods compared with plays of `ping` tasks: as many plays, hosts and tasks, so that the difference is what the trace itself costs.
 
 Run by `tests/run bench trace_pair`. Boots a lab of two clusters, joins it once, then runs both in turn. A round counts only when the trace arrived.
 """

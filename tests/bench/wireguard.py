@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Peers of one WireGuard device: the device flow beside wireguard-tools, on two devices of the same kind.
+"""Peers of one WireGuard device: the device flow compared with wireguard-tools, on two devices of the same kind.
 
 Run by `tests/run bench`. Every round does the same change on both devices, ours first in one round and theirs first in
 the next; both devices must show the same peers before a round counts. Ours is timed in a fresh interpreter as the

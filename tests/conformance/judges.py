@@ -95,7 +95,7 @@ _CCM_DEFAULTS = {"peer-port": 0, "hold-time": "0s", "keepalive-time": "0s", "avo
 
 def ccm(group: str, vector: Vector, answer: t.Any) -> Verdict:
     """Alternatives in ``accept_also``; contains, absent and patch comparisons; order of actions may be free."""
-    beside, answer = _ccm_beside(answer)
+    alongside, answer = _ccm_alongside(answer)
     choices = [vector.get("expected")] + list(vector.get("accept_also") or ())
     differences = [_ccm_differs(group, vector, choice, answer) for choice in choices]
     difference = None if None in differences else differences[0]
@@ -103,23 +103,23 @@ def ccm(group: str, vector: Vector, answer: t.Any) -> Verdict:
         actions = answer.get("actions") if isinstance(answer, dict) else answer
         if any(covers(unwanted, action) is None for action in actions or ()):
             difference = f"{show(unwanted)} must not happen"
-    return _graded(vector, difference or _ccm_beside_differs(vector, beside, answer))
+    return _graded(vector, difference or _ccm_alongside_differs(vector, alongside, answer))
 
 
-def _ccm_beside(answer: t.Any) -> tuple[dict[str, t.Any], t.Any]:
+def _ccm_alongside(answer: t.Any) -> tuple[dict[str, t.Any], t.Any]:
     """An adapter's keys ``_name`` answer the vector's ``expected_name`` and are no part of the answer itself."""
     if not isinstance(answer, dict):
         return {}, answer
-    beside = {key[1:]: value for key, value in answer.items() if key.startswith("_")}
-    return beside, {key: value for key, value in answer.items() if not key.startswith("_")}
+    alongside = {key[1:]: value for key, value in answer.items() if key.startswith("_")}
+    return alongside, {key: value for key, value in answer.items() if not key.startswith("_")}
 
 
-def _ccm_beside_differs(vector: Vector, beside: t.Mapping[str, t.Any], answer: t.Any) -> str | None:
+def _ccm_alongside_differs(vector: Vector, alongside: t.Mapping[str, t.Any], answer: t.Any) -> str | None:
     desired = {key[len("expected_") :]: value for key, value in vector.items() if key.startswith("expected_")}
-    if "state" in vector and "state" in beside:
+    if "state" in vector and "state" in alongside:
         desired["state"] = vector["state"]
     for name, value in desired.items():
-        got = beside.get(name)
+        got = alongside.get(name)
         if vector.get(f"compare_{name}") == "first":
             value, got = list(value)[:1], list(got or ())[:1]
         difference = covers(value, got, (), (), name)
@@ -211,7 +211,7 @@ _KUBESPAN_PARTS = ("effective", "effective_subset", "loaded")
 
 
 def kubespan(group: str, vector: Vector, answer: t.Any) -> Verdict:
-    """Results stand beside the input: what the adapter answers is compared with the fields of the same name.
+    """Results stand alongside the input: what the adapter answers is compared with the fields of the same name.
 
     Of an error without a known word only counts that there is one. Messages to a device are compared by what they do to it.
     """

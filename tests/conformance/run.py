@@ -99,7 +99,7 @@ def groups_of(content: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, list[t.An
 def load_handlers(system: str, content: t.Mapping[str, t.Any] | None = None) -> t.Mapping[str, t.Any]:
     """An adapter's table; a system without adapter has an empty one, a broken adapter answers with its error.
 
-    An adapter with a function ``prepare`` gets the file's content first: some files have tables beside their groups.
+    An adapter with a function ``prepare`` gets the file's content first: some files have tables alongside their groups.
     """
     name = system.replace("-", "_")
     if not (HERE / "adapters" / f"{name}.py").exists():

@@ -239,7 +239,7 @@ def test_whether_there_is_an_error_is_answered_by_its_word(asked: bool, answered
     assert (judge("semaphore", "global_service", vector, {"after": [{"error": answered}]}).word == "passed") == fits
 
 
-def test_tables_beside_the_groups_reach_the_adapter(tmp_path: pathlib.Path) -> None:
+def test_tables_alongside_the_groups_reach_the_adapter(tmp_path: pathlib.Path) -> None:
     query = {"id": "q", "op": "rewrite", "input": {"ruleset": "only_here", "query": "a.b.svc.cluster.merit"}}
     query["expect"] = {"rewritten": "merit-b-73736d-a.sys-semaphore.svc.cluster.local."}
     tables = {"only_here": {"params": {"clusters": ["merit"], "mirror_namespace": "sys-semaphore"}}}

@@ -55,7 +55,7 @@ def pytest_configure(config):
 
 
 class Answer(dict):
-    """A flow's result, with ``seconds`` beside it."""
+    """A flow's result, with ``seconds`` alongside it."""
 
     seconds = 0.0
 
@@ -95,7 +95,7 @@ def warm_answer(question):
 
 
 class Node:
-    """A process that sleeps in fresh namespaces, with an empty /run, and what is run beside it.
+    """A process that sleeps in fresh namespaces, with an empty /run, and what is run alongside it.
 
     user_namespace: one of these, too, which has limits of its own.
     """

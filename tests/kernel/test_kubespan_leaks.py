@@ -53,7 +53,7 @@ for number in range(int(sys.argv[2])):
 class Traffic:
     """Packets to the other node's pod, four hundred a second and family, and the kernel's count of those that leaked.
 
-    An emulated processor has no time for more than a tenth of that beside the updates themselves.
+    An emulated processor has no time for more than a tenth of that alongside the updates themselves.
     """
 
     def __init__(self, node):

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.other_kernel
 
 ROUNDS = 200 if SLOW <= 1 else int(os.environ.get("MCN_REPEATS", "20"))
 MANY = 100_000 if SLOW <= 1 else 1_000
-#: An emulated processor has no time for more than a few packets beside the changes themselves.
+#: An emulated processor has no time for more than a few packets alongside the changes themselves.
 PAUSE = 0 if SLOW <= 1 else 0.002
 TARGETS = {4: "10.244.3.9", 6: "fd00:244:3::9"}
 

@@ -33,7 +33,7 @@ SHOW = """print(json.dumps({{link.name: dict(
 
 @pytest.fixture(name="ours")
 def ours_fixture(node):
-    """Runs lines of Python beside our module in the node, gives what they print as data."""
+    """Runs lines of Python alongside our module in the node, gives what they print as data."""
 
     def ours(lines):
         done = subprocess.run(

@@ -273,10 +273,10 @@ def test_a_visit_is_pods_alone_until_it_is_known_whom_to_reach(meshed):
     whole = visit(meshed, targets=[{"node": "gcp-1", "address": "10.4.7.10"}], devices=[DEVICE])
     assert [(ping["node"], ping["source"], ping["ok"]) for ping in whole["pings"]] == [("gcp-1", "198.18.3.10", False)]
     assert whole["paths"]["asked"] and len(whole["peers"]) == 1
-    assert not {"changed", "refused"} & set(whole), "those of the node's own plan stand beside it"
+    assert not {"changed", "refused"} & set(whole), "those of the node's own plan stand alongside it"
 
 
-def test_what_cannot_be_probed_is_told_beside_what_could_be_compared(meshed):
+def test_what_cannot_be_probed_is_told_alongside_what_could_be_compared(meshed):
     assert visit(meshed, pod_cidrs=["no range"]) == {
         "failed": True,
         "msg": visit(meshed, pod_cidrs=["no range"])["msg"],

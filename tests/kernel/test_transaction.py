@@ -270,7 +270,7 @@ HOLDER = (
 
 
 @contextlib.contextmanager
-def beside(host, code, *words):
+def alongside(host, code, *words):
     """A program that runs in the node until the block ends."""
     words = host.node.command(sys.executable, "-B", "-c", code, *words)
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=flow_environment()) as process:
@@ -285,7 +285,7 @@ def test_no_user_of_the_host_can_keep_it_from_taking_a_change_back(host):
     """Whoever is in the host's network namespace can have any name of the socket space, so none of them is the lock."""
     host.run(wish())
     before = host.seen()
-    with beside(host, SQUATTER, "multicluster.network/mesh", "65534"):
+    with alongside(host, SQUATTER, "multicluster.network/mesh", "65534"):
         made = host.run(wish(rollback_seconds=2, **CHANGED))
         assert not made["warnings"], made["warnings"]
         host.settled()
@@ -298,7 +298,7 @@ def test_who_holds_the_lock_for_ever_does_not_keep_the_host_from_taking_a_change
     host.run(wish())
     before = host.seen()
     host.run(wish(rollback_seconds=5, **CHANGED))
-    with beside(host, HOLDER) as holder:
+    with alongside(host, HOLDER) as holder:
         host.settled()
         assert host.seen() == before and host.outcome() == "rolled_back"
         told = host.node.run("cat", "/run/multicluster-network/mesh.json")
@@ -320,7 +320,7 @@ def test_the_dead_man_of_an_earlier_change_leaves_the_run_of_a_later_one_alone(h
     host.run(wish())
     made = host.run(wish(rollback_seconds=600, **CHANGED))
     (program,) = host.node.run("sh", "-c", "ls /usr/local/lib/multicluster-network/mesh/*.pyz").split()
-    with beside(host, WRITER, STATE + "/transaction.json") as writer:
+    with alongside(host, WRITER, STATE + "/transaction.json") as writer:
         host.node.run(sys.executable, "-B", program, "rollback", "mesh", made["transaction"]["id"])
         assert writer.poll() is None, "the run of the later change was ended"
         assert host.pending()
@@ -331,7 +331,7 @@ def test_a_run_that_writes_its_journal_long_after_arming_is_neither_ended_nor_ta
     host.run(wish())
     made = host.run(wish(rollback_seconds=600, **CHANGED))
     (program,) = host.node.run("sh", "-c", "ls /usr/local/lib/multicluster-network/mesh/*.pyz").split()
-    with beside(host, WRITER, STATE + "/transaction.json") as writer:
+    with alongside(host, WRITER, STATE + "/transaction.json") as writer:
         after = host.seen()  # with the journal as the writer has written it
         written = host.node.run("cat", STATE + "/transaction.json")
         host.node.run("sh", "-c", "rm " + STATE + "/transaction.json")
@@ -376,7 +376,7 @@ BROKEN = pathlib.Path(__file__).parents[1] / "fixtures" / "hostile" / "journals.
 
 
 @pytest.mark.parametrize("row", json.loads(BROKEN.read_text())["journals"][::4], ids=lambda row: row["name"])
-def test_a_journal_that_cannot_be_read_is_kept_beside_and_the_node_goes_on(host, row):
+def test_a_journal_that_cannot_be_read_is_kept_alongside_and_the_node_goes_on(host, row):
     """Whoever finds it says so by name: a play, a confirmation, the boot unit, the timer. None of them shows a traceback."""
     host.run(wish())
     before = host.seen()

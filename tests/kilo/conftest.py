@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The real Kilo agent on every node of a lab, given by its path in KG; kgctl beside it is used where KGCTL names one."""
+"""The real Kilo agent on every node of a lab, given by its path in KG; kgctl alongside it is used where KGCTL names one."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def sides(original, tmp_path_factory):
 
 
 class Running:
-    """apinetlet, and beside it the controllers of the network side, which run all the time."""
+    """apinetlet, and alongside it the controllers of the network side, which run all the time."""
 
     def __init__(self, lab, program, controllers):
         self.lab, self.program, self.controllers = lab, program, controllers

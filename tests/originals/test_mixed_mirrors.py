@@ -81,7 +81,7 @@ class Mixed(Two):
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["mirrors", "mirrors and global services"])
-def test_beside_each_other(original, server, second, tmp_path, shared):
+def test_alongside_each_other(original, server, second, tmp_path, shared):
     if shared and minor_version() < 21:
         pytest.skip("NOT RUN: the original reads discovery.k8s.io/v1, which this Kubernetes does not have")
     two = Mixed(server, second)
@@ -93,13 +93,13 @@ def test_beside_each_other(original, server, second, tmp_path, shared):
     file = program.write("config.json", configuration(program, shared))
     program.start("-config", file, "-kube-config", program.kubeconfig("gcp"))
     try:
-        beside(two, program, shared)
+        alongside(two, program, shared)
     finally:
         program.stop()
         clear(two)
 
 
-def beside(two, program, shared):
+def alongside(two, program, shared):
     """Join, changes on either side, a source that is away, leave."""
     two.put("aws", service("sys-log", "fluentd"), endpoints("sys-log", "fluentd", "10.2.3.19"))
     two.put("gcp", service("shop", "web"), endpoints("shop", "web", "10.4.3.4"))

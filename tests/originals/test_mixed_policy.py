@@ -67,7 +67,7 @@ class Mixed:
         }
 
 
-def test_beside_each_other(original, server, second, tmp_path):
+def test_alongside_each_other(original, server, second, tmp_path):
     program = Program(original(NAME), tmp_path / "program", {"aws": server, "gcp": second})
     for one in (server, second):
         serve(one.client(), KIND)
@@ -82,7 +82,7 @@ def test_beside_each_other(original, server, second, tmp_path):
     ]
     program.start(*arguments)
     try:
-        beside(Mixed(server, second, tmp_path), program)
+        alongside(Mixed(server, second, tmp_path), program)
     finally:
         program.stop()
         for one in (server, second):
@@ -90,7 +90,7 @@ def test_beside_each_other(original, server, second, tmp_path):
             withdraw(one.client(), KIND)
 
 
-def beside(two, program):
+def alongside(two, program):
     """Join, pods that come, move and go on either side, a source that is away, leave."""
     aws, gcp = two.aws.client(), two.gcp.client()
 

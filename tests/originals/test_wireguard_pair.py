@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The real semaphore-wireguard on a node of each of two clusters: taken over, changed, released, started again; and beside ours.
+"""The real semaphore-wireguard on a node of each of two clusters: taken over, changed, released, started again; and alongside ours.
 
 The flows that the playbooks call, without the playbooks: test_wireguard.py and test_mixed_wireguard.py have these, over a whole lab.
 """
@@ -129,7 +129,7 @@ def changes(pair):
 
 
 @pytest.mark.parametrize("pair", [("aws",)], indirect=True)
-def test_beside_the_original(pair):
+def test_alongside_the_original(pair):
     """aws by us, gcp by the original: both follow, and nothing of gcp is written."""
     pair.start("gcp")
     pair.until("the original has announced itself", lambda: pair.notes("gcp"))

@@ -37,7 +37,7 @@ exit
 
 
 class Router:
-    """FRR in a namespace of the lab, with a kernel of its own routes. ``more``: lines for its sessions; ``programs``: beside zebra and bgpd."""
+    """FRR in a namespace of the lab, with a kernel of its own routes. ``more``: lines for its sessions; ``programs``: alongside zebra and bgpd."""
 
     def __init__(self, fabric, more="", programs=(), namespace=None, address=ROUTER):
         self.namespace, self.address = namespace or fabric.namespace("underlay"), address
@@ -128,7 +128,7 @@ def ip(*words):
 
 @contextlib.contextmanager
 def on_the_nodes_network(fabric, name, address):
-    """A namespace with an address beside the nodes; gives its name."""
+    """A namespace with an address alongside the nodes; gives its name."""
     underlay, own = fabric.namespace("underlay"), fabric.namespace("underlay") + "-" + name
     ip("netns", "add", own)
     try:
@@ -159,7 +159,7 @@ def two_routers(fabric, more=""):
 
 @contextlib.contextmanager
 def client_behind(fabric, routers, network):
-    """A namespace beside the nodes that reaches a network over all of these routers, each flow over one of them; gives its name.
+    """A namespace alongside the nodes that reaches a network over all of these routers, each flow over one of them; gives its name.
 
     It and they take part in no redirects: a client that learns which node has an address asks no router any more.
     """

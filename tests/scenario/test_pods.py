@@ -350,7 +350,7 @@ def test_down_leaves_nothing(fabric):
     left = machine()
     for key, names in left.items():
         assert not [name for name in names if prefix in name or str(fabric.state) in name], key
-    # What containerd, kubelet and CNI plugins make outside of a lab's own namespaces, if they are let: groups beside the lab's, volumes, veths.
+    # What containerd, kubelet and CNI plugins make outside of a lab's own namespaces, if they are let: groups alongside the lab's, volumes, veths.
     assert not [name for name in left["groups"] - running["groups"] if "/mcn." not in name]
     assert not [name for name in left["mounts"] if "/kubelet/" in name or "containerd" in name or "/cni-" in name]
     assert not [name for name in left["links"] - running["links"] if name.startswith("veth")]

@@ -134,7 +134,7 @@ def bare_start():
     return time.monotonic() - begun
 
 
-def test_the_service_begins_beside_speakers_that_stand(fabric):
+def test_the_service_begins_alongside_speakers_that_stand(fabric):
     make_service(fabric, "first")
     play(fabric).ok()
     STATE["router"].wait(address(0), NODES)

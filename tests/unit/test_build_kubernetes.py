@@ -98,7 +98,7 @@ def test_words_where_there_is_none(tmp_path, arguments, desired, words):
 
 
 def test_the_programs_of_real_pods_are_an_entry_of_their_own(tmp_path):
-    """Nobody who has no real pods waits for them, and they are of the same release as the API server beside them."""
+    """Nobody who has no real pods waits for them, and they are of the same release as the API server alongside them."""
     node = NEWEST + "-node"
     fill(tmp_path / "cache" / NEWEST)
     assert ask(tmp_path, KUBERNETES="newest").stdout == f"{tmp_path / 'cache' / NEWEST}\n", "they are not asked for"

@@ -119,7 +119,7 @@ def test_the_table_of_renamed_variables_has(old, new):
     assert KNOWN.former[old] == new
 
 
-def test_a_shared_name_is_no_warning_beside_the_new_one_or_where_it_is_declared(tmp_path):
+def test_a_shared_name_is_no_warning_alongside_the_new_one_or_where_it_is_declared(tmp_path):
     for more in ("coredns_rewrite_version: 1.11.1", "multicluster_foreign_variables: [coredns_version]"):
         assert findings(tmp_path, {"group_vars/all.yml": f"coredns_version: 1.11.1\n{more}\n"}) == ([], [])
 

@@ -27,7 +27,7 @@ gcp_nodes: {vars: {multicluster_cluster: gcp}, hosts: {gcp-1: {}}}
 
 
 class Mistake(t.NamedTuple):
-    """``old`` of the good inventory written as ``new``, or ``files`` beside it; what must be said, and where."""
+    """``old`` of the good inventory written as ``new``, or ``files`` alongside it; what must be said, and where."""
 
     name: str
     where: str

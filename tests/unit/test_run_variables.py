@@ -138,7 +138,7 @@ def test_defaults_are_those_of_the_playbooks():
         if path in PLAYBOOKS and not path.name.startswith("awx_survey"):
             for name, value in re.findall(r"([a-z_]+) \| default\(('[^']*'|\[\]|\{\}|[\w.]+)\)", text):
                 said.setdefault(name, set()).add(value.strip("'"))
-    said["multicluster_nodes"].discard("all")  # beside the clusters in one pattern
+    said["multicluster_nodes"].discard("all")  # alongside the clusters in one pattern
     shown = {name: str(ROWS[name].get("default")) for name in said if name in ROWS}
     assert {name: values for name, values in said.items() if name in shown} == {
         name: {text.replace("False", "false")} for name, text in shown.items()

@@ -29,7 +29,7 @@ FUNCTIONS = {
 CLASSES = re.compile(r"\\[dDwWsSbB]", re.ASCII)
 JUDGING = ("isdigit", "isalnum", "isalpha", "isdecimal", "isnumeric", "isidentifier")
 FOLDING = ("lower", "upper", "casefold", "swapcase", "title", "capitalize")
-#: Where something is folded beside the helpers: our own words, the kernel's, or text that a pattern has just found to be ASCII.
+#: Where something is folded alongside the helpers: our own words, the kernel's, or text that a pattern has just found to be ASCII.
 FOLDED = {
     "_kubernetes/access.py",  # a fingerprint in hexadecimal digits
     "_plan/outcome.py",

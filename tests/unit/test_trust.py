@@ -109,12 +109,12 @@ def rows_of_the_table() -> list[str]:
 
 
 def sentences() -> list[str]:
-    """The slugs of the sentences beside the table."""
+    """The slugs of the sentences alongside the table."""
     return re.findall(r"^ *\.\. test: ([a-z0-9-]+)$", GUIDE.read_text("utf-8"), re.MULTILINE)
 
 
 def functions() -> dict[str, ast.FunctionDef]:
-    """The tests of the rows, which are here, and those of the sentences beside them."""
+    """The tests of the rows, which are here, and those of the sentences alongside them."""
     texts = [path.read_text("utf-8") for path in (HERE, HERE.with_name("test_trust_sentences.py"))]
     return {node.name: node for text in texts for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
 

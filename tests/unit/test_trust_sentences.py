@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What guide_trust.rst promises beside its table: who is asked, secrets, and what a run may do."""
+"""What guide_trust.rst promises alongside its table: who is asked, secrets, and what a run may do."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._status impor
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values import keys
 
-# --- sentences beside the table -----------------------------------------------------------------------------------
+# --- sentences alongside the table -----------------------------------------------------------------------------------
 
 
 def test_the_stage_has_no_switch() -> None:

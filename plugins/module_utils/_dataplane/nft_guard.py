@@ -119,7 +119,7 @@ class StandIns:
 
     The new chain has no rules before the transaction and the old one none after it. A packet that passes the place of the new
     chain before and that of the old one after it would meet no rule at all. The copy has its rules all the time. Its rules must
-    bear being run beside the others, as those of Guard.
+    bear being run alongside the others, as those of Guard.
     """
 
     def __init__(self, owner: str) -> None:

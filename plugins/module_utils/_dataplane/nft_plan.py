@@ -4,7 +4,7 @@
 
 The table is never deleted to be made anew. Chains whose rules differ are emptied and filled, sets change by what differs,
 a chain of another hook or a set of another type is replaced within the same transaction. What a packet under way could miss
-meanwhile is kept beside in two more transactions, see nft_guard.
+meanwhile is kept alongside in two more transactions, see nft_guard.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Owned sets of policy routing rules: ours are those with our protocol number, between two priorities (decision 32; kubespan 17).
 
-Where rules of one priority change, copies of the new ones stand in at a priority beside it while the old ones are
+Where rules of one priority change, copies of the new ones stand in at a priority alongside it while the old ones are
 replaced: no packet finds the place empty, and the kernel, which deletes the first rule that has what is named, can only
 meet the rule that is meant.
 """
@@ -264,8 +264,8 @@ def _place(
     elif not expected:
         plan.steps.extend({"op": "delete", "rule": dict(rule)} for rule in gone)
     else:
-        beside = _free_place(expected[0]["priority"], taken)
-        stand_ins = [dict(rule, priority=beside) for rule in [*expected, *kept]]
+        alongside = _free_place(expected[0]["priority"], taken)
+        stand_ins = [dict(rule, priority=alongside) for rule in [*expected, *kept]]
         plan.steps.extend({"op": "add", "rule": rule} for rule in stand_ins)
         plan.steps.extend(
             {"op": "delete", "rule": dict(rule)} for rule in sorted([*gone, *right, *kept], key=_says, reverse=True)

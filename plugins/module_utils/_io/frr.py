@@ -21,7 +21,7 @@ import typing as t
 from .._values.refused import ValueRefused
 
 UNIT = "multicluster-bgp.service"
-#: What runs beside it where a router is to be watched by BFD.
+#: What runs alongside it where a router is to be watched by BFD.
 ZEBRA_UNIT, BFD_UNIT = "multicluster-bgp-zebra.service", "multicluster-bgp-bfd.service"
 RUN = "/run/multicluster-bgp"
 #: What runs: written by whatever told the daemon so.

@@ -45,7 +45,7 @@ States = tuple[tuple[str, int, int], ...]
 
 
 def inventory_states(inventory: str) -> States:
-    """The files of an inventory: all of a folder, or one with the variables of groups and hosts beside it."""
+    """The files of an inventory: all of a folder, or one with the variables of groups and hosts alongside it."""
     if not inventory:
         return ()
     path = pathlib.Path(inventory)

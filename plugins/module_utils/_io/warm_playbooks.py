@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs of the user's ansible-playbook that need not start it: a process beside this one has Ansible in memory and forks for each (playbook_server.py).
+"""Runs of the user's ansible-playbook that need not start it: a process alongside this one has Ansible in memory and forks for each (playbook_server.py).
 
 Connections, become, vaults, inventories and settings are the same as on the command line, since a run is that very program with the same words.
 Whatever is wrong with that process, or about it, a run starts the program anew, as run_playbook does, so that it only takes longer.

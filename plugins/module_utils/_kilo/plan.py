@@ -334,9 +334,9 @@ def _compare(run: _Run, target: Target, peer: Peer, existing: Peer, label: str) 
         spec = {field: value for field, value in spec.items() if field != "presharedKey"}
     same = same_spec(spec, peer.spec)
     # the owner is only asked for where it matters: most Peers of most runs are as desired, and ours alone
-    beside = others(target.objects[name], run.settings.manager, THEIRS) if same else []
-    if same and beside and target.ours(name):
-        run.update(target, peer, f"{', '.join(beside)} is on record as its owner, too")
+    alongside = others(target.objects[name], run.settings.manager, THEIRS) if same else []
+    if same and alongside and target.ours(name):
+        run.update(target, peer, f"{', '.join(alongside)} is on record as its owner, too")
     elif same and (not run.settings.adopt or target.ours(name)):
         run.plan.unchanged += 1
     elif same:

@@ -64,7 +64,7 @@ class Outcome(t.NamedTuple):
 
 
 def conditions(outcome: Outcome) -> list[dict[str, str]]:
-    """The conditions without times, in the operator's form; ours beside them are NodesSkipped and Reachable."""
+    """The conditions without times, in the operator's form; ours alongside them are NodesSkipped and Reachable."""
     if outcome.problem is not None:
         return [
             _condition(OVERLAP, "True", "CIDROverlap", outcome.problem),

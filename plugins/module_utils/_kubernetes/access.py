@@ -135,7 +135,7 @@ def gives_access(given: t.Mapping[str, t.Any]) -> bool:
 def with_environment(clusters: t.Any) -> t.Any:
     """``clusters``, where the only one of them takes its access from K8S_AUTH_* if it gives none.
 
-    These variables speak of one cluster. Beside another one, or beside a part of an access, they would send a credential to a server
+    These variables speak of one cluster. Alongside another one, or alongside a part of an access, they would send a credential to a server
     that it is not for.
     """
     if (

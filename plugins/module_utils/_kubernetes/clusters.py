@@ -74,7 +74,7 @@ def fan_out(
             changed.notify()
         del done  # an error knows this frame, and through it all that the others read
 
-    if len(tasks) == 1 and seconds is None:  # nothing to run beside
+    if len(tasks) == 1 and seconds is None:  # nothing to run alongside
         name = waiting.popleft()
         running[name] = time.monotonic()
         work(name)

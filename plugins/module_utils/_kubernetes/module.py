@@ -29,7 +29,7 @@ class KubeModule(AnsibleModule):
         take_access(self)
 
     def fail_json(self, msg: str, **kwargs: t.Any) -> t.NoReturn:
-        """As ever, with the user's variables beside the options that the message names."""
+        """As ever, with the user's variables alongside the options that the message names."""
         super().fail_json(named(name_of(self), msg, getattr(self, "params", None) or ()), **kwargs)
         raise SystemExit(1)  # for readers of types: the module has left before
 

@@ -232,7 +232,7 @@ def write_object(client: Client, write: Write, manager: str) -> bool:
         lists = _lists(write.manifest)
         if not write.force or not write.uid or not lists:
             raise
-        # What another hand put into a keyed list stays there beside ours, and both together may be no valid object (a port that got
+        # What another hand put into a keyed list stays there alongside ours, and both together may be no valid object (a port that got
         # another number keeps its name). The lists are put right as a whole, and then it is ours to apply.
         patched = client.merge_patch(
             path, dict(lists, metadata={"uid": write.uid, "resourceVersion": write.version}), manager

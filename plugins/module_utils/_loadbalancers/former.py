@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who gave a Service its address before us, what he wrote on it beside, and what says that he is still at work (moving here, and back).
+"""Who gave a Service its address before us, what he wrote on it alongside, and what says that he is still at work (moving here, and back).
 
 What a controller leaves on Services when it is taken away says that it serves them, to people and to its next installation. It goes when the
 address is ours and the controller is gone; while it is at work it would come back at once.

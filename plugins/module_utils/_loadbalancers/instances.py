@@ -17,7 +17,7 @@ _TYPE, _REGION, _ZONE = (
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
 )
-#: Their names of before 1.17, which the original writes beside them and old manifests select by.
+#: Their names of before 1.17, which the original writes alongside them and old manifests select by.
 _FORMER = {
     _TYPE: "beta.kubernetes.io/instance-type",
     _REGION: "failure-domain.beta.kubernetes.io/region",
@@ -109,7 +109,7 @@ def node_addresses(device: Device, provided: str | None = None, variant: Variant
 def same_addresses(one: t.Sequence[t.Mapping[str, t.Any]], other: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
     """Whether two lists of ``status.addresses`` say the same: the first of a type counts, so the order matters within a type alone.
 
-    An API server that merges a cloud controller's patch puts a new address beside those of its type, not at the end.
+    An API server that merges a cloud controller's patch puts a new address alongside those of its type, not at the end.
     """
     return _by_type(one) == _by_type(other)
 

@@ -19,7 +19,7 @@ _ADDRESS_ANNOTATIONS = {
     METALLB: ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs"),
     KUBE_VIP: ("kube-vip.io/loadbalancerIPs",),
 }
-#: Of every controller that can be asked so. An address that stands in one of them is never written into the field beside it:
+#: Of every controller that can be asked so. An address that stands in one of them is never written into the field alongside it:
 #: MetalLB drops the address of a Service that has both.
 EVERY_ANNOTATION = tuple(name for names in _ADDRESS_ANNOTATIONS.values() for name in names) + (
     "lbipam.cilium.io/ips",
@@ -252,7 +252,7 @@ def of_family(text: str, service: Service) -> str:
     return next((one for one, address in found if address is not None and address.version == service.version), "")
 
 
-def beside(first: t.Mapping[str, t.Any], second: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def alongside(first: t.Mapping[str, t.Any], second: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """What is shown of a Service of both families: it has come as far as the one that is behind."""
     row = dict(
         first, addresses=first["addresses"] + second["addresses"], requested=first["requested"] or second["requested"]

@@ -95,7 +95,7 @@ class Sharing:
 
 
 def _kind(service: Service) -> t.Any:
-    """What why_not looks at beside ports: two Services of a kind get the same answers."""
+    """What why_not looks at alongside ports: two Services of a kind get the same answers."""
     cilium = annotation(service.annotations, CILIUM_KEYS)
     return (
         annotation(service.annotations, METALLB_KEYS),

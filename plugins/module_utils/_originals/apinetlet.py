@@ -11,7 +11,7 @@ from .workloads import Process
 
 
 def read_apinetlet(one: Process, into: Proposal) -> None:
-    """The process of one pair of API servers. It runs beside the tenants' side unless its kubeconfig says otherwise."""
+    """The process of one pair of API servers. It runs alongside the tenants' side unless its kubeconfig says otherwise."""
     into.add(None, "multicluster_capabilities", ["tenants"])
     for flag, variable, parse in (
         ("--api-net-namespace", "tenants_apinet_namespace", parse_subdomain),
@@ -25,8 +25,8 @@ def read_apinetlet(one: Process, into: Proposal) -> None:
     if "ironcore" in one.image:
         into.say(None, "tenants_profile", "ironcore", one.where)
     outside = one.first("--kubeconfig", "--kubeconfig-secret-name", "--bootstrap-kubeconfig")
-    beside = one.first("--api-net-kubeconfig", "--api-net-kubeconfig-secret-name", "--api-net-bootstrap-kubeconfig")
-    for variable, elsewhere in (("tenants_source", outside), ("tenants_apinet", beside)):
+    alongside = one.first("--api-net-kubeconfig", "--api-net-kubeconfig-secret-name", "--api-net-bootstrap-kubeconfig")
+    for variable, elsewhere in (("tenants_source", outside), ("tenants_apinet", alongside)):
         if elsewhere is None and one.cluster:
             into.cluster(one.cluster)
             into.say(None, variable, one.cluster, one.where)

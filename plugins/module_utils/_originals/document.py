@@ -16,7 +16,7 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*\Z")
 _WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 _TEMPLATE = re.compile(r"\{[{%#]")
 HEAD = """# Proposal of an inventory, made from what other programs were told. Nothing was changed, and nothing reads this file before you use it.
-# Put it beside your inventory (-i inventory -i this file) or copy what you want of it. Then: validate, adopt -e adopt_step=plan --check --diff,
+# Put it alongside your inventory (-i inventory -i this file) or copy what you want of it. Then: validate, adopt -e adopt_step=plan --check --diff,
 # adopt -e adopt_step=take.
 """
 _TITLES = (

@@ -45,7 +45,7 @@ MARKED = (
 )
 
 
-#: By which names programs are on record, beside those of their images and commands.
+#: By which names programs are on record, alongside those of their images and commands.
 _MANAGERS = {"kilo-clustermesh": ("manager",), "apinetlet": ("api.onmetal.de/apinetlet", "ironcore.dev/apinetlet")}
 #: Who has these alone has not taken the object.
 _EVERYBODYS = ("metadata.ownerReferences", "metadata.finalizers")

@@ -98,7 +98,7 @@ def _contained(where: str, into: Proposal, function: t.Callable[[], None]) -> No
 def _process(one: Process, config_maps: ConfigMaps, into: Proposal, mesh: semaphore.Mesh) -> None:
     for name in sorted(one.told):
         into.tell(one.program, one.where, name.replace("PACKET_", "METAL_", 1) if one.program is EQUINIX else name)
-    for text in one.beside:
+    for text in one.alongside:
         into.find(one.where, "unread", text)
     if one.program is WIREGUARD:
         semaphore.read_wireguard(one, config_maps, into, mesh)

@@ -239,7 +239,7 @@ def _access(
         into.find(
             one.where,
             "ca_unpinned",
-            f"ca_url of {name} counts with ca_sha256 only: look the CA up and write its SHA-256 beside it",
+            f"ca_url of {name} counts with ca_sha256 only: look the CA up and write its SHA-256 alongside it",
         )
     elif authority:
         into.find(

@@ -48,7 +48,7 @@ class Mount(t.NamedTuple):
 
 
 class Process(t.NamedTuple):
-    """A container with an original. ``told``: by flag, with its dashes, or variable; ``beside``: what could not be read, in words."""
+    """A container with an original. ``told``: by flag, with its dashes, or variable; ``alongside``: what could not be read, in words."""
 
     program: Program
     cluster: str
@@ -58,7 +58,7 @@ class Process(t.NamedTuple):
     copies: int
     told: t.Mapping[str, Told]
     mounts: tuple[Mount, ...]
-    beside: tuple[str, ...] = ()
+    alongside: tuple[str, ...] = ()
 
     def first(self, *names: str) -> Told | None:
         """The first of these that is there and not empty: a variable that is set but empty counts as unset."""
@@ -117,7 +117,7 @@ def processes(cluster: str, objects: t.Iterable[t.Any], config_maps: ConfigMaps 
             program = _program(container)
             if program is None:
                 continue
-            told, beside = _told(program, container, namespace, config_maps or {})
+            told, alongside = _told(program, container, namespace, config_maps or {})
             where = f"{kind} {shown(namespace)}/{shown(name)} of cluster {shown(cluster)}"
             found.append(
                 Process(
@@ -129,7 +129,7 @@ def processes(cluster: str, objects: t.Iterable[t.Any], config_maps: ConfigMaps 
                     _copies(obj),
                     told,
                     _mounts(container, spec),
-                    beside,
+                    alongside,
                 )
             )
     return sorted(found, key=lambda one: (one.program.name, one.where))
@@ -181,23 +181,23 @@ def _told(
     program: Program, container: t.Mapping[str, t.Any], namespace: str, config_maps: ConfigMaps
 ) -> tuple[dict[str, Told], tuple[str, ...]]:
     told: dict[str, Told] = {}
-    beside: list[str] = []
+    alongside: list[str] = []
     rows = rows_of(container.get("env"))
     for row in rows[:MOST_WORDS]:
         name = row.get("name")
         if isinstance(name, str):
             told[name] = _variable(row, told, namespace, config_maps)
     if rows_of(container.get("envFrom")):
-        beside.append("its envFrom is not read: name the variables in its env, or give them as a file")
+        alongside.append("its envFrom is not read: name the variables in its env, or give them as a file")
     command, args = container.get("command"), container.get("args")
     words = [word for part in (command, args) if isinstance(part, list) for word in part if isinstance(word, str)]
     if isinstance(command, list) and command and _text(command[0]).rpartition("/")[2] in SHELLS:
-        beside.append("it is started by a shell, whose words are not read: give its flags as a file")
+        alongside.append("it is started by a shell, whose words are not read: give its flags as a file")
         words = []
     if len(words) > MOST_WORDS or len(rows) > MOST_WORDS:
-        beside.append(f"it has more than {MOST_WORDS} flags or variables: the others are not read")
+        alongside.append(f"it has more than {MOST_WORDS} flags or variables: the others are not read")
     told.update(flags(program, [_expanded(word, told) for word in words[:MOST_WORDS]]))
-    return told, tuple(beside)
+    return told, tuple(alongside)
 
 
 def _variable(

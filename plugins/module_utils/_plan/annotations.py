@@ -94,7 +94,7 @@ def plan_annotations(
     ``absent`` removes the named keys (and those of the patterns) of the named objects. Pending values are shown in check
     mode and refused as ``value_pending`` otherwise.
 
-    ``whole``: the keys of one object belong together. Where others own one of them, nothing is written beside it without ``adopt``.
+    ``whole``: the keys of one object belong together. Where others own one of them, nothing is written alongside it without ``adopt``.
     """
     plan = Plan()
     patches: list[Patch] = []
@@ -223,7 +223,7 @@ def _left_alone(plan: Plan, label: str, obj: t.Mapping[str, t.Any], theirs: t.Se
     plan.refuse(
         label,
         "adoptable",
-        "{0}{1} was written by {2}; nothing is written beside it, set adopt to take the annotations over".format(
+        "{0}{1} was written by {2}; nothing is written alongside it, set adopt to take the annotations over".format(
             theirs[0],
             f" and {len(theirs) - 1} more" if len(theirs) > 1 else "",
             quoted(", ".join(names[:3])) if names else "somebody else",

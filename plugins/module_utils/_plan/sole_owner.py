@@ -3,7 +3,7 @@
 """Objects that are ours alone: who else is on record as an owner, what somebody else put into them, and both undone. Pure.
 
 Server-side apply takes a field away only from whoever has another value in it: a former owner with an equal value stays on
-record beside us, and then we can neither remove that field nor change it without a conflict. So whoever takes an object over
+record alongside us, and then we can neither remove that field nor change it without a conflict. So whoever takes an object over
 ends the record of everybody else. What others write into it later, they are on record for, which is how it is found.
 
 Metadata is everybody's, but for the labels and annotations that we applied; so is status.
@@ -78,7 +78,7 @@ def others(obj: Object, manager: str, kept: t.Collection[Path] = ()) -> list[str
 def sole_record(
     obj: Object, manager: str, kept: t.Collection[Path] = (), whole: bool = True
 ) -> list[dict[str, t.Any]] | None:
-    """``metadata.managedFields`` with nobody beside us; None where it is so already.
+    """``metadata.managedFields`` with nobody alongside us; None where it is so already.
 
     whole: everything but metadata and status is ours. Otherwise only what we applied is.
     """

@@ -13,7 +13,7 @@ from .verdict import BROKEN, UNPROVEN
 Data = t.Mapping[str, t.Any]
 Point = tuple[float, float]
 
-#: Up to so many nodes of a cluster have their names beside their dots.
+#: Up to so many nodes of a cluster have their names alongside their dots.
 NAMED = 6
 _GOLDEN = math.pi * (3 - math.sqrt(5))
 GOOD, FAIR, BAD = "good", "fair", "bad"

@@ -68,7 +68,7 @@ def render(document: Data) -> str:
                 "".join(section for section in sections if section),
             ]
         ),
-        "Ages and counters are those of the moment above; times are UTC. The JSON beside this page has every row.",
+        "Ages and counters are those of the moment above; times are UTC. The JSON alongside this page has every row.",
         STYLE,
     )
 

@@ -112,7 +112,7 @@ def of_capability(name: str, result: t.Any, written: t.Collection[str] | None = 
     """What the result of a capability's module says: its changes are what differs from the inventory.
 
     ``result``: a module's result, or None where there is none. ``written``: what this run wrote before it compared, each as "kind id",
-    or None where it wrote nothing or too much to tell. Beside these only news are left, which came after this run had read and
+    or None where it wrote nothing or too much to tell. Alongside these only news are left, which came after this run had read and
     found them as desired.
     """
     if not isinstance(result, t.Mapping):

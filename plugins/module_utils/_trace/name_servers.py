@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The DNS server of a cluster's pods, and what it really answered beside what the objects make expected. Pure.
+"""The DNS server of a cluster's pods, and what it really answered alongside what the objects make expected. Pure.
 
 The objects say what a name should lead to; the server may have loaded an older Corefile, have another one, or not answer at all.
 """

@@ -32,7 +32,7 @@ def render(document: Data) -> str:
     under = f"fabric {escape(document['fabric'])}, as of {moment(str(document['generated']))}"
     verdict = str(document["verdict"])
     body = _findings(document["findings"], flows) + pictures(document, flows) + _hops(document["hops"], flows)
-    footer = "Expected is what API servers and kernels say, observed is where our packets were seen. The JSON beside this page has every row."
+    footer = "Expected is what API servers and kernels say, observed is where our packets were seen. The JSON alongside this page has every row."
     return whole(title, title, under, (_VERDICTS.get(verdict, FAIR), verdict), body, footer, STYLE)
 
 

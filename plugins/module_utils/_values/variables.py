@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Messages that name what the user wrote: beside a module's option the variable of the role that hands it on.
+"""Messages that name what the user wrote: alongside a module's option the variable of the role that hands it on.
 
 Planners speak of options, since a module is also used alone. Most users set a variable of a role, and search for that.
 """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Beside whatever is on the screen: how many modules ran on each host, and what the run spent in each task.
+"""Alongside whatever is on the screen: how many modules ran on each host, and what the run spent in each task.
 
 Processor seconds are those of ansible-playbook itself, and of all processes that it waited for: workers, and the modules that they started.
 """

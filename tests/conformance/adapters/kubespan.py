@@ -251,7 +251,7 @@ def annotations(vector: Input) -> Answer:
 
 
 def affiliate_merge(vector: Input) -> Answer:
-    """Records have their port inside of ``control_plane``, as affiliates do, or beside the rest; so have the merged ones."""
+    """Records have their port inside of ``control_plane``, as affiliates do, or alongside the rest; so have the merged ones."""
     nested = any("control_plane" in record for record in vector["raw"])
     merged = kubespan.merge({record["id"]: with_port(record) if nested else record for record in vector["raw"]})
     shown = [{name: value for name, value in record.items() if name != "sources"} for record in merged]

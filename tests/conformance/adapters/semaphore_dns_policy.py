@@ -30,7 +30,7 @@ MANAGER = "multicluster.network/vectors"
 
 @functools.cache
 def rulesets() -> dict[str, t.Any]:
-    """The rule sets that stand beside the vectors, which name them."""
+    """The rule sets that stand alongside the vectors, which name them."""
     path = pathlib.Path(__file__).resolve().parents[1] / "vectors" / "semaphore.json"
     return t.cast(dict[str, t.Any], json.loads(path.read_text("utf-8")).get("_rulesets") or {})
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The machine's cgroup hierarchies (one of version 2, or that one beside several of version 1), and groups of ours in them."""
+"""The machine's cgroup hierarchies (one of version 2, or that one alongside several of version 1), and groups of ours in them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONTROLLERS = (
 
 
 def unified() -> pathlib.Path:
-    """Where the machine mounts its unified cgroup hierarchy (it may sit beside version 1)."""
+    """Where the machine mounts its unified cgroup hierarchy (it may sit alongside version 1)."""
     for hierarchy in hierarchies():
         if hierarchy["type"] == "cgroup2":
             return pathlib.Path(hierarchy["folder"])

@@ -154,7 +154,7 @@ def furnish(root: pathlib.Path, settings: dict[str, t.Any]) -> None:
 
 
 def identify(root: pathlib.Path, settings: dict[str, t.Any]) -> None:
-    """Whose files these are: all that a light node has of its own, beside the program that Ansible starts there."""
+    """Whose files these are: all that a light node has of its own, alongside the program that Ansible starts there."""
     etc = root / "etc"
     _write(etc / "hostname", settings["name"] + "\n")
     _write(etc / "machine-id", settings["machine_id"])

@@ -102,7 +102,7 @@ def join_cgroups(settings: dict[str, t.Any]) -> None:
     """Into a group of our own in every hierarchy, which is the root of all groups for whoever runs below us.
 
     So containers of several nodes do not meet under the one name that containerd has for them, and what is left has ours. Processes go one
-    level deeper: version 2 wants no process beside groups with limits.
+    level deeper: version 2 wants no process alongside groups with limits.
     """
     groups = [pathlib.Path(hierarchy["folder"]) / settings["cgroup"] for hierarchy in settings["hierarchies"]]
     for group in groups:

@@ -144,7 +144,7 @@ def unpack(work: pathlib.Path, names: tuple[str, ...], root: pathlib.Path, depen
 
 
 def furnish(root: pathlib.Path) -> None:
-    """What an image has beside its packages: accounts, name lookup, folders, and busybox's applets where no other program is."""
+    """What an image has alongside its packages: accounts, name lookup, folders, and busybox's applets where no other program is."""
     for name in ("etc", "tmp", "root", "proc", "sys", "dev", "run", "var/tmp"):
         (root / name).mkdir(parents=True, exist_ok=True)
     for name in ("tmp", "var/tmp"):

@@ -88,7 +88,7 @@ class PodRuntime:
             "kubelet.json": json.dumps(kubelet_configuration(self.node, plane.dns_address), indent=1),
             "kubelet.kubeconfig": credentials,
             "ca.crt": (plane.pki / "ca.crt").read_text(),
-            "resolv.conf": "",  # there is nobody to ask beside the cluster's own DNS
+            "resolv.conf": "",  # there is nobody to ask alongside the cluster's own DNS
             "settings.json": json.dumps(
                 {
                     "name": self.node.name,

@@ -17,7 +17,7 @@ WITH_PODS = 1024
 
 
 def needed(topology: Topology) -> int:
-    """Instances for a lab beside others, 0 where the usual limit does. Each wireguard-go, one a node and other cluster, watches its socket by one."""
+    """Instances for a lab alongside others, 0 where the usual limit does. Each wireguard-go, one a node and other cluster, watches its socket by one."""
     devices = len(topology.nodes) * (len(topology.clusters) - 1)
     return max(WITH_PODS if topology.real_pods else 0, USUAL + 2 * devices if devices > FEW else 0)
 

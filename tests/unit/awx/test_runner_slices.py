@@ -19,7 +19,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values impor
 from ansible_collections.multicluster.network.plugins.plugin_utils import handed
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
-#: Through the collection's tree, as it is installed: it finds the collection beside itself.
+#: Through the collection's tree, as it is installed: it finds the collection alongside itself.
 PROGRAM = (
     next(
         pathlib.Path(path) / "ansible_collections/multicluster/network"
@@ -82,7 +82,7 @@ def test_a_plan_that_cannot_be_read_ends_it(tmp_path):
         workflow._nodes()
 
 
-def test_what_is_sent_has_the_variables_beside_the_users_own_and_no_artifacts(tmp_path):
+def test_what_is_sent_has_the_variables_alongside_the_users_own_and_no_artifacts(tmp_path):
     workflow = made(tmp_path)
     workflow._extra_variables()
     copy = tmp_path / "copy"

@@ -42,7 +42,7 @@ options:
     type: list
     elements: dict
   capabilities:
-    description: Capabilities of the fabric whose rows are followed beside those that name none.
+    description: Capabilities of the fabric whose rows are followed alongside those that name none.
     type: list
     elements: str
     default: []

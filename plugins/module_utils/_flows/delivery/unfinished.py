@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run has changed on a node and not carried out yet: a note beside the files, for whoever comes after a run that was killed.
+"""What a run has changed on a node and not carried out yet: a note alongside the files, for whoever comes after a run that was killed.
 
 The files alone do not tell it: they are as the next run wants them, and what runs was started before.
 """

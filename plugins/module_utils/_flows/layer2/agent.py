@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What runs beside a node's layer 2 speaker without a play.
+"""What runs alongside a node's layer 2 speaker without a play.
 
 speaker.pyz start    before keepalived: what this node can deliver
 speaker.pyz clean    after keepalived, however it ended: what it left behind

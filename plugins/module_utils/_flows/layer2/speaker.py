@@ -35,7 +35,7 @@ CODE = "/usr/local/lib/multicluster-network-layer2/speaker.pyz"
 UNIT = "/etc/systemd/system/" + keepalived.UNIT
 FOLLOWER = "multicluster-layer2-follow.service"
 FOLLOWER_UNIT = "/etc/systemd/system/" + FOLLOWER
-#: Of whoever changes the state, beside the follower's own; so long another one may take.
+#: Of whoever changes the state, alongside the follower's own; so long another one may take.
 LOCK, LOCK_SECONDS = "multicluster-layer2-state", 120.0
 #: What ``routes_only`` changes; all else of a state stays as a whole run left it.
 _TOLD = ("nodes", "routes", "left_out")

@@ -231,7 +231,7 @@ def _configmap(setup: Setup, found: BackendState, request: BackendRequest, manag
         else []
     )
     if theirs and sides[1] and not request.adopt:
-        message = "it has pools or peers of Services and nodes that {0} wrote; nothing is written beside them, set adopt to take it over"
+        message = "it has pools or peers of Services and nodes that {0} wrote; nothing is written alongside them, set adopt to take it over"
         refused = Refusal("ConfigMap " + ident, "adoptable", message.format(quoted(", ".join(theirs[:3]))))
         return BackendPlan(
             [], [refused], [], _networks(before), "" if before.get("peers") else _NO_PEER.format("its ConfigMap")

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Services that come from another controller, and that are left to one: what that wrote on them beside the address, and what we did.
+"""Services that come from another controller, and that are left to one: what that wrote on them alongside the address, and what we did.
 
 Addresses themselves are the reconciler's. What a former controller left goes only when it is at work no more: it would write it again, and it tells
 people truly who else announces the address.

@@ -49,7 +49,7 @@ from ..._loadbalancers.services import (
     Row,
     Service,
     address_of,
-    beside,
+    alongside,
     counts,
     left_alone,
     of_family,
@@ -74,7 +74,7 @@ from .writes import CarriedOut, Foreseen, Put, notes_of, service_puts
 
 RELEASED = "released"
 KEPT = "no Service wants an address any more, and {0} stay until you say that this is right: load_balancers_confirm_empty: [{1}]"
-KEPT_BESIDE_REFUSED = (
+KEPT_ALONGSIDE_REFUSED = (
     "{0} stay: this run refuses every Service of the cluster, the first is {1} [{2}]; mend what its refusal names"
 )
 
@@ -550,7 +550,7 @@ class ServiceAddressReconciler:
                 self.outcome.update("Reservation", f"{self.setup.cluster}/{entry.service}", *sides)
 
     def _note_sharers(self, cost: CostPlan) -> None:
-        """Who has an address beside the Service that holds it: when that one goes, the address is theirs."""
+        """Who has an address alongside the Service that holds it: when that one goes, the address is theirs."""
         users: dict[str, set[str]] = {}
         for key, networks in cost.networks.items() if self.setup.static else ():
             for network in networks:
@@ -799,7 +799,7 @@ class ServiceAddressReconciler:
         message = (
             KEPT.format(named, self.setup.cluster)
             if first is None
-            else KEPT_BESIDE_REFUSED.format(named, first.object, first.reason)
+            else KEPT_ALONGSIDE_REFUSED.format(named, first.object, first.reason)
         )
         if self.options.release:
             self.outcome.warnings.append(f"{self.setup.cluster}: {message}")
@@ -854,7 +854,7 @@ class ServiceAddressReconciler:
         return {key: networks for key, networks in cost.networks.items() if key not in gone}
 
     def _speaking(self, cost: CostPlan) -> dict[str, t.Any]:
-        """What our speakers need, beside the networks: routes with the ports that say whether a node can deliver, and nodes that announce nothing."""
+        """What our speakers need, alongside the networks: routes with the ports that say whether a node can deliver, and nodes that announce nothing."""
         if self.setup.balancer.type != EMPTY or self.options.mode == ABSENT:
             return {"routes": [], "left_out": {}, "segments": {}}
         numbers = self._groups(cost)[0]
@@ -905,7 +905,7 @@ class ServiceAddressReconciler:
                 reservation=mine.id if mine is not None else "",
                 addresses=[has] if has else [],
             )
-            rows[service.key] = beside(rows[service.key], row) if service.key in rows else row
+            rows[service.key] = alongside(rows[service.key], row) if service.key in rows else row
         return {
             "provider": setup.provider,
             "load_balancer": balancer,

@@ -412,7 +412,7 @@ def let_go(obj: Object, ident: str, path: str) -> Put:
 
 
 def _address(setup: Setup, obj: Object, ident: str, path: str, address: str) -> Put:
-    """The write of a Service's address, or of both with a comma between: those stand in the annotation, which the field beside it would contradict."""
+    """The write of a Service's address, or of both with a comma between: those stand in the annotation, which the field alongside it would contradict."""
     known = ANNOTATIONS.get(setup.balancer.type, "")
     annotation = known if setup.in_annotation or "," in address or known and _in_annotation(obj, known) else ""
     if "," in address and not annotation:

@@ -35,7 +35,7 @@ AGENT = "_flows.node.speaker_agent"
 CODE = "/usr/local/lib/multicluster-network-bgp/speaker.pyz"
 _UNITS = "/etc/systemd/system/"
 UNIT = _UNITS + frr.UNIT
-#: Beside it, where its daemon needs them; in the order in which they start.
+#: Alongside it, where its daemon needs them; in the order in which they start.
 COMPANIONS = (_UNITS + frr.ZEBRA_UNIT, _UNITS + frr.BFD_UNIT)
 FOLLOWER = "multicluster-bgp-follow.service"
 FOLLOWER_UNIT = "/etc/systemd/system/" + FOLLOWER
@@ -46,7 +46,7 @@ UNFINISHED = FOLDER + "/unfinished"
 PORT = 179
 #: FRR's own files, in which a session to the same router would fight with ours.
 FOREIGN = ("/etc/frr/frr.conf", "/etc/frr/bgpd.conf")
-#: Of whoever changes the state, beside the follower's own; so long another one may take.
+#: Of whoever changes the state, alongside the follower's own; so long another one may take.
 LOCK, LOCK_SECONDS = "multicluster-bgp-state", 120.0
 _KEPT_OPTIONS = (
     "asn",
@@ -90,8 +90,8 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         raise ValueRefused("bad_setting", "asn and neighbors say who speaks with whom, and one of them is missing")
     given = _given(request)
     speaker, routes = parse_speaker(given, parse_grants(request.get("grants"))), parse_routes((), given["routes"])
-    rivals = {} if request.get("beside_frr") else _rivals(speaker.neighbours, speaker.source)
-    _no_rival(speaker.neighbours, request.get("beside_frr"))
+    rivals = {} if request.get("alongside_frr") else _rivals(speaker.neighbours, speaker.source)
+    _no_rival(speaker.neighbours, request.get("alongside_frr"))
     state = speaker_follow.parse_state(json.dumps(given))
     daemon = speaker_follow.DAEMONS[state.daemon]
     daemon.group()
@@ -130,7 +130,7 @@ def _unit_files(daemon: speaker_follow.Daemon, speaker: Speaker) -> dict[str, Fi
 
 
 def _companions(desired: t.Iterable[str]) -> list[str]:
-    """The names of the units that run beside the daemon."""
+    """The names of the units that run alongside the daemon."""
     there = set(desired)
     return [path[len(_UNITS) :] for path in COMPANIONS if path in there]
 
@@ -260,7 +260,7 @@ def _no_rival(neighbours: t.Iterable[t.Any], allowed: t.Any) -> None:
     for one in neighbours:
         if ("neighbor", one.address) in words:
             raise ValueRefused(
-                "conflict", f"this node's own FRR has a session with {one.address}; beside_frr allows a second one"
+                "conflict", f"this node's own FRR has a session with {one.address}; alongside_frr allows a second one"
             )
 
 
@@ -270,7 +270,7 @@ def _rivals(neighbours: t.Iterable[t.Any], source: str) -> dict[str, str]:
     routers = {one.address: one.source or source for one in neighbours}
     text = (
         "this node's {0} (process {1}) has a session with {2} from {3}, and a router keeps one of each address: end that first, "
-        "or set bgp_speaker_source_ip to another address of the node (bgp_speaker_beside_frr: true starts ours anyway)"
+        "or set bgp_speaker_source_ip to another address of the node (bgp_speaker_alongside_frr: true starts ours anyway)"
     )
     found: dict[str, str] = {}
     for row in connections.connections():

@@ -116,7 +116,7 @@ def _left_open(fabric: str, check: bool) -> list[str]:
         record = transaction.settle(fabric, "another run of the play came first") or {}
     except transaction.JournalInvalid as error:
         if check:
-            return [f"{error}; the next run keeps it beside and goes on from the confirmed state"]
+            return [f"{error}; the next run keeps it alongside and goes on from the confirmed state"]
         return [str(transaction.set_aside(fabric, error)["message"])]
     if record.get("outcome") == transaction.CONFIRMED:
         return ["an earlier change was kept, and what it still had to do is done now"]
@@ -155,7 +155,7 @@ def revert(fabric: str, ident: str | None) -> Data:
 
 
 def recover(fabric: str, error: transaction.JournalInvalid) -> Data:
-    """After an invalid journal: keep it beside and bring the host to its confirmed state. Raises one of FAILURES."""
+    """After an invalid journal: keep it alongside and bring the host to its confirmed state. Raises one of FAILURES."""
     with HostLock(alias_of(fabric), LOCK_SECONDS):
         record = transaction.set_aside(fabric, error)
     restore(persistence.load_state(fabric) or NodeState(fabric))

@@ -53,7 +53,7 @@ def layout_of(state: t.Mapping[str, t.Any] | None) -> Layout:
 
 
 def carried_over(state: Data, previous: t.Mapping[str, t.Any] | None) -> Data:
-    """A state with the peers confirmed before beside its own, where nothing may be removed."""
+    """A state with the peers confirmed before alongside its own, where nothing may be removed."""
     peers = peers_of(state)
     taken, keys = (
         PrefixSet.of_texts(text for peer in peers for text in peer.allowed_ips),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What makes a node's dataplane survive a reboot: the confirmed state, the code that applies it, the boot unit.
 
-Decision 5 and 34: a root-only state file, the collection's own code as a zipapp beside nothing else than python3, and a
+Decision 5 and 34: a root-only state file, the collection's own code as a zipapp alongside nothing else than python3, and a
 unit that applies the state before pods start.
 """
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What runs beside a node's BGP daemon without a play.
+"""What runs alongside a node's BGP daemon without a play.
 
 speaker.pyz start    write what the daemon starts with
 speaker.pyz follow   the follower

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The names of a trace's flows, asked where the source would ask them: what its DNS server says, beside what the cluster's objects make expected."""
+"""The names of a trace's flows, asked where the source would ask them: what its DNS server says, alongside what the cluster's objects make expected."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ Files below the fabric's state folder, all root-only:
 
 The journal is written before the first change of the kernel and removed after everything else. Confirming renames the
 candidate to the confirmed state; that rename is the one moment in which the transaction is decided. So whoever finds a
-journal, after whatever end of the process that wrote it, knows what to do: with a candidate beside it, put back; without,
+journal, after whatever end of the process that wrote it, knows what to do: with a candidate alongside it, put back; without,
 finish. The dead-man, the boot unit and the next run all do that, under the host's lock.
 """
 
@@ -107,7 +107,7 @@ def pending_or_none(fabric: str) -> Data | None:
 
 
 def set_aside(fabric: str, error: JournalInvalid) -> Data:
-    """Keep an invalid journal beside, for whoever wants to know, and forget its change. Returns the record of how it ended.
+    """Keep an invalid journal alongside, for whoever wants to know, and forget its change. Returns the record of how it ended.
 
     The caller holds the host's lock, and then brings the host to its confirmed state: what the change replaced is not known.
     """
@@ -377,10 +377,10 @@ def dead_man(fabric: str, ident: str, after: float) -> Data | None:
     for attempt in range(TRIES):
         try:
             with contextlib.ExitStack() as stack:
-                beside = _lock(fabric, ident, stack)
+                alongside = _lock(fabric, ident, stack)
                 if ours():
-                    return settle(fabric, "nobody confirmed the change within its time" + beside, expired=True)
-                if pending(fabric) is None and not beside:
+                    return settle(fabric, "nobody confirmed the change within its time" + alongside, expired=True)
+                if pending(fabric) is None and not alongside:
                     persistence.sweep(fabric)
                 return None
         except JournalInvalid:

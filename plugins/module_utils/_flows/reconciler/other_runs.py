@@ -18,7 +18,7 @@ from ..._kubernetes.watch import Follower, Settings
 from ..fabric import run_lock
 
 Data = dict[str, t.Any]
-#: Playbooks that write nothing of what the reconciler writes: it goes on beside them.
+#: Playbooks that write nothing of what the reconciler writes: it goes on alongside them.
 ELSEWHERE = frozenset(
     (
         "mesh",

@@ -3,7 +3,7 @@
 """What nodes announce, told to all of them in one visit: whatever changed before it begins is part of it, whatever changes meanwhile of the next.
 
 A visit is a short play (playbooks/plays/speakers.yml) that gets what to announce with it. It asks no API server, takes no lock of the fabric, and
-changes nothing else on nodes, so it may run beside plays that write something else. Where it does not succeed on every node, the playbook of
+changes nothing else on nodes, so it may run alongside plays that write something else. Where it does not succeed on every node, the playbook of
 the capability is asked for, which does all of it and is repeated until it has.
 """
 
@@ -33,7 +33,7 @@ _PAUSE = 0.2
 
 
 class PlaySpeaker:
-    """Speaks by a short play of ``command``, ansible-playbook with the inventory, which a process beside this one has in memory from the first on."""
+    """Speaks by a short play of ``command``, ansible-playbook with the inventory, which a process alongside this one has in memory from the first on."""
 
     def __init__(
         self, command: t.Sequence[str], seconds: float, stop: threading.Event, log: Log, metrics: Metrics

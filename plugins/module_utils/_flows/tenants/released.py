@@ -71,7 +71,7 @@ def _of_tenant(kind: str, twin: Object, options: t.Any) -> bool:
 
 
 def _writes(opened: OpenRun, objects: t.Iterable[Object]) -> list[_Write]:
-    """What we applied, and what only we are on record for by it, is the original's. What was patched beside that is nobody's in the way."""
+    """What we applied, and what only we are on record for by it, is the original's. What was patched alongside that is nobody's in the way."""
     manager, heir = opened.options.profile.field_manager, PROFILES[opened.options.profile.name].field_manager
     found = []
     for obj in objects if manager != heir else ():

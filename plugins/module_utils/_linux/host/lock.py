@@ -27,7 +27,7 @@ _MAX_BYTES = 64 * 1024
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TRIES = 500
-#: Root's alone, and beside nothing that others may read.
+#: Root's alone, and alongside nothing that others may read.
 FOLDER = "/run/multicluster-network-lock"
 _PAUSE = 0.1
 

@@ -306,7 +306,7 @@ class _Probe:
         self._judge(self._failure() or _Failure(number, True, None, None, 0))
 
     def _failure(self) -> _Failure | None:
-        """What the kernel keeps of an error beside its number."""
+        """What the kernel keeps of an error alongside its number."""
         try:
             data, extra, _flags, _address = self._made().recvmsg(1 << 16, 512, _MSG_ERRQUEUE)
         except OSError:

@@ -118,7 +118,7 @@ def _drop_ins(folder: str) -> list[str]:
 
 
 def drop_ins(unit: str) -> list[tuple[str, str]]:
-    """(path, owner) of every file that changes a unit beside its own file, sorted; drop-ins for all services are not among them."""
+    """(path, owner) of every file that changes a unit alongside its own file, sorted; drop-ins for all services are not among them."""
     found = {}
     prefixes = [unit]
     stem, _dot, kind = unit.rpartition(".")

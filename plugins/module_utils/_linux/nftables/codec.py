@@ -50,7 +50,7 @@ SET_FLAGS_BITS = {
     "object": 64,
     "concatenation": 128,
 }
-#: What nft remembers about a set beside the kernel: its keys are big-endian. Without it some releases print nonsense.
+#: What nft remembers about a set alongside the kernel: its keys are big-endian. Without it some releases print nonsense.
 _SET_USERDATA = struct.pack("=BBI", 0, 4, 2)
 #: Type of the entry in a table's or chain's user data that says whose it is. nft knows 0 to 3 and skips the rest.
 _OWNER_ENTRY = 0x6D

@@ -133,7 +133,7 @@ def _split(parts: list[bytes], limit: int, count: int = 1 << 30) -> list[list[by
 def decode_dump(answers: t.Iterable[bytes]) -> Dump:
     """A device from all messages of its dump: a peer whose allowed IPs span several is one peer again.
 
-    The private key in the answer is not looked at: the kernel sends the public key beside it.
+    The private key in the answer is not looked at: the kernel sends the public key alongside it.
     """
     dump, peers = EMPTY, PeerReader()
     for answer in answers:

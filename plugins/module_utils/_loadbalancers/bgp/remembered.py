@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a provider said of the routers of devices, kept beside our record so that it need not be asked for each of them in every run (ccm 14.4). Pure.
+"""What a provider said of the routers of devices, kept alongside our record so that it need not be asked for each of them in every run (ccm 14.4). Pure.
 
 It holds as long as what it depends on: the session of the device, its private address, and what the project's BGP says. A password is never kept.
 """

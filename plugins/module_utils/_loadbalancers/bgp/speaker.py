@@ -52,7 +52,7 @@ class Neighbour(t.NamedTuple):
 
 
 class Attributes(t.NamedTuple):
-    """What routers are told beside a network. Local preference counts inside one autonomous system only."""
+    """What routers are told alongside a network. Local preference counts inside one autonomous system only."""
 
     communities: tuple[str, ...] = ()
     large_communities: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Attributes(t.NamedTuple):
 
 
 class PoolRule(t.NamedTuple):
-    """What holds for the networks inside one: their attributes, and whether it is announced itself, beside them or in their place."""
+    """What holds for the networks inside one: their attributes, and whether it is announced itself, alongside them or in their place."""
 
     network: Network
     attributes: Attributes = Attributes()
@@ -85,7 +85,7 @@ class Speaker(t.NamedTuple):
     def announcing(self, prefixes: t.Iterable[str], conditional: t.Container[str] = ()) -> Speaker:
         """The same speaker with these networks and what its pools make of them.
 
-        ``conditional``: networks that depend on the node's word. They stay beside the network of their pool, which other nodes announce too.
+        ``conditional``: networks that depend on the node's word. They stay alongside the network of their pool, which other nodes announce too.
         """
         networks = [parse_network(text) for text in prefixes]
         found = set()

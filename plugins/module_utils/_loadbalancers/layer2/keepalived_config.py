@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A segment's groups as a configuration of keepalived, one VRRP instance for each.
 
-What an advertisement names is an address of the loopback device that stands for the group alone: the addresses of Services are kept beside it
+What an advertisement names is an address of the loopback device that stands for the group alone: the addresses of Services are kept alongside it
 (``virtual_ipaddress_excluded``), of both families in one group, so that nodes that have heard of a change and nodes that have not go on hearing each other.
 Advertisements go to the other nodes of the segment, not to a multicast group: routers on the segment, and other clusters, do not meet our numbers.
 """

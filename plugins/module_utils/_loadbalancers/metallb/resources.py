@@ -308,7 +308,7 @@ class Resources:
         return len(self._ours(PEER))
 
     def add_nodes(self, nodes: t.Iterable[NodeBgp]) -> None:
-        """Peers of these nodes, beside those that are there. Raises as add_service."""
+        """Peers of these nodes, alongside those that are there. Raises as add_service."""
         self._ensure(self._rows(list(nodes), False), set())
 
     def remove_node(self, node: str) -> None:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Decision 66: a cluster without nodes beside clusters with nodes is somebody else's, and nothing is planned for it that no variable asks for."""
+"""Decision 66: a cluster without nodes alongside clusters with nodes is somebody else's, and nothing is planned for it that no variable asks for."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_what_check_mode_only_plans_is_not_told_as_done():
     assert lines[2].endswith(": 2 hosts, 0 changed, 2 would change; nothing failed")
 
 
-def test_a_host_that_was_changed_counts_as_such_beside_plans():
+def test_a_host_that_was_changed_counts_as_such_alongside_plans():
     run = (
         Run()
         .play("Both")
@@ -219,7 +219,7 @@ def test_an_error_that_a_report_has_shown_is_not_repeated_while_the_run_goes_on(
 
 
 @pytest.mark.parametrize("check_mode", [False, True])
-def test_what_was_done_for_the_others_is_told_beside_a_failure(check_mode):
+def test_what_was_done_for_the_others_is_told_alongside_a_failure(check_mode):
     """One task serves all clusters: one that cannot be served hides nothing of what the others got, or would get."""
     run = Run().play("Give Services their addresses").task("Give", check_mode=check_mode, run_once=True)
     run.now.diff = True

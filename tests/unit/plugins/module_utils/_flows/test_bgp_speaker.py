@@ -216,7 +216,7 @@ def test_another_program_with_a_session_to_the_router_is_found():
             and str(os.getpid()) in text
             and "bgp_speaker_source_ip" in text
         )
-        # from another address both stand beside each other
+        # from another address both stand alongside each other
         assert bgp_speaker._rivals([Neighbour("127.0.0.2", 65530, source="127.0.0.4")], "127.0.0.3") == {}
         assert bgp_speaker._rivals([Neighbour("127.0.0.9", 65530)], "127.0.0.3") == {}
 
@@ -226,10 +226,10 @@ def test_a_rival_stops_the_first_start_and_is_told_later(node, monkeypatch):
     with pytest.raises(ValueRefused) as caught:
         bgp_speaker.run(REQUEST, check=True)
     assert (caught.value.reason, caught.value.message) == ("conflict", "a rival of 10.66.23.31")
-    assert not bgp_speaker.run(dict(REQUEST, beside_frr=True), check=True)["warnings"]
+    assert not bgp_speaker.run(dict(REQUEST, alongside_frr=True), check=True)["warnings"]
     pathlib.Path(bgp_speaker.STATE).write_text(json.dumps(bgp_speaker._given(REQUEST)))
     assert bgp_speaker.run(REQUEST, check=True)["warnings"] == ["a rival of 10.66.23.31"]
-    # whoever has a session beside one of ours that stands is no rival
+    # whoever has a session alongside one of ours that stands is no rival
     monkeypatch.setattr(frr, "systemctl", lambda *words: True)
     monkeypatch.setattr(bgp_speaker, "_sessions", lambda: {ROUTER["address"]: True})
     assert not bgp_speaker.run(REQUEST, check=True)["warnings"]

@@ -74,7 +74,7 @@ def closure(start: str) -> set[str]:
 
 
 def run(*words: str, cwd: pathlib.Path) -> subprocess.CompletedProcess[str]:
-    """Without the environment, the user's packages, the site's packages and anything beside the script."""
+    """Without the environment, the user's packages, the site's packages and anything alongside the script."""
     return subprocess.run(
         [sys.executable, "-I", "-S", *words], capture_output=True, text=True, check=False, cwd=str(cwd), env={}
     )

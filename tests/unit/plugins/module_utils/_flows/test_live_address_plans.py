@@ -278,7 +278,7 @@ def test_nobody_gets_what_is_for_something_else(balancer, row, where):
 
 
 def test_a_cluster_whose_services_are_refused_is_not_one_to_confirm_as_empty():
-    """What is left over stays, and what is to be mended is named; the line for confirm_empty would give the addresses back beside the mistake."""
+    """What is left over stays, and what is to be mended is named; the line for confirm_empty would give the addresses back alongside the mistake."""
     row = HOSTILE["addresses_of_something_else"][0]
     refused = service("evil", row["address"], None, [], False, False, False)
     report = plan("empty://", [refused], {"192.0.2.1": "gone"}, {}, reserved_ranges=HOSTILE["reserved_ranges"])

@@ -484,7 +484,7 @@ def test_a_program_that_cannot_be_kept_is_started_each_time(place):
 
 @pytest.mark.parametrize("fault", ["exit 3", "exec sleep 1000", "echo nonsense >&$2; exec sleep 1000", "kill -9 $$"])
 def test_one_that_never_begins_keeps_no_run_waiting(place, fault, monkeypatch):
-    """Whatever is wrong beside the program itself; it is tried again after growing pauses."""
+    """Whatever is wrong alongside the program itself; it is tried again after growing pauses."""
     monkeypatch.setattr(warm_playbooks, "_BEGINNING", 0.5)
     python = place.folder / "bin" / "python3"
     python.parent.mkdir()

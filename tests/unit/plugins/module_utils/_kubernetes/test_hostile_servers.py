@@ -490,7 +490,7 @@ def _pipe(source, sink):
         pass
 
 
-def test_an_error_keeps_nothing_alive_that_was_read_beside_it(hostile):
+def test_an_error_keeps_nothing_alive_that_was_read_alongside_it(hostile):
     """An error knows the frames it went through; one that these know as well would keep all lists until the garbage collector comes."""
 
     class Read:

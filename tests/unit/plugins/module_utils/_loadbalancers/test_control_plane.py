@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The control plane's address: who is asked, who wins, what is written; and the Service beside it."""
+"""The control plane's address: who is asked, who wins, what is written; and the Service alongside it."""
 
 from __future__ import annotations
 

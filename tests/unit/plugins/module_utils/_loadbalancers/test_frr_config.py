@@ -137,7 +137,7 @@ def test_pools():
     )
     assert one.announcing(["203.0.113.1/32"]).prefixes == ("203.0.113.0/27", "203.0.113.1/32")
     assert one.announcing(["203.0.113.17/32"]).prefixes == ("203.0.113.16/28",)
-    # one that depends on this node stays beside the network that every node announces
+    # one that depends on this node stays alongside the network that every node announces
     assert one.announcing(["203.0.113.17/32"], {"203.0.113.17/32"}).prefixes == ("203.0.113.16/28", "203.0.113.17/32")
     assert one.announcing([]).prefixes == ()
 

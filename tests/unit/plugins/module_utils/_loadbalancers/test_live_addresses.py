@@ -97,11 +97,11 @@ def test_a_report_of_ours_of_another_services_address_is_stale():
 
 
 def test_what_others_reported_is_not_overwritten():
-    beside = service(address="198.51.100.7", ingress=("203.0.113.9",))
-    outcome = service_plan.outcome_of(beside, [], CONTEXT)
+    alongside = service(address="198.51.100.7", ingress=("203.0.113.9",))
+    outcome = service_plan.outcome_of(alongside, [], CONTEXT)
     assert [action.action for action in outcome.actions] == ["map"] and "203.0.113.9" in outcome.notes[0]
-    assert [step[0] for step in steps(beside._replace(reported=True))] == ["map", "report"]
-    assert [step[0] for step in steps(beside, [reserved(address="203.0.113.9")])] == [
+    assert [step[0] for step in steps(alongside._replace(reported=True))] == ["map", "report"]
+    assert [step[0] for step in steps(alongside, [reserved(address="203.0.113.9")])] == [
         "map",
         "report",
     ]  # it was ours to report

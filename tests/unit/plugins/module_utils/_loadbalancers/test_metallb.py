@@ -365,7 +365,7 @@ def test_an_l2advertisement_of_the_users_stays():
     assert made.sync_services({WEB: ("192.0.2.1/32",)})[WEB].reason == "conflict" and list(made.objects.values()) == [
         theirs
     ]
-    beside = mr.Resources([theirs], mr.Options())
-    beside.sync_services({WEB: ("192.0.2.1/32",)})
-    beside.sync_services({})
-    assert list(beside.objects.values()) == [theirs]
+    alongside = mr.Resources([theirs], mr.Options())
+    alongside.sync_services({WEB: ("192.0.2.1/32",)})
+    alongside.sync_services({})
+    assert list(alongside.objects.values()) == [theirs]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who may share an address: beside the rules of MetalLB and Cilium, written down here as those two have them."""
+"""Who may share an address: alongside the rules of MetalLB and Cilium, written down here as those two have them."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def test_a_cluster_that_nobody_can_reach_fails_the_run_and_says_what_to_write() 
     assert not planned(internal_only(), None, mesh(endpoint_policy="roam")).isolated
 
 
-def test_a_report_is_not_ready_beside_peers_that_differ() -> None:
+def test_a_report_is_not_ready_alongside_peers_that_differ() -> None:
     peers = live(planned(nodes()))
     peers["us"][0]["spec"] = dict(peers["us"][0]["spec"], publicKey=key_of("other"))
     del peers["eu"][0]

@@ -449,7 +449,7 @@ def test_slices_carry_the_ports_that_are_their_clusters_own():
     assert import_slices(merge(WEB, [first, only]), only, "uid", V1, VERSIONS[0], (), 100) == []
 
 
-def test_a_port_without_a_name_gets_one_beside_others():
+def test_a_port_without_a_name_gets_one_alongside_others():
     first = one(
         "aws",
         ports=[dict(HTTP, name="")],

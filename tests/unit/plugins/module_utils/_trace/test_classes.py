@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""All pairs of a plan by classes, beside one pair at a time in the plainest way."""
+"""All pairs of a plan by classes, alongside one pair at a time in the plainest way."""
 
 from __future__ import annotations
 
