@@ -53,7 +53,7 @@ class ActionModule(InventoryAction):
         self.inventory = options["definition"]
         options["leaving"] = str(variables[limit.LEAVING]["cluster"]) if limit.LEAVING in variables else ""
         hosts = options.get("reported_by") or ()
-        said = handed.told(variables) if self.agreed else {}
+        said = handed.reported(variables) if self.agreed else {}
         if said and "reported" not in options:
             options["reported"] = host_reports(said)
         plans = collected.results(self.hostvars, variables.get("ansible_play_hosts_all") or (), "__mesh_r_plan")

@@ -42,8 +42,8 @@ def handover(stage: str, workflow: str, hostvars: t.Any, hosts: t.Sequence[str])
         raise ValueError("there is no plan to hand on")
     if stage == "converge":
         results = collected.results(hostvars, hosts, collected.NODE)
-        said = slices.told(plan["mesh"], results, unpublished(plan["mesh"], results), plan.get("contested") or ())
-        return {handed.told_name(map(str, hosts)): packed.pack(said)}
+        said = slices.reported(plan["mesh"], results, unpublished(plan["mesh"], results), plan.get("contested") or ())
+        return {handed.reported_name(map(str, hosts)): packed.pack(said)}
     found: dict[str, t.Any] = {handed.PLAN: str(plan["agreement"])}
     if stage == "plan":
         return dict(found, multicluster_workflow=workflow)

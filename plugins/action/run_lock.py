@@ -147,7 +147,7 @@ class ActionModule(ActionBase):
     def _take(self, request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         last: dict[str, t.Any] = {}
 
-        def told(row: dict[str, t.Any]) -> bool:
+        def on_row(row: dict[str, t.Any]) -> bool:
             last.clear()
             last.update(row)
             if "waiting" in row:
@@ -156,7 +156,7 @@ class ActionModule(ActionBase):
                 )
             return "waiting" not in row
 
-        run_lock.take(request, told)
+        run_lock.take(request, on_row)
         if last.get("error"):
             raise AnsibleActionFail(
                 f"fabric {request['fabric']}: cannot keep the lock of this run: {last['error']} [lock_failed]"

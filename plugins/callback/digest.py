@@ -93,7 +93,7 @@ class Step:
         self.begun = time.monotonic()
         self.hosts: dict[str, str] = {}
         self.counts: t.Counter[tuple[str, str]] = collections.Counter()
-        self.told = ""
+        self.reported = ""
         self.task = ""
         self.heard = 0
         self.errors: set[tuple[str, str]] = set()
@@ -121,7 +121,7 @@ class CallbackModule(CallbackBase):
         self._begun = time.monotonic()
         self._details: t.TextIO | None = None
         self._opened = False
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._said = digest_text.Said()
         self._repeats = digest_text.Repeats()
         self._refused = False
@@ -200,7 +200,7 @@ class CallbackModule(CallbackBase):
             else C.COLOR_OK
         )
         line = digest_text.step_line(
-            step.name, states, step.counts, step.told, time.monotonic() - step.begun, planned=not step.wrote
+            step.name, states, step.counts, step.reported, time.monotonic() - step.begun, planned=not step.wrote
         )
         self._say(line, color)
         self._keep(line)
@@ -236,7 +236,7 @@ class CallbackModule(CallbackBase):
         self._count(host, task, data)
         if self._step is not None and not digest_text.is_housekeeping(task.action):
             self._step.worked = True
-            self._step.told = digest_text.topology(data) or self._step.told
+            self._step.reported = digest_text.topology(data) or self._step.reported
         if task.action in C._ACTION_DEBUG:
             self._debug(data)
         for line in digest_text.detail_lines(host, data):
@@ -251,11 +251,11 @@ class CallbackModule(CallbackBase):
         if not ignore_errors:
             self._hear(host, "failed")
             self._at_fault.setdefault(host, []).append(at_fault)
-        told = (host, str(getattr(task, "_uuid", ""))) in self._items
+        reported = (host, str(getattr(task, "_uuid", ""))) in self._items
         lines = digest_text.error_lines(data)
-        if not told or not digest_text.is_of_items(data):
+        if not reported or not digest_text.is_of_items(data):
             for line in lines:
-                if ignore_errors and line in self._told:
+                if ignore_errors and line in self._reported:
                     continue  # a report has just shown it
                 if not ignore_errors and self._step is not None:
                     if (who, line) in self._step.errors:
@@ -404,7 +404,7 @@ class CallbackModule(CallbackBase):
         shown, left_out = (lines, 0) if self._display.verbosity > 0 else digest_text.without_tables(lines)
         for line in shown:
             self._say("  " + line)
-        self._told.update(digest_text.one_line(line) for line in shown)
+        self._reported.update(digest_text.one_line(line) for line in shown)
         if left_out:
             self._say(f"  ({left_out} lines of tables in which nothing is wrong: -v shows them)", C.COLOR_VERBOSE)
 

@@ -128,7 +128,7 @@ def step_line(
     name: str,
     states: t.Mapping[str, int],
     done: t.Mapping[tuple[str, str], int],
-    told: str,
+    reported: str,
     seconds: float,
     planned: bool = False,
 ) -> str:
@@ -142,12 +142,12 @@ def step_line(
     ]
     whole = f"{total} hosts" if total > 1 else ""
     if not parts:
-        parts = ["ok"] if told else ["nothing to change"]
+        parts = ["ok"] if reported else ["nothing to change"]
     if total == 1 and states.get("changed"):
         parts = [words.get("changed", "changed")]
     texts = [", ".join(text for text in (whole, *parts) if text)]
-    if told:
-        texts.append(told)
+    if reported:
+        texts.append(reported)
     objects = _objects(done, words)
     if objects:
         texts.append(objects)
@@ -203,11 +203,11 @@ def error_lines(data: Data) -> list[str]:
         # a module that failed over several clusters tells the first in its message
         failures = data.get("failures")
         if isinstance(failures, list) and len(failures) > 1:
-            told = [_failure(row) for row in failures if isinstance(row, dict)]
+            reported = [_failure(row) for row in failures if isinstance(row, dict)]
             lines = (
-                told
-                if told and str(failures[0].get("message") if isinstance(failures[0], dict) else "") in str(message)
-                else lines + told
+                reported
+                if reported and str(failures[0].get("message") if isinstance(failures[0], dict) else "") in str(message)
+                else lines + reported
             )
         for name in ("module_stderr", "stderr"):
             if data.get(name) and any(

@@ -15,18 +15,18 @@ from ansible_collections.multicluster.network.plugins.module_utils._values impor
 
 PLAN, NEWS, PROVEN = "__multicluster_workflow_plan", "__multicluster_workflow_news", "__multicluster_workflow_proven"
 #: What the hosts of one job said of themselves; each job has a name of its own, made of its hosts.
-TOLD = "__multicluster_workflow_told_"
+REPORTED = "__multicluster_workflow_told_"
 
 
-def told_name(hosts: t.Iterable[str]) -> str:
+def reported_name(hosts: t.Iterable[str]) -> str:
     """The variable of a job over these hosts."""
-    return TOLD + hashlib.sha256("\0".join(sorted(hosts)).encode("utf-8")).hexdigest()[:12]
+    return REPORTED + hashlib.sha256("\0".join(sorted(hosts)).encode("utf-8")).hexdigest()[:12]
 
 
-def told(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def reported(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """{host: what it said} of all jobs before this one. Raises ValueRefused."""
     found: dict[str, t.Any] = {}
-    for name in sorted(name for name in variables if name.startswith(TOLD)):
+    for name in sorted(name for name in variables if name.startswith(REPORTED)):
         found.update(packed.unpack(str(variables[name])))
     return found
 
@@ -36,7 +36,7 @@ def results(
 ) -> dict[str, t.Mapping[str, t.Any]]:
     """Host -> its result of node_dataplane, of this run or of a job before it."""
     found: dict[str, t.Mapping[str, t.Any]] = {
-        host: said for host, said in told(variables).items() if host in set(map(str, hosts))
+        host: said for host, said in reported(variables).items() if host in set(map(str, hosts))
     }
     found.update(collected.results(hostvars, hosts, collected.NODE))
     return found

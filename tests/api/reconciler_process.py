@@ -73,9 +73,13 @@ class Service:
         self.notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notified.bind(str(self.folder / "notify"))
         self.notified.settimeout(90)
-        told = {"NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": "2000000"}
+        reported = {"NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": "2000000"}
         environment = dict(
-            os.environ, PYTHONFAULTHANDLER="1", ANSIBLE_HOME=str(self.folder / "ansible"), **told, **self.environment
+            os.environ,
+            PYTHONFAULTHANDLER="1",
+            ANSIBLE_HOME=str(self.folder / "ansible"),
+            **reported,
+            **self.environment,
         )
         environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
         with self.log.open("ab") as log:
@@ -88,7 +92,7 @@ class Service:
             )
         return self
 
-    def told(self, word):
+    def reported(self, word):
         """Wait for systemd to be told something."""
         while True:
             try:

@@ -475,7 +475,7 @@ def test_not_while_the_original_runs_and_what_is_left_of_it(fabric):
 
 
 @pytest.mark.parametrize("fabric", [("kube-vip", False)], ids=names_of, indirect=True)
-def test_what_fails_of_nodes_is_told_at_the_end_and_keeps_nothing_out(fabric):
+def test_what_fails_of_nodes_is_reported_at_the_end_and_keeps_nothing_out(fabric):
     """The provider refuses its list of devices: nodes are not taken over, the Services' addresses and the control plane's are."""
     fabric.metal.double.ask("/faults", method="GET", path="/devices$", status=403, body={"error": "no"}, times=1)
     shown = adopt(fabric.folder, "take", code=2)

@@ -130,7 +130,7 @@ def test_what_cannot_be_merged_into_is_refused_and_stays(server, config):
     assert refused(run(server)) == [(ident, "not_found")]
 
 
-def test_our_zones_listen_where_the_root_does_and_a_missing_reload_is_told(server, config):
+def test_our_zones_listen_where_the_root_does_and_a_missing_reload_is_reported(server, config):
     text = ".:1053 {\n    forward . 192.0.2.53\n}\n"
     server.client().merge_patch(MAPS + "/coredns", {"data": {"Corefile": text}}, "kubectl")
     result = run(server, global_zone=True)

@@ -153,7 +153,7 @@ def test_a_wrong_variable_of_one_cluster_leaves_the_others_their_run(server, inv
     tree = yaml.safe_load((inventory / "hosts.yml").read_text())
     hosts = tree["all"]["children"]["clusters"]["hosts"]
     limit = ("--limit", "clusters,localhost")
-    for wrong, told in (
+    for wrong, reported in (
         (
             {"load_balancers_settings": {"load_balancer": "kube-vip://", "pol": ["198.51.100.0/29"]}},
             "did you mean pool?",
@@ -174,7 +174,7 @@ def test_a_wrong_variable_of_one_cluster_leaves_the_others_their_run(server, inv
         assert (
             code != 0
             and "cluster gcp: cannot read the settings: " in said
-            and told in said
+            and reported in said
             and "1 failed in gcp" in said
         ), out[-3000:]
         assert server.client().get(SERVICES + "/web")["spec"]["loadBalancerIP"] == "203.0.113.0"

@@ -403,7 +403,7 @@ def test_what_changed_between_the_plan_and_the_lease_is_read(server, api, monkey
     assert unchanged(server)
 
 
-def told(client, key):
+def reported(client, key):
     """(type, reason, message, count) of the Events of a Service."""
     namespace, dummy, name = key.partition("/")
     listed = client.list(f"/api/v1/namespaces/{namespace}/events", field_selector="source=multicluster.network").items
@@ -414,7 +414,7 @@ def told(client, key):
     )
 
 
-def test_services_are_told_and_nobody_is_told_twice(server, api):
+def test_services_are_reported_and_nobody_is_told_twice(server, api):
     more = {"events": True}
     for key in ("lb-one/told", "lb-two/other"):
         make(api, key)
@@ -423,8 +423,10 @@ def test_services_are_told_and_nobody_is_told_twice(server, api):
     assert run(server, True, more)["refused"] and server.writes(mark) == []
     result = run(server, more=more)
     assert result["load_balancers"]["aws"]["events"] == 3
-    assert told(api, "lb-one/told") == [("Normal", "EnsuredLoadBalancer", "It has 203.0.113.1 of the pool public", 1)]
-    ((kind, reason, message, count),) = told(api, "lb-two/refused")
+    assert reported(api, "lb-one/told") == [
+        ("Normal", "EnsuredLoadBalancer", "It has 203.0.113.1 of the pool public", 1)
+    ]
+    ((kind, reason, message, count),) = reported(api, "lb-two/refused")
     assert (kind, reason, count) == ("Warning", "SyncLoadBalancerFailed", 1) and message.startswith(
         "outside_grant: lb-two/refused asks for 198.51.100.0"
     )
@@ -438,12 +440,12 @@ def test_services_are_told_and_nobody_is_told_twice(server, api):
     for pools in (small, small, POOLS):
         time.sleep(1.1)  # Events have whole seconds
         run(server, more=more, pools=pools)
-    assert [row[:2] for row in told(api, "lb-two/late")] == [
+    assert [row[:2] for row in reported(api, "lb-two/late")] == [
         ("Normal", "EnsuredLoadBalancer"),
         ("Warning", "AllocationFailed"),
     ]
     api.merge_patch(path("lb-two/late"), {"spec": {"loadBalancerIP": "203.0.113.1"}}, "kubectl")
     for pools in (POOLS, POOLS):
         run(server, more=more, pools=pools)
-    ((message, count),) = [row[2:] for row in told(api, "lb-two/late") if row[1] == "SyncLoadBalancerFailed"]
+    ((message, count),) = [row[2:] for row in reported(api, "lb-two/late") if row[1] == "SyncLoadBalancerFailed"]
     assert message.startswith("claimed_twice: 203.0.113.1 belongs to 'lb-one/told'") and count == 1

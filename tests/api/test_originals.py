@@ -15,7 +15,7 @@ import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows.originals import look
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import NotFound
 
-TOLD = yaml.safe_load((pathlib.Path(__file__).resolve().parents[1] / "originals" / "told.yml").read_text("utf-8"))
+CONFIGURED = yaml.safe_load((pathlib.Path(__file__).resolve().parents[1] / "originals" / "told.yml").read_text("utf-8"))
 
 
 def complete(obj):
@@ -39,7 +39,7 @@ def semaphore_of_one_cluster(server):
         force=True,
     )
     paths = []
-    for obj in [complete(obj) for obj in TOLD["aws"]]:
+    for obj in [complete(obj) for obj in CONFIGURED["aws"]]:
         path = client.resource(obj["apiVersion"], obj["kind"]).path(
             obj["metadata"]["namespace"], obj["metadata"]["name"]
         )

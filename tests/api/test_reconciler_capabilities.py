@@ -26,12 +26,16 @@ __all__ = ["api", "aws", "config", "gcp"]
 
 @contextlib.contextmanager
 def kept(**requests):
-    """The process over these requests, by capability; ``books`` are the playbooks that it asks for, ``told`` what nodes were told."""
-    lines, books, told = [], [], []
+    """The process over these requests, by capability; ``books`` are the playbooks that it asks for, ``reported`` what nodes were told."""
+    lines, books, reported = [], [], []
     control_loop = ControlLoop(
-        requests, Log(lines.append), Metrics(), playbook=books.append, speak=lambda orders: told.append(orders) is None
+        requests,
+        Log(lines.append),
+        Metrics(),
+        playbook=books.append,
+        speak=lambda orders: reported.append(orders) is None,
     )
-    control_loop.lines, control_loop.books, control_loop.told = lines, books, told
+    control_loop.lines, control_loop.books, control_loop.reported = lines, books, reported
     control_loop.start()
     try:
         try:
@@ -44,9 +48,9 @@ def kept(**requests):
         control_loop.stop()
 
 
-def told(control_loop):
+def reported(control_loop):
     """The networks that nodes of the only cluster were told last."""
-    orders = [order for visit in control_loop.told for order in visit.values()]
+    orders = [order for visit in control_loop.reported for order in visit.values()]
     return [route["network"] for route in orders[-1]["routes"]] if orders else []
 
 
@@ -60,7 +64,7 @@ def test_a_service_gets_its_address_and_nodes_hear_of_it(server, api):
         until(lambda: get(api, "first")["spec"].get("loadBalancerIP") == "203.0.113.0")
         until(lambda: control_loop.books == ["load_balancers"])
         quiet(control_loop)
-        assert control_loop.books == ["load_balancers"] and control_loop.told == [], (
+        assert control_loop.books == ["load_balancers"] and control_loop.reported == [], (
             "what was announced before is the playbook's matter"
         )
         make_service(api, "web")
@@ -71,14 +75,14 @@ def test_a_service_gets_its_address_and_nodes_hear_of_it(server, api):
                 and get(api, "web")["status"]["loadBalancer"]
             )
         )
-        until(lambda: told(control_loop) == ["203.0.113.0/32", "203.0.113.1/32"])
+        until(lambda: reported(control_loop) == ["203.0.113.0/32", "203.0.113.1/32"])
         quiet(control_loop)
         assert control_loop.books == ["load_balancers"] and "loadBalancerIP" not in get(api, "inside")["spec"], (
             "no play of its own for an event"
         )
 
         api.delete(SERVICES + "/web")
-        until(lambda: told(control_loop) == ["203.0.113.0/32"] and len(control_loop.books) > 1)
+        until(lambda: reported(control_loop) == ["203.0.113.0/32"] and len(control_loop.books) > 1)
         quiet(control_loop)
         assert set(control_loop.books) == {"load_balancers"} and "203.0.113.1" in ledger(api), (
             "released by the play, after nodes stopped announcing"

@@ -163,7 +163,7 @@ class Fabric:
 def fabric(two, tmp_path):
     made = Fabric(two, tmp_path)
     made.service.start()
-    made.service.told("READY=1")
+    made.service.reported("READY=1")
     made.settles()
     yield made
     for server in two.servers.values():
@@ -233,7 +233,7 @@ def test_kill_9_at_many_points(fabric, points):
         fabric.service.end(signal.SIGKILL)
         fabric.change()
         fabric.service.start()
-    fabric.service.told("READY=1")
+    fabric.service.reported("READY=1")
     fabric.settles()
 
 
@@ -267,7 +267,7 @@ def test_a_clock_that_jumps(fabric, tmp_path):
     )
     assert float(asked.stdout) > time.time() + 80000, "the process has that clock"
     fabric.service.start()
-    fabric.service.told("READY=1")
+    fabric.service.reported("READY=1")
     for seconds in (86400, -86400, 40 * 365 * 86400, 0):
         shift.write_text(str(seconds), "utf-8")
         for unused in range(4):
@@ -293,7 +293,7 @@ def test_requests_that_are_refused_for_a_while(fabric):
 def test_two_reconcilers_and_changes_all_the_time(fabric, tmp_path):
     second = Service(fabric.two.servers, tmp_path, "two").start()
     try:
-        second.told("READY=1")
+        second.reported("READY=1")
         for number in range(40):
             fabric.change()
             if number == 15:
@@ -302,7 +302,7 @@ def test_two_reconcilers_and_changes_all_the_time(fabric, tmp_path):
         fabric.settles()
         assert "event=wrote" in second.lines()
         fabric.service.start()
-        fabric.service.told("READY=1")
+        fabric.service.reported("READY=1")
         second.end()
         for unused in range(5):
             fabric.change()

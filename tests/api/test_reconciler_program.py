@@ -20,7 +20,7 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/multicluster
 def kept(fluentd, tmp_path):
     one = Service(fluentd.servers, tmp_path).start()
     one.two = fluentd
-    one.told("READY=1")
+    one.reported("READY=1")
     yield one
     if one.process.poll() is None:
         one.end()
@@ -34,7 +34,7 @@ def test_the_life_of_a_service(kept):
     two = kept.two
     until(lambda: two.names("gcp", "Service") == [FLUENTD])
     assert set(holders(two).values()) == {str(kept.process.pid)}
-    kept.told("WATCHDOG=1")
+    kept.reported("WATCHDOG=1")
     until(lambda: kept.page("/readyz") == (200, "ok\n"))
     assert kept.page("/healthz") == (200, "ok\n") and kept.page("/nothing")[0] == 404
     two.put("aws", endpoints("sys-log", "fluentd", "10.2.3.77", *PODS[1:]))
@@ -94,7 +94,7 @@ def test_of_two_one_leads_and_the_other_takes_over(kept, tmp_path):
     until(lambda: two.names("gcp", "Service") == [FLUENTD])
     second = Service(two.servers, tmp_path, "two").start()
     try:
-        second.told("READY=1")
+        second.reported("READY=1")
         until(lambda: second.lines().count("event=waits") == 2)
         two.put("aws", endpoints("sys-log", "fluentd", "10.2.3.77"))
         until(lambda: "10.2.3.77" in str(two.get("gcp", "Endpoints", FLUENTD)["subsets"]))

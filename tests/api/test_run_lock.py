@@ -164,10 +164,13 @@ def test_the_second_run_leaves_with_a_clear_word(runs):
     for where in ("here", "elsewhere"):
         second = runs.start("second-" + where, where, multicluster_lock_wait=0)
         assert second.wait(60) != 0
-        told = runs.log("second-" + where)
+        record = runs.log("second-" + where)
         assert (
-            "another run is at work" in told and "play.yml" in told and " since " in told and "[lock_held]" in told
-        ), told
+            "another run is at work" in record
+            and "play.yml" in record
+            and " since " in record
+            and "[lock_held]" in record
+        ), record
         assert not runs.held("second-" + where)
     runs.enough("first")
     assert first.wait(60) == 0, runs.log("first")
@@ -217,9 +220,9 @@ def test_a_run_that_is_killed_while_it_takes_its_lock_leaves_none(runs, scope):
     last = runs.start("last", multicluster_lock=scope, multicluster_lock_wait=60)
     runs.wait_held("last")
     kept = [json.loads(path.read_text()) for path in pathlib.Path(local_lock.folder()).glob("*.lock")]
-    mine = [told for told in kept if told.get("pid") == last.pid]
+    mine = [record for record in kept if record.get("pid") == last.pid]
     assert len(mine) == 1 and processes.lives(mine[0]["keeper"], mine[0]["keeper_born"])
-    assert not [told for told in kept if told.get("pid") == 1]
+    assert not [record for record in kept if record.get("pid") == 1]
     runs.enough("last")
     assert last.wait(120) == 0, runs.log("last")
 
@@ -338,7 +341,7 @@ def test_one_api_server_under_two_names_is_no_second_run(server):
     watchdog.end()
 
 
-def test_who_lost_its_lease_is_told(server, monkeypatch):
+def test_who_lost_its_lease_is_reported(server, monkeypatch):
     monkeypatch.setattr(run_lock, "LEASE_SECONDS", 1.0)
     watchdog = Watchdog([server.access()], "lost")
     assert watchdog.answer()["held"]

@@ -171,7 +171,7 @@ def test_headless_with_names_of_pods(pair):
     assert not pair.run()["changed"]
 
 
-def test_the_oldest_decides_and_everybody_is_told(pair):
+def test_the_oldest_decides_and_everybody_is_reported(pair):
     pair.export(
         "gcp",
         WEB,
@@ -507,7 +507,7 @@ def test_two_clusters_with_one_id_are_refused_before_anything_is_asked(pair):
     assert pair.asked(mark) == {"aws": [], "gcp": []}
 
 
-def test_the_id_of_the_inventory_counts_and_the_clusters_own_word_is_told(pair):
+def test_the_id_of_the_inventory_counts_and_the_clusters_own_word_is_reported(pair):
     own = copy.deepcopy(DEFINITION)
     own["clusters"]["aws"]["multicluster_cluster_id"] = "eu-1"
     pair.put("aws", PROPERTIES)

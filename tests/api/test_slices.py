@@ -214,12 +214,12 @@ def test_slices_together_build_what_one_run_does_and_hold_one_lock(fabric):
         fabric.leases()
     ) == 2
     assert fabric.visits() == [] and fabric.published() == {}
-    told = fabric.in_slices("converge", first)
+    reported = fabric.in_slices("converge", first)
     assert (
         fabric.visits() == hosts and fabric.published() == {}
     )  # what one slice announced is no change of another one's plan
     marks = {name: server.mark() for name, server in fabric.servers.items()}
-    news = effective_artifacts(told, fabric.job("slices_publish", "publish", told))
+    news = effective_artifacts(reported, fabric.job("slices_publish", "publish", reported))
     assert fabric.published() == {
         host: {"gcp" if host[0] == "a" else "aws": key(host, "gcp" if host[0] == "a" else "aws")} for host in hosts
     }
@@ -234,10 +234,10 @@ def test_slices_together_build_what_one_run_does_and_hold_one_lock(fabric):
 
     # unchanged: every node is visited once, nothing is published, the second round visits nobody
     first = fabric.job("slices_plan", "plan-2", {"awx_workflow_job_id": 13})
-    told = fabric.in_slices("converge-2", first)
+    reported = fabric.in_slices("converge-2", first)
     assert fabric.visits() == hosts
     marks = {name: server.mark() for name, server in fabric.servers.items()}
-    news = effective_artifacts(told, fabric.job("slices_publish", "publish-2", told))
+    news = effective_artifacts(reported, fabric.job("slices_publish", "publish-2", reported))
     assert news["__multicluster_workflow_news"] == []
     assert not [
         row for name, server in fabric.servers.items() for row in server.writes(marks[name]) if row[1].startswith(NODES)
@@ -247,9 +247,9 @@ def test_slices_together_build_what_one_run_does_and_hold_one_lock(fabric):
     # a new node: those of the other cluster have news, the others of its own have none
     fabric.add("gcp-6", 6)
     first = fabric.job("slices_plan", "plan-3", {"awx_workflow_job_id": 13})
-    told = fabric.in_slices("converge-3", first)
+    reported = fabric.in_slices("converge-3", first)
     assert fabric.visits() == [*hosts, "gcp-6"]
-    news = effective_artifacts(told, fabric.job("slices_publish", "publish-3", told))
+    news = effective_artifacts(reported, fabric.job("slices_publish", "publish-3", reported))
     assert news["__multicluster_workflow_news"] == ["aws"] and fabric.published()["gcp-6"] == {
         "aws": key("gcp-6", "aws")
     }

@@ -84,7 +84,7 @@ def server_of_names(nodes, tmp_path):
     nodes.drop("gcp", "Service", "kube-system", "kube-dns")
 
 
-def told(trace, port):
+def reported(trace, port):
     """The report after the source asked the CoreDNS of this machine in place of the Service's address."""
     rows = [dict(row, ask=dict(row["ask"], servers=["127.0.0.1"], port=port)) for row in trace["flows"] if "ask" in row]
     asked = trace_ask.ask_names(rows, {row["id"]: None for row in rows}, 5.0)
@@ -110,10 +110,10 @@ def test_the_answer_of_a_real_server_is_what_the_objects_make_expected(nodes, se
         and flow["ask"]["port"] == 53
     )
     assert flow["target"]["address"] in flow["ask"]["expected"]
-    assert names_of(told(found["trace"], port)) == [("name", "ok")]
+    assert names_of(reported(found["trace"], port)) == [("name", "ok")]
 
 
-def test_a_server_that_has_not_loaded_the_corefile_is_told(nodes, server_of_names):
+def test_a_server_that_has_not_loaded_the_corefile_is_reported(nodes, server_of_names):
     dummy, port = server_of_names(remotes=())
     text = corefile_text(
         whole_corefile(Options("gcp", ("aws",), "sys-semaphore", global_zone=True, port=53, ready=True))
@@ -121,18 +121,18 @@ def test_a_server_that_has_not_loaded_the_corefile_is_told(nodes, server_of_name
     corefile(nodes, text)
     found = ask(nodes, NAME, port=8888)
     assert causes(found) == []
-    built = told(found["trace"], port)
+    built = reported(found["trace"], port)
     assert [(row["cause"], row["where"]) for row in built["findings"]] == [("dns_differs", "gcp-host")] and built[
         "verdict"
     ] == "does not arrive"
     assert names_of(built) == [("dns_differs", "differs")] and "coredns_rewrite" in built["findings"][0]["mend"]
 
 
-def test_a_silent_server_and_one_that_fails_are_told(nodes, server_of_names):
+def test_a_silent_server_and_one_that_fails_are_reported(nodes, server_of_names):
     text, dummy = server_of_names()
     corefile(nodes, text)
     found = ask(nodes, NAME, port=8888)
-    built = told(found["trace"], free_port())
+    built = reported(found["trace"], free_port())
     assert [row["cause"] for row in built["findings"]] == ["dns_fails"] and "refused" in built["findings"][0]["message"]
 
 

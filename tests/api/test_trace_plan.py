@@ -202,7 +202,7 @@ def test_many_questions_have_numbers_of_their_own(nodes):
     assert [(row["cause"], row["question"]) for row in found["findings"]] == [("name_unknown", 1)]
 
 
-def test_a_policy_that_does_not_name_the_source_is_told(nodes):
+def test_a_policy_that_does_not_name_the_source_is_reported(nodes):
     spec = {
         "podSelector": {},
         "policyTypes": ["Ingress"],

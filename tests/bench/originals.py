@@ -37,7 +37,7 @@ class Original:
     def __init__(self, path, folder, aws, gcp, namespace):
         self.path, self.folder, self.servers = path, folder, {"aws": aws, "gcp": gcp}
         remote = {"name": "aws", "servicePrefix": "aws", "kubeConfigPath": self._kubeconfig("aws")}
-        told = {
+        configured = {
             "global": {
                 "mirrorSvcLabelSelector": SELECTOR,
                 "globalSvcLabelSelector": "no=one",
@@ -49,8 +49,8 @@ class Original:
             "localCluster": {"name": "gcp"},
             "remoteClusters": [remote],
         }
-        self.told = folder / "config.json"
-        self.told.write_text(json.dumps(told))
+        self.configured = folder / "config.json"
+        self.configured.write_text(json.dumps(configured))
 
     def _kubeconfig(self, name):
         file = self.folder / (name + ".kubeconfig")
@@ -60,7 +60,7 @@ class Original:
     def run(self, done):
         """(seconds, requests of both servers) from its start until done() and its last request."""
         with (self.folder / "log").open("ab") as log:
-            words = [str(self.path), "-config", str(self.told), "-kube-config", self._kubeconfig("gcp")]
+            words = [str(self.path), "-config", str(self.configured), "-kube-config", self._kubeconfig("gcp")]
             marks, started = {name: server.mark() for name, server in self.servers.items()}, time.perf_counter()
             process = subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
             try:

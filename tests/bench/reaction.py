@@ -191,7 +191,7 @@ def ours(server, mark):
 
 def start(service):
     service.start()
-    service.told("READY=1")
+    service.reported("READY=1")
     begun = time.perf_counter()
     settled(service)
     return time.perf_counter() - begun

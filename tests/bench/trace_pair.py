@@ -71,7 +71,7 @@ def main():
                 started = time.perf_counter()
                 if side == "trace":
                     dummy, document = trace_lab.trace(fabric, **ends)
-                    assert document["verdict"] == "arrives", trace_lab.told(document)
+                    assert document["verdict"] == "arrives", trace_lab.reported(document)
                 else:
                     subprocess.run(
                         ["ansible-playbook", "-i", str(fabric.inventory), str(ping)],

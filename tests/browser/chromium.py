@@ -178,13 +178,13 @@ class Page:
         self.value("1")
         found = []
         for event in self._browser.events:
-            name, told = event.get("method"), event.get("params", {})
+            name, reported = event.get("method"), event.get("params", {})
             if name == "Runtime.exceptionThrown":
-                found.append(told["exceptionDetails"].get("text"))
-            elif name == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning", "assert"):
-                found.append(told["args"])
-            elif name == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
-                found.append(told["entry"]["text"])
+                found.append(reported["exceptionDetails"].get("text"))
+            elif name == "Runtime.consoleAPICalled" and reported["type"] in ("error", "warning", "assert"):
+                found.append(reported["args"])
+            elif name == "Log.entryAdded" and reported["entry"]["level"] in ("error", "warning"):
+                found.append(reported["entry"]["text"])
         return found
 
     def picture(self, path, whole=True):

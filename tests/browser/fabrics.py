@@ -87,7 +87,7 @@ def node(host, device_peers):
     }
 
 
-def peers_of(told):
+def peers_of(reported):
     """As node_probe tells the same peers."""
     return [
         {
@@ -99,7 +99,7 @@ def peers_of(told):
             "listen_port": one["listen_port"],
             "source": "10.100.0.1",
         }
-        for one in told["devices"]
+        for one in reported["devices"]
         for peer in one["peers"]
     ]
 
@@ -181,8 +181,8 @@ def facts(sizes, silent=(), services=3, sets=2):
             "addresses": [{"address": f"203.0.113.{10 + number}", "service": "shop/front", "holder": "shop/front"}],
         }
     probes, plans = {}, {}
-    for host, told in nodes.items():
-        if told is not None:
+    for host, reported in nodes.items():
+        if reported is not None:
             pings = [
                 {
                     "source": "10.1.0.1",
@@ -201,7 +201,7 @@ def facts(sizes, silent=(), services=3, sets=2):
                 "paths": {"asked": 1, "elsewhere": [], "more": 0},
                 "units": [],
                 "strays": [],
-                "peers": peers_of(told),
+                "peers": peers_of(reported),
             }
             plans[host] = {"plan": {"changes": []}, "refused": []}
     return {

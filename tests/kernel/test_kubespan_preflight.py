@@ -14,8 +14,8 @@ import pytest
 
 
 def found(node, **layout):
-    told = node.flow("status", {"fabric": "demo", "checks": True, "kubespan": layout})["node"]
-    return [(entry["level"], entry["reason"], entry["message"]) for entry in told["conflicts"]]
+    reported = node.flow("status", {"fabric": "demo", "checks": True, "kubespan": layout})["node"]
+    return [(entry["level"], entry["reason"], entry["message"]) for entry in reported["conflicts"]]
 
 
 def test_an_empty_host_has_none(node):

@@ -132,7 +132,7 @@ except messages.NetlinkRefused as error:
         ("links.change_link(1, mtu=-0 + 2**31)", 22),
     ],
 )
-def test_what_the_kernel_refuses_is_told_by_its_number(ours, call, number):
+def test_what_the_kernel_refuses_is_reported_by_its_number(ours, call, number):
     assert ours(REFUSED.format(call))[0] == number
 
 

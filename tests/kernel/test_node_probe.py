@@ -164,8 +164,8 @@ def test_what_is_sent_elsewhere_is_found_with_what_takes_it(meshed, name):
     commands, cidr, words = LIES[name]
     with planted(meshed, *commands):
         rows = probe(meshed)["paths"]["elsewhere"]
-        told = [row["text"] for row in rows if row["range"] == cidr and row["device"] == DEVICE]
-        assert any(words in text for text in told), rows
+        reported = [row["text"] for row in rows if row["range"] == cidr and row["device"] == DEVICE]
+        assert any(words in text for text in reported), rows
         where = json.loads(meshed.run("ip", "-j", "route", "show", "table", "all"))
         assert where, "ip sees the same kernel"
     assert probe(meshed)["paths"]["elsewhere"] == []
@@ -276,7 +276,7 @@ def test_a_visit_is_pods_alone_until_it_is_known_whom_to_reach(meshed):
     assert not {"changed", "refused"} & set(whole), "those of the node's own plan stand alongside it"
 
 
-def test_what_cannot_be_probed_is_told_alongside_what_could_be_compared(meshed):
+def test_what_cannot_be_probed_is_reported_alongside_what_could_be_compared(meshed):
     assert visit(meshed, pod_cidrs=["no range"]) == {
         "failed": True,
         "msg": visit(meshed, pod_cidrs=["no range"])["msg"],

@@ -301,8 +301,8 @@ def test_who_holds_the_lock_for_ever_does_not_keep_the_host_from_taking_a_change
     with alongside(host, HOLDER) as holder:
         host.settled()
         assert host.seen() == before and host.outcome() == "rolled_back"
-        told = host.node.run("cat", "/run/multicluster-network/mesh.json")
-        assert "was not waited for any longer" in told and f"process {holder.pid} " in told
+        reported = host.node.run("cat", "/run/multicluster-network/mesh.json")
+        assert "was not waited for any longer" in reported and f"process {holder.pid} " in reported
         assert holder.poll() is None
 
 

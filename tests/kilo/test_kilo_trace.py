@@ -10,7 +10,7 @@ import ipaddress
 import json
 
 import pytest
-from trace_lab import assert_arrives, make_pod, nodes_now, served, told, trace
+from trace_lab import assert_arrives, make_pod, nodes_now, reported, served, trace
 
 #: With the granularity location, leaders that are no ends carry the packets: what they do is not followed.
 pytestmark = pytest.mark.parametrize("fabric", ["full"], indirect=True, scope="module")
@@ -36,7 +36,7 @@ def test_what_arrives_leaves_nothing(fabric, question):
     before = nodes_now(fabric)
     dummy, document = assert_arrives(fabric, **question)
     assert nodes_now(fabric) == before
-    assert {hop["verdict"] for hop in document["hops"]} == {"ok"}, told(document)
+    assert {hop["verdict"] for hop in document["hops"]} == {"ok"}, reported(document)
     assert {"route", "tunnel", "target"} <= {hop["what"] for hop in document["hops"]}
 
 
@@ -75,7 +75,7 @@ def test_a_peer_that_lacks_something_is_named_and_its_mend_works(fabric, questio
     with lacking(fabric, gone):
         dummy, document = trace(fabric, **question)
         found = document["findings"][0]
-        assert (found["cause"], found["where"]) == (cause, "us-2"), told(document)
+        assert (found["cause"], found["where"]) == (cause, "us-2"), reported(document)
         assert "clustermesh" in found["mend"]
     # the other end keeps the session that this one has lost, until WireGuard gives it up
     assert_arrives(fabric, within=90.0, **question)

@@ -138,7 +138,7 @@ def test_pods_of_a_headless_service_have_names_with_their_cluster(plane):
         assert not imported(plane, cluster, "db")["spec"].get("ips")
 
 
-def test_what_the_older_export_says_of_ports_holds_and_both_are_told(plane):
+def test_what_the_older_export_says_of_ports_holds_and_both_are_reported(plane):
     plane.apply("gcp", service(port=8081))
     both(
         plane,

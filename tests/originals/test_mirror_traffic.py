@@ -103,10 +103,10 @@ def test_none_fails(fabric, original, tmp_path):
     make_fluentd(fabric)
     fabric.kubectl("gcp", "create", "namespace", NAMESPACE)
     program = Program(original(NAME), tmp_path, {name: Plane(fabric, name) for name in ("aws", "gcp")})
-    told = program.write("config.json", configuration(program, False))
+    configured = program.write("config.json", configuration(program, False))
 
     def start():
-        program.start("-config", told, "-kube-config", program.kubeconfig("gcp"))
+        program.start("-config", configured, "-kube-config", program.kubeconfig("gcp"))
 
     def there(kind):
         return fabric.kubectl("gcp", "-n", NAMESPACE, "get", kind, MIRROR, "--ignore-not-found", "-o", "name")

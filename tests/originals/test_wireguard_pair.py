@@ -46,7 +46,7 @@ def test_taken_over_changed_and_handed_back(pair, recording, capsys):
     with pair.echoes() as echoes:
         found = pair.converge(adopt=True)
     assert all(found[name]["refused"] == [] for name in pair.nodes), found
-    told = [f"taking over: {echoes.sent} echoes sent, {echoes.lost} lost"]
+    configured = [f"taking over: {echoes.sent} echoes sent, {echoes.lost} lost"]
     assert echoes.sent > 300 and echoes.lost == 0
     assert {name: pair.wire(name, marks=False) for name in pair.nodes} == {
         name: one[:4] + one[5:] for name, one in before.items()
@@ -62,7 +62,7 @@ def test_taken_over_changed_and_handed_back(pair, recording, capsys):
     notes = {name: pair.notes(name) for name in pair.nodes}
     with pair.echoes() as echoes:
         pair.release()
-    told.append(f"releasing: {echoes.sent} echoes sent, {echoes.lost} lost")
+    configured.append(f"releasing: {echoes.sent} echoes sent, {echoes.lost} lost")
     assert echoes.lost == 0
     after = {name: pair.wire(name) for name in pair.nodes}
     for name, one in after.items():
@@ -77,14 +77,14 @@ def test_taken_over_changed_and_handed_back(pair, recording, capsys):
             lambda: all("starting node watcher" in (pair.folder / name / "log").read_text() for name in pair.nodes),
         )
         pair.until("they have joined", pair.joined)
-    told.append(f"the original again: {echoes.sent} echoes sent, {echoes.lost} lost")
+    configured.append(f"the original again: {echoes.sent} echoes sent, {echoes.lost} lost")
     assert (
         {name: pair.wire(name) for name in pair.nodes} == after
         and {name: pair.notes(name) for name in pair.nodes} == notes
         and echoes.lost == 0
     )
     with capsys.disabled():
-        print("\n" + "; ".join(told))
+        print("\n" + "; ".join(configured))
     returned = {name: [dict(pair.node_object(name), apiVersion="v1", kind="Node")] for name in pair.nodes}
     if recording:
         keep(NAME, {"begun": begun, "returned": returned})

@@ -179,7 +179,7 @@ def test_certificates_are_verified(plane):
     assert settled(plane, probe_ca=(other / "ca.crt").read_text(), probe_verify_tls=False)
 
 
-def test_a_command_that_fails_is_told_and_tried_again(plane):
+def test_a_command_that_fails_is_reported_and_tried_again(plane):
     plane.kill("cp-1")
     result = run(plane, assign_command=["/bin/false"])
     assert [one["reason"] for one in result["refused"]] == ["assign_failed"] and plane.holder() == ["cp-1"]

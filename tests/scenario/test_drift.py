@@ -275,8 +275,8 @@ def test_a_silent_cluster_and_a_silent_node_are_named(fabric):
     }
     assert {row["name"]: row["reachable"] for row in document["clusters"]} == {"aws": False, "gcp": True}
     assert "aws" in {row["cluster"] for row in document["failures"]}
-    told = [row for row in document["tunnels"] if row["state"] in ("up", "stale", "never")]
-    assert len(told) == 9 and document["summary"]["tunnels_unknown"] >= 1, (
+    reported = [row for row in document["tunnels"] if row["state"] in ("up", "stale", "never")]
+    assert len(reported) == 9 and document["summary"]["tunnels_unknown"] >= 1, (
         "what the silent node would tell is unknown, and not left out"
     )
     assert (

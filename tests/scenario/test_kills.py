@@ -56,7 +56,7 @@ def locks():
     """Files of locks that are held now, by any run of this user."""
     folder = pathlib.Path(local_lock.folder())
     found = [run_lock.read_record(str(folder), path.name) for path in folder.glob("*.lock")] if folder.exists() else []
-    return [told for told in found if processes.lives(told.get("keeper"), told.get("keeper_born"))]
+    return [record for record in found if processes.lives(record.get("keeper"), record.get("keeper_born"))]
 
 
 def while_locking(process, generator):
@@ -66,7 +66,7 @@ def while_locking(process, generator):
     while process.poll() is None and time.monotonic() < deadline:
         if moment == 0 and children.exists() and children.read_text().split():
             break
-        if moment and any(told.get("pid") == process.pid for told in locks()):
+        if moment and any(record.get("pid") == process.pid for record in locks()):
             break
         time.sleep(0.005)
     time.sleep(generator.uniform(0, 0.3) if moment == 2 else generator.uniform(0, 0.05))
@@ -155,7 +155,7 @@ def test_after_a_kill_a_normal_run_converges(fabric, number):
     if number % 5 == 4 or number == KILLS - 1:
         assert not fabric.play("site").ok().changed
     deadline = time.monotonic() + 60  # a watchdog gives its lock back a moment after its run
-    while any(not processes.lives(told.get("pid"), told.get("born")) for told in locks()):
+    while any(not processes.lives(record.get("pid"), record.get("born")) for record in locks()):
         assert time.monotonic() < deadline, locks()
         time.sleep(0.2)
 

@@ -23,7 +23,7 @@ import trace_breaks as lab
 from harness import REPO
 from service_lab import until
 from trace_attacks import ATTACKS, foreign_rule
-from trace_lab import ENDS, assert_arrives, nodes_now, populate, served, told, trace
+from trace_lab import ENDS, assert_arrives, nodes_now, populate, reported, served, trace
 
 WHOLE = os.environ.get("MCN_TRACE") == "all"
 KILLS, SEED = int(os.environ.get("MCN_TRACE_KILLS", "20" if WHOLE else "1")), int(os.environ.get("MCN_SEED", "20"))
@@ -64,7 +64,7 @@ def test_what_arrives_is_shown_hop_by_hop_and_leaves_nothing(fabric, question):
     before = nodes_now(fabric)
     page = fabric.state / "trace.html"
     run, document = assert_arrives(fabric, **question, trace_page=str(page))
-    assert {hop["verdict"] for hop in document["hops"]} == {"ok"}, told(document)
+    assert {hop["verdict"] for hop in document["hops"]} == {"ok"}, reported(document)
     assert {hop["direction"] for hop in document["hops"]} == {"forward", "back"}
     assert {hop["where"] for hop in document["hops"]} >= {lab.A, lab.B}
     assert not run.changed and set(run.recap) - set(fabric.clusters) >= {lab.A, lab.B}
@@ -88,8 +88,8 @@ def test_a_cause_has_its_name_and_its_mend(fabric, case):
             broken = nodes_now(fabric)
             dummy, document = trace(fabric, **case.asks)
             assert nodes_now(fabric) == broken, "the trace left something"
-            assert document["verdict"] != "arrives", told(document)
-            assert document["findings"][0]["cause"] == case.cause, told(document)
+            assert document["verdict"] != "arrives", reported(document)
+            assert document["findings"][0]["cause"] == case.cause, reported(document)
             assert document["findings"][0]["mend"]
             if case.name in EXAMPLES:
                 line = next(line for line in document["table"] if line.startswith(case.cause + " on "))
@@ -112,7 +112,7 @@ def test_what_others_wrote_is_only_shown(fabric):
     with foreign_rule(fabric, lab.B, f'ip saddr {lab.PODS[lab.A]} drop comment "{word}"'):
         run, document = trace(fabric, **lab.PING, trace_page=str(page))
     found = document["findings"][0]
-    assert found["cause"] == "forward_dropped" and word in found["message"], told(document)
+    assert found["cause"] == "forward_dropped" and word in found["message"], reported(document)
     assert word in run.out and "uid=" not in run.out + json.dumps(document)
     text = page.read_text("utf-8")
     assert "<script>alert" not in text and "&lt;script&gt;alert(1)" in text and "{{ lookup" in text
@@ -128,7 +128,7 @@ if WHOLE:
             with case.broken(fabric):
                 dummy, document = trace(fabric, **case.asks)
                 assert (document["findings"][0]["cause"] if document["findings"] else document["verdict"]) in words, (
-                    told(document)
+                    reported(document)
                 )
             assert_arrives(fabric, **lab.PING)
         except BaseException:
@@ -207,14 +207,14 @@ def test_a_node_that_does_not_answer_is_not_read_and_the_rest_is(fabric):
     finally:
         inventory.unlink()
     assert lab.B in run.out and "unknown" in {hop["verdict"] for hop in document["hops"] if hop["where"] == lab.B}, (
-        told(document)
+        reported(document)
     )
 
 
 def test_a_limit_says_what_it_leaves_out(fabric):
     run, document = trace(fabric, "--limit", "aws_nodes", **lab.PING)
     assert "outside of --limit: " + lab.B in run.out
-    assert "unknown" in {hop["verdict"] for hop in document["hops"] if hop["where"] == lab.B}, told(document)
+    assert "unknown" in {hop["verdict"] for hop in document["hops"] if hop["where"] == lab.B}, reported(document)
 
 
 def test_killed_runs_leave_nothing(fabric):

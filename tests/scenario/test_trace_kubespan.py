@@ -12,7 +12,7 @@ import contextlib
 
 import pytest
 import trace_breaks as lab
-from trace_lab import assert_arrives, make_pod, nodes_now, served, told, trace
+from trace_lab import assert_arrives, make_pod, nodes_now, reported, served, trace
 
 TOPOLOGY = "dual"
 MESH = {
@@ -190,7 +190,7 @@ def ready(fabric):
 def test_what_arrives_leaves_nothing(fabric, question):
     before = nodes_now(fabric)
     dummy, document = assert_arrives(fabric, **question, **MESH)
-    assert {hop["verdict"] for hop in document["hops"]} == {"ok"}, told(document)
+    assert {hop["verdict"] for hop in document["hops"]} == {"ok"}, reported(document)
     assert nodes_now(fabric) == before
 
 
@@ -200,8 +200,8 @@ def test_a_cause_has_its_name_and_its_mend(fabric, case):
     try:
         with case.broken(fabric):
             dummy, document = trace(fabric, **case.asks, **MESH)
-            assert document["verdict"] != "arrives", told(document)
-            assert document["findings"][0]["cause"] == case.cause, told(document)
+            assert document["verdict"] != "arrives", reported(document)
+            assert document["findings"][0]["cause"] == case.cause, reported(document)
             assert document["findings"][0]["mend"]
             if case.mend:
                 assert case.mend in document["findings"][0]["mend"]

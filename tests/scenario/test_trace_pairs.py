@@ -15,7 +15,7 @@ import time
 
 import pytest
 from service_lab import client, until
-from test_trace import told, trace
+from test_trace import reported, trace
 
 TOPOLOGY = "dual"
 PORT, ECHO, MUTE = 8888, 8889, 8890
@@ -137,13 +137,13 @@ def every_arrives(fabric, **more):
         run, document = trace(fabric, **more)
         if document["verdict"] == "arrives":
             return run, document
-        assert time.monotonic() < deadline, told(document)
+        assert time.monotonic() < deadline, reported(document)
 
 
 def test_every_pair_of_nodes_agrees_in_both_families(fabric):
     run, document = every_arrives(fabric)
     number = len(ENDS) * (len(ENDS) - 1) * 2
-    assert document["agreement"] == {"asked": number, "arrive": number, "agree": number}, told(document)
+    assert document["agreement"] == {"asked": number, "arrive": number, "agree": number}, reported(document)
     assert f"{number} flows, {number} arrive, expected and observed agree in {number}" in run.out
     assert verdicts(document)[0] == {(one, other) for one in ENDS for other in ENDS if one != other}
 
@@ -156,7 +156,7 @@ def test_each_protocol_there_and_back(fabric, family, protocol, port):
         for one, other in (("aws/default/one", "gcp/default/two"), ("gcp/default/two", "aws/default/one"))
     ]
     dummy, document = trace(fabric, trace_questions=questions)
-    assert document["verdict"] == "arrives" and not document["findings"], told(document)
+    assert document["verdict"] == "arrives" and not document["findings"], reported(document)
     assert {row["verdict"] for row in document["hops"] if row["direction"] == "forward"} == {"ok"}
     # of who is silent by right no answer leaves the target's node
     ends = {
@@ -184,10 +184,10 @@ def test_nodes_and_addresses_with_ports_are_ends_too(fabric):
     ]
     dummy, document = trace(fabric, trace_questions=questions)
     asked = [(row["target"], row["verdict"], row["cause"]) for row in document["flows"]]
-    assert asked[:2] == [(question["target"], "arrives", "") for question in questions[:2]], told(document)
+    assert asked[:2] == [(question["target"], "arrives", "") for question in questions[:2]], reported(document)
     assert [row for row in asked if row[0] == "gcp/default/two"] == [
         ("gcp/default/two", "does not arrive", "port_closed")
-    ] * 2, told(document)
+    ] * 2, reported(document)
 
 
 def planned(fabric, inventory, **more):
@@ -213,7 +213,7 @@ def test_what_a_change_would_cut_off_is_said_before_and_true_after(fabric):
     inventory.write_text(json.dumps({"all": {"children": tree}}), "utf-8")
     try:
         run, document = planned(fabric, inventory, trace_plan=True)
-        assert document["verdict"] == "does not arrive", told(document)
+        assert document["verdict"] == "does not arrive", reported(document)
         said = {
             (one, other)
             for row in document["trace"]["reach"]["cut"]
@@ -226,7 +226,7 @@ def test_what_a_change_would_cut_off_is_said_before_and_true_after(fabric):
             (one, two)
             for near in ("aws-node-1", "aws-node-2")
             for one, two in ((near, "gcp-node-2"), ("gcp-node-2", near))
-        }, told(document)
+        }, reported(document)
         assert len(document["trace"]["reach"]["cut"]) <= 2 and all(row["mend"] for row in document["findings"])
         # nothing has happened yet
         every_arrives(fabric, trace_family="4")
@@ -238,8 +238,8 @@ def test_what_a_change_would_cut_off_is_said_before_and_true_after(fabric):
         document = json.loads(path.read_text("utf-8"))
         host = {name: pod.rpartition("-pod-")[0] for name, pod in ENDS.items()}
         arrive, lost = ({(host[one], host[other]) for one, other in rows} for rows in verdicts(document))
-        assert lost == said and len(arrive) == 12 - len(said), told(document)
-        assert document["agreement"]["agree"] == document["agreement"]["asked"] == 12, told(document)
+        assert lost == said and len(arrive) == 12 - len(said), reported(document)
+        assert document["agreement"]["agree"] == document["agreement"]["asked"] == 12, reported(document)
     finally:
         inventory.unlink()
         fabric.play("mesh").ok()

@@ -19,7 +19,7 @@ import felix_double as felix
 import pytest
 import trace_breaks as lab
 from service_lab import client, until
-from trace_lab import ENDS, populate, served, told, trace
+from trace_lab import ENDS, populate, reported, served, trace
 
 TUPLES, BATCH, SEED = int(os.environ.get("MCN_TRACE_TUPLES", "10000")), 1000, int(os.environ.get("MCN_SEED", "20"))
 #: Seconds that they may take together.
@@ -119,7 +119,7 @@ def test_random_questions_have_the_answers_that_they_should(fabric, capsys):
         dummy, document = trace(fabric, trace_questions=asked, trace_lifetime=120)
         early = {row["question"]: row["cause"] for row in document["findings"] if "question" in row}
         followed = [question for number, question in enumerate(asked) if number not in early]
-        assert len(followed) == len(document["flows"]), told(document)
+        assert len(followed) == len(document["flows"]), reported(document)
         wrong = [(asked[number], cause) for number, cause in early.items() if right(asked[number])[1] != cause]
         wrong += [
             (question, row)

@@ -126,7 +126,7 @@ def test_a_refused_node_is_in_the_verdict(fabric):
         fabric.kubectl("gcp", "delete", "node", "foreign-1")
 
 
-def test_a_blocked_port_is_told_with_its_addresses(fabric):
+def test_a_blocked_port_is_reported_with_its_addresses(fabric):
     device = fabric.wireguard("aws-node-1")["wireguard.gcp"]
     key, peer = next((key, peer) for key, peer in device["peers"].items() if peer["endpoint"] == "10.22.22.27:51821")
     fabric.sh(

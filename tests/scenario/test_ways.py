@@ -172,7 +172,7 @@ def test_hosts_that_come_from_the_clusters_themselves(fabric):
     assert {host for host, row in run.recap.items() if row["ok"]} - set(fabric.clusters) == set(fabric.nodes)
 
 
-def test_everything_wrong_with_an_inventory_is_told_at_once_before_anything_is_asked(fabric):
+def test_everything_wrong_with_an_inventory_is_reported_at_once_before_anything_is_asked(fabric):
     tree = yaml.safe_load(fabric.inventory.read_text())
     clusters = tree["all"]["children"]["clusters"]["hosts"]
     clusters["aws"]["pod_cidrs"] = ["10.4.0.0/17", "nonsense"]

@@ -399,7 +399,7 @@ def the_answers_way_is_blocked(fabric):
 
 
 @attack("mtu_black_hole")
-def nobody_is_told_how_large(fabric):
+def nobody_is_reported_how_large(fabric):
     """The tunnel there takes less, and what would say so is dropped."""
     fabric.sh(B, "ip", "link", "set", INSIDE, "mtu", "1280")
     with foreign_rule(fabric, A, "icmp type destination-unreachable drop", hook="prerouting", priority="-150"):

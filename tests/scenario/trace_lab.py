@@ -129,7 +129,7 @@ def nodes_now(fabric):
     return standing(fabric.snapshot(*fabric.nodes))
 
 
-def told(document):
+def reported(document):
     """What was found, for people."""
     rows = [*document["findings"], *document.get("table", ())]
     return json.dumps(rows, indent=1)
@@ -142,5 +142,5 @@ def assert_arrives(fabric, within=20.0, **variables):
         run, document = trace(fabric, **variables)
         if document["verdict"] == "arrives" and not document["findings"]:
             return run, document
-        assert time.monotonic() < deadline, told(document)
+        assert time.monotonic() < deadline, reported(document)
         time.sleep(1)

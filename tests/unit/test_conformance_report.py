@@ -15,14 +15,14 @@ DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
 def test_the_guide_says_what_the_report_says():
     (report,) = (DOCS / "conformance").glob("mcs-api-*.yaml")
-    told = yaml.safe_load(report.read_text("utf-8"))
-    specs = {group["name"]: group["tests"] for group in told["groups"]}
+    reported = yaml.safe_load(report.read_text("utf-8"))
+    specs = {group["name"]: group["tests"] for group in reported["groups"]}
     every = [spec for group in specs.values() for spec in group]
-    assert told["passed"] == told["total"] == len(every) and not told["suitefailure"]
+    assert reported["passed"] == reported["total"] == len(every) and not reported["suitefailure"]
     assert all(spec["passed"] and spec["conformant"] and not spec["skipped"] and not spec["failed"] for spec in every)
-    assert told["implementation"]["version"] in report.name
+    assert reported["implementation"]["version"] in report.name
     counts = f"{len(every)} specs, {len(specs['Required'])} required and {len(specs['Optional'])} optional"
     guide = re.sub(r"\s+", " ", (DOCS / "docsite" / "rst" / "guide_mcs.rst").read_text("utf-8"))
-    assert counts in guide and told["implementation"]["version"] in guide
+    assert counts in guide and reported["implementation"]["version"] in guide
     table = f"{len(every)} ({len(specs['Required'])} required, {len(specs['Optional'])} optional)"
     assert table in (DOCS / "conformance" / "README.md").read_text("utf-8")

@@ -70,11 +70,11 @@ def test_one_file_has_the_json_form_of_a_peer() -> None:
 
 
 def test_a_claim_is_a_frozen_value_around_the_peer_that_travels() -> None:
-    told = t.get_type_hints(Claim)
+    reported = t.get_type_hints(Claim)
     assert (
         issubclass(Claim, tuple)
-        and told["peer"] is Peer
-        and not [name for name, kind in told.items() if kind is t.Any or "Dict" in str(kind)]
+        and reported["peer"] is Peer
+        and not [name for name, kind in reported.items() if kind is t.Any or "Dict" in str(kind)]
     )
     for stage in (check_claims, open_claims):
         taken = t.get_type_hints(stage)

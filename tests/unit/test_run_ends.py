@@ -125,7 +125,7 @@ def test_a_run_that_lost_all_its_nodes_goes_on_and_says_so(tmp_path):
     assert "  c1       failed: node n1" in lines and "  c2       failed: node n2" in lines, lines
 
 
-def test_what_a_node_said_when_it_was_to_keep_its_change_is_told_at_the_end(tmp_path):
+def test_what_a_node_said_when_it_was_to_keep_its_change_is_reported_at_the_end(tmp_path):
     here = {"when": "inventory_hostname == 'n1'"}
     keep = {
         "ansible.builtin.fail": {"msg": "the change is kept, but /etc is read-only"},
@@ -149,7 +149,7 @@ def test_what_a_node_said_when_it_was_to_keep_its_change_is_told_at_the_end(tmp_
 
 
 @pytest.mark.parametrize(
-    "interpreter, told",
+    "interpreter, reported",
     [
         (
             "/nowhere/python3",
@@ -160,7 +160,7 @@ def test_what_a_node_said_when_it_was_to_keep_its_change_is_told_at_the_end(tmp_
         ("python-ends", "the module ended without an answer, exit status 3: no such library"),
     ],
 )
-def test_a_node_whose_python_gives_no_answer_is_told_with_the_mend(tmp_path, interpreter, told):
+def test_a_node_whose_python_gives_no_answer_is_reported_with_the_mend(tmp_path, interpreter, reported):
     """Ansible's own message is about JSON."""
     for name, text in (
         ("killed", "kill -9 $$"),
@@ -183,7 +183,7 @@ def test_a_node_whose_python_gives_no_answer_is_told_with_the_mend(tmp_path, int
         nodes={"ansible_python_interpreter": str(tmp_path / interpreter)},
     )
     line = next(line for line in lines if line.startswith("FAILED n1: "))
-    assert re.search(": " + re.escape(told).replace(r"\.\*", ".*"), line), line
+    assert re.search(": " + re.escape(reported).replace(r"\.\*", ".*"), line), line
 
 
 def test_every_capability_has_its_turn_though_the_first_failed(tmp_path):
@@ -208,9 +208,11 @@ def test_every_capability_has_its_turn_though_the_first_failed(tmp_path):
     for name in ("c1", "c2"):
         row = next(line for line in lines if line.startswith(f"  {name} "))
         assert row.count("failed") == 3, row
-    told = [line for line in lines if line.startswith("FAILED")]
-    assert len(told) == 7 and all(line.startswith("FAILED c1, c2: ") for line in told), lines
-    assert told[-1].endswith(": 6 failed in c1, c2, see above") and lines[-2].endswith("; clusters at fault: c1, c2")
+    reported = [line for line in lines if line.startswith("FAILED")]
+    assert len(reported) == 7 and all(line.startswith("FAILED c1, c2: ") for line in reported), lines
+    assert reported[-1].endswith(": 6 failed in c1, c2, see above") and lines[-2].endswith(
+        "; clusters at fault: c1, c2"
+    )
 
 
 def applied(changed):

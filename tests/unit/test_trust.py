@@ -565,7 +565,7 @@ def test_lone_locks(row: t.Any, certificate: t.Any, monkeypatch: t.Any) -> None:
         "clusters": [dict(one.access, name=name) for name, one in servers.items()],
     }
     stop = threading.Event()
-    holder = run_lock.LockHolder(request, lambda told: rows.append(told) or True, stop)
+    holder = run_lock.LockHolder(request, lambda reported: rows.append(reported) or True, stop)
     holding = threading.Thread(target=holder.hold, daemon=True)
     try:
         assert holder.in_clusters() == row["held"]

@@ -45,11 +45,11 @@ def file_name(key: str) -> str:
 
 
 def watchdog(
-    body: t.Callable[[t.Callable[[Data], None], threading.Event], None], told: t.Callable[[Data], bool]
+    body: t.Callable[[t.Callable[[Data], None], threading.Event], None], on_row: t.Callable[[Data], bool]
 ) -> None:
     """Run ``body(report, stop)`` in a process of its own that nobody waits for, until it returns.
 
-    Each ``report`` comes out here as a call of ``told``, until that returns True or the process ends. SIGTERM and SIGINT set
+    Each ``report`` comes out here as a call of ``on_row``, until that returns True or the process ends. SIGTERM and SIGINT set
     ``stop``. Of the caller's files the process keeps none, so nobody waits for it unknowingly.
     """
     reader, writer = os.pipe()
@@ -65,7 +65,7 @@ def watchdog(
     os.waitpid(child, 0)
     with os.fdopen(reader, encoding="utf-8") as lines:
         for line in lines:
-            if told(json.loads(line)):
+            if on_row(json.loads(line)):
                 break
 
 

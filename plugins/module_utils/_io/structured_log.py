@@ -23,7 +23,7 @@ class Log:
     def __init__(self, write: t.Callable[[str], t.Any] | None = None) -> None:
         self._write = write or sys.stdout.write
         self._lock = threading.Lock()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def say(self, part: str, event: str, **more: t.Any) -> None:
         """One line."""
@@ -33,11 +33,11 @@ class Log:
         """One line, unless it was said before."""
         line = _line(part, event, more)
         with self._lock:
-            if line in self._told:
+            if line in self._reported:
                 return
-            if len(self._told) >= _REMEMBERED:
-                self._told.clear()
-            self._told.add(line)
+            if len(self._reported) >= _REMEMBERED:
+                self._reported.clear()
+            self._reported.add(line)
         self._line(line)
 
     def _line(self, line: str) -> None:

@@ -278,11 +278,11 @@ def _kill(pid: int, born: str) -> None:
 class WarmPlaybooks:
     """Runs ``command`` (ansible-playbook and its first words) with further words, with ``more`` in its environment. One run at a time, of any thread.
 
-    ``told`` hears what is wrong where runs start the program anew; ``starts``: how many did.
+    ``report`` is called with what is wrong where runs start the program anew; ``starts``: how many did.
     """
 
-    def __init__(self, command: t.Sequence[str], more: t.Mapping[str, str], told: t.Callable[[str], None]) -> None:
-        self._command, self._more, self._told = list(command), dict(more), told
+    def __init__(self, command: t.Sequence[str], more: t.Mapping[str, str], report: t.Callable[[str], None]) -> None:
+        self._command, self._more, self._report = list(command), dict(more), report
         self.starts = 0
         self._lock = threading.Lock()
         self._process: _Process | None = None
@@ -338,14 +338,14 @@ class WarmPlaybooks:
             self._process = _Process(program, interpreter, environment)
         except (Unsuitable, OSError) as error:
             self._pause()
-            self._told(str(error))
+            self._report(str(error))
 
     def _lost(self, why: str) -> None:
         if self._process is not None:
             self._process.kill()
             self._process = None
         self._pause()
-        self._told(f"the process that has Ansible in memory is gone: {why}")
+        self._report(f"the process that has Ansible in memory is gone: {why}")
 
     def _pause(self) -> None:
         self._failures += 1

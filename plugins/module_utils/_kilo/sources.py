@@ -247,12 +247,12 @@ def plan_sources(
         source.kept.extend(name for name in draft.kept if name not in source.kept)
     checked = check_kilo(list(by_cluster.values()), settings.node_cidrs, settings.internal_ip_routes, settings.resolved)
     found = Sources(usable, findings, {}, list(checked.routes), list(checked.warnings), checked)
-    told: set[Refusal] = set()
+    reported: set[Refusal] = set()
     for key, draft in drafts.items():
         found.plans[key] = _finish(draft, checked, gathered, settings, found.warnings)
         for refusal in _refusals(draft, checked):
-            if refusal not in told:
-                told.add(refusal)
+            if refusal not in reported:
+                reported.add(refusal)
                 found.refused.append(refusal)
         _say_renumbered(found.plans[key], found.warnings)
     for cluster in sorted(by_cluster):

@@ -262,16 +262,16 @@ class Session:
             limit = min(self.limits.connect_seconds, seconds) if connecting else seconds
             kind = errors.Unreachable if connecting else errors.TimedOut
             where = f" to {self.access.server}" if connecting else ""
-            told = f"no {'connection' if connecting else 'answer'}{where} within {limit:.3g} s"
+            reported = f"no {'connection' if connecting else 'answer'}{where} within {limit:.3g} s"
             return self.error(
-                kind, operation, told if connecting else told + self._whose(operation, seconds), retryable=False
+                kind, operation, reported if connecting else reported + self._whose(operation, seconds), retryable=False
             )
         system = [one for one in chain if isinstance(one, OSError) and one.strerror]
         why = system[0].strerror if system else type(chain[-1]).__name__
-        told = f"{self.access.server} ({quoted(why)})"
+        reported = f"{self.access.server} ({quoted(why)})"
         if any(isinstance(one, socket.gaierror) for one in chain):
-            told += f"; this controller finds no address for the name: see kubeconfig or api_url of clusters/{self.cluster}, or its DNS"
-        return self.error(errors.Unreachable, operation, told, retryable=False if refused else None)
+            reported += f"; this controller finds no address for the name: see kubeconfig or api_url of clusters/{self.cluster}, or its DNS"
+        return self.error(errors.Unreachable, operation, reported, retryable=False if refused else None)
 
     def _whose(self, operation: str, seconds: float) -> str:
         """Whose limit such a time is: one of the user's, or one that is built in."""
@@ -311,21 +311,21 @@ class Session:
         the error keeps everything that was read until the garbage collector comes."""
         status = answer.status
         try:
-            told = decode(payload, self.limits.depth)
+            reported = decode(payload, self.limits.depth)
         except ValueError:
-            told = None
-        told = told if isinstance(told, dict) else {}
-        message = f"HTTP {status}: {quoted(told.get('message') or 'no reason given')}"
+            reported = None
+        reported = reported if isinstance(reported, dict) else {}
+        message = f"HTTP {status}: {quoted(reported.get('message') or 'no reason given')}"
         if status == 401 and self.access.credential:
             message += f"; the credential from {self.access.credential} is not accepted, perhaps it has expired"
         kind = errors.BY_STATUS.get(status, errors.Busy if status >= 500 else errors.KubeError)
-        if status == 500 and "typed patch object" in str(told.get("message")):
+        if status == 500 and "typed patch object" in str(reported.get("message")):
             kind = errors.Invalid  # the manifest does not fit the schema; older servers call that their own fault
         found = self.error(
             kind, operation, message, status=status, retry_after=_seconds(answer.headers.get("Retry-After"))
         )
         if isinstance(found, errors.Conflict):
-            found.cause = str(told.get("reason", ""))[:64]
+            found.cause = str(reported.get("reason", ""))[:64]
         return found
 
 

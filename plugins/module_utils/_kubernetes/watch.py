@@ -86,7 +86,7 @@ class Follower:
         self._client: Client | None = None
         self._places: list[tuple[str, str]] = []
         self._version, self._streamed = "", 0
-        self._told = ""
+        self._reported = ""
         #: requests by (verb, code or reason), and when the server was heard last
         self.requests: dict[tuple[str, str], int] = {}
         self.heard_at = time.monotonic()
@@ -202,8 +202,8 @@ class Follower:
         self.requests[verb, code] = self.requests.get((verb, code), 0) + 1
 
     def _tell(self, problem: str) -> None:
-        if problem != self._told:
-            self._told = problem
+        if problem != self._reported:
+            self._reported = problem
             self._status(problem or f"cluster {self._given.get('name')}: following {self._resource} again")
 
 
@@ -246,8 +246,8 @@ def _row(client: Client, line: bytes, operation: str) -> Data:
     if not isinstance(row, dict):
         raise BadAnswer(client.cluster, operation, "a row that is no object")
     if row.get("type") == "ERROR":
-        told = row.get("object")
-        code = told.get("code") if isinstance(told, dict) else None
+        reported = row.get("object")
+        code = reported.get("code") if isinstance(reported, dict) else None
         kind = Expired if code == 410 else KubeError
         raise kind(client.cluster, operation, f"the server ended it with code {quoted(code)}", retryable=True)
     return row

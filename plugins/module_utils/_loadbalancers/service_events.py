@@ -19,7 +19,7 @@ MOST, LONGEST = 100, 1000
 Object = t.Mapping[str, t.Any]
 
 
-class Told(t.NamedTuple):
+class Notice(t.NamedTuple):
     """One Event of a Service."""
 
     namespace: str
@@ -43,9 +43,9 @@ def given_text(addresses: t.Sequence[tuple[str, str]]) -> str:
     return "It has " + " and ".join(f"{address}{' of the pool ' + pool if pool else ''}" for address, pool in addresses)
 
 
-def refused(namespace: str, name: str, uid: str, reason: str, message: str) -> Told:
+def refused(namespace: str, name: str, uid: str, reason: str, message: str) -> Notice:
     """Why a Service has no address of ours."""
-    return Told(
+    return Notice(
         namespace, name, uid, WARNING, EXHAUSTED if reason == "quota" else REFUSED, f"{reason}: {message}"[:LONGEST]
     )
 
@@ -53,12 +53,12 @@ def refused(namespace: str, name: str, uid: str, reason: str, message: str) -> T
 class Writing(t.NamedTuple):
     """One write: ``body`` of a new Event, or the merge patch of the one that counts up."""
 
-    told: Told
+    notice: Notice
     body: dict[str, t.Any]
     is_new: bool
 
 
-def plan_events(told: t.Iterable[Told], there: t.Iterable[Object], now: str) -> list[Writing]:
+def plan_events(notices: t.Iterable[Notice], there: t.Iterable[Object], now: str) -> list[Writing]:
     """What to write. ``there``: the Events that we wrote and that the cluster still has; ``now`` as RFC 3339 in UTC, whole seconds."""
     known: dict[str, Object] = {}
     latest: dict[str, str] = {}
@@ -67,7 +67,7 @@ def plan_events(told: t.Iterable[Told], there: t.Iterable[Object], now: str) -> 
         known[f"{one_of_ours['metadata'].get('namespace')}/{one_of_ours['metadata'].get('name')}"] = one_of_ours
         latest[uid] = max(latest.get(uid, ""), str(one_of_ours.get("lastTimestamp") or ""))
     found = []
-    for one in sorted(set(told))[:MOST]:
+    for one in sorted(set(notices))[:MOST]:
         event = known.get(f"{one.namespace}/{one.event}")
         if event is None:
             found.append(Writing(one, _new(one, now), True))
@@ -79,21 +79,21 @@ def plan_events(told: t.Iterable[Told], there: t.Iterable[Object], now: str) -> 
     return found
 
 
-def _new(told: Told, now: str) -> dict[str, t.Any]:
+def _new(notice: Notice, now: str) -> dict[str, t.Any]:
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": told.event, "namespace": told.namespace},
+        "metadata": {"name": notice.event, "namespace": notice.namespace},
         "involvedObject": {
             "apiVersion": "v1",
             "kind": "Service",
-            "namespace": told.namespace,
-            "name": told.name,
-            "uid": told.uid,
+            "namespace": notice.namespace,
+            "name": notice.name,
+            "uid": notice.uid,
         },
-        "type": told.kind,
-        "reason": told.reason,
-        "message": told.message,
+        "type": notice.kind,
+        "reason": notice.reason,
+        "message": notice.message,
         "source": {"component": COMPONENT},
         "firstTimestamp": now,
         "lastTimestamp": now,

@@ -18,8 +18,8 @@ def read_apinetlet(one: Process, into: Proposal) -> None:
         ("--namespace", "tenants_watch_namespace", parse_subdomain),
         ("--watch-filter", "tenants_watch_filter", fields.word),
     ):
-        told = one.text(flag)
-        value = into.checked(one.where, flag, parse, told) if told else None
+        configured = one.text(flag)
+        value = into.checked(one.where, flag, parse, configured) if configured else None
         if value:
             into.say(None, variable, value, one.where)
     if "ironcore" in one.image:

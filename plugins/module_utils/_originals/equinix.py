@@ -24,7 +24,7 @@ from . import fields
 from .fields import Document
 from .programs import EQUINIX
 from .proposal import Proposal
-from .workloads import ConfigMaps, Process, Told
+from .workloads import ConfigMaps, Configured, Process
 
 VARIABLE = "load_balancers_settings"
 SECRET_KEY, SECRET_NAMESPACE = "cloud-sa.json", "kube-system"
@@ -48,9 +48,9 @@ def read_controller(one: Process, config_maps: ConfigMaps, into: Proposal) -> No
     _begin(one.cluster, one.where, into, identity)
     for item in SETTINGS:
         names = [*item.variables, *(name.replace("METAL_", "PACKET_", 1) for name in item.variables)]
-        told = one.first(*names)
-        if told is not None:
-            _told(one.cluster, item, told, one.where, names[0], into)
+        configured = one.first(*names)
+        if configured is not None:
+            _configured(one.cluster, item, configured, one.where, names[0], into)
     named = one.text("--cloud-config", "--provider-config")
     if named is None:
         return
@@ -65,11 +65,13 @@ def read_controller(one: Process, config_maps: ConfigMaps, into: Proposal) -> No
                 "its Secret was not read: config_secret lets every run take its settings from there, token included",
             )
         return
-    told = one.file(named, config_maps)
-    if told.text is None:
-        into.find(one.where, "config_unread", f"its configuration is {told.place}, which is not read; give the file")
+    configured = one.file(named, config_maps)
+    if configured.text is None:
+        into.find(
+            one.where, "config_unread", f"its configuration is {configured.place}, which is not read; give the file"
+        )
         return
-    read_file(one.cluster, told.text, told.place, into, identity)
+    read_file(one.cluster, configured.text, configured.place, into, identity)
 
 
 def read_file(cluster: str, text: str, where: str, into: Proposal, identity: str = _IDENTITY) -> None:
@@ -96,14 +98,14 @@ def _begin(cluster: str, where: str, into: Proposal, identity: str) -> None:
     into.add(None, "multicluster_capabilities", ["load_balancers"])
 
 
-def _told(cluster: str, item: Setting, told: Told, where: str, name: str, into: Proposal) -> None:
-    place = told.place or f"the variable {name} of {where}"
-    if item.name in SECRETS or told.secret:
+def _configured(cluster: str, item: Setting, configured: Configured, where: str, name: str, into: Proposal) -> None:
+    place = configured.place or f"the variable {name} of {where}"
+    if item.name in SECRETS or configured.secret:
         _secret(cluster, item, place, where, into)
-    elif told.text is None:
+    elif configured.text is None:
         into.find(where, "config_unread", f"{name} is {place}, which is not known here")
     else:
-        value = into.checked(where, name, _parser(item), told.text)
+        value = into.checked(where, name, _parser(item), configured.text)
         if value is not None:
             _say(cluster, item, value, where, into)
 

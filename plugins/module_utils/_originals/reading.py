@@ -13,7 +13,7 @@ from . import equinix, kilo, kubespan, semaphore
 from .apinetlet import read_apinetlet
 from .programs import APINETLET, CLUSTERMESH, EQUINIX, KILO, KUBESPAN, MIRROR, POLICY, WIREGUARD, Program
 from .proposal import Proposal
-from .workloads import KINDS, ConfigMaps, Mount, Process, Told, flags, processes, shown
+from .workloads import KINDS, ConfigMaps, Configured, Mount, Process, flags, processes, shown
 
 
 class Seen(t.NamedTuple):
@@ -96,7 +96,7 @@ def _contained(where: str, into: Proposal, function: t.Callable[[], None]) -> No
 
 
 def _process(one: Process, config_maps: ConfigMaps, into: Proposal, mesh: semaphore.Mesh) -> None:
-    for name in sorted(one.told):
+    for name in sorted(one.configured):
         into.tell(one.program, one.where, name.replace("PACKET_", "METAL_", 1) if one.program is EQUINIX else name)
     for text in one.alongside:
         into.find(one.where, "unread", text)
@@ -127,19 +127,19 @@ def _file(file: Given, into: Proposal, mesh: semaphore.Mesh) -> None:
     elif file.program is CLUSTERMESH:
         kilo.read_meshes(file.cluster, file.documents, into)
     elif file.program.name in _CONFIGURED_BY:
-        told = {_CONFIGURED_BY[file.program.name]: Told(_FILE.path + "/text")}
-        process = Process(file.program, file.cluster, "", file.where, "", 1, told, (_FILE,))
+        configured = {_CONFIGURED_BY[file.program.name]: Configured(_FILE.path + "/text")}
+        process = Process(file.program, file.cluster, "", file.where, "", 1, configured, (_FILE,))
         _process(process, {("", _FILE.name): {"text": file.text}}, into, mesh)
     else:
         _process(Process(file.program, file.cluster, "", file.where, "", 1, _words(file), ()), {}, into, mesh)
 
 
-def _words(file: Given) -> dict[str, Told]:
+def _words(file: Given) -> dict[str, Configured]:
     """Flags, and variables as NAME=VALUE, of a program without a file of its own."""
     words = file.text.split()
-    told = {
-        word.partition("=")[0]: Told(word.partition("=")[2])
+    configured = {
+        word.partition("=")[0]: Configured(word.partition("=")[2])
         for word in words
         if "=" in word and not word.startswith("-")
     }
-    return {**told, **flags(file.program, [Told(word) for word in words])}
+    return {**configured, **flags(file.program, [Configured(word) for word in words])}

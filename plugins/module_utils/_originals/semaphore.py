@@ -9,7 +9,7 @@ from . import fields
 from .fields import Document
 from .programs import MIRROR, WIREGUARD
 from .proposal import Proposal
-from .workloads import ConfigMaps, Process, Told
+from .workloads import ConfigMaps, Configured, Process
 
 #: What the original takes where nothing is said: it stays on the wire.
 LISTEN_PORT = 51820
@@ -99,8 +99,8 @@ def read_mirror(one: Process, config_maps: ConfigMaps, into: Proposal) -> None:
         ),
         ("-mirror-ns", "SSM_MIRROR_NS", "mirrorNamespace", parse_subdomain, "service_mirror_namespace"),
     ):
-        told = one.text(flag, variable)
-        value = into.checked(one.where, flag, parse, told) if told else common.value(key, parse)
+        configured = one.text(flag, variable)
+        value = into.checked(one.where, flag, parse, configured) if configured else common.value(key, parse)
         if value:
             into.say(None, ours, value, one.where)
             if key == "mirrorNamespace":
@@ -128,7 +128,7 @@ def read_mirror(one: Process, config_maps: ConfigMaps, into: Proposal) -> None:
 
 def read_policy(one: Process, config_maps: ConfigMaps, into: Proposal) -> None:
     """The process of one remote cluster; the cluster in which it runs gets the sets."""
-    remote = _told_name(one, into, "-target-cluster-name", "SP_TARGET_CLUSTER_NAME")
+    remote = _configured_name(one, into, "-target-cluster-name", "SP_TARGET_CLUSTER_NAME")
     if remote is None:
         return
     into.cluster(remote)
@@ -163,12 +163,12 @@ def configuration(one: Process, config_maps: ConfigMaps, into: Proposal, *names:
             f"neither {' nor '.join(names)} is known, so its configuration is not read; give the file",
         )
         return None
-    told = one.file(named, config_maps)
-    if told.text is None:
-        why = "Secrets are not read" if told.secret else "it is not there"
-        into.find(one.where, "config_unread", f"its configuration is {told.place}: {why}; give the file")
+    configured = one.file(named, config_maps)
+    if configured.text is None:
+        why = "Secrets are not read" if configured.secret else "it is not there"
+        into.find(one.where, "config_unread", f"its configuration is {configured.place}: {why}; give the file")
         return None
-    return Document.parse(told.text, one.where, into)
+    return Document.parse(configured.text, one.where, into)
 
 
 def _local(document: Document, one: Process, into: Proposal) -> str | None:
@@ -225,8 +225,8 @@ def _access(
         return
     held = into.cluster(name)
     if kubeconfig and "api_url" not in held:
-        told = one.file(kubeconfig, config_maps)
-        into.say(name, "kubeconfig", into.vault(name, "kubeconfig", f"{told.place} (in {one.where})"), one.where)
+        configured = one.file(kubeconfig, config_maps)
+        into.say(name, "kubeconfig", into.vault(name, "kubeconfig", f"{configured.place} (in {one.where})"), one.where)
         return
     server = into.checked(one.where, f"the URL of {name}", fields.url, api_url) if api_url else None
     if server and "kubeconfig" not in held:
@@ -249,14 +249,14 @@ def _access(
         )
 
 
-def _told_name(one: Process, into: Proposal, *names: str) -> str | None:
-    told: Told | None = one.first(*names)
-    if told is None or told.text is None:
+def _configured_name(one: Process, into: Proposal, *names: str) -> str | None:
+    configured: Configured | None = one.first(*names)
+    if configured is None or configured.text is None:
         into.find(
             one.where,
             "target_cluster_missing",
             f"neither {' nor '.join(names)} says its remote cluster, and nothing of it is used",
         )
         return None
-    name = into.checked(one.where, names[0], parse_cluster_name, told.text)
+    name = into.checked(one.where, names[0], parse_cluster_name, configured.text)
     return None if name is None else str(name)

@@ -25,7 +25,7 @@ MOST_WORDS = 500
 SHELLS = ("sh", "bash", "ash", "dash", "busybox")
 
 
-class Told(t.NamedTuple):
+class Configured(t.NamedTuple):
     """One value: ``text``, or None where it is not known here. ``place``: where it comes from, if not from the object itself.
 
     ``config_map``: the name of the ConfigMap that has it.
@@ -48,7 +48,7 @@ class Mount(t.NamedTuple):
 
 
 class Process(t.NamedTuple):
-    """A container with an original. ``told``: by flag, with its dashes, or variable; ``alongside``: what could not be read, in words."""
+    """A container with an original. ``configured``: by flag, with its dashes, or variable; ``alongside``: what could not be read, in words."""
 
     program: Program
     cluster: str
@@ -56,14 +56,14 @@ class Process(t.NamedTuple):
     where: str
     image: str
     copies: int
-    told: t.Mapping[str, Told]
+    configured: t.Mapping[str, Configured]
     mounts: tuple[Mount, ...]
     alongside: tuple[str, ...] = ()
 
-    def first(self, *names: str) -> Told | None:
+    def first(self, *names: str) -> Configured | None:
         """The first of these that is there and not empty: a variable that is set but empty counts as unset."""
         for name in names:
-            found = self.told.get(name)
+            found = self.configured.get(name)
             if found is not None and found.text != "":
                 return found
         return None
@@ -73,14 +73,14 @@ class Process(t.NamedTuple):
         found = self.first(*names)
         return found.text if found else None
 
-    def file(self, path: str, config_maps: ConfigMaps) -> Told:
+    def file(self, path: str, config_maps: ConfigMaps) -> Configured:
         """What a file of the container holds: the text of a ConfigMap, or the place alone."""
         kind, name, key = self.mounted(path)
         if not kind:
-            return Told(None, f"{shown(path)} of the container, which is no ConfigMap")
+            return Configured(None, f"{shown(path)} of the container, which is no ConfigMap")
         place = f"{kind} {shown(self.namespace)}/{shown(name)}, key {shown(key)}"
         text = config_maps.get((self.namespace, name), {}).get(key) if kind == "ConfigMap" else None
-        return Told(text if isinstance(text, str) else None, place, kind == "Secret")
+        return Configured(text if isinstance(text, str) else None, place, kind == "Secret")
 
     def mounted(self, path: str) -> tuple[str, str, str]:
         """(kind, name, key) behind a path; empty texts where nothing of the API is mounted there. The longest mount wins."""
@@ -117,7 +117,7 @@ def processes(cluster: str, objects: t.Iterable[t.Any], config_maps: ConfigMaps 
             program = _program(container)
             if program is None:
                 continue
-            told, alongside = _told(program, container, namespace, config_maps or {})
+            configured, alongside = _configured(program, container, namespace, config_maps or {})
             where = f"{kind} {shown(namespace)}/{shown(name)} of cluster {shown(cluster)}"
             found.append(
                 Process(
@@ -127,7 +127,7 @@ def processes(cluster: str, objects: t.Iterable[t.Any], config_maps: ConfigMaps 
                     where,
                     _text(container.get("image")),
                     _copies(obj),
-                    told,
+                    configured,
                     _mounts(container, spec),
                     alongside,
                 )
@@ -138,7 +138,12 @@ def processes(cluster: str, objects: t.Iterable[t.Any], config_maps: ConfigMaps 
 def desired_config_maps(found: t.Iterable[Process]) -> list[tuple[str, str]]:
     """Namespaces and names of the ConfigMaps that these mount or take variables from."""
     names = {(one.namespace, mount.name) for one in found for mount in one.mounts if mount.kind == "ConfigMap"}
-    names |= {(one.namespace, told.config_map) for one in found for told in one.told.values() if told.config_map}
+    names |= {
+        (one.namespace, configured.config_map)
+        for one in found
+        for configured in one.configured.values()
+        if configured.config_map
+    }
     return sorted(pair for pair in names if pair[1])
 
 
@@ -177,16 +182,16 @@ def _program(container: t.Mapping[str, t.Any]) -> Program | None:
     return None
 
 
-def _told(
+def _configured(
     program: Program, container: t.Mapping[str, t.Any], namespace: str, config_maps: ConfigMaps
-) -> tuple[dict[str, Told], tuple[str, ...]]:
-    told: dict[str, Told] = {}
+) -> tuple[dict[str, Configured], tuple[str, ...]]:
+    configured: dict[str, Configured] = {}
     alongside: list[str] = []
     rows = rows_of(container.get("env"))
     for row in rows[:MOST_WORDS]:
         name = row.get("name")
         if isinstance(name, str):
-            told[name] = _variable(row, told, namespace, config_maps)
+            configured[name] = _variable(row, configured, namespace, config_maps)
     if rows_of(container.get("envFrom")):
         alongside.append("its envFrom is not read: name the variables in its env, or give them as a file")
     command, args = container.get("command"), container.get("args")
@@ -196,46 +201,46 @@ def _told(
         words = []
     if len(words) > MOST_WORDS or len(rows) > MOST_WORDS:
         alongside.append(f"it has more than {MOST_WORDS} flags or variables: the others are not read")
-    told.update(flags(program, [_expanded(word, told) for word in words[:MOST_WORDS]]))
-    return told, tuple(alongside)
+    configured.update(flags(program, [_expanded(word, configured) for word in words[:MOST_WORDS]]))
+    return configured, tuple(alongside)
 
 
 def _variable(
-    row: t.Mapping[str, t.Any], before: t.Mapping[str, Told], namespace: str, config_maps: ConfigMaps
-) -> Told:
+    row: t.Mapping[str, t.Any], before: t.Mapping[str, Configured], namespace: str, config_maps: ConfigMaps
+) -> Configured:
     source = mapping(row, "valueFrom")
     for field, kind in (("secretKeyRef", "Secret"), ("configMapKeyRef", "ConfigMap")):
         if field in source:
             name, key = _text(mapping(source, field).get("name")), _text(mapping(source, field).get("key"))
             place = f"{kind} {shown(namespace)}/{shown(name)}, key {shown(key)}"
             if kind == "Secret":
-                return Told(None, place, True)
+                return Configured(None, place, True)
             text = config_maps.get((namespace, name), {}).get(key)
-            return Told(text if isinstance(text, str) else None, place, config_map=name)
+            return Configured(text if isinstance(text, str) else None, place, config_map=name)
     if source:
-        return Told(None, "a field of the pod")
+        return Configured(None, "a field of the pod")
     return _expanded(_text(row.get("value")), before)
 
 
-def _expanded(text: str, told: t.Mapping[str, Told]) -> Told:
+def _expanded(text: str, configured: t.Mapping[str, Configured]) -> Configured:
     """``$(NAME)`` stands for a variable, as Kubernetes has it. What holds one that is not known is not known either."""
-    unknown: list[Told] = []
+    unknown: list[Configured] = []
 
     def one(match: re.Match[str]) -> str:
         if match.group(1) == "$":
             return "$"
-        found = told.get(match.group(2))
+        found = configured.get(match.group(2))
         if found is not None and found.text is None:
             unknown.append(found)
         return match.group(0) if found is None else found.text or ""
 
     text = _REFERENCE.sub(one, text)
-    return unknown[0] if unknown else Told(text)
+    return unknown[0] if unknown else Configured(text)
 
 
-def flags(program: Program, words: t.Sequence[Told]) -> dict[str, Told]:
+def flags(program: Program, words: t.Sequence[Configured]) -> dict[str, Configured]:
     """Flags by name, with the program's own dashes. The last of a name wins; a flag that the program has not keeps no value."""
-    found: dict[str, Told] = {}
+    found: dict[str, Configured] = {}
     todo = list(words)
     while todo:
         word = todo.pop(0)
@@ -248,9 +253,9 @@ def flags(program: Program, words: t.Sequence[Told]) -> dict[str, Told]:
         name, equals, value = word.text.lstrip("-").partition("=")
         flag = program.dash + name
         if equals:
-            found[flag] = Told(value)
+            found[flag] = Configured(value)
         elif name in program.switches or not todo or program.key(flag) is None:
-            found[flag] = Told("true")
+            found[flag] = Configured("true")
         else:
             found[flag] = todo.pop(0)
     return found

@@ -164,9 +164,9 @@ def check_groups(groups: t.Sequence[Group], source: str, label: str, guard: Guar
         kept.append(group._replace(endpoints=tuple(endpoints)))
     refusals = []
     for reason in sorted(bad):
-        told = sorted(set(bad[reason]))
-        more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
-        refusals.append(Refusal(label, reason, f"left out: {'; '.join(told[:_SHOWN])}{more}"))
+        reported = sorted(set(bad[reason]))
+        more = f" and {len(reported) - _SHOWN} more" if len(reported) > _SHOWN else ""
+        refusals.append(Refusal(label, reason, f"left out: {'; '.join(reported[:_SHOWN])}{more}"))
     return kept, refusals
 
 

@@ -22,7 +22,7 @@ from .tunnels import SESSION
 ARRIVES, FAILS, OPEN = "arrives", "does not arrive", "not explained"
 ANSWERED, REFUSED = "answered", "refused"
 #: Outcomes with a word of the kernel's, or of somebody on the way.
-_TOLD = ("failed", "unreachable", "icmp_error")
+_REPORTED = ("failed", "unreachable", "icmp_error")
 NOTHING = Passage("", "", frozenset(), "", (), frozenset(), frozenset(), None, None, 0)
 
 
@@ -129,7 +129,7 @@ class Judge:
     def _with_word(self, flow: Flow, found: Finding) -> Finding:
         """What nobody explains, with what the source was told when it sent."""
         sent = self.seen.sent.get(flow.id) or ()
-        if found.cause != causes.NOT_EXPLAINED or not sent or sent[0].outcome not in _TOLD or not sent[0].detail:
+        if found.cause != causes.NOT_EXPLAINED or not sent or sent[0].outcome not in _REPORTED or not sent[0].detail:
             return found
         return found._replace(text=f"{found.text}; the source was told: {printable(sent[0].detail)}")
 

@@ -29,7 +29,7 @@ class Server(t.NamedTuple):
     port: int
 
 
-class Told(t.NamedTuple):
+class Resolved(t.NamedTuple):
     """What the server said to one flow's source."""
 
     server: str
@@ -58,13 +58,13 @@ def server_of(cluster: Cluster, namespace: str) -> Server | None:
     return None
 
 
-def parse_told(rows: t.Any, flow: str) -> Told | None:
+def parse_resolved(rows: t.Any, flow: str) -> Resolved | None:
     """What trace_node says of a flow's name; None where it asked nobody."""
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and str(row.get("flow")) == flow:
             found = row.get("addresses")
             words = [printable(row.get(key) or "") for key in ("server", "outcome", "name", "detail")]
-            return Told(
+            return Resolved(
                 words[0], words[1], words[2], addresses(found[:64] if isinstance(found, list) else ()), words[3]
             )
     return None
@@ -77,29 +77,30 @@ def asks_of(row: t.Mapping[str, t.Any]) -> tuple[str, tuple[Address, ...]]:
     return (str(names[-1]) if names else "", addresses(desired))
 
 
-def fault_of(row: t.Mapping[str, t.Any], told: Told | None, source: Node | None) -> tuple[str, str] | None:
+def fault_of(row: t.Mapping[str, t.Any], resolved: Resolved | None, source: Node | None) -> tuple[str, str] | None:
     """(cause, sentence) where the answer is none, or another than the objects make expected."""
     name, desired = asks_of(row)
-    if told is None or not name:
+    if resolved is None or not name:
         return None
     host = str(mapping(row, "source").get("host"))
-    if told.outcome in (SILENT, FAILED):
-        why = "gave no answer" if told.outcome == SILENT else f"could not answer ({told.detail or '?'})"
-        text = f"the DNS server {told.server}, asked from {host} for {printable(told.name or name)}, {why}"
-        if told.outcome == SILENT and source is not None and source.kube_proxy is False:
+    if resolved.outcome in (SILENT, FAILED):
+        why = "gave no answer" if resolved.outcome == SILENT else f"could not answer ({resolved.detail or '?'})"
+        text = f"the DNS server {resolved.server}, asked from {host} for {printable(resolved.name or name)}, {why}"
+        if resolved.outcome == SILENT and source is not None and source.kube_proxy is False:
             return (
                 causes.KUBE_PROXY_OFF,
-                f"no kube-proxy runs on {host}, and nothing else turns {told.server} into an address of the DNS server",
+                f"no kube-proxy runs on {host}, and nothing else turns {resolved.server} into an address of the DNS server",
             )
         return causes.DNS_FAILS, text
-    if told.outcome == ANSWERED and set(told.addresses) & set(desired):
+    if resolved.outcome == ANSWERED and set(resolved.addresses) & set(desired):
         return None
-    says = ", ".join(causes.place_text(*one) for one in told.addresses[:5]) or told.detail or told.outcome
+    says = ", ".join(causes.place_text(*one) for one in resolved.addresses[:5]) or resolved.detail or resolved.outcome
     should = ", ".join(causes.place_text(*one) for one in desired[:5])
-    text = f"the DNS server {told.server} answers {says} for {printable(told.name or name)}; by the objects of the cluster it is {should}, as {printable(name)}"
+    asked = printable(resolved.name or name)
+    text = f"the DNS server {resolved.server} answers {says} for {asked}; by the objects of the cluster it is {should}, as {printable(name)}"
     return causes.DNS_DIFFERS, text
 
 
-def command(told: Told) -> str:
+def command(resolved: Resolved) -> str:
     """How to ask by hand, in the pod."""
-    return f"dig +short {argument(told.name or 'NAME')} @{argument(told.server)}"
+    return f"dig +short {argument(resolved.name or 'NAME')} @{argument(resolved.server)}"

@@ -16,7 +16,7 @@ from .diagnosis import ARRIVES, FAILS, OPEN, Finding, Flow, Judge, Seen
 from .expected import Walk, Walker
 from .facts import Device, Node, parse_devices, parse_endpoint_key, parse_node
 from .mesh import Mesh
-from .name_servers import Told, asks_of, command, fault_of, parse_told
+from .name_servers import Resolved, asks_of, command, fault_of, parse_resolved
 from .observed import Passage, Sent, parse_events, parse_sent, passage
 from .routing import Packet
 
@@ -94,7 +94,7 @@ class Observed(t.NamedTuple):
     nodes: dict[str, Node]
     seen: Seen
     errors: list[str]
-    told: dict[str, Told]
+    resolved: dict[str, Resolved]
 
 
 def _events_of(collected: t.Mapping[str, t.Any]) -> list[t.Any] | None:
@@ -131,7 +131,7 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
         for row in trace.get("flows") or ()
         if isinstance(row, dict) and row.get("ask")
     }
-    told: dict[str, Told] = {}
+    resolved: dict[str, Resolved] = {}
     for host in sorted(results):
         said = results[host] if isinstance(results[host], dict) else {}
         first, last = mapping(said, "armed"), mapping(said, "collected")
@@ -152,9 +152,9 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
         rows, grouped = _by_flow(mapping(said, "sent").get("sent")), _by_flow(recorded if host in armed else None)
         asked = mapping(said, "sent").get("asked")
         for flow in [flow for flow, source in sources.items() if source == host]:
-            answer = parse_told(asked, flow)
+            answer = parse_resolved(asked, flow)
             if answer is not None:
-                told[flow] = answer
+                resolved[flow] = answer
         for flow in flows:
             found = parse_sent(rows.get(flow), flow)
             if found:
@@ -164,7 +164,7 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
                 one = passage(host, direction, events)
                 if one.events:
                     passages[flow, host, direction] = one
-    return Observed(nodes, Seen(frozenset(armed), passages, sent, after, frozenset(overrun)), errors, told)
+    return Observed(nodes, Seen(frozenset(armed), passages, sent, after, frozenset(overrun)), errors, resolved)
 
 
 def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: t.Mapping[str, t.Any]) -> Data:
@@ -231,12 +231,12 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
                 + _hops(flow, back, BACK, observed.seen, late)
             )
     explained, asked = {row.get("question") for row in early}, {str(row.get("id")): row.get("question") for row in rows}
-    told = [
+    reported = [
         _row(finding)
         for finding in findings
         if finding.cause != causes.NOT_EXPLAINED or not explained & {None, asked[finding.flow]}
     ]
-    found = [*early, *told]
+    found = [*early, *reported]
     verdict = _verdict(verdicts, early, mapping(trace, "reach"))
     shown = hops[:SHOWN]
     return {
@@ -258,28 +258,35 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
 def _named(row: t.Mapping[str, t.Any], observed: Observed) -> tuple[Finding | None, list[Data]]:
     """What the DNS server said of a flow's target, where that is a name: it comes before any packet. (the finding, its hop)."""
     ident, host = str(row.get("id")), str(mapping(row, "source").get("host"))
-    told = observed.told.get(ident)
-    if told is None:
+    resolved = observed.resolved.get(ident)
+    if resolved is None:
         return None, []
     name, desired = asks_of(row)
-    fault = fault_of(row, told, observed.nodes.get(host))
-    said = ", ".join(causes.place_text(*one) for one in told.addresses[:5]) or told.detail or told.outcome
+    fault = fault_of(row, resolved, observed.nodes.get(host))
+    said = ", ".join(causes.place_text(*one) for one in resolved.addresses[:5]) or resolved.detail or resolved.outcome
     hop = {
         "flow": ident,
         "direction": FORWARD,
         "where": host,
         "what": fault[0] if fault else "name",
         "expected": f"{printable(name)} is {', '.join(causes.place_text(*one) for one in desired[:5])}",
-        "observed": f"the DNS server {told.server} answers {said}",
+        "observed": f"the DNS server {resolved.server} answers {said}",
         "verdict": "differs" if fault else "ok",
-        "command": command(told),
+        "command": command(resolved),
         "source": f"Corefile of cluster {printable(mapping(row, 'source').get('cluster') or '')}",
     }
     if fault is None:
         return None, [hop]
     confidence = causes.LIKELY if fault[0] == causes.KUBE_PROXY_OFF else causes.PROVEN
     return Finding(
-        ident, fault[0], FORWARD, host, fault[1], causes.MENDS[fault[0]].format(host=host), command(told), confidence
+        ident,
+        fault[0],
+        FORWARD,
+        host,
+        fault[1],
+        causes.MENDS[fault[0]].format(host=host),
+        command(resolved),
+        confidence,
     ), [hop]
 
 

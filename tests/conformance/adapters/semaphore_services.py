@@ -336,10 +336,10 @@ def store(data: Input) -> Answer:
         word = replay.update(step["cluster"], service)
         errors += [{"step": index, "code": word}] if word else []
     objects = [obj for key in sorted(replays) for obj in replays[key].world.objects.values()]
-    told = [refusal for key in sorted(replays) for refusal in replays[key].world.plan.refused]
+    reported = [refusal for key in sorted(replays) for refusal in replays[key].world.plan.refused]
     warnings = [
         {"code": refusal.reason, "cluster": refusal.object.partition("/")[0]}
-        for refusal in told
+        for refusal in reported
         if refusal.reason == "ports_conflict"
     ]
     return {"services": [_shown(obj) for obj in objects], "errors": errors, "warnings": warnings}

@@ -208,14 +208,14 @@ class State:
         if not node["job"]:
             return dict(found, job=None, summary_fields={})
         row = self.launcher.row(node)
-        told = {
+        reported = {
             "id": row["id"],
             "name": row["name"],
             "status": row["status"],
             "failed": row["status"] in BAD,
             "type": node["job"][0][:-1],
         }
-        return dict(found, job=row["id"], summary_fields={"job": told})
+        return dict(found, job=row["id"], summary_fields={"job": reported})
 
     def nodes_of(self, number):
         return [row for row in self.rows.get("workflow_nodes", {}).values() if row["workflow_job_template"] == number]
@@ -309,8 +309,8 @@ class State:
             if kind == "workflow_job_templates"
             else self.launcher.launch_job(template, body)
         )
-        told = self.shown(job["type"] + "s", {name: value for name, value in job.items() if name != "type"})
-        return dict(told, **{job["type"]: job["id"], "ignored_fields": {}})
+        reported = self.shown(job["type"] + "s", {name: value for name, value in job.items() if name != "type"})
+        return dict(reported, **{job["type"]: job["id"], "ignored_fields": {}})
 
     def associate(self, numbers, body, kind):
         self.one(kind, body["id"])
@@ -357,10 +357,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(size) or b"null")
         with state.lock:
             try:
-                status, told = self.route(state, method, url, body)
+                status, reported = self.route(state, method, url, body)
             except Refused as refused:
-                status, told = refused.status, refused.body
-        data = b"" if told is None else json.dumps(told).encode()
+                status, reported = refused.status, refused.body
+        data = b"" if reported is None else json.dumps(reported).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -409,8 +409,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if method == "GET":
             return 200, state.get(parts, dict(urllib.parse.parse_qsl(url.query)))
         if method == "POST":
-            told = state.post(parts, body)
-            return (204, None) if told is None else (201, told)
+            reported = state.post(parts, body)
+            return (204, None) if reported is None else (201, reported)
         if method == "PATCH":
             return 200, state.patch(parts, body)
         state.delete(parts)

@@ -297,7 +297,7 @@ def test_what_is_not_ours_stays_and_what_is_missing_is_named(awx):
         ({"surveys": {}}, "there is no survey"),
     ],
 )
-def test_what_cannot_be_loaded_is_told(awx, more, words):
+def test_what_cannot_be_loaded_is_reported(awx, more, words):
     with pytest.raises(ValueError, match=words):
         run(awx, **more)
     assert awx.writes() == []

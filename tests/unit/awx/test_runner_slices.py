@@ -48,7 +48,7 @@ def made(folder, limit="", count=2, hosts=("exec-1", "exec-2")):
 
 def test_the_names_of_what_is_handed_on_are_the_playbooks(tmp_path):
     assert (runner_slices.PLAN, runner_slices.NEWS) == (handed.PLAN, handed.NEWS)
-    names = [handed.PLAN, handed.NEWS, handed.PROVEN, handed.told_name(["a"]), "multicluster_workflow"]
+    names = [handed.PLAN, handed.NEWS, handed.PROVEN, handed.reported_name(["a"]), "multicluster_workflow"]
     assert all(runner_slices.HANDED.match(name) for name in names)
     # statistics of a run that are none of ours are no variables of the next one
     given = dict(dict.fromkeys(names, "x"), ansible_ssh_common_args="-o x", multicluster_workflow_file="/etc/x")

@@ -172,7 +172,7 @@ def test_what_hosts_of_all_slices_said_comes_together_and_what_is_published_is_n
         parts.append(run_handover.handover("converge", "", hostvars, part))
     variables = effective_artifacts(*parts)
     assert len(variables) == 2 and all(name.startswith("__multicluster_workflow_told_") for name in variables)
-    assert {host: said["public_keys"] for host, said in handed.told(variables).items()} == {
+    assert {host: said["public_keys"] for host, said in handed.reported(variables).items()} == {
         host: row["public_keys"] for host, row in found.items()
     }
     assert sorted(handed.results(variables, {host: {} for host in hosts}, hosts[:2])) == hosts[:2]
@@ -185,13 +185,13 @@ def test_what_hosts_of_all_slices_said_comes_together_and_what_is_published_is_n
         "converge", "", {host: dict(plan, __node_dataplane_r_converge=found[host]) for host in hosts}, hosts
     )
     assert name not in variables and run_handover.unpublished(mesh, found) == {}
-    assert slices.told(mesh, found, run_handover.unpublished(mesh, found), ()) == {}
-    assert sorted(slices.told(mesh, found, {}, ["c0/n1"])) == ["c0-1"]
+    assert slices.reported(mesh, found, run_handover.unpublished(mesh, found), ()) == {}
+    assert sorted(slices.reported(mesh, found, {}, ["c0/n1"])) == ["c0-1"]
 
 
 def test_a_wrong_text_of_another_job_is_refused():
     with pytest.raises(ValueError):
-        handed.told({"__multicluster_workflow_told_x": "nonsense"})
+        handed.reported({"__multicluster_workflow_told_x": "nonsense"})
 
 
 # --- by ansible-playbook -----------------------------------------------------------------------------------------

@@ -111,13 +111,13 @@ class Ports:
 
 
 class Follower:
-    """Rounds over one memory. ``told``: what the status file says."""
+    """Rounds over one memory. ``reported``: what the status file says."""
 
     lock = ""
 
     def __init__(self, kept: str, status: str) -> None:
         self.ports, self.status = Ports(kept), status
-        self.told: Status = {}
+        self.reported: Status = {}
 
     def round(self, starting: bool = False) -> None:
         """Ask, decide, carry it out and say what holds, while nobody else does. Raises ValueRefused, ValueError, LinuxError, OSError."""
@@ -128,11 +128,11 @@ class Follower:
         raise NotImplementedError
 
     def _say(self, status: Status) -> None:
-        if status != self.told:
+        if status != self.reported:
             files.write_state(
                 self.status, files.FileState("file", 0o644, (json.dumps(status, sort_keys=True) + "\n").encode("utf-8"))
             )
-            self.told = status
+            self.reported = status
 
 
 def start(work: t.Callable[[], None]) -> int:
@@ -147,18 +147,18 @@ def start(work: t.Callable[[], None]) -> int:
 
 def follow(follower: Follower) -> None:
     """For ever. A round that fails is told once and tried again."""
-    told = ""
+    reported = ""
     while systemd.running():
         problem = ""
         try:
             follower.round()
-            problem = str(follower.told.get("error") or "")
+            problem = str(follower.reported.get("error") or "")
         except ERRORS as error:
             problem = str(error) or type(error).__name__
-        if problem != told:
+        if problem != reported:
             sys.stdout.write((problem or "all is well again") + "\n")
             sys.stdout.flush()
-            told = problem
+            reported = problem
         time.sleep(max(PAUSE_SECONDS, len(follower.ports.memory) / PORTS_PER_SECOND))
 
 

@@ -74,38 +74,38 @@ def lease_name(fabric: str) -> str:
 
 def held_by(key: str, pid: int) -> Data | None:
     """What the lock's holder says when it is held for that very process, else None."""
-    told = ask(key)
-    mine = told and told.get("pid") == pid and told.get("born") == processes.birth(pid)
-    return told if mine else None
+    record = ask(key)
+    mine = record and record.get("pid") == pid and record.get("born") == processes.birth(pid)
+    return record if mine else None
 
 
 def ask(key: str) -> Data | None:
     """What the process that keeps the lock says of it; None when no such process lives."""
     try:
-        told = read_record(local_lock.folder(), local_lock.file_name(key))
+        record = read_record(local_lock.folder(), local_lock.file_name(key))
     except OSError:
         return None
-    return told if processes.lives(told.get("keeper"), told.get("keeper_born")) else None
+    return record if processes.lives(record.get("keeper"), record.get("keeper_born")) else None
 
 
 def at_work() -> set[tuple[t.Any, t.Any]]:
     """The runs that this process started, itself or through others, and that hold a lock, by process and start time."""
     found = set()
     for name in local_lock.names():
-        told = read_record(local_lock.folder(), name)
-        if processes.lives(told.get("keeper"), told.get("keeper_born")) and processes.descends(
-            told.get("pid"), os.getpid()
+        record = read_record(local_lock.folder(), name)
+        if processes.lives(record.get("keeper"), record.get("keeper_born")) and processes.descends(
+            record.get("pid"), os.getpid()
         ):
-            found.add((told.get("pid"), told.get("born")))
+            found.add((record.get("pid"), record.get("born")))
     return found
 
 
-def take(request: t.Mapping[str, t.Any], told: t.Callable[[Data], bool]) -> None:
-    """Start the process that holds the lock until the run ends; ``told`` gets its rows (see ``keep``).
+def take(request: t.Mapping[str, t.Any], on_row: t.Callable[[Data], bool]) -> None:
+    """Start the process that holds the lock until the run ends; ``on_row`` gets its rows (see ``keep``).
 
     request: of ``keep``; ``born`` was found out while the run was still there to be asked.
     """
-    local_lock.watchdog(lambda report, stop: keep(request, report, stop), told)
+    local_lock.watchdog(lambda report, stop: keep(request, report, stop), on_row)
 
 
 def keep(request: t.Mapping[str, t.Any], report: Report, stop: threading.Event) -> None:
@@ -159,7 +159,7 @@ class LockHolder:
         try:
             self._file = LockFile(local_lock.folder(), local_lock.file_name(self._key))
             taken = self._wait_until(
-                lambda: t.cast(LockFile, self._file).take(self._info), self._file.told, end_watchdog=True
+                lambda: t.cast(LockFile, self._file).take(self._info), self._file.record, end_watchdog=True
             )
         except (LinuxError, OSError) as error:
             self._without("take the lock of this machine", "lock_unsupported", str(error))
@@ -170,9 +170,9 @@ class LockHolder:
         """Until ``take`` says True; False when there is no time left for waiting."""
         ending = 0.0
         while not take():
-            told = ask_holder()
+            record = ask_holder()
             if (
-                not processes.lives(told.get("pid"), told.get("born"))
+                not processes.lives(record.get("pid"), record.get("born"))
                 and not self._stop.is_set()
                 and ending < ENDING_SECONDS
             ):
@@ -182,11 +182,11 @@ class LockHolder:
             if (
                 ending >= ENDING_SECONDS
                 and end_watchdog
-                and processes.end(told.get("keeper", 0), told.get("keeper_born", ""))
+                and processes.end(record.get("keeper", 0), record.get("keeper_born", ""))
             ):
                 ending, end_watchdog = 0.0, False  # its run is over for long, and it hangs
                 continue
-            if not self._wait_for(describe(told)):
+            if not self._wait_for(describe(record)):
                 return False
         return not self._stop.is_set()
 
@@ -211,7 +211,7 @@ class LockHolder:
                 clusters.clients[cluster].access.server, cluster
             )  # one API server under two names has one Lease
         names = sorted(servers.values())
-        told = [cluster for cluster in names if found[cluster] is not None]
+        holding = [cluster for cluster in names if found[cluster] is not None]
         held: dict[str, LeaseHeld] = {}
 
         def take(cluster: str, wait: float) -> None:
@@ -230,9 +230,9 @@ class LockHolder:
                 clusters.fail(error)
 
         for cluster in names:
-            if cluster in told:
+            if cluster in holding:
                 self._tell(f"cluster {cluster}: {holder_of(found[cluster])}")
-            lone = told == [cluster] and is_outnumbered(1, len(names))
+            lone = holding == [cluster] and is_outnumbered(1, len(names))
             take(cluster, LONE_SECONDS if lone else float("inf"))
             if cluster in held and (self._stop.is_set() or not is_outnumbered(len(held), len(names))):
                 self._report({"held": False, "who": f"cluster {cluster}: {held[cluster].message}"})
@@ -321,18 +321,18 @@ def is_outnumbered(claims: int, clusters: int) -> bool:
     return claims * 2 < clusters
 
 
-def describe(told: t.Mapping[str, t.Any]) -> str:
+def describe(record: t.Mapping[str, t.Any]) -> str:
     """Who holds the lock, which process keeps it for whom, and what frees it."""
-    text = f"{quoted(told.get('holder', '?'))} since {quoted(told.get('since', '?'))}"
-    pid, watchdog = told.get("pid"), told.get("keeper")
-    if processes.lives(pid, told.get("born")):
+    text = f"{quoted(record.get('holder', '?'))} since {quoted(record.get('since', '?'))}"
+    pid, watchdog = record.get("pid"), record.get("keeper")
+    if processes.lives(pid, record.get("born")):
         text += (
             f", process {pid}; its lock is kept by process {watchdog}; `kill {pid}` ends that run and frees the lock"
         )
-        at = told.get("at")
+        at = record.get("at")
         if isinstance(at, (int, float)) and time.time() - at > LONG_SECONDS:
             text += f" (it has had it for {(time.time() - at) / 3600:.0f} hours, so it probably hangs)"
-    elif processes.lives(watchdog, told.get("keeper_born")):
+    elif processes.lives(watchdog, record.get("keeper_born")):
         text += f", a run that is over; its lock is kept by process {watchdog}; `kill -9 {watchdog}` frees it"
     return text
 

@@ -38,7 +38,7 @@ FOLLOWER_UNIT = "/etc/systemd/system/" + FOLLOWER
 #: Of whoever changes the state, alongside the follower's own; so long another one may take.
 LOCK, LOCK_SECONDS = "multicluster-layer2-state", 120.0
 #: What ``routes_only`` changes; all else of a state stays as a whole run left it.
-_TOLD = ("nodes", "routes", "left_out")
+_REPORTED = ("nodes", "routes", "left_out")
 #: What a run that was killed has written and started nothing for.
 UNFINISHED = keepalived.FOLDER + "/unfinished"
 #: The files of the node's own keepalived.
@@ -128,7 +128,7 @@ def _with_state(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         given,
         node_health_port=given["node_port"],
         verify_seconds=request.get("verify_seconds"),
-        **{name: request.get(name) for name in _TOLD},
+        **{name: request.get(name) for name in _REPORTED},
     )
 
 

@@ -95,9 +95,9 @@ def run(
                 ):
                     reports[name].plan.warnings += [f"{name}: {why}"] if why else []
             elif request.get("events"):
-                telling = [name for name in reports if reports[name].told]
+                telling = [name for name in reports if reports[name].notices]
                 counts = clusters.write(
-                    "tell Services", telling, lambda name, client: tell(client, reports[name].told, manager, now())
+                    "tell Services", telling, lambda name, client: tell(client, reports[name].notices, manager, now())
                 )
                 for name, (count, why) in sorted(counts.items()):
                     reports[name].shown["events"] = count

@@ -8,7 +8,7 @@ import typing as t
 
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.errors import Conflict, KubeError, NotFound
-from ..._loadbalancers.service_events import COMPONENT, Told, plan_events
+from ..._loadbalancers.service_events import COMPONENT, Notice, plan_events
 
 EVENTS = "/api/v1/events"
 #: Of ours about Services; servers of every age know these fields.
@@ -30,17 +30,17 @@ def forget(client: Client) -> tuple[int, str]:
     return gone, ""
 
 
-def tell(client: Client, told: t.Sequence[Told], manager: str, now: str) -> tuple[int, str]:
+def tell(client: Client, notices: t.Sequence[Notice], manager: str, now: str) -> tuple[int, str]:
     """How many were written, and why no more were, or nothing."""
     written = 0
     try:
-        for one in plan_events(told, client.list(EVENTS, field_selector=_OURS).items if told else (), now):
-            path = f"/api/v1/namespaces/{segment(one.told.namespace)}/events"
+        for one in plan_events(notices, client.list(EVENTS, field_selector=_OURS).items if notices else (), now):
+            path = f"/api/v1/namespaces/{segment(one.notice.namespace)}/events"
             try:
                 if one.is_new:
                     client.create(path, one.body, manager)
                 else:
-                    client.merge_patch(f"{path}/{segment(one.told.event)}", one.body, manager)
+                    client.merge_patch(f"{path}/{segment(one.notice.event)}", one.body, manager)
             except (Conflict, NotFound):
                 continue  # another run told it, or its namespace is going, or it has just ended
             written += 1

@@ -26,7 +26,7 @@ from ..._loadbalancers.ledger import ORDERING, Entry, Ledger, believed, holders,
 from ..._loadbalancers.metallb.config import ServiceKey
 from ..._loadbalancers.named_pools import usage
 from ..._loadbalancers.reservations import Reservation, family_of, matches_of, service_tags
-from ..._loadbalancers.service_events import GIVEN, NORMAL, Told, given_text, refused
+from ..._loadbalancers.service_events import GIVEN, NORMAL, Notice, given_text, refused
 from ..._loadbalancers.service_plan import (
     CLEAR_ADDRESS,
     LEAVE,
@@ -86,7 +86,7 @@ class Report(t.NamedTuple):
     failed: list[KubeError]
     shown: dict[str, t.Any]
     calls: int
-    told: t.Sequence[Told] = ()
+    notices: t.Sequence[Notice] = ()
 
 
 class Proof(t.NamedTuple):
@@ -290,7 +290,7 @@ class ServiceAddressReconciler:
         self.outcome.warnings += self.provider.warnings()
         shown = self._shown(cost, backend, speakers)
         self.outcome.warnings += sentences(self.setup.cluster, shown["unannounced"])
-        return Report(self.outcome, self.failed, shown, getattr(self.provider, "calls", 0), self._told(cost))
+        return Report(self.outcome, self.failed, shown, getattr(self.provider, "calls", 0), self._notices(cost))
 
     def _context(self, limit: int | None) -> Context:
         context = self.setup.context(self.state.uid, self.state.ledger, limit, self.host_facility)
@@ -889,9 +889,9 @@ class ServiceAddressReconciler:
             if (
                 not has and balancer == EMPTY
             ):  # only the status and the record have it: of a second family, or where an annotation asks for it
-                told = planned.get(("Service status", ident))
+                status = planned.get(("Service status", ident))
                 has = of_family(",".join(network.partition("/")[0] for network in mapped.get(service.key, ())), service)
-                has = has if has in service.ingress or told is not None else ""
+                has = has if has in service.ingress or status is not None else ""
             served.append(
                 Row(service.key, has if service.key in mapped else "", change is None, has in service.ingress)
             )
@@ -927,9 +927,9 @@ class ServiceAddressReconciler:
             },
         }
 
-    def _told(self, cost: CostPlan) -> list[Told]:
+    def _notices(self, cost: CostPlan) -> list[Notice]:
         """What the Events of Services say: to whom this run gave an address, and whom it refuses."""
-        found: list[Told] = []
+        found: list[Notice] = []
         changed = {change.id for change in self.outcome.changes if change.kind in ("Service", "Service status")}
         for service in {item.key: item for item in self.state.services}.values():
             ident = f"{self.setup.cluster}/{service.key}"
@@ -941,7 +941,7 @@ class ServiceAddressReconciler:
                 text = given_text(
                     [(address, self.setup.pool_of(address) if self.setup.strict else "") for address in addresses]
                 )
-                found.append(Told(service.namespace, service.name, service.uid, NORMAL, GIVEN, text))
+                found.append(Notice(service.namespace, service.name, service.uid, NORMAL, GIVEN, text))
         return found
 
     def _pools(self) -> list[dict[str, t.Any]]:

@@ -110,15 +110,15 @@ def watch(fabric: str, interval: float = RECONCILE_INTERVAL) -> None:
     """For ever. A pass that fails is told once and tried again."""
     statuses: dict[str, Status] = load_memory(fabric)
     monitor = Monitor()
-    told = ""
+    reported = ""
     while True:
         monitor.forget()
         stamp = _stamp(fabric)
         try:
             statuses = one_pass(fabric, statuses)
-            told = _tell("", told)
+            reported = _tell("", reported)
         except (LinuxError, OSError, ValueError, GenerationChanged) as error:
-            told = _tell(str(error) or type(error).__name__, told)
+            reported = _tell(str(error) or type(error).__name__, reported)
         deadline = time.monotonic() + interval
         time.sleep(REST_SECONDS)
         while time.monotonic() < deadline and _stamp(fabric) == stamp and not monitor.wait(1.0):

@@ -306,9 +306,9 @@ def read_bgp() -> Data | None:
         announces, uncarried = speaker_follow.announced(daemon)
     except ValueRefused:
         return None
-    told = speaker_follow.read_status()
-    held = {} if told.get("stopped") else told.get("withheld") or {}
-    since = speaker_follow.parse_since(told.get("since"))
+    reported = speaker_follow.read_status()
+    held = {} if reported.get("stopped") else reported.get("withheld") or {}
+    since = speaker_follow.parse_since(reported.get("since"))
     return {
         "announces": announces,
         "uncarried": uncarried,

@@ -191,7 +191,7 @@ def confirm(fabric: str, ident: str, lock_seconds: float) -> Data:
                 )
             if last.get("outcome") != CONFIRMED:
                 raise _taken_back(last)
-            return _told(last)
+            return _reported(last)
         opened = deadman.connection_opened()
         if opened is not None and (journal["applied_at"] is None or opened <= journal["applied_at"]):
             raise NotConfirmed(
@@ -204,10 +204,10 @@ def confirm(fabric: str, ident: str, lock_seconds: float) -> Data:
             record = _finish(fabric, journal)
         except (LinuxError, OSError) as error:
             raise Unfinished(str(error)) from error
-        return dict(_told(record), **_waited(journal))
+        return dict(_reported(record), **_waited(journal))
 
 
-def _told(record: t.Mapping[str, t.Any]) -> Data:
+def _reported(record: t.Mapping[str, t.Any]) -> Data:
     """What a caller is told of how a transaction ended."""
     return {name: record.get(name) for name in ("id", "outcome", "message", "at")}
 
@@ -333,10 +333,10 @@ def revert(fabric: str, ident: str | None, lock_seconds: float) -> tuple[Data, b
     with HostLock(alias_of(fabric), lock_seconds):
         journal = pending(fabric)
         if journal is not None and ident in (None, journal["id"]):
-            return _told(settle(fabric, "the play asked for it") or {}), True
+            return _reported(settle(fabric, "the play asked for it") or {}), True
     last = persistence.load_json(persistence.outcome_path(fabric)) or {}
     if last and ident in (None, last.get("id")):
-        return _told(last), False
+        return _reported(last), False
     return {"id": ident, "outcome": "unknown", "message": "the node knows no such change"}, False
 
 

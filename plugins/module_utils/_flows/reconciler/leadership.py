@@ -87,7 +87,7 @@ class Leadership:
         return frozenset(name for name in self._leases if self.leads(name))
 
     def _lead(self, name: str, client: LastingClient) -> None:
-        told = ""
+        reported = ""
         while not self._stop.is_set():
             lease = Lease(client, self._namespace, self._name, self._manager, LEASE_SECONDS, processes.has_ended)
             lease.holder = processes.identity()
@@ -95,15 +95,15 @@ class Leadership:
                 try:
                     lease.acquire(0.0, self._stop)
                 except LeaseHeld as error:
-                    told = self._tell(name, told, error.message)
+                    reported = self._tell(name, reported, error.message)
                     lease.acquire(float("inf"), self._stop)
             except LeaseHeld:
                 continue  # the end
             except (KubeError, ValueRefused) as error:
-                told = self._tell(name, told, str(error))
+                reported = self._tell(name, reported, str(error))
                 self._stop.wait(_PAUSE)
                 continue
-            told = ""
+            reported = ""
             self._leases[name] = lease
             self._log.say("leader", "leads", cluster=name)
             self._turned(name)
@@ -119,8 +119,8 @@ class Leadership:
                 self._log.say("leader", "lost", cluster=name, message=error.message)
                 return
 
-    def _tell(self, name: str, told: str, why: str) -> str:
+    def _tell(self, name: str, reported: str, why: str) -> str:
         """Say it once."""
-        if why != told:
+        if why != reported:
             self._log.say("leader", "waits", cluster=name, message=why)
         return why

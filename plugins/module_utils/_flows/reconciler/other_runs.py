@@ -96,9 +96,9 @@ class OtherRuns:
 
     def at_work(self) -> str:
         """Who is at work; "" when nobody is. As for plays, fewer than half of the clusters cannot say that somebody is."""
-        told = run_lock.ask(self._key)
-        if told and concerns(str(told.get("holder"))):
-            return run_lock.describe(told)
+        record = run_lock.ask(self._key)
+        if record and concerns(str(record.get("holder"))):
+            return run_lock.describe(record)
         now = time.monotonic()
         with self._lock:
             live = {

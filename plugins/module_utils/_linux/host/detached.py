@@ -68,14 +68,14 @@ def start(name: str, lifetime: float, begin: t.Callable[[], Work]) -> str | None
 
 
 def _outcome(reading: int) -> str | None:
-    deadline, told = time.monotonic() + _START, b""
+    deadline, reported = time.monotonic() + _START, b""
     while select.select([reading], [], [], max(0.0, deadline - time.monotonic()))[0]:
         piece = os.read(reading, 4096)
-        told += piece
+        reported += piece
         if not piece:
             break
     try:
-        return t.cast(t.Optional[str], json.loads(told)["reason"])
+        return t.cast(t.Optional[str], json.loads(reported)["reason"])
     except (ValueError, LookupError, TypeError):
         return "the process that was to record did not start"
 

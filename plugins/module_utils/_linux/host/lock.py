@@ -97,7 +97,7 @@ class LockFile:
             os.pwrite(self._handle, text, 0)
             os.ftruncate(self._handle, len(text))
 
-    def told(self) -> Data:
+    def record(self) -> Data:
         """What the last holder said of itself; {} when there is no word of it. It may have ended since."""
         return read_record(self._folder, self._name)
 
@@ -221,11 +221,11 @@ class HostLock:
 
     def _held(self) -> str:
         message = f"another run has been changing this host for {self._wait:.0f} s"
-        told = self._file.told()
-        if processes.lives(told.get("pid"), told.get("born")):
-            pid = int(told["pid"])
+        holder = self._file.record()
+        if processes.lives(holder.get("pid"), holder.get("born")):
+            pid = int(holder["pid"])
             message += ": process {0} ({1}) since {2}; if it hangs, `kill {0}` on this host frees the lock".format(
-                pid, processes.command(pid), str(told.get("since"))[:32]
+                pid, processes.command(pid), str(holder.get("since"))[:32]
             )
         return message
 

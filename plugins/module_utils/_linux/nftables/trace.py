@@ -282,7 +282,7 @@ def _is_protocol(number: int) -> list[bytes]:
     return [_load_meta(_META_L4PROTO), _equals(bytes([number]))]
 
 
-def _told() -> list[bytes]:
+def _reported() -> list[bytes]:
     """From here on the kernel tells of the packet."""
     limit = _expression(
         "limit",
@@ -309,10 +309,10 @@ def _marking_rules(marks: t.Sequence[Mark]) -> list[list[bytes]]:
     desired = {mark.protocol for mark in marks}
     rules = []
     for protocol in sorted(desired & {TCP, UDP}):
-        rules += [[*_is_protocol(protocol), _load_payload(offset, 2), _in_numbers(), *_told()] for offset in (0, 2)]
+        rules += [[*_is_protocol(protocol), _load_payload(offset, 2), _in_numbers(), *_reported()] for offset in (0, 2)]
     for version in sorted({mark.version for mark in marks}):
         if ICMP[version] in desired:
-            rules.append([*_is_protocol(ICMP[version]), _load_payload(4, 2), _in_numbers(), *_told()])
+            rules.append([*_is_protocol(ICMP[version]), _load_payload(4, 2), _in_numbers(), *_reported()])
         rules.append([*_is_protocol(ICMP[version]), _jump(ERRORS)])
     return rules
 
@@ -335,6 +335,6 @@ def _quoting_rules(marks: t.Sequence[Mark]) -> tuple[list[list[bytes]], list[tup
             else:
                 kind = (ECHO if ours else ECHO_REPLY)[mark.version]
                 quoted = [_load_payload(ports, 1), _equals(bytes([kind])), _load_payload(ports + 4, 2), _equals(number)]
-            rules.append([*start, *quoted, *_told()])
+            rules.append([*start, *quoted, *_reported()])
             of.append((index, ours))
     return rules, of

@@ -146,9 +146,9 @@ def decode_dump(answers: t.Iterable[bytes]) -> Dump:
                 dump = dump._replace(fwmark=struct.unpack("=I", value)[0])
             elif kind == DEVICE_PEERS:
                 for _index, peer in attributes(value):
-                    key, told, networks = decode_peer(peer)
+                    key, reported, networks = decode_peer(peer)
                     fields, ranges = peers.part(key)
-                    fields.update(told)
+                    fields.update(reported)
                     ranges.extend(networks)
     return dump._replace(peers=peers.peers())
 

@@ -42,8 +42,8 @@ class Peer(t.NamedTuple):
 
     def for_device(self, endpoint: str | None, preshared_key: Data | None) -> Data:
         """What the device is told of it, as parse_peers reads it."""
-        told = {"public_key": self.public_key, "allowed_ips": self.allowed_ips, "endpoint": endpoint}
-        return dict(told, persistent_keepalive=KEEPALIVE, preshared_key=preshared_key)
+        reported = {"public_key": self.public_key, "allowed_ips": self.allowed_ips, "endpoint": endpoint}
+        return dict(reported, persistent_keepalive=KEEPALIVE, preshared_key=preshared_key)
 
 
 def peers_of(state: t.Mapping[str, t.Any] | None) -> list[Peer]:

@@ -95,7 +95,7 @@ def news(before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> list[st
     return sorted(own.union(name for name, part in after["clusters"].items() if before["clusters"].get(name) != part))
 
 
-def told(
+def reported(
     mesh: t.Mapping[str, t.Any],
     results: t.Mapping[str, t.Mapping[str, t.Any]],
     desired: t.Mapping[str, t.Mapping[str, t.Any]],

@@ -164,17 +164,17 @@ def _conflict(
         (LABELS, ranked, lambda export: export.labels),
         (ANNOTATIONS, ranked, lambda export: export.annotations),
     )
-    reasons, told = [], []
+    reasons, reported = [], []
     for reason, exports, value in rows:
         decided = value(winner)
         differing = sum(1 for export in exports if value(export) != decided)
         if differing:
             reasons.append(reason)
-            told.append(
+            reported.append(
                 f"{_FIELDS[reason]} ({differing} of {len(ranked)} clusters {'differs' if differing == 1 else 'differ'})"
             )
     if not reasons:
         return None
     why = "came first" if kept else "is the oldest"
-    message = f"conflict of {', '.join(told)}; cluster {winner.id} decides, whose export {why}"
+    message = f"conflict of {', '.join(reported)}; cluster {winner.id} decides, whose export {why}"
     return Conflict(tuple(reasons), message + _behind_none(members, ports))

@@ -65,7 +65,7 @@ def read(folder, name, content):
     return path
 
 
-def told(path):
+def reported(path):
     """Everything that modules take from an inventory, and what validate says of it, as text."""
     hostvars, groups = inventories.read([path])
     definition = fabric_definition(hostvars, groups)
@@ -113,9 +113,9 @@ def test_both_ways_give_the_same_plan_and_the_same_findings(tmp_path):
     for number in range(20):
         clusters, nodes = some_fabric(generator)
         some = [name for name in clusters if generator.random() < 0.3]
-        by_hosts = told(read(tmp_path, f"hosts{number}", tree(clusters, nodes, False)))
+        by_hosts = reported(read(tmp_path, f"hosts{number}", tree(clusters, nodes, False)))
         for names in ([], some):
-            assert told(read(tmp_path, f"listed{number}", tree(clusters, nodes, True, names))) == by_hosts
+            assert reported(read(tmp_path, f"listed{number}", tree(clusters, nodes, True, names))) == by_hosts
         seen.add(json.loads(by_hosts)[4][0] == [])
     assert seen == {True, False}
 
@@ -237,7 +237,7 @@ def test_what_the_speaker_registered_is_the_clusters():
     assert not found["ok"] and found["at_fault"] == ["gcp"], found
 
 
-def test_what_each_cluster_registered_is_told_of_each():
+def test_what_each_cluster_registered_is_reported_of_each():
     """Of one host for all it is that of the first; of a control plane's address every cluster has its own."""
     hostvars = {
         name: {

@@ -68,7 +68,7 @@ def kept(path, variable):
         ("run_lock", "main", "run_lock_scope", "fabrik", "controller, fabric, none; did you mean fabric?"),
     ],
 )
-def test_a_wrong_choice_is_told_by_the_name_of_the_variable_that_was_written(
+def test_a_wrong_choice_is_reported_by_the_name_of_the_variable_that_was_written(
     tmp_path, name, tasks_from, written, value, meant
 ):
     where = (

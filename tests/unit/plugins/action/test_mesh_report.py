@@ -49,7 +49,7 @@ def test_it_finds_the_plan_the_results_and_what_was_noted():
     assert (built["verdict"], sorted(built["parts"])) == ("proven", sorted(("mesh", *verified.CAPABILITIES)))
 
 
-def test_a_host_that_did_not_answer_is_told_with_what_its_connection_said():
+def test_a_host_that_did_not_answer_is_reported_with_what_its_connection_said():
     given = hostvars()
     given["gcp-2"]["__node_dataplane_r_converge"] = {
         "unreachable": True,

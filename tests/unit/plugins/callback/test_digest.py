@@ -178,7 +178,7 @@ def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path):
     assert "FAILED aws: Mirror: one" in lines
 
 
-def test_the_plan_is_told_in_numbers_before_anything_is_done():
+def test_the_plan_is_reported_in_numbers_before_anything_is_done():
     peers = {"peers": [1, 2]}
     nodes = {"a1": {"cluster": "a"}, "b1": {"cluster": "b"}}
     clusters = {"a": {"remotes": {"b": peers}}, "b": {"remotes": {"a": peers}}}
@@ -219,7 +219,7 @@ def test_an_error_that_a_report_has_shown_is_not_repeated_while_the_run_goes_on(
 
 
 @pytest.mark.parametrize("check_mode", [False, True])
-def test_what_was_done_for_the_others_is_told_alongside_a_failure(check_mode):
+def test_what_was_done_for_the_others_is_reported_alongside_a_failure(check_mode):
     """One task serves all clusters: one that cannot be served hides nothing of what the others got, or would get."""
     run = Run().play("Give Services their addresses").task("Give", check_mode=check_mode, run_once=True)
     run.now.diff = True
@@ -237,7 +237,7 @@ def test_what_was_done_for_the_others_is_told_alongside_a_failure(check_mode):
     )
 
 
-def test_an_item_that_failed_is_told_once():
+def test_an_item_that_failed_is_reported_once():
     run = Run().play("p").task("t").result("n1", "item_failed", msg="no", item="x", _ansible_item_label="x")
     run.result("n1", "failed", msg="One or more items failed", results=[{"failed": True}])
     assert run.screen.lines == ["FAILED n1: t: item x: no"]
@@ -277,11 +277,11 @@ FAILURES = [
 def test_who_speaks_for_all_is_not_at_fault(data, who, tmp_path):
     path = tmp_path / "details"
     run = Run(details_file=str(path)).play("p").task("t", run_once=True).result("berlin", "failed", **data)
-    told = [line for line in run.screen.lines if line.startswith("FAILED")]
-    assert told and all(line.startswith(f"FAILED {who}: t: ") for line in told)
+    reported = [line for line in run.screen.lines if line.startswith("FAILED")]
+    assert reported and all(line.startswith(f"FAILED {who}: t: ") for line in reported)
     last = run.task("u").result("paris").end()[-1]
     assert last.endswith("; the run failed" if who == "run" else "; clusters at fault: " + who) and "berlin" not in last
-    assert told[0] in path.read_text().splitlines()
+    assert reported[0] in path.read_text().splitlines()
 
 
 def test_who_speaks_for_all_and_fails_too_is_named():
@@ -303,7 +303,7 @@ def test_what_one_host_said_for_all_and_was_ignored_is_no_failure():
     )
 
 
-def test_items_of_a_task_for_all_are_told_alike():
+def test_items_of_a_task_for_all_are_reported_alike():
     run = (
         Run()
         .play("p")
@@ -368,8 +368,8 @@ def test_a_long_step_tells_how_far_it_is(monkeypatch):
     for number in range(600):
         clock[0] = float(number)
         run.result(f"n{number}")
-    told = [line for line in run.screen.lines if line.startswith("  ... Converge: Converge, ")]
-    assert 3 <= len(told) <= 6 and "16 answers after 15 s" in told[0]
+    reported = [line for line in run.screen.lines if line.startswith("  ... Converge: Converge, ")]
+    assert 3 <= len(reported) <= 6 and "16 answers after 15 s" in reported[0]
 
 
 KEYS = st.sampled_from(["changes", "create", "nodes", "clusters", "remotes", "peers", "cluster", "kind", "x"])
@@ -442,7 +442,7 @@ def test_a_changed_line_says_of_which_object_it_is():
     ]
 
 
-def test_an_error_is_told_once_in_a_step_for_each_host():
+def test_an_error_is_reported_once_in_a_step_for_each_host():
     """A task fails, is rescued, and another one ends the host with the same words; another step that fails like it is news."""
     run = (
         Run()

@@ -274,7 +274,7 @@ def test_a_wrong_variable_of_one_cluster_leaves_the_others_their_run(case):
 
 def test_what_is_wrong_with_a_provider_keeps_its_reservations():
     """A cluster whose settings cannot be used may own reservations at a provider, unless it has a pool of its own."""
-    for provider, told in (
+    for provider, reported in (
         ("equinix_metal", "equinix_metal"),
         ("static", "static"),
         ("equinix", "equinix_metal"),
@@ -282,7 +282,7 @@ def test_what_is_wrong_with_a_provider_keeps_its_reservations():
     ):
         value = dict({"pol": []}, **({"provider": provider} if provider else {}))
         (row,) = load_balancer_settings({"oslo": {"load_balancers_settings": value}}, {"clusters": ["oslo"]})
-        assert row.get("provider") == told and "did you mean pool?" in row["wrong"]
+        assert row.get("provider") == reported and "did you mean pool?" in row["wrong"]
 
 
 def test_two_clusters_with_one_range_are_left_out_and_named():

@@ -72,10 +72,10 @@ def plan(balancer: str, services: t.Any, nodes: t.Any, refused: t.Any, **more: t
     return backends.plan_backend(t.cast(t.Any, Kinds()), setup, found(setup), request, MANAGER)
 
 
-def gone(told: t.Any) -> tuple[int, int]:
+def gone(reported: t.Any) -> tuple[int, int]:
     """How many peers and pools the writes take away."""
     peers = pools = 0
-    for put in told.puts:
+    for put in reported.puts:
         if put.change.kind == "ConfigMap":
             sides = [side["config"] for side in (put.change.before, put.change.after) if "config" in side]
             if sides:
@@ -94,16 +94,18 @@ def refusals(kind: str, names: t.Iterable[str]) -> list[Refusal]:
 
 @pytest.mark.parametrize("balancer", BALANCERS)
 def test_a_wrong_grant_takes_no_cluster_off_its_routers(balancer: str) -> None:
-    told = plan(balancer, SERVICES, [], refusals("node", ["n1", "n2", "n3"]))
-    assert gone(told) == (0, 0) and [(row.object, row.reason) for row in told.refused] == [("aws", "delete_budget")]
-    message = told.refused[0].message
+    reported = plan(balancer, SERVICES, [], refusals("node", ["n1", "n2", "n3"]))
+    assert gone(reported) == (0, 0) and [(row.object, row.reason) for row in reported.refused] == [
+        ("aws", "delete_budget")
+    ]
+    message = reported.refused[0].message
     assert (
         "3 nodes were refused, the first is aws/n1 [outside_grant]. Mend the grant of cluster aws" in message
         and "confirm_empty" not in message
     )
     # said nevertheless, it would still be the wrong thing: the cluster is not empty
-    told = plan(balancer, SERVICES, [], refusals("node", ["n1", "n2", "n3"]), confirmed=True)
-    assert gone(told) == (0, 0) and "is in confirm_empty and is not empty" in told.refused[0].message
+    reported = plan(balancer, SERVICES, [], refusals("node", ["n1", "n2", "n3"]), confirmed=True)
+    assert gone(reported) == (0, 0) and "is in confirm_empty and is not empty" in reported.refused[0].message
     assert gone(plan(balancer, SERVICES, [], refusals("node", ["n1", "n2", "n3"]), confirmed=True, max_deletes=6)) == (
         6,
         0,
@@ -112,21 +114,23 @@ def test_a_wrong_grant_takes_no_cluster_off_its_routers(balancer: str) -> None:
 
 @pytest.mark.parametrize("balancer", BALANCERS)
 def test_a_refused_node_loses_its_peers_and_the_run_says_so(balancer: str) -> None:
-    told = plan(balancer, SERVICES, NODES[1:], refusals("node", ["n1"]))
+    reported = plan(balancer, SERVICES, NODES[1:], refusals("node", ["n1"]))
     assert (
-        gone(told) == (2, 0) and not told.refused and told.notes == ["node n1 is without its BGP peers: it is refused"]
+        gone(reported) == (2, 0)
+        and not reported.refused
+        and reported.notes == ["node n1 is without its BGP peers: it is refused"]
     )
-    told = plan(balancer, SERVICES, NODES[1:], ())
-    assert gone(told) == (2, 0) and not told.refused and not told.notes
+    reported = plan(balancer, SERVICES, NODES[1:], ())
+    assert gone(reported) == (2, 0) and not reported.refused and not reported.notes
 
 
 @pytest.mark.parametrize("balancer", BALANCERS)
 def test_nobody_speaks_any_more(balancer: str) -> None:
-    told = plan(balancer, SERVICES, [], ())
+    reported = plan(balancer, SERVICES, [], ())
     assert (
-        gone(told) == (0, 0)
-        and "wants no BGP peer any more while we own 6" in told.refused[0].message
-        and "confirm_empty" in told.refused[0].message
+        gone(reported) == (0, 0)
+        and "wants no BGP peer any more while we own 6" in reported.refused[0].message
+        and "confirm_empty" in reported.refused[0].message
     )
     assert gone(plan(balancer, SERVICES, [], (), confirmed=True)) == (6, 0)
 
@@ -134,20 +138,21 @@ def test_nobody_speaks_any_more(balancer: str) -> None:
 @pytest.mark.parametrize("balancer", BALANCERS)
 def test_refused_services_are_no_empty_cluster(balancer: str) -> None:
     names = ["default/a", "default/b", "default/c"]
-    told = plan(balancer, {}, NODES, refusals("service", names))
-    assert gone(told) == (0, 0) and [row.reason for row in told.refused] == ["delete_budget"]
+    reported = plan(balancer, {}, NODES, refusals("service", names))
+    assert gone(reported) == (0, 0) and [row.reason for row in reported.refused] == ["delete_budget"]
     assert (
-        "3 Services were refused, the first is aws/default/a [outside_grant]. Mend the grant" in told.refused[0].message
+        "3 Services were refused, the first is aws/default/a [outside_grant]. Mend the grant"
+        in reported.refused[0].message
     )
-    assert "confirm_empty" not in told.refused[0].message
+    assert "confirm_empty" not in reported.refused[0].message
     assert gone(plan(balancer, {}, NODES, refusals("service", names), confirmed=True)) == (0, 0)
-    told = plan(balancer, {key: SERVICES[key] for key in list(SERVICES)[1:]}, NODES, refusals("service", names[:1]))
+    reported = plan(balancer, {key: SERVICES[key] for key in list(SERVICES)[1:]}, NODES, refusals("service", names[:1]))
     assert (
-        gone(told) == (0, 1)
-        and not told.refused
-        and told.notes == ["Service default/a is no longer announced: it is refused"]
+        gone(reported) == (0, 1)
+        and not reported.refused
+        and reported.notes == ["Service default/a is no longer announced: it is refused"]
     )
     # who is gone and not refused is confirmed as ever
-    told = plan(balancer, {}, NODES, ())
-    assert gone(told) == (0, 0) and "Name aws in confirm_empty" in told.refused[0].message
+    reported = plan(balancer, {}, NODES, ())
+    assert gone(reported) == (0, 0) and "Name aws in confirm_empty" in reported.refused[0].message
     assert gone(plan(balancer, {}, NODES, (), confirmed=True)) == (0, 3)

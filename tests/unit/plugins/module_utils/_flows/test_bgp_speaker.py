@@ -221,7 +221,7 @@ def test_another_program_with_a_session_to_the_router_is_found():
         assert bgp_speaker._rivals([Neighbour("127.0.0.9", 65530)], "127.0.0.3") == {}
 
 
-def test_a_rival_stops_the_first_start_and_is_told_later(node, monkeypatch):
+def test_a_rival_stops_the_first_start_and_is_reported_later(node, monkeypatch):
     monkeypatch.setattr(bgp_speaker, "_rivals", lambda neighbours, source: {ROUTER["address"]: f"a rival of {source}"})
     with pytest.raises(ValueRefused) as caught:
         bgp_speaker.run(REQUEST, check=True)

@@ -271,10 +271,10 @@ def test_nobody_gets_what_is_for_something_else(balancer, row, where):
         what = "reservation aws/" + address if where.endswith("record") else "service aws/default/evil"
         assert [(one.object, one.reason) for one in report.plan.refused] == [(what, "outside_grant")]
         assert address in report.plan.refused[0].message and "load_balancers_settings" in report.plan.refused[0].message
-        told = json.dumps([[change.kind, change.after] for change in report.plan.changes], default=str) + json.dumps(
-            report.shown["announce"]
-        )
-        assert address not in told and "192.0.2.1" in told
+        reported = json.dumps(
+            [[change.kind, change.after] for change in report.plan.changes], default=str
+        ) + json.dumps(report.shown["announce"])
+        assert address not in reported and "192.0.2.1" in reported
 
 
 def test_a_cluster_whose_services_are_refused_is_not_one_to_confirm_as_empty():
@@ -282,15 +282,15 @@ def test_a_cluster_whose_services_are_refused_is_not_one_to_confirm_as_empty():
     row = HOSTILE["addresses_of_something_else"][0]
     refused = service("evil", row["address"], None, [], False, False, False)
     report = plan("empty://", [refused], {"192.0.2.1": "gone"}, {}, reserved_ranges=HOSTILE["reserved_ranges"])
-    (told,) = [one for one in report.plan.refused if one.reason == "delete_budget"]
+    (reported,) = [one for one in report.plan.refused if one.reason == "delete_budget"]
     assert (
-        "192.0.2.1 stay" in told.message
-        and "service aws/default/evil [outside_grant]" in told.message
-        and "confirm_empty" not in told.message
+        "192.0.2.1 stay" in reported.message
+        and "service aws/default/evil [outside_grant]" in reported.message
+        and "confirm_empty" not in reported.message
     )
     assert report.shown["kept"] == ["192.0.2.1"] and not report.plan.changes
-    (told,) = plan("empty://", [dict(refused, spec={"type": "ClusterIP"})], {"192.0.2.1": "gone"}, {}).plan.refused
-    assert "load_balancers_confirm_empty: [aws]" in told.message
+    (reported,) = plan("empty://", [dict(refused, spec={"type": "ClusterIP"})], {"192.0.2.1": "gone"}, {}).plan.refused
+    assert "load_balancers_confirm_empty: [aws]" in reported.message
 
 
 def test_a_pool_does_not_hand_out_what_the_inventory_names_as_a_hosts():
@@ -324,8 +324,12 @@ def test_nobody_gets_what_the_pool_of_another_cluster_has(balancer, row):
             [(what, row["word"])] if row["word"] else []
         )
         assert all("is of the pool of cluster victim" in one.message for one in report.plan.refused)
-        told = json.dumps([change.after for change in report.plan.changes if change.kind != "Reservation"], default=str)
-        assert "203.0.113" not in told and "/24" not in told and '/1"' not in told and "192.0.2.1" in told
+        reported = json.dumps(
+            [change.after for change in report.plan.changes if change.kind != "Reservation"], default=str
+        )
+        assert (
+            "203.0.113" not in reported and "/24" not in reported and '/1"' not in reported and "192.0.2.1" in reported
+        )
         if balancer.startswith("empty"):
             # a Service whose record is not believed gets an address of its own cluster's pool
             fresh = ["192.0.2.0/32"] if row.get("record") and row["word"] else []

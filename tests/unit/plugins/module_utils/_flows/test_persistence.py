@@ -33,10 +33,10 @@ def host(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(persistence.link_managers, "NETWORKD", str(tmp_path / "nowhere"))
     monkeypatch.setattr(persistence.link_managers, "NETWORK_MANAGER", str(tmp_path / "nowhere"))
-    told = []
-    monkeypatch.setattr(persistence.systemd, "reload_units", lambda: told.append("reload"))
-    monkeypatch.setattr(persistence.systemd, "retire", told.append)
-    return tmp_path, told
+    reported = []
+    monkeypatch.setattr(persistence.systemd, "reload_units", lambda: reported.append("reload"))
+    monkeypatch.setattr(persistence.systemd, "retire", reported.append)
+    return tmp_path, reported
 
 
 def converge(state, others=()):
@@ -48,14 +48,14 @@ def converge(state, others=()):
 
 
 def test_create_again_change_remove(host):
-    tmp_path, told = host
+    tmp_path, reported = host
     assert len(converge(STATE).of("create")) == 4
     assert persistence.load_state("f") == STATE
-    assert not converge(STATE).changed and told == ["reload"]
+    assert not converge(STATE).changed and reported == ["reload"]
     changed = converge(STATE._replace(key_files=("/k",)))
     assert [change.id for change in changed.changes] == [persistence.state_path("f")]
     assert len(converge(None).of("delete")) == 4
-    assert told[-2:] == ["multicluster-network-f.service", "reload"]
+    assert reported[-2:] == ["multicluster-network-f.service", "reload"]
     assert not [path for path in tmp_path.rglob("*") if path.is_file() or path.is_symlink()]
     assert not converge(None).changed
 

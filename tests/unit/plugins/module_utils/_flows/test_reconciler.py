@@ -82,7 +82,7 @@ def test_a_playbook_is_ended_with_its_workers(tmp_path):
 @pytest.mark.parametrize(
     "text, word", [("{", "error"), (json.dumps({"clusters": [], "watch": WATCH, "command": []}), "no clusters")]
 )
-def test_a_configuration_that_is_wrong_is_told(tmp_path, capsys, text, word):
+def test_a_configuration_that_is_wrong_is_reported(tmp_path, capsys, text, word):
     (tmp_path / "config").write_text(text)
     assert program.main([str(tmp_path / "config")]) == 1
     assert word in capsys.readouterr().out

@@ -115,7 +115,7 @@ def test_pages():
         server.shutdown()
 
 
-def test_systemd_is_told_and_may_be_deaf(tmp_path):
+def test_systemd_is_reported_and_may_be_deaf(tmp_path):
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(path)
@@ -222,11 +222,11 @@ def test_deletions_are_counted_together():
     assert {key for unused, keys in turns for key in keys} == {"", *(f"gone{number}" for number in range(10))}
 
 
-def told(routes, **more):
+def reported(routes, **more):
     return dict({"routes": [{"network": network} for network in routes], "left_out": {}, "segments": {}}, **more)
 
 
-def test_what_is_announced_is_told_by_a_visit_and_at_first_by_the_playbook():
+def test_what_is_announced_is_reported_by_a_visit_and_at_first_by_the_playbook():
     """At first, since who led before may have ended between its write and its visit, and the inventory may say something new of nodes."""
     capability = LoadBalancers({"clusters": []})
 
@@ -234,7 +234,7 @@ def test_what_is_announced_is_told_by_a_visit_and_at_first_by_the_playbook():
         result = {"load_balancers": rows}
         return capability.orders(result), list(capability.playbooks(result))
 
-    nothing, one, two = told([]), told(["203.0.113.0/32"]), told(["203.0.113.0/32", "203.0.113.1/32"])
+    nothing, one, two = reported([]), reported(["203.0.113.0/32"]), reported(["203.0.113.0/32", "203.0.113.1/32"])
     assert asked() == ({}, []) and asked(aws=one) == ({}, ["load_balancers"]) and asked(aws=one) == ({}, [])
     assert asked() == ({}, []) and asked(aws=one, gcp=nothing) == ({}, []), "somebody else led in between"
     assert asked(aws=two) == ({"aws": two}, []) and asked(aws=two) == ({}, [])
@@ -247,10 +247,10 @@ def test_what_is_announced_is_told_by_a_visit_and_at_first_by_the_playbook():
     assert asked(aws=nothing) == ({"aws": nothing}, []) and asked(aws={}) == ({}, [])
 
 
-def test_nodes_that_stand_in_for_each_other_are_told_by_visits_too():
+def test_nodes_that_stand_in_for_each_other_are_reported_by_visits_too():
     capability = LoadBalancers({"clusters": []})
     segments = {"rack": [{"name": "aws-node-1", "addresses": ["10.66.23.31"]}]}
-    none, one = told([], segments=segments), told(["203.0.113.0/32"], segments=segments)
+    none, one = reported([], segments=segments), reported(["203.0.113.0/32"], segments=segments)
     for row, orders in ((none, {}), (one, {"aws": one}), (one, {}), (none, {"aws": none})):
         result = {"load_balancers": {"aws": row}}
         assert (capability.orders(result), list(capability.playbooks(result))) == (orders, [])
@@ -258,7 +258,7 @@ def test_nodes_that_stand_in_for_each_other_are_told_by_visits_too():
 
 def test_after_a_play_of_somebody_else_nodes_are_told_again():
     capability = LoadBalancers({"clusters": []})
-    one, nothing = told(["203.0.113.0/32"]), told([])
+    one, nothing = reported(["203.0.113.0/32"]), reported([])
     capability.playbooks({"load_balancers": {"aws": one, "gcp": nothing}})
     capability.forget()
     assert capability.orders({"load_balancers": {"gcp": nothing}}) == {}, "nothing to repeat"
@@ -296,26 +296,28 @@ def test_what_changes_during_a_visit_is_one_further_visit():
         return go.wait(30)
 
     with visited(speak) as visits:
-        visits.ask({"aws": told(["a"])}, time.monotonic())
+        visits.ask({"aws": reported(["a"])}, time.monotonic())
         assert going.wait(30)
         for number in range(20):
-            visits.ask({"aws": told(["a", str(number)]), "gcp": told(["b"])}, time.monotonic())
+            visits.ask({"aws": reported(["a", str(number)]), "gcp": reported(["b"])}, time.monotonic())
         go.set()
         wait_for(lambda: len(seen) == 2 and not len(visits))
-    assert seen == [{"aws": told(["a"])}, {"aws": told(["a", "19"]), "gcp": told(["b"])}], "the newest word, once"
+    assert seen == [{"aws": reported(["a"])}, {"aws": reported(["a", "19"]), "gcp": reported(["b"])}], (
+        "the newest word, once"
+    )
     assert not visits.broken and len([line for line in visits.lines if "event=told" in line]) == 2
 
 
 def test_nodes_of_a_cluster_that_is_not_ours_now_wait_and_keep_no_other_waiting():
     seen, free = [], {"aws"}
     with visited(lambda orders: seen.append(orders) is None, lambda cluster: cluster in free) as visits:
-        visits.ask({"aws": told(["a"]), "gcp": told(["b"])}, time.monotonic())
+        visits.ask({"aws": reported(["a"]), "gcp": reported(["b"])}, time.monotonic())
         wait_for(lambda: seen)
-        visits.ask({"gcp": told(["c"])}, time.monotonic())
-        assert seen == [{"aws": told(["a"])}] and len(visits) == 1
+        visits.ask({"gcp": reported(["c"])}, time.monotonic())
+        assert seen == [{"aws": reported(["a"])}] and len(visits) == 1
         free.add("gcp")
         wait_for(lambda: len(seen) == 2)
-    assert seen[1] == {"gcp": told(["c"])}
+    assert seen[1] == {"gcp": reported(["c"])}
 
 
 def test_a_visit_that_fails_asks_for_the_playbook_and_the_next_goes_on():
@@ -326,7 +328,7 @@ def test_a_visit_that_fails_asks_for_the_playbook_and_the_next_goes_on():
 
     with visited(speak) as visits:
         for cluster in ("aws", "other", "gcp"):
-            visits.ask({cluster: told(["a"])}, time.monotonic())
+            visits.ask({cluster: reported(["a"])}, time.monotonic())
             wait_for(lambda: not len(visits))
             wait_for(lambda cluster=cluster: any("clusters=" + cluster in line for line in visits.lines))
     assert visits.broken == ["load_balancers"] * 2 and not visits.is_alive

@@ -38,10 +38,10 @@ def folder_fixture(tmp_path, monkeypatch):
 def start_fixture():
     made = []
 
-    def start(words, told=None):
+    def start(words, record=None):
         process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         made.append(process)
-        assert told is None or process.stdout.readline() == told + "\n"
+        assert record is None or process.stdout.readline() == record + "\n"
         return process
 
     yield start
@@ -66,10 +66,10 @@ class Run:
             "clusters": [],
             "namespace": "kube-system",
         }
-        self.thread = threading.Thread(target=run_lock.take, args=(self.request, self.told), daemon=True)
+        self.thread = threading.Thread(target=run_lock.take, args=(self.request, self.record), daemon=True)
         self.thread.start()
 
-    def told(self, row):
+    def record(self, row):
         self.rows.append(row)
         return "waiting" not in row
 
@@ -172,7 +172,7 @@ def test_a_run_that_ended_before_its_lock_was_taken_gets_none(start, folder):
             "clusters": [],
             "namespace": "n",
         }
-        run_lock.take(request, run.told)
+        run_lock.take(request, run.record)
         assert not [row for row in run.rows if row.get("held")]
         assert run_lock.ask(run_lock.key_of("late", [])) is None
 

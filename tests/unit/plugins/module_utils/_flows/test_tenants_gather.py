@@ -41,11 +41,11 @@ def test_kinds_that_are_not_served_are_one_line_for_each_group():
             and "tenants_install_crds" in row["message"]
             and "tenants_profile" in row["message"]
         )
-    (told,) = [row["message"] for row in rows if "networking" in row["operation"]]
-    assert all(kind in told for kind in ("Network", "VirtualIP", "NATGateway"))
+    (reported,) = [row["message"] for row in rows if "networking" in row["operation"]]
+    assert all(kind in reported for kind in ("Network", "VirtualIP", "NATGateway"))
 
 
 @pytest.mark.parametrize("kind", [Unreachable])
-def test_other_failures_are_told_by_kind(kind):
+def test_other_failures_are_reported_by_kind(kind):
     rows, unused = failures(kind)
     assert len(rows) > 3 and {row["reason"] for row in rows} == {"unreachable"}

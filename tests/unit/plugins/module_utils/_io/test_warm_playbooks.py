@@ -77,7 +77,7 @@ class Place:
     """A folder with an inventory and plays, and runs over them."""
 
     def __init__(self, folder, capfd):
-        self.folder, self.capfd, self.told = folder, capfd, []
+        self.folder, self.capfd, self.reported = folder, capfd, []
         (folder / "hosts.yml").write_text(
             yaml.safe_dump(
                 {
@@ -102,7 +102,9 @@ class Place:
 
     def make(self, program=PROGRAM, **more):
         self.warm = WarmPlaybooks(
-            [program, "-i", str(self.folder / "hosts.yml")], dict({"MCN_WARM_TEST": "as set"}, **more), self.told.append
+            [program, "-i", str(self.folder / "hosts.yml")],
+            dict({"MCN_WARM_TEST": "as set"}, **more),
+            self.reported.append,
         )
         return self.warm
 
@@ -117,8 +119,8 @@ class Place:
             self.run("--version")
             return self.warm.starts == before
 
-        until(in_memory, self.told)
-        self.told.clear()
+        until(in_memory, self.reported)
+        self.reported.clear()
         return self.warm
 
     def found(self):
@@ -215,7 +217,7 @@ def test_it_ends_and_says_the_same_as_from_the_shell(place, words, book):
             )
         )
     assert seen[0] == seen[1]
-    assert warm.starts == starts and not place.told, "nothing was started"
+    assert warm.starts == starts and not place.reported, "nothing was started"
     if words == [] and book == "book.yml":
         assert place.found() == dict(
             place.found(),
@@ -238,7 +240,7 @@ def test_runs_share_nothing_and_what_changed_between_them_is_read(place):
         assert place.run("-e", "word=" + word) == 0
         assert (place.found()["word"], place.found()["group"]) == (word, word)
     assert place.run() == 0 and place.found()["word"] == "nothing"
-    assert place.warm.pid == pid and not place.told
+    assert place.warm.pid == pid and not place.reported
 
 
 def test_it_does_not_grow(place):
@@ -281,7 +283,7 @@ def test_one_that_died_is_missed_by_nobody(place, number):
     os.kill(before, number)
     until(lambda: processes().get(before, (0, 0, "Z"))[2] == "Z")
     assert place.run("-e", "word=after") == 0 and place.found()["word"] == "after"
-    assert len(place.told) == 1 and "gone" in place.told[0]
+    assert len(place.reported) == 1 and "gone" in place.reported[0]
     place.ready()
     assert place.warm.pid not in (0, before)
 
@@ -298,7 +300,7 @@ def test_one_that_dies_during_a_run_takes_the_run_along_and_it_is_done_again(pla
     os.kill(place.warm.pid, signal.SIGKILL)
     thread.join()
     assert results == [0] and place.log() == ["begun", "begun", "ended"]
-    assert orphans and not orphans & of_place(place) and len(place.told) == 1
+    assert orphans and not orphans & of_place(place) and len(place.reported) == 1
 
 
 def test_one_that_says_nothing_is_ended_with_its_run(place, monkeypatch):
@@ -330,7 +332,7 @@ def test_a_run_that_is_ended_before_its_time(place, how):
     thread.join()
     place.stop.clear()
     until(lambda: not of_place(place), "the run and its workers are gone")
-    assert results == [124] and place.warm.pid == pid and not place.told
+    assert results == [124] and place.warm.pid == pid and not place.reported
     assert place.run("-e", "word=next") == 0 and place.found()["word"] == "next"
 
 
@@ -479,7 +481,7 @@ def test_a_program_that_cannot_be_kept_is_started_each_time(place):
     for number in (1, 2):
         assert place.run() == 0 and place.warm.starts == number
         assert place.found()["environment"] == "wrapped" and place.warm.pid == 0
-    assert "no script" in place.told[0]
+    assert "no script" in place.reported[0]
 
 
 @pytest.mark.parametrize("fault", ["exit 3", "exec sleep 1000", "echo nonsense >&$2; exec sleep 1000", "kill -9 $$"])
@@ -495,4 +497,4 @@ def test_one_that_never_begins_keeps_no_run_waiting(place, fault, monkeypatch):
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
     place.make(str(program))
     assert [place.run("-e", f"word={number}") for number in range(3)] == [0, 0, 0]
-    assert place.found()["word"] == "2" and place.warm.starts == 3 and place.told
+    assert place.found()["word"] == "2" and place.warm.starts == 3 and place.reported

@@ -106,7 +106,7 @@ def test_a_programs_certificate_is_shown_and_left_in_no_file(
     assert list(temporary.iterdir()) == []
 
 
-def test_what_a_program_says_is_told(server: HostileServer, certificate: t.Any, tmp_path: pathlib.Path) -> None:
+def test_what_a_program_says_is_reported(server: HostileServer, certificate: t.Any, tmp_path: pathlib.Path) -> None:
     text = failure(
         client(server, certificate[1], {"exec": program(tmp_path, "sys.exit('run aws sso login\\x1b[2J first')")})
     )
@@ -138,13 +138,13 @@ def test_what_is_no_credential_is_not_sent(
 def test_a_program_that_asks_for_the_cluster_gets_it(
     server: HostileServer, certificate: t.Any, tmp_path: pathlib.Path
 ) -> None:
-    told = tmp_path / "told"
+    reported = tmp_path / "told"
     plugin = program(
-        tmp_path, f"open({str(told)!r}, 'w').write(os.environ['KUBERNETES_EXEC_INFO'])", answer({"token": TOKEN})
+        tmp_path, f"open({str(reported)!r}, 'w').write(os.environ['KUBERNETES_EXEC_INFO'])", answer({"token": TOKEN})
     )
     extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "me"}}
     client(server, certificate[1], {"exec": dict(plugin, provideClusterInfo=True)}, extensions=[extension]).get("/x")
-    cluster = json.loads(told.read_text("utf-8"))["spec"]["cluster"]
+    cluster = json.loads(reported.read_text("utf-8"))["spec"]["cluster"]
     assert (cluster["server"], cluster["config"]) == (server.url, {"audience": "me"})
     assert base64.b64decode(cluster["certificate-authority-data"]).decode() == certificate[1]
 

@@ -47,13 +47,13 @@ def test_a_port_where_nobody_listens_is_no_matter_of_time() -> None:
         assert unreachable(server) == f"{server} ('Connection refused')"
 
 
-def test_a_name_that_nobody_knows_is_told_with_the_variable() -> None:
-    told = unreachable("https://api.aws.invalid:6443")
-    assert told.startswith("https://api.aws.invalid:6443 ('") and " within " not in told
-    assert told.endswith("finds no address for the name: see kubeconfig or api_url of clusters/aws, or its DNS")
+def test_a_name_that_nobody_knows_is_reported_with_the_variable() -> None:
+    reported = unreachable("https://api.aws.invalid:6443")
+    assert reported.startswith("https://api.aws.invalid:6443 ('") and " within " not in reported
+    assert reported.endswith("finds no address for the name: see kubeconfig or api_url of clusters/aws, or its DNS")
 
 
-def test_a_server_that_does_not_take_the_connection_is_told_by_its_address() -> None:
+def test_a_server_that_does_not_take_the_connection_is_reported_by_its_address() -> None:
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)

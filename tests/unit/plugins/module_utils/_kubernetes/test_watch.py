@@ -55,7 +55,7 @@ def test_rows_come_whole_whatever_the_parts():
 
 def follower(monkeypatch, outcomes, **more):
     """A Follower whose server gives these outcomes, one a watch; returns what it told and when it paused."""
-    stop, told, pauses, heard = threading.Event(), [], [], []
+    stop, reported, pauses, heard = threading.Event(), [], [], []
 
     class Stop:
         def is_set(self):
@@ -81,7 +81,7 @@ def follower(monkeypatch, outcomes, **more):
         cluster, bytes_streamed, limits = "aws", 0, Limits()
 
         def list(self, *unused):
-            told.append("LIST")
+            reported.append("LIST")
             return Listing
 
     monkeypatch.setattr(watch, "rows", rows)
@@ -91,42 +91,42 @@ def follower(monkeypatch, outcomes, **more):
         "",
         lambda *unused: None,
         lambda *row: heard.append(row),
-        told.append,
+        reported.append,
         Stop(),
         watch.Settings(**more),
     )
     one._client = Lists()
     one.run()
-    return told, pauses, heard
+    return reported, pauses, heard
 
 
 def test_after_410_it_lists_again_at_once_but_not_for_ever(monkeypatch):
     gone = [errors.Expired("aws", "watch", "gone") for dummy in range(5)]
-    told, pauses, unused = follower(monkeypatch, gone)
-    assert told.count("LIST") == 6 and len(pauses) >= 4, "the first time at once, then with pauses"
+    reported, pauses, unused = follower(monkeypatch, gone)
+    assert reported.count("LIST") == 6 and len(pauses) >= 4, "the first time at once, then with pauses"
 
 
 def test_pauses_grow_to_the_longest_and_no_further(monkeypatch):
     away = [errors.Unreachable("aws", "watch", "refused") for dummy in range(12)]
-    told, pauses, unused = follower(monkeypatch, [*away, []], first_pause=0.5, longest_pause=30.0)
-    assert told.count("LIST") == 1, "the resource version is kept"
+    reported, pauses, unused = follower(monkeypatch, [*away, []], first_pause=0.5, longest_pause=30.0)
+    assert reported.count("LIST") == 1, "the resource version is kept"
     assert 0.25 <= pauses[0] <= 0.5 and pauses[1] <= 1.0 and all(15 <= pause <= 30 for pause in pauses[7:12])
-    assert len([text for text in told if "refused" in text]) == 1 and told[-1].startswith(
+    assert len([text for text in reported if "refused" in text]) == 1 and reported[-1].startswith(
         "cluster aws: following nodes again"
     )
 
 
 def test_a_hostile_object_is_no_change(monkeypatch):
-    told, unused, heard = follower(
+    reported, unused, heard = follower(
         monkeypatch, [[{"type": "ADDED", "object": "text"}], [{"type": "ADDED", "object": {"metadata": {"name": "n"}}}]]
     )
-    assert [row[2] for row in heard] == [{"metadata": {"name": "n"}}] and any("bad_answer" in text for text in told)
+    assert [row[2] for row in heard] == [{"metadata": {"name": "n"}}] and any("bad_answer" in text for text in reported)
 
 
 def test_hostile_metadata_does_not_stop_it(monkeypatch):
     rows = [{"type": "ADDED", "object": {"metadata": shape}} for shape in (None, [], "x", {"resourceVersion": 5})]
-    told, unused, heard = follower(monkeypatch, [rows])
-    assert len(heard) == 4 and told == ["LIST"]
+    reported, unused, heard = follower(monkeypatch, [rows])
+    assert len(heard) == 4 and reported == ["LIST"]
 
 
 def test_what_rows_add_up_to_is_bounded(monkeypatch):
@@ -135,5 +135,5 @@ def test_what_rows_add_up_to_is_bounded(monkeypatch):
         {"type": "ADDED", "object": {"metadata": {"name": str(number)}}, "bytes": Limits().list_bytes // 4}
         for number in range(9)
     ]
-    told, unused, heard = follower(monkeypatch, [rows[:3], rows[3:]])
-    assert told.count("LIST") == 2 and len(heard) == 4 and any("answer_too_large" in text for text in told)
+    reported, unused, heard = follower(monkeypatch, [rows[:3], rows[3:]])
+    assert reported.count("LIST") == 2 and len(heard) == 4 and any("answer_too_large" in text for text in reported)

@@ -112,7 +112,7 @@ def test_both_families_of_server_and_of_address(serve: t.Any) -> None:
 
 
 @pytest.mark.parametrize(("code", "detail"), [(2, "SERVFAIL"), (5, "REFUSED"), (9, "code 9")])
-def test_a_server_that_fails_is_told_by_its_code(serve: t.Any, code: int, detail: str) -> None:
+def test_a_server_that_fails_is_reported_by_its_code(serve: t.Any, code: int, detail: str) -> None:
     assert ask(serve(lambda query, name: [reply(query, code=code)]))[::3] == ("failed", detail)
 
 

@@ -83,9 +83,9 @@ def test_what_a_lock_says_is_there_though_the_disk_got_full(folder):
     assert held.take({"a": 1})
     with full_disk(), pytest.raises(OSError):
         held.tell({"a": 2, "b": 3})
-    assert held.told() == {"a": 1}
+    assert held.record() == {"a": 1}
     held.tell({})
-    assert held.told() == {}
+    assert held.record() == {}
     held.release()
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 TIME = "2026-01-01T00:{0:02d}:{1:02d}Z"
 
 
-def told(name: str = "web", text: str = "x", reason: str = "claimed_twice") -> events.Told:
+def notice(name: str = "web", text: str = "x", reason: str = "claimed_twice") -> events.Notice:
     return events.refused("shop", name, "uid-" + name, reason, text)
 
 
@@ -25,12 +25,12 @@ class Store:
         self.objects: dict[str, dict[str, t.Any]] = {}
         self.clock = 0
 
-    def run(self, *rows: events.Told) -> int:
+    def run(self, *rows: events.Notice) -> int:
         self.clock += 1
         writings = events.plan_events(rows, list(self.objects.values()), TIME.format(self.clock // 60, self.clock % 60))
         for one in writings:
-            assert (one.told.event in self.objects) != one.is_new
-            self.objects.setdefault(one.told.event, {}).update(one.body)
+            assert (one.notice.event in self.objects) != one.is_new
+            self.objects.setdefault(one.notice.event, {}).update(one.body)
         return len(writings)
 
     def counts(self) -> dict[str, int]:
@@ -39,7 +39,7 @@ class Store:
 
 def test_the_same_again_is_no_event_and_what_comes_back_is_counted() -> None:
     store = Store()
-    given_now = events.Told(
+    given_now = events.Notice(
         "shop",
         "web",
         "uid-web",
@@ -47,8 +47,8 @@ def test_the_same_again_is_no_event_and_what_comes_back_is_counted() -> None:
         events.GIVEN,
         events.given_text([("192.0.2.1", "public"), ("2001:db8::1", "")]),
     )
-    assert [store.run(told()) for dummy in range(3)] == [1, 0, 0]
-    assert store.run(given_now) == 1 and store.run(told()) == 1 and store.run(told()) == 0
+    assert [store.run(notice()) for dummy in range(3)] == [1, 0, 0]
+    assert store.run(given_now) == 1 and store.run(notice()) == 1 and store.run(notice()) == 0
     assert store.counts() == {"claimed_twice: x": 2, "It has 192.0.2.1 of the pool public and 2001:db8::1": 1}
     (first,) = [one for one in store.objects.values() if one["count"] == 2]
     assert (
@@ -65,25 +65,25 @@ def test_the_same_again_is_no_event_and_what_comes_back_is_counted() -> None:
     }
 
 
-def test_a_service_of_the_same_name_that_is_made_anew_is_told_anew() -> None:
+def test_a_service_of_the_same_name_that_is_made_anew_is_reported_anew() -> None:
     store = Store()
-    assert store.run(told()) == 1 and store.run(told()._replace(uid="another")) == 1
+    assert store.run(notice()) == 1 and store.run(notice()._replace(uid="another")) == 1
 
 
 def test_words_and_bounds() -> None:
-    assert told(reason="quota").reason == events.EXHAUSTED and told().reason == events.REFUSED
-    assert len(told(text="y" * 5000).message) == events.LONGEST
-    assert len(events.plan_events([told(f"s{number}") for number in range(500)], [], TIME)) == events.MOST
+    assert notice(reason="quota").reason == events.EXHAUSTED and notice().reason == events.REFUSED
+    assert len(notice(text="y" * 5000).message) == events.LONGEST
+    assert len(events.plan_events([notice(f"s{number}") for number in range(500)], [], TIME)) == events.MOST
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz")), max_size=30))
-def test_as_many_are_counted_as_times_something_else_was_told(rows: list[tuple[str, str]]) -> None:
+def test_as_many_are_counted_as_times_something_else_was_reported(rows: list[tuple[str, str]]) -> None:
     store = Store()
     last: dict[str, str] = {}
     desired: dict[str, int] = {}
     for name, text in rows:
         changed = last.get(name) != text
-        assert store.run(told(name, name + text)) == int(changed)
+        assert store.run(notice(name, name + text)) == int(changed)
         last[name] = text
         desired["claimed_twice: " + name + text] = desired.get("claimed_twice: " + name + text, 0) + changed
     assert store.counts() == desired

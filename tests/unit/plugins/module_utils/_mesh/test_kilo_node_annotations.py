@@ -40,7 +40,7 @@ def test_a_cluster_with_keepalive_is_told_that_its_nodes_send_none_or_gets_it_on
     )
 
 
-def test_a_node_that_sends_from_its_endpoint_is_told_and_mended_on_request() -> None:
+def test_a_node_that_sends_from_its_endpoint_is_reported_and_mended_on_request() -> None:
     found = nodes()
     found["eu"][0]["annotations"][G + "internal-ip"] = "198.51.20.1/24"
     plan = planned(found)

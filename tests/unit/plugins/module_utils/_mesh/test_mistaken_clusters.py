@@ -87,7 +87,7 @@ def test_the_same_kubeconfig_twice(monkeypatch):
     ]
 
 
-def test_names_that_both_have_are_told_apart_by_the_keys_that_this_fabric_wrote():
+def test_names_that_both_have_are_distinguished_by_the_keys_that_this_fabric_wrote():
     hosts = {"aws": {"n1"}, "gcp": {"n1"}}
     right = {
         "aws": {"nodes": [node("n1", key_of("gcp", "pubKey"))]},

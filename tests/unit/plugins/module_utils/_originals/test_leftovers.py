@@ -20,7 +20,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._originals.le
 from hypothesis import given, strategies as st
 
 TESTS = pathlib.Path(__file__).resolve().parents[4]
-TOLD = yaml.safe_load((TESTS / "originals" / "told.yml").read_text("utf-8"))
+CONFIGURED = yaml.safe_load((TESTS / "originals" / "told.yml").read_text("utf-8"))
 HOSTILE = json.loads((TESTS / "fixtures" / "hostile" / "leftovers.json").read_text("utf-8"))
 
 
@@ -39,7 +39,7 @@ def named(found):
 
 
 def test_what_the_originals_of_a_cluster_leave():
-    found = leftovers("aws", TOLD["aws"])
+    found = leftovers("aws", CONFIGURED["aws"])
     assert {
         ("DaemonSet", "semaphore-wireguard"),
         ("ConfigMap", "semaphore-wireguard-config"),

@@ -34,13 +34,13 @@ from ansible_collections.multicluster.network.plugins.module_utils._originals.wo
 )
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-TOLD = yaml.safe_load((pathlib.Path(__file__).resolve().parents[4] / "originals" / "told.yml").read_text("utf-8"))
+CONFIGURED = yaml.safe_load((pathlib.Path(__file__).resolve().parents[4] / "originals" / "told.yml").read_text("utf-8"))
 SECRET = "s3cr3t-0123456789"
 
 
 def seen(name: str, **more: t.Any) -> Seen:
     """A cluster of the file of objects, changed as the test likes."""
-    one = objects_of(name, copy.deepcopy(TOLD[name]))
+    one = objects_of(name, copy.deepcopy(CONFIGURED[name]))
     return one._replace(**more)
 
 
@@ -57,7 +57,7 @@ def both() -> t.Any:
 
 
 def test_two_clusters_of_semaphore_become_an_inventory():
-    assert inventory(both()) == TOLD["expected"]
+    assert inventory(both()) == CONFIGURED["expected"]
 
 
 def test_the_same_objects_give_the_same_bytes():
@@ -208,7 +208,7 @@ def test_apinetlet():
 
 
 def test_kubespan_of_a_machine_configuration():
-    documents = TOLD["talos"]
+    documents = CONFIGURED["talos"]
     proposal, unused = propose([], [Given(PROGRAMS["kubespan"], "", "controlplane.yaml", "", documents)], [])
     assert inventory(proposal)["all"]["vars"] == {
         "mesh_id": "{{ vault_mesh_id }}",
@@ -418,7 +418,7 @@ def leaves(value: t.Any, at: tuple[t.Any, ...] = ()) -> t.Iterator[tuple[t.Any, 
 @given(st.data())
 def test_whatever_stands_anywhere_in_an_object_nothing_falls_and_no_secret_comes_along(data):
     name = data.draw(st.sampled_from(["aws", "metal", "kilo", "tenants"]))
-    documents = copy.deepcopy(TOLD[name])
+    documents = copy.deepcopy(CONFIGURED[name])
     places = [place for place in leaves(documents) if place]
     for place in data.draw(st.lists(st.sampled_from(places), min_size=1, max_size=3)):
         holder: t.Any = documents

@@ -26,7 +26,7 @@ DOWN = {
 }
 
 
-def told(**changed):
+def reported(**changed):
     base = {
         "asked": ["mesh", "service_mirror"],
         "clusters": ["aws", "gcp"],
@@ -40,7 +40,7 @@ def told(**changed):
 
 
 def test_all_is_well():
-    assert told() == {
+    assert reported() == {
         "ok": True,
         "errors": [],
         "at_fault": [],
@@ -50,7 +50,7 @@ def test_all_is_well():
 
 
 def test_the_cluster_that_failed_is_named_first_and_the_other_is_ok():
-    found = told(
+    found = reported(
         results={"mesh": [{}], "service_mirror": [{"failed": True, "msg": "cluster gcp: ...", "failures": [DOWN]}]}
     )
     assert not found["ok"]
@@ -64,23 +64,23 @@ def test_the_cluster_that_failed_is_named_first_and_the_other_is_ok():
 
 
 def test_failures_count_where_the_module_itself_did_not_fail():
-    found = told(results={"mesh": [{"failures": [DOWN]}, {"failures": [DOWN]}], "service_mirror": [{}]})
+    found = reported(results={"mesh": [{"failures": [DOWN]}, {"failures": [DOWN]}], "service_mirror": [{}]})
     assert found["cells"]["gcp"]["mesh"] == "failed: unreachable" and len(found["errors"]) == 1
 
 
 def test_a_capability_that_broke_is_broken_everywhere():
-    found = told(results={"mesh": [{}]}, broken={"service_mirror": "no library\nat all\x1b[2J"})
+    found = reported(results={"mesh": [{}]}, broken={"service_mirror": "no library\nat all\x1b[2J"})
     assert {row["service_mirror"] for row in found["cells"].values()} == {"failed"}
     assert found["errors"] == ["service_mirror: no library at all [2J"]
 
 
-def test_a_module_that_failed_without_naming_a_cluster_is_told():
-    found = told(results={"mesh": [{}], "service_mirror": [{"failed": True, "msg": "wrong option"}]})
+def test_a_module_that_failed_without_naming_a_cluster_is_reported():
+    found = reported(results={"mesh": [{}], "service_mirror": [{"failed": True, "msg": "wrong option"}]})
     assert found["errors"] == ["service_mirror: wrong option"] and not found["ok"]
 
 
 def test_a_failure_and_what_ended_the_capability_are_one_error():
-    found = told(
+    found = reported(
         results={"mesh": [{}], "service_mirror": [{"failed": True, "msg": "cluster gcp", "failures": [DOWN]}]},
         broken={"service_mirror": "cluster gcp: connection refused"},
     )
@@ -93,7 +93,7 @@ def test_refusals_are_counted_and_are_no_failure():
         {"object": "n2/peer wireguard.aws k", "reason": "x", "message": "y"},
         {"object": "Service gcp/x", "reason": "x", "message": "y"},
     ]
-    found = told(
+    found = reported(
         results={"mesh": [{"refused": rows[1:2]}, {"refused": rows[1:2]}], "service_mirror": [{"refused": rows[:1]}]}
     )
     assert found["ok"] and found["cells"]["gcp"] == {"mesh": "ok, refused 1", "service_mirror": "ok, refused 1"}
@@ -102,26 +102,26 @@ def test_refusals_are_counted_and_are_no_failure():
 def test_a_capability_that_did_nothing_but_refuse_is_not_ok():
     row = {"object": "gcp/shop/web", "reason": "outside_grant", "message": "no"}
     for objects, cell in ((0, "refused 1"), (3, "ok, refused 1")):
-        found = told(results={"mesh": [{}], "service_mirror": [{"refused": [row], "objects": objects}]})
+        found = reported(results={"mesh": [{}], "service_mirror": [{"refused": [row], "objects": objects}]})
         assert found["ok"] and found["cells"]["gcp"]["service_mirror"] == cell
         assert found["cells"]["aws"]["service_mirror"] == "ok"
 
 
 def test_what_nobody_asked_for_has_no_column_and_what_did_not_run_says_so():
-    found = told(asked=["mesh", "service_mirror", "tenants"], results={"mesh": [{}], "service_mirror": [{}]})
+    found = reported(asked=["mesh", "service_mirror", "tenants"], results={"mesh": [{}], "service_mirror": [{}]})
     assert found["cells"]["aws"]["tenants"] == "not asked" and "TENANTS" not in found["text"][0] and found["ok"]
 
 
 def test_lost_nodes_are_failures_of_their_cluster():
-    found = told(lost={"n2": ("mesh", "no route to host"), "aws": ("", "failed, see above")})
+    found = reported(lost={"n2": ("mesh", "no route to host"), "aws": ("", "failed, see above")})
     assert found["cells"]["gcp"]["mesh"] == "failed: node n2" and found["cells"]["aws"]["mesh"] == "ok"
     assert found["errors"] == ["mesh, node n2 of cluster gcp: no route to host", "aws: failed, see above"]
     assert found["at_fault"] == ["aws", "gcp"]
 
 
 def test_a_capability_that_broke_blames_no_cluster():
-    assert told(results={"mesh": [{}]}, broken={"service_mirror": "no library"})["at_fault"] == []
-    assert told(results={"mesh": [{"failures": [DOWN]}], "service_mirror": [{}]})["at_fault"] == ["gcp"]
+    assert reported(results={"mesh": [{}]}, broken={"service_mirror": "no library"})["at_fault"] == []
+    assert reported(results={"mesh": [{"failures": [DOWN]}], "service_mirror": [{}]})["at_fault"] == ["gcp"]
 
 
 @pytest.mark.parametrize(
@@ -190,14 +190,14 @@ def test_a_capability_that_broke_blames_no_cluster():
     ],
 )
 def test_a_verification_is_as_good_as_its_verdict(verdict, cells, errors):
-    found = told(asked=["verify"], results={}, verdict=verdict)
+    found = reported(asked=["verify"], results={}, verdict=verdict)
     assert [found["cells"][name]["verify"] for name in ("aws", "gcp")] == cells and found["errors"] == errors
 
 
 def test_the_text_fits_a_screen_and_counts_what_it_leaves_out():
     names = [f"c{number:03}" for number in range(200)]
     failures = [dict(DOWN, cluster=name, message="x" * 5000) for name in names[100:150]]
-    found = told(clusters=names, results={"mesh": [{}], "service_mirror": [{"failures": failures}]})
+    found = reported(clusters=names, results={"mesh": [{}], "service_mirror": [{"failures": failures}]})
     text = found["text"]
     assert len(text) == 1 + SHOWN_CLUSTERS + 1 + 1 + SHOWN_ERRORS + 1 and max(map(len, text)) < 420
     assert text[SHOWN_CLUSTERS + 1] == "180 more clusters, 30 of them failed" and text[-1] == "  30 more, see above"
@@ -217,7 +217,7 @@ BROKEN = st.dictionaries(st.sampled_from(["mesh", "service_mirror", "lock"]), st
 @settings(max_examples=200, deadline=None)
 @given(st.lists(FAILURES), BROKEN, st.lists(st.sampled_from(["n1", "n2"]), unique=True))
 def test_nothing_that_failed_is_hidden(failures, broken, lost):
-    found = told(
+    found = reported(
         results={"mesh": [{"failures": failures}], "service_mirror": [{}]},
         broken=broken,
         lost=dict.fromkeys(lost, ("mesh", "gone")),

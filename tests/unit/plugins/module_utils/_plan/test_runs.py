@@ -93,16 +93,16 @@ def test_what_no_row_names_is_no_run():
     )
 )
 def test_no_news_is_lost(steps):
-    runs, told, given_ = Runs(WATCH, KINDS, settle=5), [], set()
+    runs, reported, given_ = Runs(WATCH, KINDS, settle=5), [], set()
     for number, (cluster, kind, works) in enumerate(steps):
         runs.add([event(cluster, kind, str(number))])
         given_.add(f"{cluster}/{number}")
         runs.see({number // 3} if works else set(), number)
-        told += runs.take(number)
+        reported += runs.take(number)
     runs.see(set(), 1000)
-    told += runs.take(1001) + runs.take(2000)
-    assert {name for one in told for name in one["names"]} == given_
-    assert sum(one["count"] for one in told) == len(steps)
+    reported += runs.take(1001) + runs.take(2000)
+    assert {name for one in reported for name in one["names"]} == given_
+    assert sum(one["count"] for one in reported) == len(steps)
 
 
 def test_an_event_has_a_bounded_number_of_names():

@@ -112,7 +112,7 @@ def test_another_port_is_another_zone():
     ]
 
 
-def test_a_corefile_without_reload_is_told():
+def test_a_corefile_without_reload_is_reported():
     assert merging.warnings(merging.merge(". {\n}\n", "t", BLOCKS), "t")
     # a single cluster in the place of the alternation: the fourth group is gone, and CoreDNS stays down at its next start
     rule = r"rewrite {\n name regex ([\w-]*\.)?([\w-]*)\.([\w-]*)\.svc\.aws {1}{4}-{3}-{2}.svc.local\n answer name (a)-b c.{1}\n}"

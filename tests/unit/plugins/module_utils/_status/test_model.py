@@ -260,7 +260,7 @@ def test_an_address_that_nobody_announces_is_shown_as_that():
     assert {row["announced"] for row in model.build(facts)["addresses"]} == {"no"}, "announced to nobody that listens"
 
 
-def test_pools_are_told_on_the_page_and_as_metrics():
+def test_pools_are_reported_on_the_page_and_as_metrics():
     facts = fabrics.facts({"aws": 1, "gcp": 1})
     pools = [
         {"pool": "public", "family": 4, "total": 30, "used": 30, "free": 0},
@@ -276,10 +276,10 @@ def test_pools_are_told_on_the_page_and_as_metrics():
     ]
     shown = page.render(document)
     assert ">used up<" in shown and ">some left<" in shown and "Pools of addresses" in shown
-    told = prometheus.text(document)
-    assert 'multicluster_pool_addresses_free{cluster="aws",pool="public",family="ipv4"} 0' in told
-    assert 'multicluster_pool_addresses{cluster="aws",pool="public",family="ipv4"} 30' in told
-    assert 'multicluster_pool_addresses_used{cluster="aws",pool="public",family="ipv6"} 1' in told
+    reported = prometheus.text(document)
+    assert 'multicluster_pool_addresses_free{cluster="aws",pool="public",family="ipv4"} 0' in reported
+    assert 'multicluster_pool_addresses{cluster="aws",pool="public",family="ipv4"} 30' in reported
+    assert 'multicluster_pool_addresses_used{cluster="aws",pool="public",family="ipv6"} 1' in reported
 
 
 def test_latency_comes_from_the_pings():
@@ -435,13 +435,13 @@ def test_our_own_text_is_at_most_sixty_lines_where_all_is_well(sizes):
         "capabilities": names,
         "plans": {name: verified.result() for name in names},
     }
-    told = report.build(facts)
-    assert told["verdict"] == "proven", told["problems"][:3]
+    reported = report.build(facts)
+    assert reported["verdict"] == "proven", reported["problems"][:3]
     results = {name: [{}] for name in ("mesh", *names)}
     end = outcome.judge(
         outcome.RunReports(["mesh", *names, "verify"], sorted(sizes), results, {}, {}, {}, {"ok": True})
     )
-    assert end["ok"] and len(told["text"].splitlines()) + len(end["text"]) + 2 * 4 <= 60
+    assert end["ok"] and len(reported["text"].splitlines()) + len(end["text"]) + 2 * 4 <= 60
 
 
 def test_exports_and_imports_are_counted_as_their_module_tells_them():

@@ -260,7 +260,7 @@ def test_a_table_of_many_rows_shows_the_troubled_ones_first(monkeypatch):
     assert len(keys) == 4 and keys[0] == "tunnel.{host}.{public_key}.age".format(**document["tunnels"][-1])
 
 
-def test_above_a_bound_tunnels_are_told_by_node(monkeypatch):
+def test_above_a_bound_tunnels_are_reported_by_node(monkeypatch):
     document = model.build(fabrics.facts({"aws": 2, "gcp": 2}))
     whole = prometheus.text(document)
     assert whole.count("\nsemaphore_wg_peer_last_handshake_seconds{") == 8 and 'left_out{fabric="default"} 0' in whole

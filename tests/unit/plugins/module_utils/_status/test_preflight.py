@@ -201,7 +201,7 @@ def test_all_at_once():
     assert [row["level"] for row in rows] == sorted(row["level"] for row in rows)
 
 
-def test_a_blocked_port_is_told_with_its_addresses_and_strays_with_what_to_set():
+def test_a_blocked_port_is_reported_with_its_addresses_and_strays_with_what_to_set():
     facts = copy.deepcopy(GOOD)
     blocked(facts)
     strays(facts)
@@ -258,7 +258,7 @@ def test_what_strangers_say_is_cut():
         ("failed: /bin/sh: 1: /usr/bin/python3.1: not found", "set ansible_python_interpreter to where it is"),
     ],
 )
-def test_a_host_without_a_usable_python_is_told_apart_from_one_that_is_away(why, said):
+def test_a_host_without_a_usable_python_is_distinguished_from_one_that_is_away(why, said):
     facts = copy.deepcopy(GOOD)
     silent_node(facts)
     (row,) = [row for row in find(dict(facts, unreached={"aws-node-2": why})) if row["reason"] == "no_answer"]

@@ -443,7 +443,7 @@ INDEPENDENT = (
 @pytest.mark.parametrize(
     "pair", list(itertools.combinations(INDEPENDENT, 2)), ids=lambda pair: "{0.__name__}-{1.__name__}".format(*pair)
 )
-def test_the_worse_of_two_counts_and_both_are_told(pair):
+def test_the_worse_of_two_counts_and_both_are_reported(pair):
     built = judged(*pair)
     values = {LIES[lie][0] for lie in pair}
     assert built["verdict"] == (BROKEN if BROKEN in values else UNPROVEN)
@@ -558,7 +558,7 @@ def test_whoever_has_pods_elsewhere_is_not_asked_to_start_one():
     )
 
 
-def test_refusals_that_leave_a_source_empty_are_told_before_the_budget():
+def test_refusals_that_leave_a_source_empty_are_reported_before_the_budget():
     facts = verified.facts()
     every_node_refused(facts)
     facts["mesh"]["refused"] = [

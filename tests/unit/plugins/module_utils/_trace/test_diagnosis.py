@@ -423,7 +423,7 @@ def test_without_a_recorder_the_facts_alone_name_the_cause_or_nothing(data: t.An
     assert all(row["confidence"] != "proven" for row in built["findings"] if row["cause"] != "mtu_black_hole")
 
 
-def test_a_closed_port_is_told_from_a_silent_one() -> None:
+def test_a_closed_port_is_distinguished_from_a_silent_one() -> None:
     world = World({"aws": 1, "gcp": 1})
     world.closed.add("gcp-0")
     plan, results = world.trace("aws-0", "gcp-0", "tcp")

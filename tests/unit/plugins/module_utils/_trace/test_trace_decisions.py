@@ -303,7 +303,7 @@ def test_what_is_for_the_node_itself_is_not_forwarded(two: World) -> None:
     assert cause(walk(two, target="10.77.0.9")) == ""
 
 
-def test_a_device_that_is_down_is_told_before_its_routes_are_missed(two: World) -> None:
+def test_a_device_that_is_down_is_reported_before_its_routes_are_missed(two: World) -> None:
     name = two.device(ONE, TWO)
     next(row for row in two.nodes[ONE]["links"] if row["name"] == name)["up"] = False
     two.nodes[ONE]["routes"] = [row for row in two.nodes[ONE]["routes"] if row["dev"] != name]
@@ -430,7 +430,7 @@ def test_one_preshared_key_is_too_few(two: World, here: t.Any, there: t.Any, exp
     assert cause(walk(two)) == expected
 
 
-def test_a_key_of_two_nodes_is_told_from_either_end() -> None:
+def test_a_key_of_two_nodes_is_distinguished_from_either_end() -> None:
     for who in ("aws-0", "gcp-0"):
         world = World({"aws": 2, "gcp": 2})
         other = who[:-1] + "1"

@@ -236,7 +236,7 @@ def trace_of(name: str = AWS, **more: t.Any) -> dict[str, t.Any]:
     return {"id": "t", "flows": flows, "findings": [], "hosts": {"gcp-0": {"cluster": "gcp", "node": "n"}}}
 
 
-def told(trace: t.Mapping[str, t.Any], facts: t.Any = None, **said: t.Any) -> dict[str, t.Any]:
+def resolved(trace: t.Mapping[str, t.Any], facts: t.Any = None, **said: t.Any) -> dict[str, t.Any]:
     row = {
         "flow": "0",
         "server": "10.5.0.10",
@@ -286,7 +286,7 @@ def test_the_server_of_a_cluster_is_the_service_that_its_pods_have() -> None:
     ],
 )
 def test_what_the_server_says_is_held_against_the_objects(said: dict[str, t.Any], cause: str, words: str) -> None:
-    built = told(trace_of(), **said)
+    built = resolved(trace_of(), **said)
     rows = [row for row in built["hops"] if row["command"].startswith("dig")]
     assert [row["verdict"] for row in rows] == ["differs" if cause else "ok"]
     found = [row for row in built["findings"] if row["cause"].startswith("dns_")]
@@ -297,7 +297,7 @@ def test_what_the_server_says_is_held_against_the_objects(said: dict[str, t.Any]
 
 
 def test_without_kube_proxy_the_servers_own_address_leads_nowhere() -> None:
-    built = told(trace_of(), {"links": [], "kube_proxy": {"running": False}}, outcome="silent")
+    built = resolved(trace_of(), {"links": [], "kube_proxy": {"running": False}}, outcome="silent")
     assert [(row["cause"], row["confidence"]) for row in built["findings"]] == [("kube_proxy_off", "likely")]
 
 
