@@ -45,7 +45,7 @@ def parse_endpoint(text: t.Any) -> t.Any:
     try:
         return parse(text)
     except ValueRefused as err:
-        # the message begins with the reason word
+        # the message begins with the reason
         raise AnsibleFilterError(str(err)) from err
 
 

@@ -52,7 +52,7 @@ def resolve_endpoint(node: t.Any, port: int = 0) -> t.Any:
         found = resolve(parse_node(node), int(port))
         return {"endpoint": found.text, "source": found.source}
     except ValueRefused as err:
-        # the message begins with the reason word
+        # the message begins with the reason
         raise AnsibleFilterError(str(err)) from err
 
 

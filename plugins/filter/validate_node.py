@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Fails with the reason word when the node would be skipped, such as C(NodeNoWireguardIP) or C(WGIPOutOfRange).
+  - Fails with the reason when the node would be skipped, such as C(NodeNoWireguardIP) or C(WGIPOutOfRange).
   - WireGuard addresses that two nodes have are found over all nodes of a cluster only, and not here.
 options:
   _input:
@@ -58,7 +58,7 @@ def validate_node(node: t.Any, entry: t.Any, endpoint_policy: str = "require") -
         parsed = parse_node(node)
         validate(parsed, entry, endpoint_policy)
     except ValueRefused as err:
-        # the message begins with the reason word
+        # the message begins with the reason
         raise AnsibleFilterError(str(err)) from err
     return parsed.name
 

@@ -79,7 +79,7 @@ settled:
   returned: always
   sample: true
 refused:
-  description: What was left out, each with the object, a reason word and a message.
+  description: What was left out, each with the object, a reason and a message.
   type: list
   elements: dict
   returned: always

@@ -107,7 +107,7 @@ plan:
   returned: always
   sample: {create: 1, update: 0, delete: 0, unchanged: 0, changes: [{action: create, kind: job template, id: Multicluster / Verify, fields: []}]}
 refused:
-  description: What was left out, each with the object, a reason word and a message.
+  description: What was left out, each with the object, a reason and a message.
   type: list
   elements: dict
   returned: always

@@ -141,7 +141,7 @@ plan:
   returned: always
   sample: {create: 0, update: 0, delete: 1, unchanged: 0, changes: [{action: delete, kind: Reservation, id: 4e470000-0000-4000-8000-000000000000}]}
 refused:
-  description: What stays, each with a reason word and a message.
+  description: What stays, each with a reason and a message.
   type: list
   elements: dict
   returned: always

@@ -93,7 +93,7 @@ plan:
   returned: always
   sample: {create: 0, update: 1, delete: 0, unchanged: 0, changes: [{action: update, kind: Node, id: aws/metal-1, fields: [labels, providerID, taints]}]}
 refused:
-  description: Nodes that stay as they are, each with a reason word and a message.
+  description: Nodes that stay as they are, each with a reason and a message.
   type: list
   elements: dict
   returned: always

@@ -179,7 +179,7 @@ plan:
       - {action: create, kind: Namespace, id: aws/mirrors, fields: []}
       - {action: create, kind: Namespace, id: gcp/mirrors, fields: []}
 refused:
-  description: What was left out, each with the object, a reason word and a message.
+  description: What was left out, each with the object, a reason and a message.
   type: list
   elements: dict
   returned: always

@@ -104,7 +104,7 @@ plan:
   returned: always
   sample: {create: 1, update: 0, delete: 0, unchanged: 1, changes: []}
 refused:
-  description: What was left out, each with the object, a reason word and a message.
+  description: What was left out, each with the object, a reason and a message.
   type: list
   elements: dict
   returned: always

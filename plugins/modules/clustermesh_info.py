@@ -156,7 +156,7 @@ plan:
   returned: always
   sample: {create: 0, update: 0, delete: 0, unchanged: 4, changes: []}
 skipped_nodes:
-  description: Nodes, routes and meshes that are left out, each with the object, a reason word and a message.
+  description: Nodes, routes and meshes that are left out, each with the object, a reason and a message.
   type: list
   elements: dict
   returned: always

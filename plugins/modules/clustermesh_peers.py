@@ -249,7 +249,7 @@ targets:
       release: []
       keep: []
 refused:
-  description: What was left out, each with the object, a reason word and a message.
+  description: What was left out, each with the object, a reason and a message.
   type: list
   elements: dict
   returned: always

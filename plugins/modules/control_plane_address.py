@@ -129,7 +129,7 @@ plan:
   returned: always
   sample: {create: 0, update: 1, delete: 0, unchanged: 0, changes: [{action: update, kind: Address, id: aws/10.0.0.100, fields: [holder]}]}
 refused:
-  description: Why nothing was done where something should have been, each with the object, a reason word and a message.
+  description: Why nothing was done where something should have been, each with the object, a reason and a message.
   type: list
   elements: dict
   returned: always

@@ -159,7 +159,7 @@ plan:
     changes:
       - {action: update, kind: ConfigMap, id: gcp/kube-system/coredns, fields: [Corefile]}
 refused:
-  description: What was left out, each with the object, a reason word and a message.
+  description: What was left out, each with the object, a reason and a message.
   type: list
   elements: dict
   returned: always

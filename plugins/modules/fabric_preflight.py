@@ -125,7 +125,7 @@ ok:
   returned: always
   sample: true
 findings:
-  description: What was found, errors first, each with where, a reason word and a message.
+  description: What was found, errors first, each with where, a reason and a message.
   type: list
   elements: dict
   returned: always

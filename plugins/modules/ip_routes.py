@@ -147,7 +147,7 @@ plan:
   sample: {"create": 1, "update": 0, "delete": 0, "unchanged": 0, "changes": [{"action": "create", "kind": "route",
     "id": "10.4.0.0/16 dev wireguard.gcp table main", "fields": []}]}
 refused:
-  description: Routes that were left out, with a reason word and a message.
+  description: Routes that were left out, with a reason and a message.
   type: list
   elements: dict
   returned: success

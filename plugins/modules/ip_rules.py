@@ -156,7 +156,7 @@ plan:
   sample: {"create": 1, "update": 0, "delete": 0, "unchanged": 0, "changes": [{"action": "create", "kind": "rule",
     "id": "32500: from all fwmark 0x40/0x60 lookup 180 (IPv4)", "fields": []}]}
 refused:
-  description: Rules that were left out, with a reason word and a message.
+  description: Rules that were left out, with a reason and a message.
   type: list
   elements: dict
   returned: success

@@ -106,7 +106,7 @@ plan:
   sample: {"create": 0, "update": 1, "delete": 0, "unchanged": 4, "changes": [{"action": "update", "kind": "file",
     "id": "/etc/multicluster-network/layer2/keepalived.conf", "fields": ["lines"]}]}
 refused:
-  description: What was left alone, with a reason word and a message.
+  description: What was left alone, with a reason and a message.
   type: list
   elements: dict
   returned: always

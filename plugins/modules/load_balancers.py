@@ -155,7 +155,7 @@ plan:
       - {action: create, kind: Reservation, id: aws/default/web, fields: []}
       - {action: update, kind: Service, id: aws/default/web, fields: [address]}
 refused:
-  description: What was left out, each with the object, a reason word and a message.
+  description: What was left out, each with the object, a reason and a message.
   type: list
   elements: dict
   returned: always

@@ -114,7 +114,7 @@ mesh:
     nodes:
       aws-node-1: {cluster: aws, node_name: aws-node-1}
 refused:
-  description: Claims that were refused, each with the object, a reason word and a message.
+  description: Claims that were refused, each with the object, a reason and a message.
   type: list
   elements: dict
   returned: success
@@ -142,7 +142,7 @@ agreement:
   type: str
   returned: with O(agree)
 findings:
-  description: What is wrong in the inventory, each with the place, the variable, a reason word and what to write.
+  description: What is wrong in the inventory, each with the place, the variable, a reason and what to write.
   type: list
   elements: dict
   returned: failure

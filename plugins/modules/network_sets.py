@@ -136,7 +136,7 @@ plan:
     changes:
       - {action: create, kind: GlobalNetworkSet, id: aws/gcp-sys-log-forwarder, fields: []}
 refused:
-  description: What was left out, each with the object, a reason word and a message.
+  description: What was left out, each with the object, a reason and a message.
   type: list
   elements: dict
   returned: always

@@ -187,7 +187,7 @@ plan:
   sample: {"create": 0, "update": 1, "delete": 0, "unchanged": 1, "changes": [{"action": "update", "kind": "nftables set",
     "id": "inet api_guard admins", "fields": ["added", "elements"]}]}
 refused:
-  description: What was left out, with a reason word and a message.
+  description: What was left out, with a reason and a message.
   type: list
   elements: dict
   returned: success

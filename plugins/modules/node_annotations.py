@@ -107,7 +107,7 @@ plan:
     changes:
       - {action: update, kind: node, id: aws/aws-node-1, fields: [annotations]}
 refused:
-  description: What was left out, each with the object, a reason word and a message.
+  description: What was left out, each with the object, a reason and a message.
   type: list
   elements: dict
   returned: always

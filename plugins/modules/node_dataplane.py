@@ -445,7 +445,7 @@ plan:
     changes:
       - {action: create, kind: link, id: wireguard.gcp, fields: []}
 refused:
-  description: What was left out, each with the object, a reason word and a message.
+  description: What was left out, each with the object, a reason and a message.
   type: list
   elements: dict
   returned: success

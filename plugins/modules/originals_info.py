@@ -103,7 +103,7 @@ keys:
     - {program: semaphore-wireguard, where: DaemonSet kube-system/semaphore-wireguard of cluster aws, key: "remotes[].podSubnet", fate: mapped,
        ours: [pod_cidrs], remark: of the other cluster}
 findings:
-  description: What somebody has to look at, each with the object, a reason word and a message.
+  description: What somebody has to look at, each with the object, a reason and a message.
   type: list
   elements: dict
   returned: always

@@ -142,7 +142,7 @@ plan:
       - {action: create, kind: Service, id: gcp/sys-log/derived-8qk1vt0d3c, fields: []}
       - {action: create, kind: ServiceImport, id: gcp/sys-log/fluentd, fields: []}
 refused:
-  description: What was left out, each with the object, a reason word and a message.
+  description: What was left out, each with the object, a reason and a message.
   type: list
   elements: dict
   returned: always

@@ -201,7 +201,7 @@ plan:
       - {action: create, kind: Service, id: gcp/sys-semaphore/aws-sys-log-73736d-fluentd, fields: []}
       - {action: create, kind: Endpoints, id: gcp/sys-semaphore/aws-sys-log-73736d-fluentd, fields: []}
 refused:
-  description: What was left out, each with the object, a reason word and a message.
+  description: What was left out, each with the object, a reason and a message.
   type: list
   elements: dict
   returned: always

@@ -191,7 +191,7 @@ plan:
   sample: {"create": 2, "update": 0, "delete": 0, "unchanged": 0, "changes": [{"action": "create", "kind": "link",
     "id": "wireguard.gcp", "fields": []}]}
 refused:
-  description: The device or peers that were left alone, with a reason word and a message.
+  description: The device or peers that were left alone, with a reason and a message.
   type: list
   elements: dict
   returned: success

@@ -76,7 +76,7 @@ plan:
   sample: {"create": 1, "update": 0, "delete": 0, "unchanged": 0, "changes": [{"action": "create", "kind": "key",
     "id": "/var/lib/semaphore-wireguard/wireguard.gcp.key", "fields": []}]}
 refused:
-  description: What was left alone, with a reason word and a message.
+  description: What was left alone, with a reason and a message.
   type: list
   elements: dict
   returned: success

@@ -292,7 +292,7 @@ _REASON = re.compile(r" \[[a-z_]{1,60}\]$", re.ASCII)
 
 
 def _cause(line: str) -> str:
-    """A line without where it is said, and without its reason word."""
+    """A line without where it is said, and without its reason."""
     text = _REASON.sub("", line.strip())
     while True:
         place = _PLACE.match(text)

@@ -242,7 +242,7 @@ def test_a_dead_cluster_does_not_stop_the_others(server, config):
 
 
 @pytest.mark.parametrize(
-    "more,word",
+    "more,reason",
     [
         ({"members": ["local"]}, "name_invalid"),
         ({"members": ["a.b"]}, "cluster_name_not_dns_label"),
@@ -257,7 +257,7 @@ def test_a_dead_cluster_does_not_stop_the_others(server, config):
         ({"fabric": "t\n.:53 {"}, None),
     ],
 )
-def test_names_that_could_break_out(more, word):
+def test_names_that_could_break_out(more, reason):
     with pytest.raises(ValueError) as raised:
         coredns.run(
             dict(
@@ -273,8 +273,8 @@ def test_names_that_could_break_out(more, word):
                 **more,
             )
         )
-    if word is not None:
-        assert isinstance(raised.value, ValueRefused) and raised.value.reason == word
+    if reason is not None:
+        assert isinstance(raised.value, ValueRefused) and raised.value.reason == reason
 
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/kube-system/deployments"

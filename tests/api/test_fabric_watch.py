@@ -400,8 +400,8 @@ def test_the_event_source_merges_clusters_and_asks_once_while_a_run_works(own, m
 
 
 @pytest.mark.parametrize(
-    "args, word", [({}, "clusters"), ({"clusters": [{"name": "a"}], "watch": [{"resource": "secrets"}]}, "secrets")]
+    "args, reason", [({}, "clusters"), ({"clusters": [{"name": "a"}], "watch": [{"resource": "secrets"}]}, "secrets")]
 )
-def test_wrong_arguments_are_refused(args, word):
-    with pytest.raises(ValueError, match=word):
+def test_wrong_arguments_are_refused(args, reason):
+    with pytest.raises(ValueError, match=reason):
         asyncio.run(load_plugin().main(asyncio.Queue(), args))

@@ -15,7 +15,7 @@ A context (contexts/NAME.yml) gives an example what it takes for granted, and sa
     finish: []            tasks after them, likewise
     prove: {NAME: []}     tasks after the example of that name, not in check mode
     changes: []           examples that have to report a change, not in check mode
-    refused: {NAME: []}   reason words that are right for the example of that name
+    refused: {NAME: []}   reasons that are right for the example of that name
 """
 
 from __future__ import annotations

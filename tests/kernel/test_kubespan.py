@@ -350,15 +350,15 @@ def test_others_in_our_place_are_named_before_anything_is_written(site):
 
 
 @pytest.mark.parametrize(
-    "value, word",
+    "value, reason",
     [
         ({"mtu": 1279}, "bad_mtu"),
         ({"mtu": 0}, "bad_mtu"),
         ({"filters": {"endpoints": [" 10.0.0.0/8"]}}, "invalid_filter"),
     ],
 )
-def test_bad_settings_are_refused(site, flow_failed, value, word):
+def test_bad_settings_are_refused(site, flow_failed, value, reason):
     before = site.seen("a")
     with pytest.raises(flow_failed):
         site.run("a", kubespan=dict(site.wants["a"]["kubespan"], config=value))
-    assert site.seen("a") == before and word
+    assert site.seen("a") == before and reason

@@ -27,12 +27,12 @@ MESH = (
 )
 #: Words of checks that people do not meet: another one comes first, or a module alone says them.
 INNER = {"name_invalid"}
-#: Names of calls whose reason word is an argument, and which one.
+#: Names of calls whose reason is an argument, and which one.
 CALLS = {"Finding": 2, "ValueRefused": 0, "Refusal": 1, "note": 2, "_report": 1, "say": 3}
 
 
 def words(path: pathlib.Path) -> set[str]:
-    """Reason words that a file gives to findings and refusals."""
+    """Reasons that a file gives to findings and refusals."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Call):

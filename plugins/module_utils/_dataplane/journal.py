@@ -14,7 +14,7 @@ import typing as t
 from .._values.refused import ValueRefused, quoted
 
 Data = dict[str, t.Any]
-WORD = "journal_invalid"
+REASON = "journal_invalid"
 FORMATS = (1,)
 
 _IDENT = re.compile(r"[0-9a-f]{16}\Z", re.ASCII)
@@ -65,19 +65,21 @@ def parse_journal(found: t.Any, fabric: str, code_folder: str) -> Data:
         "journal",
     )
     if found["format"] not in FORMATS:
-        raise ValueRefused(WORD, f"its format is {found['format']}; this release reads {', '.join(map(str, FORMATS))}")
+        raise ValueRefused(
+            REASON, f"its format is {found['format']}; this release reads {', '.join(map(str, FORMATS))}"
+        )
     if found["fabric"] != fabric:
-        raise ValueRefused(WORD, f"it is of fabric {quoted(found['fabric'])}")
+        raise ValueRefused(REASON, f"it is of fabric {quoted(found['fabric'])}")
     if not _IDENT.match(found["id"]):
-        raise ValueRefused(WORD, f"{quoted(found['id'])} is no number of a change")
+        raise ValueRefused(REASON, f"{quoted(found['id'])} is no number of a change")
     writer = found["writer"]
     if len(writer) != 2 or not _is(writer[0], int) or not _is(writer[1], _NUMBER + (type(None),)):
-        raise ValueRefused(WORD, f"writer: {quoted(writer)} names no process")
+        raise ValueRefused(REASON, f"writer: {quoted(writer)} names no process")
     if found["code"] is not None and not (is_plain_path(found["code"]) and found["code"].startswith(code_folder + "/")):
-        raise ValueRefused(WORD, f"code: {quoted(found['code'])} is no program of ours")
+        raise ValueRefused(REASON, f"code: {quoted(found['code'])} is no program of ours")
     for name, device in found["devices"].items():
         if not _DEVICE.match(name) or name in (".", ".."):
-            raise ValueRefused(WORD, f"devices: {quoted(name)} is no name of a device")
+            raise ValueRefused(REASON, f"devices: {quoted(name)} is no name of a device")
         if device is not None:
             _expect(device, {"link": _LINK, "wireguard": dict, "secrets": dict}, "devices: " + name)
             if device["link"]["implementation"]:
@@ -86,7 +88,7 @@ def parse_journal(found: t.Any, fabric: str, code_folder: str) -> Data:
         _file(path, entry)
     for part in ("kubespan", "tables"):
         if not _is(found.get(part), (dict, type(None))):
-            raise ValueRefused(WORD, f"{part}: it is no map")
+            raise ValueRefused(REASON, f"{part}: it is no map")
     return t.cast(Data, found)
 
 
@@ -99,17 +101,17 @@ def _wireguard(name: str, device: Data) -> None:
     for peer in device["wireguard"]["peers"].values():
         _expect(peer, _PEER, where)
     if device["secrets"]["private_key"] is not None and not _BASE64.match(device["secrets"]["private_key"]):
-        raise ValueRefused(WORD, f"{where}: its secrets are none")  # never quoted
+        raise ValueRefused(REASON, f"{where}: its secrets are none")  # never quoted
 
 
 def _file(path: str, entry: t.Any) -> None:
     if not is_plain_path(path):
-        raise ValueRefused(WORD, f"files: {quoted(path)} is no plain absolute path")
+        raise ValueRefused(REASON, f"files: {quoted(path)} is no plain absolute path")
     if entry is None:
         return
     _expect(entry, {"kind": str, "mode": int, "content": str}, "files: " + path)
     if entry["kind"] not in ("file", "link") or not 0 <= entry["mode"] <= 0o777 or not _BASE64.match(entry["content"]):
-        raise ValueRefused(WORD, f"files: {quoted(path)} is kept as no file and no link")
+        raise ValueRefused(REASON, f"files: {quoted(path)} is kept as no file and no link")
 
 
 def is_plain_path(path: t.Any) -> bool:
@@ -149,15 +151,15 @@ def _expect(value: t.Any, shape: t.Any, where: str) -> None:
     """Raise unless a value has a shape: a type, a tuple of types, [shape of every entry], {key: shape} of a map that may hold more."""
     if isinstance(shape, list):
         if not isinstance(value, list):
-            raise ValueRefused(WORD, f"{where}: it is no list")
+            raise ValueRefused(REASON, f"{where}: it is no list")
         for entry in value:
             _expect(entry, shape[0], where)
     elif isinstance(shape, dict):
         if not isinstance(value, dict):
-            raise ValueRefused(WORD, f"{where}: it is no map")
+            raise ValueRefused(REASON, f"{where}: it is no map")
         for key, inner in shape.items():
             if key not in value:
-                raise ValueRefused(WORD, f"{where}: {key} is missing")
+                raise ValueRefused(REASON, f"{where}: {key} is missing")
             _expect(value[key], inner, f"{where}.{key}")
     elif not _is(value, shape):
-        raise ValueRefused(WORD, f"{where}: it is of the wrong type")
+        raise ValueRefused(REASON, f"{where}: it is of the wrong type")

@@ -69,7 +69,7 @@ def is_pending(value: t.Any) -> bool:
 
 
 class Refusal(t.NamedTuple):
-    """One object that was left out. ``object`` names it (``gcp/gcp-node-1``), ``reason`` is a reason word."""
+    """One object that was left out. ``object`` names it (``gcp/gcp-node-1``), ``reason`` is a reason."""
 
     object: str
     reason: str

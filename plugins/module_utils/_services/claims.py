@@ -19,7 +19,7 @@ from .endpoints import Endpoint, Group
 from .mirror_services import Object
 
 Grants = t.Mapping[str, t.Mapping[str, t.Iterable[str]]]
-#: None: it holds; else (reason word, why).
+#: None: it holds; else (reason, why).
 Verdict = t.Optional[tuple[str, str]]
 RANGES = ("pod_cidrs", "service_cidrs", "node_cidrs", "wireguard_cidrs")
 #: More endpoints of one Service than any cluster has are an attack on our memory (T21).
@@ -79,7 +79,7 @@ class Guard:
         self._known: dict[str, dict[str, Verdict]] = {}
 
     def refusal(self, source: str, text: str) -> Verdict:
-        """None when the source may name this address, else (reason word, why)."""
+        """None when the source may name this address, else (reason, why)."""
         known = self.known(source)
         if text not in known:
             known[text] = None if self._plainly_holds(source, text) else self._judge(source, text)

@@ -39,7 +39,7 @@ class Name(t.NamedTuple):
         return self.reason is None
 
     def checked(self) -> str:
-        """The name. Raises ValueRefused with the reason word."""
+        """The name. Raises ValueRefused with the reason."""
         if self.reason == "name_too_long":
             message = f"the name {quoted(self.name)} would have {len(self.name)} characters; shorten the namespace, the name or the prefix"
             raise ValueRefused(self.reason, message)

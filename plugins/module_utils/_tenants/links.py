@@ -111,7 +111,7 @@ def appliers(noted: t.Sequence[t.Mapping[str, t.Any]]) -> set[str]:
 
 
 def message(reason: str, kind: str) -> str:
-    """A sentence for the reason word."""
+    """A sentence for the reason."""
     if reason == ADOPTABLE:
         return f"the {kind} of the network side was made by another program; set adopt to take it over"
     return f"there is another program's {kind} under the name of the twin"

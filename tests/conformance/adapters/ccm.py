@@ -54,7 +54,7 @@ _NAMES = {
 
 
 def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answer]:
-    """A refused value is an answer: its reason word, and the key of a setting."""
+    """A refused value is an answer: its reason, and the key of a setting."""
 
     def answer(data: Input) -> Answer:
         try:

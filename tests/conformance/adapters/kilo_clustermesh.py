@@ -33,7 +33,7 @@ MANAGER, TARGET = "multicluster.network/mesh", "target-of-the-sweep"
 
 
 def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answer]:
-    """A refused value is an answer: its reason word."""
+    """A refused value is an answer: its reason."""
 
     def answer(data: Input) -> Answer:
         try:

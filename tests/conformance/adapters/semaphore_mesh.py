@@ -55,7 +55,7 @@ CLAIMS = {
 
 
 def refusing(function: t.Callable[[Input], Answer]) -> t.Callable[[Input], Answer]:
-    """A refused value is an answer: its reason word."""
+    """A refused value is an answer: its reason."""
 
     def answer(data: Input) -> Answer:
         try:

@@ -24,7 +24,7 @@ import time
 import typing as t
 
 from ..._dataplane.constants import MAIN_TABLE, ROUTE_PROTOCOL
-from ..._dataplane.journal import WORD as JOURNAL_INVALID, parse_journal
+from ..._dataplane.journal import REASON as JOURNAL_INVALID, parse_journal
 from ..._dataplane.node_spec import NodeState, alias_of
 from ..._linux import files
 from ..._linux.errors import LinuxError

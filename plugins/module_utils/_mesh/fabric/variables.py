@@ -42,7 +42,7 @@ _FOREIGN_PREFIXES = ("ansible_", "kube_", "k8s_", "calico_", "bgp_", "metallb_",
 
 
 class Finding(t.NamedTuple):
-    """One thing to mend in the inventory: where (``clusters/aws``), which variable, reason word, what to write."""
+    """One thing to mend in the inventory: where (``clusters/aws``), which variable, reason, what to write."""
 
     where: str
     variable: str

@@ -14,7 +14,7 @@ Facts = t.Mapping[str, t.Any]
 
 
 class Conflict(t.NamedTuple):
-    """``level`` error or warning; ``word`` a reason word; ``message`` names the thing."""
+    """``level`` error or warning; ``reason`` of the specification; ``message`` names the thing."""
 
     level: str
     reason: str

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters of Kilo's cluster mesh: any template may use them, and an error begins with its reason word."""
+"""Filters of Kilo's cluster mesh: any template may use them, and an error begins with its reason."""
 
 from __future__ import annotations
 

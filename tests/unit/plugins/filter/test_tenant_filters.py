@@ -68,7 +68,7 @@ def test_answers(name: str, arguments: t.Any, expected: t.Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, arguments, word",
+    "name, arguments, reason",
     [
         ("apinet_provider_id_parse", ("a/b/c",), "segment_count"),
         ("apinet_provider_id_parse", (None,), "segment_count"),
@@ -81,8 +81,8 @@ def test_answers(name: str, arguments: t.Any, expected: t.Any) -> None:
         ("apinet_link_labels", (SOURCE, None, "other"), "profile"),
     ],
 )
-def test_refusals_say_why(name: str, arguments: t.Any, word: str) -> None:
-    with pytest.raises(AnsibleFilterError, match=word):
+def test_refusals_say_why(name: str, arguments: t.Any, reason: str) -> None:
+    with pytest.raises(AnsibleFilterError, match=reason):
         use(name, *arguments)
 
 

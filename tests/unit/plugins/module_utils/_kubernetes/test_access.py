@@ -190,12 +190,12 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("word, kubeconfig", HOSTILE)
-def test_hostile_kubeconfig_is_refused_by_name(word, kubeconfig):
-    assert refused(kubeconfig=kubeconfig) == word
-    assert word in ALLOWABLE
-    others = [one for one in ALLOWABLE if one != word]
-    assert refused(kubeconfig=kubeconfig, allow=others) == word
+@pytest.mark.parametrize("reason, kubeconfig", HOSTILE)
+def test_hostile_kubeconfig_is_refused_by_name(reason, kubeconfig):
+    assert refused(kubeconfig=kubeconfig) == reason
+    assert reason in ALLOWABLE
+    others = [one for one in ALLOWABLE if one != reason]
+    assert refused(kubeconfig=kubeconfig, allow=others) == reason
 
 
 def test_each_can_be_allowed(tmp_path):
@@ -266,7 +266,7 @@ def test_blanks_around_the_token_of_a_file_do_not_count(tmp_path, around):
 
 
 @pytest.mark.parametrize(
-    "word, options",
+    "reason, options",
     [
         ("ca_url_unpinned", {"ca_url": "https://ca.example/ca"}),
         ("ca_url_unpinned", {"ca_url": "https://ca.example/ca", "ca_sha256": "abc"}),
@@ -281,8 +281,8 @@ def test_blanks_around_the_token_of_a_file_do_not_count(tmp_path, around):
         ("allow_invalid", {"allow": ["everything"]}),
     ],
 )
-def test_explicit_options(word, options):
-    assert refused(**dict({"api_url": "https://10.0.0.1", "token": TOKEN}, **options)) == word
+def test_explicit_options(reason, options):
+    assert refused(**dict({"api_url": "https://10.0.0.1", "token": TOKEN}, **options)) == reason
 
 
 @pytest.mark.parametrize(

@@ -108,12 +108,12 @@ HOSTILE_LISTS = [
 ]
 
 
-@pytest.mark.parametrize("word, answer", [row[1:] for row in HOSTILE_LISTS], ids=[row[0] for row in HOSTILE_LISTS])
-def test_hostile_list_is_never_taken_for_complete(hostile, word, answer):
+@pytest.mark.parametrize("reason, answer", [row[1:] for row in HOSTILE_LISTS], ids=[row[0] for row in HOSTILE_LISTS])
+def test_hostile_list_is_never_taken_for_complete(hostile, reason, answer):
     client, server = hostile(answer, QUICK._replace(answer_bytes=2_000_000, objects=1000, pages=50))
     with pytest.raises(errors.ListIncomplete) as error:
         client.list("/api/v1/nodes")
-    assert (error.value.reason, error.value.cause) == ("source_incomplete", word)
+    assert (error.value.reason, error.value.cause) == ("source_incomplete", reason)
     assert TOKEN not in str(error.value) and len(str(error.value)) < 600
     assert error.value.failure()["cluster"] == "gcp"
 

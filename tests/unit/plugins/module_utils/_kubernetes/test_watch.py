@@ -26,7 +26,7 @@ def lines(body):
 
 
 @pytest.mark.parametrize(
-    "name, word",
+    "name, reason",
     [
         ("row_is_no_object", "bad_answer"),
         ("row_is_no_json", "bad_answer"),
@@ -36,10 +36,10 @@ def lines(body):
         ("cut_in_the_middle", "unreachable"),
     ],
 )
-def test_hostile_rows_are_refused_by_name(name, word):
+def test_hostile_rows_are_refused_by_name(name, reason):
     with pytest.raises(errors.KubeError) as caught:
         lines((HOSTILE / (name + ".txt")).read_bytes())
-    assert caught.value.reason == word and len(caught.value.message) < 300
+    assert caught.value.reason == reason and len(caught.value.message) < 300
 
 
 def test_a_row_without_end_is_cut(monkeypatch):

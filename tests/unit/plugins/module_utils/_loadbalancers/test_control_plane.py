@@ -53,7 +53,7 @@ def drive(reservations, nodes, healthy=(), rules=RULES, event=cp.Event()):
         return stop.value, asked
 
 
-def word_of(*arguments, **named):
+def reason_of(*arguments, **named):
     with pytest.raises(ValueRefused) as raised:
         drive(*arguments, **named)
     return raised.value.reason
@@ -69,14 +69,14 @@ def test_the_holder_has_the_assigned_address_of_a_block():
 
 def test_silence_and_refusals():
     assert drive([], [], rules=cp.Rules("")) == (cp.Decision(), [])
-    assert word_of([], [A]) == "eip_not_found"
-    assert word_of([held(), held()._replace(id="r2")], [A]) == "claimed_twice"
+    assert reason_of([], [A]) == "eip_not_found"
+    assert reason_of([held(), held()._replace(id="r2")], [A]) == "claimed_twice"
     first = RULES._replace(on_duplicate="first")
     assert drive([held(), held()._replace(id="r2")], [HOLDING], (EIP,), first)[0].healthy
-    assert word_of([held()._replace(assignments=(Assignment("1"), Assignment("2")))], [A]) == "multiple_assignments"
-    assert word_of([held()], [A], rules=cp.Rules("tag")) == "port_unknown"
-    assert word_of([held()], [HOLDING, B]) == "no_candidate"
-    assert word_of([held()._replace(address="")], [A]) == "eip_not_found"
+    assert reason_of([held()._replace(assignments=(Assignment("1"), Assignment("2")))], [A]) == "multiple_assignments"
+    assert reason_of([held()], [A], rules=cp.Rules("tag")) == "port_unknown"
+    assert reason_of([held()], [HOLDING, B]) == "no_candidate"
+    assert reason_of([held()._replace(address="")], [A]) == "eip_not_found"
 
 
 def test_health_and_the_order_of_candidates():
@@ -90,7 +90,7 @@ def test_health_and_the_order_of_candidates():
     assert (free.unassign, free.device, len(asked)) == ("", "dev-a", 1)
     by_device, _asked = drive([held("dev-b")], [A, B], ("10.0.0.2",))
     assert by_device.holder == "b" and not by_device.moves
-    assert word_of([held()], [HOLDING, B._replace(provider_id="aws://x")], ("10.0.0.2",)) == "no_candidate"
+    assert reason_of([held()], [HOLDING, B._replace(provider_id="aws://x")], ("10.0.0.2",)) == "no_candidate"
 
 
 def test_host_probe_and_ports():

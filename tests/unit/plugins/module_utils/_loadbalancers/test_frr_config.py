@@ -227,7 +227,7 @@ def test_hostile_facts(row):
 
 
 @pytest.mark.parametrize(
-    ("more", "word"),
+    ("more", "reason"),
     [
         ({"prefixes": ["0.0.0.0/0"]}, "special_address"),
         ({"prefixes": ["127.0.0.1"]}, "special_address"),
@@ -247,10 +247,10 @@ def test_hostile_facts(row):
         ({"neighbors": [{"address": "10.66.23.1", "asn": 65530, "password": "two words"}]}, "bad_format"),
     ],
 )
-def test_refused(more, word):
+def test_refused(more, reason):
     with pytest.raises(ValueRefused) as caught:
         speaker(**more)
-    assert caught.value.reason == word
+    assert caught.value.reason == reason
 
 
 @pytest.mark.parametrize("config", [frr_config, bird_config])

@@ -23,7 +23,7 @@ from hypothesis import given, strategies as st
 TWO = {"METAL_API_KEY": "k", "METAL_PROJECT_ID": "p"}
 
 
-def word_of(function, *arguments, **named):
+def reason_of(function, *arguments, **named):
     with pytest.raises(ValueRefused) as raised:
         function(*arguments, **named)
     return raised.value.reason
@@ -63,8 +63,8 @@ def test_every_name_and_its_rank(item):
 
 
 def test_what_is_missing_and_wrong():
-    assert word_of(settings.read_settings, {}) == "missing_api_key"
-    assert word_of(settings.read_settings, {"METAL_API_KEY": "k"}) == "missing_project_id"
+    assert reason_of(settings.read_settings, {}) == "missing_api_key"
+    assert reason_of(settings.read_settings, {"METAL_API_KEY": "k"}) == "missing_project_id"
     assert settings.read_settings({}, required=False).values["api_key"] == ""
     for text in (
         "",
@@ -78,10 +78,10 @@ def test_what_is_missing_and_wrong():
         '{"metro": 1}',
         "\ud800",
     ):
-        assert word_of(read, (), text) == "config_parse"
+        assert reason_of(read, (), text) == "config_parse"
     for number in ("-1", "+1", "1_0", "0x1", "\u0661", "1.0", "4294967296", "9" * 30):
-        assert word_of(read, {"METAL_LOCAL_ASN": number}) == "not_a_number"
-    assert word_of(read, {"METAL_EIP_HEALTH_CHECK_USE_HOST_IP": "yes"}) == "not_a_boolean"
+        assert reason_of(read, {"METAL_LOCAL_ASN": number}) == "not_a_number"
+    assert reason_of(read, {"METAL_EIP_HEALTH_CHECK_USE_HOST_IP": "yes"}) == "not_a_boolean"
     assert (
         read({"METAL_EIP_HEALTH_CHECK_USE_HOST_IP": "0"}, '{"eipHealthCheckUseHostIP": true}')[
             "eip_health_check_use_host_ip"
@@ -195,7 +195,7 @@ def test_locations():
     assert service_plan.location_of(None, places._replace(metro="")) == {"facility": "ams1"}
     assert service_plan.location_of({"metal.equinix.com/eip-facility": "sv1"}, places) == {"facility": "sv1"}
     assert service_plan.location_of(None, service_plan.Places(host_facility="ny5")) == {"facility": "ny5"}
-    assert word_of(service_plan.location_of, {}, service_plan.Places()) == "no_location"
+    assert reason_of(service_plan.location_of, {}, service_plan.Places()) == "no_location"
 
 
 @given(st.text(max_size=40))
@@ -223,7 +223,7 @@ def test_a_pool_hands_out_the_lowest_free_address_once(taken):
     every = [f"203.0.113.{n}" for n in (8, 9, 10, 11, 20, 21, 22, 23)]
     free = [address for n, address in enumerate(every) if n not in taken]
     if not free:
-        assert word_of(lowest, pool, [every[n] for n in taken]) == "quota"
+        assert reason_of(lowest, pool, [every[n] for n in taken]) == "quota"
         return
     assert lowest(pool, [every[n] for n in taken]) == free[0] and free[0] in pool
 
@@ -250,8 +250,8 @@ def test_pools_of_both_families_against_single_addresses(bounds, taken):
         if free:
             assert lowest(pool, taken, version) == free[0]
         else:
-            assert word_of(lowest, pool, taken, version) == "quota"
-        assert word_of(lowest, pool, taken, 10 - version) == "quota"
+            assert reason_of(lowest, pool, taken, version) == "quota"
+        assert reason_of(lowest, pool, taken, 10 - version) == "quota"
     pairs = [
         (one, other, [place for place in inside[one] if place in inside[other]])
         for one in inside
@@ -268,8 +268,8 @@ def test_a_large_range_costs_nothing_until_it_is_used():
 
 
 def test_pools_that_overlap_are_refused():
-    assert word_of(pools.parse_pool, ["10.0.0.0/24", "10.0.0.9"]) == "claimed_twice"
-    assert word_of(pools.parse_pool, ["10.0.0.9-10.0.0.1"]) == "bad_cidr"
+    assert reason_of(pools.parse_pool, ["10.0.0.0/24", "10.0.0.9"]) == "claimed_twice"
+    assert reason_of(pools.parse_pool, ["10.0.0.9-10.0.0.1"]) == "bad_cidr"
 
 
 def test_settings_come_back_from_their_own_text():

@@ -137,7 +137,7 @@ def test_unmanaged_peers_stay():
 
 
 @pytest.mark.parametrize(
-    "change, word",
+    "change, reason",
     [
         ({"name": "wireguard.toolong"}, "device_name_too_long"),
         ({"mtu": 575}, "mtu_out_of_range"),
@@ -149,10 +149,10 @@ def test_unmanaged_peers_stay():
         ({"private_key_file": "relative"}, "bad_key_file"),
     ],
 )
-def test_a_device_that_is_not_understood(change, word):
+def test_a_device_that_is_not_understood(change, reason):
     with pytest.raises(ValueRefused) as error:
         parse_device(dict(DESIRED, **change))
-    assert error.value.reason == word
+    assert error.value.reason == reason
 
 
 def test_what_nobody_says_is_the_default():

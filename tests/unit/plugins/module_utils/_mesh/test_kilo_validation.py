@@ -187,7 +187,7 @@ def test_what_we_take_kilo_takes_too(spec: t.Mapping[str, t.Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "annotations, word",
+    "annotations, reason",
     [
         ({"key": "not a key"}, "key_malformed"),
         ({"clustermesh-endpoint": "256.1.1.1:51820"}, "bad_endpoint"),
@@ -200,18 +200,18 @@ def test_what_we_take_kilo_takes_too(spec: t.Mapping[str, t.Any]) -> None:
     ],
 )
 def test_what_kilo_would_refuse_is_not_written_and_what_stands_is_kept(
-    annotations: t.Mapping[str, str], word: str
+    annotations: t.Mapping[str, str], reason: str
 ) -> None:
     names = {"gone.example": [], "local.example": ["127.0.0.1"], "pods.example": ["10.30.1.1"]}
     found = nodes()
     found["us"][1]["annotations"].update({G + name: value for name, value in annotations.items()})
     cold = planned(found, resolved=names)
-    assert reasons(cold) == {("us/us-2", word)}
+    assert reasons(cold) == {("us/us-2", reason)}
     assert not [write for write in cold.writes["eu"] if write.name == "m--us--us-2"] and len(cold.plan.changes) == 10
     running = planned(found, live(planned(nodes())), resolved=names, max_deletes=-1)
-    if word != "endpoint_in_overlay":
+    if reason != "endpoint_in_overlay":
         assert running.plan.changes == [] and {(kept.name, kept.reason) for kept in running.kept} == {
-            ("m--us--us-2", word)
+            ("m--us--us-2", reason)
         }
 
 

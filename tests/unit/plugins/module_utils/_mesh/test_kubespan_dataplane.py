@@ -110,7 +110,7 @@ def test_any_two_bits_mark_without_touching_others(first: int, second: int, mark
 
 
 @pytest.mark.parametrize(
-    ("values", "word"),
+    ("values", "reason"),
     [
         ({"mark_to_wireguard": 0x20}, "bad_mark"),
         ({"mark_to_wireguard": 0x60}, "bad_mark"),
@@ -128,10 +128,10 @@ def test_any_two_bits_mark_without_touching_others(first: int, second: int, mark
         ({"table_name": ""}, "bad_name"),
     ],
 )
-def test_bad_layouts(values: dict[str, t.Any], word: str) -> None:
+def test_bad_layouts(values: dict[str, t.Any], reason: str) -> None:
     with pytest.raises(ValueRefused) as caught:
         make_layout(**values)
-    assert caught.value.reason == word
+    assert caught.value.reason == reason
 
 
 def test_unknown_generation() -> None:
@@ -241,7 +241,7 @@ def test_a_clean_host_has_no_conflicts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "word", "level"),
+    ("name", "value", "reason", "level"),
     [
         ("rules", {4: [rule(protocol=2)]}, "priority_taken", "error"),
         ("rules", {6: [rule(priority=32501, version=6)]}, "priority_taken", "error"),
@@ -260,9 +260,9 @@ def test_a_clean_host_has_no_conflicts() -> None:
         ("rp_filter", {"all": 1, "kubespan": 0}, "rp_filter_strict", "error"),
     ],
 )
-def test_conflicts(name: str, value: t.Any, word: str, level: str) -> None:
+def test_conflicts(name: str, value: t.Any, reason: str, level: str) -> None:
     found = conflicts(dict(CLEAN, **{name: value}))
-    assert [(item.level, item.reason) for item in found] == [(level, word)]
+    assert [(item.level, item.reason) for item in found] == [(level, reason)]
     assert found[0].message.isprintable()
 
 

@@ -268,7 +268,7 @@ def test_config() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "word"),
+    ("document", "reason"),
     [
         ([], "bad_option"),
         ({"enabled": "yes"}, "bad_option"),
@@ -287,10 +287,10 @@ def test_config() -> None:
         ({"extraAnnouncedEndpoints": "10.0.0.1:1"}, "bad_endpoint"),
     ],
 )
-def test_bad_config(document: t.Any, word: str) -> None:
+def test_bad_config(document: t.Any, reason: str) -> None:
     with pytest.raises(ValueRefused) as caught:
         config.parse_config(document)
-    assert caught.value.reason == word
+    assert caught.value.reason == reason
 
 
 def test_mesh_values() -> None:

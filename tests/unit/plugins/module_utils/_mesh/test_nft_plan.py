@@ -396,7 +396,7 @@ def test_priorities(value, number):
 
 
 @pytest.mark.parametrize(
-    "raw, word",
+    "raw, reason",
     [
         ({"name": "t", "family": "netdev"}, "bad_name"),
         ({"name": "t", "owner": "a/b"}, "bad_name"),
@@ -407,10 +407,10 @@ def test_priorities(value, number):
         ({"name": "t", "sets": [{"name": "s", "type": "mark"}]}, "bad_set"),
     ],
 )
-def test_tables_that_nobody_meant(raw, word):
+def test_tables_that_nobody_meant(raw, reason):
     with pytest.raises(ValueRefused) as refused:
         nft_spec.parse_table(raw)
-    assert refused.value.reason == word
+    assert refused.value.reason == reason
 
 
 def test_elements_become_ranges():

@@ -33,7 +33,7 @@ def parse(*peers, live=None, own=None, resolved=None, fingerprints=None):
 
 
 @pytest.mark.parametrize(
-    "change, word, kept",
+    "change, reason, kept",
     [
         ({"public_key": "short"}, "bad_public_key", False),
         ({"public_key": None}, "bad_public_key", False),
@@ -52,7 +52,7 @@ def parse(*peers, live=None, own=None, resolved=None, fingerprints=None):
         ({"preshared_key": {"file": "/missing"}}, "bad_preshared_key", True),
     ],
 )
-def test_one_bad_peer_is_refused_and_the_other_passes(change, word, kept):
+def test_one_bad_peer_is_refused_and_the_other_passes(change, reason, kept):
     other = {"public_key": KEYS[1], "endpoint": None, "allowed_ips": ["10.9.0.0/24"]}
     live = {KEYS[1]: LivePeer(allowed_ips=("10.9.0.0/24",))}
     peers, refused, keep = parse(
@@ -63,7 +63,7 @@ def test_one_bad_peer_is_refused_and_the_other_passes(change, word, kept):
         resolved={"evil.example.com": ["127.0.0.1", "169.254.169.254"]},
     )
     assert [peer.public_key for peer in peers] == [KEYS[1]]
-    assert [refusal.reason for refusal in refused] == [word]
+    assert [refusal.reason for refusal in refused] == [reason]
     assert keep == ({KEYS[0]} if kept else set())
     assert "in the open" not in str(refused)
 

@@ -118,7 +118,7 @@ def test_a_table_of_ones_own():
 
 
 @pytest.mark.parametrize(
-    "desired, word",
+    "desired, reason",
     [
         ({"devices": None}, "devices_missing"),
         ({"devices": None, "table": 254}, "devices_missing"),
@@ -128,7 +128,7 @@ def test_a_table_of_ones_own():
         ({"devices": ["a b"]}, "device_name_has_space"),
     ],
 )
-def test_a_set_without_bounds_is_refused(desired, word):
+def test_a_set_without_bounds_is_refused(desired, reason):
     with pytest.raises(ValueRefused) as error:
         parse_routes(dict({"devices": ["wg"]}, **desired))
-    assert error.value.reason == word
+    assert error.value.reason == reason

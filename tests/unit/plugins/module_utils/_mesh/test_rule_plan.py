@@ -151,7 +151,7 @@ def test_marks_that_are_none(text):
 
 
 @pytest.mark.parametrize(
-    "raw, word",
+    "raw, reason",
     [
         ({"protocol": 4}, "bad_protocol"),
         ({"protocol": 256}, "bad_protocol"),
@@ -159,10 +159,10 @@ def test_marks_that_are_none(text):
         ({"priority_min": 9, "priority_max": 8}, "bad_priority"),
     ],
 )
-def test_sets_that_are_none(raw, word):
+def test_sets_that_are_none(raw, reason):
     with pytest.raises(ValueRefused) as refused:
         rule_plan.parse_rules(raw)
-    assert refused.value.reason == word
+    assert refused.value.reason == reason
 
 
 def test_a_selector_of_zero_selects():

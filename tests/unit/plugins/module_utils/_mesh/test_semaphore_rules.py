@@ -83,15 +83,15 @@ def test_routes() -> None:
 
 
 @pytest.mark.parametrize(
-    "function, value, word",
+    "function, value, reason",
     [(device.parse_mtu, mtu, "mtu_out_of_range") for mtu in (575, 9217, -1, False)]
     + [(device.parse_listen_port, port, "port_out_of_range") for port in (65536, -1, False)]
     + [(lambda text: device.routes_of("w", [text]), text, "pod_subnet_invalid") for text in ("x", "")],
 )
-def test_refusals(function: t.Callable[[t.Any], t.Any], value: t.Any, word: str) -> None:
+def test_refusals(function: t.Callable[[t.Any], t.Any], value: t.Any, reason: str) -> None:
     with pytest.raises(ValueRefused) as caught:
         function(value)
-    assert caught.value.reason == word
+    assert caught.value.reason == reason
 
 
 @pytest.mark.parametrize("mtu", [576, 1420, 9216, "1380"])

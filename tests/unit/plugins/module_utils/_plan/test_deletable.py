@@ -49,7 +49,7 @@ def made(kind, name, labels, *record, namespace=MIRRORS, **more):
 
 
 def swept(obj, adopt=False, state="present"):
-    """(deleted, reason words) of a run after whose sources nothing in the mirror namespace has a source any more."""
+    """(deleted, reasons) of a run after whose sources nothing in the mirror namespace has a source any more."""
     options = Options(
         MIRRORS, None, None, None, {"aws": "aws", "gcp": "gcp"}, {}, adopt=adopt, max_deletes=-1, confirm_empty=("aws",)
     )

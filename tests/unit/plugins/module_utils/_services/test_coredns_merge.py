@@ -81,7 +81,7 @@ def test_any_text_is_either_refused_or_comes_out_unchanged(text):
 
 
 @pytest.mark.parametrize(
-    "text,word",
+    "text,reason",
     [
         ("cluster.aws {\n}\n", "not_ours"),
         ("CLUSTER.AWS.:53 {\n}\n", "not_ours"),
@@ -97,10 +97,10 @@ def test_any_text_is_either_refused_or_comes_out_unchanged(text):
         ("#" * (merging.LONGEST + 1), "corefile_broken"),
     ],
 )
-def test_what_cannot_be_merged(text, word):
+def test_what_cannot_be_merged(text, reason):
     with pytest.raises(ValueRefused) as raised:
         merging.merge(text, "t", BLOCKS)
-    assert raised.value.reason == word
+    assert raised.value.reason == reason
 
 
 def test_another_port_is_another_zone():

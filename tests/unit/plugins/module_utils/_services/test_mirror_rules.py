@@ -60,7 +60,7 @@ def local(labels=None, **spec):
 
 
 def planned(source, here, session_affinity=True, prefix="aws"):
-    """(actions, reason words, the manifest that is written) of a run over one Service and what there is under its name."""
+    """(actions, reasons, the manifest that is written) of a run over one Service and what there is under its name."""
     given_options = Options(
         NS, EVERYTHING, None, None, {"aws": prefix, "gcp": "gcp"}, {}, session_affinity=session_affinity, max_deletes=-1
     )

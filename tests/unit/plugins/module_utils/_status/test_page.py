@@ -105,49 +105,51 @@ def everywhere(value, word):
     return word if isinstance(value, str) else value
 
 
-def hostile_facts(word):
+def hostile_facts(reason):
     facts = fabrics.facts({"aws": 2, "gcp": 1}, services=1, sets=1)
-    facts["nodes"] = {host: everywhere(node, word) for host, node in facts["nodes"].items()}
-    facts["clusters"] = {name: everywhere(read_, word) for name, read_ in facts["clusters"].items()}
-    facts["clusters"]["aws"]["kilo_peers"] = [{"name": word, "endpoint": word, "allowed_ips": [word], "owner": word}]
+    facts["nodes"] = {host: everywhere(node, reason) for host, node in facts["nodes"].items()}
+    facts["clusters"] = {name: everywhere(read_, reason) for name, read_ in facts["clusters"].items()}
+    facts["clusters"]["aws"]["kilo_peers"] = [
+        {"name": reason, "endpoint": reason, "allowed_ips": [reason], "owner": reason}
+    ]
     facts["drift"] = [
         {
-            "where": word,
-            "kind": word,
-            "name": word,
+            "where": reason,
+            "kind": reason,
+            "name": reason,
             "action": "update",
-            "difference": word,
-            "owner": word,
-            "since": word,
-            "note": word,
+            "difference": reason,
+            "owner": reason,
+            "since": reason,
+            "note": reason,
         }
     ]
-    facts["refused"] = [{"where": word, "object": word, "reason": word, "message": word}]
-    facts["failures"] = [{"cluster": word, "operation": word, "reason": word, "message": word}]
+    facts["refused"] = [{"where": reason, "object": reason, "reason": reason, "message": reason}]
+    facts["failures"] = [{"cluster": reason, "operation": reason, "reason": reason, "message": reason}]
     facts["tenants"] = {
-        "interfaces": [dict.fromkeys(("name", "source", "network", "node", "state"), word)],
+        "interfaces": [dict.fromkeys(("name", "source", "network", "node", "state"), reason)],
         "counts": {"orphans": 1},
     }
-    end = {"kind": word, "name": word, "address": word, "host": word, "port": word}
+    end = {"kind": reason, "name": reason, "address": reason, "host": reason, "port": reason}
     facts["trace"] = {
-        "flows": [{"id": "0", "number": 61000, "protocol": word, "version": word, "source": end, "target": end}],
+        "flows": [{"id": "0", "number": 61000, "protocol": reason, "version": reason, "source": end, "target": end}],
         "findings": [
-            dict(dict.fromkeys(("cause", "where", "message", "mend", "command", "confidence"), word), flow="0")
+            dict(dict.fromkeys(("cause", "where", "message", "mend", "command", "confidence"), reason), flow="0")
         ],
         "hops": [
             dict(
                 dict.fromkeys(
-                    ("direction", "where", "what", "expected", "observed", "verdict", "command", "source"), word
+                    ("direction", "where", "what", "expected", "observed", "verdict", "command", "source"), reason
                 ),
                 flow="0",
             )
         ],
     }
-    facts["mesh"]["nodes"][word] = {"cluster": word, "node_name": word}
-    facts["nodes"][word] = facts["nodes"]["aws-node-1"]
-    facts["clusters"][word] = facts["clusters"]["aws"]
-    facts["fabric"] = word
-    facts["mesh"]["mode"] = word
+    facts["mesh"]["nodes"][reason] = {"cluster": reason, "node_name": reason}
+    facts["nodes"][reason] = facts["nodes"]["aws-node-1"]
+    facts["clusters"][reason] = facts["clusters"]["aws"]
+    facts["fabric"] = reason
+    facts["mesh"]["mode"] = reason
     return facts
 
 

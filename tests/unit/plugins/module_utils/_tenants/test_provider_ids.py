@@ -47,7 +47,7 @@ def test_whatever_is_given_parses_or_is_refused_by_word(text: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "word"),
+    ("text", "reason"),
     [
         ("a/b/c", "segment_count"),
         ("a/b/c/d/", "segment_count"),
@@ -63,10 +63,10 @@ def test_whatever_is_given_parses_or_is_refused_by_word(text: object) -> None:
         ("a/b/" + "n" * 254 + "/d", "invalid_node"),
     ],
 )
-def test_refused(text: str, word: str) -> None:
+def test_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueRefused) as caught:
         links.parse_interface_id(text)
-    assert caught.value.reason == word
+    assert caught.value.reason == reason
     assert caught.value.message
 
 
@@ -125,7 +125,7 @@ def test_links_need_their_labels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "word"),
+    ("options", "reason"),
     [
         ({}, "apinet_namespace_missing"),
         ({"apinet_namespace": ""}, "apinet_namespace_missing"),
@@ -135,10 +135,10 @@ def test_links_need_their_labels() -> None:
         ({"apinet_namespace": "a", "min_public_ips": 3, "max_public_ips": 2}, "public_ips_range"),
     ],
 )
-def test_options_are_refused_before_anything_is_done(options: dict, word: str) -> None:
+def test_options_are_refused_before_anything_is_done(options: dict, reason: str) -> None:
     with pytest.raises(ValueRefused) as caught:
         parse_options(options)
-    assert caught.value.reason == word
+    assert caught.value.reason == reason
 
 
 def test_selection() -> None:

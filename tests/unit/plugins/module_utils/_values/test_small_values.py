@@ -33,7 +33,7 @@ from hypothesis import given, strategies as st
 ANY = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
 
 
-def word_of(function: t.Callable[..., t.Any], *arguments: t.Any) -> str | None:
+def reason_of(function: t.Callable[..., t.Any], *arguments: t.Any) -> str | None:
     try:
         function(*arguments)
     except ValueRefused as error:
@@ -55,7 +55,7 @@ def test_only_canonical_keys(data: t.Any) -> None:
         good = len(raw) == 32 and base64.b64encode(raw).decode() == text
     except ValueError:
         good = False
-    assert (word_of(parse_key, text) is None) == good
+    assert (reason_of(parse_key, text) is None) == good
 
 
 @pytest.mark.parametrize("top_bit", [0, 0x80])
@@ -79,12 +79,12 @@ def test_cluster_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "A", "1a", "-a", "a-", "a_b", "a.b", "a b", "a" * 64, "\u00e9", "a\n", None, 7])
 def test_bad_cluster_names(name: t.Any) -> None:
-    assert word_of(parse_cluster_name, name) == "cluster_name_not_dns_label"
+    assert reason_of(parse_cluster_name, name) == "cluster_name_not_dns_label"
 
 
 @pytest.mark.parametrize("name", ["", "a..b", ".a", "a.", "A", "a" * 64, "a." * 127 + "a", "a/b", "a\n", None])
 def test_bad_subdomains(name: t.Any) -> None:
-    assert word_of(parse_subdomain, name) == "name_invalid"
+    assert reason_of(parse_subdomain, name) == "name_invalid"
 
 
 @pytest.mark.parametrize(
@@ -110,37 +110,37 @@ def test_bad_subdomains(name: t.Any) -> None:
 )
 def test_interface_names(name: t.Any, word: str | None) -> None:
     if name == "\ud800":
-        assert word_of(check_interface_name, name) in (None, word)
+        assert reason_of(check_interface_name, name) in (None, word)
     else:
-        assert word_of(check_interface_name, name) == word
+        assert reason_of(check_interface_name, name) == word
 
 
 @given(st.integers(0, 10**19 - 1))
 def test_decimals(number: int) -> None:
     assert parse_decimal(str(number)) == parse_decimal(number) == number
-    assert (word_of(parse_port, number) is None) == (1 <= number <= 65535)
+    assert (reason_of(parse_port, number) is None) == (1 <= number <= 65535)
 
 
 @pytest.mark.parametrize(
     "text", ["", " 1", "1 ", "+1", "-1", "01", "1_0", "1.0", "1e3", "\u0661", "0x1", "1" * 20, -1, True, None, 1.0]
 )
 def test_bad_decimals(text: t.Any) -> None:
-    assert word_of(parse_decimal, text) == "bad_number"
+    assert reason_of(parse_decimal, text) == "bad_number"
 
 
 @given(ANY)
 def test_parsers_refuse_and_never_break(value: t.Any) -> None:
     for parse in (parse_key, parse_cluster_name, parse_subdomain, check_interface_name, parse_decimal):
-        word_of(parse, value)
-    word_of(parse_json, value)
-    word_of(selectors.parse_selector, value)
+        reason_of(parse, value)
+    reason_of(parse_json, value)
+    reason_of(selectors.parse_selector, value)
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "{} x", "NaN", '{"a": Infinity}', "{'a': 1}", "\ufeff{}", "[" * 100000, None, b"{}"]
 )
 def test_bad_json(text: t.Any) -> None:
-    assert word_of(parse_json, text) == "bad_json"
+    assert reason_of(parse_json, text) == "bad_json"
 
 
 def test_objects_and_their_keys() -> None:
@@ -153,7 +153,7 @@ def test_objects_and_their_keys() -> None:
     )
     assert parse_object("null") == {} and field({"\u212a": 1}, "k") is None
     for wrong in ("[]", "1", '"x"', "false", "0", '""'):
-        assert word_of(parse_object, wrong) == "bad_json"
+        assert reason_of(parse_object, wrong) == "bad_json"
 
 
 @pytest.mark.parametrize(
@@ -208,4 +208,4 @@ def test_selectors(text: str, labels: dict[str, str], expected: bool) -> None:
     ],
 )
 def test_bad_selectors(text: str) -> None:
-    assert word_of(selectors.parse_selector, text, "routing_label_syntax") == "routing_label_syntax"
+    assert reason_of(selectors.parse_selector, text, "routing_label_syntax") == "routing_label_syntax"
