@@ -22,17 +22,17 @@ PLAN = "__trace_r_plan"
 def gathered(hostvars: t.Any, hosts: t.Iterable[str]) -> tuple[dict[str, dict[str, t.Any]], dict[str, str]]:
     """({host: {part: the module's result}}, {host: why it is not there}); a part that was skipped or failed is missing."""
     nodes: dict[str, dict[str, t.Any]] = {}
-    silent: dict[str, str] = {}
+    unreachable: dict[str, str] = {}
     for host in map(str, hosts):
         given = hostvars[host]
         for part, variable in PARTS.items():
             result = given.get(variable, {})
             why = collected.why_none(result)
             if why:
-                silent.setdefault(host, why)
+                unreachable.setdefault(host, why)
             elif result and not result.get("skipped"):
                 nodes.setdefault(host, {})[part] = dict(result)
-    return nodes, silent
+    return nodes, unreachable
 
 
 class ActionModule(ControllerAction):
@@ -54,8 +54,8 @@ class ActionModule(ControllerAction):
                 plans = collected.results(hostvars, list(hostvars), PLAN)
                 facts["trace"] = next((plan["trace"] for plan in plans.values() if "trace" in plan), {})
             hosts = [str(host) for host in facts["trace"].get("nodes") or () if host in hostvars]
-            nodes, silent = gathered(hostvars, hosts)
-            options["facts"] = pack({"nodes": nodes, "silent": silent, **facts})
+            nodes, unreachable = gathered(hostvars, hosts)
+            options["facts"] = pack({"nodes": nodes, "silent": unreachable, **facts})
             if variables.get("ansible_limit"):
                 options.setdefault("outside", [host for host in hosts if host not in present])
             self._task.args = options

@@ -257,9 +257,9 @@ def check_uids(answers: t.Mapping[str, str], pinned: t.Mapping[str, str]) -> dic
     return refused
 
 
-def unproven(name: str, silent: t.Collection[str], pinned: t.Mapping[str, str]) -> ValueRefused | None:
-    """Why a cluster's UID is not proof enough to release anything, or None. ``silent``: clusters whose UID is not known now."""
-    others = sorted(other for other in silent if other != name and not pinned.get(other))
+def unproven(name: str, unreachable: t.Collection[str], pinned: t.Mapping[str, str]) -> ValueRefused | None:
+    """Why a cluster's UID is not proof enough to release anything, or None. ``unreachable``: clusters whose UID is not known now."""
+    others = sorted(other for other in unreachable if other != name and not pinned.get(other))
     if pinned.get(name) or not others:
         return None
     text = "nothing is given back while {0} cannot be asked, whose reservations could be the ones that carry the UID of {1}; {2}"

@@ -126,12 +126,12 @@ def _traces(trace: t.Mapping[str, t.Any]) -> Data:
 def gathered(facts: Facts, now: float) -> dict[str, Data]:
     """What the nodes said, as the verdict takes it. Handshakes are those of node_info, where no probe was made."""
     found: dict[str, Data] = {}
-    probes, plans, silent = facts.get("probes") or {}, facts.get("node_plans") or {}, facts.get("silent") or {}
+    probes, plans, unreachable = facts.get("probes") or {}, facts.get("node_plans") or {}, facts.get("silent") or {}
     for host, node in facts["nodes"].items():
         if host in nodes_outside(facts):
             continue
         if node is None:
-            found[host] = {"why": cut(silent.get(host)) or "it did not answer"}
+            found[host] = {"why": cut(unreachable.get(host)) or "it did not answer"}
             continue
         without = {
             "pings": None,
@@ -387,15 +387,17 @@ def _addresses(facts: Facts, nodes: t.Sequence[Data], plans: Facts) -> list[Data
                         since.setdefault(prefix.partition("/")[0], {})[node["host"]] = node["announces_since"][prefix]
         for row in (facts["clusters"][name] or {}).get("addresses") or ():
             by, ours = announcing.get(row["address"], []), balancers.get(name) or {}
-            silent = {str(one.get("address")) for one in ours.get("unannounced") or ()}
-            silent.update(text.partition("/")[0] for text in (ours.get("announce") or () if ours.get("nodes") else ()))
+            unannounced = {str(one.get("address")) for one in ours.get("unannounced") or ()}
+            unannounced.update(
+                text.partition("/")[0] for text in (ours.get("announce") or () if ours.get("nodes") else ())
+            )
             rows.append(
                 dict(
                     row,
                     cluster=str(name),
                     announced_by=by,
                     announced_since=since.get(row["address"], {}),
-                    announced="yes" if by else "no" if row["address"] in silent else "unknown",
+                    announced="yes" if by else "no" if row["address"] in unannounced else "unknown",
                 )
             )
     return rows

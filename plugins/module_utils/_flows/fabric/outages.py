@@ -16,7 +16,7 @@ from ..._values.text import is_digits
 OUTAGES = ("unreachable", "timed_out", "server_busy")
 
 
-def silent(clusters: Clusters) -> set[str]:
+def unreachable_clusters(clusters: Clusters) -> set[str]:
     """Clusters that did not answer. One that answers and refuses our credential is not among them."""
     return {row["cluster"] for row in clusters.failures if row.get("cause", row["reason"]) in OUTAGES}
 

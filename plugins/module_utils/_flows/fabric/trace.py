@@ -231,10 +231,12 @@ def finish(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
     ``facts``: trace, nodes and silent as one text, or None. Raises ValueRefused, and OSError where a file cannot be written.
     """
     request = dict(request, **unpack(request["facts"])) if request.get("facts") else request
-    trace, silent = request.get("trace") or {}, dict(request.get("silent") or {})
-    silent.update({host: "it is outside of --limit" for host in request.get("outside") or () if host not in silent})
+    trace, unreachable = request.get("trace") or {}, dict(request.get("silent") or {})
+    unreachable.update(
+        {host: "it is outside of --limit" for host in request.get("outside") or () if host not in unreachable}
+    )
     with gc_paused():
-        built = report.build(trace, request.get("nodes") or {}, silent)
+        built = report.build(trace, request.get("nodes") or {}, unreachable)
     if check and trace.get("flows"):
         built["table"].append("no packet was sent: this is what the facts say")
     if request.get("outside"):

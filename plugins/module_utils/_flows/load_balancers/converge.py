@@ -171,10 +171,10 @@ def _proofs(clusters: Clusters, setups: t.Mapping[str, Setup], failed: t.Collect
     refused = check_uids(answers, pinned)
     for name, error in sorted(refused.items()):
         clusters.fail(_failed(name, error))
-    silent = {name for name in [*shared, *failed] if name not in answers}
+    unreachable = {name for name in [*shared, *failed] if name not in answers}
     found = {name: Proof(None, None) for name in shared}
     found.update(
-        (name, Proof(answers[name], unproven(name, silent, pinned))) for name in answers if name not in refused
+        (name, Proof(answers[name], unproven(name, unreachable, pinned))) for name in answers if name not in refused
     )
     return found
 

@@ -30,7 +30,7 @@ from ..._values.refused import ValueRefused, quoted
 from ..._values.selectors import parse_selector
 from ..._values.text import parse_subdomain
 from ..fabric import cluster_objects
-from ..fabric.outages import Memory, counting, silent
+from ..fabric.outages import Memory, counting, unreachable_clusters
 
 #: So many Services are named in one sentence.
 NAMED = 5
@@ -322,7 +322,9 @@ def plan(
     if options.on_unreachable != "keep":
         memory = Memory("service-mirror", request["fabric"], options.namespace, manager)
         grace = float(request.get("unreachable_grace") or 0)
-        outages = counting(clusters, memory, silent(clusters) - set(listed), listed, here, grace, state == "absent")
+        outages = counting(
+            clusters, memory, unreachable_clusters(clusters) - set(listed), listed, here, grace, state == "absent"
+        )
     for name in here:
         unreachable, record = outages.get(name, (set(), []))
         part, writes[name] = plan_cluster(name, listed[name], exports, unreachable, options, manager, sources, state)

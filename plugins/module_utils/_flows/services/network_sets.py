@@ -26,7 +26,7 @@ from ..._values.prefix_sets import overlapping_pairs
 from ..._values.refused import ValueRefused
 from ..._values.text import parse_cluster_name
 from ..fabric import cluster_objects
-from ..fabric.outages import Memory, counting, silent
+from ..fabric.outages import Memory, counting, unreachable_clusters
 
 PODS = "/api/v1/pods"
 Grants = dict[str, dict[str, list[str]]]
@@ -93,7 +93,7 @@ def _outages(
     if request.get("on_unreachable", "keep") == "keep" or request.get("state", "present") != "present":
         return {}
     memory = Memory("network-sets", request["fabric"], request.get("record_namespace") or "kube-system", manager)
-    failed = silent(clusters) & set(sources) - set(read.pods)
+    failed = unreachable_clusters(clusters) & set(sources) - set(read.pods)
     return counting(
         clusters, memory, failed, read.pods, sorted(read.sets), float(request.get("unreachable_grace") or 0)
     )

@@ -32,7 +32,7 @@ from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused, quoted
 from ..._values.text import lower
 from ..fabric import cluster_objects
-from ..fabric.outages import OUTAGES, silent
+from ..fabric.outages import OUTAGES, unreachable_clusters
 from . import mirror
 
 Data = dict[str, t.Any]
@@ -92,7 +92,7 @@ def converge(
     parts = {name: joined.part(here) for name, here in heres.items()}
     versions = _versions(clusters, parts)
     now = time.time()
-    quiet = {options.ids[name] for name in silent(clusters) - set(listed) if name in options.ids}
+    quiet = {options.ids[name] for name in unreachable_clusters(clusters) - set(listed) if name in options.ids}
     slices: Made = {}
     plans = {
         name: plan_cluster(

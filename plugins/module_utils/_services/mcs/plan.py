@@ -140,13 +140,13 @@ def plan_cluster(
     options: Options,
     manager: str,
     version: tuple[int, int] | None = None,
-    silent: t.Collection[str] = (),
+    unreachable: t.Collection[str] = (),
     now: int = 0,
     slices: Made | None = None,
 ) -> Planned:
     """The writes of one cluster.
 
-    kept: places that only clusters have a part in that could not be read, with their ids. silent: ids of those that did not answer.
+    kept: places that only clusters have a part in that could not be read, with their ids. unreachable: ids of those that did not answer.
     now: seconds since 1970. slices: those of the same merge for other clusters.
     """
     planned = Planned(Plan(), [], set(), set())
@@ -179,7 +179,7 @@ def plan_cluster(
         units.add(unit_of(place))
         keep.update(key for key in here.units.get(unit_of(place), ()) if key.kind != SLICE or source_of(key) in ids)
     _name_doubtful(here, planned.plan)
-    desired.update(_stale(here, keep & here.mine, silent, options, now))
+    desired.update(_stale(here, keep & here.mine, unreachable, options, now))
     part, writes = _changes(here, desired, manager)
     planned.plan.extend(part)
     doomed, refused = _doomed(here, units, desired, keep, options)
@@ -236,13 +236,13 @@ def _manifests(
 
 
 def _stale(
-    here: Here, kept: t.Iterable[Key], silent: t.Collection[str], options: Options, now: int
+    here: Here, kept: t.Iterable[Key], unreachable: t.Collection[str], options: Options, now: int
 ) -> t.Iterator[tuple[Key, Manifest]]:
     """Our slices of sources that do not answer: since when is noted on them, and they lose their endpoints when it was long enough ago."""
-    if not options.stale_after or not silent:
+    if not options.stale_after or not unreachable:
         return
     for key in sorted(kept):
-        if key.kind == SLICE and source_of(key) in silent and here.namespaces.get(key.namespace) is False:
+        if key.kind == SLICE and source_of(key) in unreachable and here.namespaces.get(key.namespace) is False:
             obj = here.objects[key]
             noted = (obj["metadata"].get("annotations") or {}).get(UNREACHABLE_SINCE)
             since = int(noted) if isinstance(noted, str) and _STAMP.match(noted) and int(noted) <= now else now
