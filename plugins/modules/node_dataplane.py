@@ -138,6 +138,12 @@ options:
         type: list
         elements: str
         default: []
+      ranges_known:
+        description:
+          - V(false) when what has the ranges of the remote cluster's nodes could not be listed. Peers that the confirmed state has keep their allowed IPs
+            then, and only new ones get those of O(devices[].peers).
+        type: bool
+        default: true
   kubespan:
     description:
       - The node's KubeSpan mesh, one full mesh over one device in which marked packets, and only they, go through the tunnel.
@@ -553,6 +559,7 @@ DEVICE = {
     "peers_known": {"type": "bool", "default": True},
     "turned_away": {"type": "str", "default": ""},
     "borrowed": {"type": "list", "elements": "str", "default": []},
+    "ranges_known": {"type": "bool", "default": True},
 }
 
 KUBESPAN = {

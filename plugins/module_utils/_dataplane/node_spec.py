@@ -8,6 +8,7 @@ import typing as t
 
 from .._plan.budget import check_budget
 from .._plan.plan import Refusal
+from .._values.addresses import parse_network
 from .._values.prefix_sets import PrefixSet
 from .constants import OWNER
 from .device_spec import Device, parse_device
@@ -47,7 +48,8 @@ class NodeDevice(t.NamedTuple):
 
     ``peers_known``: False where the remote could not be read; then its peers stay as they are. ``turned_away``: which of its nodes were
     read and refused, where they are most of all. ``listen_port_known``: False where nobody could say which port the plan meant.
-    ``borrowed``: allowed IPs of peers that lie inside those of another peer, which is no contest.
+    ``borrowed``: allowed IPs of peers that lie inside those of another peer, which is no contest. ``ranges_known``: False where the plan
+    could not see all that has ranges of nodes.
     """
 
     wireguard: Device
@@ -59,6 +61,7 @@ class NodeDevice(t.NamedTuple):
     turned_away: str = ""
     listen_port_known: bool = True
     borrowed: tuple[str, ...] = ()
+    ranges_known: bool = True
 
     @property
     def name(self) -> str:
@@ -153,6 +156,7 @@ def parse_node_device(raw: Raw, fabric: str, adopt: bool = False) -> NodeDevice:
         raw.get("turned_away") or "",
         raw.get("listen_port_known") is not False,
         tuple(raw.get("borrowed") or ()),
+        raw.get("ranges_known") is not False,
     )
 
 
@@ -298,6 +302,24 @@ def with_own_port(device: NodeDevice, previous: NodeState | None) -> NodeDevice:
     return device._replace(wireguard=device.wireguard._replace(listen_port=port), listen_port_known=True)
 
 
+def with_own_ranges(device: NodeDevice, previous: NodeState | None) -> NodeDevice:
+    """A device the ranges of whose peers the plan could not know: each peer keeps those of the confirmed state, inside the device's routes.
+
+    A list that may not be read any more is no reason to take from pods what they have (threat T14).
+    """
+    before = previous.device(device.name) if previous and not device.ranges_known else None
+    if before is None:
+        return device
+    routes = PrefixSet.of_texts(device.routes)
+    held = {
+        peer.public_key: peer.allowed_ips
+        for peer in before.peers
+        if peer.allowed_ips and all(routes.covers(parse_network(text)) for text in peer.allowed_ips)
+    }
+    peers = [peer._replace(allowed_ips=held.get(peer.public_key, peer.allowed_ips)) for peer in device.peers]
+    return device.with_peers(peers)._replace(borrowed=tuple(sorted({*device.borrowed, *before.borrowed})))
+
+
 def last_endpoints(previous: NodeState | None, device: str) -> dict[str, str]:
     """Public key -> endpoint as we configured it last: a peer that roamed since is no drift (asks 14, 16)."""
     known = previous.device(device) if previous else None
@@ -339,7 +361,9 @@ def state_to_keep(spec: NodeSpec, previous: NodeState | None, kubespan: Data | N
             peers += [peer for peer in before.peers if taken.isdisjoint([peer.public_key, *peer.allowed_ips])]
             borrowed = tuple(sorted({*borrowed, *before.borrowed}))
         keeping = device.wireguard._replace(peers=Peers(tuple(peers)), purge_peers=True)
-        kept = device._replace(wireguard=keeping, peers_known=True, contested=(), turned_away="", borrowed=borrowed)
+        kept = device._replace(
+            wireguard=keeping, peers_known=True, contested=(), turned_away="", borrowed=borrowed, ranges_known=True
+        )
         devices.append(kept)
     keys = {device.key_file for device in devices}
     if previous and not spec.remove_keys:

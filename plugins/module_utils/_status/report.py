@@ -21,6 +21,8 @@ WHOLE, WELL = 24, 12
 WIDE = 12
 PAIRS = 10
 #: Of a mesh whose tunnels carry packets of pods alone.
+#: So many allowed IPs of a peer are shown.
+SHOWN_RANGES = 4
 NOT_CARRIED = "not carried: packets of a host itself (ingress controllers on the host's network, webhooks) to pods of other clusters, see guide_limits"
 
 
@@ -78,6 +80,12 @@ def targets(topology: Facts, pods: t.Mapping[str, t.Sequence[str]], host: str) -
     ]
 
 
+def _ranges(texts: t.Sequence[str]) -> str:
+    """Allowed IPs in a cell: with blocks of a CNI a peer may have hundreds."""
+    more = f",+{len(texts) - SHOWN_RANGES}" if len(texts) > SHOWN_RANGES else ""
+    return ",".join(texts[:SHOWN_RANGES]) + more
+
+
 def _nodes_table(topology: Facts, found: Found, most: int) -> str:
     """One row a peer. ``most``: so many rows, those in trouble first; 0: all, in the order of nodes."""
     rows: list[tuple[t.Any, tuple[str, ...]]] = []
@@ -96,7 +104,7 @@ def _nodes_table(topology: Facts, found: Found, most: int) -> str:
                         host,
                         name or peer["public_key"][:12] + "...",
                         peer["endpoint"] or "-",
-                        ",".join(peer["allowed_ips"]),
+                        _ranges(peer["allowed_ips"]),
                         "never" if age is None else f"{age} s ago",
                     ),
                 )

@@ -14,6 +14,7 @@ from ..._loadbalancers.services import missing_backend, silence, uncarried
 from ..._loadbalancers.settings import EMPTY, parse_load_balancer
 from ..._loadbalancers.setup import pool_texts, spoken_families
 from ..._mesh.fabric.inventory import Fabric, load_fabric
+from ..._mesh.fabric.pod_ranges import source_lines
 from ..._mesh.kubespan.generations import Layout
 from ..._plan.access_review import missing, review
 from ..._plan.outcome import refused_whole
@@ -85,6 +86,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     )
     bad = [row for row in rows if row["level"] == ERROR]
     lines = _lines(rows) or ["nothing stands in the way"]
+    lines += source_lines(mesh.get("pod_ranges") or {})
     return {
         "changed": False,
         "ok": not bad,

@@ -18,6 +18,7 @@ from ..._dataplane.node_spec import (
     last_endpoints,
     peer_budget,
     with_own_port,
+    with_own_ranges,
 )
 from ..._dataplane.route_plan import RoutePlan, parse_routes, plan_routes
 from ..._linux import files
@@ -136,7 +137,9 @@ class Devices(WireGuardDevices):
         super().__init__(())
         self._spec, self._previous = spec, previous
         self._refused: list[Refusal] = []
-        self.rows: list[NodeDevice] = [with_own_port(device, previous) for device in spec.devices]
+        self.rows: list[NodeDevice] = [
+            with_own_ranges(with_own_port(device, previous), previous) for device in spec.devices
+        ]
 
     def gather(self) -> Data:
         if any(device.contested or not device.peers_known for device in self.rows):

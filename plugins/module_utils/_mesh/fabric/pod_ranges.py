@@ -67,7 +67,7 @@ class Ranges(t.NamedTuple):
 
     ``source``: one of SOURCES but auto. ``nodes``: {node: NodeRanges, or ValueRefused where all that it has is refused}; empty for the
     source ``node``, whose ranges are with the Nodes. ``refused``: single ranges. ``notes``: sentences for the user. ``failure``: why the
-    source is incomplete; then nothing may change.
+    source is incomplete; then nothing may change. ``unsure``: ``auto`` could not see everything, so that peers keep the ranges that they have.
     """
 
     source: str
@@ -75,6 +75,7 @@ class Ranges(t.NamedTuple):
     refused: list[Refusal]
     notes: list[str]
     failure: str | None = None
+    unsure: bool = False
 
     def shown(self) -> dict[str, t.Any]:
         """What the plan of the fabric has of it."""
@@ -131,6 +132,14 @@ def _ranges_of(cluster: str, variables: t.Mapping[str, t.Any], listing: Listing,
     )
 
 
+def source_lines(shown: t.Mapping[str, t.Any]) -> list[str]:
+    """A sentence for each cluster: from where the ranges of its nodes are. shown: of the plan of the fabric."""
+    rows = [(name, str(row.get("source"))) for name, row in sorted(shown.items()) if isinstance(row, dict)]
+    return [
+        f"pod ranges of {name}: {OBJECTS[source]} (pod_ranges: {source})" for name, source in rows if source in OBJECTS
+    ]
+
+
 def wants_pods(asked: str, nodes: Nodes, objects: Objects) -> bool:
     """Whether the Pods have to be read: they are asked for, or nothing else has ranges of nodes."""
     if asked != AUTO:
@@ -158,7 +167,7 @@ def read_ranges(
     source = _chosen(asked, nodes, objects)
     notes = _notes(cluster, asked, source, objects)
     if source == NODE:
-        return Ranges(NODE, {}, [], notes)
+        return Ranges(NODE, {}, [], notes, unsure=bool(notes))
     failure = _failure(cluster, asked, source, objects)
     if failure:
         return Ranges(source, {}, [], notes, failure)
@@ -167,6 +176,7 @@ def read_ranges(
         text = "pod_ranges of clusters/{0} is {1}, and {2} give no node a range; correct pod_ranges, or see why the network plugin gave none"
         return Ranges(source, {}, [], notes, text.format(cluster, source, OBJECTS[source]))
     claims = [claim for claim in read.claims if claim.network.version in versions] or read.claims
+    unsure = bool(notes)
     most = limit if source == PODS else MAX_ALLOWED_IPS
     found, refused = _checked(cluster, nodes, claims, granted, most, list(read.refused), source == PODS)
     without = sorted(name for name, ranges in found.items() if ranges == NodeRanges())
@@ -175,7 +185,7 @@ def read_ranges(
         notes.append(
             f"cluster {cluster}: {OBJECTS[source]} give no range to {shown}, so nothing is carried for pods there until they do"
         )
-    return Ranges(source, found, refused, notes)
+    return Ranges(source, found, refused, notes, unsure=unsure)
 
 
 def _chosen(asked: str, nodes: Nodes, objects: Objects) -> str:
@@ -210,8 +220,8 @@ def _notes(cluster: str, asked: str, source: str, objects: Objects) -> list[str]
     if asked != AUTO:
         return []
     text = (
-        "cluster {0}: the access may not list {1}, so the ranges of its nodes are those of {2}; run the role cluster_access with "
-        "cluster_access_capability: {3}, or set pod_ranges: {4} for clusters/{0} if that is right"
+        "cluster {0}: the access may not list {1}, so new peers get the ranges of {2} and others keep the ranges that they have; run the role "
+        "cluster_access with cluster_access_capability: {3}, or set pod_ranges: {4} for clusters/{0} if that is right"
     )
     return [
         text.format(cluster, what, OBJECTS[source], CAPABILITY[refused], source)

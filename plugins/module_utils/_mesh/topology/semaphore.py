@@ -53,6 +53,7 @@ def plan_semaphore_mesh(
                    contested: [the same, with declared, reported, greedy, host, key_file; only where there are: each node decides],
                    turned_away: text, which nodes were read and refused; only where they are most of all,
                    borrowed: [cidr], allowed IPs that lie inside those of another peer; only where there are,
+                   ranges_known: False where not all that has ranges could be listed: a peer keeps those that it has,
                    complete: bool, reason: None or text}}}}
         nodes:    {host: {cluster, node_name, pod_cidrs, publishable: bool, annotations: {key: value or Pending},
                    published: {key: value}, stale: [key]}}
@@ -114,6 +115,8 @@ def plan_semaphore_mesh(
                 clusters[local]["remotes"][name]["turned_away"] = why
             if borrowed.get(name):
                 clusters[local]["remotes"][name]["borrowed"] = sorted(borrowed[name])
+            if sources[name].unsure:
+                clusters[local]["remotes"][name]["ranges_known"] = False
             if name in open_peers:
                 clusters[local]["remotes"][name]["contested"] = open_peers[name]
     return {
@@ -160,7 +163,7 @@ def node_part(topology: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any]:
     """What one host needs of the topology: {fabric, cluster, node_name, devices, annotations, published, stale}.
 
     devices: [{name, remote, mtu, txqueuelen, listen_port, listen_port_known, private_key_file, routes: [cidr], peers, peers_known, and
-    contested, turned_away and borrowed where there are any}].
+    contested, turned_away, borrowed and ranges_known where there are any}].
     """
     node = topology["nodes"][host]
     devices = [
@@ -175,6 +178,7 @@ def node_part(topology: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any]:
                 for name in ("mtu", "txqueuelen", "listen_port", "listen_port_known", "private_key_file", "peers")
             },
             **{name: settings[name] for name in ("contested", "turned_away", "borrowed") if settings.get(name)},
+            **{name: settings[name] for name in ("ranges_known",) if name in settings},
         }
         for remote, settings in sorted(topology["clusters"][node["cluster"]]["remotes"].items())
     ]

@@ -13,9 +13,11 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import (
     NodeSpec,
+    NodeState,
     parse_node_device,
     peer_budget,
     state_to_keep,
+    with_own_ranges,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import Fabric, load_fabric
@@ -30,6 +32,7 @@ from hypothesis import given, strategies as st
 
 AWS_KEY = "20+DPsIsMA79+kkXNG1Raoe0hi0bnRf+xUJWhBtB6h8="
 GCP_KEY = "ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA="
+FOURTH_KEY = "1111DPsIsMA79+kkXNG1Raoe0hi0bnRf+xUJWhBtB6g="
 THIRD_KEY = "0aWsmgFfrC73s0FnNjVRKhUR9B/jfREbJn8DnuxdT1g="
 
 
@@ -522,9 +525,9 @@ def test_a_source_that_is_incomplete_leaves_the_peers_as_they_are() -> None:
     assert remote["complete"] is False and "cluster_access_capability: mesh" in remote["reason"]
     assert [(row["cluster"], row["reason"]) for row in topology["failures"]] == [("gcp", "source_incomplete")]
     auto = plan_semaphore_mesh(fabric(), two_nodes(forbidden={"calico": "blockaffinities"}))
-    assert [peer["allowed_ips"] for peer in peers_of(auto)] == [["10.4.7.0/24"], ["10.4.8.0/24"]] and auto[
-        "failures"
-    ] == []
+    assert [peer["allowed_ips"] for peer in peers_of(auto)] == [["10.4.7.0/24"], ["10.4.8.0/24"]]
+    assert auto["failures"] == [] and auto["clusters"]["aws"]["remotes"]["gcp"]["ranges_known"] is False
+    assert "ranges_known" not in auto["clusters"]["gcp"]["remotes"]["aws"]
 
 
 def test_nodes_that_contest_a_key_contest_no_borrowed_address() -> None:
@@ -536,3 +539,25 @@ def test_nodes_that_contest_a_key_contest_no_borrowed_address() -> None:
         ["10.4.9.0/26"],
         ["10.4.9.64/26"],
     ] and "borrowed" not in remote
+
+
+def test_a_list_that_may_not_be_read_any_more_takes_no_range_from_a_peer() -> None:
+    rows = [affinity("gcp-1", "10.4.9.0/26"), affinity("gcp-2", "10.4.9.64/26")]
+    read = plan_semaphore_mesh(fabric(), two_nodes(affinities=rows, blocks=[borrowing("gcp-1", "gcp-2")]))
+    before = NodeState("seed", tuple(parse_node_device(row, "seed") for row in node_part(read, "aws-1")["devices"]))
+    lost = two_nodes(forbidden={"calico": "ipamblocks"})
+    lost["gcp"]["nodes"].append(
+        node("gcp-3", "10.4.6.0/24", "10.22.22.29", published("aws", FOURTH_KEY, "10.22.22.29:51821"))
+    )
+    (raw,) = node_part(plan_semaphore_mesh(fabric(), lost), "aws-1")["devices"]
+    device = with_own_ranges(parse_node_device(raw, "seed"), before)
+    assert {peer.node: peer.allowed_ips for peer in device.peers} == {
+        "gcp-1": ("10.4.9.0/26",),
+        "gcp-2": ("10.4.9.1/32", "10.4.9.64/26"),
+        "gcp-3": ("10.4.6.0/24",),
+    }
+    assert device.borrowed == ("10.4.9.1/32",)
+    known = with_own_ranges(parse_node_device(dict(raw, ranges_known=True), "seed"), before)
+    assert [peer.allowed_ips for peer in known.peers] == [("10.4.7.0/24",), ("10.4.8.0/24",), ("10.4.6.0/24",)]
+    narrowed = with_own_ranges(parse_node_device(dict(raw, routes=["10.4.0.0/21"]), "seed"), before)
+    assert narrowed.peers[0].allowed_ips == ("10.4.7.0/24",), "a range that the inventory took back is not kept"
