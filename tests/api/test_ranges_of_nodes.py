@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import pathlib
+import threading
 import time
 
 import pytest
@@ -19,7 +20,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric
     cluster_token,
     mesh_plan,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.watch import Watch
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.watch import Settings
 from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "cni"
@@ -275,3 +278,64 @@ def test_pods_are_the_source_where_nothing_else_is(fabric, tmp_path):
     finally:
         for number in range(6):
             client.delete(f"/api/v1/namespaces/default/pods/p{number}")
+
+
+def listen(access, seconds, act, enough):
+    """(kind, name) of the changes from ``act()`` on until it is enough, and the lines of the log."""
+    stop, found, log = threading.Event(), set(), []
+    watched = [{"resource": name} for name in ("nodes", "blockaffinities", "ipamblocks", "ciliumnodes")]
+    settings = Settings(seconds=60, undefined_pause=0.5)
+    request = {"clusters": [access], "watch": watched, "window": 0.05, "longest": 0.5, "settings": settings}
+    watch = Watch(request, stop, log.append)
+    watch.start()
+    try:
+        end = time.monotonic() + seconds
+        while not watch.complete and time.monotonic() < end:
+            watch.next(0.1)
+        assert watch.complete, log
+        act()
+        while time.monotonic() < end and not enough(found):
+            found.update((event["kind"], name) for event in watch.next(0.2) for name in event["names"])
+        return found, log
+    finally:
+        stop.set()
+
+
+def test_blocks_are_news_pods_in_them_are_none_and_an_old_account_is_no_trouble(fabric, tmp_path):
+    client = fabric["cal"].client()
+    put(client, recorded("ipam-0-tunnel-only", "BlockAffinity", "IPAMBlock"))
+    block = f"/apis/{CRD}/ipamblocks/192-168-185-64-26"
+
+    def change():
+        spec = client.get(block)["spec"]
+        spec["attributes"].append(
+            {"handle_id": "k8s-pod-network.x", "secondary": {"node": "cal-node-1", "pod": "x", "namespace": "d"}}
+        )
+        spec["allocations"][5] = 1
+        client.merge_patch(block, {"spec": spec}, "calico")  # a pod: no news
+        new = [
+            item for item in recorded("ipam-2-70-allocations", "BlockAffinity") if "128-26" in item["metadata"]["name"]
+        ]
+        for item in new:
+            if item["spec"]["node"] == "cal-node-1":
+                body = dict(item, metadata={"name": item["metadata"]["name"]})
+                client.create(f"/apis/{CRD}/blockaffinities", body, "calico")
+
+    expected = ("BlockAffinity", "cal-node-1-192-168-185-128-26")
+    access = account(fabric["cal"], tmp_path, "follow", "follow")
+    found, log = listen(access, 60, change, lambda seen: expected in seen)
+    assert found == {expected}, log
+    old = account(
+        fabric["cal"],
+        tmp_path,
+        "before",
+        rules=[{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}],
+    )
+    note = {"metadata": {"labels": {"seen": "yes"}}}
+    expected_node = ("Node", "cal-node-1")
+
+    def label():
+        client.merge_patch("/api/v1/nodes/cal-node-1", note, "tests")
+
+    found, log = listen(old, 60, label, lambda seen: expected_node in seen)
+    assert found == {expected_node} and any("blockaffinities" in line and "forbidden" in line for line in log)

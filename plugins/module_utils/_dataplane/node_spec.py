@@ -303,7 +303,7 @@ def with_own_port(device: NodeDevice, previous: NodeState | None) -> NodeDevice:
 
 
 def with_own_ranges(device: NodeDevice, previous: NodeState | None) -> NodeDevice:
-    """A device the ranges of whose peers the plan could not know: each peer keeps those of the confirmed state, inside the device's routes.
+    """A device with ranges of peers that the plan could not know: each peer keeps those of the confirmed state, inside the routes of the device.
 
     A list that may not be read any more is no reason to take from pods what they have (threat T14).
     """

@@ -37,9 +37,21 @@ RESOURCES: dict[str, tuple[tuple[str, str], ...]] = {
         ("ServiceExport", "/apis/multicluster.x-k8s.io/v1beta1/serviceexports"),
         ("ServiceExport", "/apis/multicluster.x-k8s.io/v1alpha1/serviceexports"),
     ),
+    # where Calico and Cilium keep the pod ranges of nodes
+    "blockaffinities": (
+        ("BlockAffinity", "/apis/crd.projectcalico.org/v1/blockaffinities"),
+        ("BlockAffinity", "/apis/projectcalico.org/v3/blockaffinities"),
+    ),
+    "ipamblocks": (
+        ("IPAMBlock", "/apis/crd.projectcalico.org/v1/ipamblocks"),
+        ("IPAMBlock", "/apis/projectcalico.org/v3/ipamblocks"),
+    ),
+    "ciliumnodes": (("CiliumNode", "/apis/cilium.io/v2/ciliumnodes"),),
 }
+#: Resources that accounts from earlier releases may not list: to them they are missing too.
+_RANGES = frozenset(("blockaffinities", "ipamblocks", "ciliumnodes"))
 #: Resources that most clusters do not define; where they are missing, they are asked for again after a while.
-_OPTIONAL = frozenset(("clustermeshes", "serviceexports"))
+_OPTIONAL = frozenset(("clustermeshes", "serviceexports", *_RANGES))
 ROW_BYTES = 16 * 1024 * 1024
 #: A server that answers, but ends every watch at once, is asked no more often than this.
 _SHORT = 1.0
@@ -187,7 +199,8 @@ class Follower:
             except KubeError as error:
                 if error.status == 404 and len(self._places) > 1:
                     self._places.pop(0)
-                elif error.status == 404 and self._optional:
+                elif self._optional and (error.status == 404 or (error.status == 403 and self._resource in _RANGES)):
+                    self._tell(f"{error} [{error.reason}]" if error.status == 403 else "")
                     self._listed(kind, Listing([], ""))
                     return False
                 else:

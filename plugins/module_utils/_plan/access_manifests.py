@@ -145,6 +145,8 @@ CAPABILITIES: dict[str, tuple[Rule, ...]] = {
         _rule("discovery.k8s.io", "endpointslices", "list,watch"),
         _rule("kilo.squat.ai", "clustermeshes", "list,watch"),
         _rule(_MULTICLUSTER, "serviceexports,serviceimports", "list,watch"),
+        _rule("projectcalico.org,crd.projectcalico.org", "blockaffinities,ipamblocks", "list,watch"),
+        _rule("cilium.io", "ciliumnodes", "list,watch"),
     ),
     # who is where, who answers for a name, and which policies speak of both ends of a trace; it writes nothing
     "trace": (

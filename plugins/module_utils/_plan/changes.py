@@ -35,7 +35,13 @@ _META = ("apiVersion", "kind", "metadata", "status")
 #: Parts of the status that plans read.
 _STATUS = {"Node": ("addresses",), "Pod": ("podIP", "podIPs", "hostIP", "phase"), "Service": ("loadBalancer",)}
 #: Parts of the spec that plans read, where most of it is no matter of the network; None: all of it.
-_SPEC = {"Node": ("podCIDR", "podCIDRs", "providerID"), "Pod": ("nodeName", "hostNetwork")}
+_SPEC = {
+    "Node": ("podCIDR", "podCIDRs", "providerID"),
+    "Pod": ("nodeName", "hostNetwork"),
+    "BlockAffinity": ("cidr", "node", "state", "deleted"),
+    "IPAMBlock": ("cidr", "affinity", "deleted"),
+    "CiliumNode": (),
+}
 #: Names in one event; ``count`` tells how many there were.
 NAMES = 100
 
@@ -83,6 +89,10 @@ def digest(kind: str, obj: Data) -> str:
     shown: dict[str, t.Any] = {name: value for name, value in obj.items() if name not in _META}
     if desired is not None:
         shown["spec"] = {name: spec.get(name) for name in desired}
+    if kind == "IPAMBlock":
+        shown["borrowed"] = _borrowed(spec)
+    elif kind == "CiliumNode":
+        shown["ipam"] = [mapping(spec, "ipam").get("podCIDRs"), mapping(spec, "ipam", "pools").get("allocated")]
     shown["metadata"] = [
         mapping(metadata, "labels"),
         {name: value for name, value in annotations.items() if name not in silent},
@@ -99,6 +109,17 @@ def digest(kind: str, obj: Data) -> str:
         shown["status"]["ready"] = ready
     text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
+
+
+def _borrowed(spec: Data) -> list[t.Any]:
+    """Allocations of a block of Calico to other nodes than its own: all that counts of allocations, of which each pod is one (pod_ranges 1)."""
+    given, attributes = spec.get("allocations"), spec.get("attributes")
+    if not isinstance(given, list) or not isinstance(attributes, list):
+        return []
+    nodes = [str(mapping(row, "secondary").get("node")) for row in attributes]
+    own = str(spec.get("affinity")).partition(":")[2]
+    rows = [(place, index) for place, index in enumerate(given) if type(index) is int and 0 <= index < len(nodes)]
+    return [[place, nodes[index]] for place, index in rows if nodes[index] != own]
 
 
 class ChangeTracker:

@@ -33,7 +33,8 @@ options:
     required: true
   watch:
     description:
-      - What is followed, each with C(resource), V(nodes), V(services), V(endpointslices), V(serviceexports), V(clustermeshes) or V(pods), and a
+      - What is followed, each with C(resource), V(nodes), V(services), V(endpointslices), V(serviceexports), V(clustermeshes), V(blockaffinities),
+        V(ipamblocks), V(ciliumnodes) or V(pods), and a
         C(selector) of labels.
       - C(playbooks) are the runs that a change asks for, as C(run) of the event. Without it in any row, an event tells of one kind
         in one cluster.

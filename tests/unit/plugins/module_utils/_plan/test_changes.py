@@ -6,6 +6,11 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pathlib
+import typing as t
+
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan.changes import (
     NAMES,
@@ -16,6 +21,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.changes
     is_own,
 )
 from hypothesis import given, strategies as st
+
+FIXTURES = pathlib.Path(__file__).parents[4] / "fixtures" / "cni"
 
 
 def node(name="n1", **more):
@@ -215,3 +222,53 @@ def test_what_somebody_else_writes_into_it_is_news():
     assert (
         tracker.observe("MODIFIED", applied("stolen", manager="multicluster.network.example/demo")) is None
     )  # nobody of ours, so unchanged
+
+
+# --- ranges of pods that a network plugin keeps (tests/fixtures/cni) -----------------------------------------------
+
+
+def recorded(name: str, kind: str) -> dict[str, t.Any]:
+    items = json.loads((FIXTURES / (name + ".json")).read_text())["items"]
+    return {item["metadata"]["name"]: item for item in items if item["kind"] == kind}
+
+
+def names_of(kind: str, before: str, after: str) -> set[str]:
+    tracker = ChangeTracker(kind)
+    tracker.replace(recorded(before, kind).values())
+    return {change.name for change in tracker.replace(recorded(after, kind).values())}
+
+
+def test_pods_that_come_in_a_block_of_their_node_are_no_news_and_a_block_is() -> None:
+    first, second = recorded("ipam-0-tunnel-only", "IPAMBlock"), recorded("ipam-1-one-pod", "IPAMBlock")
+    assert first["192-168-185-64-26"] != second["192-168-185-64-26"]
+    assert names_of("IPAMBlock", "ipam-0-tunnel-only", "ipam-1-one-pod") == set()
+    assert names_of("IPAMBlock", "ipam-1-one-pod", "ipam-2-70-allocations") == {"192-168-185-128-26"}
+    assert names_of("BlockAffinity", "ipam-1-one-pod", "ipam-2-70-allocations") == {"cal-node-1-192-168-185-128-26"}
+
+
+def test_borrowed_addresses_and_a_block_that_moves_are_news() -> None:
+    before = recorded("ipam-3-borrowed", "IPAMBlock")["10-251-0-0-26"]
+    tracker = ChangeTracker("IPAMBlock")
+    tracker.replace([before])
+    lent = copy.deepcopy(before)
+    lent["spec"]["attributes"][1]["secondary"]["node"] = "cal-node-1"  # it is one of the node's own now
+    assert tracker.observe("MODIFIED", lent) and not tracker.observe("MODIFIED", copy.deepcopy(lent))
+    moved = names_of("BlockAffinity", "ipam-3-borrowed", "ipam-9-block-moved")
+    assert moved == {"ghost-1-10-251-0-64-26", "cal-node-2-10-251-0-64-26"}
+
+
+@pytest.mark.parametrize(
+    "spec", [None, 7, {"allocations": 7}, {"allocations": [0, "x", 9, None, True], "attributes": [7]}]
+)
+def test_a_block_that_is_none_is_no_trouble(spec: t.Any) -> None:
+    assert digest("IPAMBlock", {"metadata": {"name": "x"}, "spec": spec})
+
+
+def test_of_a_cilium_node_only_its_ranges_count() -> None:
+    node: dict[str, t.Any] = {"metadata": {"name": "a"}, "spec": {"ipam": {"podCIDRs": ["10.0.0.0/24"]}, "health": {}}}
+    more = copy.deepcopy(node)
+    more["spec"]["health"] = {"ipv4": "10.0.0.9"}
+    more["spec"]["ipam"]["pools"] = {"requested": [{"pool": "default"}]}
+    assert digest("CiliumNode", node) == digest("CiliumNode", more)
+    more["spec"]["ipam"]["pools"]["allocated"] = [{"pool": "default", "cidrs": ["10.11.0.0/27"]}]
+    assert digest("CiliumNode", node) != digest("CiliumNode", more)
