@@ -110,7 +110,7 @@ def run_outcome(
         for row in result.get("refused") or ()
         if not _by_node(row, nodes)
     ]
-    refused = refused_lines(of_plans, by_host)
+    refused = refused_lines(of_plans, by_host, clusters)
     mended = ["mended in this run: " + line for line in earlier if line not in refused]
     outcome = judge(RunReports([str(name) for name in asked], clusters, results, broken, nodes, lost, verdict))
     unwritten = [_UNWRITTEN.format(", ".join(sorted(outside)))] if outside else []

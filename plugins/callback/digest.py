@@ -131,6 +131,7 @@ class CallbackModule(CallbackBase):
         self._at_fault: dict[str, list[list[str] | None]] = {}
         self._diffs: digest_text.Room | None = None
         self._warned = digest_text.Alike(WARNINGS)
+        self._refusals = digest_text.Held()
         self._planned: set[str] = set()
         self._wrote: set[str] = set()
 
@@ -337,6 +338,8 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_stats(self, stats: t.Any) -> None:
         self._finish()
+        for text in self._refusals.rest():
+            self._say("[WARNING]: " + text, C.COLOR_WARN)
         rows = {host: stats.summarize(host) for host in sorted(stats.processed)}
         for line in [*self._room().left_out(self.get_option("details_file")), *self._warned.left_out()]:
             self._say(line, C.COLOR_VERBOSE)
@@ -370,7 +373,8 @@ class CallbackModule(CallbackBase):
         if isinstance(given, list) and self._display.verbosity == 0:
             for text in given:
                 self._keep(f"warning of {host}: {text}")
-            data["warnings"] = [text for text in given if self._warned.is_news(host, str(text))]
+            news = [text for text in given if self._warned.is_news(host, str(text))]
+            data["warnings"] = [text for text in news if not self._refusals.take(str(text))]
         self._handle_warnings(data)
 
     # --- helpers ------------------------------------------------------------------------------------------------------
@@ -396,6 +400,7 @@ class CallbackModule(CallbackBase):
 
     def _debug(self, data: t.Mapping[str, t.Any]) -> None:
         lines = digest_text.debug_lines(data)
+        self._refusals.shown(digest_text.one_line(line) for line in lines)
         for line in lines:
             self._keep("  " + line)
         self._next = next((line for line in reversed(lines) if line.startswith(digest_text.NEXT)), self._next)

@@ -32,6 +32,8 @@ with contextlib.suppress(ImportError):
 
 #: Of the play that notes options for the reconciler: a folder that only its user can enter.
 OPTIONS_TO = "__multicluster_options_to"
+#: Of tasks whose results a later task judges and shows: their warnings would be on the screen twice.
+JUDGED = "__compare_capabilities"
 
 
 class Finished(Exception):
@@ -101,6 +103,12 @@ class ControllerAction(ActionBase):
 
     def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """See DOCUMENTATION of the module."""
+        result = self._run(tmp, task_vars)
+        if JUDGED in (task_vars or {}):
+            result.pop("warnings", None)
+        return result
+
+    def _run(self, tmp: t.Any, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         folder = (task_vars or {}).get(OPTIONS_TO)
         if folder and self.module is not None:

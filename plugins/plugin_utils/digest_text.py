@@ -574,6 +574,31 @@ class Alike:
         )
 
 
+class Held:
+    """Warnings of refusals, until the table at the end of a run has named them; what it does not name is shown last."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, None] = {}
+
+    def take(self, text: str) -> bool:
+        """Whether a warning is one of a refusal; then it is kept here."""
+        if not text.startswith("refused "):
+            return False
+        self._texts[text] = None
+        return True
+
+    def shown(self, lines: t.Iterable[str]) -> None:
+        """Drop those that lines of the table have; one line may speak for several clusters."""
+        for line in lines:
+            if line.startswith("refused: "):
+                self._texts = {text: None for text in self._texts if text.partition(": ")[2] not in line}
+
+    def rest(self) -> list[str]:
+        """The others; then none of them is kept."""
+        found, self._texts = list(self._texts), {}
+        return found
+
+
 def end_line(
     rows: t.Mapping[str, t.Mapping[str, int]],
     seconds: float,

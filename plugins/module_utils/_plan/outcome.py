@@ -237,24 +237,46 @@ def _rank(row: t.Mapping[str, str], columns: t.Sequence[str]) -> int:
 
 
 def refused_lines(
-    refused: t.Iterable[t.Mapping[str, t.Any]], by_host: t.Mapping[str, t.Iterable[t.Mapping[str, t.Any]]]
+    refused: t.Iterable[t.Mapping[str, t.Any]],
+    by_host: t.Mapping[str, t.Iterable[t.Mapping[str, t.Any]]],
+    clusters: t.Container[str] = (),
 ) -> list[str]:
-    """Sorted lines. refused: of the fabric's plan; by_host: of each host's result. Rows are {object, reason, message}."""
+    """Sorted lines. refused: of the fabric's plan; by_host: of each host's result. Rows are {object, reason, message}.
+
+    clusters: names; what was refused alike in several of them, under the name of each (``KIND CLUSTER/REST``), is one line.
+    """
     rows: dict[tuple[str, str, str], list[str]] = {_key(row): [] for row in refused}
     for host in sorted(by_host):
         for row in by_host[host]:
             rows.setdefault(_key(row), []).append(host)
     found = []
+    also: dict[tuple[str, str, str], list[str]] = {}
+    for about, reason, message in sorted(key for key, hosts in rows.items() if not hosts):
+        cluster, rest = _of_cluster(about, clusters)
+        if cluster:
+            also.setdefault((rest, reason, message), []).append(cluster)
     for (about, reason, message), hosts in sorted(rows.items()):
+        cluster, rest = _of_cluster(about, clusters)
+        alike = also.get((rest, reason, message), []) if not hosts else []
+        if cluster and alike and cluster != alike[0]:
+            continue
         # a refusal quotes what somebody else wrote, and a play may keep these lines as variables: nothing in them is a template
         about, message = about.replace("{", "\\x7b"), message.replace("{", "\\x7b")
         text = message if message.startswith(about) else f"{about}: {message}"
         more = f" and {len(hosts) - SEEN_BY} more" if len(hosts) > SEEN_BY else ""
         seen = f" (refused by {', '.join(hosts[:SEEN_BY])}{more})" if hosts else ""
+        seen += f" (also in {', '.join(alike[1:])})" if alike[1:] else ""
         found.append(f"refused: {text} [{reason}]{seen}")
     if len(found) > LINES:
         found[LINES - 1 :] = [f"... and {len(found) - LINES + 1} more"]
     return found
+
+
+def _of_cluster(about: str, clusters: t.Container[str]) -> tuple[str, str]:
+    """(cluster, the rest of the object's name); two empty texts where it names none."""
+    kind, dummy, path = about.rpartition(" ")
+    cluster, dummy, rest = path.partition("/")
+    return (cluster, f"{kind} {rest}") if cluster in clusters else ("", "")
 
 
 def _key(row: t.Mapping[str, t.Any]) -> tuple[str, str, str]:

@@ -215,16 +215,22 @@ def _devices(
 
 def _refused(request: t.Mapping[str, t.Any], mesh: t.Mapping[str, t.Any], clusters: t.Container[str]) -> list[Data]:
     """What plans refused. What leaves a capability nothing to do in a cluster stops it."""
-    given = [
-        ("mesh", mesh),
-        *sorted((request.get("node_plans") or {}).items()),
-        *sorted((request.get("plans") or {}).items()),
-    ]
-    return [
-        dict(row, where=where, stops=bool(result.get("failed")) or refused_whole(where, row, clusters))
-        for where, result in given
-        for row in result.get("refused") or ()
-    ]
+    given = [("mesh", mesh), *sorted((request.get("node_plans") or {}).items())]
+    rows = [dict(row, where=where) for where, result in given for row in result.get("refused") or ()]
+    for capability, result in sorted((request.get("plans") or {}).items()):
+        for row in result.get("refused") or ():
+            stops = bool(result.get("failed")) or refused_whole(capability, row, clusters)
+            rows.append(dict(row, stops=stops, **_placed(capability, str(row.get("object")), clusters)))
+    return rows
+
+
+def _placed(capability: str, name: str, clusters: t.Container[str]) -> dict[str, str]:
+    """``where`` and ``object`` of a refusal whose object names a cluster, ``KIND CLUSTER/REST``: alike in all clusters, it is one line."""
+    kind, blank, path = name.rpartition(" ")
+    cluster, dummy, rest = path.partition("/")
+    if cluster not in clusters:
+        return {"where": capability}
+    return {"where": cluster, "object": f"{capability}: {kind}{blank}{rest}" if rest else capability}
 
 
 def _planned_failures(plans: t.Mapping[str, t.Any], failed: t.Collection[str]) -> list[Data]:

@@ -315,8 +315,9 @@ def test_items_of_a_task_for_all_are_reported_alike():
 
 @pytest.mark.parametrize("how", ["ok", "failed", "skipped", "unreachable", "item_ok", "item_skipped", "item_failed"])
 def test_warnings_are_shown_whatever_became_of_the_task(how):
-    run = Run().play("p").task("t").result("n1", how, warnings=["refused gcp/n9: bad [bad_key]"], msg="m")
-    assert "[WARNING]: refused gcp/n9: bad [bad_key]" in run.screen.lines
+    run = Run().play("p").task("t").result("n1", how, warnings=["refused gcp/n9: bad [bad_key]", "w"], msg="m")
+    assert "[WARNING]: w" in run.screen.lines
+    assert "[WARNING]: refused gcp/n9: bad [bad_key]" in run.end()  # no table named it
 
 
 TABLE = ["CLUSTER  NODE  PEER"] + [f"aws      n{number}    gcp/x  ok" for number in range(20)]
@@ -795,3 +796,21 @@ def test_what_only_joins_results_is_no_step(name):
     assert digest_text.is_housekeeping("multicluster.network." + name) and not digest_text.is_housekeeping(
         "multicluster.network.mesh_plan"
     )
+
+
+def test_a_refusal_that_the_table_names_is_not_said_before_it_too():
+    lines = [
+        "refused: zone a/x: no version [coredns_version_unknown] (also in b)",
+        "refused: c: no kind [kind_not_served]",
+    ]
+    warnings = [
+        "refused zone a/x: no version [coredns_version_unknown]",
+        "refused zone b/x: no version [coredns_version_unknown]",
+        "refused pod d/e: its range [outside_grant]",
+    ]
+    run = Run().play("p").task("t").result("n1", warnings=warnings)
+    assert not [line for line in run.screen.lines if "refused" in line]
+    run.task("table", action="ansible.builtin.debug").result("n1", msg=lines)
+    ended = run.end()
+    assert sum("no version" in line for line in ended) == 1
+    assert sum("refused pod d/e: its range [outside_grant]" in line for line in ended) == 1

@@ -13,6 +13,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome
     SHOWN_ERRORS,
     RunReports,
     judge,
+    refused_lines,
 )
 from hypothesis import given, settings, strategies as st
 
@@ -276,3 +277,14 @@ def test_the_action_joins_what_the_roles_registered():
         "coredns_rewrite",
         "load_balancers, node n1 of cluster aws",
     ]
+
+
+def test_what_is_refused_alike_in_several_clusters_is_one_line():
+    rows = [{"object": f"zone {name}/x", "reason": "r", "message": "m"} for name in ("a", "b", "c")]
+    rows += [{"object": "a", "reason": "k", "message": "n"}, {"object": "other/x", "reason": "r", "message": "m"}]
+    assert refused_lines(rows, {}, ["a", "b", "c"]) == [
+        "refused: a: n [k]",
+        "refused: other/x: m [r]",
+        "refused: zone a/x: m [r] (also in b, c)",
+    ]
+    assert len(refused_lines(rows, {})) == 5
