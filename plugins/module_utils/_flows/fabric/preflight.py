@@ -225,7 +225,7 @@ def _refused(request: t.Mapping[str, t.Any], mesh: t.Mapping[str, t.Any], cluste
 
 
 def _placed(capability: str, name: str, clusters: t.Container[str]) -> dict[str, str]:
-    """``where`` and ``object`` of a refusal whose object names a cluster, ``KIND CLUSTER/REST``: alike in all clusters, it is one line."""
+    """``where`` and ``object`` of a refusal with a cluster in its object, ``KIND CLUSTER/REST``: alike in all clusters, it is one line."""
     kind, blank, path = name.rpartition(" ")
     cluster, dummy, rest = path.partition("/")
     if cluster not in clusters:
