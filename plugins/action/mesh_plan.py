@@ -16,7 +16,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._status impor
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.modules import mesh_plan
-from ansible_collections.multicluster.network.plugins.plugin_utils import handed, limit
+from ansible_collections.multicluster.network.plugins.plugin_utils import handed
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import (
     InventoryAction,
@@ -51,7 +51,7 @@ class ActionModule(InventoryAction):
                 if wrong:
                     raise ValueError(wrong)
         self.inventory = options["definition"]
-        options["leaving"] = str(variables[limit.LEAVING]["cluster"]) if limit.LEAVING in variables else ""
+        options["leaving"] = str(self.leaving.get("cluster") or "")
         hosts = options.get("reported_by") or ()
         said = handed.reported(variables) if self.agreed else {}
         if said and "reported" not in options:

@@ -41,12 +41,14 @@ class InventoryAction(ControllerAction):
         given, variables = self._task.args, task_vars or {}
         self.clusters_group = str(given.get("clusters_group") or "clusters")
         self.only: t.Container[str] | None = None
+        #: What a step of the playbook ``leave`` is about, {cluster, side, without}; empty in other playbooks.
+        self.leaving: t.Mapping[str, t.Any] = {}
         options = dict(given)
         try:
             self.hostvars, self.groups = inventory.with_clusters(
                 registered(variables.get("hostvars")), variables.get("groups") or {}, self.clusters_group
             )
-            leaving = self._templar.template(variables.get(limit.LEAVING) or {})
+            leaving = self.leaving = self._templar.template(variables.get(limit.LEAVING) or {})
             if leaving.get("without"):
                 self.hostvars, self.groups = inventory.without_cluster(
                     self.hostvars, self.groups, str(leaving["cluster"])

@@ -44,6 +44,7 @@ def test_three_are_joined(fabric):
 def test_check_mode_shows_both_sides_and_writes_nothing(fabric):
     before = {node: held(fabric, node) for node in (LEAVES, *STAY)}
     shown = fabric.play("leave", "--check", "--diff", "-e", "cluster=abc").ok()
+    assert "[cluster_left]" not in str(shown.out), "it is leaving, and no later run has to say so"
     assert {node: held(fabric, node) for node in before} == before
     for node in before:
         assert shown.changed.get(node), (node, shown.out[-4000:])
