@@ -37,7 +37,7 @@ options:
         required: true
       wrong:
         description:
-          - What the user has to mend in the cluster's variables, as a sentence. Nothing is done for such a cluster, and its failure is told once
+          - What the user has to mend in the cluster's variables, as a sentence. Nothing is done for such a cluster, and its failure is reported once
             the others are done. What the inventory says is checked on its way here, and has it.
         type: str
       provider:

@@ -245,13 +245,13 @@ sessions:
   returned: always
   sample: {"10.66.23.1": true}
 announced:
-  description: The networks that the daemon has been told of, by the follower's last word.
+  description: The networks that the daemon has been notified of, by the follower's last word.
   type: list
   elements: str
   returned: always
   sample: ["203.0.113.1/32"]
 uncarried:
-  description: Networks that no router is told of, since no session in O(neighbors) is for their family.
+  description: Networks that no router is notified of, since no session in O(neighbors) is for their family.
   type: list
   elements: str
   returned: always

@@ -14,7 +14,7 @@ author:
 description:
   - Looks at the results that the roles of capabilities registered on a host. One that changed nothing has read everything and found it
     as desired, so it is its own proof. One that wrote must be compared again, since an accepted write proves nothing.
-  - What failed is told by its result, and is not compared again.
+  - What failed is reported by its result, and is not compared again.
   - Runs on the controller, without a connection.
 options:
   capabilities:

@@ -13,7 +13,7 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - One node's part of a trace, in three calls with the same O(id). V(armed) starts a recorder and tells how the node stands; V(sent) sends
-    packets from the source's own network namespace; V(collected) returns what the kernel told of them, and ends the recorder.
+    packets from the source's own network namespace; V(collected) returns what the kernel reported of them, and ends the recorder.
   - The recorder is a process of its own with a table of nftables that has the kernel's owner flag (Linux 5.12). It writes no file, ends after
     O(lifetime) in any case, and its table ends with it, however it ends. Other rules, tables and settings of the node are only read.
   - Packets are told by their number alone (a port, or the identifier of ICMP's echo) and by the addresses of their flow.
@@ -166,7 +166,7 @@ packed:
   sample: eJyLjgUAARUAuQ==
 events:
   description:
-    - What the kernel told, in its order. C(seen) is in microseconds since the recorder was armed, C(packet) the same for all events of a
+    - What the kernel reported, in its order. C(seen) is in microseconds since the recorder was armed, C(packet) the same for all events of a
       packet. Chains of the trace's own table (C(ours)) stand first and last in each hook.
     - C(type) is rule, return (a chain's end) or policy (of a base chain).
     - Empty with O(packed).

@@ -201,7 +201,7 @@ class Taken:
         }
 
     def original_on_record(self):
-        """{(kind, field)} for which the cloud controller is on record, but of status where that is not told apart."""
+        """{(kind, field)} for which the cloud controller is on record, but of status where that is not distinguished."""
         found = set()
         for obj in self.metal.objects():
             for entry in obj["metadata"].get("managedFields") or ():

@@ -164,7 +164,7 @@ def test_an_inverted_rule_is_not_adopted_where_its_opposite_would_be_deleted(nod
 
 
 def test_a_rule_that_says_more_is_no_duplicate(node):
-    """The kernel deletes the first rule that has what is named: ours must be told from one with more in it."""
+    """The kernel deletes the first rule that has what is named: ours must be distinguished from one with more in it."""
     more = dict(MARK, iif="lo")
     run(node, rules=[more, MARK])
     left = run(node, rules=[more])

@@ -87,7 +87,7 @@ def _live(body: t.Callable[[t.Callable[[Data], None], threading.Event], None], w
 
     try:
         body(report, stop)
-    except Exception as error:  # what is not told here is told nowhere
+    except Exception as error:  # what is not told here is reported nowhere
         report({"error": f"{type(error).__name__}: {error}"})
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The frame of the modules that write to clusters: secrets hidden first, failures of clusters told last."""
+"""The frame of the modules that write to clusters: secrets hidden first, failures of clusters reported last."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _say(cluster: str, item: Setting, value: t.Any, where: str, into: Proposal) 
         into.find(
             where,
             "no_load_balancer",
-            "its load balancer is none that there is: addresses are given, and nobody is told of them",
+            "its load balancer is none that there is: addresses are given, and nobody is notified of them",
         )
         value = "empty://"
     if item.name == "loadbalancer" and parse_load_balancer(value).type == KUBE_VIP:

@@ -160,7 +160,7 @@ CAPABILITIES: dict[str, tuple[Rule, ...]] = {
         _rule("cilium.io", "ciliumcidrgroups", "list"),
         _rule(_MULTICLUSTER, "serviceimports,serviceexports", "list"),
     ),
-    # addresses of Services; and the same where MetalLB is told of them. Passwords of BGP sessions need Secrets in MetalLB's
+    # addresses of Services; and the same where MetalLB is notified of them. Passwords of BGP sessions need Secrets in MetalLB's
     # namespace, by extra rules
     "load_balancers": _BALANCED,
     "load_balancers_metallb": _BALANCED

@@ -87,7 +87,7 @@ def _capability(reports: RunReports, capability: str, cells: Cells) -> list[str]
         errors.append(_failure_line(capability, failure))
     if broken is None and not errors:
         broken = next((_message(result) for result in results if result.get("failed")), None)
-    # what ended the capability is most often the failure of a cluster that is told already
+    # what ended the capability is most often the failure of a cluster that is reported already
     if broken is not None and not any(
         str(row.get("message")) in broken for result in results for row in result.get("failures") or ()
     ):

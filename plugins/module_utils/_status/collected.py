@@ -123,7 +123,7 @@ def verifications(hostvars: t.Any, hosts: t.Iterable[str]) -> dict[str, Data]:
 
 
 def _without_gone(found: dict[str, Data]) -> dict[str, Data]:
-    """The same where nothing is held against a pod that has gone since others were told of it: its node, which looked for it, has it no more.
+    """The same where nothing is held against a pod that has gone since others were notified of it: its node, which looked for it, has it no more.
 
     ``gone`` of a probe: the nodes of such pods.
     """

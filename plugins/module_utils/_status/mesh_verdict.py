@@ -74,7 +74,7 @@ def of_host(topology: Facts, host: str, found: Found, alone: bool = False, outsi
 
 
 def causes_of_budgets(topology: Facts, found: Found) -> list[Facts]:
-    """The refusals that left a source so empty that nodes keep its peers: what is to be mended, so it is told first."""
+    """The refusals that left a source so empty that nodes keep its peers: what is to be mended, so it is reported first."""
     rows = [refusal for host in sorted(found) for refusal in (found[host].get("drift") or {}).get("refused") or ()]
     short = {str(row.get("object")) for row in rows if row.get("reason") == "delete_budget"}
     if not short:

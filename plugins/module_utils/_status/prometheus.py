@@ -30,7 +30,7 @@ def text(document: Facts) -> str:
 
 
 def _families(document: Facts) -> t.Iterator[tuple[str, str, str, Rows]]:
-    # of an end that nobody told of there is nothing to count
+    # of an end that nobody reported there is nothing to count
     tunnels, nodes = [row for row in document["tunnels"] if row["state"] not in (MISSING, UNKNOWN)], document["nodes"]
     left_out = len(tunnels) if len(tunnels) > TUNNELS else 0
     tunnels = [] if left_out else tunnels
@@ -71,7 +71,7 @@ def _families(document: Facts) -> t.Iterator[tuple[str, str, str, Rows]]:
     yield (
         "multicluster_tunnels_left_out",
         "gauge",
-        "Tunnels that are not told one by one.",
+        "Tunnels that are not reported one by one.",
         [({"fabric": document["fabric"]}, left_out)],
     )
     yield (

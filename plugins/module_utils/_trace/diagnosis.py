@@ -71,7 +71,7 @@ class Seen(t.NamedTuple):
     passages: t.Mapping[tuple[str, str, str], Passage]
     sent: t.Mapping[str, t.Sequence[Sent]]
     after: t.Mapping[str, t.Mapping[str, Device]]
-    #: The hosts whose recorder missed some of what the kernel told.
+    #: The hosts whose recorder missed some of what the kernel reported.
     overrun: frozenset[str] = frozenset()
 
     def passage(self, flow: str, host: str, direction: str) -> Passage:

@@ -267,7 +267,7 @@ class Resolver:
     # -- flows ---------------------------------------------------------------------------------------------------------
 
     def flows(self, questions: t.Sequence[Question], number: int) -> list[Data]:
-        """The flows of all questions; one alone also gets those by which one direction of a tunnel is told from the other."""
+        """The flows of all questions; one alone also gets those by which one direction of a tunnel is distinguished from the other."""
         found: list[Data] = []
         numbers = itertools.count(number)
         for index, question in enumerate(questions):

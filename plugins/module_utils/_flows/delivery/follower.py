@@ -146,7 +146,7 @@ def start(work: t.Callable[[], None]) -> int:
 
 
 def follow(follower: Follower) -> None:
-    """For ever. A round that fails is told once and tried again."""
+    """For ever. A round that fails is reported once and tried again."""
     reported = ""
     while systemd.running():
         problem = ""

@@ -13,7 +13,7 @@ from ..._linux import files
 
 
 def left(note: str) -> frozenset[str]:
-    """Paths that were changed, and nothing was told of it."""
+    """Paths that were changed, and nothing was reported of it."""
     return frozenset(files.read_lines(note))
 
 

@@ -112,7 +112,7 @@ def _path(number: str) -> str:
 
 
 def read_group(number: str) -> bytes:
-    """What keepalived was told of a group last; empty for nothing."""
+    """What keepalived was notified of a group last; empty for nothing."""
     found = files.read_state(_path(number))
     return found.content if found is not None and found.kind == "file" else b""
 

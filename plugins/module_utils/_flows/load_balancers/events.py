@@ -26,7 +26,7 @@ def forget(client: Client) -> tuple[int, str]:
                 meta.get("uid"),
             )
     except KubeError as error:
-        return gone, f"what Services were told of us stays until the cluster forgets its Events ({error.message})"
+        return gone, f"what Services were notified of us stays until the cluster forgets its Events ({error.message})"
     return gone, ""
 
 

@@ -546,7 +546,7 @@ class ServiceAddressReconciler:
                 continue
             self.ledger[ident] = entry._replace(retain=wish)
             sides = [{"address": entry.address, "retain": value} for value in (entry.retain, wish)]
-            if ident in self.written:  # a new one is told as such
+            if ident in self.written:  # a new one is reported as such
                 self.outcome.update("Reservation", f"{self.setup.cluster}/{entry.service}", *sides)
 
     def _note_sharers(self, cost: CostPlan) -> None:

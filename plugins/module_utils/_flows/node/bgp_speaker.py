@@ -392,7 +392,7 @@ def _start(unit: str, keep_routes: bool = False) -> None:
 
 
 def _wait_until_followed(state: FileState, seconds: float) -> None:
-    """Until the daemon has been told of this state. Raises ValueRefused ``speaker_failed``."""
+    """Until the daemon has been notified of this state. Raises ValueRefused ``speaker_failed``."""
     digest = speaker_follow.parse_state(state.content.decode("utf-8")).digest
     deadline = time.monotonic() + max(seconds, 5.0)
     while True:
@@ -433,7 +433,7 @@ def _put_back(before: t.Mapping[str, FileState | None], desired: t.Mapping[str, 
             systemd.reload_units()
             frr.systemctl("restart", frr.UNIT)
         return
-    with contextlib.suppress(ValueRefused, OSError):  # it says what it could not do; what broke is told anyway
+    with contextlib.suppress(ValueRefused, OSError):  # it says what it could not do; what broke is reported anyway
         _put({path: desired.get(path) for path in before}, former, seconds)
 
 

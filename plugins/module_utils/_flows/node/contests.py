@@ -139,7 +139,7 @@ def _affiliate_claimant(row: t.Mapping[str, t.Any], disputed: t.Collection[str])
 def _mesh_record(peer: MeshPeer) -> Record:
     texts = [str(text) for text in peer.allowed_ips]
     named: list[tuple[str, t.Any]] = [("key", peer.public_key), ("node id", peer.node_id), ("address", peer.address)]
-    # of single IPv6 addresses one is the node's own in the mesh, by which it is not told from one who claims it
+    # of single IPv6 addresses one is the node's own in the mesh, by which it is not distinguished from one who claims it
     named += [("address", text[: -len("/128")]) for text in texts if text.endswith("/128")]
     networks = networks_of(text for text in texts if not text.endswith("/128"))
     return Record(

@@ -21,7 +21,7 @@ Data = dict[str, t.Any]
 def gather(layout: Layout, owner: str, gen: Generation = GENERATIONS["current"]) -> Data:
     """The facts of kubespan_preflight.conflicts. owner: our mark. Raises LinuxError.
 
-    What is ours is told from others' by the same marks as everywhere, so a host that runs the mesh has no conflicts.
+    What is ours is distinguished from others' by the same marks as everywhere, so a host that runs the mesh has no conflicts.
     """
     links, wireguard = users.read_link_kinds(), users.read_wireguard()
     served = {device["name"] for device in wireguard}

@@ -107,7 +107,7 @@ def _show(fabric: str, state: t.Mapping[str, t.Any], statuses: Statuses, now: fl
 
 
 def watch(fabric: str, interval: float = RECONCILE_INTERVAL) -> None:
-    """For ever. A pass that fails is told once and tried again."""
+    """For ever. A pass that fails is reported once and tried again."""
     statuses: dict[str, Status] = load_memory(fabric)
     monitor = Monitor()
     reported = ""

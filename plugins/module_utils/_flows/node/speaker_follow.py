@@ -80,7 +80,7 @@ DAEMONS = {
         bird_config.shown,
     ),
 }
-#: A file in the daemon's folder: what it runs with, written when it has been told of it.
+#: A file in the daemon's folder: what it runs with, written when it has been notified of it.
 RUNNING = "running"
 
 
@@ -102,7 +102,7 @@ class State(t.NamedTuple):
         return DAEMONS[self.daemon].render(self.speaker.announcing(announced, self.conditional))
 
     def running(self) -> tuple[str, ...]:
-        """The networks that the daemon has been told of."""
+        """The networks that the daemon has been notified of."""
         return DAEMONS[self.daemon].read_prefixes(read_running() or "")
 
 
@@ -212,7 +212,7 @@ def put_config(daemon: Daemon, text: str) -> None:
 
 
 def put_running(text: str) -> None:
-    """What the daemon has been told of."""
+    """What the daemon has been notified of."""
     files.write_state(running_path(), files.FileState("file", 0o600, text.encode("ascii")))
 
 
@@ -238,7 +238,7 @@ def parse_since(found: t.Any) -> dict[str, int]:
 
 
 def announced(daemon: Daemon) -> tuple[list[str], list[str]]:
-    """(networks that routers are told of, those that no session carries), by the daemon that runs. Raises ValueRefused."""
+    """(networks that routers are notified of, those that no session carries), by the daemon that runs. Raises ValueRefused."""
     carried = {version for versions in daemon.carries().values() for version in versions}
     rows = sorted(daemon.announces())
     return [row for row in rows if (6 if ":" in row else 4) in carried], [

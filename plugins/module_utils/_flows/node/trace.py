@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One node's part of a trace: arm the recorder and say how things are, send the packets, collect what the kernel told of them.
+"""One node's part of a trace: arm the recorder and say how things are, send the packets, collect what the kernel reported of them.
 
 Nothing of it stays on the node: the recorder is a process without a file, its table ends with it, and it ends by itself.
 """
@@ -29,7 +29,7 @@ _ID = re.compile(r"[a-z0-9]{1,24}\Z", re.ASCII)
 _RULE_LENGTH = 300
 #: So many chains are listed for the texts of their rules, and for so long, since one of them may have thousands.
 _MOST_CHAINS, _TEXT_SECONDS = 60, 2.0
-#: What ends a packet is told in any case; what lets it pass, where there is time.
+#: What ends a packet is reported in any case; what lets it pass, where there is time.
 _ENDS = ("drop", "accept", "queue", "stolen")
 _LIFETIME = (1, 600)
 _SIZES = (68, 65535)

@@ -208,7 +208,7 @@ def confirm(fabric: str, ident: str, lock_seconds: float) -> Data:
 
 
 def _reported(record: t.Mapping[str, t.Any]) -> Data:
-    """What a caller is told of how a transaction ended."""
+    """What a caller is notified of how a transaction ended."""
     return {name: record.get(name) for name in ("id", "outcome", "message", "at")}
 
 

@@ -20,7 +20,7 @@ from .visits import Speak, Visits
 from .worker import Worker
 
 Entries = list[t.Mapping[str, t.Any]]
-#: Seconds between plans of everything, which repair what no event told of.
+#: Seconds between plans of everything, which repair what no event reported.
 EVERY = 300.0
 
 

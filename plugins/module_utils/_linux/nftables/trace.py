@@ -52,7 +52,7 @@ _META_NFPROTO, _META_L4PROTO, _META_NFTRACE = 15, 16, 12
 _IP = {4: b"\x02", 6: b"\x0a"}
 #: How many bytes behind an ICMP error's own header the quoted packet's ports stand, and where the quoted protocol does.
 _QUOTED = {4: (8 + 20, 8 + 9), 6: (8 + 40, 8 + 6)}
-#: Packets a second that one rule has told of: another connection that happens to use our number must not drown us.
+#: Packets a second that one rule has reported: another connection that happens to use our number must not drown us.
 _RATE, _BURST = 2000, 4000
 
 

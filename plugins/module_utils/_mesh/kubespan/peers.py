@@ -41,7 +41,7 @@ class Peer(t.NamedTuple):
         return {name: value for name, value in shown.items() if value or name in _ALWAYS}
 
     def for_device(self, endpoint: str | None, preshared_key: Data | None) -> Data:
-        """What the device is told of it, as parse_peers reads it."""
+        """What the device is notified of it, as parse_peers reads it."""
         reported = {"public_key": self.public_key, "allowed_ips": self.allowed_ips, "endpoint": endpoint}
         return dict(reported, persistent_keepalive=KEEPALIVE, preshared_key=preshared_key)
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an account that may not list everything is told of leftovers: a role that an unseen binding may use is not among them."""
+"""What an account that may not list everything is notified of leftovers: a role that an unseen binding may use is not among them."""
 
 from __future__ import annotations
 

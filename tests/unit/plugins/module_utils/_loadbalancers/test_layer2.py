@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who holds which address of a segment, in which group, and what keepalived is told of it."""
+"""Who holds which address of a segment, in which group, and what keepalived is notified of it."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_what_is_not_done_is_as_old_as_its_first_news():
     one.done("good")
     assert one.oldest() == 0 and one.take(7).keys == frozenset(("broken",))
     one.add("broken", 8)
-    one.done("broken")  # what it was told of before
+    one.done("broken")  # what it was notified of before
     assert one.oldest() == 8
     one.take(9)
     one.done("broken")
