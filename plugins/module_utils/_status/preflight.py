@@ -287,6 +287,8 @@ def _between_pods(
                     judged.setdefault((bad, found.rule), []).append(owner)
     for (bad, rule), owners in sorted(judged.items()):
         where = ", ".join(dict.fromkeys(owners))
+        if bad == MASQUERADE and any(row.get("keep") for row in devices):
+            continue  # the mesh's own table decides before it (keep_pod_addresses)
         if bad == MASQUERADE:
             text = "packets of pods to pods of {0} would come from the node's address: {1}; {2}"
             yield ERROR, "masqueraded", text.format(where, rule, masquerade_fix(rule, "this host"))

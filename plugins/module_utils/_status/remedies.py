@@ -20,4 +20,5 @@ def masquerade_fix(rule: str, host: str) -> str:
         how = "by ipv4NativeRoutingCIDR of Cilium, which must hold the pods of all clusters"
     else:
         how = "in the program that wrote the rule"
-    return f"except the ranges in pod_cidrs of the other clusters from masquerading on {host}, {how}"
+    easy = "" if "cilium" in low else "set keep_pod_addresses: true for its cluster, or "
+    return f"{easy}except the ranges in pod_cidrs of the other clusters from masquerading on {host}, {how}"

@@ -140,7 +140,11 @@ def passage(host: str, direction: str, events: t.Iterable[Event]) -> Passage:
     plain = [event for event in mine if not event.error]
     drops = [event for event in mine if event.verdict == "drop"]
     rules = [event for event in mine if event.kind == "rule"]
-    rewrites = [event for event in rules if event.hook in (POSTROUTING, "") and _says(event, _REWRITES)]
+    rewrites = [
+        event
+        for event in rules
+        if event.hook in (POSTROUTING, "") and _says(event, _REWRITES) and not _keeps(event.rule)
+    ]
     redirects = [event for event in rules if event.hook in (PREROUTING, OUTPUT, "") and _says(event, _REDIRECTS)]
     return Passage(
         host,
@@ -157,6 +161,15 @@ def passage(host: str, direction: str, events: t.Iterable[Event]) -> Passage:
         redirects[-1] if redirects else None,
         frozenset(event.oif for event in mine if event.oif and event.hook == POSTROUTING and event.length >= LARGE),
     )
+
+
+def _keeps(rule: str) -> bool:
+    """Whether a rule of NAT maps each range to itself, as the mesh's own table does where it keeps addresses of pods (translation 3)."""
+    dummy, found, pairs = rule.partition(" map { ")
+    if not found or " prefix to " not in dummy or not pairs.rstrip().endswith("}"):
+        return False
+    ends = [pair.strip().split(" : ") for pair in pairs.rstrip()[:-1].split(",")]
+    return all(len(pair) == 2 and pair[0] == pair[1] for pair in ends)
 
 
 def _says(event: Event, desired: t.Sequence[str]) -> bool:

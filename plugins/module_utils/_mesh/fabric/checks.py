@@ -120,6 +120,7 @@ def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: lis
     cluster["allowed_ips_source"] = values.choice("allowed_ips_source", tuple(reversed(SOURCES)))
     cluster["pod_ranges"] = values.choice("pod_ranges", POD_RANGES)
     cluster["pod_ranges_limit"] = _limit(where, values, findings)
+    cluster["keep_pod_addresses"] = values.boolean("keep_pod_addresses")
     cluster["calico_ippools"] = values.choice("calico_ippools", ("auto", "always", "never"))
     cluster["key_dir"] = values.text("key_dir", KEY_DIRECTORY)
     if not str(cluster["key_dir"]).startswith("/"):

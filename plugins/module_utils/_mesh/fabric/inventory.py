@@ -17,7 +17,7 @@ device_alias
     Stands for the cluster in device names, when its name has more than five characters.
 multicluster_cluster_id, mcs_namespaces
     Of the Multi-Cluster Services API: the cluster's id (default: its name), and from which namespaces it may export.
-endpoint_address_type, allowed_ips_source, pod_ranges, pod_ranges_limit, calico_ippools, key_dir, allow
+endpoint_address_type, allowed_ips_source, pod_ranges, pod_ranges_limit, keep_pod_addresses, calico_ippools, key_dir, allow
     Choices of the capabilities.
 """
 

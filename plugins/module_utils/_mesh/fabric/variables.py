@@ -27,6 +27,7 @@ CLUSTER_VARIABLES = (
     "allowed_ips_source",
     "pod_ranges",
     "pod_ranges_limit",
+    "keep_pod_addresses",
     "calico_ippools",
     "key_dir",
     "allow",
@@ -141,6 +142,14 @@ class Variables:
             self._report(variable, "bad_type", f"{variable} is a list of texts")
             return []
         return list(items)
+
+    def boolean(self, variable: str) -> bool:
+        """True or False; False when it is not given."""
+        value = self._values.get(variable)
+        if not self.given(variable) or isinstance(value, bool):
+            return bool(value)
+        self._report(variable, "bad_type", f"{variable} is true or false, not {quoted(value)}")
+        return False
 
     def choice(self, variable: str, choices: t.Sequence[str]) -> str:
         """One of the choices; the first is the default."""

@@ -11,6 +11,9 @@ import json
 import typing as t
 
 import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.multicluster.network.plugins.filter.node_tables import node_tables
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.nft_spec import parse_table
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import (
     NodeSpec,
     NodeState,
@@ -561,3 +564,20 @@ def test_a_list_that_may_not_be_read_any_more_takes_no_range_from_a_peer() -> No
     assert [peer.allowed_ips for peer in known.peers] == [("10.4.7.0/24",), ("10.4.8.0/24",), ("10.4.6.0/24",)]
     narrowed = with_own_ranges(parse_node_device(dict(raw, routes=["10.4.0.0/21"]), "seed"), before)
     assert narrowed.peers[0].allowed_ips == ("10.4.7.0/24",), "a range that the inventory took back is not kept"
+
+
+def test_addresses_of_pods_are_kept_where_the_variable_is_set() -> None:
+    topology = plan_semaphore_mesh(fabric(aws={"keep_pod_addresses": True}), SETTLED)
+    (table,) = node_tables(json.loads(json.dumps(to_wire(topology))), "aws-1")
+    assert table["name"] == "multicluster-network-seed-nat" and table["chains"][0]["rules"] == [
+        'oifname { "wireguard.gcp" } meta mark & 0x00004000 == 0x00004000 return',
+        'oifname { "wireguard.gcp" } snat ip prefix to ip saddr map { 10.2.0.0/16 : 10.2.0.0/16 }',
+    ]
+    assert parse_table(dict(table, owner="seed"))["refused"] == []
+    assert node_tables(topology, "gcp-1") == [] == node_tables(plan_semaphore_mesh(fabric(), SETTLED), "aws-1")
+    with pytest.raises(AnsibleFilterError, match="does not know host x"):
+        node_tables(topology, "x")
+    dummy, findings = load_fabric(
+        {"name": "x", "clusters": {"aws": {"pod_cidrs": ["10.2.0.0/16"], "keep_pod_addresses": "no"}}, "nodes": {}}
+    )
+    assert [row.reason for row in findings if row.variable == "keep_pod_addresses"] == ["bad_type"]

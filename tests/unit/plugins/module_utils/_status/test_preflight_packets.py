@@ -54,6 +54,12 @@ def test_flannels_default_masquerades_and_the_rule_is_named():
     assert "net-conf.json" in row["message"] and "calico_ippools" not in row["message"]
 
 
+def test_a_cluster_that_keeps_addresses_of_pods_needs_no_change_of_the_plugin():
+    given = facts(filters={"4": FLANNEL})
+    given["devices"]["n"][0]["keep"] = True
+    assert find(given) == []
+
+
 def test_flannel_accepts_what_it_forwards_and_felix_is_not_guessed_at():
     assert walk(FLANNEL, "filter", "FORWARD", packet("10.4.7.0/24", "10.2.0.0/16")).what == ACCEPT
     assert walk(FELIX, "nat", "POSTROUTING", packet("192.168.185.64/26", "10.2.0.0/16")).what in (OPEN, NOTHING)
