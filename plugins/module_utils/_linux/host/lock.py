@@ -141,7 +141,7 @@ def open_own_folder(path: str) -> int:
         except FileNotFoundError:
             continue  # somebody removed it meanwhile, as empty
         except FileExistsError:
-            if os.path.lexists(path) and not os.path.isdir(path):
+            if _is_no_folder(path):
                 raise LinuxError("use", path, "it is no folder") from None
             continue
         except OSError as error:
@@ -166,6 +166,14 @@ def open_own_folder(path: str) -> int:
             raise
         return handle
     raise LinuxError("use", path, "it is made and removed all the time")
+
+
+def _is_no_folder(path: str) -> bool:
+    """Whether something other than a folder is there. One look: another run may remove the folder between two."""
+    try:
+        return not stat.S_ISDIR(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return os.path.islink(path)  # one that leads nowhere
 
 
 def _mind_parents(path: str) -> None:

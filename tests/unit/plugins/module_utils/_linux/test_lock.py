@@ -266,3 +266,19 @@ def test_a_process_descends_from_those_that_started_it():
         and not processes.descends(None, os.getpid())
         and not processes.descends(1, os.getpid())
     )
+
+
+def test_a_folder_that_another_run_removes_between_two_looks_is_made_again(folder, monkeypatch):
+    """It is there for the first look and gone for the second: that is no file in its place."""
+    make, tries = os.makedirs, []
+
+    def late(path, *arguments, **options):
+        tries.append(path)
+        if len(tries) == 1:
+            raise FileExistsError(path)
+        return make(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "makedirs", late)
+    monkeypatch.setattr(os.path, "lexists", lambda path: True)
+    with HostLock(NAME, 0):
+        assert len(tries) == 2
