@@ -118,8 +118,9 @@ def _borrowed(spec: Data) -> list[t.Any]:
         return []
     nodes = [str(mapping(row, "secondary").get("node")) for row in attributes]
     own = str(spec.get("affinity")).partition(":")[2]
-    rows = [(place, index) for place, index in enumerate(given) if type(index) is int and 0 <= index < len(nodes)]
-    return [[place, nodes[index]] for place, index in rows if nodes[index] != own]
+    # a boolean is an int to Python, and no place in a list
+    rows = [(place, n) for place, n in enumerate(given) if isinstance(n, int) and not isinstance(n, bool)]
+    return [[place, nodes[n]] for place, n in rows if 0 <= n < len(nodes) and nodes[n] != own]
 
 
 class ChangeTracker:
