@@ -33,7 +33,7 @@ with contextlib.suppress(ImportError):
 #: Of the play that notes options for the reconciler: a folder that only its user can enter.
 OPTIONS_TO = "__multicluster_options_to"
 #: Of tasks with results that a later task judges and shows: their warnings would be on the screen twice.
-JUDGED = "__compare_capabilities"
+JUDGED = "__compare_judged"
 
 
 class Finished(Exception):

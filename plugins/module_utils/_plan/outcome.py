@@ -252,11 +252,11 @@ def refused_lines(
     found = []
     also: dict[tuple[str, str, str], list[str]] = {}
     for about, reason, message in sorted(key for key, hosts in rows.items() if not hosts):
-        cluster, rest = _of_cluster(about, clusters)
+        cluster, rest = of_cluster(about, clusters)
         if cluster:
             also.setdefault((rest, reason, message), []).append(cluster)
     for (about, reason, message), hosts in sorted(rows.items()):
-        cluster, rest = _of_cluster(about, clusters)
+        cluster, rest = of_cluster(about, clusters)
         alike = also.get((rest, reason, message), []) if not hosts else []
         if cluster and alike and cluster != alike[0]:
             continue
@@ -272,11 +272,11 @@ def refused_lines(
     return found
 
 
-def _of_cluster(about: str, clusters: t.Container[str]) -> tuple[str, str]:
-    """(cluster, the rest of the object's name); two empty texts where it names none."""
-    kind, dummy, path = about.rpartition(" ")
+def of_cluster(about: str, clusters: t.Container[str]) -> tuple[str, str]:
+    """(cluster, the rest) of an object's name, ``KIND CLUSTER/REST``; two empty texts where it names no cluster."""
+    kind, blank, path = about.rpartition(" ")
     cluster, dummy, rest = path.partition("/")
-    return (cluster, f"{kind} {rest}") if cluster in clusters else ("", "")
+    return (cluster, f"{kind}{blank}{rest}".strip()) if cluster in clusters else ("", "")
 
 
 def _key(row: t.Mapping[str, t.Any]) -> tuple[str, str, str]:

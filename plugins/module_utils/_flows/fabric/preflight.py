@@ -17,7 +17,7 @@ from ..._mesh.fabric.inventory import Fabric, load_fabric
 from ..._mesh.fabric.pod_ranges import source_lines
 from ..._mesh.kubespan.generations import Layout
 from ..._plan.access_review import missing, review
-from ..._plan.outcome import refused_whole
+from ..._plan.outcome import of_cluster, refused_whole
 from ..._services.mcs.names import EXPORT, IMPORT, VERSIONS
 from ..._status.preflight import ERROR, SKEW, find
 from .status import unpacked
@@ -227,11 +227,10 @@ def _refused(request: t.Mapping[str, t.Any], mesh: t.Mapping[str, t.Any], cluste
 
 def _placed(capability: str, name: str, clusters: t.Container[str]) -> dict[str, str]:
     """``where`` and ``object`` of a refusal with a cluster in its object, ``KIND CLUSTER/REST``: alike in all clusters, it is one line."""
-    kind, blank, path = name.rpartition(" ")
-    cluster, dummy, rest = path.partition("/")
-    if cluster not in clusters:
+    cluster, rest = of_cluster(name, clusters)
+    if not cluster:
         return {"where": capability}
-    return {"where": cluster, "object": f"{capability}: {kind}{blank}{rest}" if rest else capability}
+    return {"where": cluster, "object": f"{capability}: {rest}" if rest else capability}
 
 
 def _planned_failures(plans: t.Mapping[str, t.Any], failed: t.Collection[str]) -> list[Data]:
