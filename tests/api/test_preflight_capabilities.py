@@ -105,6 +105,10 @@ def test_a_corefile_that_somebody_writes_back_is_named(pair, quiet):
     code, found, shown = findings(quiet)
     assert code == 0 and ("warning", "coredns_rewrite", "plan_warning") in found, shown[-4000:]
     assert "that of the add-on manager" in " ".join(shown.split()) and config["data"]
+    # status makes the same plans, and shows their warnings nowhere else
+    files = (("page", "html"), ("document", "json"), ("metrics", "prom"))
+    places = [part for name, end in files for part in ("-e", f"status_{name}={quiet}/status.{end}")]
+    assert "that of the add-on manager" in " ".join(play(quiet, "status", *places)[1].split())
 
 
 @pytest.mark.parametrize("version", ["coredns/coredns", "registry.example/dns@sha256:" + 64 * "0"])
