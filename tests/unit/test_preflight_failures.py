@@ -12,80 +12,133 @@ import typing as t
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, preflight
+from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COLLECTION = "multicluster.network."
 HOSTS = ("aws-1", "aws-2", "gcp-1")
+FAILED = {"failed": True, "msg": "the option mesh_secret\n is no secret", "changed": False}
 
 
-def tasks_of(found: t.Any) -> t.Iterator[dict[str, t.Any]]:
+def included(task: dict[str, t.Any], kind: str) -> tuple[str, dict[str, t.Any]]:
+    """(name, the rest) of what a task includes or imports of a kind, ``tasks`` or ``role``; an empty name where it does not."""
+    for key in ("include_" + kind, "import_" + kind):
+        for full in (key, "ansible.builtin." + key):
+            if full in task:
+                found = task[full] if isinstance(task[full], dict) else {"file": task[full], "name": task[full]}
+                return str(found["file" if kind == "tasks" else "name"]), found
+    return "", {}
+
+
+def followed(
+    found: t.Any, folder: pathlib.Path, seen: set[pathlib.Path], ignored: bool = False
+) -> t.Iterator[tuple[dict[str, t.Any], bool]]:
+    """(task, whether the play goes on after it) of a list of tasks, with all those that it includes: files and roles, each once."""
     for task in found or ():
-        yield task
+        goes_on = ignored or bool(task.get("ignore_errors"))
+        yield task, goes_on
         for part in ("block", "rescue", "always"):
-            yield from tasks_of(task.get(part))
+            yield from followed(task.get(part), folder, seen, goes_on or (part == "block" and "rescue" in task))
+        file, rest = included(task, "tasks")
+        role, more = included(task, "role")
+        if role.startswith(COLLECTION):
+            rest, file = more, f"{more.get('tasks_from', 'main').removesuffix('.yml')}.yml"
+        assert role.startswith(COLLECTION) or not role, f"{role} is not followed"
+        if file and "{" not in file:
+            inner = (ROOT / "roles" / role[len(COLLECTION) :] / "tasks" if role else folder) / file
+            goes_on = goes_on or bool((rest.get("apply") or {}).get("ignore_errors"))
+            if inner not in seen:
+                seen.add(inner)
+                yield from followed(
+                    yaml.safe_load(inner.read_text("utf-8")), inner.parent if role else folder, seen, goes_on
+                )
 
 
-def role_tasks(role: str, file: str, seen: set[tuple[str, str]]) -> t.Iterator[dict[str, t.Any]]:
-    """The tasks of a role's file, with those that it includes."""
-    if (role, file) in seen:
-        return
-    seen.add((role, file))
-    for task in tasks_of(yaml.safe_load((ROOT / "roles" / role / "tasks" / (file + ".yml")).read_text("utf-8"))):
-        inner = next(
-            (task[key] for key in ("ansible.builtin.include_tasks", "ansible.builtin.import_tasks") if key in task),
-            None,
-        )
-        name = inner.get("file") if isinstance(inner, dict) else inner
-        if name and "{" not in name:
-            yield from role_tasks(role, name[: -len(".yml")], seen)
-        included = next(
-            (task[key] for key in ("ansible.builtin.include_role", "ansible.builtin.import_role") if key in task), None
-        )
-        if included:
-            yield from role_tasks(included["name"][len(COLLECTION) :], included.get("tasks_from", "main"), seen)
-        yield task
+class Check(t.NamedTuple):
+    """A task of this collection that preflight runs before it judges."""
+
+    module: str
+    variable: str
+    play: str  # the pattern of its hosts
+    goes_on: bool
 
 
-def checks() -> list[tuple[str, str]]:
-    """(module, variable) of every task of ours that preflight runs before it judges."""
-    found, seen = [], set()
-    for play in yaml.safe_load((ROOT / "playbooks" / "preflight.yml").read_text("utf-8"))[:-1]:
-        for task in tasks_of(play["tasks"]):
-            included = task.get("ansible.builtin.include_role")
-            rows = (
-                role_tasks(included["name"][len(COLLECTION) :], included.get("tasks_from", "main"), seen)
-                if included
-                else [task]
-            )
-            for row in rows:
-                module = next((key for key in row if key.startswith(COLLECTION)), None)
-                if module and row[module].get("state") not in (
-                    "confirmed",
-                    "reverted",
-                ):  # of a change, and check mode makes none
-                    found.append((module[len(COLLECTION) :], row.get("register", "")))
-    return sorted(set(found))
+def checks() -> list[Check]:
+    """Every task that preflight runs before it judges."""
+    found, seen = set(), set()
+    plays = yaml.safe_load((ROOT / "playbooks" / "preflight.yml").read_text("utf-8"))
+    tasks = [(play["hosts"], task) for play in plays for task in play["tasks"]]
+    assert included(tasks[-1][1], "role")[0] == COLLECTION + "preflight", "it judges last"
+    for hosts, task in tasks[:-1]:
+        for row, goes_on in followed([task], ROOT / "playbooks", seen):
+            module = next((key for key in row if key.startswith(COLLECTION)), None)
+            # confirmed, reverted: of a change, and check mode makes none
+            if module and row[module].get("state") not in ("confirmed", "reverted"):
+                found.add(Check(module[len(COLLECTION) :], row.get("register", ""), hosts, goes_on))
+    return sorted(found)
+
+
+CHECKS = checks()
+OF_CLUSTERS = [one for one in CHECKS if "clusters:localhost" in one.play]
+OF_NODES = [one for one in CHECKS if one not in OF_CLUSTERS]
 
 
 def test_preflight_runs_the_checks_that_this_test_makes_fail():
-    assert {"mesh_plan", "node_info", "node_dataplane", "node_annotations"} <= {module for module, dummy in checks()}
+    assert {"mesh_plan", "node_info", "node_dataplane", "node_annotations"} <= {one.module for one in OF_NODES}
+    shared = yaml.safe_load((ROOT / "playbooks" / "plays" / "tasks" / "compare.yml").read_text("utf-8"))
+    assert len(OF_CLUSTERS) == len(shared) >= 7, "one plan of each capability"
+    assert {one.variable for one in OF_CLUSTERS} == set(collected.PLANS.values())
 
 
-@pytest.mark.parametrize("module, variable", checks())
+@pytest.mark.parametrize("check", CHECKS, ids=lambda one: one.module)
+def test_the_play_goes_on_after_a_check_that_fails(check):
+    """Else other problems are not found in the same run."""
+    assert check.goes_on, f"{check.module} ends preflight where it fails"
+
+
+@pytest.mark.parametrize("check", OF_NODES, ids=lambda one: f"{one.module}-{one.variable}")
 @pytest.mark.parametrize("hosts", [HOSTS[:1], HOSTS], ids=["one", "all"])
-def test_a_check_that_fails_is_an_error(module, variable, hosts):
+def test_a_check_that_fails_is_an_error(check, hosts):
     """What is registered is all that is left of a task after which a play goes on."""
-    assert variable.startswith("__"), f"{module} registers nothing that is looked at"
-    result = {"failed": True, "msg": "the option mesh_secret\n is no secret", "changed": False}
+    assert check.variable.startswith("__"), f"{check.module} registers nothing that is looked at"
     hostvars = {
-        host: {"multicluster_cluster": "aws", **({variable: result} if host in hosts else {})} for host in HOSTS
+        host: {"multicluster_cluster": "aws", **({check.variable: FAILED} if host in hosts else {})} for host in HOSTS
     }
-    rows = preflight.find({"failed": collected.failed_checks(hostvars, HOSTS)})
+    rows = judged(hostvars)
     where = ["run"] if hosts == HOSTS else list(hosts)
     assert [(row["level"], row["where"], row["reason"]) for row in rows] == [
         ("error", place, "check_failed") for place in where
     ]
     assert rows[0]["message"] == "the option mesh_secret is no secret"
+
+
+@pytest.mark.parametrize("check", OF_CLUSTERS, ids=lambda one: one.module)
+@pytest.mark.parametrize("registered_on", ["aws", "localhost"])
+def test_a_plan_that_fails_is_an_error(check, registered_on):
+    """On whichever host it was registered: the first of their hosts, or localhost where clusters are no hosts."""
+    entries = {"aws": {"pod_cidrs": ["10.2.0.0/16"]}, "gcp": {"pod_cidrs": ["10.4.0.0/16"]}}
+    hostvars = {host: {"multicluster_cluster": "aws"} for host in HOSTS}
+    hostvars |= {"localhost": {inventory.FABRIC_CLUSTERS: entries}, **{name: {} for name in entries}}
+    groups = {"clusters": list(entries)}
+    if registered_on == "localhost":
+        for host in HOSTS:
+            hostvars[host][inventory.FABRIC_CLUSTERS] = entries
+        hostvars, groups = {name: row for name, row in hostvars.items() if name not in entries}, {"all": list(HOSTS)}
+    hostvars[registered_on][check.variable] = FAILED
+    rows = judged(hostvars, groups)
+    assert [(row["level"], row["reason"], row["message"]) for row in rows] == [
+        ("error", "check_failed", "the option mesh_secret is no secret")
+    ]
+
+
+def judged(hostvars, groups=None):
+    """What preflight finds, given the failures as its action plugin collects them."""
+    hostvars, groups = inventory.with_clusters(hostvars, groups or {"clusters": []})
+    failed = [
+        *collected.failed_checks(hostvars, HOSTS),
+        *collected.failed_plans(hostvars, groups.get("clusters", ())),
+    ]
+    return preflight.find({"failed": failed})
 
 
 def test_what_did_not_fail_and_what_is_said_already_is_no_finding():
