@@ -351,3 +351,21 @@ def test_a_lab_goes_on_with_its_release_when_the_cache_moved(tmp_path, monkeypat
     build.write_text("#!/bin/sh\necho /new/cache/kubernetes-1.36.3\n")
     with pytest.raises(LabError, match="was started with kubernetes-1.20.2, not with kubernetes-1.36.3"):
         kubernetes.binaries(state)
+
+
+# --- a cluster without a network --------------------------------------------------------------------------------------
+
+
+def without_network(cni="none", pods="real"):
+    source = json.loads(json.dumps(TWO))
+    source["clusters"]["aws"]["cni"] = cni
+    return topology.parse({**source, "pods": pods})
+
+
+def test_a_cluster_may_be_without_a_network():
+    parsed = without_network()
+    assert {cluster.name: cluster.cni for cluster in parsed.clusters} == {"aws": "none", "gcp": "lab"}
+    assert "/mnt/cni-bin" in pod_runtime.containerd_configuration("/mnt/cni-bin")
+    for wrong in (("own", "real"), ("none", "namespaces")):
+        with pytest.raises(LabError, match="cni|without a network"):
+            without_network(*wrong)

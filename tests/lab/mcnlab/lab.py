@@ -269,6 +269,9 @@ class Lab:
         for machine in self.machines:
             if machine.node.cluster == plane.cluster.name:
                 KubeProxy(self, machine).start(programs)
+        if plane.cluster.cni == "none":
+            say(f"cluster {plane.cluster.name}: nodes have no network for pods yet")
+            return
         plane.wait_pods()
         say(f"cluster {plane.cluster.name}: nodes and DNS are ready")
 

@@ -176,11 +176,12 @@ class NodeMachine:
             gateway = cluster.uplink_of(address)[1]
             commands.append(f"route replace {everywhere(address)} via {gateway} dev {UPLINK} proto static")
         namespaces.batch(self.namespace, commands)
-        namespaces.batch(self.namespace, [f"route replace {line}" for line in cluster_routes(cluster, node)])
+        if cluster.cni != "none":
+            namespaces.batch(self.namespace, [f"route replace {line}" for line in cluster_routes(cluster, node)])
         tables = world.tables(self.lab.topology, cluster, node)
         if tables:
             namespaces.load(self.namespace, tables)
-        if self.lab.topology.real_pods:
+        if self.lab.topology.real_pods and cluster.cni != "none":
             namespaces.run(
                 self.namespace, ["nft", "-f", "-"], input=masquerade(cluster, node), text=True, capture_output=True
             )

@@ -23,9 +23,12 @@ SCRIPT = pathlib.Path(__file__).with_name("pod_init.py")
 # Where the runtime's namespaces show the node's folder (pod_init.py).
 INSIDE = "/mnt"
 SOCKET = "/run/containerd/containerd.sock"
+#: Without a network of the lab: the programs of the node's network plugin, next to which Debian's plugins are linked.
+OWN_CNI = "cni-bin"
 # And there the programs, wherever the cache lies.
 NODE_PROGRAMS = f"{INSIDE}/programs/node"
 RUNTIME = f"{INSIDE}/programs/runtime"
+CNI_PROGRAMS = f"{RUNTIME}/root/usr/lib/cni"
 PATH = f"{RUNTIME}/root/usr/sbin:{RUNTIME}/root/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -78,13 +81,12 @@ class PodRuntime:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         (self.folder / "net.d").mkdir(exist_ok=True)
-        plane = self.plane
+        plane, own_cni = self.plane, self.plane.cluster.cni == "none"
         credentials = kubeconfig(
             plane.cluster.name, plane.server_for_nodes, plane.pki / "ca.crt", plane.kubelet_token(self.node.name)
         )
         files = {
-            "containerd.toml": containerd_configuration(),
-            "net.d/10-lab.conflist": json.dumps(cni_configuration(self.node), indent=1),
+            "containerd.toml": containerd_configuration(f"{INSIDE}/{OWN_CNI}" if own_cni else CNI_PROGRAMS),
             "kubelet.json": json.dumps(kubelet_configuration(self.node, plane.dns_address), indent=1),
             "kubelet.kubeconfig": credentials,
             "ca.crt": (plane.pki / "ca.crt").read_text(),
@@ -106,9 +108,21 @@ class PodRuntime:
                 indent=1,
             ),
         }
+        if own_cni:
+            self.link_plugins(parts)
+        else:
+            files["net.d/10-lab.conflist"] = json.dumps(cni_configuration(self.node), indent=1)
         for name, text in files.items():
             (self.folder / name).write_text(text)
             (self.folder / name).chmod(0o600)
+
+    def link_plugins(self, parts: PodParts) -> None:
+        """Debian's plugins where the runtime looks for programs, as a node's package puts them there; those of a network plugin stay."""
+        folder = self.folder / OWN_CNI
+        folder.mkdir(exist_ok=True)
+        for plugin in (parts.runtime / "root/usr/lib/cni").iterdir():
+            if not (folder / plugin.name).exists() and not (folder / plugin.name).is_symlink():
+                (folder / plugin.name).symlink_to(f"{CNI_PROGRAMS}/{plugin.name}")
 
 
 def commands(node: Node) -> dict[str, list[str]]:
@@ -133,8 +147,8 @@ def commands(node: Node) -> dict[str, list[str]]:
     }
 
 
-def containerd_configuration() -> str:
-    """containerd's settings (TOML): only what differs from its own, which are root, state and socket at their usual paths."""
+def containerd_configuration(plugins: str = CNI_PROGRAMS) -> str:
+    """containerd's settings (TOML), with the folder of CNI plugins: only what differs from its own, which are root, state and socket at their usual paths."""
     runc = 'plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc'
     return (
         "version = 2\n"
@@ -153,7 +167,7 @@ def containerd_configuration() -> str:
         f"BinaryName = {_toml(f'{RUNTIME}/root/usr/sbin/runc')}\n"
         "SystemdCgroup = false\n"
         '[plugins."io.containerd.grpc.v1.cri".cni]\n'
-        f"bin_dir = {_toml(f'{RUNTIME}/root/usr/lib/cni')}\n"
+        f"bin_dir = {_toml(plugins)}\n"
         f"conf_dir = {_toml(INSIDE + '/net.d')}\n"
     )
 

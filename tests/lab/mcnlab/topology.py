@@ -19,6 +19,8 @@ TOPOLOGIES = pathlib.Path(__file__).resolve().parent.parent / "topologies"
 DEFAULT = TOPOLOGIES / "two.json"
 PODS = ("namespaces", "real")
 NODES = ("systemd", "light")
+#: Who connects a cluster's real pods: the lab by plain routes, or nothing, as kubeadm leaves a cluster.
+CNIS = ("lab", "none")
 #: What a lab is made of as a whole: its key, and what may stand there, the default first.
 KINDS = {"pods": PODS, "nodes": NODES}
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
@@ -72,6 +74,7 @@ class Cluster:
     node_cidrs: tuple[str, ...]
     variables: dict[str, t.Any]  # more inventory variables of the cluster, as they are
     nodes: tuple[Node, ...]
+    cni: str = CNIS[0]
 
     def uplink_of(self, address: str) -> tuple[int, str]:
         """(prefix length, gateway) of the node range which holds a node's address; the gateway is its first address."""
@@ -170,6 +173,7 @@ def parse(source: dict[str, t.Any]) -> Topology:
                 node_cidrs=_cidrs(body["node_cidrs"]),
                 variables=dict(body.get("variables", {})),
                 nodes=tuple(nodes),
+                cni=_cni(cluster_name, body.get("cni", CNIS[0]), kind),
             )
             if not nodes:
                 raise LabError(f"cluster {cluster_name} has no nodes")
@@ -187,6 +191,14 @@ def _like(name: str, words: list[str]) -> tuple[str, ...]:
     if unknown:
         raise LabError(f"node {name} is like {', '.join(unknown)}; it may be like {', '.join(world.KINDS)}")
     return tuple(words)
+
+
+def _cni(cluster: str, chosen: str, pods: str) -> str:
+    if chosen not in CNIS:
+        raise LabError(f"cluster {cluster} has the cni {chosen}; it may have {' or '.join(CNIS)}")
+    if chosen == "none" and pods != "real":
+        raise LabError(f'cluster {cluster}: only real pods can be without a network: give the topology "pods": "real"')
+    return chosen
 
 
 def merge(stored: dict[str, t.Any] | None, desired: dict[str, t.Any] | None) -> dict[str, t.Any]:
