@@ -13,7 +13,7 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - Gives tables for the option C(tables) of M(multicluster.network.node_dataplane) for one host. This is the table that keeps addresses of
-    pods towards other clusters, where the variable C(keep_pod_addresses) of the cluster is set.
+    pods towards other clusters, unless the variable C(keep_pod_addresses) of the cluster is V(false).
 options:
   _input:
     description: The return value C(mesh) of M(multicluster.network.mesh_plan).
@@ -33,7 +33,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The tables, as M(multicluster.network.nft_table) takes them.
+  description: The tables, as the option C(tables) of M(multicluster.network.node_dataplane) takes them.
   type: list
   elements: dict
 """

@@ -277,6 +277,8 @@ options:
       - Further tables of nftables on the node, part of the same change. They are applied last, taken back first, restored at boot, and
         go when they are not given any more.
       - Each is a map of C(name), C(family), C(chains) and C(sets), as M(multicluster.network.nft_table) has them.
+      - A table with C(before_routes) set to V(true) is applied before the routes, and is removed after them.
+      - With C(optional) set to V(true) a node without the program C(nft), or with a kernel that refuses the rules, goes without the table, with a warning.
       - A change that is taken back leaves them as the confirmed state has them, so with O(persist=false) they then go.
     type: list
     elements: dict

@@ -9,7 +9,10 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node.tables import request as table_request
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kept_addresses import kept_table
+from conftest import FlowFailed
+from test_transaction import Host, wish
 
 #: As flannel and Calico have it, at their priorities (pod_ranges 6.10).
 PLUGIN = """
@@ -40,11 +43,16 @@ print(client.recv(100).decode())
 """
 
 
-def topology(*ranges):
+def topology(*ranges, required=True):
     return {
         "fabric": "demo",
         "nodes": {"a": {"cluster": "aws"}},
-        "clusters": {"aws": {"remotes": {"gcp": {"device": "wireguard.gcp"}}, "keep_pod_addresses": list(ranges)}},
+        "clusters": {
+            "aws": {
+                "remotes": {"gcp": {"device": "wireguard.gcp"}},
+                "keep_pod_addresses": {"ranges": list(ranges), "required": required},
+            }
+        },
     }
 
 
@@ -79,7 +87,7 @@ def test_a_plugin_that_masquerades_does_not_reach_packets_to_other_clusters(way,
     node.run("nft", "-f", "-", stdin=PLUGIN.format(priority))
     assert seen(pod, remote, "10.4.0.5") == "10.4.0.1", "the plugin masquerades"
     assert seen(pod, remote, "fd04::5") == "fd04::1"
-    request = dict(kept_table(topology("10.2.0.0/16", "fd02::/64"), "a"), owner="demo", state="present")
+    request = table_request(kept_table(topology("10.2.0.0/16", "fd02::/64"), "a"), "demo")
     result = node.flow("nft_table", request, False)
     assert result["changed"] and not result["refused"]
     assert seen(pod, remote, "10.4.0.5") == "10.2.0.5" and seen(pod, remote, "fd04::5") == "fd02::5"
@@ -93,3 +101,100 @@ def test_no_table_without_the_variable():
     without = topology()
     del without["clusters"]["aws"]["keep_pod_addresses"]
     assert kept_table(without, "a") is None
+
+
+NAME = "multicluster-network-mesh-nat"
+#: Prints each route, and each table of nftables, that comes or goes, as the kernel announces them.
+EVENTS = """
+import select, socket, struct
+sockets = []
+for family, groups in ((0, 0x40), (12, 0x40)):  # routes of IPv4; nftables
+    one = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, family)
+    one.bind((0, groups))
+    sockets.append(one)
+print("ready", flush=True)
+NAMES = {(0, 24): "+route", (0, 25): "-route", (12, 0xA00): "+table", (12, 0xA02): "-table"}
+while True:
+    for one in select.select(sockets, [], [])[0]:
+        data, family = one.recv(1 << 16), 0 if one is sockets[0] else 12
+        while len(data) >= 16:
+            length, kind = struct.unpack_from("=IH", data)
+            protocol = data[16 + 5] if family == 0 else 109
+            if (family, kind) in NAMES and protocol == 109:
+                print(NAMES[family, kind], flush=True)
+            data = data[(length + 3) & ~3 :]
+"""
+
+
+@pytest.fixture(name="host")
+def host_fixture(node, wait_for):
+    return Host(node, wait_for)
+
+
+def kept(required=True, **change):
+    given = dict(topology("10.2.0.0/16", required=required), fabric="mesh")
+    given["clusters"]["aws"]["remotes"]["gcp"]["device"] = "wireguard.b"
+    return wish(tables=[kept_table(given, "a")], **change)
+
+
+def events(host, action):
+    """What came and went meanwhile, in order."""
+    listener = subprocess.Popen(host.node.command("python3", "-c", EVENTS), stdout=subprocess.PIPE, text=True)
+    assert listener.stdout.readline() == "ready\n"
+    action()
+    listener.terminate()
+    return listener.communicate()[0].split()
+
+
+def test_the_table_is_there_before_the_routes_and_after_them(host):
+    clean = host.seen()
+    assert host.run(kept(), check=True)["plan"]["changes"] and host.seen() == clean
+    assert events(host, lambda: host.run(kept())) == ["+table", "+route"]
+    good = host.seen()
+    assert not host.run(kept())["changed"] and host.seen() == good
+    host.node.run("nft", "delete", "table", "inet", NAME)
+    assert [change["action"] for change in host.run(kept(), check=True)["plan"]["changes"]] == ["create"] * 2
+    assert host.run(kept())["changed"] and host.seen() == good
+    host.node.run("nft", "flush", "chain", "inet", NAME, "postrouting")
+    assert host.run(kept())["changed"] and host.seen() == good
+    host.reboot()
+    assert host.seen()[3] == good[3]
+    assert events(host, lambda: host.run(dict(wish(), devices=[], remove_keys=True))) == ["-route", "-table"]
+    assert host.seen()[:4] == clean[:4]
+
+
+def test_a_change_that_is_taken_back_takes_the_table_after_the_routes(host):
+    clean = host.seen()
+    made = host.run(kept(rollback_seconds=60))
+    assert NAME in host.node.run("nft", "list", "tables")
+    assert events(host, lambda: host.decide(made["transaction"]["id"], "revert")) == ["-route", "-table"]
+    assert host.seen()[:4] == clean[:4]
+    host.run(kept())
+    good = host.seen()
+    gone = host.run(dict(wish(rollback_seconds=60), devices=[]))
+    assert NAME not in host.node.run("nft", "list", "tables")
+    assert events(host, lambda: host.decide(gone["transaction"]["id"], "revert")) == ["+table", "+route"]
+    assert host.seen()[3] == good[3]
+
+
+def test_a_node_without_nft_goes_without_a_table_that_nobody_requires(host):
+    program = host.node.run("sh", "-c", "command -v nft").strip()
+    host.node.run("mount", "--bind", "/dev/null", program)
+    made = host.run(kept(required=False))
+    assert [text for text in made["warnings"] if "keep_pod_addresses" in text and "nft" in text], made["warnings"]
+    assert "10.5.0.0/24" in host.node.run("ip", "route")
+    again = host.run(kept(required=False))
+    assert not again["changed"]
+    with pytest.raises(FlowFailed, match="nft is missing") as failed:
+        host.run(kept())
+    assert failed.value.package == "nftables"
+    host.node.run("umount", program)
+    assert [change["kind"] for change in host.run(kept(required=False))["plan"]["changes"]] == [
+        "nftables table",
+        "nftables chain",
+    ]
+    host.node.run("mount", "--bind", "/dev/null", program)
+    assert not host.run(kept(required=False))["changed"], "what is there stays"
+    assert host.run(dict(wish(), devices=[], remove_keys=True))["changed"]
+    host.node.run("umount", program)
+    assert host.node.run("nft", "list", "tables") == ""

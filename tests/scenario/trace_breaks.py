@@ -444,7 +444,8 @@ def forward_dropped_by_rule(fabric):
 
 @breaks("masqueraded")
 def masqueraded(fabric):
-    nft(fabric, A, "add table ip cni; add chain ip cni out { type nat hook postrouting priority 100; }")
+    """Before the mesh's own table keeps the address: the first rule that decides wins."""
+    nft(fabric, A, "add table ip cni; add chain ip cni out { type nat hook postrouting priority 90; }")
     nft(fabric, A, f"add rule ip cni out ip saddr {PODS[A]} ip daddr != 10.2.0.0/16 snat to {ADDRESS[A]}")
     yield
     nft(fabric, A, "delete table ip cni")

@@ -65,7 +65,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> list[Data]:
     ``left_clusters`` {cluster that left: clusters that hold something for it}, ``same_clusters`` [[cluster, one that lists the same Nodes]],
     ``pod_places`` {cluster: [{level, reason, message}]},
     ``grants`` {cluster: {pod_cidrs, service_cidrs, node_cidrs, ...}},
-    ``nodes`` {host: {cluster, node: of node_info with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu}]},
+    ``nodes`` {host: {cluster, node: of node_info with checks, or None}}, ``devices`` {host: [{name, listen_port, mtu, keep}]},
     ``failed`` [{where, why}] checks that say nothing since they failed,
     ``refused`` [{where, object, reason, message, stops: whether a capability does nothing for it}], ``failures`` [{cluster, reason, message}],
     ``needs_proxy``: whether addresses of Services have to work on nodes,
@@ -216,6 +216,15 @@ def _of_node(
             )
     if node.get("strays"):
         yield ERROR, "pods_outside_node_range", stray_text(node["strays"], node.get("pod_cidrs") or ())
+    keep = next((row["keep"] for row in devices if row.get("keep")), False)
+    if keep and node.get("prefix_nat"):
+        text = "the table that keeps addresses of pods (keep_pod_addresses) cannot be written here: {0}; it needs nft 1.0.6 and Linux 5.8{1}"
+        more = (
+            ""
+            if keep is True
+            else "; this node goes without it, and nothing has to change while no program masquerades packets of pods"
+        )
+        yield ERROR if keep is True else WARNING, "no_prefix_nat", text.format(node["prefix_nat"], more)
     yield from _unanswered(node)
     yield from _between_pods(node, devices, cluster, ranges)
     if node.get("free_bytes") is not None and node["free_bytes"] < FREE_BYTES:
@@ -287,7 +296,7 @@ def _between_pods(
                     judged.setdefault((bad, found.rule), []).append(owner)
     for (bad, rule), owners in sorted(judged.items()):
         where = ", ".join(dict.fromkeys(owners))
-        if bad == MASQUERADE and any(row.get("keep") for row in devices):
+        if bad == MASQUERADE and any(row.get("keep") for row in devices) and not node.get("prefix_nat"):
             continue  # the mesh's own table decides before it (keep_pod_addresses)
         if bad == MASQUERADE:
             text = "packets of pods to pods of {0} would come from the node's address: {1}; {2}"

@@ -20,5 +20,9 @@ def masquerade_fix(rule: str, host: str) -> str:
         how = "by ipv4NativeRoutingCIDR of Cilium, which must hold the pods of all clusters"
     else:
         how = "in the program that wrote the rule"
-    easy = "" if "cilium" in low else "set keep_pod_addresses: true for its cluster, or "
+    easy = (
+        ""
+        if "cilium" in low
+        else "let the mesh keep them (keep_pod_addresses of its cluster not false, nft on its nodes, then site), or "
+    )
     return f"{easy}except the ranges in pod_cidrs of the other clusters from masquerading on {host}, {how}"

@@ -207,7 +207,7 @@ def _devices(
         remotes = (mesh.get("clusters") or {}).get(cluster, {}).get("remotes") or fabric.remotes(cluster)
     except (KeyError, TypeError, ValueError):
         return []  # what is wrong with the inventory is said already
-    keep = bool(fabric.clusters[cluster]["keep_pod_addresses"])
+    keep = fabric.clusters[cluster]["keep_pod_addresses"]
     return [
         {"name": part["device"], "listen_port": part["listen_port"], "mtu": part["mtu"], "keep": keep}
         for dummy, part in sorted(remotes.items())

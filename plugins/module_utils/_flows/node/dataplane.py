@@ -223,12 +223,13 @@ class NodeDataplane:
 
             yield from released.parts_left(spec.fabric, gone)
         else:
+            tabled = [raw for raw in spec.tables if raw.get("before_routes")]
+            if tabled:
+                yield self._tables(early=True)
             yield parts.Routes(devices.usable, [*gone, *early], spec.adopt, early, spec.accepted)
             yield parts.GoneDevices(spec.fabric, gone)
         if spec.tables or (previous and previous.tables) or spec.empty:
-            from . import tables
-
-            yield tables.Tables(spec, previous, self.kubespan.layout if self.kubespan is not None else None)
+            yield self._tables(early=False)
         known = {device.key_file for device in spec.devices} | (previous.all_key_files if previous else set())
         if spec.remove_keys:
             yield parts.RemovedKeys((known | set(spec.key_files)) - {device.key_file for device in spec.devices})
@@ -236,6 +237,12 @@ class NodeDataplane:
             yield from self._kubespan_leftovers(others)
         if spec.persist:
             yield parts.Files(spec.fabric, self.state(), known, deferred=bool(spec.rollback_seconds))
+
+    def _tables(self, early: bool) -> parts.Part:
+        from . import tables  # seldom there in a KubeSpan mesh, and not compiled where it is not
+
+        layout = self.kubespan.layout if self.kubespan is not None else None
+        return tables.Tables(self.spec, self.previous, layout, early)
 
     def _freed(self, devices: parts.Devices, others: t.Collection[str]) -> parts.FreedDevices | None:
         """Our own devices that stand in the way of those to come, such as one under a former ``device_alias``: the same port, another name."""

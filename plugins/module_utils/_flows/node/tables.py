@@ -24,41 +24,61 @@ from .parts import Part, differing
 
 Data = dict[str, t.Any]
 Raw = t.Mapping[str, t.Any]
+#: What a table has in addition to those of nft_table: whether it comes before the routes and goes after them, and whether a node that cannot
+#: have it goes without.
+MARKS = ("before_routes", "optional")
+_LEFT_OUT = (
+    "the table {0} is left out: {1}. It keeps addresses of pods towards other clusters where something masquerades, and needs nft 1.0.6 and Linux 5.8; "
+    "keep_pod_addresses: false of the cluster goes without it"
+)
 
 
 def request(raw: Raw, fabric: str, state: str = "present") -> Data:
     """A table as nft_table's flow takes it."""
-    unknown = sorted(set(raw) - {"name", "family", "chains", "sets"})
+    unknown = sorted(set(raw) - {"name", "family", "chains", "sets", *MARKS})
     if unknown:
         raise ValueRefused("bad_name", f"a table has no {quoted(unknown[0])}")
-    return dict(raw, family=raw.get("family") or "inet", owner=fabric, state=state)
+    form = {name: value for name, value in raw.items() if name not in MARKS}
+    return dict(form, family=raw.get("family") or "inet", owner=fabric, state=state)
 
 
 class Tables(Part):
-    """All of one run. layout: of the KubeSpan mesh, whose table is its own."""
+    """Of one run those that come before routes (``early``), or all others and what goes. layout: of the KubeSpan mesh, whose table is its own."""
 
-    def __init__(self, spec: NodeSpec, previous: NodeState | None, layout: Layout | None) -> None:
+    def __init__(self, spec: NodeSpec, previous: NodeState | None, layout: Layout | None, early: bool) -> None:
         self._reserved = (FAMILY, (layout or Layout()).table_name)
-        self._fabric, self._desired, self._everything = spec.fabric, spec.tables, spec.empty
+        self._fabric, self._everything, self._early = spec.fabric, spec.empty, early
+        self._all = spec.tables
         self._previous = list(previous.tables) if previous else []
         self._rows: list[tuple[Data, Data]] = []
         self._plans: list[TablePlan] = []
+        self._left_out: list[str] = []
 
     def gather(self) -> Data:
-        requests = [request(raw, self._fabric) for raw in self._desired]
-        names = [(item["family"], item["name"]) for item in requests]
+        names = [_name_of(raw) for raw in self._all]
         for name in names:
             if name == self._reserved or names.count(name) > 1:
                 raise ValueRefused(
                     "bad_name", "the table {0} {1} is given twice, or that of the mesh itself".format(*name)
                 )
-        gone = {(raw.get("family") or "inet", raw["name"]) for raw in self._previous}
-        if self._everything:
-            gone.update(_left_over(self._fabric))  # the node leaves, so tables of which no state tells go too
-        gone -= {*names, self._reserved}
-        requests += [request({"family": family, "name": name}, self._fabric, "absent") for family, name in sorted(gone)]
-        prepared = [nft_table.prepare(item) for item in requests]
-        self._rows = [(desired, nft_table.gather_text(desired)) for desired in prepared]
+        todo = [(raw, "present") for raw in self._all if bool(raw.get("before_routes")) == self._early]
+        if not self._early:
+            gone: dict[tuple[str, str], Raw] = {_name_of(raw): raw for raw in self._previous}
+            if self._everything:  # the node leaves, so tables of which no state tells go too
+                gone = {**{name: {"family": name[0], "name": name[1]} for name in _left_over(self._fabric)}, **gone}
+            for name in sorted(set(gone) - {*names, self._reserved}):
+                raw = {"family": name[0], "name": name[1], "optional": bool(gone[name].get("optional"))}
+                todo.append((raw, "absent"))
+        for raw, state in todo:
+            desired = request(raw, self._fabric, state)
+            try:
+                prepared = nft_table.prepare(desired)
+                self._rows.append((prepared, nft_table.gather_text(prepared)))
+            except LinuxError as error:
+                if not raw.get("optional"):
+                    raise
+                if state == "present":
+                    self._left_out.append(_LEFT_OUT.format(desired["name"], error.message))
         return {}
 
     def plan(self) -> Plan:
@@ -68,15 +88,16 @@ class Tables(Part):
         for (desired, _actual), planned in zip(self._rows, self._plans):
             todo.extend(planned)
             todo.refused.extend(desired["refused"])
+        todo.warnings.extend(self._left_out)
         return todo
 
     def snapshot(self, before: Data) -> None:
-        touched = [
-            [row[0]["table"]["family"], row[0]["table"]["name"]]
-            for row, planned in zip(self._rows, self._plans)
-            if planned.changed
-        ]
-        before["tables"] = {"fabric": self._fabric, "touched": touched, "were": self._previous}
+        touched = [row for row, planned in zip(self._rows, self._plans) if planned.changed]
+        record = before["tables"] or {"fabric": self._fabric, "touched": [], "last": [], "were": self._previous}
+        record["touched"] += [list(_name_of(desired["table"])) for desired, dummy in touched]
+        if self._early:
+            record["last"] += [list(_name_of(desired["table"])) for desired, found in touched if not found["table"]]
+        before["tables"] = record
 
     def apply(self) -> Data:
         rows = zip(self._rows, self._plans)
@@ -90,6 +111,10 @@ class Tables(Part):
         ]
 
 
+def _name_of(raw: Raw) -> tuple[str, str]:
+    return raw.get("family") or "inet", raw["name"]
+
+
 def _left_over(fabric: str) -> list[tuple[str, str]]:
     """Tables with the fabric's mark; none on a host that has no nftables."""
     try:
@@ -98,12 +123,18 @@ def _left_over(fabric: str) -> list[tuple[str, str]]:
         return []
 
 
-def put_back(before: t.Mapping[str, t.Any] | None) -> None:
-    """The touched tables as they were confirmed before; those that were not there go. Raises LinuxError."""
+def put_back(before: t.Mapping[str, t.Any] | None, last: bool = False) -> None:
+    """The touched tables as they were confirmed before; those that were not there go. Raises LinuxError.
+
+    last: those that the change made before its routes, which go after them; without it all others.
+    """
     if before is None:
         return
-    were = {(raw.get("family") or "inet", raw["name"]): raw for raw in before["were"]}
+    were = {_name_of(raw): raw for raw in before["were"]}
+    made = [list(name) for name in before.get("last") or ()]
     for family, name in before["touched"]:
+        if ([family, name] in made) != last:
+            continue
         raw = were.get((family, name))
         state = "absent" if raw is None else "present"
         nft_table.run(request(raw or {"family": family, "name": name}, before["fabric"], state), False)

@@ -300,6 +300,7 @@ def put_back(journal: t.Mapping[str, t.Any]) -> None:
         ),
         lambda: snapshot.restore_routes(MAIN_TABLE, journal["routes"]),
         lambda: kubespan.put_back_routes(journal.get("kubespan")),
+        lambda: _put_back_tables(journal.get("tables"), last=True),
     ]
     for step in steps:
         try:
@@ -321,11 +322,11 @@ def _made_first(item: tuple[str, t.Any]) -> tuple[bool, str]:
     return item[1] is not None, item[0]
 
 
-def _put_back_tables(before: t.Mapping[str, t.Any] | None) -> None:
+def _put_back_tables(before: t.Mapping[str, t.Any] | None, last: bool = False) -> None:
     if before is not None:
         from . import tables as node_tables  # seldom there, and not compiled where it is not
 
-        node_tables.put_back(before)
+        node_tables.put_back(before, last)
 
 
 def revert(fabric: str, ident: str | None, lock_seconds: float) -> tuple[Data, bool]:

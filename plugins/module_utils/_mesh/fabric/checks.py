@@ -17,7 +17,7 @@ from ..semaphore.annotations import ADDRESS_TYPES, DEFAULT_PORT
 from ..semaphore.device import DEFAULT_MTU, check_device_name, device_of, listen_ports, parse_listen_port, parse_mtu
 from ..semaphore.peers import SOURCES
 from .groups import SHADOWED
-from .pod_ranges import LIMIT, SOURCES as POD_RANGES
+from .pod_ranges import AUTO, LIMIT, SOURCES as POD_RANGES
 from .variables import Finding, Variables, misspelt, read_findings
 
 __all__ = ["Finding", "check_definition"]
@@ -120,7 +120,7 @@ def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: lis
     cluster["allowed_ips_source"] = values.choice("allowed_ips_source", tuple(reversed(SOURCES)))
     cluster["pod_ranges"] = values.choice("pod_ranges", POD_RANGES)
     cluster["pod_ranges_limit"] = _limit(where, values, findings)
-    cluster["keep_pod_addresses"] = values.boolean("keep_pod_addresses")
+    cluster["keep_pod_addresses"] = values.boolean_or("keep_pod_addresses", AUTO)
     cluster["calico_ippools"] = values.choice("calico_ippools", ("auto", "always", "never"))
     cluster["key_dir"] = values.text("key_dir", KEY_DIRECTORY)
     if not str(cluster["key_dir"]).startswith("/"):

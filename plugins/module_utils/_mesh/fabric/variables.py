@@ -151,6 +151,16 @@ class Variables:
         self._report(variable, "bad_type", f"{variable} is true or false, not {quoted(value)}")
         return False
 
+    def boolean_or(self, variable: str, other: str) -> bool | str:
+        """True, False, or one text, which is the default."""
+        if not self.given(variable) or self._values[variable] == other:
+            return other
+        if isinstance(self._values[variable], bool):
+            return bool(self._values[variable])
+        message = f"{variable} is true, false or {other}, not {quoted(self._values[variable])}"
+        self._report(variable, "bad_type", message)
+        return other
+
     def choice(self, variable: str, choices: t.Sequence[str]) -> str:
         """One of the choices; the first is the default."""
         value = self._values.get(variable)

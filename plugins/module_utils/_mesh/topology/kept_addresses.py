@@ -3,7 +3,8 @@
 """The table of nftables that keeps addresses of pods towards other clusters, whatever else masquerades (translation 3). Pure.
 
 The first rule of NAT that decides a connection wins, of whatever table it is. A map of each pod range to itself, one priority before those that
-masquerade, leaves the packets as they are, so that no setting of a network plugin has to change.
+masquerade, leaves the packets as they are, so that no setting of a network plugin has to change. It is there whether or not something
+masquerades today: a plugin that begins to do so later needs no run.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ PROXY_MARK = 0x4000
 
 
 def kept_table(topology: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any] | None:
-    """The table of one host, as the module nft_table takes it; None where its cluster has keep_pod_addresses not set, or no other is there."""
+    """The table of one host, as node_dataplane takes it; None where keep_pod_addresses of its cluster is false, or no other cluster is there."""
     part = topology["clusters"][topology["nodes"][host]["cluster"]]
-    ranges = [parse_network(text) for text in part.get("keep_pod_addresses") or ()]
+    keep = part.get("keep_pod_addresses") or {"ranges": ()}
+    ranges = [parse_network(text) for text in keep["ranges"]]
     devices = sorted(settings["device"] for settings in part["remotes"].values())
     if not ranges or not devices:
         return None
@@ -30,4 +32,10 @@ def kept_table(topology: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any] |
         if pairs:
             rules.append(f"{where} snat {family} prefix to {family} saddr map {{ {pairs} }}")
     chain = {"name": "postrouting", "type": "nat", "hook": "postrouting", "priority": "srcnat - 1", "rules": rules}
-    return {"name": f"multicluster-network-{topology['fabric']}-nat", "family": "inet", "chains": [chain]}
+    return {
+        "name": f"multicluster-network-{topology['fabric']}-nat",
+        "family": "inet",
+        "chains": [chain],
+        "before_routes": True,
+        "optional": not keep["required"],
+    }

@@ -54,7 +54,8 @@ def plan_semaphore_mesh(
                    turned_away: text, which nodes were read and refused; only where they are most of all,
                    borrowed: [cidr], allowed IPs that lie inside those of another peer; only where there are,
                    ranges_known: False where not all that has ranges could be listed: a peer keeps those that it has,
-                   complete: bool, reason: None or text}}, keep_pod_addresses: [cidr], of a cluster that has the variable set}}
+                   complete: bool, reason: None or text}}, keep_pod_addresses: {ranges: [cidr], required: bool},
+                   where the variable is not false}}
         nodes:    {host: {cluster, node_name, pod_cidrs, publishable: bool, annotations: {key: value or Pending},
                    published: {key: value}, stale: [key]}}
         refused:  [{object, reason, message}]
@@ -103,8 +104,10 @@ def plan_semaphore_mesh(
             row = Contested(peer, claim.declared, claim.reported, claim.greedy, claim.host, key_file)
             open_peers.setdefault(claim.cluster, []).append(row.to_json())
         clusters[local] = {"remotes": {}}
-        if fabric.clusters[local]["keep_pod_addresses"]:
-            clusters[local]["keep_pod_addresses"] = list(fabric.clusters[local]["pod_cidrs"])
+        keep = fabric.clusters[local]["keep_pod_addresses"]
+        if keep:
+            kept_ranges = list(fabric.clusters[local]["pod_cidrs"])
+            clusters[local]["keep_pod_addresses"] = {"ranges": kept_ranges, "required": keep is True}
         for name, settings in remotes[local].items():
             failure = read[name].failure
             reason = failure["message"] if failure else None

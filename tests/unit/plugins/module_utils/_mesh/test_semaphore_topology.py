@@ -23,6 +23,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.no
     with_own_ranges,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import LivePeer
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node.tables import request
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import Fabric, load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.node_listing import MAX_NODES
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_ranges import Objects
@@ -566,15 +567,19 @@ def test_a_list_that_may_not_be_read_any_more_takes_no_range_from_a_peer() -> No
     assert narrowed.peers[0].allowed_ips == ("10.4.7.0/24",), "a range that the inventory took back is not kept"
 
 
-def test_addresses_of_pods_are_kept_where_the_variable_is_set() -> None:
-    topology = plan_semaphore_mesh(fabric(aws={"keep_pod_addresses": True}), SETTLED)
+@pytest.mark.parametrize("value,required", [(None, False), ("auto", False), (True, True)])
+def test_addresses_of_pods_are_kept_unless_the_variable_is_false(value: t.Any, required: bool) -> None:
+    topology = plan_semaphore_mesh(
+        fabric(aws={"keep_pod_addresses": value}, gcp={"keep_pod_addresses": False}), SETTLED
+    )
     (table,) = node_tables(json.loads(json.dumps(to_wire(topology))), "aws-1")
     assert table["name"] == "multicluster-network-seed-nat" and table["chains"][0]["rules"] == [
         'oifname { "wireguard.gcp" } meta mark & 0x00004000 == 0x00004000 return',
         'oifname { "wireguard.gcp" } snat ip prefix to ip saddr map { 10.2.0.0/16 : 10.2.0.0/16 }',
     ]
-    assert parse_table(dict(table, owner="seed"))["refused"] == []
-    assert node_tables(topology, "gcp-1") == [] == node_tables(plan_semaphore_mesh(fabric(), SETTLED), "aws-1")
+    assert (table["before_routes"], table["optional"]) == (True, not required)
+    assert parse_table(request(table, "seed"))["refused"] == []
+    assert node_tables(topology, "gcp-1") == []
     with pytest.raises(AnsibleFilterError, match="does not know host x"):
         node_tables(topology, "x")
     dummy, findings = load_fabric(

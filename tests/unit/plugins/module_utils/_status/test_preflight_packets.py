@@ -58,6 +58,24 @@ def test_a_cluster_that_keeps_addresses_of_pods_needs_no_change_of_the_plugin():
     given = facts(filters={"4": FLANNEL})
     given["devices"]["n"][0]["keep"] = True
     assert find(given) == []
+    given["devices"]["n"][0]["keep"] = "auto"
+    assert find(given) == []
+    given["devices"]["n"][0]["keep"] = False
+    assert [row["reason"] for row in find(given)] == ["masqueraded"]
+
+
+@pytest.mark.parametrize("keep,level", [("auto", "warning"), (True, "error")])
+def test_a_node_that_cannot_have_the_table_is_named_with_the_variable(keep, level):
+    given = facts(filters={"4": FLANNEL}, prefix_nat="the program nft is missing (package nftables)")
+    given["devices"]["n"][0]["keep"] = keep
+    found = {row["reason"]: row for row in find(given)}
+    assert set(found) == {"masqueraded", "no_prefix_nat"} and found["no_prefix_nat"]["level"] == level
+    assert (
+        "keep_pod_addresses" in found["no_prefix_nat"]["message"]
+        and "nft is missing" in found["no_prefix_nat"]["message"]
+    )
+    given["nodes"]["n"]["node"]["filters"] = {}
+    assert [row["level"] for row in find(given)] == [level], "nothing masquerades"
 
 
 def test_flannel_accepts_what_it_forwards_and_felix_is_not_guessed_at():
