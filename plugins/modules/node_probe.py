@@ -158,6 +158,13 @@ bgp:
   type: dict
   returned: success
   sample: {announces: [203.0.113.1/32], withheld: [], sessions: [{neighbor: 10.66.23.1, state: Established}]}
+service_proxy:
+  description:
+    - Whether a process here forwards the packets of Services to their endpoints (kube-proxy, or what replaces it); C(running) is null where something may
+      do so that cannot be asked. Null without devices.
+  type: dict
+  returned: success
+  sample: {running: true, how: a process kube-proxy runs}
 errors:
   description: What could not be read, by C(section) and C(message).
   type: list

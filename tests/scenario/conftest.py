@@ -26,6 +26,8 @@ def fabric(request):
     made.lab("down")
     kind = getattr(request.module, "PODS", None)
     made.lab("up", "--topology", made.topology, *(["--pods", kind] if kind else []))
+    if getattr(request.module, "PROXIES", False):
+        made.start_proxies()
     made.ran("lab up")
     yield made
     if not request.config.getoption("--keep-lab"):

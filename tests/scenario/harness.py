@@ -58,6 +58,8 @@ class Fabric:
 
     def __init__(self, name, topology="two"):
         self.name, self.topology = name, topology
+        #: whether every node runs kube-proxy, after a rebuild too
+        self.proxied = False
         self.state = STATE / name
         self._started = time.monotonic()
 
@@ -77,7 +79,15 @@ class Fabric:
         )
         if check:
             assert done.returncode == 0, f"lab {command} {arguments}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+        if command == "node-rebuild" and self.proxied:
+            self.lab("kube-proxy-start", *arguments)
         return done
+
+    def start_proxies(self):
+        """kube-proxy on every node from now on, as in a cluster with Services."""
+        self.proxied = True
+        for node in self.nodes:
+            self.lab("kube-proxy-start", node)
 
     def namespace(self, thing):
         """The name of the network namespace of a node, a pod or the underlay."""

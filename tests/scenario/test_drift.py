@@ -18,6 +18,7 @@ from service_lab import client, make_fluentd
 from status_checks import check_metrics, check_services, check_sums, check_tunnels, kernels
 from test_kubespan import MESH
 
+PROXIES = True
 TOPOLOGY = "dual"
 STATE = {}
 KINDS = ("service_mirror", "network_sets", "coredns_rewrite")

@@ -17,6 +17,7 @@ import pytest
 from harness import yaml
 from service_lab import LABEL, client, until
 
+PROXIES = True
 MAPS = "/api/v1/namespaces/kube-system/configmaps"
 COREFILE = ".:53 {\n    errors\n    kubernetes cluster.local in-addr.arpa ip6.arpa\n    forward . /etc/resolv.conf\n}\n"
 NAMESPACE = "drills"

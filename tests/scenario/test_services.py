@@ -13,6 +13,7 @@ from service_lab import LABEL, client, make_fluentd, make_pod, only, pods_serve,
 from status_checks import check_metrics, check_services, check_sums, check_tunnels, kernels
 
 MIRROR, NAMESPACE = "aws-sys-log-73736d-fluentd", "sys-semaphore"
+PROXIES = True
 VARIABLES = {"service_mirror_create_namespace": True, "service_mirror_as": "endpoints"}
 STATE = {}
 

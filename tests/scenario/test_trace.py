@@ -25,6 +25,7 @@ from service_lab import until
 from trace_attacks import ATTACKS, foreign_rule
 from trace_lab import ENDS, assert_arrives, nodes_now, populate, reported, served, trace
 
+PROXIES = True
 WHOLE = os.environ.get("MCN_TRACE") == "all"
 KILLS, SEED = int(os.environ.get("MCN_TRACE_KILLS", "20" if WHOLE else "1")), int(os.environ.get("MCN_SEED", "20"))
 ON = {
@@ -40,12 +41,10 @@ def ready(fabric):
     populate(fabric)
     fabric.play("site", variables=ON).ok()
     fabric.all_reach()
-    fabric.lab("kube-proxy-start", lab.A)
     with contextlib.ExitStack() as stack:
         for pod in ENDS.values():
             stack.enter_context(served(fabric, pod))
         yield
-        fabric.lab("kube-proxy-stop", lab.A)
 
 
 #: Name of a break -> its example in the guide.

@@ -23,6 +23,7 @@ from trace_lab import ENDS, populate, reported, served, trace
 
 TUPLES, BATCH, SEED = int(os.environ.get("MCN_TRACE_TUPLES", "10000")), 1000, int(os.environ.get("MCN_SEED", "20"))
 #: Seconds that they may take together.
+PROXIES = True
 MOST = 600
 BALANCER = "{'load_balancer': 'empty://', 'pool': ['203.0.113.0/29'], 'announced_by': 'other'}"
 ALL = {
@@ -75,9 +76,6 @@ def ready(fabric):
         ]["ip"]
     )
     with contextlib.ExitStack() as stack:
-        for node in fabric.nodes:
-            fabric.lab("kube-proxy-start", node)
-            stack.callback(fabric.lab, "kube-proxy-stop", node)
         for pod in ENDS.values():
             stack.enter_context(served(fabric, pod))
         yield

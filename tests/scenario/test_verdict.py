@@ -14,6 +14,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.e
 from service_lab import LABEL, client
 from test_mesh import _foreign_node
 
+PROXIES = True
 STATE = {}
 
 

@@ -27,7 +27,19 @@ NODE = "__node_dataplane_r_converge"
 #: Where a play that converges nothing registers which pods it has found.
 PODS = "__mesh_r_pods"
 #: Of a result, what describes the fabric. Everything else (the arguments, above all) stays where it is.
-_PROBE = ("pods", "strays", "others", "pings", "peers", "paths", "units", "bgp", "layer2", "errors")
+_PROBE = (
+    "pods",
+    "strays",
+    "others",
+    "pings",
+    "peers",
+    "paths",
+    "units",
+    "bgp",
+    "layer2",
+    "service_proxy",
+    "errors",
+)
 _PARTS = (
     "plan",
     "refused",

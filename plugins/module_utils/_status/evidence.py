@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from . import mesh_verdict
+from .remedies import without_proxy
 from .verdict import (
     PROVEN,
     Verdict,
@@ -26,6 +27,8 @@ MESH = "mesh"
 #: What the mesh writes into clusters, by the names of its plans.
 MESH_PLANS = ("annotations", "pools")
 LOAD_BALANCERS = "load_balancers"
+#: Capabilities that give addresses to Services; what turns such an address into that of a pod is kube-proxy's task on every node.
+OF_SERVICES = ("service_mirror", "mcs", LOAD_BALANCERS)
 
 
 def judge(facts: Facts) -> dict[str, Verdict]:
@@ -52,7 +55,7 @@ def judge(facts: Facts) -> dict[str, Verdict]:
     for name in [*capabilities, *(name for name in plans if name not in capabilities and name not in MESH_PLANS)]:
         if name == MESH or name in unasked:
             continue
-        parts[name] = of_capability(name, plans.get(name), applied.get(name))
+        parts[name] = combine({name: of_capability(name, plans.get(name), applied.get(name)), "proxied": unproxied(name, found)})
         if name == LOAD_BALANCERS:
             silent = unannounced(name, plans.get(name), announcing(mesh, found), cut_clusters(facts))
             parts[name] = combine({name: parts[name], "announced": silent, "held": contested(name, mesh, found)})
@@ -63,6 +66,12 @@ def judge(facts: Facts) -> dict[str, Verdict]:
             )
         )
     return parts
+
+
+def unproxied(name: str, found: t.Mapping[str, Facts]) -> Verdict:
+    """Nodes on which the addresses that a capability gives to Services lead nowhere, since no process there forwards their packets."""
+    texts = {host: without_proxy(found[host].get("probe") or {}) for host in sorted(found) if name in OF_SERVICES}
+    return Verdict(unproven=tuple(f"{host}: {text} [kube_proxy_off]" for host, text in texts.items() if text))
 
 
 def announcing(mesh: Facts, found: t.Mapping[str, Facts]) -> dict[str, set[str]]:

@@ -138,7 +138,7 @@ def gathered(facts: Facts, now: float) -> dict[str, Data]:
             "peers": _reported_peers(node, now),
             "paths": None,
             "units": node.get("units"),
-            **{name: node.get(name) for name in ("bgp", "layer2")},
+            **{name: node.get(name) for name in ("bgp", "layer2", "service_proxy")},
         }
         probe = dict(probes.get(host) or without)
         probe["errors"] = [*(probe.get("errors") or ()), *(node.get("errors") or ())]

@@ -17,7 +17,7 @@ from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused
 from .mesh_verdict import HANDSHAKE_SECONDS, stray_text, udp_text
 from .model import cut
-from .remedies import masquerade_fix
+from .remedies import masquerade_fix, without_proxy
 
 Data = dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
@@ -117,10 +117,8 @@ def find(facts: Facts, max_skew: float = SKEW) -> list[Data]:
             note(ERROR, host, "no_answer", _why_unknown(str((facts.get("unreached") or {}).get(host) or "")))
             continue
         node = given["node"]
-        proxy = node.get("service_proxy") or {}
-        if facts.get("needs_proxy") and proxy.get("running") is False:
-            text = "{0}, so addresses of Services (mirrors, imports, load balancers) lead nowhere on this node; start kube-proxy or what replaces it"
-            note(WARNING, host, "kube_proxy_off", text.format(proxy.get("how")))
+        if facts.get("needs_proxy") and without_proxy(node):
+            note(WARNING, host, "kube_proxy_off", without_proxy(node))
         for level, reason, message in _of_node(
             node, (facts.get("devices") or {}).get(host) or (), given.get("cluster"), ranges, max_skew
         ):

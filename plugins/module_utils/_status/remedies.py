@@ -4,7 +4,23 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from .._values.text import lower
+
+
+def without_proxy(node: t.Mapping[str, t.Any]) -> str:
+    """What is wrong with a node on which no process forwards the packets of Services; nothing where one does, or may do it.
+
+    ``node``: what node_probe or node_status returns; ``service_proxy`` of it is as service_proxy.read has it, or None where it was not read.
+    """
+    found = node.get("service_proxy") or {}
+    if found.get("running") is not False:
+        return ""
+    return (
+        f"{found.get('how')}, so addresses of Services (mirrors, imports, load balancers) lead nowhere on this node; "
+        "start kube-proxy or what replaces it"
+    )
 
 
 def masquerade_fix(rule: str, host: str) -> str:

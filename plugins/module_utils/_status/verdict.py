@@ -103,8 +103,8 @@ def combine(parts: t.Mapping[str, Verdict]) -> Verdict:
             )
         )
     return Verdict(
-        tuple(reason for name in parts for reason in parts[name].broken),
-        tuple(reason for name in parts for reason in parts[name].unproven),
+        tuple(dict.fromkeys(reason for name in parts for reason in parts[name].broken)),
+        tuple(dict.fromkeys(reason for name in parts for reason in parts[name].unproven)),
     )
 
 

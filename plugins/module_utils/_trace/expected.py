@@ -90,15 +90,26 @@ class Walker:
         steps += [step] if step else []
         return Walk(tuple(steps), fault is None and not unknown, fault, unknown)
 
-    def proxied(self, packet: Packet, start: str, dialled: int | None) -> Fault | None:
-        """Why the address of a Service does not become that of an endpoint: who would do it does not run."""
-        here = self.nodes.get(start)
-        if here is None or dialled is None or dialled == packet.dst or here.kube_proxy is not False:
+    def proxied(
+        self, packet: Packet, start: str, dialled: int | None, forwarders: t.Sequence[str] = ()
+    ) -> Fault | None:
+        """Why the address of a Service does not become that of an endpoint: the process that would forward it does not run.
+
+        ``forwarders``: the hosts of which one would do it; without any the source's own. An address of a load balancer of another cluster
+        is forwarded by a node of that cluster, whatever runs at the source.
+        """
+        here, hosts = self.nodes.get(start), list(forwarders or [start])
+        others = [self.nodes.get(host) for host in hosts]
+        if here is None or dialled is None or dialled == packet.dst:
+            return None
+        if not all(node is not None and node.kube_proxy is False for node in others):
             return None
         found = decide(here, packet.version, dialled, packet.src, self._way_in(here, packet), 0)
-        text = f"no kube-proxy runs on {start}, and nothing else turns {place_text(packet.version, dialled)} into {place_text(packet.version, packet.dst)}"
+        turned = f"{place_text(packet.version, dialled)} into {place_text(packet.version, packet.dst)}"
+        text = f"no kube-proxy runs on {', '.join(hosts[:3])}, and nothing else turns {turned}"
         dev = found.dev if found.kind == LEAVES else None
-        return Fault(causes.KUBE_PROXY_OFF, start, IN, text, start, "nft list ruleset", dev, LIKELY)
+        stage = IN if hosts == [start] else OUT
+        return Fault(causes.KUBE_PROXY_OFF, start, stage, text, hosts[0], "nft list ruleset", dev, LIKELY)
 
     def _why(self, host: str) -> str:
         return ": " + printable(self.silent[host]) if self.silent.get(host) else ""

@@ -201,7 +201,7 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
             continue
         flow = _chosen(flow, row, observed.seen)
         there = walker.walk(flow.packet, flow.start, flow.end, flow.from_pod)
-        proxied = walker.proxied(flow.packet, flow.start, _dialled(row))
+        proxied = walker.proxied(flow.packet, flow.start, _dialled(row), _forwarders(row, flow, observed))
         if proxied is not None and flow.packet.dst not in observed.seen.passage(flow.id, flow.start, FORWARD).targets:
             there = there._replace(steps=(), arrived=False, fault=proxied)
         back = walker.walk(flow.packet.back(), flow.end, flow.start, flow.to_pod, BACK)
@@ -315,6 +315,16 @@ def _dialled(row: t.Mapping[str, t.Any]) -> int | None:
         return address_number(mapping(row, "target").get("address"))[1]
     except ValueRefused:
         return None
+
+
+def _forwarders(row: t.Mapping[str, t.Any], flow: Flow, observed: Observed) -> list[str]:
+    """The hosts of which one forwards what is sent to a Service's address: the source's, or in another cluster those that saw it, else any."""
+    source, target = mapping(row, "source"), mapping(row, "target")
+    cluster = str(target.get("cluster") or "")
+    if target.get("kind") != "service" or not cluster or cluster == source.get("cluster"):
+        return [flow.start]
+    hosts = sorted(host for host, node in observed.nodes.items() if node.cluster == cluster)
+    return [host for host in hosts if observed.seen.passage(flow.id, host, FORWARD).events] or hosts or [flow.start]
 
 
 def _chosen(flow: Flow, row: t.Mapping[str, t.Any], seen: Seen) -> Flow:

@@ -8,7 +8,7 @@ import time
 import typing as t
 
 from ..._linux.errors import LinuxError
-from ..._linux.host import echoes, facts, pods
+from ..._linux.host import echoes, facts, pods, service_proxy
 from ..._linux.netlink import links, routes
 from ..._linux.wireguard.device import read_device
 from ..layer2 import follow as layer2
@@ -37,7 +37,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
 
     Returns {pods, strays, others, pings: [{source, target, node, ok, milliseconds, size, full}] (see echoes.ping_all), peers: [{device, public_key, endpoint,
     handshake_age seconds or None, allowed_ips, listen_port, source}], paths: {asked, elsewhere, more} or None, units, bgp,
-    errors: [{section, message}]}. With no devices, only pods are looked for. Reads and pings only.
+    service_proxy (of service_proxy.read), errors: [{section, message}]}. With no devices, only pods are looked for. Reads and pings only.
     """
     found = pods.find_pods(
         request["pod_cidrs"], request["max_pods"], request.get("cluster_cidrs") or (), request.get("known") or ()
@@ -70,6 +70,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         "units": [],
         "bgp": None,
         "layer2": None,
+        "service_proxy": None,
         "errors": [],
         "refused": [],
     }
@@ -119,6 +120,7 @@ def _devices(request: t.Mapping[str, t.Any], found: t.Mapping[str, t.Sequence[t.
         ("units", lambda: [unit for unit in facts.read_units(units) if unit["load"] != "not-found"]),
         ("bgp", read_bgp),
         ("layer2", layer2.shown),
+        ("service_proxy", service_proxy.read),
     ]
     result["peers"] = peers
     read_sections(sections, result)

@@ -111,6 +111,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         ("units", lambda: [unit for unit in facts.read_units(units) if unit["load"] != "not-found"]),
         ("bgp", read_bgp),
         ("layer2", layer2.shown),
+        ("service_proxy", service_proxy.read),
         ("keys", lambda: _keys(fabric)),
         ("pending", lambda: (transaction.pending(fabric) or {}).get("id")),
     ]
@@ -129,7 +130,6 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             ("ipv6_off", settings.ipv6_off),
             ("filters", iptables.read_rules),
             ("forward_drops", iptables.dropping_chains),
-            ("service_proxy", service_proxy.read),
             ("free_bytes", lambda: free_bytes(persistence.state_path(fabric))),
             ("ranges", _ranges),
             ("wireguard", _wireguard),

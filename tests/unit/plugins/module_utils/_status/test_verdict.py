@@ -576,6 +576,22 @@ def test_refusals_that_leave_a_source_empty_are_reported_before_the_budget():
     assert not any("aws/aws-2" in line for line in first) and "refused aws/aws-2" in built["text"]
 
 
+@pytest.mark.parametrize("capability", ["service_mirror", "mcs", "load_balancers"])
+def test_addresses_of_services_need_a_kube_proxy_on_every_node(capability):
+    facts = verified.facts()
+    facts["capabilities"] = [capability]
+    facts["plans"] = {capability: {"plan": {"changes": []}, "refused": []}}
+    for host, running in (("aws-1", False), ("gcp-1", False), ("aws-2", True), ("gcp-2", None)):
+        facts["found"][host]["probe"]["service_proxy"] = {"running": running, "how": "no process kube-proxy runs"}
+    built = report.build(facts)
+    assert (built["verdict"], built["parts"][capability]["value"]) == ("not proven", "not proven")
+    (line,) = [line for line in built["text"].splitlines() if "kube_proxy_off" in line]
+    assert line.strip().startswith("aws-1: no process kube-proxy runs, so addresses of Services")
+    assert line.endswith("[kube_proxy_off] (also gcp-1)")
+    facts["capabilities"], facts["plans"] = ["network_sets"], {"network_sets": {"plan": {"changes": []}}}
+    assert report.build(facts)["verdict"] == "proven"
+
+
 def test_each_part_has_its_own_verdict():
     built = judged(service_differs, no_pods)
     assert {name: part["value"] for name, part in built["parts"].items()} == {

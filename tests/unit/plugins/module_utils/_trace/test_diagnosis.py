@@ -470,18 +470,44 @@ def test_a_target_outside_of_the_fabric_has_only_its_answer() -> None:
         )
 
 
+NO_ANSWER = {"flow": "0", "size": 0, "outcome": "silent"}
+
+
 def test_a_service_needs_who_turns_its_address() -> None:
     world = World({"aws": 1, "gcp": 1})
     for running, expected in ((False, ["kube_proxy_off"]), (None, ["not_explained"])):
         plan, results = world.trace("aws-0", "gcp-0", "tcp", reverse=False)
         world.nodes["aws-0"]["kube_proxy"] = {"running": running, "how": ""}
-        plan["flows"][0]["target"].update(kind="service", address="10.3.0.9")
+        plan["flows"][0]["target"].update(kind="service", cluster="aws", address="10.3.0.9")
         for host, row in results.items():
             events = [event for event in row["collected"]["events"] if event["direction"] == "forward"]
             events = [dict(event, dst="10.3.0.9", oif="eth0" if event["oif"] else "") for event in events]
             row["collected"] = {"events": events if host == "aws-0" else [], "devices": []}
-        results["aws-0"]["sent"]["sent"] = [{"flow": "0", "size": 0, "outcome": "silent"}]
+        results["aws-0"]["sent"]["sent"] = [dict(NO_ANSWER)]
         assert [row["cause"] for row in report.build(plan, results, {})["findings"]] == expected
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "expected"),
+    [(True, False, ["kube_proxy_off"]), (False, True, ["not_explained"]), (True, None, ["not_explained"])],
+)
+def test_a_load_balancer_of_another_cluster_is_forwarded_there(here, there, expected) -> None:
+    """Its packets go out by the underlay, to a node of that cluster; what the source runs is no matter."""
+    world = World({"aws": 1, "gcp": 2})
+    world.nodes["aws-0"]["kube_proxy"] = {"running": here, "how": ""}
+    for host in ("gcp-0", "gcp-1"):
+        world.nodes[host]["kube_proxy"] = {"running": there, "how": ""}
+    plan, results = world.trace("aws-0", "gcp-0", "tcp", reverse=False)
+    plan["flows"][0]["target"].update(kind="service", cluster="gcp", address="203.0.113.9")
+    for host, row in results.items():
+        events = [event for event in row["collected"]["events"] if event["direction"] == "forward"]
+        events = [dict(event, dst="203.0.113.9", oif="eth0" if event["oif"] else "") for event in events]
+        row["collected"] = {"events": events if host == "aws-0" else [], "devices": []}
+    results["aws-0"]["sent"]["sent"] = [dict(NO_ANSWER)]
+    found = report.build(plan, results, {})["findings"]
+    assert [row["cause"] for row in found] == expected
+    if there is False:
+        assert found[0]["where"] == "gcp-0" and "no kube-proxy runs on gcp-0" in found[0]["message"]
 
 
 def test_a_policy_that_lacks_the_source_is_what_a_silent_target_may_be() -> None:
