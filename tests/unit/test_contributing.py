@@ -58,3 +58,12 @@ def test_a_piece_of_test_all_runs_every_scenario() -> None:
         name for piece in pieces for name in re.findall(r"tests/scenario/(test_\w+\.py)", functions.get(piece, ""))
     }
     assert {path.name for path in (REPO / "tests" / "scenario").glob("test_*.py")} - named == set()
+
+
+def test_every_command_of_help_can_be_given() -> None:
+    """Help lists functions by their comment; which of them are commands is another list."""
+    text = (REPO / "tests" / "run").read_text("utf-8")
+    listed = re.findall(r"^([a-z_]+)\(\) \{ ## ", text, re.MULTILINE)
+    taken = text[text.index("case $command in\n    demo") :].replace("\\\n", "")
+    known = set(re.split(r"[\s|)]+", taken[: taken.index("*)")]))
+    assert len(listed) > 40 and sorted(set(listed) - known) == []

@@ -55,7 +55,9 @@ def judge(facts: Facts) -> dict[str, Verdict]:
     for name in [*capabilities, *(name for name in plans if name not in capabilities and name not in MESH_PLANS)]:
         if name == MESH or name in unasked:
             continue
-        parts[name] = combine({name: of_capability(name, plans.get(name), applied.get(name)), "proxied": unproxied(name, found)})
+        parts[name] = combine(
+            {name: of_capability(name, plans.get(name), applied.get(name)), "proxied": unproxied(name, found)}
+        )
         if name == LOAD_BALANCERS:
             silent = unannounced(name, plans.get(name), announcing(mesh, found), cut_clusters(facts))
             parts[name] = combine({name: parts[name], "announced": silent, "held": contested(name, mesh, found)})

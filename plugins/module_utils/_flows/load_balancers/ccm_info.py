@@ -17,7 +17,8 @@ from . import providers as interface
 from .ccm_nodes import findings, variant_of
 from .converge import guarded, open_clusters
 from .read import NODES
-from .reconciler import RunOptions, ServiceAddressReconciler
+from .reconciler import ServiceAddressReconciler
+from .run import RunOptions
 
 PODS = "/api/v1/namespaces/kube-system/pods"
 

@@ -31,8 +31,8 @@ from ..._plan.sole_owner import Path
 from ..._values.refused import ValueRefused
 from .converge import guarded, open_clusters, result_of
 from .read import NODES, ClusterState, make_provider
-from .reconciler import Report
 from .released import given_up
+from .run import Report
 from .writes import Put, Written, put_all, record_taken
 
 Object = t.Mapping[str, t.Any]

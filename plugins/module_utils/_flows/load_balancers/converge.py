@@ -29,7 +29,8 @@ from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
 from .events import forget, tell
 from .read import cluster_uid
-from .reconciler import Proof, Report, ServiceAddressReconciler, parse_run_options
+from .reconciler import ServiceAddressReconciler
+from .run import Proof, Report, parse_run_options
 
 #: Key of the Secret in which the original keeps its settings.
 SECRET_KEY = "cloud-sa.json"

@@ -279,7 +279,7 @@ def _put(client: Client, put: Put, manager: str) -> None:
             # a Service that has just gone needs no address
 
 
-class Foreseen:
+class DryRun:
     """How a stage of a reconciler takes effect: here nothing is written. A provider that predicts works in memory, so it may be asked."""
 
     writes = False
@@ -308,7 +308,7 @@ class Foreseen:
             provider.release_address(ident)
 
 
-class CarriedOut(Foreseen):
+class CarriedOut(DryRun):
     """Everything is written. ``check`` is called before each write and raises when nothing may be written any more (a lost lease)."""
 
     writes = True
