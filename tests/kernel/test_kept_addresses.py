@@ -6,11 +6,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node.tables import request as table_request
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kept_addresses import kept_table
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import Layout
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kept_addresses import (
+    PROXY_MARK,
+    kept_table,
+)
 from conftest import FlowFailed
 from test_transaction import Host, wish
 
@@ -43,10 +48,10 @@ print(client.recv(100).decode())
 """
 
 
-def topology(*ranges, required=True):
+def topology(*ranges, required=True, own=()):
     return {
         "fabric": "demo",
-        "nodes": {"a": {"cluster": "aws"}},
+        "nodes": {"a": {"cluster": "aws", "pod_cidrs": list(own)}},
         "clusters": {
             "aws": {
                 "remotes": {"gcp": {"device": "wireguard.gcp"}},
@@ -198,3 +203,133 @@ def test_a_node_without_nft_goes_without_a_table_that_nobody_requires(host):
     assert host.run(dict(wish(), devices=[], remove_keys=True))["changed"]
     host.node.run("umount", program)
     assert host.node.run("nft", "list", "tables") == ""
+
+
+#: As kube-proxy has it for a NodePort with externalTrafficPolicy Cluster: mark, translate, masquerade what is marked.
+PROXY = """
+table ip proxy {
+  chain in {
+    type nat hook prerouting priority dstnat; policy accept;
+    ip daddr 192.0.2.1 udp dport 30000 meta mark set meta mark or 0x4000 dnat to 10.4.0.5:4000
+  }
+  chain out {
+    type nat hook postrouting priority srcnat; policy accept;
+    meta mark & 0x4000 == 0x4000 meta mark set meta mark xor 0x4000 masquerade fully-random
+  }
+}
+"""
+#: What WireGuard does by allowed IPs: by this tunnel come only packets with addresses of the pods of this node. What else came is remembered.
+ALLOWED = """
+table inet wg {
+  set refused { type ipv4_addr; flags dynamic; }
+  chain in {
+    type filter hook prerouting priority raw; policy accept;
+    iifname eth0 ip saddr != 10.2.1.0/24 add @refused { ip saddr } drop
+  }
+}
+"""
+WHOLE = 'oifname "wireguard.gcp" snat ip prefix to ip saddr map { 10.2.0.0/16 : 10.2.0.0/16 }'
+OWN = WHOLE.replace("10.2.0.0/16", "10.2.1.0/24")
+
+
+@pytest.fixture(name="two_nodes")
+def two_nodes_fixture(new_node):
+    """A pod on node 2, node 2, node 1, and a pod of another cluster that is reached by node 1."""
+    pod, second, first, remote = (new_node() for dummy in range(4))
+    for near, here, there, far, address, other in (
+        (second, "veth", "eth0", pod, "10.2.2.1/24", "10.2.2.5/24"),
+        (first, "eth0", "eth0", second, "192.0.2.1/24", "192.0.2.2/24"),
+        (first, "wireguard.gcp", "eth0", remote, None, "10.4.0.5/24"),
+    ):
+        near.run("ip", "link", "add", here, "type", "veth", "peer", "name", there, "netns", str(far.pid))
+        for one, device, text in ((near, here, address), (far, there, other)):
+            one.run("ip", "link", "set", device, "up")
+            if text:
+                one.run("ip", "address", "add", text, "dev", device)
+    first.run("ip", "link", "add", "cni0", "type", "bridge")
+    first.run("ip", "link", "set", "cni0", "up")
+    first.run("ip", "address", "add", "10.2.1.1/24", "dev", "cni0")
+    pod.run("ip", "route", "add", "default", "via", "10.2.2.1")
+    second.run("ip", "route", "add", "10.2.1.0/24", "via", "192.0.2.1")
+    first.run("ip", "route", "add", "10.2.2.0/24", "via", "192.0.2.2")
+    first.run("ip", "route", "add", "10.4.0.0/16", "dev", "wireguard.gcp")
+    first.run("sysctl", "-qw", "net.ipv4.conf.wireguard/gcp.proxy_arp=1", "net.ipv4.conf.all.rp_filter=0")
+    remote.run("ip", "route", "add", "default", "dev", "eth0")
+    first.run(
+        "ip",
+        "neigh",
+        "add",
+        "10.4.0.5",
+        "lladdr",
+        json.loads(remote.run("ip", "-j", "link", "show", "eth0"))[0]["address"],
+        "dev",
+        "wireguard.gcp",
+    )
+    first.run("nft", "-f", "-", stdin=PROXY)
+    remote.run("nft", "-f", "-", stdin=ALLOWED)
+    return pod, first, remote
+
+
+def node_port(two_nodes, rules, **more):
+    """The source that the server sees of a pod of node 2 which asks a NodePort of node 1; "refused ADDRESS" where the tunnel takes no such source."""
+    pod, first, remote = two_nodes
+    chain = {"name": "postrouting", "type": "nat", "hook": "postrouting", "priority": "srcnat - 1", "rules": rules}
+    table = {"name": "kept", "family": "inet", "chains": [chain], **more}
+    first.flow("nft_table", table_request(table, "demo"), False)
+    server = subprocess.Popen(remote.command("python3", "-c", SERVER, "4000"), stdout=subprocess.PIPE, text=True)
+    assert server.stdout.readline() == "ready\n"
+    client = CLIENT.replace("20", "3")
+    answered = pod.run("python3", "-c", client, "192.0.2.1", "30000", check=False) == "answer\n"
+    server.terminate()
+    source = server.communicate()[0].strip()
+    assert bool(source) == answered
+    if source:
+        return source
+    listed = json.loads(remote.run("nft", "-j", "list", "set", "inet", "wg", "refused"))["nftables"][1]["set"]
+    remote.run("nft", "flush", "set", "inet", "wg", "refused")
+    return "refused " + " ".join(listed["elem"])
+
+
+def test_a_node_port_of_another_node_leads_to_a_pod_of_another_cluster(two_nodes, wait_for):
+    assert node_port(two_nodes, [WHOLE]) == "refused 10.2.2.5"
+    assert node_port(two_nodes, ["meta mark & 0x4000 == 0x4000 return", WHOLE]) == "refused 192.0.2.1"
+    assert node_port(two_nodes, [OWN]) == "refused 192.0.2.1", "what is not mapped is masqueraded"
+    given = kept_table(topology("10.2.0.0/16", own=["10.2.1.0/24"]), "a")
+    host = Host(two_nodes[1], wait_for)
+    assert two_nodes[1].flow("nft_table", dict(table_request({"name": "kept"}, "demo"), state="absent"), False)[
+        "changed"
+    ]
+    assert host.run(wish(tables=[given]))["changed"]
+    assert node_port(two_nodes, []) == "10.2.1.1", "an address of this node, which its peers accept"
+    assert not host.run(wish(tables=[given]))["changed"]
+    host.node.run("ip", "link", "del", "cni0")
+    assert not host.run(wish(tables=[given]))["changed"], "what was confirmed stays while the node holds no other"
+    host.node.run("ip", "address", "add", "10.2.1.0/32", "dev", "lo")
+    assert host.run(wish(tables=[given]))["changed"] and node_port(two_nodes, []) == "10.2.1.0"
+    host.node.run("ip", "address", "del", "10.2.1.0/32", "dev", "lo")
+    assert host.run(wish(tables=[dict(given, sources=["10.2.9.0/24"])]))["changed"]
+    assert node_port(two_nodes, []) == "refused 192.0.2.1", (
+        "the node holds no address in its ranges: left to kube-proxy"
+    )
+
+
+#: Bits of marks that Calico and Cilium have by default (pod_ranges 4).
+PLUGIN_MARKS = 0xFFFF0F00
+MARKED = f"""
+table inet marks {{
+  chain in {{ type filter hook prerouting priority mangle; policy accept; meta mark set meta mark or {PLUGIN_MARKS:#x}; }}
+  chain out {{ type filter hook postrouting priority srcnat + 20; policy accept;
+    oifname "wireguard.gcp" meta mark and {PLUGIN_MARKS:#x} == {PLUGIN_MARKS:#x} counter accept
+    oifname "wireguard.gcp" counter drop; }}
+}}
+"""
+
+
+def test_marks_of_plugins_stay_as_they_are(way):
+    pod, node, remote = way
+    node.run("nft", "-f", "-", stdin=PLUGIN.format("srcnat"))
+    node.flow("nft_table", table_request(kept_table(topology("10.2.0.0/16"), "a"), "demo"), False)
+    node.run("nft", "-f", "-", stdin=MARKED)
+    assert seen(pod, remote, "10.4.0.5") == "10.2.0.5"
+    # of all tables of the mesh, that of KubeSpan alone writes marks
+    assert Layout().mark_mask & (PLUGIN_MARKS | PROXY_MARK) == 0 == PROXY_MARK & PLUGIN_MARKS

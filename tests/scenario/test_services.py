@@ -70,6 +70,25 @@ def test_packets_reach_the_pods_of_the_other_cluster(fabric):
     answers(fabric, {"fluentd-a", "fluentd-b"})
 
 
+def test_a_node_port_of_another_node_leads_to_them_too(fabric):
+    """Asked by pods of both nodes: kube-proxy translates and marks, and the mesh's table gives what it marked an address of this node's pods."""
+    services, ends = "/api/v1/namespaces/default/services", "/api/v1/namespaces/default/endpoints"
+    meta, ports = {"name": "far", "namespace": "default"}, [{"name": "http", "port": 8888}]
+    spec = {"type": "NodePort", "ports": [dict(ports[0], nodePort=30080)]}
+    api = client(fabric, "gcp")
+    api.create(services, {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}, "test")
+    addresses = [{"ip": STATE["pods"][0]}]
+    subsets = [{"addresses": addresses, "ports": ports}]
+    api.create(ends, {"apiVersion": "v1", "kind": "Endpoints", "metadata": meta, "subsets": subsets}, "test")
+    url = "http://10.22.22.27:30080/"
+    for pod in ("gcp-node-1-pod-1", "gcp-node-2-pod-1"):
+        words = ["pod-exec", pod, "--", "curl", "-s", "-m", "2", url]
+        until(lambda words=words: fabric.lab(*words, check=False).stdout == "fluentd-a", 30)
+    kept = fabric.sh("gcp-node-1", "nft", "list", "table", "inet", "multicluster-network-default-nat")
+    assert "snat ip to 10.4." in kept
+    fabric.kubectl("gcp", "delete", "service", "far")
+
+
 def test_the_second_run_writes_nothing(fabric):
     with fabric.witness() as writes:
         run = mirror(fabric).ok()

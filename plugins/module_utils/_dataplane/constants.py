@@ -20,6 +20,9 @@ LOCAL_TABLE = 255
 TABLES = {"default": 253, "main": MAIN_TABLE, "local": LOCAL_TABLE}
 TABLE_NAMES = {number: name for name, number in TABLES.items()}
 
+#: In a rule of a node's table: an address of the node in the ranges of its pods, so that other clusters accept it. The node finds it.
+NODE_SOURCE = {4: "$node_source4", 6: "$node_source6"}
+
 
 def is_our_alias(alias: object, desired: str | None = None) -> bool:
     """True when a link's alias says that the link is ours: the owner's mark, then perhaps a blank and any text.

@@ -201,6 +201,10 @@ class NodeDataplane:
         """Each part when all before it are planned, which tells it what it depends on."""
         spec = self.spec
         self.previous = previous = persistence.load_state(spec.fabric)
+        if any("sources" in raw for raw in spec.tables):
+            from . import tables
+
+            self.spec = spec = spec._replace(tables=tables.resolved(spec.tables, previous))
         yield guard.Folders(spec)
         self.devices = devices = parts.Devices(spec, previous)
         names = {device.name for device in spec.devices}

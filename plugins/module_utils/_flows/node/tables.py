@@ -10,23 +10,27 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._dataplane.constants import NODE_SOURCE, is_our_alias
 from ..._dataplane.nft_plan import TablePlan
 from ..._dataplane.node_spec import NodeSpec, NodeState, alias_of
 from ..._linux.errors import LinuxError
+from ..._linux.netlink.links import read_links
 from ..._linux.nftables import table as nft
 from ..._linux.stats import total
 from ..._mesh.kubespan.generations import Layout
 from ..._mesh.kubespan.nft import FAMILY
 from ..._plan.plan import Plan
+from ..._values.addresses import Address, parse_address
+from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused, quoted
 from . import nft_table
 from .parts import Part, differing
 
 Data = dict[str, t.Any]
 Raw = t.Mapping[str, t.Any]
-#: What a table has in addition to those of nft_table: whether it comes before the routes and goes after them, and whether a node that cannot
-#: have it goes without.
-MARKS = ("before_routes", "optional")
+#: What a table has in addition to those of nft_table: whether it comes before the routes and goes after them; whether a node that cannot
+#: have it goes without; ranges of the node's pods, for rules with NODE_SOURCE; and the addresses that took its place, of the confirmed state.
+MARKS = ("before_routes", "optional", "sources", "node_sources")
 _LEFT_OUT = (
     "the table {0} is left out: {1}. It keeps addresses of pods towards other clusters where something masquerades, and needs nft 1.0.6 and Linux 5.8; "
     "keep_pod_addresses: false of the cluster goes without it"
@@ -40,6 +44,48 @@ def request(raw: Raw, fabric: str, state: str = "present") -> Data:
         raise ValueRefused("bad_name", f"a table has no {quoted(unknown[0])}")
     form = {name: value for name, value in raw.items() if name not in MARKS}
     return dict(form, family=raw.get("family") or "inet", owner=fabric, state=state)
+
+
+def resolved(given: t.Iterable[Data], previous: NodeState | None) -> tuple[Data, ...]:
+    """Tables with an address of this node in place of NODE_SOURCE. A rule of a family in which the node holds none is left out.
+
+    An address that was confirmed stays while it is held, and while no other is: at boot a plugin's devices come later.
+    """
+    found = []
+    for raw in given:
+        if "sources" not in raw:
+            found.append(raw)
+            continue
+        before = next((one for one in previous.tables if one.get("name") == raw["name"]), {}) if previous else {}
+        chosen = _node_sources(PrefixSet.of_texts(raw["sources"]), list(before.get("node_sources") or ()))
+        chains = [dict(chain, rules=list(_replaced(chain["rules"], chosen))) for chain in raw["chains"]]
+        form = {name: value for name, value in raw.items() if name != "sources"}
+        found.append(dict(form, chains=chains, node_sources=[str(chosen[version]) for version in sorted(chosen)]))
+    return tuple(found)
+
+
+def _node_sources(ranges: PrefixSet, before: t.Iterable[str]) -> dict[int, Address]:
+    """By version of IP: an address in these ranges that a device of this node holds, such as a bridge's or a tunnel's (pod_ranges 6.9)."""
+    held = [
+        parse_address(address.text.partition("/")[0])
+        for link in read_links()
+        if not is_our_alias(link.alias)
+        for address in link.addresses
+        if address.scope == "global"
+    ]
+    inside = sorted((address for address in held if address in ranges), key=lambda one: (one.version, int(one)))
+    known = [address for address in map(parse_address, before) if address in ranges]
+    rows = [address for address in known if address in inside] + inside + known
+    return {version: one for one in reversed(rows) for version in (one.version,)}
+
+
+def _replaced(rules: t.Iterable[str], chosen: t.Mapping[int, Address]) -> t.Iterator[str]:
+    for rule in rules:
+        version = next((version for version, name in NODE_SOURCE.items() if name in rule), None)
+        if version is None:
+            yield rule
+        elif version in chosen:
+            yield rule.replace(NODE_SOURCE[version], str(chosen[version]))
 
 
 class Tables(Part):
