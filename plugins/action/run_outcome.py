@@ -9,7 +9,13 @@ from __future__ import annotations
 import typing as t
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import RunReports, judge, refused_lines
+from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import (
+    RunReports,
+    judge,
+    refused_lines,
+    undone_lines,
+)
+from ansible_collections.multicluster.network.plugins.plugin_utils import limit
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import SPEAKER, with_clusters
 from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
 
@@ -36,8 +42,8 @@ OF_NODES = (
 OF_A_CHANGE = ("__node_dataplane_r_converge", "__node_dataplane_r_confirm")
 #: What the role capability writes down of one that ended before its end.
 BROKEN = "__capability_broken"
-#: What a limited run left undone (decision 68).
-_UNWRITTEN = "outside --limit, so nothing was written there: clusters {0}; a run without --limit does the rest"
+#: What concerns nodes; the rest is written by one host for all clusters.
+_OF_NODES = ("mesh", "verify")
 #: The same of one node, which goes on with the rest.
 BROKEN_HERE = "__capability_broken_here"
 
@@ -49,13 +55,16 @@ def run_outcome(
     hosts: t.Sequence[str],
     alive: t.Sequence[str],
     clusters_group: str = "clusters",
+    inside: frozenset[str] | None = None,
 ) -> dict[str, t.Any]:
     """``{ok, cells, errors, at_fault, text}`` from what the roles registered on hosts.
 
-    asked: the capabilities of the run; hosts: all of the play; alive: those of them that did not fail and were reached.
+    asked: the capabilities of the run; hosts: all of the play; alive: those of them that did not fail and were reached. inside: the hosts that
+    ``--limit`` leaves, None without a limit.
     """
     declared = {str(name) for members in groups.values() for name in members}
-    clusters = [str(name) for name in with_clusters(hostvars, groups, clusters_group)[1].get(clusters_group, ())]
+    view, all_groups = with_clusters(hostvars, groups, clusters_group)
+    clusters = [str(name) for name in all_groups.get(clusters_group, ())]
     results: dict[str, list[t.Mapping[str, t.Any]]] = {}
     broken: dict[str, str] = {}
     nodes: dict[str, str] = {}
@@ -112,9 +121,30 @@ def run_outcome(
     ]
     refused = refused_lines(of_plans, by_host, clusters)
     mended = ["mended in this run: " + line for line in earlier if line not in refused]
-    outcome = judge(RunReports([str(name) for name in asked], clusters, results, broken, nodes, lost, verdict))
-    unwritten = [_UNWRITTEN.format(", ".join(sorted(outside)))] if outside else []
-    return dict(outcome, text=[*outcome["text"], *refused, *mended, *unwritten])
+    asked = [str(name) for name in asked]
+    nodes_outside: list[str] = []
+    left_out: dict[str, t.Collection[str]] = {}
+    unrun: list[str] = []
+    if inside is not None:
+        nodes_outside, left_out = _outside(view, all_groups, clusters_group, inside, asked)
+        if not any(str(host) in clusters or str(host) == SPEAKER for host in hosts):
+            unrun = [name for name in asked if name not in _OF_NODES and name not in results]
+    outcome = judge(RunReports(asked, clusters, results, broken, nodes, lost, verdict, left_out))
+    if "mesh" not in asked or "verify" in asked:
+        nodes_outside = []  # a verification names them in its scope
+    return dict(outcome, text=[*outcome["text"], *refused, *mended, *undone_lines(outside, nodes_outside, unrun)])
+
+
+def _outside(
+    hostvars: t.Any, groups: t.Mapping[str, t.Any], clusters_group: str, inside: frozenset[str], asked: t.Iterable[str]
+) -> tuple[list[str], dict[str, t.Collection[str]]]:
+    """(nodes that a limit leaves out, capability -> clusters in which it left nothing to do). hostvars, groups: of with_clusters."""
+    nodes = limit.nodes_of_clusters(hostvars, groups)
+    unlooked = {name for name, hosts in nodes.items() if not inside.intersection(hosts)}
+    written = limit.clusters_of(groups.get(clusters_group, ()), nodes, inside)
+    unwritten = {str(name) for name in groups.get(clusters_group, ())} - written
+    outside = [host for hosts in nodes.values() for host in hosts if host not in inside]
+    return outside, {name: unlooked if name in _OF_NODES else unwritten for name in asked}
 
 
 def _by_node(row: t.Mapping[str, t.Any], nodes: t.Container[str]) -> bool:
@@ -161,5 +191,6 @@ class ActionModule(ActionBase):
             hosts,
             alive,
             options["clusters_group"],
+            limit.hosts_inside(variables["hostvars"], variables),
         )
         return dict(result, changed=False, **outcome)

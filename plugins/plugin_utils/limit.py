@@ -43,14 +43,27 @@ def clusters_inside(
     inside = hosts_inside(hostvars, variables)
     if inside is None:
         return None
+    return clusters_of(groups.get(clusters_group, ()), nodes_of_clusters(hostvars, groups), inside)
+
+
+def nodes_of_clusters(hostvars: t.Any, groups: Groups) -> dict[str, list[str]]:
+    """Cluster -> its nodes, as the inventory names them."""
     nodes: dict[str, list[str]] = {}
-    for host in {str(host) for members in groups.values() for host in members}:
+    for host in sorted({str(host) for members in groups.values() for host in members}):
         given = hostvars[host]
         if "multicluster_cluster" in given:
             nodes.setdefault(str(given["multicluster_cluster"]), []).append(host)
-    clusters = [str(name) for name in groups.get(clusters_group, ())]
+    return nodes
+
+
+def clusters_of(
+    clusters: t.Iterable[str], nodes: t.Mapping[str, t.Collection[str]], inside: frozenset[str]
+) -> frozenset[str]:
+    """Clusters with an API that a limited run may write. nodes: of nodes_of_clusters."""
     return frozenset(
-        name for name in clusters if name in inside or (nodes.get(name) and inside.issuperset(nodes[name]))
+        str(name)
+        for name in clusters
+        if str(name) in inside or (nodes.get(str(name)) and inside.issuperset(nodes[str(name)]))
     )
 
 

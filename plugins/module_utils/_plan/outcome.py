@@ -24,6 +24,8 @@ Cells = dict[str, dict[str, str]]
 ONE_OBJECT = {"coredns_rewrite": "ConfigMap"}
 #: So many refusals are said, each with so many of the hosts that refused it.
 LINES, SEEN_BY = 40, 3
+#: Of clusters and nodes outside of a limit so many are named.
+SHOWN_OUTSIDE = 8
 
 
 class RunReports(t.NamedTuple):
@@ -32,6 +34,7 @@ class RunReports(t.NamedTuple):
     ``asked``: capabilities in their order. ``clusters``: all names. ``results``: capability -> results of its modules, those that
     ran. ``broken``: capability -> why it ended before its end. ``nodes``: node -> its cluster. ``lost``: host -> (capability, why),
     the hosts that failed or were not reached. ``verdict``: {ok, problems, broken, unproven} of a verification, empty where none was made.
+    ``outside``: capability -> the clusters in which ``--limit`` left nothing to do.
     """
 
     asked: t.Sequence[str]
@@ -41,6 +44,7 @@ class RunReports(t.NamedTuple):
     nodes: t.Mapping[str, str]
     lost: t.Mapping[str, tuple[str, str]]
     verdict: Data
+    outside: t.Mapping[str, t.Collection[str]] = {}
 
 
 def judge(reports: RunReports) -> dict[str, t.Any]:
@@ -105,8 +109,11 @@ def _capability(reports: RunReports, capability: str, cells: Cells) -> list[str]
     refused, whole = _refused(reports, capability, cells)
     idle = bool(results) and all(result.get("objects") == 0 for result in results)
     ran = bool(results) or bool(errors) or (capability == "verify" and bool(reports.verdict))
+    outside = reports.outside.get(capability, ())
     for name, row in cells.items():
         row[capability] = _cell(ran, reasons.get(name), refused.get(name, 0), name in unproven, idle or name in whole)
+        if row[capability] == OK and name in outside:
+            row[capability] = NOT_ASKED
     return errors
 
 
@@ -234,6 +241,25 @@ def _rank(row: t.Mapping[str, str], columns: t.Sequence[str]) -> int:
         if any(text not in (OK, NOT_ASKED) for text in texts)
         else 2
     )
+
+
+def undone_lines(clusters: t.Iterable[str], nodes: t.Iterable[str], capabilities: t.Sequence[str]) -> list[str]:
+    """What a limited run left undone (decision 68): the clusters and nodes where nothing was written, and the capabilities that did not run at all."""
+    found = []
+    parts = [
+        f"{kind} {', '.join(names[:SHOWN_OUTSIDE])}" + (f" and {more} more" if more > 0 else "")
+        for kind, names in (("clusters", sorted(set(clusters))), ("nodes", sorted(set(nodes))))
+        if names
+        for more in [len(names) - SHOWN_OUTSIDE]
+    ]
+    if parts:
+        found.append(
+            f"outside --limit, so nothing was written there: {'; '.join(parts)}; a run without --limit does the rest"
+        )
+    if capabilities:
+        text = "outside --limit, so not run: {0}, which need a cluster's host in the limit, or localhost; a run without --limit does the rest"
+        found.append(text.format(", ".join(capabilities)))
+    return found
 
 
 def refused_lines(

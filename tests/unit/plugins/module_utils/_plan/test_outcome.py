@@ -288,3 +288,46 @@ def test_what_is_refused_alike_in_several_clusters_is_one_line():
         "refused: zone a/x: m [r] (also in b, c)",
     ]
     assert len(refused_lines(rows, {})) == 5
+
+
+@pytest.mark.parametrize(
+    ("inside", "cells", "said"),
+    [
+        (
+            ["n1"],
+            {"aws": ["ok", "not asked"], "gcp": ["not asked", "not asked"]},
+            [
+                "outside --limit, so nothing was written there: nodes n2, n3; a run without --limit does the rest",
+                "outside --limit, so not run: mcs, which need a cluster's host in the limit, or localhost; a run without --limit does the rest",
+            ],
+        ),
+        (
+            ["n1", "gcp"],
+            {"aws": ["ok", "not asked"], "gcp": ["not asked", "ok"]},
+            [
+                "outside --limit, so nothing was written there: clusters aws; nodes n2, n3; a run without --limit does the rest"
+            ],
+        ),
+        (["n1", "n2", "n3", "aws", "gcp"], {"aws": ["ok", "ok"], "gcp": ["ok", "ok"]}, []),
+    ],
+)
+def test_what_a_limit_left_undone_is_named(inside, cells, said):
+    """Nothing of it is ok, since nobody looked."""
+    plan = {"plan": {"create": 1, "update": 0, "delete": 0, "unchanged": 0}}
+    hosts = {name: {"multicluster_cluster": "aws" if name < "n3" else "gcp"} for name in ("n1", "n2", "n3")}
+    hosts |= {"aws": {}, "gcp": {}}
+    hosts["n1"]["__mesh_r_plan"] = plan
+    if "gcp" in inside:
+        hosts["gcp"]["__mcs_r"] = dict(plan, **({} if "aws" in inside else {"outside_limit": ["aws"]}))
+    groups = {"clusters": ["aws", "gcp"], "nodes": ["n1", "n2", "n3"]}
+    found = run_outcome(hosts, groups, ["mesh", "mcs"], inside, inside, "clusters", frozenset(inside))
+    assert {name: [row["mesh"], row["mcs"]] for name, row in found["cells"].items()} == cells
+    assert [line for line in found["text"] if "outside --limit" in line] == said
+
+
+def test_many_nodes_outside_are_counted():
+    hosts = {f"n{number:02}": {"multicluster_cluster": "aws"} for number in range(20)}
+    found = run_outcome(hosts, {"nodes": list(hosts)}, ["mesh"], ["n00"], ["n00"], "clusters", frozenset({"n00"}))
+    assert found["text"][-1].startswith(
+        "outside --limit, so nothing was written there: nodes n01, n02, n03, n04, n05, n06, n07, n08 and 11 more; "
+    )
