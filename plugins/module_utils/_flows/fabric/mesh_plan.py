@@ -29,6 +29,10 @@ NODES = "/api/v1/nodes"
 #: How many names a message has.
 SHOWN = 10
 _CONTESTED = "{0} claims a key, an id or a range that another node claims too; each node keeps the one that it knows from its last confirmed state"
+_NOT_KEPT = (
+    "clusters/{0}: keep_pod_addresses: a KubeSpan mesh has no table that keeps addresses of pods, since its device carries packets of nodes too; except the "
+    "ranges of the other clusters in what masquerades, or take the Semaphore mesh"
+)
 _SAME = "clusters {0} and {1} list the same Nodes: kubeconfig, context or api_url of one of them leads to the other; correct it [same_cluster]"
 
 
@@ -45,7 +49,11 @@ def validate(request: t.Mapping[str, t.Any]) -> tuple[Fabric, list[str]]:
     wrong = errors(findings)
     if wrong:
         raise InventoryRefused([finding._asdict() for finding in wrong])
-    return fabric, [f"{f.where}: {f.variable}: {f.message}" for f in findings if f not in wrong]
+    warnings = [f"{f.where}: {f.variable}: {f.message}" for f in findings if f not in wrong]
+    if request.get("mode") == kubespan_plan.MODE:
+        kept = [name for name, cluster in sorted(fabric.clusters.items()) if cluster["keep_pod_addresses"] is True]
+        warnings += [_NOT_KEPT.format(name) for name in kept]
+    return fabric, warnings
 
 
 def run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -26,7 +26,7 @@ class Listing(t.NamedTuple):
 def read_listing(cluster: str, listing: t.Any) -> Listing:
     """One cluster's part of the listings: ``{"nodes": [Node]}`` or ``{"error": {reason, message}}``.
 
-    A node becomes {name, podCIDR, podCIDRs, annotations, labels, addresses}. Anything that is no Node is refused by name.
+    A node becomes {name, podCIDR, podCIDRs, annotations, labels, addresses, managers: of its fields}. Anything that is no Node is refused by name.
     """
     problem = _failure(listing)
     if problem is not None:
@@ -49,8 +49,13 @@ def read_listing(cluster: str, listing: t.Any) -> Listing:
             "annotations": mapping(metadata, "annotations"),
             "labels": mapping(metadata, "labels"),
             "addresses": addresses if isinstance(addresses, list) else [],
+            "managers": _managers(metadata.get("managedFields")),
         }
     return Listing(nodes, refused, None)
+
+
+def _managers(rows: t.Any) -> frozenset[str]:
+    return frozenset(str(mapping(row).get("manager")) for row in (rows if isinstance(rows, list) else ()))
 
 
 def _failure(listing: t.Any) -> dict[str, str] | None:

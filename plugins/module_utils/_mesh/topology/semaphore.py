@@ -13,8 +13,9 @@ import typing as t
 
 from ..._dataplane.node_spec import Contested
 from ..._plan.budget import why_refused
+from ..._plan.objects import field_manager
 from ..._plan.plan import Pending, Refusal
-from ..._values.addresses import Network, parse_endpoint
+from ..._values.addresses import Network, parse_endpoint, parse_network
 from ..._values.keys import parse_key
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused
@@ -84,7 +85,9 @@ def plan_semaphore_mesh(
     granted, balanced = _node_ranges(fabric), PrefixSet.of_texts(fabric.balanced())
     for local in sorted(fabric.clusters):
         seen: list[Refusal] = []
-        claims = _View(local, guard, seen, reported or {}, granted, balanced).claims(read, hosts, ranges)
+        strange = _unannounced(local, sources[local], read[local], ranges)
+        view = _View(local, guard, seen, reported or {}, granted, balanced, field_manager(fabric.name), strange)
+        claims = view.claims(read, hosts, ranges)
         own = _own_keys(local, nodes.values())
         kept, contested, turned_away = open_claims(claims, grants, own)
         seen.extend(turned_away)
@@ -286,6 +289,34 @@ def _pod_ranges(
     return found
 
 
+def _unannounced(
+    local: str,
+    source: Ranges,
+    listing: Listing,
+    ranges: t.Mapping[tuple[str, str], Pods | ValueRefused],
+) -> str:
+    """Why upstream semaphore-wireguard cannot reach all pods of a cluster: it knows the Nodes' spec.podCIDR alone (pod_ranges 2.3). Empty where it can."""
+    if source.source == NODE:
+        return ""
+    rows = []
+    for name, node in sorted(listing.nodes.items()):
+        found = ranges.get((local, name))
+        announced = node.get("podCIDRs") or [node.get("podCIDR")]
+        if not isinstance(found, Pods) or not found.networks:
+            continue
+        try:
+            known = PrefixSet.of(parse_network(text) for text in announced if text)
+        except (TypeError, ValueRefused):
+            known = PrefixSet()
+        missing = PrefixSet.of((*found.networks, *(found.borrowed or ()))) - known
+        if missing:
+            rows.append(f"{name} has {missing.cidrs()[0]} and spec.podCIDR {', '.join(known.cidrs()) or '(none)'}")
+    if not rows:
+        return ""
+    text = "it runs upstream semaphore-wireguard, which takes pod ranges of {0} from spec.podCIDR, and {1:,} of its nodes have others ({2}; pod_ranges: {3})"
+    return text.format(local, len(rows), rows[0], source.source)
+
+
 class _View:
     """All other clusters as one cluster sees them."""
 
@@ -297,8 +328,11 @@ class _View:
         reported: t.Mapping[str, t.Mapping[str, t.Any]],
         granted: t.Mapping[str, PrefixSet],
         balanced: PrefixSet,
+        manager: str,
+        strange: str,
     ) -> None:
         self._granted, self._balanced = granted, balanced
+        self._manager, self._strange = manager, strange
         self._local, self._guard, self._refused, self._reported = local, guard, refused, reported
         self._key, self._endpoint = key_of(local, "pubKey"), key_of(local, "endpoint")
 
@@ -323,6 +357,9 @@ class _View:
                     self._report(label, annotations, host["annotations"][self._endpoint])
                     annotations = host["annotations"]
                 elif not announces(self._local, annotations):
+                    continue
+                elif self._strange and self._manager not in read[cluster].nodes[name]["managers"]:
+                    self._refuse(label, ValueRefused("ranges_unannounced", self._strange))
                     continue
                 inventory_name = host["host"] if host is not None else None
                 said = host is not None and annotations[self._key] == (self._reported.get(host["host"]) or {}).get(

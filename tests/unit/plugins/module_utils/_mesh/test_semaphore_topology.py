@@ -492,6 +492,25 @@ def test_allowed_ips_follow_the_blocks_and_routes_stay() -> None:
     assert before == dict(plan_semaphore_mesh(fabric(), {**given, "gcp": {"nodes": given["gcp"]["nodes"]}}))
 
 
+def test_a_neighbour_that_runs_upstream_is_refused_where_it_knows_other_ranges() -> None:
+    given = two_nodes(affinities=[affinity("gcp-1", "10.4.9.0/26"), affinity("gcp-2", "10.4.8.0/24")], blocks=[])
+    given["aws"]["nodes"].append(
+        node("upstream", "10.2.9.0/24", "10.66.23.99", published("gcp", FOURTH_KEY, "10.66.23.99:51821"))
+    )
+    topology = plan_semaphore_mesh(fabric(), given)
+    assert [peer["node"] for peer in peers_of(topology, "gcp", "aws")] == ["aws-1"]
+    assert reasons(topology) == [("aws/upstream", "ranges_unannounced")]
+    message = topology["refused"][0]["message"]
+    assert "gcp-1 has 10.4.9.0/26 and spec.podCIDR 10.4.7.0/24" in message and "1 of its nodes" in message
+    assert [peer["node"] for peer in peers_of(topology)] == ["gcp-1", "gcp-2"], "nodes of the inventory are no concern"
+    same = two_nodes(affinities=[affinity("gcp-1", "10.4.7.0/25"), affinity("gcp-2", "10.4.8.0/24")], blocks=[])
+    same["aws"]["nodes"].append(given["aws"]["nodes"][-1])
+    assert plan_semaphore_mesh(fabric(), same)["refused"] == [], "it knows more than pods have"
+    left = copy.deepcopy(given)
+    left["aws"]["nodes"][-1]["metadata"]["managedFields"] = [{"manager": "multicluster.network/seed"}]
+    assert plan_semaphore_mesh(fabric(), left)["refused"] == [], "a host that left the inventory has our annotations"
+
+
 def test_a_node_without_a_range_is_a_peer_that_gets_no_packets() -> None:
     topology = plan_semaphore_mesh(fabric(), two_nodes(affinities=[affinity("gcp-1", "10.4.9.0/26")], blocks=[]))
     assert [(peer["node"], peer["allowed_ips"]) for peer in peers_of(topology)] == [
