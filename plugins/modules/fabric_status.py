@@ -120,8 +120,8 @@ lines:
   returned: success
   sample:
     - "fabric default: all green"
-    - "CLUSTER  NODES   TUNNELS  SERVICES  ADDRESSES  OLDEST KEY  VERDICT"
-    - "aws      2 of 2  4 of 4   1         0          12 d        proven"
+    - "CLUSTER  NODES   POD RANGES  TUNNELS  SERVICES  ADDRESSES  OLDEST KEY  VERDICT"
+    - "aws      2 of 2  calico      4 of 4   1         0          12 d        proven"
     - "the rest: /srv/fabric-status.html"
 scope:
   description: What the verdict speaks of, the pattern of C(--limit), how many nodes there are and were judged, and what was not asked.

@@ -33,7 +33,7 @@ _GROUP, _GROUP_VARIABLE, _CAPABILITIES = "clusters", "multicluster_clusters_grou
 _OF_HOSTS = ("multicluster_cluster", "node_name")
 
 #: What a node's host may carry for this collection.
-NODE_VARIABLES = ("multicluster_cluster", "node_name", "wireguard_endpoint")
+NODE_VARIABLES = ("multicluster_cluster", "node_name", "wireguard_endpoint", "node_pod_cidrs")
 #: Out of which the networks that load balancing hands out follow.
 _POOLS, _CONTROL_PLANE = "load_balancers_settings", "control_plane_address_ip"
 

@@ -14,6 +14,7 @@ from .errors import KubeError
 CALICO = ("crd.projectcalico.org/v1", "projectcalico.org/v3")
 CILIUM = ("cilium.io/v2",)
 PODS = "/api/v1/pods"
+CONFIG_MAPS = "/api/v1/configmaps"
 #: Of so many pods a cluster tells where its pods are; the objects of its CNI tell it of all.
 MOST_PODS = 500
 #: Finished pods hold no address, waiting ones have none yet.
@@ -55,8 +56,33 @@ def read_sources(client: Client, sources: t.Iterable[str]) -> dict[str, t.Any]:
                 break
             if not found[field]:
                 found = {**dict.fromkeys(kinds, []), **found}  # without affinities blocks give no node a range
+                pools = _pools(client, version) if source == "calico" else []
+                found.update({"pools": pools} if pools else {})
                 break
     return dict(found, forbidden=forbidden)
+
+
+def _pools(client: Client, version: str) -> list[dict[str, t.Any]]:
+    """IPPools, which show that Calico's IPAM is in use although no node has a block yet; none where they may not be listed."""
+    resource = client.resource(version, "IPPool")
+    try:
+        return list(client.list(resource.path()).items) if resource is not None else []
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        return []
+
+
+def _agents(client: Client) -> list[dict[str, t.Any]]:
+    """What decides whether Cilium or Calico masquerades by eBPF: ConfigMaps cilium-config, and FelixConfigurations."""
+    found: list[dict[str, t.Any]] = []
+    if any(client.serves(version, "CiliumNode") for version in CILIUM):
+        found += client.list(CONFIG_MAPS, field_selector="metadata.name=cilium-config").items
+    for version in CALICO:
+        resource = client.resource(version, "FelixConfiguration")
+        if resource is not None:
+            return found + list(client.list(resource.path()).items)
+    return found
 
 
 def read_pods(client: Client) -> dict[str, t.Any]:
@@ -99,5 +125,6 @@ def read_pod_ranges(client: Client) -> dict[str, t.Any]:
         "affinities": attempt("BlockAffinities of Calico", lambda: objects(CALICO, "BlockAffinity"), []),
         "cilium_nodes": attempt("CiliumNodes", lambda: objects(CILIUM, "CiliumNode"), []),
         "host_endpoints": attempt("HostEndpoints of Calico", lambda: objects(CALICO, "HostEndpoint"), []),
+        "agents": attempt("ConfigMaps cilium-config and FelixConfigurations", lambda: _agents(client), []),
         "unread": unread,
     }

@@ -56,7 +56,7 @@ _MCS = (
 )
 #: Where Calico and Cilium keep the ranges of nodes (pod_ranges 1).
 _RANGES = (
-    _rule("projectcalico.org,crd.projectcalico.org", "blockaffinities,ipamblocks", "list"),
+    _rule("projectcalico.org,crd.projectcalico.org", "blockaffinities,ipamblocks,ippools", "list"),
     _rule("cilium.io", "ciliumnodes", "list"),
 )
 _LEASES = _rule("coordination.k8s.io", "leases", "create,get,patch,delete")
@@ -72,8 +72,13 @@ CAPABILITIES: dict[str, tuple[Rule, ...]] = {
     # where the pods of a cluster are, compared with the inventory by preflight and verify
     "pod_ranges": (
         _rule("", "pods", "list"),
-        _rule("projectcalico.org,crd.projectcalico.org", "ippools,blockaffinities,hostendpoints", "list"),
+        _rule(
+            "projectcalico.org,crd.projectcalico.org",
+            "ippools,blockaffinities,hostendpoints,felixconfigurations",
+            "list",
+        ),
         _rule("cilium.io", "ciliumnodes", "list"),
+        _rule("", "configmaps", "list", "cilium-config"),
     ),
     # Calico: no masquerading between clusters; apply needs create and patch
     "ippools": (_rule("crd.projectcalico.org", "ippools", "get,list,create,patch,delete"),),

@@ -341,6 +341,7 @@ def _pair_ids(document: Data) -> dict[tuple[str, str], str]:
 
 def _nodes(document: Data) -> str:
     order = {BAD: 0, FAIR: 1, GOOD: 2}
+    sources = {cluster["name"]: cluster.get("pod_ranges") or "" for cluster in document["clusters"]}
     ranked = sorted(
         ((order[node_grade(n)], n["cluster"], n["host"], n) for n in document["nodes"]), key=lambda row: row[:3]
     )
@@ -363,13 +364,12 @@ def _nodes(document: Data) -> str:
                 _num(key + "rx", n["rx"], human_bytes(n["rx"])),
                 _num(key + "tx", n["tx"], human_bytes(n["tx"])),
                 _num(key + "routes", n["routes"]),
+                _text(sources.get(n["cluster"], "")),
                 _text(n["kernel"]),
                 _text(n["why"], "long"),
             ]
         )
-    columns = (
-        "Node|Cluster|State|#Peers up|#Peers|#Unknown|#Oldest handshake|#Received|#Sent|#Routes|Kernel|First finding"
-    )
+    columns = "Node|Cluster|State|#Peers up|#Peers|#Unknown|#Oldest handshake|#Received|#Sent|#Routes|Pod ranges|Kernel|First finding"
     return _table("Nodes", "nodes", columns, rows, len(document["nodes"]))
 
 

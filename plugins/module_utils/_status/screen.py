@@ -14,7 +14,7 @@ Data = t.Mapping[str, t.Any]
 
 #: So many reasons are shown; the JSON has all of them.
 REASONS = 20
-_HEADS = ("CLUSTER", "NODES", "TUNNELS", "SERVICES", "ADDRESSES", "OLDEST KEY", "VERDICT")
+_HEADS = ("CLUSTER", "NODES", "POD RANGES", "TUNNELS", "SERVICES", "ADDRESSES", "OLDEST KEY", "VERDICT")
 
 
 def lines(document: Data, files: t.Mapping[str, str]) -> list[str]:
@@ -52,6 +52,7 @@ def _row(cluster: Data, document: Data) -> tuple[str, ...]:
     return (
         name,
         f"{cluster['answered']} of {cluster['hosts']}" if cluster["hosts"] else "-",
+        cluster.get("pod_ranges") or "-",
         f"{cluster['up']} of {cluster['peers']}" if cluster["hosts"] else "-",
         str(services) if known else "-",
         str(addresses) if known else "-",

@@ -165,7 +165,7 @@ def gather(
         read_only = bool(fabric.nodes) and not fabric.hosts_of(name) and setting == "auto"
         nodes = client.list(NODES).items
         return (
-            {"nodes": nodes, "ranges": _range_objects(client, fabric.clusters[name]["pod_ranges"], nodes)},
+            {"nodes": nodes, "ranges": _range_objects(client, _asked(fabric.clusters[name]), nodes)},
             None if read_only else _pool_version(client, setting),
             _places(client) if with_places else None,
         )
@@ -196,10 +196,16 @@ def _find_places(
                 for node, mine in ranges[name].nodes.items()
                 if not isinstance(mine, ValueRefused)
             },
+            [text for other in fabric.clusters if other != name for text in fabric.clusters[other]["pod_cidrs"]],
         )
         for name, one in found.items()
         if not ranges[name].failure  # which is a finding by itself
     }
+
+
+def _asked(cluster: t.Mapping[str, t.Any]) -> str:
+    """From where a cluster's ranges are to come."""
+    return pod_ranges.INVENTORY if cluster["node_pod_cidrs"] else str(cluster["pod_ranges"])
 
 
 def _range_objects(client: t.Any, asked: str, nodes: list[dict[str, t.Any]]) -> pod_ranges.Objects:

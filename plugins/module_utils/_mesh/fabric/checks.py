@@ -9,7 +9,7 @@ import typing as t
 
 from ..._dataplane.key_plan import KEY_DIRECTORY
 from ..._values.addresses import overlaps, parse_endpoint, parse_network, special_kind
-from ..._values.prefix_sets import overlapping_pairs
+from ..._values.prefix_sets import PrefixSet, overlapping_pairs
 from ..._values.refused import ValueRefused, quoted
 from ..._values.selectors import parse_selector
 from ..._values.text import check_interface_name, parse_cluster_name, parse_subdomain
@@ -120,6 +120,7 @@ def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: lis
     cluster["allowed_ips_source"] = values.choice("allowed_ips_source", tuple(reversed(SOURCES)))
     cluster["pod_ranges"] = values.choice("pod_ranges", POD_RANGES)
     cluster["pod_ranges_limit"] = _limit(where, values, findings)
+    cluster["node_pod_cidrs"] = {}
     cluster["keep_pod_addresses"] = values.boolean_or("keep_pod_addresses", AUTO)
     cluster["calico_ippools"] = values.choice("calico_ippools", ("auto", "always", "never"))
     cluster["key_dir"] = values.text("key_dir", KEY_DIRECTORY)
@@ -323,8 +324,32 @@ def _nodes(raw: t.Any, clusters: Clusters, findings: list[Finding]) -> dict[str,
         nodes[host] = {"cluster": cluster, "node_name": name}
         if variables.get("wireguard_endpoint"):
             nodes[host].update(_chosen_endpoint(where, variables["wireguard_endpoint"], findings))
-        findings.extend(misspelt(where, variables, ("multicluster_cluster", "node_name", "wireguard_endpoint")))
+        _own_ranges(where, name, variables, clusters[cluster], findings)
+        known = ("multicluster_cluster", "node_name", "wireguard_endpoint", "node_pod_cidrs")
+        findings.extend(misspelt(where, variables, known))
     return nodes
+
+
+def _own_ranges(
+    where: str, name: str, variables: t.Mapping[str, t.Any], cluster: dict[str, t.Any], findings: list[Finding]
+) -> None:
+    """Pod ranges that the inventory has for a node, into those of its cluster."""
+    given = Variables(where, variables, findings).networks("node_pod_cidrs", "bad_cidr")
+    if not given:
+        return
+    granted = PrefixSet.of_texts(cluster["pod_cidrs"])
+    for text in given:
+        if not granted.covers(parse_network(text)):
+            message = f"{text} is outside of pod_cidrs of its cluster ({', '.join(granted.cidrs()) or 'none'})"
+            findings.append(Finding(where, "node_pod_cidrs", "outside_grant", message))
+    if cluster["pod_ranges"] != AUTO:
+        message = f"its cluster has pod_ranges: {cluster['pod_ranges']}, which is another source; remove one of the two"
+        findings.append(Finding(where, "node_pod_cidrs", "bad_choice", message))
+    for other, ranges in cluster["node_pod_cidrs"].items():
+        if PrefixSet.of_texts(ranges) & PrefixSet.of_texts(given):
+            message = f"its ranges overlap those of node {quoted(other)}"
+            findings.append(Finding(where, "node_pod_cidrs", "range_overlap", message))
+    cluster["node_pod_cidrs"][name] = given
 
 
 def _chosen_endpoint(where: str, given: t.Any, findings: list[Finding]) -> dict[str, str]:

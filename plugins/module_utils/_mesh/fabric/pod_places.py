@@ -14,7 +14,7 @@ from ..._values.addresses import Network, parse_network, readable_address
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused, quoted
 from ..._values.text import is_alnum, parse_object
-from .pod_ranges import CALICO, CAPABILITY, CILIUM, NODE, OBJECTS, OVN, OVN_NOTE, PODS
+from .pod_ranges import CALICO, CAPABILITY, CILIUM, NODE, OBJECTS, OVN, OVN_NOTE, PODS, usable_pool
 
 Object = t.Mapping[str, t.Any]
 Row = dict[str, str]
@@ -28,6 +28,9 @@ OUTSIDE, ASTRAY, POOL, UNREAD = (
 )
 #: A firewall of Calico on hosts, which drops what no policy allows.
 CLOSED = "host_endpoint"
+#: A masquerade that no table of nftables precedes.
+BPF = "bpf_masquerade"
+_NATIVE = ("ipv4-native-routing-cidr", "ipv6-native-routing-cidr")
 #: The profile that lets everything pass which no policy denies.
 _ALLOWS = "projectcalico-default-allow"
 ERROR, WARNING = "error", "warning"
@@ -49,7 +52,9 @@ _SOURCE_OF = {_BLOCKS: CALICO, _CILIUM: CILIUM, _OVN_RANGES: OVN}
 
 
 class Found(t.NamedTuple):
-    """What a cluster's API showed. ``whole``: whether these are all pods; ``unread``: what could not be read, and why."""
+    """What a cluster's API showed.
+
+    ``whole``: whether these are all pods; ``agents``: settings of Cilium and Felix; ``unread``: what could not be read, and why."""
 
     pods: t.Sequence[Object] = ()
     whole: bool = True
@@ -57,6 +62,7 @@ class Found(t.NamedTuple):
     affinities: t.Sequence[Object] = ()
     cilium_nodes: t.Sequence[Object] = ()
     host_endpoints: t.Sequence[Object] = ()
+    agents: t.Sequence[Object] = ()
     unread: t.Sequence[str] = ()
 
 
@@ -77,10 +83,11 @@ def find(
     pod_cidrs: t.Sequence[str],
     source: str = NODE,
     given: t.Mapping[str, t.Iterable[Network]] | None = None,
+    others: t.Sequence[str] = (),
 ) -> list[Row]:
     """``[{level, reason, message}]``, errors first. ``nodes``: the cluster's Node objects; ``pod_cidrs``: as the inventory has them.
 
-    ``source``: from where the mesh takes ranges of nodes; ``given``: what that is, where it is not ``node``.
+    ``source``: from where the mesh takes ranges of nodes; ``given``: what that is, where it is not ``node``; ``others``: pod_cidrs of the other clusters.
     """
     own = {str(node["metadata"].get("name")): node for node in nodes}
     granted = PrefixSet.of_texts(pod_cidrs)
@@ -88,7 +95,7 @@ def find(
         ranges = {name: PrefixSet.of(_networks(_pod_cidrs(node))) for name, node in own.items()}
     else:
         ranges = {name: PrefixSet.of((given or {}).get(name, ())) for name in own}
-    pools = [pool for pool in map(_pool, found.pools) if pool is not None]
+    pools = [pool for pool in map(usable_pool, found.pools) if pool is not None]
     noted = _noted(own) if source == NODE else ()  # a tunnel's address may be of any block
     places = [*_blocks(found.affinities), *_cilium(found.cilium_nodes), *noted, *_pods(found)]
     places = [place for place in places if place.node in own]  # affinities outlive their node (pod_ranges 6.5)
@@ -117,8 +124,8 @@ def find(
     used = PrefixSet.of(place.network for place in outside)
     for pool, network in pools:
         if not granted.covers(network) and not used & PrefixSet.of([network]):
-            text = "the IPPool {0} gives addresses of {1}, outside of pod_cidrs {2}, and no pod has one yet; add it to pod_cidrs of {3}, or disable the pool"
-            rows.append(_row(WARNING, POOL, text.format(pool, network, said, cluster)))
+            text = "the IPPool {0} gives addresses of {1}, outside of pod_cidrs, and no pod has one yet; write pod_cidrs: [{2}] for {3}, or disable the pool"
+            rows.append(_row(WARNING, POOL, text.format(pool, network, ", ".join([*pod_cidrs, str(network)]), cluster)))
     closed = [
         end
         for end in found.host_endpoints
@@ -133,10 +140,36 @@ def find(
             "failsafeInboundHostPorts and failsafeOutboundHostPorts of the FelixConfiguration"
         )
         rows.append(_row(WARNING, CLOSED, text.format(shown, ", ..." if len(closed) > _SHOWN else "")))
+    rows += [_row(WARNING, BPF, text) for text in _by_bpf(found.agents, PrefixSet.of_texts(others))]
     if found.unread:
         text = "where the pods are was not read completely: {0}; the role cluster_access gives the rights with cluster_access_capability: pod_ranges"
         rows.append(_row(WARNING, UNREAD, text.format("; ".join(found.unread))))
     return rows
+
+
+def _by_bpf(agents: t.Iterable[Object], others: PrefixSet) -> t.Iterator[str]:
+    """Who masquerades by eBPF, where no table of nftables decides before it."""
+    for agent in agents:
+        data, spec = _dict(agent.get("data")), _spec(agent)
+        native = PrefixSet.of(_networks(str(data.get(name) or "") for name in _NATIVE if data.get(name)))
+        left = others - native
+        if data.get("enable-bpf-masquerade") == "true" and left and _masquerades(data):
+            text = (
+                "Cilium masquerades by eBPF (ConfigMap cilium-config), before the mesh's table of nftables: set bpf.masquerade: false, so that it does so by "
+                "iptables, or ipv4NativeRoutingCIDR and ipv6NativeRoutingCIDR to ranges that hold the pods of all clusters ({0} left out)"
+            )
+            yield text.format(", ".join(left.cidrs()[:_SHOWN]))
+        if spec.get("bpfEnabled") is True:
+            text = (
+                "Calico runs its eBPF dataplane (bpfEnabled of FelixConfiguration {0}), which masquerades before the mesh's table of nftables: "
+                "calico_ippools: auto or always writes the ranges of the other clusters as disabled IPPools"
+            )
+            yield text.format(quoted(_dict(agent.get("metadata")).get("name")))
+
+
+def _masquerades(data: t.Mapping[str, t.Any]) -> bool:
+    """Both families are on unless they are switched off; enable-masquerade is what older releases have."""
+    return any(data.get(name, "true") == "true" for name in ("enable-ipv4-masquerade", "enable-ipv6-masquerade"))
 
 
 def _row(level: str, reason: str, message: str) -> Row:
@@ -213,16 +246,6 @@ def _list(value: t.Any) -> t.Sequence[t.Any]:
 def _is_true(value: t.Any) -> bool:
     """``deleted`` is a text in one API group and a boolean in the other (pod_ranges 6.2)."""
     return value is True or value == "true"
-
-
-def _pool(pool: Object) -> tuple[str, Network] | None:
-    """(name, range) of a pool that pods may get addresses of."""
-    spec = _spec(pool)
-    uses = spec.get("allowedUses")
-    networks = _networks([spec.get("cidr")])
-    if spec.get("disabled") is True or (isinstance(uses, list) and uses and "Workload" not in uses) or not networks:
-        return None
-    return quoted(pool["metadata"].get("name")), networks[0]
 
 
 def _blocks(affinities: t.Iterable[Object]) -> t.Iterator[_Place]:

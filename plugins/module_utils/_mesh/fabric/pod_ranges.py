@@ -20,6 +20,8 @@ from .claims import MAX_ALLOWED_IPS, label_of
 from .node_listing import Listing, read_listing
 
 AUTO, NODE, CALICO, CILIUM, OVN, PODS = "auto", "node", "calico", "cilium", "ovn", "pods"
+#: Not a value of the variable: the source where hosts of a cluster have node_pod_cidrs.
+INVENTORY = "inventory"
 #: Values of the variable ``pod_ranges``; the first is the default.
 SOURCES = (AUTO, NODE, CALICO, CILIUM, OVN, PODS)
 #: Ranges that a node may have where its Pods show them; other sources have MAX_ALLOWED_IPS.
@@ -31,6 +33,7 @@ OBJECTS = {
     CILIUM: "CiliumNodes",
     OVN: "the annotation k8s.ovn.org/node-subnets of Nodes",
     PODS: "Pods",
+    INVENTORY: "node_pod_cidrs of hosts",
 }
 #: The capability of cluster_access with the rights to read a source.
 CAPABILITY = {CALICO: "mesh", CILIUM: "mesh", PODS: "mesh_pods"}
@@ -46,12 +49,17 @@ Nodes = t.Mapping[str, t.Mapping[str, t.Any]]
 
 
 class Objects(t.NamedTuple):
-    """What a cluster's API has of each source; None: it does not serve the kind, or it was not asked. ``forbidden``: {source: what may not be read}."""
+    """What a cluster's API has of each source; None: it does not serve the kind, or it was not asked. ``forbidden``: {source: what may not be read}.
+
+    ``pools``: Calico's IPPools, where no node has a block; ``declared``: {node: ranges} of the inventory.
+    """
 
     affinities: t.Sequence[Object] | None = None
     blocks: t.Sequence[Object] | None = None
     cilium_nodes: t.Sequence[Object] | None = None
     pods: t.Sequence[Object] | None = None
+    pools: t.Sequence[Object] = ()
+    declared: t.Mapping[str, t.Sequence[str]] = {}
     forbidden: t.Mapping[str, str] = {}
 
 
@@ -120,7 +128,9 @@ def read_clusters(
 
 
 def _ranges_of(cluster: str, variables: t.Mapping[str, t.Any], listing: Listing, objects: Objects) -> Ranges:
-    asked = variables["pod_ranges"]
+    asked, declared = variables["pod_ranges"], variables.get("node_pod_cidrs") or {}
+    if declared:
+        asked, objects = INVENTORY, objects._replace(declared=declared)
     if not listing.nodes:
         return Ranges(NODE if asked == AUTO else asked, {}, [], [])
     granted = [parse_network(text) for text in variables["pod_cidrs"]]
@@ -219,11 +229,17 @@ def _notes(cluster: str, asked: str, source: str, objects: Objects) -> list[str]
     """What could not be read while ``auto`` chose, and what follows."""
     if asked != AUTO:
         return []
+    pools = [pool for pool in map(usable_pool, objects.pools) if pool is not None] if source == NODE else []
+    unused = (
+        "cluster {0}: the IPPool {1} of Calico gives addresses of {2}, and no node has a block of it yet, so new peers get the ranges of {3} and others keep "
+        "the ranges that they have; set pod_ranges for clusters/{0}: calico where Calico's own IPAM gives pods their addresses, node where host-local does"
+    )
+    idle = [unused.format(cluster, pools[0][0], pools[0][1], OBJECTS[source])] if pools else []
     text = (
         "cluster {0}: the access may not list {1}, so new peers get the ranges of {2} and others keep the ranges that they have; run the role "
         "cluster_access with cluster_access_capability: {3}, or set pod_ranges: {4} for clusters/{0} if that is right"
     )
-    return [
+    return idle + [
         text.format(cluster, what, OBJECTS[source], CAPABILITY[refused], source)
         for refused, what in sorted(objects.forbidden.items())
     ]
@@ -237,6 +253,18 @@ def _failure(cluster: str, asked: str, source: str, objects: Objects) -> str | N
     if not _complete(source, objects):
         return f"pod_ranges of clusters/{cluster} is {asked}, and its API server has no {OBJECTS[source]}; correct pod_ranges"
     return None
+
+
+def usable_pool(pool: Object) -> tuple[str, Network] | None:
+    """(name, range) of an IPPool of Calico from which pods may get addresses; None for others."""
+    spec = mapping(pool, "spec")
+    uses = spec.get("allowedUses")
+    if spec.get("disabled") is True or (isinstance(uses, list) and uses and "Workload" not in uses):
+        return None
+    try:
+        return _name(pool), parse_network(spec.get("cidr"))
+    except ValueRefused:
+        return None
 
 
 # -- the sources
@@ -378,11 +406,22 @@ def _of_pods(nodes: Nodes, objects: Objects) -> _Read:
     return found
 
 
+def _of_inventory(nodes: Nodes, objects: Objects) -> _Read:
+    found = _Read([], [])
+    for name, texts in objects.declared.items():
+        for text in texts if name in nodes else ():
+            network = _aligned(found, name, text, "node_pod_cidrs")
+            if network is not None:
+                found.claims.append(_Claim(name, network, "node_pod_cidrs"))
+    return found
+
+
 _READERS: dict[str, t.Callable[[Nodes, Objects], _Read]] = {
     CALICO: _of_calico,
     CILIUM: _of_cilium,
     OVN: _of_ovn,
     PODS: _of_pods,
+    INVENTORY: _of_inventory,
 }
 
 

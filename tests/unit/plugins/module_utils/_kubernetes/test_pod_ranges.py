@@ -58,6 +58,7 @@ class Server(Client):
             "CiliumNode": "ciliumnodes",
             "HostEndpoint": "hostendpoints",
             "IPAMBlock": "ipamblocks",
+            "FelixConfiguration": "felixconfigurations",
         }[kind]
         path = f"/apis/{api_version}/{plural}"
         return Resource(api_version, kind, plural, False, frozenset()) if path in self.answers else None
@@ -77,6 +78,7 @@ def test_where_no_cni_has_objects_the_pods_are_read():
         "affinities": [],
         "cilium_nodes": [],
         "host_endpoints": [],
+        "agents": [],
         "unread": [],
     }
     assert server.asked == [("/api/v1/pods", {"limit": str(MOST_PODS), "fieldSelector": "status.phase=Running"})]
@@ -172,3 +174,25 @@ def test_all_pods_are_read_where_they_are_the_source():
     server = Server({"/api/v1/pods": page(*map(pod, range(3)))})
     assert read_pods(server) == {"pods": list(map(pod, range(3)))}
     assert server.asked[0][1]["fieldSelector"] == "status.phase!=Succeeded,status.phase!=Failed"
+
+
+def test_pools_of_calico_are_read_where_no_node_has_a_block():
+    group = "/apis/crd.projectcalico.org/v1/"
+    pool = {"metadata": {"name": "default-ipv4-ippool"}, "spec": {"cidr": "192.168.0.0/16"}}
+    answers = {group + "blockaffinities": page(), group + "ippools": page(pool)}
+    assert read_sources(Server(answers), ["calico"])["pools"] == [pool]
+    answers[group + "ippools"] = Forbidden("aws", "list", "no", 403)
+    assert "pools" not in read_sources(Server(answers), ["calico"]), "the right came later than the kinds"
+    answers[group + "ippools"] = Unreachable("aws", "list", "no")
+    with pytest.raises(ListIncomplete):
+        read_sources(Server(answers), ["calico"])
+
+
+def test_how_cilium_and_felix_are_set_is_read_where_they_are():
+    config = {"metadata": {"name": "cilium-config"}, "data": {"enable-bpf-masquerade": "true"}}
+    felix = {"metadata": {"name": "default"}, "spec": {"bpfEnabled": True}}
+    answers = {"/api/v1/pods": page(), "/api/v1/configmaps": page(config)}
+    assert read_pod_ranges(Server(answers))["agents"] == []
+    answers["/apis/cilium.io/v2/ciliumnodes"] = page()
+    answers["/apis/crd.projectcalico.org/v1/felixconfigurations"] = page(felix)
+    assert read_pod_ranges(Server(answers))["agents"] == [config, felix]

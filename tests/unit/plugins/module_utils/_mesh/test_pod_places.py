@@ -255,3 +255,33 @@ def test_what_the_mesh_follows_is_no_finding_and_a_pod_outside_of_it_is():
     )
     (row,) = pod_places.find("cal", found, CAL, ["10.244.0.0/16"], source, ranges)
     assert row["reason"] == OUTSIDE and row["message"].endswith("write that as pod_cidrs of cal")
+
+
+def test_a_masquerade_by_ebpf_is_named_with_what_to_set():
+    def texts(*agents):
+        rows = pod_places.find(
+            "gcp", Found(agents=agents), nodes(a=["10.4.7.0/24"]), ["10.4.0.0/16"], others=["10.2.0.0/16"]
+        )
+        assert {row["reason"] for row in rows} <= {"bpf_masquerade"}
+        return [row["message"] for row in rows]
+
+    def cilium(**data):
+        return {
+            "metadata": {"name": "cilium-config"},
+            "data": {name.replace("_", "-"): value for name, value in data.items()},
+        }
+
+    (text,) = texts(cilium(enable_bpf_masquerade="true", ipv4_native_routing_cidr="10.4.0.0/16"))
+    assert "bpf.masquerade: false" in text and "10.2.0.0/16 left out" in text
+    assert texts(cilium(enable_bpf_masquerade="true", ipv4_native_routing_cidr="10.0.0.0/8")) == []
+    assert texts(cilium(enable_bpf_masquerade="false"), cilium(), {"data": 7}, {"spec": None}) == []
+    off = {"enable_ipv4_masquerade": "false", "enable_ipv6_masquerade": "false"}
+    assert texts(cilium(enable_bpf_masquerade="true", **off)) == []
+    (text,) = texts({"metadata": {"name": "default"}, "spec": {"bpfEnabled": True}})
+    assert "FelixConfiguration 'default'" in text and "calico_ippools" in text
+
+
+def test_a_pool_outside_has_the_line_to_write():
+    pool = {"metadata": {"name": "second"}, "spec": {"cidr": "10.9.0.0/16"}}
+    (row,) = pod_places.find("gcp", Found(pools=[pool]), nodes(a=["10.4.7.0/24"]), ["10.4.0.0/16"])
+    assert row["reason"] == POOL and "write pod_cidrs: [10.4.0.0/16, 10.9.0.0/16] for gcp" in row["message"]

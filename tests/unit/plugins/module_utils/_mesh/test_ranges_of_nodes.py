@@ -310,6 +310,27 @@ def test_a_network_plugin_without_ranges_of_its_own_leaves_it_to_the_nodes():
     assert read("auto", CAL, Objects(affinities=ghosts, blocks=[])).source == "node"
 
 
+def test_a_pool_without_a_block_is_reported_and_peers_keep_their_ranges():
+    pool = {"metadata": {"name": "default-ipv4-ippool"}, "spec": {"cidr": "192.168.0.0/16", "disabled": False}}
+    found = read("auto", CAL, Objects(affinities=[], blocks=[], pools=[pool]))
+    (note,) = found.notes
+    assert found.source == "node" and found.unsure and "default-ipv4-ippool" in note and "set pod_ranges" in note
+    assert read("node", CAL, Objects(affinities=[], blocks=[], pools=[pool])).notes == []
+    other = [
+        dict(pool, spec=dict(pool["spec"], disabled=True)),
+        dict(pool, spec=dict(pool["spec"], allowedUses=["Tunnel"])),
+    ]
+    assert read("auto", CAL, Objects(affinities=[], blocks=[], pools=[*other, {"spec": {"cidr": 7}}])).notes == []
+
+
+def test_ranges_of_the_inventory_are_the_source_of_their_cluster():
+    declared = {"cal-node-1": ["192.168.4.0/24"], "gone": ["192.168.5.0/24"]}
+    found = read("inventory", CAL, calico("ipam-0-tunnel-only")._replace(declared=declared))
+    assert (found.source, found.failure, found.refused) == ("inventory", None, [])
+    assert texts(found) == {"cal-node-1": (["192.168.4.0/24"], []), "cal-node-2": ([], [])}
+    assert "node_pod_cidrs of hosts give no range to cal-node-2" in found.notes[0]
+
+
 def test_what_may_not_be_listed_leaves_auto_with_the_nodes_and_names_the_way_out():
     found = read("auto", CAL, Objects(affinities=[], forbidden={"calico": "ipamblocks.crd.projectcalico.org"}))
     assert (found.source, found.failure) == ("node", None)

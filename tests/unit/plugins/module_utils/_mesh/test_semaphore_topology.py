@@ -511,6 +511,45 @@ def test_a_neighbour_that_runs_upstream_is_refused_where_it_knows_other_ranges()
     assert plan_semaphore_mesh(fabric(), left)["refused"] == [], "a host that left the inventory has our annotations"
 
 
+def own_ranges(**change: t.Any) -> tuple[Fabric, list[str]]:
+    clusters = {"aws": {"pod_cidrs": ["10.2.0.0/16"]}, "gcp": {"pod_cidrs": ["10.4.0.0/16"], **change.pop("gcp", {})}}
+    nodes = {
+        "aws-1": {"multicluster_cluster": "aws"},
+        "gcp-1": {"multicluster_cluster": "gcp", "node_pod_cidrs": "10.4.9.0/24", **change},
+        "gcp-2": {"multicluster_cluster": "gcp", "node_pod_cidrs": ["10.4.10.0/24", "10.4.12.0/24"]},
+    }
+    found, findings = load_fabric({"name": "seed", "clusters": clusters, "nodes": nodes})
+    return found, [f"{row.where} {row.variable} {row.reason}" for row in findings]
+
+
+def test_ranges_of_hosts_in_the_inventory_are_allowed_ips() -> None:
+    found, findings = own_ranges()
+    assert findings == []
+    topology = plan_semaphore_mesh(found, two_nodes(affinities=[affinity("gcp-1", "10.4.77.0/26")], blocks=[]))
+    assert [peer["allowed_ips"] for peer in peers_of(topology)] == [["10.4.9.0/24"], ["10.4.10.0/24", "10.4.12.0/24"]]
+    assert topology["pod_ranges"]["gcp"]["source"] == "inventory" and topology["refused"] == []
+
+
+@pytest.mark.parametrize(
+    "change,reason",
+    [
+        ({"node_pod_cidrs": "10.5.0.0/24"}, "outside_grant"),
+        ({"node_pod_cidrs": "x"}, "bad_cidr"),
+        ({"node_pod_cidrs": ["10.4.9.0/24", "10.4.12.128/25"]}, "range_overlap"),
+    ],
+)
+def test_ranges_of_hosts_that_cannot_be_are_findings(change: t.Any, reason: str) -> None:
+    (finding,) = own_ranges(**change)[1]
+    assert finding.startswith("nodes/gcp-") and finding.endswith(f" node_pod_cidrs {reason}")
+
+
+def test_ranges_of_hosts_and_another_source_are_a_finding() -> None:
+    assert own_ranges(gcp={"pod_ranges": "calico"})[1] == [
+        "nodes/gcp-1 node_pod_cidrs bad_choice",
+        "nodes/gcp-2 node_pod_cidrs bad_choice",
+    ]
+
+
 def test_a_node_without_a_range_is_a_peer_that_gets_no_packets() -> None:
     topology = plan_semaphore_mesh(fabric(), two_nodes(affinities=[affinity("gcp-1", "10.4.9.0/26")], blocks=[]))
     assert [(peer["node"], peer["allowed_ips"]) for peer in peers_of(topology)] == [

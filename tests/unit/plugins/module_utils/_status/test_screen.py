@@ -21,7 +21,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[4] / "browser")]
 
 import fabrics  # pylint: disable=wrong-import-position
 
-HEADS = ["CLUSTER", "NODES", "TUNNELS", "SERVICES", "ADDRESSES", "OLDEST KEY", "VERDICT"]
+HEADS = ["CLUSTER", "NODES", "POD RANGES", "TUNNELS", "SERVICES", "ADDRESSES", "OLDEST KEY", "VERDICT"]
 PAGE = {"page": "/srv/fabric-status.html"}
 
 
@@ -52,7 +52,7 @@ def test_a_fabric_at_rest_is_a_table_with_nothing_to_do():
     lines = screen.lines(built(), PAGE)
     assert lines[0] == "fabric default: all green" and lines[-1] == "the rest: /srv/fabric-status.html"
     assert [head for head in HEADS if head in lines[1]] == HEADS
-    assert row(lines, "aws")[:7] == ["aws", "4", "of", "4", "16", "of", "16"] and row(lines, "gcp")[-1] == "proven"
+    assert row(lines, "aws")[:8] == ["aws", "4", "of", "4", "-", "16", "of", "16"] and row(lines, "gcp")[-1] == "proven"
 
 
 @pytest.mark.parametrize(
