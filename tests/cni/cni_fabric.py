@@ -162,6 +162,16 @@ class CniFabric(Fabric):
         """Wait for the cluster's nodes and its DNS."""
         self.machinery.control_plane(cluster).wait_pods(300)
 
+    def until(self, what, ask, within=120.0):
+        """What ``ask`` answers once that is true."""
+        end = time.monotonic() + within
+        while True:
+            found = ask()
+            if found:
+                return found
+            assert time.monotonic() < end, f"not within {within:.0f} s: {what}"
+            time.sleep(0.3)
+
     # --- pods ---------------------------------------------------------------------------------------------------
 
     def deploy(self):

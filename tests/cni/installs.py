@@ -34,11 +34,17 @@ def environment(container, items, node):
     return found
 
 
+def flannel_settings(fabric):
+    """The files of its ConfigMap, and the arguments of its daemon."""
+    items = fabric.manifest("kube-flannel.yml")
+    files = of_kind(items, "ConfigMap", "kube-flannel-cfg")["data"]
+    return files, container(of_kind(items, "DaemonSet", "kube-flannel-ds"), "kube-flannel")["args"]
+
+
 def install_flannel(fabric, cluster):
     items = fabric.manifest("kube-flannel.yml")
     fabric.apply(cluster, *[item for item in items if item["kind"] not in WORKLOADS])
-    settings = of_kind(items, "ConfigMap", "kube-flannel-cfg")["data"]
-    arguments = container(of_kind(items, "DaemonSet", "kube-flannel-ds"), "kube-flannel")["args"]
+    settings, arguments = flannel_settings(fabric)
     for node in fabric.nodes_of(cluster):
         fabric.program(node, "flannel")
         start_flannel(fabric, node, settings, arguments)
@@ -51,3 +57,49 @@ def start_flannel(fabric, node, settings, arguments):
     config = fabric.write(node, "net-conf.json", settings["net-conf.json"])
     own = [f"--net-config-path={config}", f"--kubeconfig-file={fabric.access(node)}"]
     fabric.daemon(node, "flanneld", fabric.program(node, "flanneld"), *arguments, *own, NODE_NAME=node)
+
+
+CALICO = ("calico", "calico-felix", "calico-node", "calico-vxlan.yaml")
+ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
+
+
+def install_calico(fabric, cluster):
+    """With its manifest for clusters without BGP; what runs in its DaemonSet, and kube-controllers on the first node."""
+    items = fabric.manifest("calico-vxlan.yaml")
+    fabric.apply(cluster, *[item for item in items if item["kind"] not in WORKLOADS])
+    first, *dummy = nodes = fabric.nodes_of(cluster)
+    for node in nodes:
+        start_calico(fabric, node, items)
+    controllers = container(of_kind(items, "Deployment", "calico-kube-controllers"), "calico-kube-controllers")
+    given = environment(controllers, items, first)
+    own = [fabric.program(first, "calico-node"), *controllers["args"]]
+    fabric.daemon(first, "kube-controllers", *own, **given, KUBECONFIG=fabric.access(first))
+    fabric.ready(cluster)
+    fabric.ran(f"Calico in {cluster}")
+
+
+def start_calico(fabric, node, items):
+    """The node's part: start-up, services, felix, and the configuration of the runtime."""
+    agent = container(of_kind(items, "DaemonSet", "calico-node"), "calico-node")
+    access, program = fabric.access(node), fabric.program(node, "calico-node")
+    given = dict(environment(agent, items, node), KUBECONFIG=access)
+    for name in ("calico", "calico-ipam"):
+        fabric.program(node, "calico", name)
+    token = fabric.write(node, "token", fabric.machinery.control_plane(fabric.cluster_of(node)).token)
+    text = f"mkdir -p {ACCOUNT} /run/calico && cp {token} {ACCOUNT}/token && echo kube-system > {ACCOUNT}/namespace"
+    fabric.in_runtime(node, "sh", "-c", text)
+    fabric.in_runtime(node, program, "component", "node", "startup", **given)
+    fabric.in_runtime(node, program, "component", "node", "allocate-tunnel-addrs", "--run-once", **given)
+    fabric.daemon(
+        node, "node-services", program, "component", "node", "node-services", CALICO_MANAGE_CNI="false", **given
+    )
+    own = {"FELIX_FELIXHOSTNAME": node, "FELIX_DATASTORETYPE": given["DATASTORE_TYPE"]}
+    fabric.daemon(node, "felix", fabric.program(node, "calico-felix"), **given, **own)
+    fabric.configure(node, "10-calico.conflist", calico_network(items, node, access))
+
+
+def calico_network(items, node, access):
+    """The configuration of the runtime, as Calico's installer fills it in."""
+    config = of_kind(items, "ConfigMap", "calico-config")["data"]
+    text = config["cni_network_config"].replace("__KUBERNETES_NODE_NAME__", node)
+    return text.replace("__CNI_MTU__", config["veth_mtu"]).replace("__KUBECONFIG_FILEPATH__", access)

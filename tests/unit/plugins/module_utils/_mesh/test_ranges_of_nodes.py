@@ -82,6 +82,21 @@ def test_a_borrowed_address_lies_inside_the_block_of_another_node():
     }
 
 
+@pytest.mark.parametrize("step", json.loads((FIXTURES / "calico-run.json").read_text()), ids=lambda step: step["step"])
+def test_each_step_of_a_run_of_calico(step):
+    """What tests/cni/test_calico.py saw, with the owners of addresses that it worked out by itself."""
+    kinds = {kind: [item for item in step["items"] if item["kind"] == kind] for kind in ("BlockAffinity", "IPAMBlock")}
+    found = read("auto", nodes(*step["nodes"]), Objects(affinities=kinds["BlockAffinity"], blocks=kinds["IPAMBlock"]))
+    assert (found.source, found.refused, found.notes, found.failure) == ("calico", [], [], None)
+
+    def joined(rows):
+        return list(map(str, ipaddress.collapse_addresses(map(ipaddress.ip_network, rows))))
+
+    assert {node: joined(networks + borrowed) for node, (networks, borrowed) in texts(found).items()} == {
+        node: joined(rows) for node, rows in step["ranges"].items()
+    }
+
+
 def test_a_block_that_moved_is_its_new_nodes_and_joins_nothing_of_the_old():
     found = texts(read("auto", CAL, calico("ipam-9-block-moved")))
     assert "10.251.0.64/26" in found["cal-node-2"][0] and "10.251.0.64/26" not in found["cal-node-1"][0]
