@@ -37,6 +37,16 @@ def test_calico_chooses_its_pool_and_masquerades(fabric):
         assert "cali-nat-outgoing" in fabric.sh(node, "iptables-save", "-t", "nat")
 
 
+def test_our_table_alone_keeps_addresses_from_its_masquerade(fabric):
+    """Without the pools that the mesh writes for other clusters where it may."""
+    fabric.play("site", variables={"calico_ippools": "never"}).ok()
+    pools = [item["metadata"]["name"] for item in fabric.objects("calico", "ippools." + ranges.CALICO)]
+    assert pools == ["default-ipv4-ippool"] and fabric.all_kept() == 12
+    fabric.play("site", variables={"calico_ippools": "never", "keep_pod_addresses": False})
+    lost = [row for row in fabric.pairs() if row[0] == "calico" and fabric.cluster_of_address(row[3]) == "flannel"]
+    assert len(lost) == 4 and not any(row[4] for row in lost), lost
+
+
 def test_pods_of_both_clusters_reach_each_other_with_their_own_addresses(fabric):
     assert checks.joined(fabric) == 12
     run = fabric.play("preflight").ok()
@@ -61,6 +71,27 @@ def test_a_trace_finds_the_pods(fabric):
             r"back +calico-\d +target .*in by wireguard\.flan, out by cali\w+ +ok",
         ):
             assert re.search(line, shown), (line, shown)
+
+
+def test_calico_starts_again_over_the_mesh(fabric):
+    """Its start-up looks for the node's address among all devices, and felix for rules that are not its own."""
+
+    def chosen():
+        found = {
+            item["metadata"]["name"]: item["metadata"]["annotations"] for item in fabric.objects("calico", "nodes")
+        }
+        return {node: notes["projectcalico.org/IPv4Address"] for node, notes in found.items()}
+
+    before = chosen()
+    for node in fabric.nodes_of("calico"):
+        (program, *dummy), given = fabric.daemons[node, "node-services"]
+        fabric.stop(node, "felix")
+        fabric.in_runtime(node, program, "component", "node", "startup", **given)
+        fabric.restart(node, "felix")
+    assert chosen() == before
+    assert fabric.all_kept(within=60) == 12
+    assert "all green" in fabric.play("verify").ok().out
+    assert not fabric.play("site").ok().changed
 
 
 def test_a_policy_of_calico_admits_the_pods_of_our_set_alone(fabric):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import checks
-from installs import FLANNEL, install_flannel
+from installs import FLANNEL, flannel_settings, install_flannel, start_flannel
 
 TOPOLOGY = "flannel"
 NEEDS = FLANNEL
@@ -50,3 +50,25 @@ def test_pods_are_reached_after_the_plugin_has_started_again(fabric):
         fabric.stop(node, "flanneld")
         fabric.restart(node, "flanneld")
     assert fabric.all_kept(within=60) == 12
+
+
+def test_its_rules_in_nftables(fabric):
+    """Its other way to masquerade (EnableNFTables), which our table comes before as well."""
+    files, arguments = flannel_settings(fabric)
+    name, before, after = "net-conf.json", '"EnableNFTables": false', '"EnableNFTables": true'
+    assert before in files[name]
+    for node in fabric.nodes_of("flannel"):
+        fabric.stop(node, "flanneld")
+        for table in ("nat", "filter"):
+            fabric.sh(node, "sh", "-c", f"iptables-save -t {table} | grep -v -i flannel | iptables-restore -T {table}")
+        start_flannel(fabric, node, dict(files, **{name: files[name].replace(before, after)}), arguments)
+        fabric.until(
+            "its masquerade in nftables",
+            lambda node=node: "masquerade" in fabric.sh(node, "sh", "-c", "nft list table ip flannel-ipv4 || true"),
+        )
+        assert "FLANNEL" not in fabric.sh(node, "iptables-save", "-t", "nat")
+    assert fabric.all_kept(within=60) == 12
+    fabric.play("site", variables={"keep_pod_addresses": False})
+    rows = [row for row in fabric.pairs() if row[0] == "flannel" and fabric.cluster_of_address(row[3]) == "plain"]
+    assert len(rows) == 4 and not any(row[4] for row in rows), rows
+    assert checks.joined(fabric) == 12
