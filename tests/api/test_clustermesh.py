@@ -533,7 +533,7 @@ class Books:
         }
         (folder / "hosts.yml").write_text(yaml.safe_dump({"clusters": {"hosts": hosts, "vars": variables}}))
 
-    def run(self, book, *arguments):
+    def run(self, book, *arguments, ends=0):
         environment = dict(
             os.environ, ANSIBLE_NOCOWS="1", ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_HOME=str(self.folder / "ansible")
         )
@@ -542,7 +542,7 @@ class Books:
         command = ["ansible-playbook", "-i", str(self.folder / "hosts.yml"), path]
         options = {"env": environment, "cwd": str(self.folder), "capture_output": True, "text": True, "timeout": 180}
         done = subprocess.run(command + list(arguments), check=False, **options)
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == ends, done.stdout + done.stderr
         return done.stdout + done.stderr
 
 
@@ -575,6 +575,71 @@ def test_playbooks(mesh, tmp_path):
     }
 
     assert "changed=1" in books.run("clustermesh_teardown.yml") and all(peers_of(one) == {} for one in mesh.values())
+
+
+LEAVES = ("leave.yml", "-e", '{"multicluster_capabilities": ["clustermesh"], "cluster": "eu"}')
+
+
+def of_others(peers):
+    """Names of Peers, without those of eu."""
+    return {name for name in peers if not name.startswith("prod--eu--")}
+
+
+def test_a_cluster_leaves_and_comes_back(mesh, tmp_path):
+    """Its Peers elsewhere go, and those that it holds itself."""
+    books = Books(mesh, tmp_path)
+    site = ("site.yml", "-e", '{"multicluster_capabilities": ["clustermesh"]}')
+    books.run(*site)
+    come = {name: peers_of(one) for name, one in mesh.items()}
+    assert all(len(peers) == 4 for peers in come.values())
+
+    before = marks(mesh)
+    out = books.run(*LEAVES, "--check", "--diff")
+    assert writes(mesh, before) == {}
+    for name in (
+        "Peer us/prod--eu--eu-1",
+        "Peer ap/prod--eu--eu-2",
+        "Peer eu/prod--us--us-1",
+        "Peer eu/prod--ap--ap-2",
+    ):
+        assert name in out, (name, out[-6000:])
+
+    books.run(*LEAVES)
+    assert {name: set(peers_of(one)) for name, one in mesh.items()} == {
+        "eu": set(),
+        "us": of_others(come["us"]),
+        "ap": of_others(come["ap"]),
+    }
+    before = marks(mesh)
+    books.run(*LEAVES)
+    assert writes(mesh, before) == {}
+    books.run(*site)
+    assert {name: set(peers_of(one)) for name, one in mesh.items()} == {name: set(come[name]) for name in come}
+
+    # half alive: its server is away, so nothing of it is taken, and nothing of the others
+    hosts = yaml.safe_load((tmp_path / "eu").read_text())
+    hosts["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
+    alive = (tmp_path / "eu").read_text()
+    (tmp_path / "eu").write_text(yaml.safe_dump(hosts))
+    out = books.run(*LEAVES, "-e", "leave_gone=true")
+    assert "gone, so nothing was written in eu" in " ".join(out.split())
+    assert {name: set(peers_of(one)) for name, one in mesh.items()} == {
+        "eu": set(come["eu"]),
+        "us": of_others(come["us"]),
+        "ap": of_others(come["ap"]),
+    }
+    (tmp_path / "eu").write_text(alive)
+    books.run(*LEAVES)
+    assert peers_of(mesh["eu"]) == {}
+
+
+def test_of_two_clusters_one_leaves(mesh, tmp_path):
+    """What the other one held of it goes, too: a mesh of one has no Peers."""
+    books = Books({name: mesh[name] for name in ("eu", "us")}, tmp_path)
+    books.run("site.yml", "-e", '{"multicluster_capabilities": ["clustermesh"]}')
+    assert len(peers_of(mesh["eu"])) == len(peers_of(mesh["us"])) == 2
+    books.run(*LEAVES)
+    assert peers_of(mesh["eu"]) == peers_of(mesh["us"]) == {}
 
 
 def test_secrets_and_objects(mesh, tmp_path):
