@@ -219,7 +219,7 @@ def test_a_service_without_endpoints_is_mirrored_and_said(two):
     assert [text for text in result["warnings"] if "1 of the Services that are mirrored has no endpoints" in text]
 
 
-@pytest.mark.parametrize("how", ["labels and manager", "labels alone"])
+@pytest.mark.parametrize("how", ["labels and manager", "labels alone", "record"])
 def test_what_is_made_to_look_like_ours_is_not_deleted_for_who_may_not(fluentd, how):
     """Whoever may patch a Service, and not delete it, applies our labels to it in our field manager's name."""
     two = fluentd
@@ -232,10 +232,16 @@ def test_what_is_made_to_look_like_ours_is_not_deleted_for_who_may_not(fluentd, 
         "kind": "Service",
         "metadata": {"name": "vault", "namespace": NAMESPACE, "labels": LABELS},
     }
-    if how == "labels and manager":
+    if how != "labels alone":
         forged["spec"] = {"ports": PORTS}
-        client.apply(path, forged, "multicluster.network/t", force=True)
-    else:
+        done = client.apply(path, forged, "multicluster.network/t", force=True)
+    if how == "record":  # whoever may patch an object may also write that nobody else did
+        entries = done["metadata"]["managedFields"]
+        alone = [one for one in entries if one["manager"] == "multicluster.network/t"]
+        alone[0]["fieldsV1"]["f:spec"] = next(one for one in entries if one["manager"] == "helm")["fieldsV1"]["f:spec"]
+        client.merge_patch(path, {"metadata": {"managedFields": alone}}, "kubectl-edit")
+        assert {one["manager"] for one in client.get(path)["metadata"]["managedFields"]} == {"multicluster.network/t"}
+    if how == "labels alone":
         client.merge_patch(path, {"metadata": {"labels": LABELS}}, "kubectl-label")
     uid = client.get(path)["metadata"]["uid"]
     expected = [] if how == "labels alone" else ["not_ours"]

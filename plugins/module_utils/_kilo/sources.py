@@ -124,7 +124,11 @@ class Target:
         if name not in self._ours:
             obj = self.objects.get(name)
             self._ours[name] = obj is not None and may_delete(
-                obj, self._manager, is_ours(obj, self._manager), _named(name, obj)
+                obj,
+                self._manager,
+                is_ours(obj, self._manager),
+                _named(name, obj),
+                derived=all(mark in labels_of(obj) for mark in (MESH_LABEL, SOURCE_LABEL)),
             )
         return self._ours[name]
 

@@ -8,6 +8,9 @@ writer may not. Nobody can change an object's name. So an object goes when our f
 * its name is one that only we derive (``named``), or
 * nobody else is on record for its content, as after our own creation of it or its adoption.
 
+The second is for objects that have no such name: the record itself can be rewritten by whoever may patch an object. Of kinds of which we derive
+every name (``derived``), the name has to be so.
+
 With adoption the name alone has to be so: what the original program made carries the same name, and another manager.
 """
 
@@ -52,14 +55,22 @@ def makers(obj: Object, manager: str, kind: str = "") -> list[str]:
     return sorted(found)
 
 
-def may_delete(obj: Object, manager: str, mine: bool, named: bool = False, adopt: bool = False, kind: str = "") -> bool:
+def may_delete(
+    obj: Object,
+    manager: str,
+    mine: bool,
+    named: bool = False,
+    adopt: bool = False,
+    kind: str = "",
+    derived: bool = False,
+) -> bool:
     """Whether our rights may delete an object.
 
     mine: our field manager is on record for it. named: its name is one that only we, or the original program, derive. adopt: the
-    original program's objects may be taken over.
+    original program's objects may be taken over. derived: nothing of this kind is made under another name.
     """
-    if named:
-        return mine or adopt
+    if named or derived:
+        return named and (mine or adopt)
     return mine and not makers(obj, manager, kind)
 
 

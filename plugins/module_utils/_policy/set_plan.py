@@ -193,7 +193,7 @@ def _may_delete(name: str, member: Member, obj: t.Mapping[str, t.Any], manager: 
         named = name == plain or name.startswith(plain + ".part-")
     except ValueRefused:
         named = name.startswith(member.cluster + "-")  # some of its labels are gone
-    return may_delete(obj, manager, owned_by(obj, manager), named, adopt)
+    return may_delete(obj, manager, owned_by(obj, manager), named, adopt, derived=True)
 
 
 def _member(obj: t.Mapping[str, t.Any]) -> Member | None:

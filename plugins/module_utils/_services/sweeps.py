@@ -151,6 +151,7 @@ def stale(scope: Scope, objects: t.Mapping[Key, Object], settled: Settled) -> tu
             key in scope.mine,
             named(key, mark, labels) or _copied(scope, key, objects[key]),
             scope.options.adopt,
+            derived=mark[0] != SLICE,
         ):
             label = f"{key.kind} {scope.local}/{key.short}"
             refused.append(Refusal(label, "not_ours", why_it_stays(objects[key], scope.manager)))
