@@ -131,7 +131,7 @@ class CallbackModule(CallbackBase):
         self._at_fault: dict[str, list[list[str] | None]] = {}
         self._diffs: digest_text.Room | None = None
         self._warned = digest_text.Alike(WARNINGS)
-        self._refusals = digest_text.Held()
+        self._refusals = digest_text.Held(WARNINGS)
         self._planned: set[str] = set()
         self._wrote: set[str] = set()
 
@@ -344,7 +344,11 @@ class CallbackModule(CallbackBase):
         for line in [*self._room().left_out(self.get_option("details_file")), *self._warned.left_out()]:
             self._say(line, C.COLOR_VERBOSE)
         planned = self._planned - self._wrote
-        open_ends = [word for word, there in (("warnings", len(self._warned)), ("refusals", self._refused)) if there]
+        open_ends = [
+            word
+            for word, there in (("warnings", len(self._warned) or len(self._refusals)), ("refusals", self._refused))
+            if there
+        ]
         color = C.COLOR_ERROR if any(row["failures"] or row["unreachable"] for row in rows.values()) else C.COLOR_OK
         for line in (
             digest_text.end_line(rows, time.monotonic() - self._begun, planned, self._at_fault),
@@ -373,8 +377,8 @@ class CallbackModule(CallbackBase):
         if isinstance(given, list) and self._display.verbosity == 0:
             for text in given:
                 self._keep(f"warning of {host}: {text}")
-            news = [text for text in given if self._warned.is_news(host, str(text))]
-            data["warnings"] = [text for text in news if not self._refusals.take(str(text))]
+            rest = [text for text in given if not self._refusals.take(host, str(text))]
+            data["warnings"] = [text for text in rest if self._warned.is_news(host, str(text))]
         self._handle_warnings(data)
 
     # --- helpers ------------------------------------------------------------------------------------------------------

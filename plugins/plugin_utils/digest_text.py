@@ -575,17 +575,25 @@ class Alike:
 
 
 class Held:
-    """Warnings of refusals, until the table at the end of a run has named them; what it does not name is shown last."""
+    """Warnings of refusals, until the table at the end of a run has named them; what it does not name is shown last, so many of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._texts: dict[str, None] = {}
+        self._seen: set[str] = set()
 
-    def take(self, text: str) -> bool:
-        """Whether a warning is one of a refusal; then it is kept here."""
+    def take(self, host: str, text: str) -> bool:
+        """Whether a warning is one of a refusal; then it is kept here, once where several hosts refuse alike."""
         if not text.startswith("refused "):
             return False
-        self._texts[text] = None
+        key = text.replace(host, "*")
+        if key not in self._seen:
+            self._seen.add(key)
+            self._texts[text] = None
         return True
+
+    def __len__(self) -> int:
+        return len(self._seen)
 
     def shown(self, lines: t.Iterable[str]) -> None:
         """Drop those that lines of the table have; one line may speak for several clusters."""
@@ -596,7 +604,8 @@ class Held:
     def rest(self) -> list[str]:
         """The others; then none of them is kept."""
         found, self._texts = list(self._texts), {}
-        return found
+        more = len(found) - self._most
+        return [*found[: self._most], f"{more:,} more refusals, -v shows them"] if more > 0 else found
 
 
 def end_line(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .mesh_verdict import is_cut, is_kubespan, peer_names
+from .mesh_verdict import ends_named, is_cut, is_kubespan, peer_names
 
 Data = dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
@@ -82,7 +82,7 @@ def with_latency(rows: t.Sequence[Data], mesh: Facts, pings: t.Mapping[str, t.It
 def faults(mesh: Facts, found: t.Mapping[str, Facts]) -> dict[tuple[str, str], list[str]]:
     """Pair of clusters -> what is wrong between them besides handshakes: drift of a device's parts, ranges led elsewhere, lost pings."""
     rows: dict[tuple[str, str], list[str]] = {}
-    nodes = mesh.get("nodes") or {}
+    nodes, named = mesh.get("nodes") or {}, ends_named(found)
     for host in sorted(found):
         if host not in nodes:
             continue
@@ -98,10 +98,12 @@ def faults(mesh: Facts, found: t.Mapping[str, Facts]) -> dict[tuple[str, str], l
                 rows.setdefault(pair(own, remote), []).append(f"{host}: {row['range']}: {row['text']}")
         for ping in probe.get("pings") or ():
             if is_cut(ping) and ping["node"] in nodes:
-                text = f"{host}: packets of more than {ping['size']:,} bytes do not reach pod {ping['target']} of {ping['node']}"
+                target = f"{named(ping['target'])} of {ping['node']}"
+                text = f"{host}: packets of more than {ping['size']:,} bytes do not reach {target}"
                 rows.setdefault(pair(own, str(nodes[ping["node"]]["cluster"])), []).append(text)
             if not ping["ok"] and ping["node"] in nodes:
-                text = f"{host}: pod {ping['source']} does not reach pod {ping['target']} of {ping['node']}"
+                source, target = [named(ping[end]) for end in ("source", "target")]
+                text = f"{host}: {source} does not reach {target} of {ping['node']}"
                 rows.setdefault(pair(own, str(nodes[ping["node"]]["cluster"])), []).append(text)
     return rows
 

@@ -61,7 +61,10 @@ def of_host(topology: Facts, host: str, found: Found, alone: bool = False, outsi
     probe = row.get("probe") or {}
     broken = drift_lines(row.get("drift") or {}) + handshake_lines(topology, host, probe) + path_lines(probe)
     broken += (
-        stray_lines(topology, host, probe) + ping_lines(probe, found) + size_lines(topology, probe) + unit_lines(probe)
+        stray_lines(topology, host, probe)
+        + ping_lines(probe, found)
+        + size_lines(topology, probe, found)
+        + unit_lines(probe)
     )
     unproven = (
         []
@@ -236,15 +239,19 @@ def stand_in_lines(topology: Facts, host: str, probe: Facts) -> list[str]:
     return [text.format(", ".join(about_of(topology, host).get("pod_cidrs") or ()) or "(none)", _named(addresses))]
 
 
+def ends_named(found: Found) -> t.Callable[[t.Any], str]:
+    """Ends of pings as messages name them, by their addresses. found: of all hosts."""
+    nodes = stand_ins(found)
+    return lambda address: f"{'node address' if address in nodes else 'pod'} {address}"
+
+
 def ping_lines(probe: Facts, found: Found | None = None) -> list[str]:
     """Pods that did not answer, each with what a trace found, where there was one. found: of all hosts, which says what is no pod."""
-    nodes = stand_ins(found or {})
+    named = ends_named(found or {})
     lines = []
     for ping in probe.get("pings") or ():
         if not ping["ok"]:
-            source, target = [
-                f"{'node address' if ping[end] in nodes else 'pod'} {ping[end]}" for end in ("source", "target")
-            ]
+            source, target = [named(ping[end]) for end in ("source", "target")]
             lines.append(
                 f"{source} does not reach {target} of {ping['node']}" + (": " + ping["why"] if ping.get("why") else "")
             )
@@ -256,13 +263,15 @@ def is_cut(ping: Facts) -> bool:
     return bool(ping["ok"] and ping.get("full") and ping["size"] < ping["full"])
 
 
-def size_lines(topology: Facts, probe: Facts) -> list[str]:
-    """Clusters to which large packets are lost, each with the largest that passes and the variable to set."""
+def size_lines(topology: Facts, probe: Facts, found: Found | None = None) -> list[str]:
+    """Clusters to which large packets are lost, each with the largest that passes and the variable to set. found: as for ping_lines."""
+    pings = [ping for ping in probe.get("pings") or () if is_cut(ping)]
+    named = ends_named((found or {}) if pings else {})
     cut: dict[tuple[str, int, int], list[str]] = {}
-    for ping in probe.get("pings") or ():
-        if is_cut(ping):
-            remote = str(about_of(topology, ping["node"]).get("cluster"))
-            cut.setdefault((remote, ping["size"], ping["full"]), []).append("pod {target} of {node}".format(**ping))
+    for ping in pings:
+        remote = str(about_of(topology, ping["node"]).get("cluster"))
+        target = f"{named(ping['target'])} of {ping['node']}"
+        cut.setdefault((remote, ping["size"], ping["full"]), []).append(target)
     variable = (
         "kubespan_config: {{mtu: {1}}} on the nodes"
         if is_kubespan(topology)

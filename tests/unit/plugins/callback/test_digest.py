@@ -681,6 +681,19 @@ def test_what_five_hundred_hosts_warn_of_is_said_once():
     ]
     assert lines[-2] == "499 more warnings, of other hosts"
     run = Run().play("p").task("t")
+    for number in range(60):
+        run.result(
+            f"n{number:02}", warnings=["refused gcp/n9: bad [bad_key]", f"refused n{number:02}/x: bad [bad_key]", "odd"]
+        )
+    lines = run.end()
+    assert lines[-2] == "59 more warnings, of other hosts", "refusals are no warnings of other hosts"
+    assert sum("[bad_key]" in line for line in lines) == 2
+    run = Run().play("p").task("t")
+    for number in range(500):
+        run.result("n1", warnings=[f"refused gcp/x-{number}: bad [bad_key]", "odd"])
+    lines = run.end()
+    assert sum("[bad_key]" in line for line in lines) == 30 and "[WARNING]: 470 more refusals, -v shows them" in lines
+    run = Run().play("p").task("t")
     for number in range(500):
         run.result("n1", warnings=[f"strange thing {number}"])
     lines = run.end()

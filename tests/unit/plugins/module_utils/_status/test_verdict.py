@@ -11,7 +11,7 @@ import pathlib
 import sys
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._status import evidence, mesh_verdict, report
+from ansible_collections.multicluster.network.plugins.module_utils._status import ends, evidence, mesh_verdict, report
 from ansible_collections.multicluster.network.plugins.module_utils._status.verdict import (
     BROKEN,
     PROVEN,
@@ -392,11 +392,19 @@ def test_a_stand_in_is_shown_as_none_of_the_pods():
     def lost(facts):
         a_node_stands_in_for_its_pods(facts)
         next(ping for ping in probe(facts)["pings"] if ping["node"] == "gcp-2").update(ok=False, milliseconds=None)
+        next(ping for ping in probe(facts)["pings"] if ping["node"] == "gcp-1").update(ok=False, milliseconds=None)
+        next(ping for ping in probe(facts, "aws-2")["pings"] if ping["node"] == "gcp-2").update(size=1296, full=1420)
 
-    assert any(
-        "aws-1: pod 10.2.3.10 does not reach node address 10.4.8.1 of gcp-2" in problem
-        for problem in judged(lost)["problems"]
-    )
+    problems = judged(lost)["problems"]
+    assert any("aws-1: pod 10.2.3.10 does not reach node address 10.4.8.1 of gcp-2" in problem for problem in problems)
+    assert any("1,296 bytes do not reach node address 10.4.8.1 of gcp-2" in problem for problem in problems)
+    facts = copy.deepcopy(verified.facts())
+    lost(facts)
+    assert {text for rows in ends.faults(facts["mesh"], facts["found"]).values() for text in rows} == {
+        "aws-1: pod 10.2.3.10 does not reach pod 10.4.7.10 of gcp-1",
+        "aws-1: pod 10.2.3.10 does not reach node address 10.4.8.1 of gcp-2",
+        "aws-2: packets of more than 1,296 bytes do not reach node address 10.4.8.1 of gcp-2",
+    }
 
 
 def test_what_the_mesh_does_not_carry_is_said_where_it_is_proven():
