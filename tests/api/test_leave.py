@@ -85,6 +85,37 @@ def test_a_cluster_leaves_and_comes_back(pair, whole, joined):
     assert pair.imported("gcp", WEB)["status"]["clusters"] == [{"cluster": "gcp-eu"}]
 
 
+def ledgers(pair, name):
+    """What a cluster keeps of addresses that were given out."""
+    found = pair.clients[name].list("/api/v1/configmaps").items
+    return {one["metadata"]["name"]: one.get("data") for one in found if "203.0.113." in str(one.get("data"))}
+
+
+def addresses(pair, name):
+    """Where a Service has its address, in every form."""
+    service = pair.get(name, "Service", "balanced", "shop")
+    return [
+        row.get("ip") for row in (service["status"].get("loadBalancer") or {}).get("ingress") or ()
+    ], "203.0.113." in str([service["spec"], service["metadata"].get("annotations")])
+
+
+def test_addresses_of_its_services_go_and_those_of_the_others_stay(pair, whole, joined):
+    held_by = {name: (addresses(pair, name), ledgers(pair, name)) for name in pair.servers}
+    assert all(one[0][0] for one in held_by.values()), held_by
+    code, shown = play(whole, "leave", "--check", "--diff", "-e", "cluster=aws")
+    assert code == 0 and held_by["aws"][0][0][0] in shown, shown[-5000:]
+    assert {name: (addresses(pair, name), ledgers(pair, name)) for name in pair.servers} == held_by
+
+    code, shown = play(whole, "leave", "-e", "cluster=aws", "-e", "leave_gone=true")
+    assert code == 0 and "load_balancers" in shown, shown[-4000:]
+    assert {name: (addresses(pair, name), ledgers(pair, name)) for name in pair.servers} == held_by, "nobody asked it"
+
+    code, shown = play(whole, "leave", "-e", "cluster=aws")
+    assert code == 0, shown[-5000:]
+    assert addresses(pair, "aws") == ([], False) and ledgers(pair, "aws") == {}
+    assert (addresses(pair, "gcp"), ledgers(pair, "gcp")) == held_by["gcp"]
+
+
 def test_nothing_goes_while_another_cluster_cannot_be_written(pair, whole, joined):
     """Clients of the other one would be sent where nothing answers any more."""
     before, mark = held(pair, "aws"), pair.mark()
