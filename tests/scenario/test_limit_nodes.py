@@ -23,6 +23,7 @@ ON = {
     "multicluster_capabilities": CAPABILITIES,
     "service_mirror_create_namespace": True,
     "mcs_install_crds": True,
+    "verify_allow_unproven": True,  # no kube-proxy runs in this lab
     "adopt_step": "take",
     "tenants_source": "aws",
     "tenants_apinet": "gcp",
