@@ -9,10 +9,13 @@ import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import STATIC
 from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_settings import LoadBalancerAction
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept
 
 
-class ActionModule(LoadBalancerAction):
+class ActionModule(Kept, LoadBalancerAction):
     """See DOCUMENTATION of the module."""
+
+    of_hosts = True
 
     def concerns(self, row: t.Mapping[str, t.Any]) -> bool:
         """Clusters of one's own hardware have no devices to ask for."""

@@ -6,18 +6,67 @@
 
 from __future__ import annotations
 
+import pathlib
 import typing as t
 
+import yaml
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept
+
+#: States of pools of clusters that leave.
+_GONE = ("absent", "released")
 
 
-class ActionModule(InventoryAction):
-    """See DOCUMENTATION of the module."""
-
-    def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
-        """Only the clusters that get something are asked."""
+class _Objects(InventoryAction):
+    def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> str | None:
+        """The objects of the run's plan; only the clusters that get something are asked."""
+        if options.pop("planned", None):
+            why = self._plan(options, variables)
+            if why:
+                return why
+        if options.get("files"):
+            self._read(options)
         if not options.get("objects"):
             self.only = options.get("objects_by_cluster") or {}
+        return None
+
+    def _read(self, options: dict[str, t.Any]) -> None:
+        """The manifests of files of the role, for all clusters or for one."""
+        found: list[t.Any] = []
+        for name in options.pop("files"):
+            text = pathlib.Path(self._find_needle("files", str(name))).read_text(encoding="utf-8")
+            for old, new in (options.get("substitute") or {}).items():
+                text = text.replace(str(old), str(new))
+            for document in yaml.safe_load_all(text):
+                found += document["items"] if document.get("kind") == "List" or "items" in document else [document]
+        options.pop("substitute", None)
+        cluster = options.pop("files_cluster", None)
+        if cluster:
+            options["objects_by_cluster"] = {str(cluster): found}
+        else:
+            options["objects"] = found
+
+    def _plan(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> str | None:
+        """Calico's pools of the plan; of nodes that leave, those of the clusters that leave with all of their nodes."""
+        mesh = collected.mesh(self.hostvars, variables["ansible_play_hosts_all"])
+        pools = mesh.get("ip_pools") or {}
+        if options.get("state") in _GONE:
+            leaves = set(map(str, variables["ansible_play_hosts"]))
+            stays = {row["cluster"] for host, row in mesh.get("nodes", {}).items() if host not in leaves}
+            pools = {name: rows for name, rows in pools.items() if name not in stays}
+        elif pools:
+            first = next(iter(pools.values()))[0]
+            options["purge"] = [{"api_version": first["apiVersion"], "kind": "IPPool"}]
+        self.keeps = bool(pools) and not self.compared()
+        options["objects_by_cluster"] = pools
+        return (
+            None
+            if self.keeps
+            else "the plan has no pools"
+            if not pools
+            else "this run has written it, and nothing since"
+        )
 
     def within(self, options: dict[str, t.Any], inside: t.Collection[str]) -> list[str]:
         """Of objects for all clusters, or for some by name, those of the clusters inside."""
@@ -37,3 +86,13 @@ class ActionModule(InventoryAction):
     def left(self, options: t.Mapping[str, t.Any]) -> bool:
         """Whether a cluster is left."""
         return bool(self.only)
+
+
+class ActionModule(Kept, _Objects):
+    """See DOCUMENTATION of the module."""
+
+    def kept_as(self) -> str:
+        """The pools of the plan; what a task names itself concerns nobody else."""
+        if not self._task.args.get("planned"):
+            return ""
+        return kept.POOLS_GONE if self._task.args.get("state") in _GONE else kept.POOLS

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from ansible_collections.multicluster.network.plugins.plugin_utils.clustermesh_definition import ClustermeshAction
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept
 
 
-class ActionModule(ClustermeshAction):
+class ActionModule(Kept, ClustermeshAction):
     """See DOCUMENTATION of the module."""

@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_settings import LoadBalancerAction
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept
 
 
-class ActionModule(LoadBalancerAction):
+class ActionModule(Kept, LoadBalancerAction):
     """See DOCUMENTATION of the module."""
+
+    of_hosts = True

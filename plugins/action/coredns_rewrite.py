@@ -12,6 +12,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._services.cor
 from ansible_collections.multicluster.network.plugins.modules import coredns_rewrite
 from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept
 
 #: What of a cluster's CoreDNS its host may say.
 _VARIABLES = {
@@ -23,7 +24,7 @@ _VARIABLES = {
 }
 
 
-class ActionModule(InventoryAction):
+class ActionModule(Kept, InventoryAction):
     """See DOCUMENTATION of the module."""
 
     module = coredns_rewrite

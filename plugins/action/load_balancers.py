@@ -11,20 +11,29 @@ import typing as t
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.multicluster.network.plugins.modules import load_balancers
 from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_settings import LoadBalancerAction
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept
 
 
-class ActionModule(LoadBalancerAction):
+class ActionModule(Kept, LoadBalancerAction):
     """See DOCUMENTATION of the module."""
 
     module = load_balancers
 
     def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> str | None:
         """The settings, each with what the task says of all clusters."""
+        if boolean(options.pop("pending", False)) and not self._pending():
+            self.keeps = False
+            return "this run has found nothing that is to be given back"
         why = super().fill(options, variables)
         if "gc_orphans" in options:
             everywhere = boolean(options.pop("gc_orphans"))
             options["settings"] = [dict({"gc_orphans": everywhere}, **row) for row in options["settings"]]
         return why
+
+    def _pending(self) -> bool:
+        """Whether the run has found what is to be given back, or what stays until its cluster is confirmed to be empty."""
+        found = (self.hostvars.context.get(self.kept_as()) or {}).get("load_balancers") or {}
+        return any(row.get("releases") or row.get("kept") for row in found.values())
 
     def within(self, options: dict[str, t.Any], inside: t.Collection[str]) -> list[str]:
         """The settings of the clusters inside; what the others have is reserved in each of them."""

@@ -12,11 +12,11 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import slices
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.publishing import host_reports
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import refused_lines
-from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.modules import mesh_plan
-from ansible_collections.multicluster.network.plugins.plugin_utils import handed
+from ansible_collections.multicluster.network.plugins.plugin_utils import job_output, node_part
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import (
     InventoryAction,
@@ -24,20 +24,31 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_tas
     renamed,
     shown,
 )
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept
 
 
-class ActionModule(InventoryAction):
+class _Plan(InventoryAction):
     """See DOCUMENTATION of the module."""
 
     module = mesh_plan
     needs_clusters = True
 
-    def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
-        """The definition, what is wrong with the inventory where only that is asked, and hosts' own word."""
+    #: The plan that this one replaces, where it is made again with what was published.
+    before: t.Mapping[str, t.Any] = {}
+
+    def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> str | None:
+        """The definition, what is wrong with the inventory where only that is asked, and hosts' own reports."""
+        self.refused_before: list[str] = []
+        again = boolean(options.pop("again", False))
+        if again:
+            self.before = collected.mesh(self.hostvars, variables["ansible_play_hosts_all"])
+            why = self._nothing_new(variables)
+            if why:
+                self.keeps = False
+                return why
         if "mode" in options:
             check_choice(self, "multicluster_mesh", "mesh_mode", options["mode"], variables)
-        self.agrees, agreed = boolean(options.pop("agree", False)), options.pop("agreed", "")
-        self.agreed: dict[str, t.Any] = packed.unpack(str(agreed)) if agreed else {}
+        self.agreed = _agreed(variables) if boolean(options.pop("slice", False)) else {}
         if "definition" not in options:
             options["definition"] = self.definition()
             if self.agreed:
@@ -52,21 +63,32 @@ class ActionModule(InventoryAction):
                     raise ValueError(wrong)
         self.inventory = options["definition"]
         options["leaving"] = str(self.leaving.get("cluster") or "")
-        hosts = options.get("reported_by") or ()
-        said = handed.reported(variables) if self.agreed else {}
+        hosts = variables["ansible_play_hosts_all"] if again else ()
+        said = job_output.reported(variables) if self.agreed else {}
         if said and "reported" not in options:
             options["reported"] = host_reports(said)
-        plans = collected.results(self.hostvars, variables.get("ansible_play_hosts_all") or (), "__mesh_r_plan")
-        self.refused_before: list[str] = next(
+        plans = collected.of_hosts(self.hostvars, variables.get("ansible_play_hosts_all") or (), kept.PLAN)
+        self.refused_before = next(
             (list(plan["refused_before"]) for plan in plans.values() if plan.get("refused_before")), []
         )
         if hosts and "reported" not in options:
-            results = handed.results(variables, self.hostvars, hosts)
+            results = job_output.results(variables, self.hostvars, hosts)
             options["reported"] = host_reports(results)
             earlier = collected.mesh(self.hostvars, hosts).get("refused") or ()
             self.refused_before = refused_lines(
                 earlier, {host: result["refused"] for host, result in results.items() if result.get("refused")}
             )
+        return None
+
+    def _nothing_new(self, variables: t.Mapping[str, t.Any]) -> str | None:
+        """Why a plan would be the one that the run has. Reports of hosts decide what two nodes claim, where a node has no record of its own."""
+        context = self.hostvars.context
+        published, plan = context.get(kept.ANNOTATIONS) or {}, context.get(kept.PLAN) or {}
+        if not self.before:
+            return "the mesh is not planned in this run"
+        if variables.get("ansible_check_mode") or (self._task.check_mode and context.get(kept.PUBLISHED)):
+            return "a comparison publishes nothing"
+        return None if published.get("changed") or plan.get("contested") else "nothing new was published"
 
     def _join(self, definition: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
         """The nodes of the whole fabric instead of those that this job has. Raises ValueRefused for a host that was not there."""
@@ -86,6 +108,39 @@ class ActionModule(InventoryAction):
                 return dict(
                     result, failed=True, msg=text.format(slices.shown(differs)), refused_before=self.refused_before
                 )
-        if "mesh" in result and self.agrees:
-            result["agreement"] = packed.pack(slices.agreement(result["mesh"], self.inventory))
+        if "mesh" in result:
+            self.hostvars.context.keep(kept.DEFINITION, self.inventory)
+            if self.before:
+                result["news"] = _news(self.before, result["mesh"])
+                result["news_clusters"] = slices.news(self.before, result["mesh"])
         return dict(result, refused_before=self.refused_before)
+
+
+def _agreed(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What the first job of a workflow agreed on. Raises ValueError where this job does not have it."""
+    given = variables.get(job_output.PLAN)
+    if not given:
+        raise ValueError(
+            "there is no plan to agree with: slices_plan runs first, and its result is given to this job, see multicluster_workflow_file"
+        )
+    agreed: dict[str, t.Any] = packed.unpack(str(given))
+    return agreed
+
+
+def _news(before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> list[str]:
+    """The hosts for which the second plan has another part."""
+    return sorted(host for host in after["nodes"] if _part(before, host) != _part(after, host))
+
+
+def _part(mesh: t.Mapping[str, t.Any], host: str) -> t.Any:
+    if host not in mesh["nodes"]:
+        return None
+    return node_part.devices(mesh, host), node_part.kubespan_part(mesh, host, {})
+
+
+class ActionModule(Kept, _Plan):
+    """See DOCUMENTATION of the module."""
+
+    def kept_as(self) -> str:
+        """The plan; that the inventory is valid is no plan."""
+        return kept.VALID if boolean(self._task.args.get("validate_only", False)) else kept.PLAN

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The verdict over a fabric, from what a verification registered on hosts."""
+"""The verdict over a fabric, from what the run of a verification has kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, evidence, report
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import with_clusters
-from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars, write_text
 
 OPTIONS: dict[str, dict[str, t.Any]] = {
     "hosts": {"type": "list", "elements": "str", "required": True},
@@ -20,6 +20,7 @@ OPTIONS: dict[str, dict[str, t.Any]] = {
     "clusters_group": {"type": "str", "default": "clusters"},
     "allow_unproven": {"type": "bool", "default": False},
     "full": {"type": "bool", "default": True},
+    "path": {"type": "path"},
 }
 
 
@@ -33,7 +34,7 @@ def mesh_report(
     allow_unproven: bool = False,
     full: bool = True,
 ) -> dict[str, t.Any]:
-    """``{verdict, ok, problems, warnings, parts, scope, text, full}`` from what the plays of a verification registered.
+    """``{verdict, ok, problems, warnings, parts, scope, text, full}`` from what the run of a verification has kept.
 
     hosts: those that should have been verified. declared: those that may be nodes. on: the capabilities that the inventory asks for; one
     that no cluster's host was there to compare is not asked, where there is a limit.
@@ -61,9 +62,7 @@ def mesh_report(
     return report.build(facts, allow_unproven, full)
 
 
-class ActionModule(ActionBase):
-    """See DOCUMENTATION of the module."""
-
+class _Report(ActionBase):
     TRANSFERS_FILES = False
     _requires_connection = False
 
@@ -72,9 +71,7 @@ class ActionModule(ActionBase):
         result, variables = super().run(tmp, task_vars), task_vars or {}
         unused, options = self.validate_argument_spec(OPTIONS)
         try:
-            hostvars, groups = with_clusters(
-                registered(variables["hostvars"]), variables["groups"], options["clusters_group"]
-            )
+            hostvars, groups = with_clusters(run_vars(self, variables), variables["groups"], options["clusters_group"])
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from None
         built = mesh_report(
@@ -87,4 +84,10 @@ class ActionModule(ActionBase):
             options["allow_unproven"],
             options["full"],
         )
+        if options["path"] and not self._task.check_mode:
+            write_text(options["path"], built["full"] + "\n")
         return dict(result, changed=False, report=built)
+
+
+class ActionModule(Kept, _Report):
+    """See DOCUMENTATION of the module."""

@@ -9,9 +9,13 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan, publishing
-from ansible_collections.multicluster.network.plugins.module_utils._status import collected
-from ansible_collections.multicluster.network.plugins.plugin_utils import handed
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
+from ansible_collections.multicluster.network.plugins.plugin_utils import job_output
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept
+
+#: States of annotations of nodes that leave.
+_GONE = ("absent", "released")
 
 
 def unpublished(
@@ -31,16 +35,23 @@ def unpublished(
     )
 
 
-class ActionModule(InventoryAction):
-    """See DOCUMENTATION of the module."""
-
+class _Annotations(InventoryAction):
     def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> str | None:
         """The annotations. Where nothing differs, no cluster is asked."""
         hosts = options.get("hosts")
         if hosts:
             mesh = collected.mesh(self.hostvars, hosts)
-            leaves = options.get("state") in ("absent", "released")
-            results = {} if leaves else handed.results(variables, self.hostvars, hosts)
+            if self.compared():
+                self.keeps = False
+                return "this run has written it, and nothing since"
+            if not mesh:
+                self.keeps = False
+                return "the mesh is not planned in this run"
+            options.setdefault("prefixes", mesh.get("annotation_patterns") or [])
+            leaves = options.get("state") in _GONE
+            if not leaves and not self._task.check_mode:
+                self.hostvars.context.keep(kept.PUBLISHED, {"published": True})
+            results = {} if leaves else job_output.results(variables, self.hostvars, hosts)
             options["annotations"] = (
                 publishing.nodes_by_cluster(mesh, hosts)
                 if leaves
@@ -52,3 +63,13 @@ class ActionModule(InventoryAction):
             self.only = options.get("annotations") or {}
             return None if self.only else "no node is named"
         return None
+
+
+class ActionModule(Kept, _Annotations):
+    """See DOCUMENTATION of the module."""
+
+    def kept_as(self) -> str:
+        """What was published of the plan, or withdrawn; what a task names itself concerns nobody else."""
+        if not self._task.args.get("hosts"):
+            return ""
+        return kept.ANNOTATIONS_GONE if self._task.args.get("state") in _GONE else kept.ANNOTATIONS

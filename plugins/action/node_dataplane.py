@@ -2,40 +2,239 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""node_dataplane, which confirms a change over a connection that was opened after it, and says why a node gave no answer.
+"""node_dataplane with this node's part of the run's plan, within the time that a change may take.
 
-A connection that survived the change proves nothing. The task meta: reset_connection would do it for one host at a time, with a banner
-and a warning for each. And where the module did not even start, Ansible tells of JSON that it missed.
+A change is confirmed over a connection that was opened after it, since one that survived the change proves nothing. The task meta:
+reset_connection would do it for one host at a time, with a banner and a warning for each. And where the module did not even start, Ansible
+reports JSON that it missed.
 """
 
 from __future__ import annotations
 
 import typing as t
 
+from ansible.errors import AnsibleConnectionFailure
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action.normal import ActionModule as Normal
 from ansible.plugins.connection import ConnectionBase
-from ansible.plugins.loader import filter_loader
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
+from ansible_collections.multicluster.network.plugins.plugin_utils import node_part
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars
 
 #: What a shell answers for a program that is not there or cannot be run, and for one that SIGKILL ended.
 _NOT_STARTED, _KILLED = (126, 127), (137, -9)
+_GONE = ("absent", "released")
+_SLOW = "Where the node or the controller is slow, raise node_dataplane_rollback_seconds"
 
-# With the first filter of a collection Ansible loads all of them and what they import, from source each time. It loads this plugin before it
-# forks a worker for each host, so that workers, whose tasks ask for filters, find them loaded: a tenth of a second less for each host and task.
-filter_loader.get("multicluster.network.node_devices")
+Data = dict[str, t.Any]
 
 
-class ActionModule(Normal):
+class _Node(Normal):
+    def run(self, tmp: t.Any = None, task_vars: Data | None = None) -> Data:
+        """The module, with what the run knows of its node where the task leaves it to the run."""
+        given, self.variables = self._task.args, task_vars or {}
+        self.host = str(self.variables.get("inventory_hostname", "node"))
+        self.hostvars = run_vars(self, task_vars)
+        self.context = self.hostvars.context
+        options = dict(given)
+        try:
+            self._task.args = options
+            state = str(given.get("state") or "present")
+            if state == "confirmed":
+                return self._confirm(options)
+            if state == "reverted":
+                return self._revert(options)
+            return self._converge(options, state in _GONE) if "mesh" in given else self._module()
+        except ValueError as error:
+            return {"failed": True, "msg": f"{self.host}: {error}"}
+        finally:
+            self._task.args = given  # a retry begins with what was written
+
+    def _module(self) -> Data:
+        result: Data = super().run(None, self.variables)
+        if result.get("failed") and "module_stderr" in result:
+            result["msg"] = f"{self.host}: {without_answer(result.get('rc'), str(result['module_stderr']))}"
+        return result
+
+    def _converge(self, options: Data, leaves: bool) -> Data:
+        mesh = options.pop("mesh") or collected.mesh(self.hostvars, [self.host])
+        checks = self._task.check_mode
+        if checks and self._unread():
+            return _skipped("the node was not read")
+        if not mesh and not leaves:
+            if checks:
+                return _skipped("the mesh is not planned in this run")
+            raise ValueError(
+                "the mesh is not planned in this run; run the role mesh with tasks_from: plan before, or set node_dataplane_mesh"
+            )
+        node = (mesh.get("nodes") or {}).get(self.host) or {}
+        if (
+            node.get("refused") and not leaves
+        ):  # it has no Node, and may be another host's machine; it may leave, though
+            return _skipped(f"the plan refuses it: {node['refused']}")
+        self._fill(options, mesh, leaves)
+        seconds = options["rollback_seconds"] = self._seconds(options)
+        limit = int(options.pop("check_seconds", 0) or 0)
+        if not checks:
+            limit = seconds // 2
+        try:
+            with node_part.at_most(
+                limit
+            ):  # others of its batch wait, and their timers run too; comparing arms no timer
+                return self._module()
+        except node_part.TooLong:
+            return self._expired(limit, seconds)
+
+    def _unread(self) -> bool:
+        """Whether the run could not read the node at all: it is not compared then."""
+        info = self.context.get(kept.NODE_INFO, self.host)
+        return info is not None and info.get("node") is None
+
+    def _fill(self, options: Data, mesh: Data, leaves: bool) -> None:
+        """The options that the plan has."""
+        settings = options.pop("kubespan", None) or {}
+        probe = options.pop("probe", None) or {}
+        devices = [] if leaves and self.host not in (mesh.get("nodes") or {}) else node_part.devices(mesh, self.host)
+        options["hosts"] = list(mesh.get("nodes") or ())
+        options["key_files"] = [device["private_key_file"] for device in devices]
+        own = options.pop("device_settings", None) or {}
+        options["devices"] = [] if leaves else [{**device, **own} for device in devices]
+        options["tables"] = [] if leaves else [*(options.get("tables") or ()), *node_part.tables(mesh, self.host)]
+        spans = {} if leaves else node_part.kubespan_part(mesh, self.host, settings)
+        if spans:
+            options["kubespan"] = spans
+        if probe and not leaves:
+            asked = {name: value for name, value in probe.items() if name != "reach"}
+            asked.update(node_part.ranges(self, self.variables, self.hostvars, mesh, self.host))
+            if boolean(probe.get("reach", False)):
+                pods = (self.context.get(kept.FOUND_PODS) or {}).get("pods") or {}
+                asked.update(node_part.reach(mesh, self.host, pods, settings.get("layout") or {}))
+            options["probe"] = asked
+
+    def _seconds(self, options: Data) -> int:
+        """How long the node waits: at least three times what this controller needed for an earlier change of the run."""
+        seconds, most = int(options.get("rollback_seconds") or 0), int(options.pop("rollback_max_seconds", 0) or 0)
+        earlier = self.context.get(kept.CONFIRMED, self.host) or {}
+        needed = 3 * int(earlier.get("waited_seconds") or 0) + (30 if earlier.get("again") else 0)
+        return max(seconds, min(needed, most)) if seconds else 0
+
+    def _expired(self, limit: int, seconds: int) -> Data:
+        result = {"failed": True, "changed": False, "timedout": {"period": limit}}
+        if self._task.check_mode:
+            text = (
+                "{0}: comparing the node with the plan did not end within {1} s, so it is not known whether it differs. "
+                "Where the node or the controller is slow, raise node_dataplane_check_seconds"
+            )
+            return dict(result, msg=text.format(self.host, limit))
+        missed = f"converging it did not end within {limit} s, half of node_dataplane_rollback_seconds"
+        return dict(result, **self._lost(missed, seconds))
+
+    def _lost(self, missed: str, seconds: int) -> Data:
+        """A node that gave no answer: why, and how long it may take until it does."""
+        lost = {"missed": missed, "patience": seconds + 60}
+        self.context.keep(kept.LOST, lost, self.host)
+        return dict(lost, msg=f"{self.host}: {missed}")
+
+    def _confirm(self, options: Data) -> Data:
+        most, waits = int(options.pop("rollback_max_seconds", 0) or 0), boolean(options.pop("wait", False))
+        change = (self.context.get(kept.NODE, self.host) or {}).get("transaction") or {}
+        if "transaction" in options or not change:
+            return self._anew()
+        options["transaction"] = change["id"]
+        seconds = int(change["seconds"])
+        lost = (self.context.get(kept.LOST, self.host) or {}) if waits else {}
+        if waits and not self._answers(lost):
+            return self._gone(lost)
+        reason = f"the confirmation of its change, for which it waits {seconds} s (node_dataplane_rollback_seconds), "
+        try:
+            # a controller that needs most of that time has done nothing wrong, and how late one is shall be known
+            with node_part.at_most(0 if waits else seconds + 60):
+                result = self._anew()
+        except node_part.TooLong:
+            missed = reason + "had no answer within that and a minute"
+            return dict(
+                {"failed": True, "changed": False, "timedout": {"period": seconds + 60}}, **self._lost(missed, seconds)
+            )
+        except AnsibleConnectionFailure as error:
+            if waits:
+                raise
+            missed = f"{reason}did not reach it over a new connection: {str(error).strip() or 'no reason was given'}"
+            return dict({"failed": True, "changed": False}, **self._lost(missed, seconds))
+        if not result.get("failed"):
+            return result
+        if waits:
+            text = "{0}: {1}. {2} {3}"
+            how = "The change was rolled back:" if result.get("rolled_back") else "Asked again:"
+            return dict(result, msg=text.format(self.host, lost.get("missed"), how, result.get("msg")))
+        waited, before = result.get("waited_seconds"), self.context.get(kept.CONFIRMED, self.host) or {}
+        again = waited is not None and not before.get("again") and most > int(waited)
+        return dict(result, again=True) if again else result
+
+    def _anew(self) -> Data:
+        if type(self._connection).reset is not ConnectionBase.reset:
+            self._connection.reset()
+        return self._module()
+
+    def _revert(self, options: Data) -> Data:
+        """Take a change back. A task that knows ``wait`` ends as failed, since its host has lost the change."""
+        if "wait" not in options:
+            return self._module()
+        waits, lost = boolean(options.pop("wait")), self.context.get(kept.LOST, self.host) or {}
+        if waits and not self._answers(lost):
+            return self._gone(lost)
+        change = (self.context.get(kept.NODE, self.host) or {}).get("transaction") or {}
+        if change and not waits:
+            options["transaction"] = change["id"]
+        result = self._module()
+        if result.get("failed"):
+            return result
+        if not waits:
+            return dict(result, failed=True, msg=lost.get("batch") or f"{self.host}: the change was taken back")
+        said = f"{self.host} was rolled back: {lost.get('missed')}. {result.get('message') or ''}. {_SLOW}"
+        return dict(result, failed=True, msg=said)
+
+    def _answers(self, lost: t.Mapping[str, t.Any]) -> bool:
+        """Wait until the node answers, at the latest when it has put back what it had."""
+        task = self._task.copy()
+        task.args = {"timeout": int(lost.get("patience") or 120), "connect_timeout": 5, "sleep": 1}
+        action = self._shared_loader_obj.action_loader.get(
+            "ansible.builtin.wait_for_connection",
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
+        if type(self._connection).reset is not ConnectionBase.reset:
+            self._connection.reset()
+        return not action.run(task_vars=self.variables).get("failed")
+
+    def _gone(self, lost: t.Mapping[str, t.Any]) -> Data:
+        text = (
+            "{0}: {1}; nor did it answer for {2} s after that (node_dataplane_rollback_seconds and a minute). "
+            "It takes its change back by itself; look at the machine"
+        )
+        return {
+            "failed": True,
+            "changed": False,
+            "msg": text.format(self.host, lost.get("missed"), lost.get("patience")),
+        }
+
+
+class ActionModule(Kept, _Node):
     """See DOCUMENTATION of the module."""
 
-    def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """The module, over a new connection where it confirms."""
-        if self._task.args.get("state") == "confirmed" and type(self._connection).reset is not ConnectionBase.reset:
-            self._connection.reset()
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        if result.get("failed") and "module_stderr" in result:
-            host = (task_vars or {}).get("inventory_hostname", "node")
-            result["msg"] = f"{host}: {without_answer(result.get('rc'), str(result['module_stderr']))}"
-        return result
+    of_hosts = True
+
+    def kept_as(self) -> str:
+        """A change and its confirmation have names of their own."""
+        state = str(self._task.args.get("state") or "present")
+        return {"confirmed": kept.CONFIRMED, "reverted": ""}.get(state, kept.NODE)
+
+
+def _skipped(reason: str) -> Data:
+    return {"changed": False, "skipped": True, "skip_reason": reason}
 
 
 def without_answer(status: t.Any, errors: str) -> str:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a job of a workflow hands to the next ones, from what its plays registered on hosts."""
+"""What a job of a workflow hands to the next ones, from what its run has kept."""
 
 from __future__ import annotations
 
@@ -15,40 +15,39 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.action.node_annotations import unpublished
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import slices
-from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
-from ansible_collections.multicluster.network.plugins.plugin_utils import handed
-from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
+from ansible_collections.multicluster.network.plugins.plugin_utils import job_output
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import run_vars
 
 _OPTIONS: dict[str, t.Any] = {
     "stage": {"type": "str", "choices": ["plan", "converge", "publish", "verify"], "required": True},
-    "workflow": {"type": "str", "default": ""},
     "path": {"type": "path"},
 }
 
 
 def _plan(hostvars: t.Any, hosts: t.Sequence[str]) -> t.Mapping[str, t.Any]:
     """The result of mesh_plan, from whichever host has it."""
-    found = collected.results(hostvars, hosts, "__mesh_r_plan")
+    found = collected.of_hosts(hostvars, hosts, kept.PLAN)
     return next((plan for plan in found.values() if plan.get("mesh")), {})
 
 
 def handover(stage: str, workflow: str, hostvars: t.Any, hosts: t.Sequence[str]) -> dict[str, t.Any]:
     """``{variable: value}`` that one stage hands on. Raises ValueError where what it needs was not registered."""
     if stage == "verify":
-        return {handed.PROVEN: True}
+        return {job_output.PROVEN: True}
     plan = _plan(hostvars, hosts)
     if not plan:
         raise ValueError("there is no plan to hand on")
     if stage == "converge":
-        results = collected.results(hostvars, hosts, collected.NODE)
+        results = collected.of_hosts(hostvars, hosts, kept.NODE)
         said = slices.reported(plan["mesh"], results, unpublished(plan["mesh"], results), plan.get("contested") or ())
-        return {handed.reported_name(map(str, hosts)): packed.pack(said)}
-    found: dict[str, t.Any] = {handed.PLAN: str(plan["agreement"])}
+        return {job_output.reported_name(map(str, hosts)): packed.pack(said)}
+    definition = next(iter(collected.of_hosts(hostvars, hosts, kept.DEFINITION).values()))
+    found: dict[str, t.Any] = {job_output.PLAN: packed.pack(slices.agreement(plan["mesh"], definition))}
     if stage == "plan":
         return dict(found, multicluster_workflow=workflow)
-    before = next(iter(collected.results(hostvars, hosts, "__mesh_seen").values()), None)
-    return dict(found, **{handed.NEWS: [] if before is None else slices.news(before, plan["mesh"])})
+    return dict(found, **{job_output.NEWS: plan.get("news_clusters") or []})
 
 
 class ActionModule(ActionBase):
@@ -61,11 +60,15 @@ class ActionModule(ActionBase):
         """The variables as statistics of the run, which is what AWX passes on."""
         result, variables = super().run(tmp, task_vars), task_vars or {}
         unused, options = self.validate_argument_spec(_OPTIONS)
+        if options["stage"] == "converge" and variables.get(job_output.NEWS) == []:
+            return dict(
+                result, changed=False, skipped=True, skip_reason="nothing new was published, so nothing was planned"
+            )
         try:
             data = handover(
                 options["stage"],
-                options["workflow"],
-                registered(variables["hostvars"]),
+                job_output.workflow_of(self, variables) if options["stage"] == "plan" else "",
+                run_vars(self, variables),
                 variables["ansible_play_hosts_all"],
             )
             if options["path"] and not self._task.check_mode:

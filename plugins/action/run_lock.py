@@ -22,7 +22,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import access_spec
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import check_names
-from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
+from ansible_collections.multicluster.network.plugins.plugin_utils import inventory, job_output
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import check_choice, renamed, shown
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables
 
@@ -39,6 +39,7 @@ def argument_spec() -> dict[str, t.Any]:
         "lock_wait": {"type": "float", "default": 600.0},
         "namespace": {"type": "str", "default": "kube-system"},
         "workflow": {"type": "str", "default": ""},
+        "of_workflow": {"type": "bool", "default": False},
         "between": {"type": "float", "default": run_lock.BETWEEN},
         "give_back": {"type": "bool", "default": False},
     }
@@ -94,6 +95,11 @@ class ActionModule(ActionBase):
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from None
         unused, options = self.validate_argument_spec(argument_spec())
+        if options.pop("of_workflow") and not options["workflow"]:
+            try:
+                options["workflow"] = job_output.workflow_of(self, variables)
+            except ValueError as error:
+                raise AnsibleActionFail(str(error)) from None
         if options["clusters"] is None:
             options["clusters"] = self._clusters(variables, options["clusters_group"])
         wrong = self._misspelt(variables)

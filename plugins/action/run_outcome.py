@@ -2,12 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How a run ended, from what its roles registered on hosts."""
+"""How a run ended, from what it has kept."""
 
 from __future__ import annotations
 
 import typing as t
 
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import (
     RunReports,
@@ -15,37 +16,15 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome
     refused_lines,
     undone_lines,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
 from ansible_collections.multicluster.network.plugins.plugin_utils import limit
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import SPEAKER, with_clusters
-from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars
 
-#: Capability -> where its role registers results. That of the first host that has one counts: they are registered on all alike.
-REGISTERED = {
-    "mesh": ("__mesh_r_plan", "__mesh_r_publish", "__mesh_r_pools"),
-    "service_mirror": ("__service_mirror_r",),
-    "mcs": ("__mcs_r",),
-    "coredns_rewrite": ("__coredns_rewrite_r_section",),
-    "network_sets": ("__network_sets_r_sets",),
-    "load_balancers": ("__load_balancers_r",),
-    "tenants": ("__tenants_r_sync", "__tenants_r_allocate", "__tenants_r_attach", "__tenants_r_schedule"),
-    "clustermesh": ("__clustermesh_r_peers",),
-}
-#: The same, where each cluster's host has its own.
-OF_CLUSTERS = (("ccm_nodes", "__ccm_nodes_r"), ("control_plane_address", "__control_plane_address_r"))
-#: The same, where each node has its own.
-OF_NODES = (
-    ("mesh", "__node_dataplane_r_converge"),
-    ("load_balancers", "__bgp_speaker_r"),
-    ("load_balancers", "__layer2_speaker_r"),
-)
-#: What a node says of its change, in this order.
-OF_A_CHANGE = ("__node_dataplane_r_converge", "__node_dataplane_r_confirm")
-#: What the role capability writes down of one that ended before its end.
-BROKEN = "__capability_broken"
+#: Capability -> its results that were done once for all. That of the first host that has one counts.
+ONCE = {"mesh": kept.MESH, **{name: row.applied for name, row in kept.CAPABILITIES.items()}}
 #: What concerns nodes; the rest is written by one host for all clusters.
 _OF_NODES = ("mesh", "verify")
-#: The same of one node, which goes on with the rest.
-BROKEN_HERE = "__capability_broken_here"
 
 
 def run_outcome(
@@ -57,7 +36,7 @@ def run_outcome(
     clusters_group: str = "clusters",
     inside: frozenset[str] | None = None,
 ) -> dict[str, t.Any]:
-    """``{ok, cells, errors, at_fault, text}`` from what the roles registered on hosts.
+    """``{ok, cells, errors, at_fault, text}`` from what the run has kept.
 
     asked: the capabilities of the run; hosts: all of the play; alive: those of them that did not fail and were reached. inside: the hosts that
     ``--limit`` leaves, None without a limit.
@@ -77,23 +56,21 @@ def run_outcome(
     gone = {str(name) for name in hosts} - {str(name) for name in alive}
     for host in hosts:
         given = hostvars[host]
-        for capability, message in (given.get(BROKEN, {})).items():
+        for capability, message in (given.get(kept.BROKEN, {})).items():
             broken.setdefault(str(capability), str(message))
-        for capability, names in REGISTERED.items():
+        for capability, names in ONCE.items():
             for name in names:
                 if name in given and name not in seen:
                     outside.update(map(str, given[name].get("outside_limit") or ()))
                 if name in given and name not in seen and not given[name].get("skipped"):
                     seen.add(name)
                     results.setdefault(capability, []).append(_part(given[name]))
-        for capability, name in OF_CLUSTERS:
+        for capability, name in kept.OF_CLUSTERS:
             if str(host) in clusters and name in given and not given[name].get("skipped"):
                 results.setdefault(capability, []).append(_part(given[name]))
-        earlier = earlier or (
-            list(given["__mesh_r_plan"].get("refused_before") or ()) if "__mesh_r_plan" in given else []
-        )
-        if not verdict and "__mesh_r_report" in given:
-            verdict = given["__mesh_r_report"].get("report") or {}
+        earlier = earlier or (list(given[kept.PLAN].get("refused_before") or ()) if kept.PLAN in given else [])
+        if not verdict and kept.REPORT in given:
+            verdict = given[kept.REPORT].get("report") or {}
         speaks = (
             str(host) == SPEAKER and SPEAKER not in declared
         )  # it has what the group all says, and is nobody's node
@@ -102,11 +79,11 @@ def run_outcome(
                 lost[str(host)] = ("", "failed, see above")
             continue
         nodes[str(host)] = str(given["multicluster_cluster"])
-        for capability, message in (given.get(BROKEN_HERE, {})).items():
+        for capability, message in (given.get(kept.BROKEN_HERE, {})).items():
             lost[str(host)] = (str(capability), str(message))
         if str(host) in gone:
             lost[str(host)] = (str(next(iter(asked), "")), _why(given))
-        for capability, name in OF_NODES:
+        for capability, name in kept.OF_NODES:
             # a node's own failure is that of the node, which is lost; what it refused belongs to its cluster
             if name in given and given[name].get("refused"):
                 by_host.setdefault(str(host), []).extend(given[name]["refused"])
@@ -147,6 +124,15 @@ def _outside(
     return outside, {name: unlooked if name in _OF_NODES else unwritten for name in asked}
 
 
+def failures(hostvars: t.Any, capabilities: t.Sequence[str], hosts: t.Sequence[str]) -> list[str]:
+    """A line for each cluster that could not be read or written for one of the capabilities."""
+    found: list[str] = []
+    for name in (name for capability in capabilities for name in ONCE.get(capability, ())):
+        result = next(iter(collected.of_hosts(hostvars, hosts, name).values()), {})
+        found += ["cluster {cluster}: {message} [{reason}]".format(**row) for row in result.get("failures") or ()]
+    return sorted(set(found))
+
+
 def _by_node(row: t.Mapping[str, t.Any], nodes: t.Container[str]) -> bool:
     """Whether a row is one of those that were put under their node's name."""
     return str(row.get("object", "")).split("/", 1)[0] in nodes
@@ -154,7 +140,7 @@ def _by_node(row: t.Mapping[str, t.Any], nodes: t.Container[str]) -> bool:
 
 def _why(given: t.Any) -> str:
     """Why a node is no longer part of the run, as far as its own result tells."""
-    for name in OF_A_CHANGE:
+    for name in (kept.NODE, kept.CONFIRMED):
         result = given.get(name, {})
         if (result.get("failed") or result.get("unreachable")) and result.get("msg"):
             return str(result["msg"])
@@ -169,9 +155,7 @@ def _part(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return part
 
 
-class ActionModule(ActionBase):
-    """See DOCUMENTATION of the module."""
-
+class _Outcome(ActionBase):
     TRANSFERS_FILES = False
     _requires_connection = False
 
@@ -181,11 +165,18 @@ class ActionModule(ActionBase):
         spec = {
             "capabilities": {"type": "list", "elements": "str", "required": True},
             "clusters_group": {"type": "str", "default": "clusters"},
+            "failures_only": {"type": "bool", "default": False},
+            "left": {"type": "bool", "default": False},
         }
         unused, options = self.validate_argument_spec(spec)
         hosts, alive = variables["ansible_play_hosts_all"], variables["ansible_play_hosts"]
+        if options["failures_only"]:
+            lines = failures(run_vars(self, variables), options["capabilities"], hosts)
+            return dict(
+                result, changed=False, errors=lines, **({"failed": True, "msg": "\n".join(lines)} if lines else {})
+            )
         outcome = run_outcome(
-            registered(variables["hostvars"]),
+            run_vars(self, variables),
             variables["groups"],
             options["capabilities"],
             hosts,
@@ -193,4 +184,30 @@ class ActionModule(ActionBase):
             options["clusters_group"],
             limit.hosts_inside(variables["hostvars"], variables),
         )
+        if options["left"]:
+            outcome["text"] = [*self._left(variables), *outcome["text"]]
         return dict(result, changed=False, **outcome)
+
+    def _left(self, variables: t.Mapping[str, t.Any]) -> list[str]:
+        """What the playbook leave ends with."""
+        if "cluster" not in variables:
+            return [
+                "nodes left by --limit: the others drop their peers in the next run of site, once the nodes are no longer in the inventory"
+            ]
+        cluster, lines = str(self._templar.template(variables["cluster"])), []
+        if boolean(self._templar.template(variables.get("leave_gone", False))):
+            on = ["mesh", *map(str, self._templar.template(variables.get("multicluster_capabilities") or []))]
+            nodes = ", ".join(sorted(map(str, variables["groups"].get("__leave_nodes", ())))) or "none"
+            lines.append(
+                f"gone, so nothing was written in {cluster}, where this stays: what its API holds of {', '.join(on)}; on its nodes ({nodes}) devices, "
+                "keys and the boot unit, until node_dataplane with node_dataplane_state=absent runs there"
+            )
+        if variables.get("ansible_limit"):
+            what = f"next: run leave again without --limit: what it left out still leads to {cluster}, or stays in it"
+        else:
+            what = f"next: take {cluster} and its nodes out of the inventory, then run site"
+        return [*lines, what]
+
+
+class ActionModule(Kept, _Outcome):
+    """See DOCUMENTATION of the module."""

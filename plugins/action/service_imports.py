@@ -11,9 +11,10 @@ import typing as t
 from ansible_collections.multicluster.network.plugins.modules import service_imports
 from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept
 
 
-class ActionModule(InventoryAction):
+class ActionModule(Kept, InventoryAction):
     """See DOCUMENTATION of the module."""
 
     module = service_imports

@@ -12,9 +12,10 @@ from ansible_collections.multicluster.network.plugins.module_utils._status impor
 from ansible_collections.multicluster.network.plugins.module_utils._trace import pairs
 from ansible_collections.multicluster.network.plugins.modules import trace_plan
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept
 
 
-class ActionModule(InventoryAction):
+class ActionModule(Kept, InventoryAction):
     """See DOCUMENTATION of the module."""
 
     module = trace_plan

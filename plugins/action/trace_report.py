@@ -2,21 +2,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""trace_report over what the plays of a trace registered on hosts."""
+"""trace_report over what the run of a trace has kept."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
 from ansible_collections.multicluster.network.plugins.module_utils._values.packed import pack
 from ansible_collections.multicluster.network.plugins.modules import trace_report
 from ansible_collections.multicluster.network.plugins.plugin_utils.controller_task import ControllerAction
-from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
-
-#: Part of a trace -> where the role registers a node's result.
-PARTS = {"armed": "__trace_r_armed", "sent": "__trace_r_sent", "collected": "__trace_r_collected"}
-PLAN = "__trace_r_plan"
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars
 
 
 def gathered(hostvars: t.Any, hosts: t.Iterable[str]) -> tuple[dict[str, dict[str, t.Any]], dict[str, str]]:
@@ -25,7 +21,7 @@ def gathered(hostvars: t.Any, hosts: t.Iterable[str]) -> tuple[dict[str, dict[st
     unreachable: dict[str, str] = {}
     for host in map(str, hosts):
         given = hostvars[host]
-        for part, variable in PARTS.items():
+        for part, variable in kept.TRACE_PARTS.items():
             result = given.get(variable, {})
             why = collected.why_none(result)
             if why:
@@ -35,7 +31,7 @@ def gathered(hostvars: t.Any, hosts: t.Iterable[str]) -> tuple[dict[str, dict[st
     return nodes, unreachable
 
 
-class ActionModule(ControllerAction):
+class _Report(ControllerAction):
     """See DOCUMENTATION of the module."""
 
     module = trace_report
@@ -44,14 +40,14 @@ class ActionModule(ControllerAction):
         """The module, with what a task does not give out of the plays' results."""
         given, variables = self._task.args, task_vars or {}
         hostvars, present = (
-            registered(variables.get("hostvars")),
+            run_vars(self, variables),
             set(map(str, variables.get("ansible_play_hosts_all") or ())),
         )
         options = dict(given)
         try:
             facts = {name: options.pop(name) for name in ("trace", "nodes", "silent") if name in options}
             if "trace" not in facts:
-                plans = collected.results(hostvars, list(hostvars), PLAN)
+                plans = collected.of_hosts(hostvars, list(hostvars), kept.TRACE_PLAN)
                 facts["trace"] = next((plan["trace"] for plan in plans.values() if "trace" in plan), {})
             hosts = [str(host) for host in facts["trace"].get("nodes") or () if host in hostvars]
             nodes, unreachable = gathered(hostvars, hosts)
@@ -62,3 +58,7 @@ class ActionModule(ControllerAction):
             return super().run(tmp, task_vars)
         finally:
             self._task.args = given  # a retry begins with what was written
+
+
+class ActionModule(Kept, _Report):
+    """See DOCUMENTATION of the module."""

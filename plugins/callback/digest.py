@@ -238,7 +238,7 @@ class CallbackModule(CallbackBase):
         if self._step is not None and not digest_text.is_housekeeping(task.action):
             self._step.worked = True
             self._step.reported = digest_text.topology(data) or self._step.reported
-        if task.action in C._ACTION_DEBUG:
+        if task.action in C._ACTION_DEBUG or task.action == _SHOWS:
             self._debug(data)
         for line in digest_text.detail_lines(host, data):
             self._detail("  " + line)
@@ -416,6 +416,10 @@ class CallbackModule(CallbackBase):
         self._reported.update(digest_text.one_line(line) for line in shown)
         if left_out:
             self._say(f"  ({left_out} lines of tables in which nothing is wrong: -v shows them)", C.COLOR_VERBOSE)
+
+
+#: Prints what the run keeps, as a debug task would.
+_SHOWS = "multicluster.network.run_show"
 
 
 def _name(task: t.Any) -> str:

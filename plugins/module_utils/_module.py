@@ -21,7 +21,7 @@ def probe_spec() -> dict[str, t.Any]:
     """What the modules that look at a node's pods and peers are asked, see the flow ``probe``."""
     target = {"node": {"type": "str", "required": True}, "address": {"type": "str", "required": True}}
     return {
-        "pod_cidrs": {"type": "list", "elements": "str", "required": True},
+        "pod_cidrs": {"type": "list", "elements": "str"},
         "cluster_cidrs": {"type": "list", "elements": "str", "default": []},
         "max_pods": {"type": "int", "default": 1},
         "targets": {"type": "list", "elements": "dict", "options": target},

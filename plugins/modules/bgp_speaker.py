@@ -41,6 +41,11 @@ options:
     type: str
     choices: [frr, bird]
     default: frr
+  of_cluster:
+    description:
+      - Name of the node's cluster, for which M(multicluster.network.load_balancers) found in the same run what is to be announced. It is taken for
+        O(routes). Where it could not be read the task is skipped, and the node goes on.
+    type: str
   routes_only:
     description:
       - Only change what a speaker that stands already announces, by O(prefixes) and O(routes). Who it is, its routers and all else stay as the last task
@@ -285,6 +290,7 @@ def argument_spec() -> dict[str, Any]:
         **speaker_spec(),
         state={"type": "str", "choices": ["present", "absent"], "default": "present"},
         daemon={"type": "str", "choices": ["frr", "bird"], "default": "frr"},
+        of_cluster={"type": "str"},
         routes_only={"type": "bool", "default": False},
         asn={"type": "int"},
         source_ip={"type": "str"},

@@ -34,6 +34,25 @@ options:
     description: Cluster name to a list of manifests that only this cluster gets.
     type: dict
     default: {}
+  files:
+    description: Files with manifests, which every cluster gets, of the role that has the task or on the controller. In place of O(objects).
+    type: list
+    elements: str
+    default: []
+  files_cluster:
+    description: The only cluster that gets what is in O(files).
+    type: str
+  substitute:
+    description: Texts that are replaced in O(files), and what by.
+    type: dict
+    default: {}
+  planned:
+    description:
+      - V(ip_pools) takes the address pools that M(multicluster.network.mesh_plan) planned in the same run for O(objects_by_cluster), and their
+        kind for O(purge).
+      - With O(state=absent) and O(state=released), only those of clusters with all of their nodes in the play.
+    type: str
+    choices: [ip_pools]
   access:
     description: >-
       An account for each capability that every cluster gets as well, a ServiceAccount, a ClusterRole with exactly the rights that are used, and a
@@ -233,6 +252,10 @@ def argument_spec() -> dict[str, Any]:
         "kubeconfig_secrets": {"type": "dict", "options": secrets, "no_log": False},
         "objects": {"type": "list", "elements": "dict", "default": []},
         "objects_by_cluster": {"type": "dict", "default": {}},
+        "files": {"type": "list", "elements": "str", "default": []},
+        "files_cluster": {"type": "str"},
+        "substitute": {"type": "dict", "default": {}},
+        "planned": {"type": "str", "choices": ["ip_pools"]},
         "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},
         "purge": {"type": "list", "elements": "dict", "options": scope, "default": []},
         "skip_unserved": {"type": "bool", "default": False},

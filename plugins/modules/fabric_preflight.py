@@ -94,6 +94,14 @@ options:
     description: How many seconds a node's clock may differ from the controller's.
     type: float
     default: 30
+  capabilities:
+    description: The capabilities of the inventory; what the variables of their roles say is judged, too.
+    type: list
+    elements: str
+    default: []
+  path:
+    description: File on the controller that receives RV(findings) as JSON, outside of check mode.
+    type: path
   fail_on_errors:
     description: Fail when there is any finding of level C(error).
     type: bool
@@ -170,6 +178,8 @@ def main() -> None:
             "node_plans": {"type": "dict", "default": {}},
             "plans": {"type": "dict", "default": {}},
             "facts": {"type": "str"},
+            "capabilities": {"type": "list", "elements": "str", "default": []},
+            "path": {"type": "path"},
             "hosts": {"type": "list", "elements": "str", "default": []},
             "kubespan": {"type": "dict"},
             "load_balancers": {"type": "list", "elements": "dict", "default": []},

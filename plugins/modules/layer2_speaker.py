@@ -32,6 +32,14 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  of_cluster:
+    description:
+      - Name of the node's cluster, for which M(multicluster.network.load_balancers) found in the same run what is to be announced. It is taken for
+        O(routes), O(nodes) and O(left_out). Where it could not be read the task is skipped, and the node goes on.
+    type: str
+  segment:
+    description: Name of the network segment of the node. Only with O(of_cluster).
+    type: str
   routes_only:
     description:
       - Only change what a speaker that stands already holds, by O(nodes), O(routes) and O(left_out). All else stays as the last task without this option
@@ -144,6 +152,8 @@ def argument_spec() -> dict[str, Any]:
         fail_on_refused_spec(),
         **speaker_spec(),
         state={"type": "str", "choices": ["present", "absent"], "default": "present"},
+        of_cluster={"type": "str"},
+        segment={"type": "str"},
         routes_only={"type": "bool", "default": False},
         node={"type": "str"},
         nodes={

@@ -71,6 +71,10 @@ options:
         release, so that nodes can stop announcing first.
     type: bool
     default: true
+  pending:
+    description: Only where M(multicluster.network.load_balancers) has found in the same run that something is to be given back, or stays for now. Else skipped.
+    type: bool
+    default: false
   keep_addresses:
     description:
       - For O(state=absent), whether Services keep their addresses for the controller that is to serve them. What we reserved is forgotten, and what we
@@ -242,6 +246,7 @@ def argument_spec() -> dict[str, Any]:
         "renumber": {"type": "list", "elements": "str", "default": []},
         "gc_orphans": {"type": "bool"},
         "release": {"type": "bool", "default": True},
+        "pending": {"type": "bool", "default": False},
         "keep_addresses": {"type": "str", "choices": list(KEEP), "default": ""},
         "events": {"type": "bool", "default": True},
         "lock_wait": {"type": "float", "default": 30.0},

@@ -52,11 +52,13 @@ options:
         does not know from its last confirmed state who holds it.
     type: dict
     default: {}
-  reported_by:
-    description: Hosts of the play whose results of M(multicluster.network.node_dataplane) are taken for O(reported).
-    type: list
-    elements: str
-    default: []
+  again:
+    description:
+      - Replace the plan of this run by one that has what the run has published since. Results of M(multicluster.network.node_dataplane) on the hosts of
+        the play are taken for O(reported).
+      - Where nothing new was published there is nothing to plan, and the task is skipped.
+    type: bool
+    default: false
   validate_only:
     description: Validate the inventory and ask no cluster.
     type: bool
@@ -79,16 +81,12 @@ options:
   plan_file:
     description: File on the controller that receives the topology as JSON.
     type: path
-  agree:
-    description: Return RV(agreement), for jobs that each have a part of the hosts.
+  slice:
+    description:
+      - Whether this job has a part of the hosts. The nodes of the fabric are those on which the first job of the workflow agreed.
+      - Where the plan of this job differs from the one that was agreed on it fails with C(plan_differs), and names the variables and objects that differ.
     type: bool
     default: false
-  agreed:
-    description:
-      - The RV(agreement) of a job before this one. The nodes of the fabric are those that it names, whatever part of the hosts this job has.
-      - Where the plan of this job differs from the one that was agreed on it fails with C(plan_differs), and names the variables and objects that differ.
-    type: str
-    default: ""
 seealso:
   - module: multicluster.network.node_dataplane
   - module: multicluster.network.node_annotations
@@ -137,10 +135,18 @@ failures:
   elements: dict
   returned: success
   sample: []
-agreement:
-  description: What O(agreed) of jobs over parts of the hosts takes.
-  type: str
-  returned: with O(agree)
+news:
+  description: Hosts whose part of the plan is another one than before.
+  type: list
+  elements: str
+  returned: with O(again)
+  sample: [aws-node-1]
+news_clusters:
+  description: Clusters that have such hosts, in this job or in others.
+  type: list
+  elements: str
+  returned: with O(again)
+  sample: [aws]
 findings:
   description: What is wrong in the inventory, each with the place, the variable, a reason and what to write.
   type: list
@@ -172,13 +178,12 @@ def argument_spec() -> dict[str, Any]:
         "mode": {"type": "str", "choices": ["semaphore", "kubespan"], "default": "semaphore"},
         "mesh_id": {"type": "str"},
         "reported": {"type": "dict", "default": {}},
-        "reported_by": {"type": "list", "elements": "str", "default": []},
+        "again": {"type": "bool", "default": False},
         "validate_only": {"type": "bool", "default": False},
         "leaving": {"type": "str", "default": ""},
         "places": {"type": "bool", "default": False},
         "plan_file": {"type": "path"},
-        "agree": {"type": "bool", "default": False},
-        "agreed": {"type": "str", "default": ""},
+        "slice": {"type": "bool", "default": False},
         **inventory_spec(),
         **fail_on_refused_spec(),
     }

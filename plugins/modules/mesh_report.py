@@ -40,6 +40,9 @@ options:
     description: Whether C(full) has every row. Of a large fabric that is a long text; without it C(full) is C(text).
     type: bool
     default: true
+  path:
+    description: File on the controller that receives C(full), outside of check mode.
+    type: path
 extends_documentation_fragment:
   - multicluster.network._attributes.reads
 """

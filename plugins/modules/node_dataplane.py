@@ -52,6 +52,33 @@ options:
       - The C(transaction.id) that the change returned, for V(confirmed) and V(reverted).
       - Without it V(reverted) takes back whatever change waits for its confirmation.
     type: str
+  wait:
+    description:
+      - For V(confirmed) and V(reverted) of the role node_dataplane, after a change that was not answered. V(true) waits for the node first, at the
+        latest until it has put back what it had.
+      - With either value V(reverted) ends as failed, since the host has lost its change.
+    type: bool
+  rollback_max_seconds:
+    description:
+      - The longest that O(rollback_seconds) may become where the controller turned out to be slow in this run.
+      - Only with O(mesh), and for O(state=confirmed).
+    type: int
+    default: 0
+  check_seconds:
+    description: After how many seconds comparing the node is given up in check mode; V(0) is never. Only with O(mesh).
+    type: int
+    default: 0
+  mesh:
+    description:
+      - The topology that M(multicluster.network.mesh_plan) returned, out of which the host's O(devices), O(hosts), O(kubespan), O(tables) and O(key_files) are
+        taken; an empty one is that of the same run.
+      - O(kubespan) has the settings of the host itself then, O(tables) further tables, and O(probe) is completed. The change has to end within half of
+        O(rollback_seconds).
+    type: dict
+  device_settings:
+    description: Settings of each device in place of those of O(mesh), such as C(mtu).
+    type: dict
+    default: {}
   devices:
     description: The node's WireGuard devices, one for each remote cluster.
     type: list
@@ -333,10 +360,9 @@ options:
     type: dict
     suboptions:
       pod_cidrs:
-        description: The node's own pod ranges. An address inside them makes a namespace a pod.
+        description: The node's own pod ranges. An address inside them makes a namespace a pod. Required without O(mesh).
         type: list
         elements: str
-        required: true
       cluster_cidrs:
         description: The pod ranges of the node's whole cluster.
         type: list
@@ -346,6 +372,12 @@ options:
         description: How many pods of the node take part.
         type: int
         default: 1
+      reach:
+        description:
+          - Only with O(mesh). Whether pods of other nodes are reached as well, those that M(multicluster.network.run_pods) collected in the same run.
+            O(probe.known), O(probe.targets), O(probe.devices) and O(probe.mark) follow from them.
+        type: bool
+        default: false
       known:
         description: Addresses of pods on this node that other nodes were told to reach. They take part before others, as long as they are there.
         type: list
@@ -458,6 +490,21 @@ refused:
   elements: dict
   returned: success
   sample: []
+missed:
+  description: What the node did not answer.
+  type: str
+  returned: when it may be lost, without O(transaction)
+  sample: converging it did not end within 30 s, half of node_dataplane_rollback_seconds
+patience:
+  description: Seconds until the node has put back what it had.
+  type: int
+  returned: with RV(missed)
+  sample: 120
+again:
+  description: Whether the change only lacked time, and may be made once more with longer.
+  type: bool
+  returned: when a confirmation came too late
+  sample: true
 missing_package:
   description: Name of a package in Debian's spelling that the node lacks.
   type: str
@@ -592,6 +639,9 @@ KUBESPAN = {
     "private_key_file": {"type": "path", "no_log": False},
 }
 
+#: Options of which the action plugin makes others.
+_OF_THE_RUN = ("wait", "rollback_max_seconds", "check_seconds", "mesh", "device_settings")
+
 
 def main() -> None:
     module = AnsibleModule(
@@ -604,6 +654,11 @@ def main() -> None:
             },
             "rollback_seconds": {"type": "int", "default": 0},
             "transaction": {"type": "str"},
+            "wait": {"type": "bool"},
+            "rollback_max_seconds": {"type": "int", "default": 0},
+            "check_seconds": {"type": "int", "default": 0},
+            "mesh": {"type": "dict"},
+            "device_settings": {"type": "dict", "default": {}},
             "devices": {"type": "list", "elements": "dict", "options": DEVICE, "default": []},
             "kubespan": {"type": "dict", "options": KUBESPAN},
             "tables": {"type": "list", "elements": "dict", "default": []},
@@ -618,19 +673,24 @@ def main() -> None:
             "accepted": {"type": "list", "elements": "str", "default": []},
             "probe": {
                 "type": "dict",
-                "options": dict(probe_spec(), known={"type": "list", "elements": "str", "default": []}),
+                "options": dict(
+                    probe_spec(),
+                    known={"type": "list", "elements": "str", "default": []},
+                    reach={"type": "bool", "default": False},
+                ),
             },
             **fail_on_refused_spec(),
         },
         supports_check_mode=True,
-        required_if=[("state", "confirmed", ["transaction"])],
     )
+    if module.params["state"] == "confirmed" and not module.params["transaction"]:
+        module.fail_json(msg="state is confirmed but all of the following are missing: transaction")
     if module.params["state"] in ("confirmed", "reverted"):
         decide(module)
     desired = {
         key: value
         for key, value in module.params.items()
-        if key not in ("state", "fail_on_refused", "transaction", "probe")
+        if key not in (*_OF_THE_RUN, "state", "fail_on_refused", "transaction", "probe")
     }
     if module.params["state"] in ("absent", "released"):
         desired.update(devices=[], kubespan=None, tables=[])

@@ -22,15 +22,20 @@ requirements:
   - ping and nsenter on the node
 options:
   pod_cidrs:
-    description: The node's own pod ranges. An address inside them makes a namespace a pod.
+    description:
+      - The node's own pod ranges. An address inside them makes a namespace a pod.
+      - The default is what the plan of M(multicluster.network.mesh_plan) in the same run has for the host, with O(cluster_cidrs).
     type: list
     elements: str
-    required: true
   cluster_cidrs:
     description: The pod ranges of the node's whole cluster. Pods with an address in them that is in none of O(pod_cidrs) are reported.
     type: list
     elements: str
     default: []
+  for_ends:
+    description: Ends of packets that are to be traced, each with C(source) and C(target), out of which O(max_pods) follows. Without O(pod_cidrs) only.
+    type: list
+    elements: dict
   max_pods:
     description: How many pods of the node take part.
     type: int
@@ -181,9 +186,16 @@ from ansible_collections.multicluster.network.plugins.module_utils._module impor
 def main() -> None:
     spec = probe_spec()
     module = AnsibleModule(
-        argument_spec=dict(spec, targets=dict(spec["targets"], default=[]), fabric={"type": "str"}),
+        argument_spec=dict(
+            spec,
+            for_ends={"type": "list", "elements": "dict"},
+            targets=dict(spec["targets"], default=[]),
+            fabric={"type": "str"},
+        ),
         supports_check_mode=True,
     )
+    if module.params["pod_cidrs"] is None:
+        module.fail_json(msg="missing required arguments: pod_cidrs; the mesh was not planned in this run")
     try:
         result = node_probe.run(module.params)
     except (OSError, ValueError) as err:

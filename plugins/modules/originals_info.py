@@ -50,6 +50,11 @@ options:
     description: Whether C(ClusterMesh) objects stay and are read by runs, so that they, their Secrets and their kind are no leftovers.
     type: bool
     default: false
+  capabilities:
+    description: The capabilities of the inventory, for RV(running).
+    type: list
+    elements: str
+    default: []
   fail_on_failures:
     description: Whether the task fails when a cluster could not be read.
     type: bool
@@ -86,6 +91,12 @@ programs:
   elements: dict
   returned: always
   sample: [{program: semaphore-wireguard, capability: mesh, where: DaemonSet kube-system/semaphore-wireguard of cluster aws, copies: 2}]
+running:
+  description: Where programs run that would write the same things as O(capabilities).
+  type: list
+  elements: str
+  returned: always
+  sample: []
 owners:
   description: Of the objects that such programs write, how many each field manager is on record for.
   type: list
@@ -175,6 +186,7 @@ def argument_spec() -> dict[str, Any]:
     return {
         "files": {"type": "list", "elements": "dict", "options": files, "default": []},
         "keep_clustermeshes": {"type": "bool", "default": False},
+        "capabilities": {"type": "list", "elements": "str", "default": []},
         "fail_on_failures": {"type": "bool", "default": True},
         **inventory_spec(),
     }
@@ -187,7 +199,9 @@ def main() -> None:
         result = look.run(module.params)
     except ValueError as err:
         module.fail_json(msg=str(err))
-    exit_kube(module, result)
+    asked = module.params["capabilities"]
+    running = [row["where"] for row in result["programs"] if row["capability"] in asked and row["copies"] != 0]
+    exit_kube(module, dict(result, running=running))
 
 
 if __name__ == "__main__":

@@ -23,10 +23,6 @@ options:
     type: str
     choices: [plan, converge, publish, verify]
     required: true
-  workflow:
-    description: Text that all jobs of the workflow have in common; the first one hands it on.
-    type: str
-    default: ""
   path:
     description: A file on the controller that receives the same as JSON, for C(-e @FILE) where nothing passes it on.
     type: path
@@ -38,7 +34,6 @@ EXAMPLES = r"""
 - name: Hand the plan on
   multicluster.network.run_handover:
     stage: plan
-    workflow: "workflow 12"
   run_once: true
 """
 

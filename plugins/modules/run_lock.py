@@ -47,6 +47,10 @@ options:
       - Such a job takes no lock of the controller, so runs alongside it are excluded only where they have V(fabric), too.
     type: str
     default: ""
+  of_workflow:
+    description: Take O(workflow) from the variable C(multicluster_workflow), or from the number that AWX gives its workflows.
+    type: bool
+    default: false
   between:
     description: Seconds for which the Leases of a workflow hold without a running job, from 30 to 3600. After that another run may take them.
     type: float

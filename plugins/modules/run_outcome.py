@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Joins what the collection's roles registered in a run. A broken capability or cluster does not stop the others, so a run that
-    collected failures has to fail at its end. The playbooks of the collection do that with this module, which itself never fails.
+  - Joins the results that the run has kept. A broken capability or cluster does not stop the others, so a run that
+    collected failures has to fail at its end. The playbooks of the collection do that with this module, which itself does not fail without O(failures_only).
   - Runs on the controller, without a connection.
 options:
   capabilities:
@@ -21,6 +21,14 @@ options:
     type: list
     elements: str
     required: true
+  failures_only:
+    description: Only return RV(errors) of clusters that could not be read or written for the capabilities, and fail when there is one.
+    type: bool
+    default: false
+  left:
+    description: Whether RV(text) begins with what the playbook leave has left behind.
+    type: bool
+    default: false
   clusters_group:
     description: Group of the inventory whose hosts are the clusters.
     type: str
@@ -30,7 +38,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Join what the roles registered
+- name: Join the results of the run
   multicluster.network.run_outcome:
     capabilities: [mesh, service_mirror]
   register: outcome

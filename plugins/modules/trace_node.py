@@ -33,9 +33,14 @@ options:
     type: str
     default: default
   id:
-    description: Name of the trace, 1 to 24 small letters and digits. Traces with different names do not disturb each other.
+    description:
+      - Name of the trace, 1 to 24 small letters and digits. Traces with different names do not disturb each other.
+      - The default, with O(flows) that begin at the host, is what M(multicluster.network.trace_plan) planned in the same run.
     type: str
-    required: true
+  back:
+    description: Without O(id), whether to send the flows that distinguish the directions of a tunnel, and not all others. Only for V(sent).
+    type: bool
+    default: false
   flows:
     description: The flows of the trace, as M(multicluster.network.trace_plan) returns them. Not needed for V(collected).
     type: list
@@ -250,7 +255,8 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": ["armed", "sent", "collected"], "required": True},
             "fabric": {"type": "str", "default": "default"},
-            "id": {"type": "str", "required": True},
+            "id": {"type": "str"},
+            "back": {"type": "bool", "default": False},
             "flows": {"type": "list", "elements": "dict", "default": []},
             "questions": {"type": "list", "elements": "dict", "default": []},
             "lifetime": {"type": "int", "default": 30},
@@ -261,6 +267,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    if not module.params["id"]:
+        module.fail_json(msg="missing required arguments: id; no trace was planned in this run")
     try:
         result = trace.run(module.params, module.check_mode)
     except LinuxError as err:

@@ -21,19 +21,19 @@ import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.parameters import remove_values
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.vars import merge_hash
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import take_access
 from ansible_collections.multicluster.network.plugins.module_utils._values.variables import named
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import OPTIONS_TO
 
 # Here once for a play, instead of once for each of its tasks; where it is missing, the task says so.
 with contextlib.suppress(ImportError):
     import urllib3  # noqa: F401  # pylint: disable=unused-import
 
-#: Of the play that notes options for the reconciler: a folder that only its user can enter.
-OPTIONS_TO = "__multicluster_options_to"
 #: Of tasks with results that a later task judges and shows: their warnings would be on the screen twice.
-JUDGED = "__compare_judged"
+JUDGED = "capability_judged"
 
 
 class Finished(Exception):
@@ -104,7 +104,7 @@ class ControllerAction(ActionBase):
     def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """See DOCUMENTATION of the module."""
         result = self._run(tmp, task_vars)
-        if JUDGED in (task_vars or {}):
+        if boolean((task_vars or {}).get(JUDGED, False)):
             result.pop("warnings", None)
         return result
 

@@ -56,7 +56,12 @@ _HOUSEKEEPING = (
     "meta",
     "mesh_report",
     "run_changes",
+    "run_failure",
+    "run_guard",
     "run_outcome",
+    "run_pods",
+    "run_round",
+    "run_show",
 )
 
 

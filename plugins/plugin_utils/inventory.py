@@ -11,6 +11,7 @@ Hosts outside ``--limit`` take part, because the topology is the inventory's and
 from __future__ import annotations
 
 import collections
+import collections.abc
 import ipaddress
 import typing as t
 
@@ -20,6 +21,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import pool_texts
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import CLUSTER_VARIABLES
 from ansible_collections.multicluster.network.plugins.module_utils._status.redact import secrets_of
+from ansible_collections.multicluster.network.plugins.module_utils._status.results import PREFIX
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused, quoted
 
 Groups = t.Mapping[str, t.Sequence[str]]
@@ -39,7 +41,7 @@ _POOLS, _CONTROL_PLANE = "load_balancers_settings", "control_plane_address_ip"
 
 
 class FabricVars:
-    """hostvars with the clusters of the variable: theirs is the entry, and what plays registered on whoever speaks for them."""
+    """hostvars with the clusters of the variable: theirs is the entry, and the results that the run has of them."""
 
     def __init__(
         self, hostvars: t.Any, entries: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Collection[str]
@@ -55,17 +57,35 @@ class FabricVars:
             return self._hostvars[host]
         if host not in self._made:
             self._made[host] = collections.ChainMap(
-                dict(self._entries[host]), _registered(self._hostvars, host if host in self._hosts else SPEAKER)
+                dict(self._entries[host]),
+                t.cast(t.Any, _Spoken(self._hostvars, host if host in self._hosts else SPEAKER)),
             )
         return self._made[host]
 
 
-def _registered(hostvars: t.Any, host: str) -> dict[str, t.Any]:
-    try:
-        given = hostvars[host]
-        return {name: given[name] for name in given if name.startswith("__") or name == _CAPABILITIES}
-    except (KeyError, TypeError):
-        return {}  # nobody has spoken
+class _Spoken(collections.abc.Mapping[str, t.Any]):
+    """Of a host's variables what it has for a cluster: results of the run, and the capabilities. Nothing where it is no host."""
+
+    def __init__(self, hostvars: t.Any, host: str) -> None:
+        self._hostvars, self._host = hostvars, host
+
+    def __getitem__(self, name: str) -> t.Any:
+        if not (name.startswith(PREFIX) or name == _CAPABILITIES):
+            raise KeyError(name)
+        try:
+            return self._hostvars[self._host][name]
+        except TypeError:
+            raise KeyError(name) from None
+
+    def __iter__(self) -> t.Iterator[str]:
+        try:
+            names = list(self._hostvars[self._host])
+        except (KeyError, TypeError):
+            names = []
+        return (name for name in names if name.startswith(PREFIX) or name == _CAPABILITIES)
+
+    def __len__(self) -> int:
+        return sum(1 for _name in self)
 
 
 def with_clusters(hostvars: t.Any, groups: Groups, clusters_group: str = _GROUP) -> tuple[t.Any, Groups]:
@@ -196,7 +216,7 @@ def secret_values(hostvars: t.Any, hosts: t.Iterable[str]) -> set[str]:
     for host in hosts:
         given = hostvars[host]
         for name in list(given):
-            if name.startswith("__") or name in ("hostvars", "vars", "groups"):
+            if name.startswith(("__", PREFIX)) or name in ("hostvars", "vars", "groups"):
                 continue
             try:
                 value = given[name]

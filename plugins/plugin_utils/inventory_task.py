@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Modules that look at a whole fabric: what a task does not give them comes from the inventory, and from what plays registered on hosts."""
+"""Modules that look at a whole fabric: what a task does not give them comes from the inventory, and from what the run has kept."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.
     renamed_words,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import Finding
-from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
 from ansible_collections.multicluster.network.plugins.module_utils._values.packed import pack
 from ansible_collections.multicluster.network.plugins.plugin_utils import inventory, limit
-from ansible_collections.multicluster.network.plugins.plugin_utils.controller_task import OPTIONS_TO, ControllerAction
+from ansible_collections.multicluster.network.plugins.plugin_utils.controller_task import ControllerAction
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, run_variables
-from ansible_collections.multicluster.network.plugins.plugin_utils.registered import registered
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import OPTIONS_TO, run_vars
 
 
 class InventoryAction(ControllerAction):
@@ -46,7 +46,7 @@ class InventoryAction(ControllerAction):
         options = dict(given)
         try:
             self.hostvars, self.groups = inventory.with_clusters(
-                registered(variables.get("hostvars")), variables.get("groups") or {}, self.clusters_group
+                run_vars(self, variables), variables.get("groups") or {}, self.clusters_group
             )
             leaving = self.leaving = self._templar.template(variables.get(limit.LEAVING) or {})
             if leaving.get("without"):
@@ -111,19 +111,23 @@ class InventoryAction(ControllerAction):
         """Whether anything is left to write after ``within``."""
         return bool(options.get(self.written)) if self.written else True
 
+    def compared(self) -> bool:
+        """Whether a comparison would find nothing new: this run has published the plan, and wrote nothing that has to be read again."""
+        context = self.hostvars.context
+        changes = context.get(kept.CHANGES) or {"again": ["unknown"]}
+        return bool(self._task.check_mode and context.get(kept.PUBLISHED)) and not changes["again"]
+
     def definition(self) -> dict[str, t.Any]:
         """The option of that name, as the inventory has it."""
         return inventory.fabric_definition(self.hostvars, self.groups, self.clusters_group)
 
-    def pack_facts(
-        self, options: dict[str, t.Any], register: str, limit: str = "", asked: t.Sequence[str] = ()
-    ) -> None:
-        """Set ``facts`` to what plays registered about ``hosts``. register: the variable with the result of node_info."""
+    def pack_facts(self, options: dict[str, t.Any], limit: str = "", asked: t.Sequence[str] = ()) -> None:
+        """Set ``facts`` to what the run has kept of ``hosts``."""
         hosts = options.get("hosts")
         if hosts is not None and not options.get("facts"):  # a fabric without nodes has capabilities all the same
             on = [str(name) for name in options.get("capabilities") or ()]
             clusters = self.groups.get(self.clusters_group, ())
-            options["facts"] = pack(collected.status(self.hostvars, hosts, clusters, register, on, limit, asked))
+            options["facts"] = pack(collected.status(self.hostvars, hosts, clusters, on, limit, asked))
 
 
 def check_choice(

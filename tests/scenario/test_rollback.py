@@ -23,9 +23,6 @@ TIMER = 30
 STATE = {}
 #: A new connection for every task: nothing that survives a change can be taken for a proof.
 FRESH = {"ANSIBLE_SSH_ARGS": "-o ControlMaster=no -o ControlPersist=no", "ANSIBLE_TIMEOUT": "5"}
-DEVICES = (
-    "{{ node_dataplane_mesh | multicluster.network.node_devices(inventory_hostname) | map('combine', bad) | list }}"
-)
 BAD = {
     "a route takes the controller's address": {"routes": ["10.4.0.0/16", CONTROLLER + "/32"]},
     "the controller's address is the node's own": {"addresses": [CONTROLLER + "/32"]},
@@ -52,8 +49,7 @@ def change(fabric, node, bad, seconds=TIMER, inventory=None, **variables):
         "--limit",
         node,
         inventory=inventory,
-        bad=bad,
-        __node_dataplane_devices=DEVICES,
+        node_dataplane_device_settings=bad,
         node_dataplane_rollback_seconds=seconds,
         **variables,
     )
@@ -201,8 +197,7 @@ def test_without_the_rollback_the_same_play_loses_the_node(fabric):
             "-e",
             json.dumps(
                 {
-                    "bad": BAD["a route takes the controller's address"],
-                    "__node_dataplane_devices": DEVICES,
+                    "node_dataplane_device_settings": BAD["a route takes the controller's address"],
                     "node_dataplane_rollback_seconds": 0,
                 }
             ),
@@ -243,9 +238,8 @@ def test_a_batch_is_taken_back_with_its_lost_node(fabric):
         "mesh",
         "--limit",
         "aws-node-1,aws-node-2,gcp-node-1",
-        __node_dataplane_devices=DEVICES,
         multicluster_serial=[2, 1],
-        bad="{{ {'mtu': 1300} | combine({'routes': ['10.4.0.0/16', '"
+        node_dataplane_device_settings="{{ {'mtu': 1300} | combine({'routes': ['10.4.0.0/16', '"
         + CONTROLLER
         + "/32']} if inventory_hostname == 'aws-node-1' else {}) }}",
         node_dataplane_rollback_seconds=2 * TIMER,
@@ -327,8 +321,7 @@ def test_the_path_through_the_tunnel_itself(fabric, tmp_path):
         "--limit",
         OTHER,
         variables={
-            "bad": {"addresses": ["10.4.7.254/32"]},
-            "__node_dataplane_devices": DEVICES,
+            "node_dataplane_device_settings": {"addresses": ["10.4.7.254/32"]},
         },
     ).ok()
     good = state(fabric, OTHER)[OTHER]

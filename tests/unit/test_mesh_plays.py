@@ -19,28 +19,27 @@ CLUSTERS = {"clusters": {"hosts": {"oslo": {}, "rome": {}}}}
 NODES = {"oslo_nodes": {"vars": {"multicluster_cluster": "oslo"}, "hosts": {"n1": {}, "n2": {}}}}
 
 
-def second_pass(folder, inventory, published):
-    """Whether the play that gives nodes their new peers goes on to its work, as its own hosts and its first task decide."""
+def second_pass(folder, inventory, news, *arguments):
+    """On how many hosts the play that gives nodes their new peers goes on to its work, as its own hosts and first tasks decide."""
     play = next(
         play
         for play in yaml.safe_load(PLAYS.read_text("utf-8"))
         if play["name"] == "Converge the nodes that have new peers"
     )
     seen = {
-        "name": "seen",
-        "ansible.builtin.set_fact": {"__mesh_seen": {"nodes": {}}},
+        "name": "news",
+        "ansible.builtin.set_fact": {"__mesh_news": {"news": news} if news else {"skipped": True}},
         "run_once": True,
-        "when": published,
     }
-    work = {"name": "work", "ansible.builtin.debug": {"msg": "at work"}, "when": "multicluster_cluster is defined"}
+    work = {"name": "work", "ansible.builtin.debug": {"msg": "at work"}, "when": play["tasks"][2]["when"]}
     book = [
         {"hosts": "all:!clusters", "gather_facts": False, "tasks": [seen]},
-        {"hosts": play["hosts"], "gather_facts": False, "tasks": [play["tasks"][0], work]},
+        {"hosts": play["hosts"], "gather_facts": False, "serial": play["serial"], "tasks": [*play["tasks"][:2], work]},
     ]
     (folder / "hosts.yml").write_text(json.dumps(inventory), "utf-8")
     (folder / "book.yml").write_text(json.dumps(book), "utf-8")
     done = subprocess.run(
-        ["ansible-playbook", "-i", str(folder / "hosts.yml"), "-c", "local", str(folder / "book.yml")],
+        ["ansible-playbook", "-i", str(folder / "hosts.yml"), "-c", "local", str(folder / "book.yml"), *arguments],
         env=dict(os.environ, ANSIBLE_HOME=str(folder / "ansible")),
         capture_output=True,
         text=True,
@@ -55,5 +54,8 @@ def second_pass(folder, inventory, published):
     "inventory", [{**CLUSTERS, **NODES}, {**NODES, **CLUSTERS}], ids=["clusters first", "nodes first"]
 )
 def test_the_second_pass_waits_for_no_order_of_groups(inventory, tmp_path):
-    assert second_pass(tmp_path, inventory, True) == 2
-    assert second_pass(tmp_path, inventory, False) == 0
+    assert second_pass(tmp_path, inventory, ["n1", "n2"]) == 2
+    assert second_pass(tmp_path, inventory, ["n2"]) == 1
+    assert second_pass(tmp_path, inventory, []) == 0
+    assert second_pass(tmp_path, inventory, ["n2"], "-e", "multicluster_serial=1") == 1
+    assert second_pass(tmp_path, inventory, [], "-e", "multicluster_serial=1") == 0

@@ -11,12 +11,14 @@ import typing as t
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._status import collected, preflight
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, preflight, results
 from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COLLECTION = "multicluster.network."
 HOSTS = ("aws-1", "aws-2", "gcp-1")
+#: They read what other tasks have kept.
+PLUMBING = ("run_batch", "run_pods")
 FAILED = {"failed": True, "msg": "the option mesh_secret\n is no secret", "changed": False}
 
 
@@ -41,6 +43,15 @@ def followed(
             yield from followed(task.get(part), folder, seen, goes_on or (part == "block" and "rescue" in task))
         file, rest = included(task, "tasks")
         role, more = included(task, "role")
+        if role == COLLECTION + "{{ __capability_name }}":  # a plan of each capability
+            for name, row in results.CAPABILITIES.items():
+                inner = {
+                    "include_role": dict(
+                        more, name=COLLECTION + name, tasks_from="info" if row.applied != (row.compared,) else "main"
+                    )
+                }
+                yield from followed([inner], folder, seen, goes_on)
+            continue
         if role.startswith(COLLECTION):
             rest, file = more, f"{more.get('tasks_from', 'main').removesuffix('.yml')}.yml"
         assert role.startswith(COLLECTION) or not role, f"{role} is not followed"
@@ -54,11 +65,16 @@ def followed(
                 )
 
 
+def kept_as(module: str) -> str:
+    """Name of the result that the run keeps."""
+    return results.POOLS if module == "cluster_objects" else results.PREFIX + module
+
+
 class Check(t.NamedTuple):
     """A task of this collection that preflight runs before it judges."""
 
     module: str
-    variable: str
+    variable: str  # the name of its result
     play: str  # the pattern of its hosts
     goes_on: bool
 
@@ -73,8 +89,12 @@ def checks() -> list[Check]:
         for row, goes_on in followed([task], ROOT / "playbooks", seen):
             module = next((key for key in row if key.startswith(COLLECTION)), None)
             # confirmed, reverted: of a change, and check mode makes none
-            if module and row[module].get("state") not in ("confirmed", "reverted"):
-                found.add(Check(module[len(COLLECTION) :], row.get("register", ""), hosts, goes_on))
+            if (
+                module
+                and module[len(COLLECTION) :] not in PLUMBING
+                and row[module].get("state") not in ("confirmed", "reverted")
+            ):
+                found.add(Check(module[len(COLLECTION) :], kept_as(module[len(COLLECTION) :]), hosts, goes_on))
     return sorted(found)
 
 
@@ -85,8 +105,7 @@ OF_NODES = [one for one in CHECKS if one not in OF_CLUSTERS]
 
 def test_preflight_runs_the_checks_that_this_test_makes_fail():
     assert {"mesh_plan", "node_info", "node_dataplane", "node_annotations"} <= {one.module for one in OF_NODES}
-    shared = yaml.safe_load((ROOT / "playbooks" / "plays" / "tasks" / "compare.yml").read_text("utf-8"))
-    assert len(OF_CLUSTERS) == len(shared) >= 7, "one plan of each capability"
+    assert len(OF_CLUSTERS) == len(results.CAPABILITIES) >= 7, "one plan of each capability"
     assert {one.variable for one in OF_CLUSTERS} == set(collected.PLANS.values())
 
 
@@ -99,8 +118,7 @@ def test_the_play_goes_on_after_a_check_that_fails(check):
 @pytest.mark.parametrize("check", OF_NODES, ids=lambda one: f"{one.module}-{one.variable}")
 @pytest.mark.parametrize("hosts", [HOSTS[:1], HOSTS], ids=["one", "all"])
 def test_a_check_that_fails_is_an_error(check, hosts):
-    """What is registered is all that is left of a task after which a play goes on."""
-    assert check.variable.startswith("__"), f"{check.module} registers nothing that is looked at"
+    """What the run keeps is all that is left of a task after which a play goes on."""
     hostvars = {
         host: {"multicluster_cluster": "aws", **({check.variable: FAILED} if host in hosts else {})} for host in HOSTS
     }
@@ -144,14 +162,14 @@ def judged(hostvars, groups=None):
 def test_what_did_not_fail_and_what_is_said_already_is_no_finding():
     hostvars = {
         "aws-1": {
-            "__mesh_r_plan": {"failed": True, "msg": "x", "findings": [{"reason": "bad_type"}]},
-            "__a": {"failed": False},
-            "__b": "text",
-            "other": result(),
+            "run.mesh_plan": {"failed": True, "msg": "x", "findings": [{"reason": "bad_type"}]},
+            "run.a": {"failed": False},
+            "run.b": "text",
+            "other": another(),
         }
     }
     assert collected.failed_checks(hostvars, ["aws-1"]) == []
 
 
-def result() -> dict[str, t.Any]:
+def another() -> dict[str, t.Any]:
     return {"failed": True, "msg": "a variable of the user"}

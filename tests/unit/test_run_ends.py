@@ -60,6 +60,7 @@ def play(tmp_path, plays, nodes=None, limit="", fails=True, **variables):
         os.environ,
         ANSIBLE_STDOUT_CALLBACK="multicluster.network.digest",
         ANSIBLE_NOCOLOR="1",
+        ANSIBLE_ACTION_PLUGINS=str(pathlib.Path(__file__).parent / "action_plugins"),
         ANSIBLE_HOME=str(tmp_path / "home"),
     )
     done = subprocess.run(
@@ -88,7 +89,7 @@ def test_a_node_that_is_not_reached_is_named_at_the_end(tmp_path):
                 "hosts": "nodes",
                 "tasks": [
                     {"ansible.builtin.ping": {}},
-                    {"ansible.builtin.set_fact": {"__mesh_r_plan": {"failures": []}}},
+                    {"run_results": {"keep": {"run.mesh_plan": {"failures": []}}}},
                 ],
             },
             {"hosts": "all", "tasks": [dict(OUTCOME, vars={"capability_asked": ["mesh"]})]},
@@ -116,7 +117,7 @@ def test_a_run_that_lost_all_its_nodes_goes_on_and_says_so(tmp_path):
     lines = play(
         tmp_path,
         [
-            {"hosts": pattern, "tasks": [reached, {"ansible.builtin.set_fact": {"__mesh_r_plan": {"failures": []}}}]},
+            {"hosts": pattern, "tasks": [reached, {"run_results": {"keep": {"run.mesh_plan": {"failures": []}}}}]},
             {"hosts": "clusters:all", "tasks": [dict(OUTCOME, vars={"capability_asked": ["mesh"]})]},
         ],
         ansible_ssh_common_args="-o ConnectTimeout=5",
@@ -130,14 +131,19 @@ def test_what_a_node_said_when_it_was_to_keep_its_change_is_reported_at_the_end(
     keep = {
         "ansible.builtin.fail": {"msg": "the change is kept, but /etc is read-only"},
         "ignore_errors": True,
-        "register": "__node_dataplane_r_confirm",
     }
+    result = {"run.node_dataplane.confirmed": {"failed": True, "msg": "the change is kept, but /etc is read-only"}}
+    kept = {"run_results": {"keep": result, "of_host": True}}
     lines = play(
         tmp_path,
         [
             {
                 "hosts": "n1:c1",
-                "tasks": [dict(keep, **here), dict({"ansible.builtin.fail": {"msg": "see above"}}, **here)],
+                "tasks": [
+                    dict(keep, **here),
+                    dict(kept, **here),
+                    dict({"ansible.builtin.fail": {"msg": "see above"}}, **here),
+                ],
             },
             {"hosts": "clusters:n1", "tasks": [dict(OUTCOME, vars={"capability_asked": ["mesh"]})]},
         ],
@@ -171,7 +177,6 @@ def test_a_node_whose_python_gives_no_answer_is_reported_with_the_mend(tmp_path,
         (tmp_path / ("python-" + name)).chmod(0o755)
     converge = {
         "multicluster.network.node_dataplane": {"fabric": "demo"},
-        "register": "__node_dataplane_r_converge",
         "when": "inventory_hostname == 'n1'",
     }
     lines = play(
@@ -224,12 +229,8 @@ def applied(changed):
         "refused": [],
         "plan": {"create": int(changed), "changes": [change] if changed else []},
     }
-    done = {
-        "ansible.builtin.set_fact": {
-            "__service_mirror_r": result,
-            "__coredns_rewrite_r_section": dict(result, changed=False, plan={"changes": []}),
-        }
-    }
+    other = dict(result, changed=False, plan={"changes": []})
+    done = {"run_results": {"keep": {"run.service_mirror": result, "run.coredns_rewrite": other}}}
     return [{"hosts": "clusters", "tasks": [done]}, {IMPORT: "multicluster.network.verify"}]
 
 

@@ -74,6 +74,7 @@ VALUES = {
     "mesh_read",
     "network_sets_read",
     "service_mirror_read",
+    "tenants_limit",
     "tenants_network",
     "tenants_source_leave",
     "verify_seconds",

@@ -805,11 +805,8 @@ def test_the_run_says_at_its_end_who_was_refused() -> None:
     hostvars = {
         "gcp": {},
         "merit": {},
-        "aws": {"__mesh_r_plan": {"refused_before": ["refused: gcp/x: y [z]"]}},
-        **{
-            host: {"multicluster_cluster": "aws", "__node_dataplane_r_converge": {"refused": refused}}
-            for host in by_host
-        },
+        "aws": {"run.mesh_plan": {"refused_before": ["refused: gcp/x: y [z]"]}},
+        **{host: {"multicluster_cluster": "aws", "run.node_dataplane": {"refused": refused}} for host in by_host},
     }
     shown = run_outcome(hostvars, {"clusters": ["aws", "gcp", "merit"]}, ["mesh"], list(hostvars), list(hostvars))
     assert shown["ok"] and shown["text"][-2:] == [line, "mended in this run: refused: gcp/x: y [z]"]

@@ -1,31 +1,20 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What plays registered on hosts, by the variables of our roles. Pure: ``hostvars`` is any mapping of mappings."""
+"""What a run has kept of its hosts, by the names of ``results``. Pure: ``hostvars`` is any mapping of mappings."""
 
 from __future__ import annotations
 
 import typing as t
 
+from . import results
 from .verdict import change_name
 
 Data = dict[str, t.Any]
 
-#: Capability -> where its role registers the result of a run.
-PLANS = {
-    "service_mirror": "__service_mirror_r",
-    "mcs": "__mcs_r",
-    "network_sets": "__network_sets_r_sets",
-    "coredns_rewrite": "__coredns_rewrite_r_section",
-    "load_balancers": "__load_balancers_r",
-    "tenants": "__tenants_r_info",
-    "clustermesh": "__clustermesh_r_info",
-}
-#: The same of the mesh, whose role registers on nodes.
-NODE_PLANS = {"annotations": "__mesh_r_publish", "pools": "__mesh_r_pools"}
-#: Where a node's own role registers.
-NODE = "__node_dataplane_r_converge"
-#: Where a play that converges nothing registers which pods it has found.
-PODS = "__mesh_r_pods"
+#: The mesh's own results, which a comparison holds against the clusters.
+NODE_PLANS = {"annotations": results.ANNOTATIONS, "pools": results.POOLS}
+#: Capability -> the result that shows what differs.
+PLANS = {name: row.compared for name, row in results.CAPABILITIES.items()}
 #: Of a result, what describes the fabric. Everything else (the arguments, above all) stays where it is.
 _PROBE = (
     "pods",
@@ -55,10 +44,10 @@ _PARTS = (
 )
 
 
-def results(hostvars: t.Any, hosts: t.Iterable[str], variable: str) -> dict[str, t.Mapping[str, t.Any]]:
-    """Host -> what was registered there as ``variable``, without the hosts that have no such result."""
+def of_hosts(hostvars: t.Any, hosts: t.Iterable[str], name: str) -> dict[str, t.Mapping[str, t.Any]]:
+    """Host -> its result of that name, without the hosts that have none."""
     seen = ((str(host), hostvars[host]) for host in hosts)
-    return {host: given[variable] for host, given in seen if variable in given}
+    return {host: given[name] for host, given in seen if name in given}
 
 
 def part(result: t.Mapping[str, t.Any]) -> Data:
@@ -89,7 +78,7 @@ def failed_checks(hostvars: t.Any, hosts: t.Iterable[str]) -> list[dict[str, str
     for host in hosts:
         count += 1
         given = hostvars[host]
-        for name in sorted(name for name in given if name.startswith("__") and name not in PLANS.values()):
+        for name in sorted(name for name in given if name.startswith(results.PREFIX) and name not in PLANS.values()):
             result = given[name]
             said = isinstance(result, t.Mapping) and (
                 result.get("findings") or result.get("missing_package")
@@ -122,7 +111,7 @@ def verifications(hostvars: t.Any, hosts: t.Iterable[str]) -> dict[str, Data]:
     found: dict[str, Data] = {}
     for host in hosts:
         given = hostvars[host]
-        drift = given.get(NODE, {})
+        drift = given.get(results.NODE, {})
         probe = drift.get("probe") or {}
         if "pings" in probe:
             found[str(host)] = {
@@ -168,9 +157,9 @@ def pods(hostvars: t.Any, hosts: t.Iterable[str], own: bool = False) -> dict[str
     found: dict[str, list[str]] = {}
     for host in hosts:
         given = hostvars[host]
-        probe = (given.get(NODE, {})).get("probe") or {}
+        probe = (given.get(results.NODE, {})).get("probe") or {}
         if "pods" not in probe:
-            probe = given.get(PODS, {})
+            probe = given.get(results.PODS, {})
         if "pods" in probe:
             found[str(host)] = [
                 str(address)
@@ -197,16 +186,29 @@ def traced(found: t.Mapping[str, t.Mapping[str, t.Any]], hostvars: t.Any, hosts:
 def trace(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
     """What became of the packets that were followed: {flows, findings, hops}, as its page takes it; empty where none were."""
     given = next(
-        (hostvars[host] for host in hosts if "__trace_r" in hostvars[host] and "__trace_r_plan" in hostvars[host]), None
+        (
+            hostvars[host]
+            for host in hosts
+            if results.TRACE_REPORT in hostvars[host] and results.TRACE_PLAN in hostvars[host]
+        ),
+        None,
     )
     if given is None:
         return {}
-    flows = [flow for flow in (given["__trace_r_plan"].get("trace") or {}).get("flows") or () if not flow.get("about")]
+    flows = [
+        flow for flow in (given[results.TRACE_PLAN].get("trace") or {}).get("flows") or () if not flow.get("about")
+    ]
     return {
         "flows": flows,
-        "findings": given["__trace_r"].get("findings") or [],
-        "hops": given["__trace_r"].get("hops") or [],
+        "findings": given[results.TRACE_REPORT].get("findings") or [],
+        "hops": given[results.TRACE_REPORT].get("hops") or [],
     }
+
+
+def trace_plan(given: t.Mapping[str, t.Any]) -> Data:
+    """The trace that the run has planned: {id, nodes, flows}; empty where it has none. given: variables of a host."""
+    plan = given.get(results.TRACE_PLAN, {})
+    return dict(plan.get("trace") or {})
 
 
 def _explained(row: t.Mapping[str, t.Any], whys: t.Mapping[tuple[str, str], str]) -> Data:
@@ -233,13 +235,13 @@ def mesh(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
     """The plan of the mesh, from whichever host has it; empty where none has."""
     for host in hosts:
         given = hostvars[host]
-        if "__mesh_r_plan" in given and given["__mesh_r_plan"].get("mesh"):
-            return dict(given["__mesh_r_plan"]["mesh"])
+        if results.PLAN in given and given[results.PLAN].get("mesh"):
+            return dict(given[results.PLAN]["mesh"])
     return {}
 
 
 def applied(given: t.Any) -> dict[str, Data]:
-    """Name -> {again, written} of every result that a run registered on a host (``given``: its variables).
+    """Name -> {again, written} of every result that a run kept (``given``: variables of a host).
 
     ``again``: it wrote, and has to be read once more. ``written``: what it wrote, each as "kind id"; None where the result does not tell all.
     """
@@ -269,7 +271,7 @@ def noted(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
     written: dict[str, list[str] | None] = {}
     for host in hosts:
         given = hostvars[host]
-        notes = given.get("__verify_r_changes", {})
+        notes = given.get(results.CHANGES, {})
         capabilities += [str(one) for one in notes.get("capabilities") or () if one not in capabilities]
         for name, row in (notes.get("applied") or {}).items():
             written.setdefault(str(name), row["written"])
@@ -280,7 +282,6 @@ def status(
     hostvars: t.Any,
     hosts: t.Iterable[str],
     clusters: t.Sequence[str],
-    register: str,
     on: t.Sequence[str] = (),
     limit: str = "",
     asked: t.Iterable[str] = (),
@@ -288,7 +289,7 @@ def status(
     """What the modules that describe a fabric take: {mesh, nodes, node_plans, plans, probes, trace, silent, limit, outside, unasked}.
 
     hosts: those that may be nodes; one without ``multicluster_cluster`` is left out, one without a result is kept as silent, or, under
-    a limit, as outside of it. register: the variable with the result of node_info. on: the capabilities that the inventory asks for;
+    a limit, as outside of it. on: the capabilities that the inventory asks for;
     asked: the hosts that the limit left.
     """
     found: Data = {
@@ -305,14 +306,14 @@ def status(
         given = hostvars[host]
         if host in clusters or "multicluster_cluster" not in given:
             continue
-        result = given.get(register, {})
+        result = given.get(results.NODE_INFO, {})
         found["nodes"][str(host)] = result.get("node")
-        if limit and register not in given:
+        if limit and results.NODE_INFO not in given:
             found["outside"].append(str(host))  # who was asked and was silent has a result that says so
             continue
         if result.get("node") is None:
             found["silent"][str(host)] = why_none(result)
-        converge = given.get(NODE, {})
+        converge = given.get(results.NODE, {})
         if "plan" in converge or converge.get("refused"):
             found["node_plans"][str(host)] = part(converge)
     nodes = list(found["nodes"])

@@ -20,7 +20,6 @@ _LEFT = frozenset(
         "cluster_cidrs",
         "controller_time",
         "key_files",
-        "reported_by",
         "objects_by_cluster",
         "skip_unserved",
         "service_account",
@@ -56,6 +55,7 @@ _ROLES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
                 "clustermesh_secrets_adopt",
                 "tenants_crds_adopt",
             ),
+            "files_cluster": ("tenants_crds_source", "tenants_crds_apinet"),
         },
     ),
     "cluster_token": ("cluster_access", {**_NO_REFUSALS}),
@@ -85,12 +85,16 @@ _ROLES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "node_dataplane": ("node_dataplane", {"rollback_seconds": ("node_dataplane_rollback_seconds",)}),
     "node_probe": (
         "mesh",
-        {"max_pods": ("mesh_verify_pods",), "wait_seconds": ("mesh_verify_wait_seconds",), "pod_cidrs": ()},
+        {"max_pods": ("mesh_verify_pods",), "wait_seconds": (), "pod_cidrs": (), "for_ends": ()},
     ),
     "node_info": ("support_bundle", {"pod_cidrs": ()}),
     "originals_info": ("adopt", {"keep_clustermeshes": ()}),
     "run_lock": ("run_lock", {"lock_wait": ("run_lock_wait",)}),
-    "run_outcome": ("capability", {}),
+    "run_guard": ("capability", {}),
+    "run_outcome": (
+        "capability",
+        {"failures_only": (), "clusters_group": ("capability_clusters_group", "mesh_clusters_group")},
+    ),
     "service_mirror": (
         "service_mirror",
         {

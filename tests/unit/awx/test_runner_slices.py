@@ -16,7 +16,7 @@ import sys
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
-from ansible_collections.multicluster.network.plugins.plugin_utils import handed
+from ansible_collections.multicluster.network.plugins.plugin_utils import job_output
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
 #: Through the collection's tree, as it is installed: it finds the collection alongside itself.
@@ -47,8 +47,14 @@ def made(folder, limit="", count=2, hosts=("exec-1", "exec-2")):
 
 
 def test_the_names_of_what_is_handed_on_are_the_playbooks(tmp_path):
-    assert (runner_slices.PLAN, runner_slices.NEWS) == (handed.PLAN, handed.NEWS)
-    names = [handed.PLAN, handed.NEWS, handed.PROVEN, handed.reported_name(["a"]), "multicluster_workflow"]
+    assert (runner_slices.PLAN, runner_slices.NEWS) == (job_output.PLAN, job_output.NEWS)
+    names = [
+        job_output.PLAN,
+        job_output.NEWS,
+        job_output.PROVEN,
+        job_output.reported_name(["a"]),
+        "multicluster_workflow",
+    ]
     assert all(runner_slices.HANDED.match(name) for name in names)
     # statistics of a run that are none of ours are no variables of the next one
     given = dict(dict.fromkeys(names, "x"), ansible_ssh_common_args="-o x", multicluster_workflow_file="/etc/x")
@@ -71,13 +77,13 @@ def test_the_names_of_what_is_handed_on_are_the_playbooks(tmp_path):
 )
 def test_the_nodes_are_those_of_the_plan_by_name(tmp_path, limit, desired):
     workflow = made(tmp_path, limit)
-    workflow.handed[handed.PLAN] = packed.pack({"nodes": {"b-1": {}, "a-10": {}, "a-2": {}, "a-1": {}}})
+    workflow.handed[job_output.PLAN] = packed.pack({"nodes": {"b-1": {}, "a-10": {}, "a-2": {}, "a-1": {}}})
     assert workflow._nodes() == desired
 
 
 def test_a_plan_that_cannot_be_read_ends_it(tmp_path):
     workflow = made(tmp_path)
-    workflow.handed[handed.PLAN] = "nonsense"
+    workflow.handed[job_output.PLAN] = "nonsense"
     with pytest.raises(SystemExit, match="cannot be read"):
         workflow._nodes()
 

@@ -23,7 +23,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import plan_semaphore_mesh
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import to_wire
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
-from ansible_collections.multicluster.network.plugins.plugin_utils import handed
+from ansible_collections.multicluster.network.plugins.plugin_utils import job_output
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "doubles" / "awx"))
 
@@ -165,24 +165,24 @@ def test_what_hosts_of_all_slices_said_comes_together_and_what_is_published_is_n
     mesh = planned(given, listings(given))
     hosts = sorted(mesh["nodes"])
     found = results(hosts)
-    plan = {"__mesh_r_plan": {"mesh": mesh, "contested": []}}
+    plan = {"run.mesh_plan": {"mesh": mesh, "contested": []}}
     parts = []
     for part in (hosts[0::2], hosts[1::2]):
-        hostvars = {host: dict(plan, __node_dataplane_r_converge=found[host]) for host in part}
+        hostvars = {host: {**plan, "run.node_dataplane": found[host]} for host in part}
         parts.append(run_handover.handover("converge", "", hostvars, part))
     variables = effective_artifacts(*parts)
     assert len(variables) == 2 and all(name.startswith("__multicluster_workflow_told_") for name in variables)
-    assert {host: said["public_keys"] for host, said in handed.reported(variables).items()} == {
+    assert {host: said["public_keys"] for host, said in job_output.reported(variables).items()} == {
         host: row["public_keys"] for host, row in found.items()
     }
-    assert sorted(handed.results(variables, {host: {} for host in hosts}, hosts[:2])) == hosts[:2]
+    assert sorted(job_output.results(variables, {host: {} for host in hosts}, hosts[:2])) == hosts[:2]
     for node in mesh["nodes"].values():
         node["published"] = dict(node["annotations"])
     for host, row in found.items():
         for remote, key in row["public_keys"].items():
             mesh["nodes"][host]["published"][f"{remote}.wireguard.semaphore.uw.io/pubKey"] = key
     (name,) = run_handover.handover(
-        "converge", "", {host: dict(plan, __node_dataplane_r_converge=found[host]) for host in hosts}, hosts
+        "converge", "", {host: {**plan, "run.node_dataplane": found[host]} for host in hosts}, hosts
     )
     assert name not in variables and run_handover.unpublished(mesh, found) == {}
     assert slices.reported(mesh, found, run_handover.unpublished(mesh, found), ()) == {}
@@ -191,7 +191,7 @@ def test_what_hosts_of_all_slices_said_comes_together_and_what_is_published_is_n
 
 def test_a_wrong_text_of_another_job_is_refused():
     with pytest.raises(ValueError):
-        handed.reported({"__multicluster_workflow_told_x": "nonsense"})
+        job_output.reported({"__multicluster_workflow_told_x": "nonsense"})
 
 
 # --- by ansible-playbook -----------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def test_slices_plan_the_whole_fabric_and_stop_where_theirs_is_another(tmp_path)
     assert code == 2 and "2 failed in c0, c1" in shown, shown  # neither cluster answers
     variables = json.loads(agreed.read_text("utf-8"))
     assert variables["multicluster_workflow"] == "https://awx.example.com 12" and agreed.stat().st_mode & 0o777 == 0o600
-    assert sorted(packed.unpack(variables[handed.PLAN])["nodes"]) == sorted(definition()["nodes"])
+    assert sorted(packed.unpack(variables[job_output.PLAN])["nodes"]) == sorted(definition()["nodes"])
     for number in (1, 2):
         code, shown = play(
             tmp_path,
@@ -257,7 +257,7 @@ def test_slices_plan_the_whole_fabric_and_stop_where_theirs_is_another(tmp_path)
             "--tags",
             "mesh",
             "-e",
-            json.dumps({handed.NEWS: ["nobody"]}),
+            json.dumps({job_output.NEWS: ["nobody"]}),
         )
         assert "plan_differs" not in shown and "Hand over" in shown and "stands for" not in shown, shown
     code, shown = play(
@@ -276,14 +276,18 @@ def test_slices_plan_the_whole_fabric_and_stop_where_theirs_is_another(tmp_path)
 
 def test_the_second_round_ends_at_once_where_nothing_is_new(tmp_path):
     code, shown = play(
-        tmp_path, "slices_converge", sliced(tree(), 1, 2), "-e", json.dumps({handed.NEWS: [], handed.PLAN: "unread"})
+        tmp_path,
+        "slices_converge",
+        sliced(tree(), 1, 2),
+        "-e",
+        json.dumps({job_output.NEWS: [], job_output.PLAN: "unread"}),
     )
     assert code == 0 and "TASK [multicluster.network.mesh" not in shown, shown
 
 
 @pytest.mark.parametrize("proven", [True, False])
 def test_the_last_job_is_red_where_nothing_was_proven(tmp_path, proven):
-    arguments = ["-e", json.dumps({handed.PROVEN: True})] if proven else []
+    arguments = ["-e", json.dumps({job_output.PROVEN: True})] if proven else []
     for named in ("awx_workflow_job_id=12", "multicluster_workflow=mine"):
         code, shown = play(tmp_path, "slices_end", tree(), "-e", named, *arguments)
         assert code == (0 if proven else 2), shown

@@ -51,7 +51,7 @@ class SettingsReader:
         if not self._capabilities:
             return {}
         with private_folder() as folder:
-            more = {VARIABLE: folder, "__reconciler_capabilities": self._capabilities}
+            more = {VARIABLE: folder, "reconciler_capabilities": self._capabilities}
             result = run_playbook([*_STRICT, *self._command, "-e", json.dumps(more), _BOOK], self._seconds, self._stop)
             if result:
                 raise ValueRefused(
@@ -60,6 +60,11 @@ class SettingsReader:
             kept = read_json(folder, "capabilities")
             found = {name: read_json(folder, _MODULES.get(name, name) + ".json") for name in kept or ()}
             # without clusters the play has no host, or, where they are no hosts, one that speaks for none
+            missing = [name for name, options in found.items() if options is None]
+            if missing:
+                raise ValueRefused(
+                    "inventory_invalid", f"the settings of {', '.join(missing)} could not be read; see the output above"
+                )
             if kept is None or any(not options.get("clusters") for options in found.values()):
                 raise ValueRefused("inventory_invalid", "the inventory has no clusters")
         # taking addresses back is a matter of nodes first, which the playbook knows

@@ -222,7 +222,7 @@ def test_another_group_has_its_own_clusters(tmp_path):
 
 def test_what_the_speaker_registered_is_the_clusters():
     result = {
-        "__service_mirror_r": {
+        "run.service_mirror": {
             "failures": [{"cluster": "gcp", "operation": "list", "reason": "unreachable", "message": "no answer"}]
         }
     }
@@ -230,8 +230,8 @@ def test_what_the_speaker_registered_is_the_clusters():
     view, groups = with_clusters(hostvars, {"all": ["a1"]})
     assert (
         groups["clusters"] == ["aws", "gcp"]
-        and view["gcp"]["__service_mirror_r"] is result["__service_mirror_r"]
-        and "__service_mirror_r" not in view["a1"]
+        and view["gcp"]["run.service_mirror"] is result["run.service_mirror"]
+        and "run.service_mirror" not in view["a1"]
     )
     found = run_outcome(hostvars, {"all": ["a1"]}, ["service_mirror"], ["a1", "localhost"], ["a1", "localhost"])
     assert not found["ok"] and found["at_fault"] == ["gcp"], found
@@ -241,7 +241,7 @@ def test_what_each_cluster_registered_is_reported_of_each():
     """Of one host for all it is that of the first; of a control plane's address every cluster has its own."""
     hostvars = {
         name: {
-            "__control_plane_address_r": {
+            "run.control_plane_address": {
                 "refused": [{"object": "control plane of " + name, "reason": "resting", "message": "it was moved"}],
                 "failures": [{"cluster": name, "operation": "probe", "reason": "api", "message": "no"}],
             }

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import subprocess
 import tarfile
 
 import pytest
 from ansible_collections.multicluster.network.plugins.action import load_balancers
 
+PLUGINS = str(pathlib.Path(__file__).resolve().parents[2] / "action_plugins")
 INVENTORY = {
     "clusters": {
         "hosts": {
@@ -43,18 +45,25 @@ def run(folder, tasks, *arguments, hosts="all:!clusters", inventory=None):
     """(code, what was printed) of a play with these tasks."""
     (folder / "hosts.yml").write_text(json.dumps(inventory or INVENTORY), "utf-8")
     (folder / "book.yml").write_text(json.dumps([{"hosts": hosts, "gather_facts": False, "tasks": tasks}]), "utf-8")
-    environment = dict(os.environ, ANSIBLE_HOME=str(folder / "ansible"), ANSIBLE_NOCOLOR="1")
+    environment = dict(
+        os.environ, ANSIBLE_HOME=str(folder / "ansible"), ANSIBLE_NOCOLOR="1", ANSIBLE_ACTION_PLUGINS=PLUGINS
+    )
     command = ["ansible-playbook", "-i", str(folder / "hosts.yml"), str(folder / "book.yml"), *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
-def kept(path, variable):
-    """A task that keeps a registered result."""
+def kept(path, name):
+    """A task that writes a result of the run to a file."""
+    return {"name": "show", "run_results": {"show": name, "path": str(path)}, "run_once": True}
+
+
+def before(of_host=False, **results):
+    """A task that keeps results, as the tasks of a run before it would."""
     return {
         "name": "keep",
-        "ansible.builtin.copy": {"content": "{{ " + variable + " | to_json }}", "dest": str(path)},
-        "run_once": True,
+        "run_results": {"keep": {f"run.{name}": value for name, value in results.items()}, "of_host": of_host},
+        "when": "multicluster_cluster is defined",
     }
 
 
@@ -85,7 +94,7 @@ def test_a_wrong_choice_is_reported_by_the_name_of_the_variable_that_was_written
 
 def test_the_fabric_is_that_of_the_inventory_whatever_the_limit(tmp_path):
     code, shown = run(
-        tmp_path, [role("mesh", "validate"), kept(tmp_path / "found.json", "__mesh_r_validate")], "--limit", "aws-1"
+        tmp_path, [role("mesh", "validate"), kept(tmp_path / "found.json", "run.mesh_plan.valid")], "--limit", "aws-1"
     )
     assert code == 0, shown
     mesh = json.loads((tmp_path / "found.json").read_text("utf-8"))["mesh"]
@@ -100,7 +109,7 @@ def test_validate_looks_at_names_and_a_plan_does_not(tmp_path):
     code, shown = run(tmp_path, [role("mesh", "validate")], inventory=misspelt)
     assert code == 2 and "did you mean mesh_adopt?" in shown
     code, shown = run(
-        tmp_path, [role("mesh", "plan"), kept(tmp_path / "found.json", "__mesh_r_plan")], inventory=misspelt
+        tmp_path, [role("mesh", "plan"), kept(tmp_path / "found.json", "run.mesh_plan")], inventory=misspelt
     )
     assert code == 0 and "mesh_adopt" not in shown, shown
     failed = json.loads((tmp_path / "found.json").read_text("utf-8"))["mesh"]["failures"]
@@ -111,7 +120,7 @@ def test_validate_looks_at_names_and_a_plan_does_not(tmp_path):
 
 
 def test_preflight_names_who_has_no_announcer_and_which_nodes_were_silent(tmp_path):
-    tasks = [role("preflight", preflight_fail_on_errors=False), kept(tmp_path / "found.json", "__preflight_r")]
+    tasks = [role("preflight", preflight_fail_on_errors=False), kept(tmp_path / "found.json", "run.fabric_preflight")]
     code, shown = run(tmp_path, tasks, hosts="all")
     assert code == 0, shown
     found = json.loads((tmp_path / "found.json").read_text("utf-8"))
@@ -125,15 +134,10 @@ def test_preflight_names_who_has_no_announcer_and_which_nodes_were_silent(tmp_pa
 
 
 def test_status_knows_all_hosts_and_what_a_limit_left_out(tmp_path):
-    answered = {
-        "name": "node",
-        "ansible.builtin.set_fact": {"__status_r_node": {"node": {"devices": []}}},
-        "when": "multicluster_cluster is defined",
-    }
     tasks = [
-        answered,
+        before(True, node_info={"node": {"devices": []}}),
         role("status", status_fail_on_findings=False, status_page="", status_document="", status_metrics=""),
-        kept(tmp_path / "found.json", "__status_r"),
+        kept(tmp_path / "found.json", "run.fabric_status"),
     ]
     code, shown = run(tmp_path, tasks, "--limit", "aws-1")
     assert code == 0, shown
@@ -144,11 +148,7 @@ def test_status_knows_all_hosts_and_what_a_limit_left_out(tmp_path):
 def test_a_bundle_has_no_secret_of_any_host(tmp_path):
     node = {"node": {"log": "the word is correct-horse, the other hunter2-of-aws, mine is tell-nobody"}}
     tasks = [
-        {
-            "name": "node",
-            "ansible.builtin.set_fact": {"__support_bundle_r_node": node},
-            "when": "multicluster_cluster is defined",
-        },
+        before(True, node_info=node),
         role(
             "support_bundle",
             support_bundle_path=str(tmp_path / "bundle.tar.gz"),
@@ -175,21 +175,16 @@ def test_a_bundle_has_no_secret_of_any_host(tmp_path):
 
 def test_what_the_plan_before_and_its_nodes_refused_is_kept_until_the_end(tmp_path):
     row = {"object": "gcp/x", "reason": "weak_key", "message": "its key is weak"}
-    before = {
-        "name": "before",
-        "ansible.builtin.set_fact": {
-            "__mesh_r_plan": {"mesh": {"refused": [row]}},
-            "__node_dataplane_r_converge": {"refused": [row], "public_keys": {"aws": "k"}},
-        },
-    }
-    again = role("mesh", "plan", __mesh_reported_by="{{ ansible_play_hosts_all }}")
+    plan = {"mesh": {"refused": [row], "nodes": {}, "clusters": {}}, "contested": ["aws/aws-1"]}
+    again = {"name": "again", "multicluster.network.mesh_plan": {"fabric": "default", "again": True}, "run_once": True}
     code, shown = run(
         tmp_path,
         [
-            before,
+            before(mesh_plan=plan),
+            before(True, node_dataplane={"refused": [row], "public_keys": {"aws": "k"}}),
             again,
             role("mesh", "plan"),
-            kept(tmp_path / "found.json", "__mesh_r_plan"),
+            kept(tmp_path / "found.json", "run.mesh_plan"),
             role("capability", "outcome", capability_asked=["mesh"]),
         ],
     )
@@ -199,7 +194,7 @@ def test_what_the_plan_before_and_its_nodes_refused_is_kept_until_the_end(tmp_pa
 
 
 def planned(**keys):
-    """Tasks that register what a plan and the nodes' role would: which keys are published, and which the hosts have."""
+    """Tasks that keep what a plan and the nodes' role would: which keys are published, and which the hosts have."""
     nodes = {
         host: {
             "cluster": cluster,
@@ -221,28 +216,20 @@ def planned(**keys):
         "annotation_patterns": [],
         "ip_pools": pools if keys.pop("pools", False) else {},
     }
-    facts = {
-        "__mesh_r_plan": {"mesh": mesh},
-        "__node_dataplane_r_converge": {"public_keys": {"x": "{{ keys[inventory_hostname] }}"}},
-    }
-    return {
-        "name": "planned",
-        "ansible.builtin.set_fact": facts,
-        "vars": {"keys": {name.replace("_", "-"): key for name, key in keys.items()}},
-    }
+    named = {name.replace("_", "-"): key for name, key in keys.items()}
+    node = before(True, node_dataplane={"public_keys": {"x": "{{ keys[inventory_hostname] }}"}})
+    return [before(mesh_plan={"mesh": mesh}), dict(node, vars={"keys": named})]
 
 
 def test_only_what_differs_is_published_and_only_where_it_does(tmp_path):
-    keep = kept(tmp_path / "found.json", "__mesh_r_publish")
-    code, shown = run(tmp_path, [planned(aws_1="old", gcp_1="old"), role("mesh", "publish_objects"), keep])
+    keep = kept(tmp_path / "found.json", "run.node_annotations")
+    code, shown = run(tmp_path, [*planned(aws_1="old", gcp_1="old"), role("mesh", "publish"), keep])
     assert code == 0 and json.loads((tmp_path / "found.json").read_text("utf-8"))["skipped"] is True, shown
-    code, shown = run(tmp_path, [planned(aws_1="old", gcp_1="new"), role("mesh", "publish_objects"), keep])
+    code, shown = run(tmp_path, [*planned(aws_1="old", gcp_1="new"), role("mesh", "publish"), keep])
     assert [row["cluster"] for row in json.loads((tmp_path / "found.json").read_text("utf-8"))["failures"]] == [
         "gcp"
     ], shown
-    code, shown = run(
-        tmp_path, [planned(aws_1="new", gcp_1="new"), role("mesh", "publish_objects"), keep], "--limit", "aws-1"
-    )
+    code, shown = run(tmp_path, [*planned(aws_1="new", gcp_1="new"), role("mesh", "publish"), keep], "--limit", "aws-1")
     assert [row["cluster"] for row in json.loads((tmp_path / "found.json").read_text("utf-8"))["failures"]] == [
         "aws"
     ], shown
@@ -250,7 +237,7 @@ def test_only_what_differs_is_published_and_only_where_it_does(tmp_path):
 
 def test_nodes_that_leave_take_what_is_theirs_and_the_last_one_its_clusters_pools(tmp_path):
     inventory = dict(INVENTORY, more={"hosts": {"aws-2": {"multicluster_cluster": "aws"}}})
-    tasks = [planned(aws_1="old", gcp_1="old", pools=True), role("mesh", "withdraw")]
+    tasks = [*planned(aws_1="old", gcp_1="old", pools=True), role("mesh", "withdraw")]
     code, shown = run(tmp_path, tasks, "--limit", "gcp-1", inventory=inventory)
     assert code == 2 and "cluster gcp: " in shown and "cluster aws: " not in shown and "Withdraw Calico" in shown, shown
 

@@ -5,7 +5,7 @@
 import subprocess
 import sys
 
-PACKAGE = "ansible_collections.multicluster.network.plugins.filter."
+PACKAGE = "ansible_collections.multicluster.network.plugins.module_utils."
 LOADS = """
 import sys
 from ansible.plugins.loader import action_loader, init_plugin_loader
@@ -15,7 +15,7 @@ print(*sorted(name for name in sys.modules if name.startswith({0!r})))
 """
 
 
-def test_the_action_of_nodes_brings_every_filter_of_the_collection():
+def test_the_action_of_nodes_brings_what_its_part_of_the_plan_needs():
     done = subprocess.run([sys.executable, "-c", LOADS.format(PACKAGE)], stdout=subprocess.PIPE, text=True, check=True)
     loaded = {name[len(PACKAGE) :] for name in done.stdout.split()}
-    assert {"node_devices", "node_kubespan", "mesh_targets", "mesh_pods"} <= loaded
+    assert {"_mesh.topology.semaphore", "_mesh.topology.kubespan", "_status.report", "_status.collected"} <= loaded

@@ -16,11 +16,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "module_uti
 import verified  # pylint: disable=wrong-import-position
 
 VARIABLES = {
-    "service_mirror": "__service_mirror_r",
-    "coredns_rewrite": "__coredns_rewrite_r_section",
-    "network_sets": "__network_sets_r_sets",
-    "load_balancers": "__load_balancers_r",
-    "tenants": "__tenants_r_info",
+    "service_mirror": "run.service_mirror",
+    "coredns_rewrite": "run.coredns_rewrite",
+    "network_sets": "run.network_sets",
+    "load_balancers": "run.load_balancers",
+    "tenants": "run.apinet_info",
 }
 CLUSTERS = ["aws", "gcp"]
 
@@ -29,12 +29,12 @@ def hostvars():
     facts = verified.facts()
     found = {name: {} for name in (*CLUSTERS, "bastion")}
     found["aws"] = {VARIABLES[name]: facts["plans"][name] for name in verified.CAPABILITIES}
-    found["aws"].update(__verify_r_changes={"capabilities": list(verified.CAPABILITIES), "applied": {}})
+    found["aws"]["run.run_changes"] = {"capabilities": list(verified.CAPABILITIES), "applied": {}}
     for host in verified.HOSTS:
         found[host] = {
             "multicluster_cluster": verified.HOSTS[host][0],
-            "__mesh_r_plan": {"mesh": facts["mesh"]},
-            "__node_dataplane_r_converge": dict(facts["found"][host]["drift"], probe=facts["found"][host]["probe"]),
+            "run.mesh_plan": {"mesh": facts["mesh"]},
+            "run.node_dataplane": dict(facts["found"][host]["drift"], probe=facts["found"][host]["probe"]),
         }
     return found
 
@@ -51,7 +51,7 @@ def test_it_finds_the_plan_the_results_and_what_was_noted():
 
 def test_a_host_that_did_not_answer_is_reported_with_what_its_connection_said():
     given = hostvars()
-    given["gcp-2"]["__node_dataplane_r_converge"] = {
+    given["gcp-2"]["run.node_dataplane"] = {
         "unreachable": True,
         "msg": "Connection timed out",
         "changed": False,
@@ -61,7 +61,7 @@ def test_a_host_that_did_not_answer_is_reported_with_what_its_connection_said():
         built["verdict"] == "broken"
         and "gcp-2: could not be verified (unreachable: Connection timed out)" in built["problems"]
     )
-    del given["gcp-2"]["__node_dataplane_r_converge"]
+    del given["gcp-2"]["run.node_dataplane"]
     assert "gcp-2: could not be verified (unreachable or failed)" in judge(given)["problems"]
 
 
@@ -95,23 +95,23 @@ def test_what_a_run_wrote_counts_when_it_was_read_again():
     given = hostvars()
     change = {"action": "create", "kind": "Service", "id": "gcp/s/x", "fields": []}
     applied = verified.result(plan={"changes": [change], "create": 1, "update": 0, "delete": 0}, changed=True)
-    given["aws"]["__service_mirror_r"] = applied
+    given["aws"]["run.service_mirror"] = applied
     noted = collected.applied(given["aws"])
     assert noted["service_mirror"] == {"again": True, "written": ["Service gcp/s/x"]} and noted["coredns_rewrite"] == {
         "again": False,
         "written": [],
     }
-    given["aws"]["__verify_r_changes"]["applied"] = noted
+    given["aws"]["run.run_changes"]["applied"] = noted
     assert judge(given)["verdict"] == "broken"  # nobody has read it since
-    given["aws"]["__service_mirror_r"] = verified.result(plan={"changes": []})
+    given["aws"]["run.service_mirror"] = verified.result(plan={"changes": []})
     assert judge(given)["verdict"] == "proven"
-    given["aws"]["__service_mirror_r"] = verified.result(plan={"changes": [dict(change, id="gcp/s/new")]})
+    given["aws"]["run.service_mirror"] = verified.result(plan={"changes": [dict(change, id="gcp/s/new")]})
     assert judge(given)["verdict"] == "proven"
-    given["aws"]["__service_mirror_r"] = verified.result(plan={"changes": [change]})
+    given["aws"]["run.service_mirror"] = verified.result(plan={"changes": [change]})
     assert judge(given)["verdict"] == "broken"
-    del given["aws"]["__service_mirror_r"]
+    del given["aws"]["run.service_mirror"]
     assert any("service_mirror: it is on, and was not compared" in reason for reason in judge(given)["problems"])
-    given["aws"]["__verify_r_changes"]["capabilities"] = ["coredns_rewrite"]
+    given["aws"]["run.run_changes"]["capabilities"] = ["coredns_rewrite"]
     assert judge(given)["verdict"] == "proven"
 
 
@@ -124,21 +124,20 @@ def test_without_a_plan_nothing_is_proven():
 
 def test_status_collects_the_same_evidence():
     given = hostvars()
-    given["aws-1"]["__status_r_node"] = {"node": {"devices": []}}
-    given["gcp-2"]["__status_r_node"] = {"unreachable": True, "msg": "Connection timed out"}
-    del given["gcp-2"]["__node_dataplane_r_converge"]["probe"]
-    given["gcp-1"].pop("__status_r_node", None)
+    given["aws-1"]["run.node_info"] = {"node": {"devices": []}}
+    given["gcp-2"]["run.node_info"] = {"unreachable": True, "msg": "Connection timed out"}
+    del given["gcp-2"]["run.node_dataplane"]["probe"]
+    given["gcp-1"].pop("run.node_info", None)
     limited = collected.status(
         given,
         list(verified.HOSTS),
         CLUSTERS,
-        "__status_r_node",
         on=["service_mirror"],
         limit="aws-1,gcp-2",
         asked=["aws-1", "gcp-2"],
     )
     assert (limited["outside"], limited["unasked"]) == (["aws-2", "gcp-1"], [])  # what was compared all the same counts
-    found = collected.status(given, list(verified.HOSTS), CLUSTERS, "__status_r_node")
+    found = collected.status(given, list(verified.HOSTS), CLUSTERS)
     assert found["silent"]["gcp-2"] == "unreachable: Connection timed out" and found["nodes"]["aws-1"] == {
         "devices": []
     }
@@ -150,10 +149,10 @@ def test_status_collects_the_same_evidence():
 
 def test_what_failed_and_what_is_too_much_to_tell():
     given = {
-        "__service_mirror_r": {"changed": True, "failures": [{}], "plan": {"changes": []}},
-        "__network_sets_r_sets": {"changed": True, "failed": True},
-        "__mesh_r_publish": {"skipped": True, "changed": False},
-        "__coredns_rewrite_r_section": {
+        "run.service_mirror": {"changed": True, "failures": [{}], "plan": {"changes": []}},
+        "run.network_sets": {"changed": True, "failed": True},
+        "run.node_annotations": {"skipped": True, "changed": False},
+        "run.coredns_rewrite": {
             "changed": True,
             "failures": [],
             "plan": {"changes": [{"kind": "ConfigMap", "id": "a"}], "create": 1, "update": 1},
@@ -168,13 +167,13 @@ def test_what_failed_and_what_is_too_much_to_tell():
 def test_pods_are_collected_from_whoever_looked_for_them():
     given = {
         "a": {
-            "__node_dataplane_r_converge": {
+            "run.node_dataplane": {
                 "probe": {"pods": [{"addresses": ["10.1.0.9", "fd00::9"]}, {"addresses": ["10.1.0.10"]}]}
             }
         },
-        "b": {"__node_dataplane_r_converge": {"plan": {}}, "__mesh_r_pods": {"pods": [{"addresses": ["10.2.0.9"]}]}},
-        "c": {"__node_dataplane_r_converge": {"probe": {"failed": True, "msg": "cannot probe: x"}}},
-        "d": {"__node_dataplane_r_converge": {"probe": {"pods": []}}},
+        "b": {"run.node_dataplane": {"plan": {}}, "run.node_probe": {"pods": [{"addresses": ["10.2.0.9"]}]}},
+        "c": {"run.node_dataplane": {"probe": {"failed": True, "msg": "cannot probe: x"}}},
+        "d": {"run.node_dataplane": {"probe": {"pods": []}}},
         "e": {},
     }
     assert collected.pods(given, given) == {"a": ["10.1.0.9", "fd00::9", "10.1.0.10"], "b": ["10.2.0.9"], "d": []}
@@ -182,27 +181,27 @@ def test_pods_are_collected_from_whoever_looked_for_them():
 
 def test_pods_alone_are_no_verification_and_a_probe_that_failed_says_why():
     given = hostvars()
-    given["gcp-2"]["__node_dataplane_r_converge"]["probe"] = {
+    given["gcp-2"]["run.node_dataplane"]["probe"] = {
         "pods": [{"addresses": ["10.4.2.10"]}],
         "strays": [],
         "others": [],
     }
     assert "gcp-2: could not be verified (unreachable or failed)" in judge(given)["problems"]
-    given["gcp-2"]["__node_dataplane_r_converge"]["probe"] = {"failed": True, "msg": "cannot probe: no ping"}
+    given["gcp-2"]["run.node_dataplane"]["probe"] = {"failed": True, "msg": "cannot probe: no ping"}
     assert "gcp-2: could not be verified (failed: cannot probe: no ping)" in judge(given)["problems"]
 
 
 def test_a_pod_that_has_gone_since_others_were_told_of_it_is_held_against_nobody():
     given = hostvars()
-    probe = given["aws-1"]["__node_dataplane_r_converge"]["probe"]
+    probe = given["aws-1"]["run.node_dataplane"]["probe"]
     missed = next(ping for ping in probe["pings"] if ping["node"] == "gcp-2")
     missed.update(ok=False, milliseconds=None)
     assert any(
         "does not reach pod" in problem for problem in judge(given)["problems"]
     )  # it is there and does not answer
-    theirs = given["gcp-2"]["__node_dataplane_r_converge"]["probe"]
+    theirs = given["gcp-2"]["run.node_dataplane"]["probe"]
     theirs["pods"] = [{"addresses": ["10.99.0.1"], "in_namespace": True}]
     built = judge(given)
     assert built["verdict"] == "proven" and missed["target"] not in built["full"], built["problems"]
-    del given["gcp-2"]["__node_dataplane_r_converge"]["probe"]  # its node did not say so
+    del given["gcp-2"]["run.node_dataplane"]["probe"]  # its node did not say so
     assert any("does not reach pod" in problem for problem in judge(given)["problems"])

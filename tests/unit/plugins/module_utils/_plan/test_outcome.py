@@ -237,18 +237,18 @@ def test_nothing_that_failed_is_hidden(failures, broken, lost):
 def test_the_action_joins_what_the_roles_registered():
     hosts = {
         "aws": {
-            "__service_mirror_r": {"failed": True, "msg": "m", "failures": [DOWN]},
-            "__capability_broken": {"service_mirror": "gcp: connection refused", "coredns_rewrite": "no such role"},
+            "run.service_mirror": {"failed": True, "msg": "m", "failures": [DOWN]},
+            "run.broken": {"service_mirror": "gcp: connection refused", "coredns_rewrite": "no such role"},
         },
         "gcp": {},
         "n1": {
             "multicluster_cluster": "aws",
-            "__mesh_r_plan": {"failures": []},
-            "__node_dataplane_r_converge": {"refused": [{"object": "peer x"}]},
-            "__mesh_r_report": {"report": {"ok": True}},
-            "__capability_broken_here": {"load_balancers": "no frr"},
+            "run.mesh_plan": {"failures": []},
+            "run.node_dataplane": {"refused": [{"object": "peer x"}]},
+            "run.mesh_report": {"report": {"ok": True}},
+            "run.broken_here": {"load_balancers": "no frr"},
         },
-        "n2": {"multicluster_cluster": "gcp", "__node_dataplane_r_converge": {"unreachable": True, "msg": "timed out"}},
+        "n2": {"multicluster_cluster": "gcp", "run.node_dataplane": {"unreachable": True, "msg": "timed out"}},
     }
     asked = ["mesh", "service_mirror", "coredns_rewrite", "load_balancers", "network_sets", "verify"]
     found = run_outcome(hosts, {"clusters": ["aws", "gcp"]}, asked, list(hosts), ["aws", "gcp", "n1"])
@@ -316,9 +316,9 @@ def test_what_a_limit_left_undone_is_named(inside, cells, said):
     plan = {"plan": {"create": 1, "update": 0, "delete": 0, "unchanged": 0}}
     hosts = {name: {"multicluster_cluster": "aws" if name < "n3" else "gcp"} for name in ("n1", "n2", "n3")}
     hosts |= {"aws": {}, "gcp": {}}
-    hosts["n1"]["__mesh_r_plan"] = plan
+    hosts["n1"]["run.mesh_plan"] = plan
     if "gcp" in inside:
-        hosts["gcp"]["__mcs_r"] = dict(plan, **({} if "aws" in inside else {"outside_limit": ["aws"]}))
+        hosts["gcp"]["run.service_imports"] = dict(plan, **({} if "aws" in inside else {"outside_limit": ["aws"]}))
     groups = {"clusters": ["aws", "gcp"], "nodes": ["n1", "n2", "n3"]}
     found = run_outcome(hosts, groups, ["mesh", "mcs"], inside, inside, "clusters", frozenset(inside))
     assert {name: [row["mesh"], row["mcs"]] for name, row in found["cells"].items()} == cells

@@ -77,8 +77,8 @@ def test_what_a_trace_found_stands_behind_the_pair_that_it_followed():
     }
     hostvars = {
         "aws": {
-            "__trace_r_plan": {"trace": {"flows": pairs.flows(pairs.failing(PINGS, 1), HOSTS, 61000)}},
-            "__trace_r": {"findings": [finding]},
+            "run.trace_plan": {"trace": {"flows": pairs.flows(pairs.failing(PINGS, 1), HOSTS, 61000)}},
+            "run.trace_report": {"findings": [finding]},
         }
     }
     explained = collected.traced(found, hostvars, ["aws"])

@@ -8,14 +8,27 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible.plugins.action import ActionBase
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 
 PLAN, NEWS, PROVEN = "__multicluster_workflow_plan", "__multicluster_workflow_news", "__multicluster_workflow_proven"
 #: What the hosts of one job said of themselves; each job has a name of its own, made of its hosts.
 REPORTED = "__multicluster_workflow_told_"
+
+
+def workflow_of(action: ActionBase, variables: t.Mapping[str, t.Any]) -> str:
+    """The text that all jobs of a workflow have. AWX numbers its workflows; elsewhere every job gets the same. Raises ValueError."""
+    given = variables.get("multicluster_workflow")
+    if given is not None:
+        return str(action._templar.template(given))
+    number = variables.get("awx_workflow_job_id")
+    if number is None:
+        raise ValueError("give all jobs of this workflow the same text of its own as multicluster_workflow")
+    return f"{os.environ.get('AWX_HOST', '')} {number}"
 
 
 def reported_name(hosts: t.Iterable[str]) -> str:
@@ -38,5 +51,5 @@ def results(
     found: dict[str, t.Mapping[str, t.Any]] = {
         host: said for host, said in reported(variables).items() if host in set(map(str, hosts))
     }
-    found.update(collected.results(hostvars, hosts, collected.NODE))
+    found.update(collected.of_hosts(hostvars, hosts, kept.NODE))
     return found

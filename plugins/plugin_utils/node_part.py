@@ -1,0 +1,93 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: may change at any time.
+"""One node's part of the run's plan, as options of the modules of nodes take it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import typing as t
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan, semaphore
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kept_addresses import kept_table
+from ansible_collections.multicluster.network.plugins.module_utils._status import report
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import FABRIC_CLUSTERS
+
+Data = dict[str, t.Any]
+Mesh = t.Mapping[str, t.Any]
+Settings = t.Mapping[str, t.Any]
+
+#: Defaults of a KubeSpan mesh.
+_DEVICE, _MARK = "kubespan", 64
+
+
+class TooLong(BaseException):
+    """A node took longer than it may. Like Ansible's own for the keyword ``timeout``, no ``except Exception`` catches it."""
+
+
+@contextlib.contextmanager
+def at_most(seconds: int) -> t.Iterator[None]:
+    """Raise TooLong inside when it takes more seconds; 0: never. An action knows how many they are, a keyword of its task does not."""
+    if not seconds:
+        yield
+        return
+
+    def expired(_signal: int, _frame: t.Any) -> t.NoReturn:
+        raise TooLong
+
+    former = signal.signal(signal.SIGALRM, expired)
+    left = signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, former)
+        signal.alarm(left)
+
+
+def devices(mesh: Mesh, host: str) -> list[Data]:
+    """The option ``devices``. Raises ValueError where the plan does not have the host."""
+    if host not in mesh.get("nodes", {}):
+        raise ValueError(f"the plan of the mesh does not have host {host}")
+    found: list[Data] = semaphore.node_part(mesh, host)["devices"]
+    return found
+
+
+def kubespan_part(mesh: Mesh, host: str, settings: Settings) -> Data:
+    """The option ``kubespan``: the host's part with its own settings; empty in another mode of the mesh."""
+    part = kubespan.node_kubespan(mesh, host)
+    if part is None:
+        return {}
+    return dict(part, **{key: value for key, value in settings.items() if value not in (None, "")})
+
+
+def tables(mesh: Mesh, host: str) -> list[Data]:
+    """Tables that the plan adds to the option ``tables``."""
+    table = kept_table(mesh, host)
+    return [] if table is None else [table]
+
+
+def ranges(action: ActionBase, variables: Settings, hostvars: t.Any, mesh: Mesh, host: str) -> Data:
+    """Where pods of a node are looked for: {pod_cidrs, cluster_cidrs}."""
+    node = mesh.get("nodes", {}).get(host) or {}
+    cluster = str(variables.get("multicluster_cluster") or node.get("cluster") or "")
+    declared = action._templar.template(variables.get(FABRIC_CLUSTERS) or {})
+    known = declared or hostvars
+    own = known[cluster].get("pod_cidrs", []) if cluster in known else []
+    return {"pod_cidrs": node.get("pod_cidrs") or [], "cluster_cidrs": [own] if isinstance(own, str) else list(own)}
+
+
+def reach(mesh: Mesh, host: str, pods: t.Mapping[str, t.Sequence[str]], layout: Settings) -> Data:
+    """Which pods a node is to reach, and through which devices. pods: those that all nodes found. layout: of a KubeSpan mesh."""
+    spans = mesh.get("mode") == kubespan.MODE
+    names = [str(device["name"]) for device in devices(mesh, host)]
+    return {
+        "known": list(pods.get(host, ())),
+        "targets": report.targets(mesh, pods, host),
+        "devices": [*names, *([str(layout.get("device") or _DEVICE)] if spans else [])],
+        "mark": int(layout.get("mark_to_wireguard", _MARK)) if spans else 0,
+    }
