@@ -136,7 +136,7 @@ def test_nothing_goes_while_another_cluster_cannot_be_written(pair, whole, joine
     [
         ((), "write -e cluster=NAME, one of aws, gcp"),
         (("-e", "cluster=ibm"), "cluster=ibm is no cluster of the inventory, which has aws, gcp"),
-        (("--limit", "aws", "-e", "leave_gone=true"), "leave_gone is said of a cluster"),
+        (("--limit", "aws", "-e", "leave_gone=true"), "leave_gone is about a cluster"),
     ],
 )
 def test_who_leaves_is_said(pair, fabric, arguments, said):
