@@ -240,7 +240,7 @@ def stand_in_lines(topology: Facts, host: str, probe: Facts) -> list[str]:
 
 
 def ends_named(found: Found) -> t.Callable[[t.Any], str]:
-    """Ends of pings as messages name them, by their addresses. found: of all hosts."""
+    """Ends of pings as messages name them by their addresses: "does not reach pod 10.4.7.10". found: of all hosts."""
     nodes = stand_ins(found)
     return lambda address: f"{'node address' if address in nodes else 'pod'} {address}"
 
