@@ -427,6 +427,24 @@ def test_an_address_stays_reserved_while_a_pool_that_is_not_ours_has_it(server, 
     assert "lb-backend.db" not in specs(api, POOLS) and result["load_balancers"]["aws"]["releases"]
 
 
+def test_what_others_label_as_the_cloud_controllers_is_not_deleted(server, api):
+    """Somebody who may patch a pool, and not delete it, labels it as one of a Service that is not there; adoption does not delete it for him."""
+    body = {
+        "apiVersion": "metallb.io/v1beta1",
+        "kind": "IPAddressPool",
+        "metadata": {
+            "name": "production",
+            "labels": {"cloud-provider": "equinix-metal", "service-gone": "namespace-lb-backend"},
+        },
+        "spec": {"addresses": ["198.51.100.0/28"], "autoAssign": False},
+    }
+    api.create(POOLS, body, "kubectl")
+    service(api, "web")
+    result = run(server, {"adopt": True})
+    assert "production" in specs(api, POOLS) and "lb-backend.web" in specs(api, POOLS)
+    assert "IPAddressPool aws/metallb-system/production" in {one["object"] for one in result["refused"]}
+
+
 def test_one_peer_for_each_router(server, api):
     service(api, "web")
     plain = [dict(one, password=None) for one in BGP]

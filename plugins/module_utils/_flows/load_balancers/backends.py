@@ -15,7 +15,7 @@ from ..._loadbalancers.settings import CUSTOM_RESOURCES, METALLB, LoadBalancer
 from ..._loadbalancers.setup import AUTO, Setup
 from ..._loadbalancers.yaml_edit import edit, parse_document
 from ..._plan.budget import check_budget, why_refused
-from ..._plan.deletable import makers, why_it_stays
+from ..._plan.deletable import may_delete, why_it_stays
 from ..._plan.objects import owners
 from ..._plan.plan import Change, Refusal
 from ..._plan.sole_owner import others, taken_paths, taken_record
@@ -289,6 +289,7 @@ def _resources(client: Client, setup: Setup, found: BackendState, request: Backe
     options = setup.resource_options
     resources = Resources(found.objects, options)
     before = {(str(obj["kind"]), str(obj["metadata"]["name"])): obj for obj in found.objects}
+    derived = {key for key in before if resources.is_derived(*key)}
     where = f"{setup.cluster}/{options.namespace}/"
     budget = EntryBudget(setup.cluster, request)
     try:
@@ -318,7 +319,8 @@ def _resources(client: Client, setup: Setup, found: BackendState, request: Backe
             refused.append(Refusal(f"{kind} {where}{name}", "adoptable", message))
             staying += [actual] if kind == POOL else []
             continue
-        if put.body is None and actual is not None and not request.adopt and makers(actual, manager, kind):
+        named = request.adopt and (kind, name) in derived
+        if put.body is None and actual is not None and not named and not may_delete(actual, manager, mine, kind=kind):
             refused.append(Refusal(f"{kind} {where}{name}", "not_ours", why_it_stays(actual, manager, kind)))
             staying += [actual] if kind == POOL else []
             continue

@@ -400,6 +400,26 @@ class Resources:
         meta = self.objects.get((kind, name), {}).get("metadata") or {}
         return (meta.get("labels") or {}).get(key) == value
 
+    def is_derived(self, kind: str, name: str) -> bool:
+        """Whether an object has the name that cloud controllers give to one of its content.
+
+        Whoever may patch an object can label it as theirs, and cannot change its name.
+        """
+        obj = self.objects.get((kind, name)) or {}
+        if kind == POOL:
+            pools = {(pool_names(key).pool, hashed_names(key)) for key in self._users(name)}
+            return any(name in (pool, f"{pool}-{hashed.label_key[len('service-') :]}") for pool, hashed in pools)
+        if kind == PEER:
+            spec = obj.get("spec") or {}
+            node, dash, index = name.rpartition("-")
+            known = {self.options.spelling.node_of(one) for one in spec.get("nodeSelectors") or ()}
+            alone = bool(dash) and index.isdigit() and index.isascii() and node in known
+            return alone or name == shared_peer_name(str(spec.get("peerAddress") or ""))
+        if kind == SECRET:
+            peer = name[len(secret_name("")) :]
+            return name == secret_name(peer) and self.is_derived(PEER, peer)
+        return name in (self.options.advertisement, (self.options.layer2 or Layer2()).name)
+
     def _spec(self, kind: str, name: str) -> dict[str, t.Any]:
         spec: dict[str, t.Any] = self.objects[kind, name].setdefault("spec", {})
         return spec
