@@ -109,7 +109,7 @@ class _Plan(InventoryAction):
                     result, failed=True, msg=text.format(slices.shown(differs)), refused_before=self.refused_before
                 )
         if "mesh" in result:
-            self.hostvars.context.keep(kept.DEFINITION, self.inventory)
+            self.hostvars.context.keep(kept.DEFINITION, slices.without_access(self.inventory))
             if self.before:
                 result["news"] = _news(self.before, result["mesh"])
                 result["news_clusters"] = slices.news(self.before, result["mesh"])

@@ -86,6 +86,12 @@ def planned(given, read, reported=None, mode="semaphore"):
 def test_the_digest_says_which_variable_or_node_differs():
     given = definition()
     agreed = slices.agreement(planned(given, listings(given)), given)
+    secret = json.loads(json.dumps(given))
+    for cluster in secret["clusters"].values():
+        cluster.update(token="T0KEN", kubeconfig={"users": "K3Y"}, client_key="K3Y")
+    kept = slices.without_access(secret)
+    assert slices.agreement(planned(given, listings(given)), kept) == agreed
+    assert "T0KEN" not in json.dumps(kept) and "K3Y" not in json.dumps(kept)
     assert slices.differences(agreed["digest"], slices.digests(planned(given, listings(given)), given)) == []
     other = copy.deepcopy(given)
     other["clusters"]["c1"]["wireguard_mtu"] = 1300

@@ -35,6 +35,16 @@ def agreement(mesh: t.Mapping[str, t.Any], definition: t.Mapping[str, t.Any]) ->
     }
 
 
+def without_access(definition: t.Mapping[str, t.Any]) -> Data:
+    """The definition as ``agreement`` takes it, with nothing of how clusters are reached: it is kept in a file for the time of a run."""
+    names = [name for name in CLUSTER_VARIABLES if name not in _ACCESS]
+    clusters = {
+        cluster: {name: given[name] for name in names if name in given}
+        for cluster, given in definition["clusters"].items()
+    }
+    return dict(definition, clusters=clusters)
+
+
 def digests(mesh: t.Mapping[str, t.Any], definition: t.Mapping[str, t.Any]) -> dict[str, str]:
     """``{what: digest}`` of everything that a plan is made of, each by the name under which a user can find it."""
     found: dict[str, str] = {
