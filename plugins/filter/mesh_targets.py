@@ -13,7 +13,7 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - Gives the option C(targets) of M(multicluster.network.node_probe) from the pods that all nodes of the play found, which
-    P(multicluster.network.mesh_pods#filter) collects once.
+    M(multicluster.network.run_pods) collects once.
 options:
   _input:
     description: The return value C(mesh) of M(multicluster.network.mesh_plan).

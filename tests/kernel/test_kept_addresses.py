@@ -136,8 +136,8 @@ def host_fixture(node, wait_for):
     return Host(node, wait_for)
 
 
-def kept(required=True, **change):
-    given = dict(topology("10.2.0.0/16", required=required), fabric="mesh")
+def kept(required=True, own=(), failures=(), **change):
+    given = dict(topology("10.2.0.0/16", required=required, own=own), fabric="mesh", failures=failures)
     given["clusters"]["aws"]["remotes"]["gcp"]["device"] = "wireguard.b"
     return wish(tables=[kept_table(given, "a")], **change)
 
@@ -166,6 +166,17 @@ def test_the_table_is_there_before_the_routes_and_after_them(host):
     assert host.seen()[3] == good[3]
     assert events(host, lambda: host.run(dict(wish(), devices=[], remove_keys=True))) == ["-route", "-table"]
     assert host.seen()[:4] == clean[:4]
+
+
+def test_the_address_of_a_node_stays_while_its_cluster_is_not_read(host):
+    """Then nobody knows the ranges of its pods; the table is not written again for that, in one run or in the next."""
+    host.node.run("ip", "address", "add", "10.2.1.1/24", "dev", "lo")
+    host.run(kept(own=["10.2.1.0/24"]))
+    assert "10.2.1.1" in host.node.run("nft", "list", "table", "inet", NAME)
+    good = host.seen()
+    for known in ({"failures": [{"cluster": "aws"}]}, {"own": ["10.2.1.0/24"]}):
+        assert not host.run(kept(**known), check=True)["plan"]["changes"] and not host.run(kept(**known))["changed"]
+        assert host.seen() == good
 
 
 def test_a_change_that_is_taken_back_takes_the_table_after_the_routes(host):

@@ -49,7 +49,8 @@ def request(raw: Raw, fabric: str, state: str = "present") -> Data:
 def resolved(given: t.Iterable[Data], previous: NodeState | None) -> tuple[Data, ...]:
     """Tables with an address of this node in place of NODE_SOURCE. A rule of a family in which the node holds none is left out.
 
-    An address that was confirmed stays while it is held, and while no other is: at boot a plugin's devices come later.
+    An address that was confirmed stays while it is held, and while no other is: at boot a plugin's devices come later. Where ``sources`` is
+    empty the ranges of the node's pods are not known, and what was confirmed stays.
     """
     found = []
     for raw in given:
@@ -57,7 +58,11 @@ def resolved(given: t.Iterable[Data], previous: NodeState | None) -> tuple[Data,
             found.append(raw)
             continue
         before = next((one for one in previous.tables if one.get("name") == raw["name"]), {}) if previous else {}
-        chosen = _node_sources(PrefixSet.of_texts(raw["sources"]), list(before.get("node_sources") or ()))
+        confirmed = list(before.get("node_sources") or ())
+        if raw["sources"]:
+            chosen = _node_sources(PrefixSet.of_texts(raw["sources"]), confirmed)
+        else:
+            chosen = {address.version: address for address in map(parse_address, confirmed)}
         chains = [dict(chain, rules=list(_replaced(chain["rules"], chosen))) for chain in raw["chains"]]
         form = {name: value for name, value in raw.items() if name != "sources"}
         found.append(dict(form, chains=chains, node_sources=[str(chosen[version]) for version in sorted(chosen)]))

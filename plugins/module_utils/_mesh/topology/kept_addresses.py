@@ -32,12 +32,14 @@ def kept_table(topology: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any] |
         return None
     where = "oifname {{ {0} }}".format(", ".join(f'"{device}"' for device in devices))
     marked = f"meta mark & {PROXY_MARK:#010x} == {PROXY_MARK:#010x}"
+    # the ranges of its pods are not known then, and the node keeps the address that it has
+    unread = any(row["cluster"] == topology["nodes"][host]["cluster"] for row in topology.get("failures") or ())
     own = [parse_network(text) for text in topology["nodes"][host].get("pod_cidrs") or ()]
     sources = {version: [str(network) for network in own if network.version == version] for version in (4, 6)}
     rules = [
         f"{where} meta nfproto ipv{version} {marked} snat {family} to {NODE_SOURCE[version]} fully-random"
         for family, version in (("ip", 4), ("ip6", 6))
-        if sources[version]
+        if sources[version] or unread and any(network.version == version for network in ranges)
     ]
     rules.append(f"{where} {marked} return")
     for family, version in (("ip", 4), ("ip6", 6)):
