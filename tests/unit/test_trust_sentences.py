@@ -305,7 +305,7 @@ def test_a_capability_has_its_own_rights() -> None:
     rule, *ranges = access_manifests.CAPABILITIES["mesh"]
     assert (rule["resources"], sorted(rule["verbs"])) == (["nodes"], ["get", "list", "patch"])
     listed = [(one["resources"], one["verbs"]) for one in ranges]
-    assert listed == [(["blockaffinities", "ipamblocks"], ["list"]), (["ciliumnodes"], ["list"])], (
+    assert listed == [(["blockaffinities", "ipamblocks", "ippools"], ["list"]), (["ciliumnodes"], ["list"])], (
         "where CNIs keep ranges"
     )
     patching = {

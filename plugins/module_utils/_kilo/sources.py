@@ -124,11 +124,7 @@ class Target:
         if name not in self._ours:
             obj = self.objects.get(name)
             self._ours[name] = obj is not None and may_delete(
-                obj,
-                self._manager,
-                is_ours(obj, self._manager),
-                _named(name, obj),
-                derived=all(mark in labels_of(obj) for mark in (MESH_LABEL, SOURCE_LABEL)),
+                obj, self._manager, is_ours(obj, self._manager), _named(name, obj)
             )
         return self._ours[name]
 
