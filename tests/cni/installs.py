@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+
 from cni_fabric import WORKLOADS
 
 FLANNEL = ("flannel", "flanneld", "kube-flannel.yml")
@@ -103,3 +105,81 @@ def calico_network(items, node, access):
     config = of_kind(items, "ConfigMap", "calico-config")["data"]
     text = config["cni_network_config"].replace("__KUBERNETES_NODE_NAME__", node)
     return text.replace("__CNI_MTU__", config["veth_mtu"]).replace("__KUBECONFIG_FILEPATH__", access)
+
+
+CILIUM = ("cilium-operator",)
+#: What the chart's default values tell the operator.
+OPERATOR = ("--ipam=cluster-pool", "--cluster-pool-ipv4-cidr=10.0.0.0/8", "--cluster-pool-ipv4-mask-size=24")
+
+
+def install_cilium_operator(fabric, cluster):
+    """The operator alone, which hands out ranges. What agents do is done here: their objects, and pods with addresses of their ranges."""
+    first, *dummy = nodes = fabric.nodes_of(cluster)
+    own = [fabric.program(first, "cilium-operator"), *OPERATOR, "--enable-ipv4=true", "--enable-ipv6=false"]
+    access = fabric.access(first)
+    fabric.daemon(
+        first, "cilium-operator", *own, f"--k8s-kubeconfig-path={access}", "--operator-api-serve-addr=127.0.0.1:9234"
+    )
+    fabric.until(
+        "the operator's definitions",
+        lambda: "ciliumnodes.cilium.io" in fabric.kubectl(cluster, "get", "crd", "-o", "name"),
+    )
+    for node in nodes:
+        fabric.apply(cluster, cilium_node(fabric, node))
+    ranges = fabric.until("ranges of all nodes", lambda: cilium_ranges(fabric, cluster, len(nodes)))
+    for node in nodes:
+        plain_network(fabric, node, ranges)
+    fabric.ready(cluster)
+    fabric.ran(f"Cilium's operator in {cluster}: {ranges}")
+
+
+def cilium_node(fabric, node):
+    address = fabric.machinery.machine(node).node.address
+    spec = {"addresses": [{"type": "InternalIP", "ip": address}], "ipam": {}}
+    return {"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": node}, "spec": spec}
+
+
+def cilium_ranges(fabric, cluster, count):
+    """{node: its range} as soon as that many nodes have one."""
+    found = {
+        item["metadata"]["name"]: item["spec"]["ipam"].get("podCIDRs")
+        for item in fabric.objects(cluster, "ciliumnodes")
+    }
+    ranges = {node: cidrs[0] for node, cidrs in found.items() if cidrs}
+    return ranges if len(ranges) == count else None
+
+
+def plain_network(fabric, node, ranges):
+    """Pods with addresses of the node's range, plain routes to the other nodes, and a masquerade as the agent writes it for native routing."""
+    for other, cidr in ranges.items():
+        if other != node:
+            address = fabric.machinery.machine(other).node.address
+            fabric.sh(node, "ip", "route", "replace", cidr, "via", address)
+    rule = [
+        "-s",
+        ranges[node],
+        "!",
+        "-d",
+        fabric.machinery.topology.cluster("cilium").pod_cidrs[0],
+        "!",
+        "-o",
+        "cilium_+",
+        "-j",
+        "MASQUERADE",
+    ]
+    for words in (
+        ["-N", "CILIUM_POST_nat"],
+        ["-A", "CILIUM_POST_nat", *rule],
+        ["-A", "POSTROUTING", "-j", "CILIUM_POST_nat"],
+    ):
+        fabric.sh(node, "iptables", "-t", "nat", *words)
+    ipam = {
+        "type": "host-local",
+        "ranges": [[{"subnet": ranges[node]}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+        "dataDir": "/var/lib/cni/networks",
+    }
+    plugins = [{"type": "ptp", "ipMasq": False, "mtu": 1500, "ipam": ipam}]
+    fabric.configure(
+        node, "05-cilium.conflist", json.dumps({"cniVersion": "1.0.0", "name": "cilium", "plugins": plugins})
+    )
