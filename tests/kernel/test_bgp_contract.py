@@ -421,7 +421,7 @@ def test_both_families_over_one_session_of_ipv6(place):
     assert not node.round()["error"]
     place.until(lambda: (place.routes().get(ONE) or {"nexthops": [{}]})["nexthops"][0].get("ip") == SIX + "31")
     place.until(lambda: node.daemon.carries() == {SIX + "1": [4, 6]})
-    assert speaker_follow.announced(node.daemon) == (BOTH, [])
+    place.until(lambda: speaker_follow.announced(node.daemon) == (BOTH, []))
     place.until(lambda: list(place.ask("ipv6 unicast").get("routes", {})) == [SIX_NETWORK])
     node.want(neighbors=[six])
     assert not node.round()["error"]
