@@ -19,7 +19,7 @@ from ansible.plugins.action.normal import ActionModule as Normal
 from ansible.plugins.connection import ConnectionBase
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
 from ansible_collections.multicluster.network.plugins.plugin_utils import node_part
-from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars, skipped
 
 #: What a shell answers for a program that is not there or cannot be run, and for one that SIGKILL ended.
 _NOT_STARTED, _KILLED = (126, 127), (137, -9)
@@ -60,27 +60,25 @@ class _Node(Normal):
         mesh = options.pop("mesh") or collected.mesh(self.hostvars, [self.host])
         checks = self._task.check_mode
         if checks and self._unread():
-            return _skipped("the node was not read")
+            return skipped("the node was not read")
         if not mesh and not leaves:
             if checks:
-                return _skipped("the mesh is not planned in this run")
+                return skipped("the mesh is not planned in this run")
             raise ValueError(
                 "the mesh is not planned in this run; run the role mesh with tasks_from: plan before, or set node_dataplane_mesh"
             )
         node = (mesh.get("nodes") or {}).get(self.host) or {}
-        if (
-            node.get("refused") and not leaves
-        ):  # it has no Node, and may be another host's machine; it may leave, though
-            return _skipped(f"the plan refuses it: {node['refused']}")
+        # it has no Node, and may be another host's machine; it may leave, though
+        if node.get("refused") and not leaves:
+            return skipped(f"the plan refuses it: {node['refused']}")
         self._fill(options, mesh, leaves)
         seconds = options["rollback_seconds"] = self._seconds(options)
         limit = int(options.pop("check_seconds", 0) or 0)
         if not checks:
             limit = seconds // 2
         try:
-            with node_part.at_most(
-                limit
-            ):  # others of its batch wait, and their timers run too; comparing arms no timer
+            # others of its batch wait, and their timers run too; comparing arms no timer
+            with node_part.at_most(limit):
                 return self._module()
         except node_part.TooLong:
             return self._expired(limit, seconds)
@@ -231,10 +229,6 @@ class ActionModule(Kept, _Node):
         """A change and its confirmation have names of their own."""
         state = str(self._task.args.get("state") or "present")
         return {"confirmed": kept.CONFIRMED, "reverted": ""}.get(state, kept.NODE)
-
-
-def _skipped(reason: str) -> Data:
-    return {"changed": False, "skipped": True, "skip_reason": reason}
 
 
 def without_answer(status: t.Any, errors: str) -> str:

@@ -12,7 +12,7 @@ import typing as t
 from ansible.plugins.action.normal import ActionModule as Normal
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results
 from ansible_collections.multicluster.network.plugins.plugin_utils.node_part import ranges
-from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars, skipped
 
 #: More pods than a node runs.
 _ALL = 1000
@@ -38,13 +38,13 @@ class _Node(Normal):
                 info = hostvars.context.get(results.NODE_INFO, host)
                 if not mesh or (info is not None and info.get("node") is None):
                     why = "the node was not read" if mesh else "the mesh is not planned in this run"
-                    return {"changed": False, "skipped": True, "skip_reason": why}
+                    return skipped(why)
                 options = dict(given, **ranges(self, variables, hostvars, mesh, host))
                 ends = options.pop("for_ends", None)
                 if ends is not None:
                     options["max_pods"] = _needed(ends)
                     if not options["max_pods"]:
-                        return {"changed": False, "skipped": True, "skip_reason": "both ends are named"}
+                        return skipped("both ends are named")
                 self._task.args = options
             return dict(super().run(tmp, task_vars))
         finally:

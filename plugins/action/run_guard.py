@@ -92,8 +92,10 @@ class ActionModule(ActionBase):
 
     def _leave_others(self, _options: Variables, variables: Variables) -> t.Any:
         outcome = context_of(self, variables).get(kept.OUTCOME) or {}
-        if outcome.get("ok", True):
+        if outcome.get("ok"):
             return ""
+        if "errors" not in outcome:
+            return "how the other clusters were written is not known, so nothing of the cluster that leaves is touched; see above [others_unwritten]"
         cluster = self._templar.template(variables.get("cluster", ""))
         return "\n".join(
             [

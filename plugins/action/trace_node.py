@@ -10,7 +10,7 @@ import typing as t
 
 from ansible.plugins.action.normal import ActionModule as Normal
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
-from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars, skipped
 
 
 class _Node(Normal):
@@ -22,7 +22,7 @@ class _Node(Normal):
         host = str(variables["inventory_hostname"])
         trace = collected.trace_plan(run_vars(self, variables)[host])
         if not trace:
-            return {"changed": False, "skipped": True, "skip_reason": "no trace is planned"}
+            return skipped("no trace is planned")
         options = dict(given, id=trace["id"])
         if given.get("state") == "armed":
             options["flows"] = trace["flows"]
@@ -32,7 +32,7 @@ class _Node(Normal):
                 flow for flow in trace["flows"] if flow["source"]["host"] == host and bool(flow.get("about")) == back
             ]
             if not options["flows"] or self._task.check_mode:
-                return {"changed": False, "skipped": True, "skip_reason": "nothing is sent from here"}
+                return skipped("nothing is sent from here")
         try:
             self._task.args = options
             return dict(super().run(tmp, task_vars))

@@ -17,12 +17,14 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import typing as t
 import urllib.parse
 
 from ansible import constants
 from ansible.errors import AnsibleActionSkip, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
 from ansible_collections.multicluster.network.plugins.module_utils._status import results
 
 Result = dict[str, t.Any]
@@ -141,6 +143,11 @@ class RunVars:
         return len(self._hostvars)
 
 
+def skipped(reason: str) -> Result:
+    """The result of a task that has nothing to do."""
+    return {"changed": False, "skipped": True, "skip_reason": reason}
+
+
 def write_text(path: str, text: str) -> None:
     """Write a report, which is different at every run and so no change of the fabric, to a file of the controller that all may read."""
     new = pathlib.Path(f"{path}.new")
@@ -153,8 +160,22 @@ def context_of(action: ActionBase, variables: t.Mapping[str, t.Any] | None) -> R
     """The context of the run that a task belongs to."""
     fabric = str(action._templar.template((variables or {}).get("multicluster_fabric") or "default"))
     digest = hashlib.sha256(fabric.encode("utf-8")).hexdigest()[:16]
-    # the parent of this worker: a process that holds Ansible ready for many runs has one such folder for all of them
-    return RunContext(pathlib.Path(constants.DEFAULT_LOCAL_TMP, f"{_FOLDER}-{os.getppid()}", digest))
+    return RunContext(folder_of(pathlib.Path(constants.DEFAULT_LOCAL_TMP), os.getppid()) / digest)
+
+
+def folder_of(base: pathlib.Path, pid: int) -> pathlib.Path:
+    """The folder of the run of a process, the parent of its workers.
+
+    A process that holds Ansible ready for many runs has one ``base`` for all of them, so a number alone may come again: what processes kept that
+    have ended is removed.
+    """
+    own = base / f"{_FOLDER}-{pid}-{processes.birth(pid)}"
+    if not own.exists():
+        for former in base.glob(_FOLDER + "-*-*"):
+            _name, number, born = former.name.rsplit("-", 2)
+            if born and not processes.lives(int(number), born):
+                shutil.rmtree(former, ignore_errors=True)
+    return own
 
 
 def run_vars(action: ActionBase, variables: t.Mapping[str, t.Any] | None) -> RunVars:

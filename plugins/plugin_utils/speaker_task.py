@@ -11,7 +11,7 @@ import typing as t
 
 from ansible.plugins.action.normal import ActionModule as Normal
 from ansible_collections.multicluster.network.plugins.module_utils._status import results as kept
-from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, context_of
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, context_of, skipped
 
 Data = dict[str, t.Any]
 
@@ -29,11 +29,7 @@ class _Speaker(Normal):
             if cluster:
                 orders = self._orders(variables)
                 if cluster not in orders and options.get("state") != "absent":
-                    return {
-                        "changed": False,
-                        "skipped": True,
-                        "skip_reason": f"no addresses of cluster {cluster} were read",
-                    }
+                    return skipped(f"no addresses of cluster {cluster} were read")
                 node = self._templar.template(variables.get("node_name") or variables["inventory_hostname"])
                 self.take(options, orders.get(cluster) or {}, str(node))
             self._task.args = options

@@ -12,7 +12,9 @@ import pathlib
 import subprocess
 
 import pytest
-from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import RunContext, RunVars
+from ansible_collections.multicluster.network.plugins.action import run_guard
+from ansible_collections.multicluster.network.plugins.module_utils._status import results
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import RunContext, RunVars, folder_of
 
 
 @pytest.fixture
@@ -35,6 +37,29 @@ def test_no_name_of_a_host_leads_elsewhere(context, tmp_path, host):
     context.keep("run.a", {"of": "host"}, host)
     assert context.get("run.a") == {"of": "run"} and context.get("run.a", host) == {"of": "host"}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+
+
+def test_a_run_sees_nothing_of_one_before_it_and_removes_it(tmp_path):
+    """The reconciler's process lives for months, and numbers of its runs come again."""
+    own = folder_of(tmp_path, os.getpid())
+    RunContext(own / "f").keep("run.a", {"of": "this"})
+    former = own.with_name(own.name.rpartition("-")[0] + "-1")  # the same number, begun at another time
+    RunContext(former / "f").keep("run.a", {"of": "former"})
+    done = subprocess.Popen(["true"])
+    done.wait()
+    RunContext(tmp_path / f"multicluster-{done.pid}-77" / "f").keep("run.a", {"of": "former"})
+    assert folder_of(tmp_path, os.getppid()) != own and [path.name for path in tmp_path.iterdir()] == [own.name]
+    assert RunContext(folder_of(tmp_path, os.getpid()) / "f").get("run.a") == {"of": "this"}
+
+
+def test_a_cluster_leaves_only_where_it_is_known_how_the_others_were_written(context, monkeypatch):
+    monkeypatch.setattr(run_guard, "context_of", lambda _action, _variables: context)
+    guard = object.__new__(run_guard.ActionModule)
+    assert "is not known" in guard._leave_others({}, {})
+    context.keep(results.OUTCOME, {"failed": True, "msg": "a fault of its own"})
+    assert "is not known" in guard._leave_others({}, {})
+    context.keep(results.OUTCOME, {"ok": True})
+    assert guard._leave_others({}, {}) == ""
 
 
 def test_entries_are_added_for_each_host(context):
