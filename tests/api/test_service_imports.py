@@ -59,6 +59,7 @@ def test_one_service_of_two_clusters(pair):
         assert imported["spec"]["ipFamilies"] == ["IPv4"] and imported["spec"]["type"] == "ClusterSetIP"
         assert imported["spec"]["ports"] == [{"name": "http", "protocol": "TCP", "port": 80}]
         assert imported["status"]["clusters"] == [{"cluster": "aws"}, {"cluster": "gcp"}]
+        assert imported["status"]["endpointSliceObjects"] == "Present"
         found = pair.slices(name, WEB)
         assert {source: sorted(rows) for source, rows in found.items()} == {
             "aws": ["10.2.3.1", "10.2.3.2"],
@@ -645,6 +646,59 @@ def test_the_older_version_alongside_the_newer_one(pair):
     finally:
         gone(pair.clients["gcp"])
         pair.run()
+
+
+def test_a_definition_without_a_field_for_slices_is_served_as_before(pair):
+    """``endpointSliceObjects`` came in 2026: a definition of release v0.5.0 refuses an apply that has it."""
+    older = definitions()
+    for one in older:
+        for version in one["spec"]["versions"]:
+            version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"].pop("endpointSliceObjects", None)
+    pair.put("gcp", *older)
+    wait_until_stored(pair, False)
+    try:
+        pair.export("aws", WEB, "10.2.3.1")
+        assert reasons(pair.run()) == []
+        assert pair.imported("aws", WEB)["status"]["endpointSliceObjects"] == "Present"
+        assert pair.imported("gcp", WEB)["status"] == {"clusters": [{"cluster": "aws"}]}
+        mark = pair.mark()
+        assert not pair.run()["changed"]
+        assert {verb for verb, path, status in pair.asked(mark)["gcp"]} == {"list"}
+        # the newer definition: the next status that is written brings the field to all imports
+        pair.put("gcp", *definitions())
+        wait_until_stored(pair, True)
+        assert not pair.run()["changed"]
+        pair.export("aws", ("shop", "api"), "10.2.3.7")
+        assert reasons(pair.run()) == []
+        for place in (WEB, ("shop", "api")):
+            assert pair.imported("gcp", place)["status"]["endpointSliceObjects"] == "Present"
+        assert not pair.run()["changed"]
+    finally:
+        pair.put("gcp", *definitions())
+        wait_until_stored(pair, True)
+
+
+def wait_until_stored(pair, stores):
+    """Until the API server prunes, or keeps, the field of slices: it takes a definition's schema over a moment after it was written."""
+    probe = {
+        "apiVersion": VERSIONS[0],
+        "kind": "ServiceImport",
+        "metadata": {"name": "probe", "namespace": "shop"},
+        "spec": {"type": "Headless", "ports": []},
+    }
+    path = f"/apis/{VERSIONS[0]}/namespaces/shop/serviceimports"
+    client, ends = pair.clients["gcp"], time.monotonic() + 30
+    client.create(path, probe, "probe")
+    try:
+        while True:
+            patch = {"status": {"clusters": [], "endpointSliceObjects": "Absent"}}
+            found = client.merge_patch(path + "/probe/status", patch, "probe")["status"]
+            if ("endpointSliceObjects" in found) == stores:
+                return
+            assert time.monotonic() < ends, found
+            time.sleep(0.2)
+    finally:
+        client.delete(path + "/probe")
 
 
 def test_who_was_first_goes_on_to_decide_where_that_is_asked(pair):

@@ -53,6 +53,8 @@ _MCS = (
     _rule("", "endpoints,namespaces", "get,list"),
     # what a cluster says that it is called
     _rule("about.k8s.io", "clusterproperties", "list"),
+    # whether the definition has a field for it that the slices of an import exist
+    _rule("apiextensions.k8s.io", "customresourcedefinitions", "get", "serviceimports." + _MULTICLUSTER),
 )
 #: Where Calico and Cilium keep the ranges of nodes (pod_ranges 1).
 _RANGES = (

@@ -25,7 +25,14 @@ from ..._services.mcs.exports import Exported, Listed, Options, read_exports
 from ..._services.mcs.manifests import Made, addresses_of, asks_version
 from ..._services.mcs.names import EXPORT, GROUP, IMPORT, SERVICE, SERVICE_LABEL, SLICE, VERSIONS, Id, derived_name
 from ..._services.mcs.plan import Here, Planned, filled, plan_cluster, remove_all, unit_of
-from ..._services.mcs.statuses import export_statuses, import_statuses, status_manager, without_conditions
+from ..._services.mcs.statuses import (
+    export_statuses,
+    import_statuses,
+    shows_slice_objects,
+    status_manager,
+    stores_slice_objects,
+    without_conditions,
+)
 from ..._services.slices import MOST_ENDPOINTS, family_of
 from ..._services.touched import decided
 from ..._values.gc_pause import gc_paused
@@ -441,10 +448,10 @@ def write(
     reach = _reach(heres, joined, plans, options, None if check else writer.written, destinations)
     stamp = datetime.datetime.fromtimestamp(now, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     statuses: Writes = {}
+    imported = _import_statuses(clusters, {name: heres[name] for name in heres if name in destinations}, joined, reach)
     for name, here in heres.items():
         if name in destinations:
-            undone = {place for place, one in reach.items() if name in one.failed or name in one.pending}
-            statuses[name] = import_statuses(here, joined.part(here).clusters(here), undone)
+            statuses[name] = imported[name]
             if name in exported:
                 statuses[name] += export_statuses(here, exported[name], joined.merged, reach, stamp)
     if check:
@@ -452,6 +459,36 @@ def write(
     else:
         writer.stage(statuses)
     return writer.done
+
+
+def _import_statuses(
+    clusters: Clusters, heres: t.Mapping[str, Here], joined: Clusterset, reach: t.Mapping[Id, Reach]
+) -> Writes:
+    """The status of imports, with whether their slices exist where the API server stores that.
+
+    Only where one is to be written, and no import shows the field, is the definition read: a run that changes nothing asks nothing.
+    """
+
+    def planned(name: str, stores: bool) -> list[Write]:
+        undone = {place for place, one in reach.items() if name in one.failed or name in one.pending}
+        return import_statuses(heres[name], joined.part(heres[name]).clusters(heres[name]), undone, stores)
+
+    shown = {name: shows_slice_objects(here) for name, here in heres.items()}
+    made = {name: planned(name, shown[name]) for name in heres}
+    unknown = sorted(name for name, rows in made.items() if rows and not shown[name])
+    if unknown:
+        found = clusters.read("read a definition", lambda name, client: _stores(client, heres[name]), unknown)
+        made.update((name, planned(name, True)) for name, stores in found.items() if stores)
+    return made
+
+
+def _stores(client: Client, here: Here) -> bool:
+    """Whether the definition of imports has the field for slices. False where the definition may not be read."""
+    try:
+        found = client.find(f"{_DEFINITIONS}serviceimports.{GROUP}")
+    except Forbidden:
+        return False
+    return found is not None and stores_slice_objects(found, here.listed.version)
 
 
 def _filled(clusters: Clusters, heres: t.Mapping[str, Here], stage: Writes, kind: str) -> Writes:

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The definitions of ServiceExport and ServiceImport, for clusters that have none (mcs 1). Pure.
 
-The fields are those of release v0.5.0 of kubernetes-sigs/mcs-api, without its texts; both versions have the same.
+The fields are those of release v0.5.0 of kubernetes-sigs/mcs-api, without its texts, and ``status.endpointSliceObjects``, which KEP-1645 has since
+2026; both versions have the same.
 """
 
 from __future__ import annotations
@@ -74,7 +75,13 @@ def _import() -> Data:
     clusters = _list(_object({"cluster": dict(_TEXT)}, ("cluster",)), "cluster")
     return {
         "spec": _object(spec, ("ports", "type")),
-        "status": _object({"clusters": clusters, "conditions": _conditions()}),
+        "status": _object(
+            {
+                "clusters": clusters,
+                "conditions": _conditions(),
+                "endpointSliceObjects": dict(_TEXT, enum=["Present", "Absent"]),
+            }
+        ),
     }
 
 

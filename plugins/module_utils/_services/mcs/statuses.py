@@ -17,23 +17,49 @@ from .merge import Merged
 from .names import EXPORT, IMPORT, Id
 from .plan import Here
 
+#: Whether slices of an import exist as objects, for clients such as implementations of the Gateway API.
+SLICE_OBJECTS, PRESENT, ABSENT = "endpointSliceObjects", "Present", "Absent"
+
 
 def status_manager(manager: str) -> str:
     """Who writes status. Servers before 1.22 keep no record of subresources apart: one name for both would give up what it had applied."""
     return manager + "/status"
 
 
-def import_statuses(here: Here, clusters: t.Mapping[Id, t.Sequence[str]], skip: t.Collection[Id]) -> list[Write]:
-    """Which clusters each import is made of, by their ids. An import that is still to be made is written as it will be."""
+def shows_slice_objects(here: Here) -> bool:
+    """Whether an import of the cluster has ``status.endpointSliceObjects``, so that its API server stores that field."""
+    return any(SLICE_OBJECTS in (obj.get("status") or {}) for key, obj in here.objects.items() if key.kind == IMPORT)
+
+
+def stores_slice_objects(definition: Object, version: str) -> bool:
+    """Whether a CustomResourceDefinition of imports has the field in that version, ``group/name``. False for what has another form."""
+    try:
+        rows = {row["name"]: row for row in definition["spec"]["versions"]}
+        status = rows[version.rpartition("/")[2]]["schema"]["openAPIV3Schema"]["properties"]["status"]
+        return SLICE_OBJECTS in status["properties"]
+    except (KeyError, TypeError):
+        return False
+
+
+def import_statuses(
+    here: Here, clusters: t.Mapping[Id, t.Sequence[str]], skip: t.Collection[Id], with_slice_objects: bool = False
+) -> list[Write]:
+    """Which clusters each import is made of, by their ids. An import that is still to be made is written as it will be.
+
+    with_slice_objects: whether the API server stores ``endpointSliceObjects`` (KEP-1645 of 2026); an older definition refuses the field.
+    """
     found = []
+    slices = {SLICE_OBJECTS: ABSENT if here.listed.discovery is None else PRESENT} if with_slice_objects else {}
     for place in sorted(clusters):
         key, desired = here.import_key(place), [{"cluster": name} for name in clusters[place]]
         obj = here.objects.get(key)
         if place in skip or here.namespaces.get(place[0]) is not False or (obj is not None and key not in here.mine):
             continue
-        before = ((obj or {}).get("status") or {}).get("clusters")
-        if not same_list(IMPORT, ("status", "clusters"), before, desired):
-            found.append(_write(here.name, key, obj, {"clusters": before} if before else None, {"clusters": desired}))
+        status = (obj or {}).get("status") or {}
+        before = {field: status[field] for field in ("clusters", SLICE_OBJECTS) if status.get(field)}
+        same = same_list(IMPORT, ("status", "clusters"), before.get("clusters"), desired)
+        if not same or (slices and slices[SLICE_OBJECTS] != before.get(SLICE_OBJECTS)):
+            found.append(_write(here.name, key, obj, before or None, {"clusters": desired, **slices}))
     return found
 
 

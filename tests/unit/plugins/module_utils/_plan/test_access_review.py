@@ -24,6 +24,8 @@ def test_what_the_capability_has_is_enough_and_nothing_of_it_is_too_much():
     rules = [dict(rule) for rule in CAPABILITIES["mcs"]]
     assert missing("mcs", answer(rules)) == missing("mcs", answer([ALL])) == []
     for number, rule in enumerate(rules):
+        if "resourceNames" in rule:
+            continue  # a right for one name is not in question
         for part in ("resources", "verbs"):
             for gone in rule[part]:
                 less = copy.deepcopy(rules)

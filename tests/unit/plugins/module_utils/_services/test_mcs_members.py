@@ -9,7 +9,9 @@ from __future__ import annotations
 import copy
 
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs import touched
-from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.names import FIRST_EXPORT
+from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.definitions import definitions
+from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.names import FIRST_EXPORT, VERSIONS
+from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.statuses import stores_slice_objects
 from mcs_world import OPTIONS, World, ends, export, planned, service
 
 WEB = ("shop", "web")
@@ -100,3 +102,16 @@ def test_who_decided_first_is_what_most_clusters_remember():
             obj["metadata"]["annotations"] = {FIRST_EXPORT: text} if text else {}
             world.put(cluster, touched.IMPORTS, WEB, obj)
         assert world.whole()[1].merged[WEB].winner == winner, noted
+
+
+def test_whether_a_definition_has_the_field_for_slices():
+    one = next(one for one in definitions() if one["spec"]["names"]["kind"] == "ServiceImport")
+    assert all(stores_slice_objects(one, version) for version in VERSIONS)
+    older = copy.deepcopy(one)
+    del older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"][
+        "endpointSliceObjects"
+    ]
+    versions = {f"multicluster.x-k8s.io/{row['name']}": row for row in older["spec"]["versions"]}
+    assert [stores_slice_objects(older, name) for name in versions] == [False, True]
+    for hostile in ({}, {"spec": None}, {"spec": {"versions": [{"name": "v1beta1"}]}}, {"spec": {"versions": "x"}}):
+        assert not stores_slice_objects(hostile, VERSIONS[0])
