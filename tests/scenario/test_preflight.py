@@ -156,7 +156,8 @@ def test_put_right_there_is_no_error_and_the_first_run_works(fabric):
     assert [row for row in found if row["level"] == "error"] == []
     fabric.play("site", variables=MESH).ok()
     run, found = preflight(fabric)
-    assert run.ok() and found == [], found
+    # one node of every lab drops by policy and accepts by rules of its own, which preflight does not judge: it names the chain
+    assert run.ok() and [(row["where"], row["reason"]) for row in found] == [("aws-node-2", "forward_policy_drop")]
 
 
 def spelled(secret):
