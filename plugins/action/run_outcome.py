@@ -202,6 +202,8 @@ class _Outcome(ActionBase):
                 f"gone, so nothing was written in {cluster}, where this stays: what its API holds of {', '.join(on)}; on its nodes ({nodes}) devices, "
                 "keys and the boot unit, until node_dataplane with node_dataplane_state=absent runs there"
             )
+        if self._task.check_mode:
+            return lines  # the screen's own last line: nothing was written, so the inventory has to keep the cluster
         if variables.get("ansible_limit"):
             what = f"next: run leave again without --limit: what it left out still leads to {cluster}, or stays in it"
         else:

@@ -69,6 +69,12 @@ options:
       - It is refused where CoreDNS is older or does not say its version, and where the API server has no ServiceImports, since CoreDNS would
         not become ready. The other names are written all the same.
     type: str
+  definitions_planned:
+    description:
+      - Whether the same run installs the definition of ServiceImport before the names, so that a run in check mode need not refuse
+        O(clusterset_domain) where the API server does not have it yet. It has no effect on a run that writes.
+    type: bool
+    default: false
   deployment:
     description: Name of the Deployment of CoreDNS. With O(clusterset_domain), its image says the version and its pods' account gets the rights.
     type: str
@@ -206,6 +212,7 @@ def argument_spec() -> dict[str, Any]:
         "prefixes": {"type": "dict", "default": {}},
         "cluster_domain": {"type": "str", "default": "cluster.local"},
         "clusterset_domain": {"type": "str"},
+        "definitions_planned": {"type": "bool", "default": False},
         "deployment": {"type": "str", "default": "coredns"},
         "version": {"type": "str"},
         "versions": {"type": "dict", "default": {}},

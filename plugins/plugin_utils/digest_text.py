@@ -26,7 +26,22 @@ NEXT = "next: "
 _WEIGHTS = {
     kind: number
     for number, kind in enumerate(
-        ("peer", "route", "rule", "link", "address", "table", "chain", "set", "unit", "key", "file")
+        [
+            "peer",
+            "route",
+            "rule",
+            "link",
+            "address",
+            "nftables",
+            "speaker",
+            "setting",
+            "node",
+            "unit",
+            "credentials",
+            "key",
+            "folder",
+            "file",
+        ]
     )
 }
 #: What a line of a diff begins with.
@@ -275,8 +290,12 @@ class Said:
     def news(self, lines: t.Sequence[str]) -> list[str]:
         """The lines of a report without the causes that were said before it."""
         fresh: list[str] = []
+        refused = 0
         for line in lines:
             if line.strip() and self.has(line):
+                if line.startswith(_REFUSED_ROW):
+                    refused += 1
+                    continue
                 if fresh and fresh[-1].endswith(":") and not fresh[-1].startswith(" "):
                     fresh[-1] += " see above"
                 continue
@@ -284,13 +303,16 @@ class Said:
                 fresh[-1] = fresh[-1][: -len(" see above")]  # others follow
             fresh.append(line)
         self.add(fresh)
-        return fresh
+        return [*fresh, f"{_REFUSED_ROW}{refused}, see above"] if refused else fresh
 
 
 #: How a cause may begin and end, by where it is said.
 _SUMMED = re.compile(r"(\d+ (?:failed|problems)(?: in [^:]{1,400}?)?), first: (.*)$", re.DOTALL | re.ASCII)
+#: How the table at the end of a run begins a refusal.
+_REFUSED_ROW = "refused: "
 _PLACE = re.compile(
-    r"\s*(?:(?:[a-z_]{1,40}, )?(?:node \S{1,253} of )?cluster [a-z][a-z0-9-]{0,62}: |[a-z_]{1,40}: (?=\d+ problems|cluster ))",
+    r"\s*(?:(?:[a-z_]{1,40}: )?refused:? (?=\S+: )|"
+    r"(?:[a-z_]{1,40}, )?(?:node \S{1,253} of )?cluster [a-z][a-z0-9-]{0,62}: |[a-z_]{1,40}: (?=\d+ problems|cluster ))",
     re.ASCII,
 )
 _REASON = re.compile(r" \[[a-z_]{1,60}\]$", re.ASCII)
@@ -418,7 +440,7 @@ def short_diff(text: str, whole: bool, before: t.Any = None, after: t.Any = None
         return [_printable(line) for line in text.splitlines()]
     shown: list[str] = []
     of_file, left_out, object_is = 0, 0, ""
-    for line, heading in _by_weight(_headings(text, before, after)):
+    for line, heading in _joined(_by_weight(_headings(text, before, after))):
         if line[1:2] not in (" ", "\t"):  # an object; what is indented belongs to it
             of_file, object_is = 1 if re.match(r"[+-](file|unit) ", line) else 0, line[1:]
         elif heading and heading != object_is:
@@ -455,6 +477,42 @@ def _by_weight(lines: t.Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     if all(about.split(" ")[0] in _WEIGHTS for about, unused in blocks):
         blocks.sort(key=lambda block: _WEIGHTS[block[0].split(" ")[0]])
     return [row for unused, rows in blocks for row in rows]
+
+
+#: Objects that are shown in one line where all of one comes or goes: a first run makes hundreds of them.
+_SHORT_KINDS = ("peer", "route", "rule", "link", "address")
+_FIELD = re.compile(r"[+-]  (?P<name>[a-z][a-z_ ]*):(?: (?P<value>.+))?", re.ASCII)
+_ITEM = re.compile(r"[+-]  (?:  )?- (?P<value>[^:{}]*(?::\S[^{}]*)?)", re.ASCII)
+
+
+def _joined(lines: t.Sequence[tuple[str, str]]) -> t.Iterator[tuple[str, str]]:
+    """The same lines, those of an object that comes or goes as a whole in one: ``+route 10.4.0.0/16: device wireguard.gcp, table 254``."""
+    at = 0
+    while at < len(lines):
+        line, heading = lines[at]
+        end = at + 1
+        while end < len(lines) and lines[end][0][:1] == line[:1] and lines[end][0][1:2] in (" ", "\t"):
+            end += 1
+        fields = _fields([row for row, unused in lines[at + 1 : end]]) if line[1:].startswith(_SHORT_KINDS) else None
+        if fields is None:
+            yield from lines[at:end]
+        else:
+            yield line + (": " + ", ".join(fields) if fields else ""), heading
+        at = end
+
+
+def _fields(rows: t.Sequence[str]) -> list[str] | None:
+    """``name value`` of each field that has one; None for what has another form than fields and lists."""
+    found: list[tuple[str, list[str]]] = []
+    for row in rows:
+        field, item = _FIELD.fullmatch(row), _ITEM.fullmatch(row)
+        if field:
+            found.append((field["name"], [field["value"]] if field["value"] else []))
+        elif item and found:
+            found[-1][1].append(item["value"])
+        else:
+            return None
+    return [f"{name} {' '.join(values)}" for name, values in found if values and values not in (["[]"], ["{}"], ["''"])]
 
 
 def fitted(line: str, columns: int) -> list[str]:

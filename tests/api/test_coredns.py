@@ -409,6 +409,10 @@ def test_without_service_imports_coredns_would_never_be_ready(server, config, ru
         and "clusterset" not in config()
         and rights(server) is None
     )
+    # the same run brings them (mcs_install_crds): nothing to refuse in check mode, and no promise to rely on otherwise
+    planned = run(server, check=True, definitions_planned=True, **ZONE)
+    assert not planned["refused"] and "clusterset.local" in str(planned["diff"])
+    assert [row[1] for row in refused_zone(run(server, definitions_planned=True, **ZONE))] == ["kind_not_served"]
 
 
 def test_definitions_that_come_later_are_seen_by_a_process_that_stays(server, config, running):

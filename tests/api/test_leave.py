@@ -58,6 +58,7 @@ def test_a_cluster_leaves_and_comes_back(pair, whole, joined):
     mark = pair.mark()
     code, shown = play(whole, "leave", "--check", "--diff", "-e", "cluster=aws")
     assert pair.writes(mark) == {"aws": [], "gcp": []} and code == 0, shown[-4000:]
+    assert "out of the inventory" not in shown, "nothing was written, so the cluster has to stay there"
     for word in ("cluster.aws", "aws-shop-73736d-mirrored", "GlobalNetworkSet", "ServiceImport"):
         assert word in shown, (word, shown[-4000:])
     code, shown = play(whole, "leave", "-e", "cluster=aws")

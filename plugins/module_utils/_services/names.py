@@ -41,8 +41,9 @@ class Name(t.NamedTuple):
     def checked(self) -> str:
         """The name. Raises ValueRefused with the reason."""
         if self.reason == "name_too_long":
-            message = f"the name {quoted(self.name)} would have {len(self.name)} characters; shorten the namespace, the name or the prefix"
-            raise ValueRefused(self.reason, message)
+            fix = "shorten the namespace, the name or the cluster's prefix (service_mirror_prefixes)"
+            text = f"the name {quoted(self.name)} would have {len(self.name)} characters; {fix}"
+            raise ValueRefused(self.reason, text)
         if self.reason:
             text = "{0} would be no Service's name: those are lower-case letters, digits and dashes, and begin with a letter"
             raise ValueRefused(self.reason, text.format(quoted(self.name)))

@@ -100,7 +100,10 @@ def find(facts: Facts, max_skew: float = SKEW) -> list[Data]:
     for cluster, places in sorted((facts.get("pod_places") or {}).items()):
         for row in places:
             note(row["level"], cluster, row["reason"], row["message"], 1000)
+    known = {str(why) for why in (facts.get("unreached") or {}).values()}
     for row in facts.get("failed") or ():
+        if row["why"] in known:
+            continue  # a host that did not answer, which has a row of its own
         note(ERROR, row["where"], "check_failed", row["why"])
     for row in facts.get("failures") or ():
         note(ERROR, row["cluster"], row["reason"], row["message"])
@@ -111,6 +114,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> list[Data]:
             row["reason"],
             f"{row['object']}: {row['message']}",
         )
+    planned = [row for row in facts.get("refused") or () if str(row["object"]).startswith("mcs")]
     ranges = _ranges(facts.get("grants") or {})
     for host, given in sorted((facts.get("nodes") or {}).items()):
         if given.get("node") is None:
@@ -134,7 +138,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> list[Data]:
         message = "namespace {0}, into which Services are mirrored, does not exist; make it, or set service_mirror_create_namespace: true"
         note(ERROR, cluster, "mirror_namespace_missing", message.format(namespace))
     for cluster, row in sorted((facts.get("lacking") or {}).items()):
-        if row["undefined"]:
+        if row["undefined"] and (cluster, "kind_not_served") not in {(one["where"], one["reason"]) for one in planned}:
             note(
                 ERROR,
                 cluster,
@@ -175,7 +179,7 @@ def _why_unknown(why: str) -> str:
 
 #: How ansible-core, a shell and an old Python say that a module did not start.
 _PYTHON = re.compile(
-    r"interpreter|python[0-9.]*: (?:not found|No such file)|SyntaxError|requires? (?:a )?(?:minimum )?Python|MODULE FAILURE",
+    r"deserialization failed|interpreter|python[0-9.]*: (?:not found|No such file)|SyntaxError|requires? (?:a )?(?:minimum )?Python|MODULE FAILURE",
     re.IGNORECASE | re.ASCII,
 )
 

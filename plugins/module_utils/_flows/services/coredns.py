@@ -74,6 +74,8 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: Clusters 
 
     ``clusters``: those of a caller that stays, instead of new ones.
     """
+    if not check:  # a CoreDNS that cannot list ServiceImports is never ready, so a promise is not enough where something is written
+        request = dict(request, definitions_planned=False)
     manager = field_manager(request["fabric"])
     markers(request["fabric"])
     options = options_of(request)
@@ -180,7 +182,8 @@ def _rights(client: Client, request: t.Mapping[str, t.Any], place: Place) -> mul
         lambda: visible(_path(multicluster.BINDING), "get ClusterRoleBinding"),
         lambda: visible(deployment, "get Deployment"),
         lambda: (
-            client.resource(multicluster.API_VERSION, multicluster.KIND, refresh=True) is not None
+            bool(request.get("definitions_planned"))
+            or client.resource(multicluster.API_VERSION, multicluster.KIND, refresh=True) is not None
         ),  # the definitions may come later
     )
     rights = {key: one for key, one in ((multicluster.ROLE, role), (multicluster.BINDING, binding)) if one is not None}

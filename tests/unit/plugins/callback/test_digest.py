@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
+import re
 import subprocess
 import types
 
@@ -416,10 +418,10 @@ def test_the_diff_of_a_file_is_short_and_that_of_objects_whole():
     )
     lines = digest_text.short_diff(text, False)
     assert (
-        lines[:3] == ["+link wireguard.gcp", "+  mtu: 1420", "+file /etc/x"]
+        lines[:2] == ["+link wireguard.gcp: mtu 1420", "+file /etc/x"]
         and lines[-1] == "(47 lines of files: -v shows them)"
     )
-    assert len(lines) == 7 and len(digest_text.short_diff(text, True)) == 56
+    assert len(lines) == 6 and len(digest_text.short_diff(text, True)) == 56
 
 
 def test_a_changed_line_says_of_which_object_it_is():
@@ -496,6 +498,22 @@ def test_what_a_report_said_the_end_of_the_run_does_not_repeat():
     ]
 
 
+def test_a_refusal_that_the_verdict_named_the_table_only_counts():
+    why = (
+        "edge/shop/ingress: left out: '10.33.33.41' is a node's, which the mesh does not carry [host_network_in_clear]"
+    )
+    said = digest_text.Said()
+    said.news(["not proven: 1 reason", "  service_mirror: refused " + why])
+    assert said.news(
+        ["CLUSTER  MESH", "edge     ok", "refused: " + why, "refused: edge/shop/web: the name is too long [x]"]
+    ) == [
+        "CLUSTER  MESH",
+        "edge     ok",
+        "refused: edge/shop/web: the name is too long [x]",
+        "refused: 1, see above",
+    ]
+
+
 @given(st.lists(st.text("abcdefgh ", min_size=1, max_size=60), max_size=6))
 def test_of_what_was_not_said_before_nothing_is_left_out(lines):
     """Whatever a report says first is shown, in its order."""
@@ -505,19 +523,57 @@ def test_of_what_was_not_said_before_nothing_is_left_out(lines):
 
 def test_differences_begin_with_what_packets_depend_on():
     """A first run makes files and keys too; they are no reason to hide its peers. What is not of our objects keeps its order."""
-    order = ("key /k", "file /etc/x", "unit x", "link wireguard.gcp", "peer wireguard.gcp abc", "route 10.4.0.0/16")
+    order = (
+        "key /k",
+        "file /etc/x",
+        "unit x",
+        "nftables table ip x",
+        "link wireguard.gcp",
+        "peer wireguard.gcp abc",
+        "route 10.4.0.0/16",
+    )
     text = "--- before\n+++ after\n@@ -0,0 +1,12 @@\n" + "".join(f"+{name}\n+  of: {name}\n" for name in order)
-    heads = [line[1:] for line in digest_text.short_diff(text, False) if line[1:2] != " " and line[:1] == "+"]
+    heads = [
+        line[1:].partition(": of")[0]
+        for line in digest_text.short_diff(text, False)
+        if line[1:2] != " " and line[:1] == "+"
+    ]
     assert heads == [
         "peer wireguard.gcp abc",
         "route 10.4.0.0/16",
         "link wireguard.gcp",
+        "nftables table ip x",
         "unit x",
         "key /k",
         "file /etc/x",
     ]
     other = "--- before\n+++ after\n@@ -0,0 +1,2 @@\n+file one\n+zone two\n+peer three\n"
     assert digest_text.short_diff(other, False) == ["+file one", "+zone two", "+peer three"]
+
+
+def test_every_kind_of_object_of_a_node_has_its_place():
+    """A kind that has none leaves a whole host's objects in the order of their names, and its peers far below."""
+    rooms = pathlib.Path(digest_text.__file__).parents[1] / "module_utils"
+    kinds = set()
+    for path in [*rooms.glob("_dataplane/*.py"), *rooms.glob("_linux/**/*.py"), *rooms.glob("_flows/node/*.py")]:
+        kinds |= set(re.findall(r'\b(?:plan|todo)\.(?:create|update|delete)\(\s*f?"([a-z]+)', path.read_text()))
+    assert {"peer", "route", "link", "nftables", "file"} <= kinds
+    text = "@@ -0,0 +1,99 @@\n" + "".join(f"+{kind} x\n" for kind in sorted(kinds))
+    assert [line.split()[0] for line in digest_text.short_diff(text, False)][:2] == ["+peer", "+route"]
+
+
+def test_an_object_that_comes_whole_is_one_line():
+    text = (
+        "@@ -0,0 +1,9 @@\n+peer wireguard.gcp abc\n+  allowed_ips:\n+  - 10.4.7.0/24\n+  - fd00::/64\n+  endpoint: 10.22.22.27:51821\n"
+        "+link wireguard.gcp\n+  addresses: []\n+  mtu: 1420\n+route 10.4.0.0/16\n+  nested:\n+    of: x\n"
+    )
+    assert digest_text.short_diff(text, False) == [
+        "+peer wireguard.gcp abc: allowed_ips 10.4.7.0/24 fd00::/64, endpoint 10.22.22.27:51821",
+        "+route 10.4.0.0/16",
+        "+  nested:",
+        "+    of: x",
+        "+link wireguard.gcp: mtu 1420",
+    ]
 
 
 @example("-:::::::::::::::::: :", 20, "")

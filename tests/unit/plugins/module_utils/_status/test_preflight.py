@@ -255,6 +255,10 @@ def test_what_strangers_say_is_cut():
             "failed: The module interpreter '/usr/bin/python3.1' was not found.",
             "no usable Python there (failed: The module interpreter '/usr/bin/python3.1'",
         ),
+        (
+            "failed: Module result deserialization failed: No start of json char found",
+            "no usable Python there (failed: Module result",
+        ),
         ("failed: /bin/sh: 1: /usr/bin/python3.1: not found", "set ansible_python_interpreter to where it is"),
     ],
 )
@@ -263,6 +267,26 @@ def test_a_host_without_a_usable_python_is_distinguished_from_one_that_is_away(w
     silent_node(facts)
     (row,) = [row for row in find(dict(facts, unreached={"aws-node-2": why})) if row["reason"] == "no_answer"]
     assert row["message"].startswith(said) or said in row["message"]
+
+
+def test_one_cause_is_one_row():
+    """A host that is not read, and a cluster without the API of mcs, are found by two checks each."""
+    facts = copy.deepcopy(GOOD)
+    facts["nodes"]["aws-node-2"]["node"] = None
+    why = "failed: Module result deserialization failed"
+    facts.update(unreached={"aws-node-2": why}, failed=[{"where": "run", "why": why}])
+    served = {
+        "where": "aws",
+        "object": "mcs",
+        "reason": "kind_not_served",
+        "message": "no ServiceExport",
+        "stops": True,
+    }
+    facts.update(refused=[served], lacking={"aws": {"rights": [], "capability": "mcs", "undefined": True}})
+    assert [(row["where"], row["reason"]) for row in find(facts) if row["level"] == "error"] == [
+        ("aws", "kind_not_served"),
+        ("aws-node-2", "no_answer"),
+    ]
 
 
 def test_where_pods_are_is_told_as_the_plan_found_it():
