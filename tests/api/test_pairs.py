@@ -4,8 +4,8 @@
 
 """Capabilities in pairs, over two real API servers: they come, a second run writes nothing, a cluster leaves and comes back, they go and nothing stays.
 
-A capability that is alone has nobody to disturb. ``make test`` runs the pairs that share a kind of object, MCN_FULL=1 all of them. Those of the mesh and of
-announcements need nodes, and are scenarios.
+A capability that is alone has nobody to disturb. ``make test`` runs one pair that shares objects, `tests/run pairs_full` all of them. Those of the mesh and of
+announcements need nodes: tests/scenario/test_pairs_nodes.py.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from test_limit import CAPABILITIES, play, whole  # pylint: disable=unused-impor
 from test_mcs_playbooks import COREFILE, corefile, fabric  # pylint: disable=unused-import
 
 __all__ = ["fabric", "other", "pair", "whole"]
-#: Both write Services and slices; both write the Corefile's section; both look at Services with an address.
-QUICK = {("service_mirror", "mcs"), ("mcs", "coredns_rewrite"), ("service_mirror", "load_balancers")}
+#: Both write the Corefile's section, and one of them Services and slices.
+QUICK = {("mcs", "coredns_rewrite")}
 PAIRS = list(itertools.combinations(CAPABILITIES, 2))
 
 

@@ -349,6 +349,31 @@ def test_others_in_our_place_are_named_before_anything_is_written(site):
     assert not site.run("a")["refused"] and site.run("a")["changed"] is False
 
 
+def test_a_device_of_the_mesh_of_another_mode_gives_its_port_up(site):
+    """A changed ``multicluster_mesh``: the port is that of a device that the same run removes."""
+    device = {
+        "name": "wireguard.b",
+        "remote": "b",
+        "node": "a",
+        "mtu": 1420,
+        "txqueuelen": 1000,
+        "listen_port": 51820,
+        "private_key_file": "/var/lib/wg/key",
+        "implementation": "auto",
+        "routes": [PODS["b"] + ".0/24"],
+        "peers": [],
+    }
+    assert not site.run("a", kubespan=None, devices=[device])["refused"]
+    assert "51820" in site.nodes["a"].run("wg", "show", "wireguard.b", "listen-port")
+    made = site.run("a")
+    assert not made["refused"], made["refused"]
+    assert site.nodes["a"].run("wg", "show", "interfaces").split() == ["kubespan"]
+    assert not site.run("a")["changed"]
+    # and back
+    assert not site.run("a", kubespan=None, devices=[device])["refused"]
+    assert site.nodes["a"].run("wg", "show", "interfaces").split() == ["wireguard.b"]
+
+
 @pytest.mark.parametrize(
     "value, reason",
     [

@@ -212,10 +212,14 @@ class NodeDataplane:
         freed = self._freed(devices, others)
         if freed is not None:
             yield freed
+        first = self._gives_port_up(devices)
+        if first:
+            yield from self._kubespan_parts(others, ())
         yield devices
         stays = bool(spec.devices or spec.kubespan)
         yield guard.Settings(spec, devices.usable, reports=stays and spec.reports)
-        yield from self._kubespan_parts(others)
+        if not first:
+            yield from self._kubespan_parts(others, freed.names if freed is not None else ())
         early = freed.names if freed is not None else ()
         gone = [
             name
@@ -266,6 +270,12 @@ class NodeDataplane:
             old = [name for name in old if name != layout.device]
         return parts.FreedDevices(spec.fabric, old, ports) if old and not spec.released and ports - {None, 0} else None
 
+    def _gives_port_up(self, devices: parts.Devices) -> bool:
+        """Whether a KubeSpan mesh that goes has the port of a device to come; otherwise it goes after them."""
+        before = self.previous.kubespan if self.previous is not None else None
+        ports = {device.wireguard.listen_port for device in devices.rows}
+        return bool(before) and not self.spec.kubespan and (before or {})["layout"]["port"] in ports
+
     def has_kubespan(self) -> bool:
         """Whether a KubeSpan mesh of the fabric is on this node, by its record or by its files."""
         state = persistence.load_state(self.spec.fabric)
@@ -275,7 +285,7 @@ class NodeDataplane:
         before = self.previous.kubespan if self.previous else None
         return bool(self.spec.kubespan or before or others or persistence.has_kubespan_files(self.spec.fabric))
 
-    def _kubespan_parts(self, others: t.Collection[str]) -> t.Iterator[parts.Part]:
+    def _kubespan_parts(self, others: t.Collection[str], leaving: t.Collection[str]) -> t.Iterator[parts.Part]:
         if not self._has_kubespan(others):
             return
         # A module comes as source text, every time: what a node has nothing to do with is not compiled there.
@@ -296,6 +306,7 @@ class NodeDataplane:
                 purge=self.identity.purge,
                 secrets=self.identity.fingerprints,
                 previous=before,
+                leaving=leaving,
                 budget=lambda live, after, desired: peer_budget("kubespan", live, after, desired, spec, turned_away),
             )
         elif before or kubespan.layout_of(None).device in others:

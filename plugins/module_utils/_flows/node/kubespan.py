@@ -72,7 +72,8 @@ class KubespanDataplane(Part):
 
     peer_states: {public key: up|down|unknown}, endpoints: {public key: endpoint to write}; both are the watcher's. secrets:
     {path: fingerprint} of preshared keys that this run writes first. budget: from the live peers, those planned and those desired to a
-    refusal, where no peer may be removed; then the peers of ``previous`` are kept. ``actual`` is of wireguard_device.gather.
+    refusal, where no peer may be removed; then the peers of ``previous`` are kept. leaving: our devices that
+    are removed before, such as those of the mesh of another mode. ``actual`` is of wireguard_device.gather.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class KubespanDataplane(Part):
         secrets: t.Mapping[str, str] | None = None,
         previous: t.Mapping[str, t.Any] | None = None,
         budget: Budget | None = None,
+        leaving: t.Collection[str] = (),
     ) -> None:
         self.fabric, self.state, self.peers, self.adopt, self.purge = fabric, state, peers_of(state), adopt, purge
         self.layout = layout_of(state) if layout is None else layout
@@ -94,6 +96,7 @@ class KubespanDataplane(Part):
         self.peer_states, self.endpoints, self.watching = peer_states or {}, endpoints or {}, peer_states is not None
         self.gen = GENERATIONS[state["generation"] if state else "current"]
         self._secrets, self._previous, self._budget = secrets or {}, previous, budget
+        self._leaving = leaving
 
     def gather(self) -> Data:
         """One reading of everything; the whole host is looked at once, before the first write."""
@@ -108,7 +111,7 @@ class KubespanDataplane(Part):
         self.rules = {version: rules.read_rules(version) for version in (4, 6)}
         self.routes = read_routes(self.layout.route_table)
         first = self.state is not None and self.actual["link"] is None and not self.watching
-        self.conflicts = kubespan_preflight.find(self.layout, self.alias, self.gen) if first else None
+        self.conflicts = kubespan_preflight.find(self.layout, self.alias, self.gen, self._leaving) if first else None
         return {}
 
     def plan(self) -> Plan:

@@ -18,14 +18,16 @@ from ..._mesh.kubespan.routing import desired_rule, is_ours
 Data = dict[str, t.Any]
 
 
-def gather(layout: Layout, owner: str, gen: Generation = GENERATIONS["current"]) -> Data:
-    """The facts of kubespan_preflight.conflicts. owner: our mark. Raises LinuxError.
+def gather(
+    layout: Layout, owner: str, gen: Generation = GENERATIONS["current"], leaving: t.Collection[str] = ()
+) -> Data:
+    """The facts of kubespan_preflight.conflicts. owner: our mark; leaving: our devices that go before the mesh's comes. Raises LinuxError.
 
     What is ours is distinguished from others' by the same marks as everywhere, so a host that runs the mesh has no conflicts.
     """
     links, wireguard = users.read_link_kinds(), users.read_wireguard()
     served = {device["name"] for device in wireguard}
-    own = {device["listen_port"] for device in wireguard if device["name"] == layout.device}
+    own = {device["listen_port"] for device in wireguard if device["name"] in (layout.device, *leaving)}
     tables = [dict(table, owned=is_our_alias(table["owner"], owner)) for table in users.read_tables()]
     desired = {version: desired_rule(version, layout, gen) for version in (4, 6)}
     ours = (
@@ -41,7 +43,7 @@ def gather(layout: Layout, owner: str, gen: Generation = GENERATIONS["current"])
         "rules": {version: read_rules(version) for version in (4, 6)},
         "routes": read_routes(layout.route_table),
         "links": [dict(link, kind="wireguard" if link["name"] in served else link["kind"]) for link in links],
-        "wireguard": wireguard,
+        "wireguard": [device for device in wireguard if device["name"] not in leaving],
         "udp_ports": [port for port in users.read_udp_ports() if port not in own],
         "tables": tables,
         "marks": marks,
@@ -50,6 +52,8 @@ def gather(layout: Layout, owner: str, gen: Generation = GENERATIONS["current"])
     }
 
 
-def find(layout: Layout, owner: str, gen: Generation = GENERATIONS["current"]) -> list[Conflict]:
+def find(
+    layout: Layout, owner: str, gen: Generation = GENERATIONS["current"], leaving: t.Collection[str] = ()
+) -> list[Conflict]:
     """What stands in the way of a mesh on this host, errors first. Raises LinuxError."""
-    return conflicts(gather(layout, owner, gen), layout, gen)
+    return conflicts(gather(layout, owner, gen, leaving), layout, gen)
