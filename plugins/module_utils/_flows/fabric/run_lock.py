@@ -28,9 +28,9 @@ from ..._values.text import parse_subdomain
 
 Data = dict[str, t.Any]
 Report = t.Callable[[Data], None]
-#: A Lease of a run that was killed is free after so many seconds. Renewals are also how a run notices that another took its Lease: a run over a
-#: few clusters takes some ten seconds, and would end well without noticing if they were further apart.
-LEASE_SECONDS, RENEW_EVERY = 30.0, 4.0
+#: A Lease of a run that was killed is free after so many seconds; it is renewed so often in that time. A run over a few clusters takes some ten
+#: seconds, and a renewal is how it notices that another run took its Lease.
+LEASE_SECONDS, RENEWALS = 30.0, 7.5
 #: A cluster that does not answer for so long gets no Lease; the run will say what is wrong with it.
 LOOK_SECONDS = 5.0
 #: How long a cluster is waited for that alone says that another run is at work.
@@ -251,7 +251,7 @@ class LockHolder:
         """That of this run, or of the workflow to which it belongs: all jobs of one hold it under one name."""
         namespace = self._request["namespace"]
         if not self._workflow:
-            lease = Lease(client, namespace, name, manager, LEASE_SECONDS, renew_every=RENEW_EVERY)
+            lease = Lease(client, namespace, name, manager, LEASE_SECONDS, renew_every=LEASE_SECONDS / RENEWALS)
             lease.holder = f"{self._request['holder']} {lease.holder}"
             return lease
         lease = Lease(
