@@ -28,7 +28,7 @@ def status_manager(manager: str) -> str:
 
 def shows_slice_objects(here: Here) -> bool:
     """Whether an import of the cluster has ``status.endpointSliceObjects``, so that its API server stores that field."""
-    return any(SLICE_OBJECTS in (obj.get("status") or {}) for key, obj in here.objects.items() if key.kind == IMPORT)
+    return any(SLICE_OBJECTS in _status_of(obj) for key, obj in here.objects.items() if key.kind == IMPORT)
 
 
 def stores_slice_objects(definition: Object, version: str) -> bool:
@@ -39,6 +39,12 @@ def stores_slice_objects(definition: Object, version: str) -> bool:
         return SLICE_OBJECTS in status["properties"]
     except (KeyError, TypeError):
         return False
+
+
+def _status_of(obj: Object | None) -> t.Mapping[str, t.Any]:
+    """What a cluster gives as an object's status is its claim, and may have any form."""
+    status = (obj or {}).get("status")
+    return status if isinstance(status, dict) else {}
 
 
 def import_statuses(
@@ -55,7 +61,7 @@ def import_statuses(
         obj = here.objects.get(key)
         if place in skip or here.namespaces.get(place[0]) is not False or (obj is not None and key not in here.mine):
             continue
-        status = (obj or {}).get("status") or {}
+        status = _status_of(obj)
         before = {field: status[field] for field in ("clusters", SLICE_OBJECTS) if status.get(field)}
         same = same_list(IMPORT, ("status", "clusters"), before.get("clusters"), desired)
         if not same or (slices and slices[SLICE_OBJECTS] != before.get(SLICE_OBJECTS)):

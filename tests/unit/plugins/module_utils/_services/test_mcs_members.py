@@ -11,7 +11,11 @@ import copy
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs import touched
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.definitions import definitions
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.names import FIRST_EXPORT, VERSIONS
-from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.statuses import stores_slice_objects
+from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.statuses import (
+    import_statuses,
+    shows_slice_objects,
+    stores_slice_objects,
+)
 from mcs_world import OPTIONS, World, ends, export, planned, service
 
 WEB = ("shop", "web")
@@ -102,6 +106,18 @@ def test_who_decided_first_is_what_most_clusters_remember():
             obj["metadata"]["annotations"] = {FIRST_EXPORT: text} if text else {}
             world.put(cluster, touched.IMPORTS, WEB, obj)
         assert world.whole()[1].merged[WEB].winner == winner, noted
+
+
+def test_a_status_of_another_form_is_none():
+    """Whatever a member gives there, the other imports are written."""
+    for hostile in (5, "endpointSliceObjects", ["endpointSliceObjects"], None):
+        world = world_of_three()
+        forged = dict(edited(world, "gcp"), status=hostile)
+        world.put("gcp", touched.IMPORTS, WEB, forged)
+        unused, joined, heres = planned(world.lists())
+        assert not shows_slice_objects(heres["gcp"])
+        (write,) = import_statuses(heres["gcp"], joined.part(heres["gcp"]).clusters(heres["gcp"]), set(), True)
+        assert write.manifest["status"]["endpointSliceObjects"] == "Present"
 
 
 def test_whether_a_definition_has_the_field_for_slices():
