@@ -18,6 +18,7 @@ from .._values.addresses import (
     plain_network_key,
     special_kind,
 )
+from .._values.exported_ranges import ExportedRanges
 from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused, quoted
 
@@ -169,6 +170,16 @@ def _pod_label(cluster: str, pod: t.Any) -> str:
     metadata = _section(pod, "metadata")
     parts = [cluster] + [str(metadata.get(name))[:253] for name in ("namespace", "name")]
     return "/".join(part if part.isprintable() else ascii(part) for part in parts)
+
+
+def as_seen(members: Members, exported: ExportedRanges) -> Members:
+    """The members of a cluster with the addresses at which other clusters see its pods (translation 4); those of nodes as they are."""
+    if not exported:
+        return members
+    return {
+        member: {net if origin.host else exported.network(net): origin for net, origin in nets.items()}
+        for member, nets in members.items()
+    }
 
 
 def check_members(

@@ -10,7 +10,7 @@ from .._plan.object_plan import Key
 from .._plan.objects import labels_of
 from .._plan.plan import Refusal
 from .._values.refused import ValueRefused
-from .endpoints import endpoints_manifest
+from .endpoints import as_seen, endpoints_manifest
 from .exports import ENDPOINTS, ExportedSlice, Exports, Id, Listed, Options, ServiceExport, label_of
 from .global_services import (
     CLUSTER_LABEL,
@@ -100,6 +100,9 @@ def mirror_bundles(
         if claimant in losers:
             continue
         export = exports[claimant.cluster].mirrors[claimant.service]
+        if export.groups is not None:
+            seen = as_seen(export.groups, options.exported.get(claimant.cluster))
+            export = export._replace(groups=seen)
         try:
             bundles.append(
                 bundle_of(
@@ -234,9 +237,8 @@ def _slice_copy(
     one: ExportedSlice, source: str, local: str, version: str, service: Aggregate, options: Options
 ) -> Manifest:
     zones = options.zones.get(local) or DEFAULT_ZONES
-    return global_slice(
-        one.slice, one.group, source, source == local, zones, service.opted_in, options.namespace, version
-    )
+    group = one.group if source == local else as_seen([one.group], options.exported.get(source))[0]
+    return global_slice(one.slice, group, source, source == local, zones, service.opted_in, options.namespace, version)
 
 
 def _copy_of(obj: Object) -> list[str | None]:

@@ -13,6 +13,7 @@ import typing as t
 
 from .._plan.plan import Refusal
 from .._values.addresses import Address, parse_address, parse_network, plain_address, special_kind
+from .._values.exported_ranges import ExportedRanges
 from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused, quoted
 from .endpoints import Endpoint, Group
@@ -49,7 +50,8 @@ class Guard:
     addresses that the cluster itself calls its API server}; that cluster may not name them, to others it means nothing.
     ``allow_host_network``: node ranges count too. A node range that two clusters share tells nothing about whose an
     address is, so it grants nothing. Without it an address in a source's own node range is ``host_network_in_clear``: the mesh
-    carries pods, and packets to a node would leave outside of its tunnels (translation 7).
+    carries pods, and packets to a node would leave outside of its tunnels (translation 7). ``exported``: how other clusters see pods of
+    those that have a mapping. A source names addresses as its pods have them, also where another cluster has the same ones.
     """
 
     def __init__(
@@ -58,10 +60,16 @@ class Guard:
         servers: t.Iterable[str] = (),
         own_servers: t.Mapping[str, t.Iterable[str]] | None = None,
         allow_host_network: bool = True,
+        exported: t.Mapping[str, ExportedRanges] | None = None,
     ) -> None:
+        mappings = exported or {}
         ranges = {
             name: {key: [parse_network(text) for text in given.get(key) or ()] for key in RANGES}
             for name, given in grants.items()
+        }
+        seen = {
+            name: dict(own, pod_cidrs=mappings[name].accepted_networks(own["pod_cidrs"])) if name in mappings else own
+            for name, own in ranges.items()
         }
         self._granted = {}
         self._others = {}
@@ -69,10 +77,12 @@ class Guard:
         self._kinds = "pod and node ranges" if allow_host_network else "pod ranges"
         for name, own in ranges.items():
             self._granted[name] = PrefixSet.of(own["pod_cidrs"] + (own["node_cidrs"] if allow_host_network else []))
-            foreign = [
-                net for other, theirs in ranges.items() if other != name for key in RANGES for net in theirs[key]
+            of_others = [
+                net for other, theirs in seen.items() if other != name for key in RANGES for net in theirs[key]
             ]
-            self._others[name] = PrefixSet.of(foreign + own["service_cidrs"] + own["wireguard_cidrs"])
+            # nobody else sees the addresses that its mapping hides
+            others = PrefixSet.of(of_others) - mappings[name].hidden if name in mappings else PrefixSet.of(of_others)
+            self._others[name] = others | PrefixSet.of(own["service_cidrs"] + own["wireguard_cidrs"])
         common = _addresses(servers)
         self._servers = {name: common | _addresses((own_servers or {}).get(name) or ()) for name in ranges}
         self._server_texts = {name: {str(address) for address in found} for name, found in self._servers.items()}

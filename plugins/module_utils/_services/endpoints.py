@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._values.exported_ranges import ExportedRanges
 from .._values.refused import ValueRefused, quoted
 from .mirror_services import Manifest, Object
 
@@ -62,6 +63,21 @@ class Group(t.NamedTuple):
     family: str | None
     ports: tuple[t.Mapping[str, t.Any], ...]
     endpoints: tuple[Endpoint, ...]
+
+
+def as_seen(groups: t.Sequence[Group], exported: ExportedRanges | None) -> list[Group]:
+    """The groups of another cluster with the addresses at which its pods are seen from here (translation 4); exported None: as they are."""
+    if not exported:
+        return list(groups)
+    return [
+        group._replace(
+            endpoints=tuple(
+                endpoint._replace(addresses=tuple(map(exported.address, endpoint.addresses)))
+                for endpoint in group.endpoints
+            )
+        )
+        for group in groups
+    ]
 
 
 def _list(value: t.Any) -> list[t.Any]:

@@ -8,6 +8,7 @@ import typing as t
 
 from .._plan.objects import labels_of
 from .._plan.plan import Refusal
+from .._values.exported_ranges import ExportedRanges
 from .._values.refused import ValueRefused, quoted
 from .._values.selectors import Requirement, matches, unmet
 from .claims import Guard, check_groups, check_service
@@ -30,7 +31,8 @@ Selector = t.Sequence[Requirement]
 class Options(t.NamedTuple):
     """What the user chose. ``global_selector`` and ``routing`` None: off. ``prefixes`` and ``zones``: by cluster.
 
-    ``honoured``: the annotations by which owners of Services may choose (service_annotations.PORTS, CLUSTERS, NAME).
+    ``honoured``: the annotations by which owners of Services may choose (service_annotations.PORTS, CLUSTERS, NAME). ``exported``: by
+    cluster, at which addresses the others see its pods.
     """
 
     namespace: str
@@ -51,6 +53,7 @@ class Options(t.NamedTuple):
     honoured: t.Sequence[str] = ()
     copy_labels: t.Sequence[str] = ()
     copy_annotations: t.Sequence[str] = ()
+    exported: t.Mapping[str, ExportedRanges] = {}
 
     def mirrors(self, labels: t.Mapping[str, str]) -> bool:
         """Whether a Service with these labels is mirrored."""

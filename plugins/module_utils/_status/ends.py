@@ -82,7 +82,7 @@ def with_latency(rows: t.Sequence[Data], mesh: Facts, pings: t.Mapping[str, t.It
 def faults(mesh: Facts, found: t.Mapping[str, Facts]) -> dict[tuple[str, str], list[str]]:
     """Pair of clusters -> what is wrong between them besides handshakes: drift of a device's parts, ranges led elsewhere, lost pings."""
     rows: dict[tuple[str, str], list[str]] = {}
-    nodes, named = mesh.get("nodes") or {}, ends_named(found)
+    nodes, named = mesh.get("nodes") or {}, ends_named(mesh, found)
     for host in sorted(found):
         if host not in nodes:
             continue

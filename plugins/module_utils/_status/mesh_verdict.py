@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._plan.seen_addresses import exported_of
 from .verdict import Verdict, counted, of_cluster, refusal_text
 
 Facts = t.Mapping[str, t.Any]
@@ -62,7 +63,7 @@ def of_host(topology: Facts, host: str, found: Found, alone: bool = False, outsi
     broken = drift_lines(row.get("drift") or {}) + handshake_lines(topology, host, probe) + path_lines(probe)
     broken += (
         stray_lines(topology, host, probe)
-        + ping_lines(probe, found)
+        + ping_lines(topology, probe, found)
         + size_lines(topology, probe, found)
         + unit_lines(probe)
     )
@@ -221,15 +222,25 @@ def stray_text(strays: t.Sequence[str], pod_cidrs: t.Sequence[str]) -> str:
     ).format(counted(len(strays), "pod"), ", ".join(pod_cidrs) or "(none)", _named(strays))
 
 
-def stand_ins(found: Found) -> frozenset[str]:
-    """The addresses of nodes that were pinged, and pinged from, where no pod was found: they prove nothing of what is forwarded to pods."""
-    pods = [pod for row in found.values() for pod in (row.get("probe") or {}).get("pods") or ()]
-    return frozenset(str(address) for pod in pods if not pod.get("in_namespace", True) for address in pod["addresses"])
+def stand_ins(topology: Facts, found: Found) -> frozenset[str]:
+    """The addresses of nodes that were pinged, and pinged from, where no pod was found: they prove nothing of what is forwarded to pods.
+
+    As the nodes have them, and as other clusters see them.
+    """
+    own = {
+        (host, str(address))
+        for host, row in found.items()
+        for pod in (row.get("probe") or {}).get("pods") or ()
+        if not pod.get("in_namespace", True)
+        for address in pod["addresses"]
+    }
+    seen = {exported_of(topology, about_of(topology, host).get("cluster")).address(address) for host, address in own}
+    return frozenset(seen | {address for dummy, address in own})
 
 
 def stand_in_lines(topology: Facts, host: str, probe: Facts) -> list[str]:
     """That a node's own address stood in for its pods, and what to do about it."""
-    addresses = sorted(stand_ins({host: {"probe": probe}}))
+    addresses = sorted(stand_ins({}, {host: {"probe": probe}}))
     if not addresses:
         return []
     text = (
@@ -239,15 +250,15 @@ def stand_in_lines(topology: Facts, host: str, probe: Facts) -> list[str]:
     return [text.format(", ".join(about_of(topology, host).get("pod_cidrs") or ()) or "(none)", _named(addresses))]
 
 
-def ends_named(found: Found) -> t.Callable[[t.Any], str]:
+def ends_named(topology: Facts, found: Found) -> t.Callable[[t.Any], str]:
     """Ends of pings as messages name them by their addresses: "does not reach pod 10.4.7.10". found: of all hosts."""
-    nodes = stand_ins(found)
+    nodes = stand_ins(topology, found)
     return lambda address: f"{'node address' if address in nodes else 'pod'} {address}"
 
 
-def ping_lines(probe: Facts, found: Found | None = None) -> list[str]:
+def ping_lines(topology: Facts, probe: Facts, found: Found | None = None) -> list[str]:
     """Pods that did not answer, each with what a trace found, where there was one. found: of all hosts, which says what is no pod."""
-    named = ends_named(found or {})
+    named = ends_named(topology, found or {})
     lines = []
     for ping in probe.get("pings") or ():
         if not ping["ok"]:
@@ -266,7 +277,7 @@ def is_cut(ping: Facts) -> bool:
 def size_lines(topology: Facts, probe: Facts, found: Found | None = None) -> list[str]:
     """Clusters to which large packets are lost, each with the largest that passes and the variable to set. found: as for ping_lines."""
     pings = [ping for ping in probe.get("pings") or () if is_cut(ping)]
-    named = ends_named((found or {}) if pings else {})
+    named = ends_named(topology, (found or {}) if pings else {})
     cut: dict[tuple[str, int, int], list[str]] = {}
     for ping in pings:
         remote = str(about_of(topology, ping["node"]).get("cluster"))
@@ -346,7 +357,7 @@ def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found, outsid
             f"no pod there has an address of the same IP version as those of {_named(with_pods)}, so they were not pinged"
         ]
     nobody = f"pinged no pod of another {'node' if is_kubespan(topology) else 'cluster'}"
-    nodes = stand_ins(found)
+    nodes = stand_ins(topology, found)
     if reached and nodes.issuperset(ping["target"] for ping in probe["pings"]):
         return [nobody + ": what answered there are addresses of nodes"]
     # whether any host was asked that this one could have pinged

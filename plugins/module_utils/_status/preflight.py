@@ -220,7 +220,10 @@ def _of_node(
         yield ERROR, "pods_outside_node_range", stray_text(node["strays"], node.get("pod_cidrs") or ())
     keep = next((row["keep"] for row in devices if row.get("keep")), False)
     if keep and node.get("prefix_nat"):
-        text = "the table that keeps addresses of pods (keep_pod_addresses) cannot be written here: {0}; it needs nft 1.0.6 and Linux 5.8{1}"
+        text = (
+            "the table that keeps or translates addresses of pods (keep_pod_addresses, exported_pod_cidrs) cannot be written here: {0}; "
+            "it needs nft 1.0.6 and Linux 5.8{1}"
+        )
         more = (
             ""
             if keep is True

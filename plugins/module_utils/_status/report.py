@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._plan.seen_addresses import seen_from
 from . import evidence
 from .mesh_verdict import HANDSHAKE_SECONDS, apart, is_cut, is_kubespan, peer_names, stand_ins
 from .verdict import ALLOW, PROVEN, UNPROVEN, combine, counted, scope_line
@@ -71,9 +72,13 @@ def not_carried(topology: Facts) -> str:
 
 
 def targets(topology: Facts, pods: t.Mapping[str, t.Sequence[str]], host: str) -> list[dict[str, str]]:
-    """The pods that a host shall reach through the mesh: [{node, address}]. pods: host -> addresses, of collected.pods."""
+    """The pods that a host shall reach through the mesh: [{node, address}]. pods: host -> addresses, of collected.pods.
+
+    The addresses are those at which the host's cluster sees them.
+    """
+    seen = seen_from(topology, host)
     return [
-        {"node": other, "address": address}
+        {"node": other, "address": seen(other, address)}
         for other in sorted(pods)
         if other in topology["nodes"] and apart(topology, host, other)
         for address in pods[other]
@@ -137,8 +142,8 @@ def _matrix(topology: Facts, found: Found, most: int) -> str:
     """
     hosts = sorted(host for host in found if host in topology["nodes"])
     if len(hosts) > WIDE:
-        return _worst_pairs(hosts, found, most)
-    nodes, noted = stand_ins(found), False
+        return _worst_pairs(topology, hosts, found, most)
+    nodes, noted = stand_ins(topology, found), False
     rows = [tuple(["PING pod to pod"] + hosts)]
     for host in hosts:
         pings = (found[host].get("probe") or {}).get("pings") or ()
@@ -164,9 +169,9 @@ def _matrix(topology: Facts, found: Found, most: int) -> str:
     return table(rows) + note if len(rows) > 1 else ""
 
 
-def _worst_pairs(hosts: t.Sequence[str], found: Found, most: int) -> str:
+def _worst_pairs(topology: Facts, hosts: t.Sequence[str], found: Found, most: int) -> str:
     every = [(host, ping) for host in hosts for ping in (found[host].get("probe") or {}).get("pings") or ()]
-    nodes = stand_ins(found)
+    nodes = stand_ins(topology, found)
     pairs = [pair for pair in every if not pair[1]["ok"] or nodes.isdisjoint((pair[1]["source"], pair[1]["target"]))]
     good = sum(1 for unused, ping in pairs if _whole(ping))
     text = f"ping pod to pod: {good:,} of {len(pairs):,} pairs answer; {counted(len(hosts), 'node')} take part"

@@ -26,7 +26,10 @@ def ping_matrix(lab: Lab, cross_only: bool = False, count: int = 1, wait: float 
             cross = cluster_of[source.node] != cluster_of[target.node]
             if source.name == target.name or (cross_only and not cross):
                 continue
-            jobs += [(source, target, address, cross) for address in target.addresses if (":" in address) in families]
+            seen = lab.topology.cluster(cluster_of[target.node]).seen if cross else str
+            jobs += [
+                (source, target, seen(address), cross) for address in target.addresses if (":" in address) in families
+            ]
 
     def probe(job: tuple[Pod, Pod, str, bool]) -> dict[str, t.Any]:
         source, target, address, cross = job

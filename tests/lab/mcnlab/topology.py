@@ -76,6 +76,15 @@ class Cluster:
     nodes: tuple[Node, ...]
     cni: str = CNIS[0]
 
+    def seen(self, address: str) -> str:
+        """The address at which pods of other clusters see one of this cluster's, by its inventory variable exported_pod_cidrs."""
+        own = ipaddress.ip_address(address)
+        for text, target in self.variables.get("exported_pod_cidrs", {}).items():
+            source = ipaddress.ip_network(text)
+            if own in source:
+                return str(ipaddress.ip_network(target)[int(own) - int(source[0])])
+        return address
+
     def uplink_of(self, address: str) -> tuple[int, str]:
         """(prefix length, gateway) of the node range which holds a node's address; the gateway is its first address."""
         for text in self.node_cidrs:

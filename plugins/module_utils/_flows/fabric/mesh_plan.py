@@ -17,6 +17,8 @@ from ..._mesh.fabric.inventory import Fabric, InventoryRefused, errors, load_fab
 from ..._mesh.fabric.left_clusters import keyed_clusters, left_clusters, sentences
 from ..._mesh.fabric.mistaken_clusters import mistaken_clusters, same_clusters
 from ..._mesh.fabric.node_listing import nodes_without_host, read_listing
+from ..._mesh.fabric.range_checks import MAPPING
+from ..._mesh.fabric.variables import Finding
 from ..._mesh.topology import kubespan as kubespan_plan
 from ..._mesh.topology.calico import CRD, V3, ip_pools, pools_desired
 from ..._mesh.topology.semaphore import mesh_without_listings, plan_semaphore_mesh
@@ -33,6 +35,10 @@ _NOT_KEPT = (
     "clusters/{0}: keep_pod_addresses: a KubeSpan mesh has no table that keeps addresses of pods, since its device carries packets of nodes too; except the "
     "ranges of the other clusters in what masquerades, or take the Semaphore mesh"
 )
+_NOT_TRANSLATED = (
+    "a KubeSpan mesh translates no addresses, since its nodes program their device for themselves; take the Semaphore mesh "
+    "(multicluster_mesh: semaphore), or remove the mapping and give the clusters ranges that do not overlap"
+)
 _SAME = "clusters {0} and {1} list the same Nodes: kubeconfig, context or api_url of one of them leads to the other; correct it [same_cluster]"
 
 
@@ -46,14 +52,22 @@ def validate(request: t.Mapping[str, t.Any]) -> tuple[Fabric, list[str]]:
     """
     definition = request["definition"]
     fabric, findings = load_fabric(dict(definition, name=request["fabric"]))
-    wrong = errors(findings)
+    spans = request.get("mode") == kubespan_plan.MODE
+    wrong = errors(findings) + (_not_translated(fabric) if spans else [])
     if wrong:
         raise InventoryRefused([finding._asdict() for finding in wrong])
     warnings = [f"{f.where}: {f.variable}: {f.message}" for f in findings if f not in wrong]
-    if request.get("mode") == kubespan_plan.MODE:
+    if spans:
         kept = [name for name, cluster in sorted(fabric.clusters.items()) if cluster["keep_pod_addresses"] is True]
         warnings += [_NOT_KEPT.format(name) for name in kept]
     return fabric, warnings
+
+
+def _not_translated(fabric: Fabric) -> list[Finding]:
+    """Mappings in a KubeSpan mesh: its nodes program their devices for themselves (translation 2.5)."""
+    return [
+        Finding(f"clusters/{name}", MAPPING, "mode_unsupported", _NOT_TRANSLATED) for name in sorted(fabric.exported())
+    ]
 
 
 def run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -208,6 +208,7 @@ def _devices(
     except (KeyError, TypeError, ValueError):
         return []  # what is wrong with the inventory is said already
     keep = fabric.clusters[cluster]["keep_pod_addresses"]
+    keep = True if cluster in fabric.exported() else keep
     return [
         {"name": part["device"], "listen_port": part["listen_port"], "mtu": part["mtu"], "keep": keep}
         for dummy, part in sorted(remotes.items())

@@ -14,6 +14,7 @@ from ..._dataplane.constants import NODE_SOURCE, is_our_alias
 from ..._dataplane.nft_plan import TablePlan
 from ..._dataplane.node_spec import NodeSpec, NodeState, alias_of
 from ..._linux.errors import LinuxError
+from ..._linux.netlink.conntrack import forget_translations
 from ..._linux.netlink.links import read_links
 from ..._linux.nftables import table as nft
 from ..._linux.stats import total
@@ -21,6 +22,7 @@ from ..._mesh.kubespan.generations import Layout
 from ..._mesh.kubespan.nft import FAMILY
 from ..._plan.plan import Plan
 from ..._values.addresses import Address, parse_address
+from ..._values.exported_ranges import ExportedRanges
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused, quoted
 from . import nft_table
@@ -29,8 +31,9 @@ from .parts import Part, differing
 Data = dict[str, t.Any]
 Raw = t.Mapping[str, t.Any]
 #: What a table has in addition to those of nft_table: whether it comes before the routes and goes after them; whether a node that cannot
-#: have it goes without; ranges of the node's pods, for rules with NODE_SOURCE; and the addresses that took its place, of the confirmed state.
-MARKS = ("before_routes", "optional", "sources", "node_sources")
+#: have it goes without; ranges of the node's pods, for rules with NODE_SOURCE; the addresses that took its place, of the confirmed state; how
+#: other clusters see pod ranges, which the node's address is in too (ExportedRanges); and the ranges of other clusters' pods.
+MARKS = ("before_routes", "optional", "sources", "node_sources", "exported", "towards")
 _LEFT_OUT = (
     "the table {0} is left out: {1}. It keeps addresses of pods towards other clusters where something masquerades, and needs nft 1.0.6 and Linux 5.8; "
     "keep_pod_addresses: false of the cluster goes without it"
@@ -63,10 +66,28 @@ def resolved(given: t.Iterable[Data], previous: NodeState | None) -> tuple[Data,
             chosen = _node_sources(PrefixSet.of_texts(raw["sources"]), confirmed)
         else:
             chosen = {address.version: address for address in map(parse_address, confirmed)}
-        chains = [dict(chain, rules=list(_replaced(chain["rules"], chosen))) for chain in raw["chains"]]
+        exported = exported_by(raw)
+        seen = {version: exported.address(str(address)) for version, address in chosen.items()}
+        chains = [dict(chain, rules=list(_replaced(chain["rules"], seen))) for chain in raw["chains"]]
         form = {name: value for name, value in raw.items() if name != "sources"}
         found.append(dict(form, chains=chains, node_sources=[str(chosen[version]) for version in sorted(chosen)]))
     return tuple(found)
+
+
+def exported_by(raw: Raw) -> ExportedRanges:
+    """How other clusters see pods through a table; as they are through one without a mapping."""
+    return ExportedRanges(**raw.get("exported") or {})
+
+
+def forget_connections(before: Raw, after: Raw) -> None:
+    """Forget those connections that still have a translation which ended, or began without the one that there is now.
+
+    Others stay, as do all of them where the kernel has no list of connections. Raises LinuxError.
+    """
+    was, now = exported_by(before), exported_by(after)
+    gone = PrefixSet.of_texts(was.accepted) - PrefixSet.of_texts(now.accepted)
+    towards = PrefixSet.of_texts(after.get("towards") or before.get("towards") or ())
+    forget_translations(gone, now.hidden, towards)
 
 
 def _node_sources(ranges: PrefixSet, before: t.Iterable[str]) -> dict[int, Address]:
@@ -84,13 +105,13 @@ def _node_sources(ranges: PrefixSet, before: t.Iterable[str]) -> dict[int, Addre
     return {version: one for one in reversed(rows) for version in (one.version,)}
 
 
-def _replaced(rules: t.Iterable[str], chosen: t.Mapping[int, Address]) -> t.Iterator[str]:
+def _replaced(rules: t.Iterable[str], chosen: t.Mapping[int, str]) -> t.Iterator[str]:
     for rule in rules:
         version = next((version for version, name in NODE_SOURCE.items() if name in rule), None)
         if version is None:
             yield rule
         elif version in chosen:
-            yield rule.replace(NODE_SOURCE[version], str(chosen[version]))
+            yield rule.replace(NODE_SOURCE[version], chosen[version])
 
 
 class Tables(Part):
@@ -145,14 +166,21 @@ class Tables(Part):
     def snapshot(self, before: Data) -> None:
         touched = [row for row, planned in zip(self._rows, self._plans) if planned.changed]
         record = before["tables"] or {"fabric": self._fabric, "touched": [], "last": [], "were": self._previous}
+        record["tried"] = list(self._all)
         record["touched"] += [list(_name_of(desired["table"])) for desired, dummy in touched]
         if self._early:
             record["last"] += [list(_name_of(desired["table"])) for desired, found in touched if not found["table"]]
         before["tables"] = record
 
     def apply(self) -> Data:
-        rows = zip(self._rows, self._plans)
-        return total(*(nft_table.apply_text(*row, planned) for row, planned in rows if planned.changed))
+        changed = [row for row, planned in zip(self._rows, self._plans) if planned.changed]
+        done = total(
+            *(nft_table.apply_text(*row, planned) for row, planned in zip(self._rows, self._plans) if planned.changed)
+        )
+        were, desired = ({_name_of(raw): raw for raw in tables} for tables in (self._previous, self._all))
+        for name in {_name_of(row[0]["table"]) for row in changed}:
+            forget_connections(were.get(name) or {}, desired.get(name) or {})
+        return done
 
     def verify(self) -> list[str]:
         return [
@@ -183,9 +211,11 @@ def put_back(before: t.Mapping[str, t.Any] | None, last: bool = False) -> None:
         return
     were = {_name_of(raw): raw for raw in before["were"]}
     made = [list(name) for name in before.get("last") or ()]
+    tried = {_name_of(raw): raw for raw in before.get("tried") or ()}
     for family, name in before["touched"]:
         if ([family, name] in made) != last:
             continue
         raw = were.get((family, name))
         state = "absent" if raw is None else "present"
         nft_table.run(request(raw or {"family": family, "name": name}, before["fabric"], state), False)
+        forget_connections(tried.get((family, name)) or {}, raw or {})

@@ -12,6 +12,7 @@ from ..._kubernetes.clusters import Clusters, at_once, seconds_of
 from ..._kubernetes.errors import ListIncomplete, NotFound
 from ..._kubernetes.objects import apply_writes
 from ..._mesh.fabric.inventory import GRANTS, Fabric, InventoryRefused, errors, load_fabric
+from ..._mesh.fabric.range_checks import MAPPING
 from ..._plan.object_plan import Write
 from ..._plan.objects import MANAGED_BY, MANAGED_BY_US, field_manager
 from ..._plan.plan import CREATE, Change, Plan
@@ -37,7 +38,7 @@ NAMED = 5
 _PATHS = {"Service": "services", "Endpoints": "endpoints", "EndpointSlice": "endpointslices"}
 DISCOVERY = ("discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
 #: Findings of the inventory that concern services; what else may be wrong with the mesh is the mesh's business.
-_CONCERNED = GRANTS + ("inventory_hostname", "name")
+_CONCERNED = (*GRANTS, MAPPING, "inventory_hostname", "name")
 
 
 #: Cuts complete lists down to what a change touches.
@@ -152,7 +153,9 @@ def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
         request.get("max_deletes"),
         request.get("confirm_empty") or (),
         [word.replace("_", "-") for word in request.get("honour_annotations") or ()],
-        *copied,
+        copied[0],
+        copied[1],
+        fabric.exported(),
     )
 
 
@@ -256,7 +259,7 @@ def read_all_exports(
 ) -> dict[str, t.Any]:
     """What each listed cluster exports, of which everything holds."""
     own = {name: api_servers(one) for name, one in listed.items()}
-    guard = Guard(fabric.grants(), clusters.server_hosts(), own, host_network_too(request))
+    guard = Guard(fabric.grants(), clusters.server_hosts(), own, host_network_too(request), fabric.exported())
     if request.get("state", "present") != "present":
         return {}
     return {name: read_exports(name, listed[name], options, guard) for name in sorted(listed)}

@@ -11,6 +11,7 @@ from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import KubeError, ListIncomplete
 from ..._kubernetes.objects import take_alone
+from ..._mesh.fabric.range_checks import MAPPING, POOL, RANGES, check_ranges, read_mapping
 from ..._mesh.fabric.variables import Finding, Variables
 from ..._plan.budget import why_refused
 from ..._plan.object_plan import Write
@@ -20,16 +21,24 @@ from ..._policy import network_sets
 from ..._policy.network_sets import CLUSTER_LABEL, NAME_LABEL, Members, check_members
 from ..._policy.set_plan import Objects, owned_by, plan_release, plan_sets
 from ..._policy.targets import TARGETS, Target
-from ..._values.addresses import parse_network
+from ..._values.exported_ranges import ExportedRanges
 from ..._values.gc_pause import gc_paused
-from ..._values.prefix_sets import overlapping_pairs
 from ..._values.refused import ValueRefused
 from ..._values.text import parse_cluster_name
 from ..fabric import cluster_objects
 from ..fabric.outages import Memory, counting, unreachable_clusters
 
 PODS = "/api/v1/pods"
-Grants = dict[str, dict[str, list[str]]]
+
+
+class Grant(t.NamedTuple):
+    """What a cluster is granted: ``ranges`` {pod_cidrs, node_cidrs}; and how other clusters see its pods."""
+
+    ranges: dict[str, list[str]]
+    exported: ExportedRanges
+
+
+Grants = dict[str, Grant]
 
 
 class Read(t.NamedTuple):
@@ -53,7 +62,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: Clusters 
 def _run(request: t.Mapping[str, t.Any], check: bool, clusters: Clusters | None) -> dict[str, t.Any]:
     manager = field_manager(request["fabric"])
     absent = request.get("state") in ("absent", "released")
-    grants = {} if absent else read_grants(request.get("grants") or {})
+    grants = {} if absent else read_grants(request.get("grants") or {}, request["fabric"])
     names = [str(entry["name"]) for entry in request["clusters"]]
     sources = list(request.get("sources") or ([] if absent else [name for name in names if name in grants]))
     for name in sources:
@@ -67,6 +76,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool, clusters: Clusters | None)
     clusters = clusters or Clusters(request["clusters"], seconds_of(request))
     read = gather(clusters, [] if absent else sources, into, TARGETS[request.get("target") or "auto"])
     members, refused = claim(read.pods, grants, bool(request.get("include_host_network")), time.time())
+    members = {source: network_sets.as_seen(found, grants[source].exported) for source, found in members.items()}
     outages = _outages(clusters, request, read, sources, manager)
     gone = {name: counts for name, (counts, unused) in outages.items()}
     whole, writes, counts = plan(request, read, members, sources, manager, gone, refused)
@@ -99,29 +109,36 @@ def _outages(
     )
 
 
-def read_grants(given: t.Mapping[str, t.Any]) -> Grants:
-    """{cluster: {pod_cidrs, node_cidrs}} in normal form. Raises ValueRefused with everything that is wrong at once."""
+def read_grants(given: t.Mapping[str, t.Any], fabric: str = "") -> Grants:
+    """What each cluster is granted, in normal form. Raises ValueRefused with everything that is wrong at once."""
     findings: list[Finding] = []
-    grants: Grants = {}
+    clusters: dict[str, dict[str, t.Any]] = {}
     for name in sorted(given):
-        variables = Variables(name, given[name] or {}, findings)
+        raw = given[name] or {}
+        variables = Variables(name, raw, findings)
         try:
             parse_cluster_name(name)
         except ValueRefused as error:
             findings.append(Finding(name, "name", error.reason, error.message))
-        grants[name] = {
-            option: variables.networks(option, "pod_subnet_invalid") for option in ("pod_cidrs", "node_cidrs")
-        }
+        one: dict[str, t.Any] = {option: [] for option in RANGES}
+        one.update((option, variables.networks(option, "pod_subnet_invalid")) for option in ("pod_cidrs", "node_cidrs"))
+        one[POOL] = variables.networks(POOL, "bad_cidr")
+        one[MAPPING], one["former_pod_cidrs"] = read_mapping(name, variables, raw, one["pod_cidrs"], findings)
+        clusters[name] = one
         if not variables.given("pod_cidrs"):
             findings.append(Finding(name, "pod_cidrs", "pod_subnet_missing", "say which ranges its pods may have"))
-    ranges = [(parse_network(text), name) for name, one in grants.items() for text in one["pod_cidrs"]]
-    for (wide, owner), (narrow, other) in overlapping_pairs(ranges, lambda one, other: one == other):
-        message = f"{wide} of {owner} and {narrow} of {other} overlap"
-        findings.append(Finding(other, "pod_cidrs", "pod_subnet_overlap", message))
+    # nodes may share a network, and may be anywhere else: they are no members of sets by their ranges
+    check_ranges({name: dict(one, node_cidrs=[]) for name, one in clusters.items()}, fabric, findings)
     if findings:
         text = "\n".join(f"{f.where}: {f.variable}: {f.message} [{f.reason}]" for f in findings)
         raise ValueRefused(findings[0].reason, f"grants need {len(findings)} correction(s):\n{text}")
-    return grants
+    return {
+        name: Grant(
+            {option: one[option] for option in ("pod_cidrs", "node_cidrs")},
+            ExportedRanges(one[MAPPING], one["former_pod_cidrs"]),
+        )
+        for name, one in clusters.items()
+    }
 
 
 def gather(
@@ -183,7 +200,7 @@ def claim(
     refused: list[Refusal] = []
     for source in sorted(pods):
         members, unreadable = network_sets.members_of(source, pods[source], include_host_network, now)
-        kept[source], beyond = check_members(source, members, grants[source])
+        kept[source], beyond = check_members(source, members, grants[source].ranges)
         refused += unreadable + beyond
     return kept, refused
 

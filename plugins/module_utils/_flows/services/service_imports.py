@@ -199,6 +199,7 @@ def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
         most,
         request.get("max_deletes"),
         {name: list(dict.fromkeys(family_of(text) for text in clusters[name]["pod_cidrs"])) for name in clusters},
+        fabric.exported(),
     )
 
 
@@ -338,7 +339,7 @@ def read_all(
 ) -> dict[str, Exported]:
     """What each cluster exports, of which everything holds; not of those that are lost."""
     own = {name: api_servers(MirrorLists((), one.endpoints, one.slices, "", None)) for name, one in listed.items()}
-    guard = Guard(fabric.grants(), clusters.server_hosts(), own, host_network_too(request))
+    guard = Guard(fabric.grants(), clusters.server_hosts(), own, host_network_too(request), fabric.exported())
     return {name: read_exports(name, listed[name], options, guard) for name in sorted(listed) if name not in lost}
 
 

@@ -9,7 +9,7 @@ import typing as t
 
 from ..._dataplane.key_plan import KEY_DIRECTORY
 from ..._values.addresses import overlaps, parse_endpoint, parse_network, special_kind
-from ..._values.prefix_sets import PrefixSet, overlapping_pairs
+from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused, quoted
 from ..._values.selectors import parse_selector
 from ..._values.text import check_interface_name, parse_cluster_name, parse_subdomain
@@ -18,6 +18,7 @@ from ..semaphore.device import DEFAULT_MTU, check_device_name, device_of, listen
 from ..semaphore.peers import SOURCES
 from .groups import SHADOWED
 from .pod_ranges import AUTO, LIMIT, SOURCES as POD_RANGES
+from .range_checks import MAPPING, POOL, check_ranges, read_mapping
 from .variables import Finding, Variables, misspelt, read_findings
 
 __all__ = ["Finding", "check_definition"]
@@ -58,7 +59,7 @@ def check_definition(
         findings.append(Finding("fabric", "clusters", "no_remotes", message))
     _shared_aliases(clusters, findings)
     _shared_ids(clusters, findings)
-    _overlaps(clusters, findings)
+    check_ranges(clusters, name, findings)
     _views(clusters, findings)
     nodes = _nodes(definition.get("nodes") or {}, clusters, findings)
     findings = _with_inventory(findings, read_findings(definition.get("findings")))
@@ -131,8 +132,15 @@ def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: lis
     cluster["cluster_id"] = _cluster_id(where, name, values, findings)
     cluster["mcs_namespaces"] = _namespaces(where, raw, findings)
     findings.extend(misspelt(where, raw if isinstance(raw, dict) else {}))
+    cluster[POOL] = values.networks(POOL, "bad_cidr")
     for variable in _RANGES:
         cluster[variable] = [text for text in cluster[variable] if _possible(where, variable, text, findings)]
+    given = raw if isinstance(raw, dict) else {}
+    mapping, former = read_mapping(where, values, given, cluster["pod_cidrs"], findings)
+    cluster["exported_pod_cidrs"] = {
+        source: target for source, target in mapping.items() if _possible(where, MAPPING, target, findings)
+    }
+    cluster["former_pod_cidrs"] = former
     return cluster
 
 
@@ -193,7 +201,7 @@ def _possible(where: str, variable: str, text: str, findings: list[Finding]) -> 
     for special in _NEVER:
         if overlaps(special, network):
             message = f"{text} overlaps {special}, which no cluster can own; write its own networks"
-            findings.append(Finding(where, variable, _RANGES[variable], message))
+            findings.append(Finding(where, variable, _RANGES.get(variable, "bad_cidr"), message))
             return False
     return True
 
@@ -216,30 +224,6 @@ def _shared_ids(clusters: Clusters, findings: list[Finding]) -> None:
             message = f"clusters {quoted(seen[found])} and {quoted(name)} would both have the id {quoted(found)}; write another multicluster_cluster_id"
             findings.append(Finding(f"clusters/{name}", "multicluster_cluster_id", "duplicate_cluster_id", message))
         seen.setdefault(found, name)
-
-
-def _overlaps(clusters: Clusters, findings: list[Finding]) -> None:
-    """Pod, service and WireGuard ranges are disjoint from everything; node ranges may share a network."""
-    labelled = [
-        (parse_network(text), (name, variable))
-        for name in sorted(clusters)
-        for variable in _RANGES
-        for text in clusters[name][variable]
-    ]
-
-    def both_nodes(first: tuple[str, str], second: tuple[str, str]) -> bool:
-        return first[1] == "node_cidrs" and second[1] == "node_cidrs"
-
-    for (outer, first), (inner, second) in overlapping_pairs(labelled, both_nodes):
-        pods = "pod_cidrs" in (first[1], second[1])
-        findings.append(
-            Finding(
-                f"clusters/{second[0]}",
-                second[1],
-                "pod_subnet_overlap" if pods else "range_overlap",
-                f"{inner} overlaps {outer} in {first[1]} of clusters/{first[0]}; write networks that do not overlap",
-            )
-        )
 
 
 def _views(clusters: Clusters, findings: list[Finding]) -> None:

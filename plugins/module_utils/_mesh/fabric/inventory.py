@@ -17,6 +17,8 @@ device_alias
     Stands for the cluster in device names, when its name has more than five characters.
 multicluster_cluster_id, mcs_namespaces
     Of the Multi-Cluster Services API: the cluster's id (default: its name), and from which namespaces it may export.
+exported_pod_cidrs, translation_pool
+    {pod range: what other clusters see instead}, and from where validate proposes such ranges (translation 2).
 endpoint_address_type, allowed_ips_source, pod_ranges, pod_ranges_limit, keep_pod_addresses, calico_ippools, key_dir, allow
     Choices of the capabilities.
 """
@@ -25,6 +27,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._values.addresses import parse_network
+from ..._values.exported_ranges import ExportedRanges
 from ..semaphore.device import TXQUEUELEN, device_of, listen_ports, routes_of
 from .checks import Finding, check_definition
 
@@ -53,6 +57,20 @@ class Fabric(t.NamedTuple):
         """{cluster: {pod_cidrs, service_cidrs, node_cidrs, wireguard_cidrs}} for check_claims."""
         return {name: {key: cluster[key] for key in GRANTS} for name, cluster in self.clusters.items()}
 
+    def exported(self) -> dict[str, ExportedRanges]:
+        """How other clusters see the pod ranges of those that have a mapping."""
+        return {
+            name: ExportedRanges(cluster["exported_pod_cidrs"], cluster["former_pod_cidrs"])
+            for name, cluster in self.clusters.items()
+            if cluster["exported_pod_cidrs"] or cluster["former_pod_cidrs"]
+        }
+
+    def seen_ranges(self, cluster: str) -> list[str]:
+        """The ranges in which other clusters see a cluster's pods, those of before too while they are listed."""
+        own = self.clusters[cluster]["pod_cidrs"]
+        exported = self.exported().get(cluster)
+        return list(own) if exported is None else list(map(str, exported.accepted_networks(map(parse_network, own))))
+
     def balanced(self) -> list[str]:
         """The networks that load balancing hands out, of all clusters: nodes of two may be on one segment."""
         return sorted({text for cluster in self.clusters.values() for text in cluster["floating_cidrs"]})
@@ -69,13 +87,14 @@ class Fabric(t.NamedTuple):
                 continue
             remote = self.clusters[name]
             device = device_of(name, remote["device_alias"])
+            subnets = self.seen_ranges(name)
             found[name] = {
                 "device": device,
                 "listen_port": ports[name],
                 "mtu": mine["wireguard_mtus"].get(name, remote["wireguard_mtu"]),
                 "txqueuelen": TXQUEUELEN,
-                "pod_subnets": list(remote["pod_cidrs"]),
-                "routes": routes_of(device, remote["pod_cidrs"]),
+                "pod_subnets": subnets,
+                "routes": routes_of(device, subnets),
                 "private_key_file": f"{mine['key_dir'].rstrip('/')}/{device}.key",
             }
         return found

@@ -28,6 +28,8 @@ CLUSTER_VARIABLES = (
     "pod_ranges",
     "pod_ranges_limit",
     "keep_pod_addresses",
+    "exported_pod_cidrs",
+    "translation_pool",
     "calico_ippools",
     "key_dir",
     "allow",

@@ -1,6 +1,9 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of nftables that keeps addresses of pods towards other clusters, whatever else masquerades (translation 3). Pure.
+"""The table of nftables that decides at which addresses other clusters see the pods of a node (translation 3). Pure.
+
+Where the inventory maps pod ranges to exported ones, the table translates them by prefix, and everywhere else it keeps addresses as they are,
+whatever else masquerades.
 
 The first rule of NAT that decides a connection wins, of whatever table it is. A map of each pod range to itself, one priority before those that
 masquerade, leaves the packets as they are, so that no setting of a network plugin has to change. It is there whether or not something
@@ -16,42 +19,102 @@ from __future__ import annotations
 import typing as t
 
 from ..._dataplane.constants import NODE_SOURCE
-from ..._values.addresses import parse_network
+from ..._values.addresses import network_key, parse_network
+from ..._values.exported_ranges import ExportedRanges
+from ..._values.prefix_sets import PrefixSet
 
 #: What kube-proxy marks for its own masquerade, such as connections to a NodePort: their answer has to come back to this node.
 PROXY_MARK = 0x4000
+_FAMILIES = {4: "ip", 6: "ip6"}
 
 
 def kept_table(topology: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any] | None:
-    """The table of one host, as node_dataplane takes it; None where keep_pod_addresses of its cluster is false, or no other cluster is there."""
-    part = topology["clusters"][topology["nodes"][host]["cluster"]]
-    keep = part.get("keep_pod_addresses") or {"ranges": ()}
-    ranges = [parse_network(text) for text in keep["ranges"]]
+    """The table of one host, as node_dataplane takes it; None where keep_pod_addresses of its cluster is false and nothing is translated,
+    or no other cluster is there."""
+    cluster = topology["nodes"][host]["cluster"]
+    part = topology["clusters"][cluster]
+    exported = ExportedRanges(**part.get("exported_pod_cidrs") or {})
+    keep = part.get("keep_pod_addresses") or {"ranges": (), "required": False}
+    kept = [parse_network(text) for text in keep["ranges"]]
     devices = sorted(settings["device"] for settings in part["remotes"].values())
-    if not ranges or not devices:
+    if not (kept or exported) or not devices:
         return None
-    where = "oifname {{ {0} }}".format(", ".join(f'"{device}"' for device in devices))
-    marked = f"meta mark & {PROXY_MARK:#010x} == {PROXY_MARK:#010x}"
+    same = PrefixSet.of(kept) - exported.translated
+    pairs = {**exported.pairs, **{text: text for text in same.cidrs()}}
+    names = "{{ {0} }}".format(", ".join(f'"{device}"' for device in devices))
     # the ranges of its pods are not known then, and the node keeps the address that it has
-    unread = any(row["cluster"] == topology["nodes"][host]["cluster"] for row in topology.get("failures") or ())
+    unread = any(row["cluster"] == cluster for row in topology.get("failures") or ())
     own = [parse_network(text) for text in topology["nodes"][host].get("pod_cidrs") or ()]
     sources = {version: [str(network) for network in own if network.version == version] for version in (4, 6)}
-    rules = [
-        f"{where} meta nfproto ipv{version} {marked} snat {family} to {NODE_SOURCE[version]} fully-random"
-        for family, version in (("ip", 4), ("ip6", 6))
-        if sources[version] or unread and any(network.version == version for network in ranges)
-    ]
-    rules.append(f"{where} {marked} return")
-    for family, version in (("ip", 4), ("ip6", 6)):
-        pairs = ", ".join(f"{network} : {network}" for network in ranges if network.version == version)
-        if pairs:
-            rules.append(f"{where} snat {family} prefix to {family} saddr map {{ {pairs} }}")
-    chain = {"name": "postrouting", "type": "nat", "hook": "postrouting", "priority": "srcnat - 1", "rules": rules}
-    return {
+    versions = {parse_network(text).version for text in pairs}
+    marked = [version for version in _FAMILIES if sources[version] or (unread and version in versions)]
+    table: dict[str, t.Any] = {
         "name": f"multicluster-network-{topology['fabric']}-nat",
         "family": "inet",
-        "chains": [chain],
+        "chains": [_outgoing(f"oifname {names}", pairs, marked), *_translating(names, exported)],
         "before_routes": True,
-        "optional": not keep["required"],
-        "sources": [text for version in (4, 6) for text in sources[version]],
+        "optional": not (keep["required"] or exported),
+        "sources": [text for version in _FAMILIES for text in sources[version]],
     }
+    if exported:
+        table["exported"] = exported.to_json()
+        routes = (route["dst"] for settings in part["remotes"].values() for route in settings.get("routes") or ())
+        table["towards"] = sorted(set(routes))
+    return table
+
+
+def _outgoing(where: str, pairs: t.Mapping[str, str], marked: t.Sequence[int]) -> dict[str, t.Any]:
+    """What leaves for other clusters: by an address of the node where kube-proxy marked it, else at the exported address."""
+    mark = f"meta mark & {PROXY_MARK:#010x} == {PROXY_MARK:#010x}"
+    rules = [
+        f"{where} meta nfproto ipv{version} {mark} snat {_FAMILIES[version]} to {NODE_SOURCE[version]} fully-random"
+        for version in marked
+    ]
+    rules.append(f"{where} {mark} return")
+    rules += [f"{where} snat {family} prefix to {family} saddr map {found}" for family, found in _maps(pairs)]
+    return _chain("postrouting", "nat", "postrouting", "srcnat - 1", rules)
+
+
+def _translating(names: str, exported: ExportedRanges) -> t.Iterator[dict[str, t.Any]]:
+    """What comes from other clusters, and what nothing translates: it is dropped at the device in both directions.
+
+    Packets without a connection, or of one that is not translated, pass all rules of NAT.
+    """
+    if not exported:
+        return
+    came = f"iifname {names}"
+    accepted, hidden = exported.accepted, exported.hidden
+    rules = [f"{came} dnat {family} prefix to {family} daddr map {found}" for family, found in _maps(accepted)]
+    yield _chain("prerouting", "nat", "prerouting", "dstnat - 1", rules)
+    rows = [f"{came} {family} daddr {found} drop" for family, found in _sets(hidden)]
+    if rows:
+        yield _chain("hidden_in", "filter", "prerouting", "mangle", rows)
+    rows = [f"oifname {names} {family} saddr {found} drop" for family, found in _sets(hidden)]
+    if rows:
+        yield _chain("hidden_out", "filter", "postrouting", "srcnat + 50", rows)
+    rows = [f"{came} {family} daddr {found} drop" for family, found in _sets(PrefixSet.of_texts(accepted))]
+    if rows:
+        yield _chain("not_translated", "filter", "forward", "filter - 1", rows)
+
+
+def _chain(name: str, kind: str, hook: str, priority: str, rules: list[str]) -> dict[str, t.Any]:
+    return {"name": name, "type": kind, "hook": hook, "priority": priority, "rules": rules}
+
+
+def _maps(pairs: t.Mapping[str, str]) -> t.Iterator[tuple[str, str]]:
+    """(family, map) of each family that has a pair."""
+    rows = [(parse_network(key), value) for key, value in pairs.items()]
+    for version, family in _FAMILIES.items():
+        found = ", ".join(
+            f"{key} : {value}"
+            for key, value in sorted(rows, key=lambda row: network_key(row[0]))
+            if key.version == version
+        )
+        if found:
+            yield family, f"{{ {found} }}"
+
+
+def _sets(ranges: PrefixSet) -> t.Iterator[tuple[str, str]]:
+    for version, family in _FAMILIES.items():
+        if ranges.spans(version):
+            yield family, "{{ {0} }}".format(", ".join(ranges.cidrs(version)))

@@ -27,6 +27,15 @@ from ..semaphore.annotations import PATTERNS, announces, chosen_endpoint, cluste
 from ..semaphore.device import KEEPALIVE, announced_ports, written_port
 from ..semaphore.peers import pod_cidrs_of
 
+_TRANSLATED = (
+    "it runs upstream semaphore-wireguard, which takes pod ranges of {0} from spec.podCIDR, and other clusters see {1} of {0} at "
+    "other addresses (exported_pod_cidrs); manage the cluster with this collection, or remove the mapping"
+)
+_NOT_TRANSLATING = (
+    "it runs upstream semaphore-wireguard, which translates no address, and {0} has exported_pod_cidrs; manage its nodes with this "
+    "collection, or remove the mapping"
+)
+
 
 class Pods(t.NamedTuple):
     """A node's pod ranges as values and as text. ``borrowed``: addresses inside the range of another node; None: the Node's own podCIDRs."""
@@ -56,7 +65,8 @@ def plan_semaphore_mesh(
                    borrowed: [cidr], allowed IPs that lie inside those of another peer; only where there are,
                    ranges_known: False where not all that has ranges could be listed: a peer keeps those that it has,
                    complete: bool, reason: None or text}}, keep_pod_addresses: {ranges: [cidr], required: bool},
-                   where the variable is not false}}
+                   where the variable is not false, exported_pod_cidrs: {pairs: {pod range: exported range}, former: [the same]}, where
+                   its pods are seen at other addresses}}
         nodes:    {host: {cluster, node_name, pod_cidrs, publishable: bool, annotations: {key: value or Pending},
                    published: {key: value}, stale: [key]}}
         refused:  [{object, reason, message}]
@@ -76,8 +86,14 @@ def plan_semaphore_mesh(
     unusable = [refusal for refusal in refused if refusal.reason != "node_missing"]
     hosts = {(node["cluster"], node["node_name"]): dict(node, host=host) for host, node in nodes.items()}
     ranges = _pod_ranges(fabric, read, sources)
-    grants = fabric.grants()
-    guard = OverlayGuard(grants)
+    exported = fabric.exported()
+    # what other clusters see of pods is inside of what the inventory exports; _View checks what the nodes claim by themselves
+    grants = {name: dict(row, pod_cidrs=fabric.seen_ranges(name)) for name, row in fabric.grants().items()}
+    overlay = {
+        name: dict(row, pod_cidrs=[*row["pod_cidrs"], *fabric.clusters[name]["pod_cidrs"]])
+        for name, row in grants.items()
+    }
+    guard = OverlayGuard(overlay)
     for node in nodes.values():
         found = ranges.get((node["cluster"], node["node_name"]))
         node["pod_cidrs"] = [*found.cidrs, *map(str, found.borrowed or ())] if isinstance(found, Pods) else []
@@ -86,7 +102,9 @@ def plan_semaphore_mesh(
     for local in sorted(fabric.clusters):
         seen: list[Refusal] = []
         strange = _unannounced(local, sources[local], read[local], ranges)
-        view = _View(local, guard, seen, reported or {}, granted, balanced, field_manager(fabric.name), strange)
+        if local in exported:
+            strange = _TRANSLATED.format(local, ", ".join(exported[local].pairs))
+        view = _View(fabric, local, guard, seen, reported or {}, granted, balanced, strange)
         claims = view.claims(read, hosts, ranges)
         own = _own_keys(local, nodes.values())
         kept, contested, turned_away = open_claims(claims, grants, own)
@@ -111,6 +129,8 @@ def plan_semaphore_mesh(
         if keep:
             kept_ranges = list(fabric.clusters[local]["pod_cidrs"])
             clusters[local]["keep_pod_addresses"] = {"ranges": kept_ranges, "required": keep is True}
+        if local in exported:
+            clusters[local]["exported_pod_cidrs"] = exported[local].to_json()
         for name, settings in remotes[local].items():
             failure = read[name].failure
             reason = failure["message"] if failure else None
@@ -131,7 +151,7 @@ def plan_semaphore_mesh(
         "fabric": fabric.name,
         "annotation_patterns": list(PATTERNS),
         "overlay": sorted(
-            {cidr for ranges in grants.values() for key in OVERLAY_RANGES for cidr in ranges.get(key) or ()}
+            {cidr for ranges in overlay.values() for key in OVERLAY_RANGES for cidr in ranges.get(key) or ()}
         ),
         "clusters": clusters,
         "nodes": nodes,
@@ -322,17 +342,19 @@ class _View:
 
     def __init__(
         self,
+        fabric: Fabric,
         local: str,
         guard: OverlayGuard,
         refused: list[Refusal],
         reported: t.Mapping[str, t.Mapping[str, t.Any]],
         granted: t.Mapping[str, PrefixSet],
         balanced: PrefixSet,
-        manager: str,
         strange: str,
     ) -> None:
         self._granted, self._balanced = granted, balanced
-        self._manager, self._strange = manager, strange
+        self._manager, self._strange = field_manager(fabric.name), strange
+        self._exported = fabric.exported()
+        self._pods = {name: PrefixSet.of_texts(fabric.clusters[name]["pod_cidrs"]) for name in self._exported}
         self._local, self._guard, self._refused, self._reported = local, guard, refused, reported
         self._key, self._endpoint = key_of(local, "pubKey"), key_of(local, "endpoint")
 
@@ -358,8 +380,11 @@ class _View:
                     annotations = host["annotations"]
                 elif not announces(self._local, annotations):
                     continue
-                elif self._strange and self._manager not in read[cluster].nodes[name]["managers"]:
-                    self._refuse(label, ValueRefused("ranges_unannounced", self._strange))
+                elif self._manager not in read[cluster].nodes[name]["managers"] and (
+                    self._strange or cluster in self._exported
+                ):
+                    strange = self._strange or _NOT_TRANSLATING.format(cluster)
+                    self._refuse(label, ValueRefused("ranges_unannounced", strange))
                     continue
                 inventory_name = host["host"] if host is not None else None
                 said = host is not None and annotations[self._key] == (self._reported.get(host["host"]) or {}).get(
@@ -380,10 +405,26 @@ class _View:
                         borrowed=pods.borrowed,
                     )
                     self._check_endpoint(claim, said=host is not None and self._endpoint in host["annotations"])
+                    claim = self._as_seen(claim)
                     found.append(claim._replace(declared=host is not None, host=inventory_name, reported=said))
                 except ValueRefused as error:
                     self._refuse(label, error)
         return found
+
+    def _as_seen(self, claim: Claim) -> Claim:
+        """The claim with the ranges at which this cluster sees the node's pods. Raises ValueRefused for what it may not claim by itself."""
+        exported = self._exported.get(claim.cluster)
+        if exported is None:
+            return claim
+        for network in (*claim.networks, *claim.borrowed):
+            if not self._pods[claim.cluster].covers(network):
+                message = "{0} is outside what the inventory grants cluster {1} ({2}); pod_cidrs of clusters/{1} would grant it"
+                shown = ", ".join(self._pods[claim.cluster].cidrs()) or "nothing"
+                raise ValueRefused("outside_grant", message.format(network, claim.cluster, shown))
+        networks = tuple(exported.accepted_networks(claim.networks))
+        borrowed = tuple(exported.accepted_networks(claim.borrowed))
+        peer = claim.peer._replace(allowed_ips=(*map(str, networks), *map(str, borrowed)))
+        return claim._replace(peer=peer, networks=networks, borrowed=borrowed)
 
     def _check_endpoint(self, claim: Claim, said: bool) -> None:
         """Raise ValueRefused for an endpoint that only the node's own word gives, outside what its cluster is granted."""

@@ -13,6 +13,7 @@ import typing as t
 
 from ..._plan.objects import labels_of, text_values
 from ..._plan.plan import Refusal
+from ..._values.exported_ranges import ExportedRanges
 from ..._values.refused import ValueRefused, quoted
 from ..._values.selectors import matches, parse_selector
 from ..._values.text import lower
@@ -57,6 +58,8 @@ class Options(t.NamedTuple):
     max_deletes: int | None = None
     #: of the pods of each cluster, the first the one that Services have by default
     families: t.Mapping[str, t.Sequence[str]] = {}
+    #: at which addresses other clusters see the pods of a cluster, where they do not see their own
+    exported: t.Mapping[str, ExportedRanges] = {}
 
 
 class Listed(t.NamedTuple):

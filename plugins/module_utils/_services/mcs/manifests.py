@@ -8,7 +8,8 @@ import typing as t
 
 from ..._plan.objects import MANAGED_BY, MANAGED_BY_US
 from ..._plan.plan import Pending
-from ..endpoints import Group
+from ..._values.exported_ranges import ExportedRanges
+from ..endpoints import Group, as_seen
 from ..mirror_services import Manifest, Object
 from ..slices import MANAGED_BY as SLICE_MANAGED_BY, SERVICE_NAME, slice_manifest, sliced
 from .exports import Export, is_qualified
@@ -154,12 +155,15 @@ def _without_empty(port: Manifest) -> Manifest:
 # -- slices -----------------------------------------------------------------------------------------------------------
 
 
-def slices_of(merged: Merged, export: Export) -> list[Group]:
-    """The endpoints of one cluster behind those ports of the import that it has, under the names that the derived Service has for them."""
+def slices_of(merged: Merged, export: Export, exported: ExportedRanges | None = None) -> list[Group]:
+    """The endpoints of one cluster behind those ports of the import that it has, under the names that the derived Service has for them.
+
+    exported: at which addresses they are seen from another cluster.
+    """
     names = port_names(merged.shape)
     own = {port["name"] for port in export.ports if any(same_port(port, other) for other in merged.shape.ports)}
     found = []
-    for group in export.groups:
+    for group in as_seen(export.groups, exported):
         ports = [
             _end_port(port, names[port.get("name") or ""]) for port in group.ports if (port.get("name") or "") in own
         ]
@@ -185,8 +189,8 @@ def slice_labels(merged: Merged, cluster_id: str) -> dict[str, str]:
     return labels if merged.shape.headless else dict(labels, **{SERVICE_NAME: derived_name(*merged.place)})
 
 
-#: Slices as all clusters have them, by (namespace, name), source and version: made once for all.
-Made = dict[tuple[Id, str, str], list[Manifest]]
+#: Slices as all clusters have them, by (namespace, name), source, version, and whether addresses are translated: made once for all.
+Made = dict[tuple[Id, str, str, bool], list[Manifest]]
 
 
 def import_slices(
@@ -198,22 +202,23 @@ def import_slices(
     current: t.Sequence[Object],
     most: int,
     made: Made | None = None,
+    exported: ExportedRanges | None = None,
 ) -> list[Manifest]:
     """The slices of one source cluster. owner: the import's uid; current: the slices that there are, in which endpoints keep their places.
 
-    made: of the same merge for other clusters.
+    made: of the same merge for other clusters. exported: at which addresses the source's pods are seen here.
     """
     namespace, name = merged.place
     base = slices_name(derived_name(namespace, name), export.id)
     # where there is one slice of each family and no other, all clusters have the same
     alike = all(obj["metadata"]["name"] in (base + "-4-0", base + "-6-0") for obj in current)
-    key = (merged.place, export.id, version)
+    key = (merged.place, export.id, version, bool(exported))
     found = made.get(key) if made is not None and alike else None
     if found is None:
         labels = slice_labels(merged, export.id)
         found = [
             slice_manifest(part, namespace, labels, version)
-            for part in sliced(base, slices_of(merged, export), current, most)
+            for part in sliced(base, slices_of(merged, export, exported), current, most)
         ]
         if made is not None and alike and all(manifest["metadata"]["name"].endswith("-0") for manifest in found):
             made[key] = found

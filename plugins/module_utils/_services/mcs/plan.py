@@ -230,6 +230,7 @@ def _manifests(
             own,
             options.most,
             None if one.held else slices,
+            None if export.cluster == here.name else options.exported.get(export.cluster),
         ):
             made[Key(manifest["apiVersion"], SLICE, namespace, manifest["metadata"]["name"])] = manifest
     return made

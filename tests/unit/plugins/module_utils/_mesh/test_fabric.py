@@ -94,7 +94,7 @@ def test_exceptions_per_remote_and_aliases() -> None:
         (seed(gcp={"node_cidrs": [7]}), ("clusters/gcp", "node_cidrs", "bad_cidr")),
         (seed(gcp={"pod_cidrs": ["10.2.128.0/17"]}), ("clusters/gcp", "pod_cidrs", "pod_subnet_overlap")),
         (seed(gcp={"service_cidrs": ["10.2.5.0/24"]}), ("clusters/gcp", "service_cidrs", "pod_subnet_overlap")),
-        (seed(gcp={"service_cidrs": ["10.3.0.0/17"]}), ("clusters/gcp", "service_cidrs", "range_overlap")),
+        (seed(gcp={"service_cidrs": ["10.22.22.0/25"]}), ("clusters/gcp", "service_cidrs", "range_overlap")),
         (seed(gcp={"wireguard_cidrs": ["10.66.23.0/28"]}), ("clusters/gcp", "wireguard_cidrs", "range_overlap")),
         (seed(gcp={"pod_cidrs": ["10.4.0.0/16", "10.4.1.0/24"]}), ("clusters/gcp", "pod_cidrs", "pod_subnet_overlap")),
         (seed(gcp={"node_cidrs": ["10.4.0.0/24"]}), ("clusters/gcp", "node_cidrs", "pod_subnet_overlap")),

@@ -1,0 +1,164 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How other clusters see the pod ranges of one: one-to-one by prefix (translation 1).
+
+This is the one place where an address of a pod becomes the one that other clusters see. Whoever writes such an address for another cluster
+takes it from here, after the claim was checked that the pod's own address is in its cluster's ranges. Nodes compute with it too.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .addresses import Network, address_number, parse_network
+from .prefix_sets import BITS, PrefixSet, VersionSpan, address_text, prefixes, span
+from .refused import ValueRefused
+
+#: {pod range: exported range}, as the inventory has them.
+Texts = t.Mapping[str, str]
+
+
+class Pair(t.NamedTuple):
+    """A pod range and what other clusters see in its place, as (version, first, last) of the first and as what is added to its addresses."""
+
+    span: VersionSpan
+    shift: int
+
+    @property
+    def version(self) -> int:
+        """Of both."""
+        return self.span[0]
+
+    @property
+    def exported(self) -> tuple[int, int]:
+        """First and last address that other clusters see."""
+        return self.span[1] + self.shift, self.span[2] + self.shift
+
+
+class ExportedRanges:
+    """The mapping of one cluster. Empty: everything is exported as it is.
+
+    ``pairs``: {pod range: exported range}. ``former``: mappings of before; their exported ranges are accepted too while
+    they are listed; a range there may be exported as itself. Ranges in canonical CIDR form, checked already (``pair_of``).
+    """
+
+    __slots__ = ("_former", "_known", "_pairs", "_sources", "former", "pairs")
+
+    def __init__(self, pairs: Texts | None = None, former: t.Sequence[Texts] = ()) -> None:
+        self.pairs, self.former = dict(pairs or {}), [dict(one) for one in former]
+        self._pairs = [pair_of(source, target) for source, target in self.pairs.items()]
+        self._former = [pair_of(source, target) for one in former for source, target in one.items()]
+        self._sources = PrefixSet.of_spans(pair.span for pair in self._pairs)
+        self._known: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._pairs or self._former)
+
+    def to_json(self) -> dict[str, t.Any]:
+        """As plan of the mesh and nodes have it; ``ExportedRanges(**json)`` is the reverse."""
+        return {"pairs": dict(self.pairs), "former": [dict(one) for one in self.former]}
+
+    @property
+    def translated(self) -> PrefixSet:
+        """The pod ranges that other clusters see as something else."""
+        return self._sources
+
+    @property
+    def hidden(self) -> PrefixSet:
+        """Those that no other cluster sees as they are, now or before."""
+        same = [source for one in self.former for source, target in one.items() if source == target]
+        return self._sources - PrefixSet.of_texts(same)
+
+    @property
+    def accepted(self) -> dict[str, str]:
+        """{what is accepted from other clusters: the pod range that it means}, without what means itself."""
+        rows = [*self.pairs.items(), *(row for one in self.former for row in one.items())]
+        return {target: source for source, target in rows if source != target}
+
+    def address(self, text: str) -> str:
+        """What other clusters see of one address, the same where it is not translated. Raises ValueRefused for what is no address."""
+        if not self._pairs:
+            return text
+        found = self._known.get(text)
+        if found is None:
+            version, number = address_number(text)
+            pair = next((one for one in self._pairs if _holds(one, version, number)), None)
+            found = text if pair is None else address_text(version, number + pair.shift)
+            self._known[text] = found
+        return found
+
+    def own_address(self, text: str) -> str:
+        """The reverse: the address that a pod really has."""
+        version, number = address_number(text)
+        for pair in (*self._pairs, *self._former):
+            if version == pair.version and pair.exported[0] <= number <= pair.exported[1]:
+                return address_text(version, number - pair.shift)
+        return text
+
+    def network(self, text: str) -> str:
+        """The same of the network of one address, as sets of addresses have it."""
+        address, slash, length = text.partition("/")
+        return self.address(address) + slash + length
+
+    def networks(self, networks: t.Iterable[Network]) -> list[Network]:
+        """What other clusters see of pod ranges, in their order; one of which only a part is translated becomes its parts."""
+        return [one for network in networks for one in (self._seen(network) if self._pairs else [network])]
+
+    def accepted_networks(self, networks: t.Iterable[Network]) -> list[Network]:
+        """As networks, with what is accepted in addition because it was exported before."""
+        given = list(networks)
+        found = self.networks(given)
+        for network in given:
+            for pair in self._former:
+                found += [one for one in _moved(network, pair) if one not in found]
+        return found
+
+    def _seen(self, network: Network) -> list[Network]:
+        parts = [part for pair in self._pairs for part in _moved(network, pair)]
+        if not parts:
+            return [network]
+        rest = PrefixSet.of([network]) - self._sources
+        return parts + [parse_network(text) for text in rest.cidrs()]
+
+
+def pair_of(source: str, target: str) -> Pair:
+    """A pod range with its exported one. Raises ValueRefused where one of them is no network in canonical form, or they are not alike."""
+    own, seen = parse_network(source), parse_network(target)
+    for network, text in ((own, source), (seen, target)):
+        if str(network) != text:
+            raise ValueRefused("bad_cidr", f"{text} has bits behind its prefix; write {network}")
+    if own.version != seen.version or own.prefixlen != seen.prefixlen:
+        raise ValueRefused("bad_cidr", f"{source} and {target} are not of one family and length")
+    return Pair(span(own), int(seen.network_address) - int(own.network_address))
+
+
+def _holds(pair: Pair, version: int, number: int) -> bool:
+    return version == pair.version and pair.span[1] <= number <= pair.span[2]
+
+
+def _moved(network: Network, pair: Pair) -> list[Network]:
+    """The part of a network that is inside a pair's pod range, as other clusters see it."""
+    version, first, last = span(network)
+    low, high = max(first, pair.span[1]), min(last, pair.span[2])
+    if version != pair.version or low > high:
+        return []
+    return [
+        parse_network(f"{address_text(version, begin)}/{length}")
+        for begin, length in prefixes([(low + pair.shift, high + pair.shift)], version)
+    ]
+
+
+def free_range(length: int, pool: Network, taken: PrefixSet) -> str | None:
+    """The first range of this length in a pool of which nothing is taken, None where there is none. ``taken``: canonical ranges."""
+    version, first, last = span(pool)
+    if length < pool.prefixlen:
+        return None
+    size, spans = 1 << (BITS[version] - length), taken.spans(version)
+    for low, high in (*spans, (last + 1, last + 1)):
+        if first + size - 1 > last:
+            return None
+        if first + size <= low:
+            return f"{address_text(version, first)}/{length}"
+        if high >= first:
+            first = -(-(high + 1) // size) * size
+    return None
