@@ -60,6 +60,8 @@ COMPOSED: dict[tuple[str, str], str] = {
     ("run_outcome", "capabilities"): "the run's own, and further columns",
     ("run_guard", "names"): "variables by their names",
     ("run_guard", "clusters"): "both sides",
+    ("systemd_unit", "units"): "texts that are made of templates",
+    ("systemd_unit", "reads"): "a path that has the name of the fabric",
     ("run_round", "rounds"): "one round where nothing is to be carried on",
     ("node_probe", "for_ends"): "questions, or the one question of two variables",
     ("apinet_allocate", "clusters"): "chosen by the name of one of them",
