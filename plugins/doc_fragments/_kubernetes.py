@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Access to clusters; OWNER for modules that also write."""
+    """Access to clusters; READER for modules that gather information; OWNER for modules that also write."""
 
     DOCUMENTATION = r"""
 requirements:
@@ -126,6 +126,14 @@ options:
     default: clusters
 """
 
+    READER = r"""
+options:
+  fail_on_failures:
+    description: Whether the task fails when a cluster could not be read.
+    type: bool
+    default: true
+"""
+
     OWNER = r"""
 options:
   fabric:
@@ -160,10 +168,6 @@ options:
       and the result lists RV(failures) either way.
     type: bool
     default: true
-  fail_on_refused:
-    description: Fail when anything was refused. Everything else is done first.
-    type: bool
-    default: false
 attributes:
   diff_mode:
     description: Shows the changed fields of every changed object. Values of Secrets appear as fingerprints.

@@ -420,6 +420,24 @@ options:
         type: str
 """
 
+    DEVICES = r"""
+options:
+  region_from:
+    description: Whether a region is a metro, or a facility.
+    type: str
+    choices: [metro, facility]
+    default: metro
+  zone_from:
+    description: Whether nodes get zones, which are facilities.
+    type: str
+    choices: [none, facility]
+    default: none
+  node_devices:
+    description: Name of a Node to the id of its device, where the names differ.
+    type: dict
+    default: {}
+"""
+
     WRITER = r"""
 options:
   fabric:
@@ -430,10 +448,6 @@ options:
     description: Whether the task fails when a cluster could not be read or written. The other clusters are always finished first.
     type: bool
     default: true
-  fail_on_refused:
-    description: Fail when anything was refused. Everything else is done first.
-    type: bool
-    default: false
 attributes:
   check_mode:
     description: Reads, probes and plans like a real run, and writes nothing.

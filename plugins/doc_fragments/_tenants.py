@@ -55,10 +55,6 @@ options:
       the result lists RV(failures) either way.
     type: bool
     default: true
-  fail_on_refused:
-    description: Fail when anything was refused. Everything else is done first.
-    type: bool
-    default: false
 attributes:
   check_mode:
     description:

@@ -17,6 +17,7 @@ description:
     load balancers and NAT gateways that serve it.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
+  - multicluster.network._kubernetes.reader
   - multicluster.network._tenants
   - multicluster.network._attributes
 options:
@@ -75,10 +76,6 @@ options:
   plan_file:
     description: A file on the host that runs the module, which receives everything as JSON.
     type: path
-  fail_on_failures:
-    description: Whether the task fails when a server could not be read.
-    type: bool
-    default: true
 attributes:
   check_mode:
     description: Only reads, so check mode is the same.
@@ -210,7 +207,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.tenant
     mapping_spec,
     side_spec,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import clusters_spec, reader_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state
 
@@ -220,10 +217,10 @@ def argument_spec() -> dict[str, Any]:
     return {
         "fabric": {"type": "str", "required": True},
         "plan_file": {"type": "path"},
-        "fail_on_failures": {"type": "bool", "default": True},
         **mapping_spec(),
         **side_spec(source=False),
         **clusters_spec(),
+        **reader_spec(),
     }
 
 

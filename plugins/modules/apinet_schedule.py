@@ -22,6 +22,7 @@ extends_documentation_fragment:
   - multicluster.network._kubernetes
   - multicluster.network._tenants
   - multicluster.network._tenants.runner
+  - multicluster.network._refused
   - multicluster.network._attributes
   - multicluster.network._attributes.writes
 seealso:

@@ -28,6 +28,7 @@ extends_documentation_fragment:
   - multicluster.network._tenants
   - multicluster.network._tenants.source
   - multicluster.network._tenants.runner
+  - multicluster.network._refused
   - multicluster.network._attributes
   - multicluster.network._attributes.writes
 options:

@@ -18,6 +18,8 @@ description:
     Other objects are neither changed nor deleted without O(adopt=true).
   - Credentials are not made, since they hold secrets. Templates refer to them by name.
   - What people decide in AWX stays. A schedule's rule and whether it is enabled are only set when it is made.
+extends_documentation_fragment:
+  - multicluster.network._refused
 options:
   url:
     description: URL of AWX.
@@ -70,10 +72,6 @@ options:
         those are refused then (C(project_not_updated)).
     type: float
     default: 300
-  fail_on_refused:
-    description: Fail when anything was refused. Everything else is done first.
-    type: bool
-    default: false
 attributes:
   check_mode:
     description: Reads and plans like a real run, and writes nothing.

@@ -19,6 +19,7 @@ description:
   - For clusters that still exist, M(multicluster.network.load_balancers) does this by itself, with a record of what it ordered.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
+  - multicluster.network._refused
   - multicluster.network._attributes
 options:
   clusters:
@@ -72,10 +73,6 @@ options:
     description: Whether the task fails when the provider or one of O(clusters) could not be asked.
     type: bool
     default: true
-  fail_on_refused:
-    description: Fail when anything was refused. Everything else is done first.
-    type: bool
-    default: false
 attributes:
   check_mode:
     description: Reads and shows what would be released, with or without O(confirm).

@@ -18,7 +18,9 @@ description:
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes
+  - multicluster.network._kubernetes.reader
   - multicluster.network._load_balancers
+  - multicluster.network._load_balancers.devices
   - multicluster.network._attributes
   - multicluster.network._attributes.reads
 options:
@@ -28,24 +30,6 @@ options:
     required: true
   sessions:
     description: Ask the provider for the state of each node's session, which is one call for each node.
-    type: bool
-    default: true
-  region_from:
-    description: Whether a region is a metro, or a facility.
-    type: str
-    choices: [metro, facility]
-    default: metro
-  zone_from:
-    description: Whether nodes get zones, which are facilities.
-    type: str
-    choices: [none, facility]
-    default: none
-  node_devices:
-    description: Name of a Node to the id of its device, where the names differ.
-    type: dict
-    default: {}
-  fail_on_failures:
-    description: Whether the task fails when a cluster could not be read.
     type: bool
     default: true
 seealso:
@@ -116,7 +100,10 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.load_b
     device_spec,
     settings_options,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import (
+    inventory_spec,
+    reader_spec,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 
@@ -125,10 +112,10 @@ def argument_spec() -> dict[str, Any]:
     return {
         "fabric": {"type": "str", "required": True},
         "sessions": {"type": "bool", "default": True},
-        "fail_on_failures": {"type": "bool", "default": True},
         **device_spec(),
         **settings_options(),
         **inventory_spec(),
+        **reader_spec(),
     }
 
 

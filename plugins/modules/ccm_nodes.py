@@ -22,7 +22,9 @@ extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes
   - multicluster.network._load_balancers
+  - multicluster.network._load_balancers.devices
   - multicluster.network._load_balancers.writer
+  - multicluster.network._refused
   - multicluster.network._attributes
   - multicluster.network._attributes.writes
 options:
@@ -54,20 +56,6 @@ options:
     type: str
     choices: [all, single]
     default: all
-  region_from:
-    description: Whether a region is a metro, or a facility.
-    type: str
-    choices: [metro, facility]
-    default: metro
-  zone_from:
-    description: Whether nodes get zones, which are facilities.
-    type: str
-    choices: [none, facility]
-    default: none
-  node_devices:
-    description: Name of a Node to the id of its device, where the names differ.
-    type: dict
-    default: {}
 seealso:
   - module: multicluster.network.ccm_info
 """

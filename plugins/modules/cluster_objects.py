@@ -22,6 +22,7 @@ extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes
   - multicluster.network._kubernetes.owner
+  - multicluster.network._refused
   - multicluster.network._attributes
   - multicluster.network._attributes.writes
 options:

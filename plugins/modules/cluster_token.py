@@ -19,6 +19,7 @@ description:
   - The token appears nowhere but in the file.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
+  - multicluster.network._refused
   - multicluster.network._attributes
 options:
   fabric:
@@ -63,10 +64,6 @@ options:
     description: Whether the task fails when a cluster could not be asked. The other clusters are always finished first.
     type: bool
     default: true
-  fail_on_refused:
-    description: Fail when anything was refused. Everything else is done first.
-    type: bool
-    default: false
 attributes:
   check_mode:
     description: Tells which files would be renewed, and asks no cluster.

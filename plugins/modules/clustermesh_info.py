@@ -18,6 +18,8 @@ description:
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes
+  - multicluster.network._kubernetes.reader
+  - multicluster.network._clustermesh
   - multicluster.network._attributes
   - multicluster.network._attributes.reads
 options:
@@ -25,16 +27,6 @@ options:
     description: Name of the fabric, by which our Peers are known.
     type: str
     required: true
-  meshes:
-    description: The meshes, as in M(multicluster.network.clustermesh_peers).
-    type: list
-    elements: dict
-    default: []
-  name:
-    description: >-
-      Name of the mesh that the inventory's clusters form by their variables, where neither O(meshes) nor O(management) is given.
-      O(node_cidrs) comes from the inventory then, too.
-    type: str
   management:
     description: The cluster with C(ClusterMesh) objects that define meshes. An empty dictionary is none.
     type: dict
@@ -54,27 +46,6 @@ options:
         description: Read the kubeconfig Secrets of clusters that are not in O(clusters).
         type: bool
         default: false
-  endpoint_policy:
-    description: Whether a node without any endpoint is left out (V(require)) or gets a Peer without endpoint (V(roam)).
-    type: str
-    choices: [require, roam]
-    default: require
-  internal_ip_routes:
-    description: Which internal addresses of a node its Peers announce.
-    type: str
-    choices: [always, declared, never]
-    default: always
-  own_endpoint_routes:
-    description: Announce an internal address that is also the Peer's endpoint.
-    type: bool
-    default: false
-  kilo_endpoints:
-    description:
-      - Whether the endpoint that Kilo itself announces (C(kilo.squat.ai/endpoint)) is used for a node that has no other one. V(public)
-        leaves private addresses out, which other clusters may not reach, V(any) takes them too.
-    type: str
-    choices: [public, any, never]
-    default: public
   node_keepalive:
     description: Whether the keepalive is written to Nodes; what is missing is a warning otherwise.
     type: bool
@@ -83,48 +54,6 @@ options:
     description: Whether C(kilo.squat.ai/force-internal-ip) is written where it is needed; what is missing is a warning otherwise.
     type: bool
     default: false
-  roaming_keepalive:
-    description: Seconds of keepalive for a Peer without endpoint.
-    type: int
-    default: 25
-  all_pod_cidrs:
-    description: Announce all pod ranges of a dual-stack node and not just the first.
-    type: bool
-    default: false
-  anchor_choice:
-    description: Which node carries the ranges of the whole cluster.
-    type: str
-    choices: [sticky, first]
-    default: sticky
-  strict_keys:
-    description: Refuse keys that are not 32 bytes in canonical base64.
-    type: bool
-    default: true
-  strict_endpoints:
-    description: Refuse endpoints that Kilo does not take, and DNS names that do not resolve.
-    type: bool
-    default: true
-  keep_transient:
-    description: Keep the Peers of a node that is skipped for a reason that passes.
-    type: bool
-    default: true
-  group_locations:
-    description: Whether leaders carry their location where Kilo of a cluster connects locations, as in M(multicluster.network.clustermesh_peers).
-    type: bool
-    default: true
-  node_cidrs:
-    description: Cluster name to the ranges of its node addresses.
-    type: dict
-    default: {}
-  learnt_endpoints:
-    description: Place of the addresses that nodes of a target learnt from handshakes.
-    type: str
-    choices: [before_external_ip, before_annotations, never]
-    default: before_external_ip
-  fail_on_failures:
-    description: Whether the task fails when a cluster could not be read.
-    type: bool
-    default: true
 seealso:
   - module: multicluster.network.clustermesh_peers
 """
@@ -217,44 +146,21 @@ stats:
 from typing import Any
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh import converge as clustermesh
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
+from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh.arguments import (
+    management_spec,
+    mesh_spec,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import reader_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 
 def argument_spec() -> dict[str, Any]:
     """All options."""
-    management = {
-        "cluster": {"type": "str"},
-        "namespace": {"type": "str"},
-        "names": {"type": "list", "elements": "str", "default": []},
-        "use_secrets": {"type": "bool", "default": False},
-    }
     return {
         "fabric": {"type": "str", "required": True},
-        "meshes": {"type": "list", "elements": "dict", "default": []},
-        "name": {"type": "str"},
-        "management": {"type": "dict", "options": management},
-        "endpoint_policy": {"type": "str", "choices": ["require", "roam"], "default": "require"},
-        "internal_ip_routes": {"type": "str", "choices": ["always", "declared", "never"], "default": "always"},
-        "own_endpoint_routes": {"type": "bool", "default": False},
-        "kilo_endpoints": {"type": "str", "choices": ["public", "any", "never"], "default": "public"},
-        "node_keepalive": {"type": "bool", "default": False},
-        "force_internal_ip": {"type": "bool", "default": False},
-        "roaming_keepalive": {"type": "int", "default": 25},
-        "all_pod_cidrs": {"type": "bool", "default": False},
-        "anchor_choice": {"type": "str", "choices": ["sticky", "first"], "default": "sticky"},
-        "strict_keys": {"type": "bool", "default": True, "no_log": False},
-        "strict_endpoints": {"type": "bool", "default": True},
-        "keep_transient": {"type": "bool", "default": True},
-        "group_locations": {"type": "bool", "default": True},
-        "node_cidrs": {"type": "dict", "default": {}},
-        "learnt_endpoints": {
-            "type": "str",
-            "choices": ["before_external_ip", "before_annotations", "never"],
-            "default": "before_external_ip",
-        },
-        "fail_on_failures": {"type": "bool", "default": True},
-        **inventory_spec(),
+        "management": {"type": "dict", "options": management_spec()},
+        **mesh_spec(),
+        **reader_spec(),
     }
 
 

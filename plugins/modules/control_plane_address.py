@@ -26,6 +26,7 @@ extends_documentation_fragment:
   - multicluster.network._kubernetes
   - multicluster.network._load_balancers
   - multicluster.network._load_balancers.writer
+  - multicluster.network._refused
   - multicluster.network._attributes
   - multicluster.network._attributes.writes
 options:

@@ -23,6 +23,7 @@ description:
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes
+  - multicluster.network._refused
   - multicluster.network._attributes
   - multicluster.network._attributes.writes
   - multicluster.network._attributes.controller
@@ -119,10 +120,6 @@ options:
       and the result lists RV(failures) either way.
     type: bool
     default: true
-  fail_on_refused:
-    description: Fail when anything was refused. Everything else is done first.
-    type: bool
-    default: false
 attributes:
   diff_mode:
     description: Shows the Corefile line by line.

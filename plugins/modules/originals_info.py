@@ -21,6 +21,7 @@ description:
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes
+  - multicluster.network._kubernetes.reader
   - multicluster.network._attributes
   - multicluster.network._attributes.reads
 options:
@@ -55,10 +56,6 @@ options:
     type: list
     elements: str
     default: []
-  fail_on_failures:
-    description: Whether the task fails when a cluster could not be read.
-    type: bool
-    default: true
 """
 
 EXAMPLES = r"""
@@ -171,7 +168,10 @@ stats:
 from typing import Any
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.originals import look
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import (
+    inventory_spec,
+    reader_spec,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._originals.programs import PROGRAMS
 
@@ -187,8 +187,8 @@ def argument_spec() -> dict[str, Any]:
         "files": {"type": "list", "elements": "dict", "options": files, "default": []},
         "keep_clustermeshes": {"type": "bool", "default": False},
         "capabilities": {"type": "list", "elements": "str", "default": []},
-        "fail_on_failures": {"type": "bool", "default": True},
         **inventory_spec(),
+        **reader_spec(),
     }
 
 

@@ -56,6 +56,11 @@ def inventory_spec() -> dict[str, t.Any]:
     return {"clusters_group": {"type": "str", "default": "clusters"}, **clusters_spec(required=False)}
 
 
+def reader_spec() -> dict[str, t.Any]:
+    """The option of modules that gather information about clusters."""
+    return {"fail_on_failures": {"type": "bool", "default": True}}
+
+
 def owner_spec() -> dict[str, t.Any]:
     """Options of modules that write objects of one fabric."""
     return {
@@ -64,7 +69,7 @@ def owner_spec() -> dict[str, t.Any]:
         "max_deletes": {"type": "int"},
         "confirm_empty": {"type": "list", "elements": "str", "default": []},
         "leave_conflicts": {"type": "bool", "default": False},
-        "fail_on_failures": {"type": "bool", "default": True},
+        **reader_spec(),
     }
 
 
