@@ -32,7 +32,7 @@ def _plan(hostvars: t.Any, hosts: t.Sequence[str]) -> t.Mapping[str, t.Any]:
     return next((plan for plan in found.values() if plan.get("mesh")), {})
 
 
-def handover(stage: str, workflow: str, hostvars: t.Any, hosts: t.Sequence[str]) -> dict[str, t.Any]:
+def stage_output(stage: str, workflow: str, hostvars: t.Any, hosts: t.Sequence[str]) -> dict[str, t.Any]:
     """``{variable: value}`` that one stage hands on. Raises ValueError where what it needs was not registered."""
     if stage == "verify":
         return {job_output.PROVEN: True}
@@ -65,7 +65,7 @@ class ActionModule(ActionBase):
                 result, changed=False, skipped=True, skip_reason="nothing new was published, so nothing was planned"
             )
         try:
-            data = handover(
+            data = stage_output(
                 options["stage"],
                 job_output.workflow_of(self, variables) if options["stage"] == "plan" else "",
                 run_vars(self, variables),

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The group of modules that speak to clusters; NODE: that of modules for nodes; READS and WRITES: what they do in check mode;
+    """The group of modules that speak to clusters; NODE: that of modules for nodes; INTERNAL: that of modules of
+    this collection's own playbooks; READS and WRITES: what they do in check mode;
     CONTROLLER: those that may run inside ansible-playbook."""
 
     DOCUMENTATION = r"""
@@ -30,6 +31,15 @@ attributes:
     membership:
       - multicluster.network.node
       - multicluster.network.all
+"""
+
+    INTERNAL = r"""
+attributes:
+  action_group:
+    description: The modules that are internal to the playbooks and roles of this collection.
+    support: full
+    membership:
+      - multicluster.network.internal
 """
 
     READS = r"""

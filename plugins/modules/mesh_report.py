@@ -12,6 +12,7 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
   - Joins what every node found, and what every capability's comparison found, with the topology. A verdict is V(proven),
     V(not proven) or V(broken); reasons name the nodes, peers and clusters concerned.
   - All of it is what the plays of a verification registered on hosts. Nodes and capabilities outside of C(--limit) are named as not
@@ -44,6 +45,7 @@ options:
     description: File on the controller that receives C(full), outside of check mode.
     type: path
 extends_documentation_fragment:
+  - multicluster.network._attributes.internal
   - multicluster.network._attributes.reads
 """
 

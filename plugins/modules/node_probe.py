@@ -12,6 +12,7 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
   - Finds pods on the node by their network namespaces, pings given addresses from inside them, with a small packet and with one
     that fills the tunnel, reads when each WireGuard peer last shook hands, and asks the kernel whether packets for the peers leave by their devices.
     It needs no container runtime and changes nothing.
@@ -77,6 +78,13 @@ options:
     type: int
     default: 2
 attributes:
+  action_group:
+    description: Use C(group/multicluster.network.node) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - multicluster.network.all
+      - multicluster.network.internal
+      - multicluster.network.node
   check_mode:
     description: Reads and pings only, so check mode is the same.
     support: full

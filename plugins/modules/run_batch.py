@@ -12,6 +12,7 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
   - Part of the role node_dataplane of this collection, which keeps the changes of a batch, or takes all of them back.
   - It is about changes that M(multicluster.network.node_dataplane) made in the same run and that wait for their confirmation.
 options:
@@ -23,6 +24,7 @@ options:
     choices: [reach, judge]
     required: true
 extends_documentation_fragment:
+  - multicluster.network._attributes.internal
   - multicluster.network._attributes.reads
 """
 

@@ -12,6 +12,7 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
   - Looks at the results that the roles of capabilities registered on a host. One that changed nothing has read everything and found it
     as desired, so it is its own proof. One that wrote must be compared again, since an accepted write proves nothing.
   - What failed is reported by its result, and is not compared again.
@@ -23,6 +24,7 @@ options:
     elements: str
     default: []
 extends_documentation_fragment:
+  - multicluster.network._attributes.internal
   - multicluster.network._attributes.reads
 """
 

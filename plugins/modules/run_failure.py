@@ -12,7 +12,8 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Part of the playbooks of this collection. M(multicluster.network.run_outcome) reports what was recorded at the end of the run, and fails it.
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
+  - M(multicluster.network.run_outcome) reports what was recorded at the end of the run, and fails it.
   - Runs on the controller, without a connection.
 options:
   capability:
@@ -28,6 +29,7 @@ options:
     type: bool
     default: false
 extends_documentation_fragment:
+  - multicluster.network._attributes.internal
   - multicluster.network._attributes.reads
 """
 

@@ -13,7 +13,8 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Part of the playbooks of this collection. Fails with the variable and what to write, before anything is written.
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
+  - Fails with the variable and what to write, before anything is written.
   - Runs on the controller, without a connection.
 options:
   guard:
@@ -39,6 +40,7 @@ options:
     type: str
     default: clusters
 extends_documentation_fragment:
+  - multicluster.network._attributes.internal
   - multicluster.network._attributes.reads
 """
 

@@ -12,6 +12,7 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
   - Gives what C(ansible.builtin.set_stats) would, so that AWX passes it on to the jobs that follow, as extra variables. No file is shared.
   - The collection's playbooks C(slices_plan), C(slices_converge), C(slices_publish) and C(slices_verify) end with it.
   - Runs on the controller, without a connection. It never reports a change.
@@ -27,6 +28,7 @@ options:
     description: A file on the controller that receives the same as JSON, for C(-e @FILE) where nothing passes it on.
     type: path
 extends_documentation_fragment:
+  - multicluster.network._attributes.internal
   - multicluster.network._attributes.reads
 """
 

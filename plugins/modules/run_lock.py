@@ -12,6 +12,7 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
   - Takes the lock of a fabric for the running C(ansible-playbook). It is given back when that ends, in whatever way. A second
     run waits, or fails with the name of the first, the time since when it runs, its processes and what frees the lock.
   - In a run that has the lock already the task does nothing, so every playbook can ask for it.
@@ -69,6 +70,8 @@ options:
     description: Group of the inventory whose hosts are the clusters, where O(clusters) is not given.
     type: str
     default: clusters
+extends_documentation_fragment:
+  - multicluster.network._attributes.internal
 attributes:
   check_mode:
     description: Takes no lock.

@@ -12,6 +12,7 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
   - Joins the results that the run has kept. A broken capability or cluster does not stop the others, so a run that
     collected failures has to fail at its end. The playbooks of the collection do that with this module, which itself does not fail without O(failures_only).
   - Runs on the controller, without a connection.
@@ -34,6 +35,7 @@ options:
     type: str
     default: clusters
 extends_documentation_fragment:
+  - multicluster.network._attributes.internal
   - multicluster.network._attributes.reads
 """
 

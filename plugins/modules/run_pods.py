@@ -12,9 +12,11 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Part of the playbooks of this collection. Nodes that are to reach these pods are notified of them by M(multicluster.network.node_dataplane).
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
+  - Nodes that are to reach these pods are notified of them by M(multicluster.network.node_dataplane).
   - Runs on the controller, without a connection.
 extends_documentation_fragment:
+  - multicluster.network._attributes.internal
   - multicluster.network._attributes.reads
 """
 

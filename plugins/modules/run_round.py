@@ -13,7 +13,8 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Part of the role tenants of this collection. What one side changed in a round, the other carries on in the next.
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
+  - What one side changed in a round, the other carries on in the next.
   - Runs on the controller, without a connection.
 options:
   rounds:
@@ -21,6 +22,7 @@ options:
     type: int
     required: true
 extends_documentation_fragment:
+  - multicluster.network._attributes.internal
   - multicluster.network._attributes.reads
 """
 

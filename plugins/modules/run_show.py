@@ -13,7 +13,8 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Part of the playbooks of this collection. Prints the lines of a result, or fails with what is wrong in it.
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
+  - Prints the lines of a result, or fails with what is wrong in it.
   - Runs on the controller, without a connection.
 options:
   of:
@@ -31,6 +32,7 @@ options:
     elements: str
     default: []
 extends_documentation_fragment:
+  - multicluster.network._attributes.internal
   - multicluster.network._attributes.reads
 """
 

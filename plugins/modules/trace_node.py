@@ -12,6 +12,7 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
   - One node's part of a trace, in three calls with the same O(id). V(armed) starts a recorder and tells how the node stands; V(sent) sends
     packets from the source's own network namespace; V(collected) returns what the kernel reported of them, and ends the recorder.
   - The recorder is a process of its own with a table of nftables that has the kernel's owner flag (Linux 5.12). It writes no file, ends after
@@ -79,6 +80,13 @@ options:
     type: bool
     default: false
 attributes:
+  action_group:
+    description: Use C(group/multicluster.network.node) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - multicluster.network.all
+      - multicluster.network.internal
+      - multicluster.network.node
   check_mode:
     description: Reads the node and asks its kernel.
     support: partial

@@ -12,6 +12,7 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
   - Reads each kind of each cluster by one complete list and resolves what O(source) and O(target) mean, name to address and Service to endpoints.
   - Returns the flows that M(multicluster.network.trace_node) sends and records, and findings that need no packet, such as a name that does not exist
     or a Service without endpoints. Nothing is written.
@@ -20,6 +21,14 @@ extends_documentation_fragment:
   - multicluster.network._kubernetes
   - multicluster.network._attributes
   - multicluster.network._attributes.reads
+attributes:
+  action_group:
+    description: Use C(group/multicluster.network.kube) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - multicluster.network.all
+      - multicluster.network.internal
+      - multicluster.network.kube
 options:
   fabric:
     description: Name of the fabric.

@@ -12,9 +12,12 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
   - Walks both directions of each flow through what the nodes said of their kernels, compares that with where the packets were seen, and names the
     first place where the two part, with its cause and what to do about it.
   - What cannot be explained is said to be so, with the last place where the packet was seen.
+extends_documentation_fragment:
+  - multicluster.network._attributes.internal
 attributes:
   check_mode:
     description: In check mode no file is written.

@@ -175,7 +175,7 @@ def test_what_hosts_of_all_slices_said_comes_together_and_what_is_published_is_n
     parts = []
     for part in (hosts[0::2], hosts[1::2]):
         hostvars = {host: {**plan, "run.node_dataplane": found[host]} for host in part}
-        parts.append(run_handover.handover("converge", "", hostvars, part))
+        parts.append(run_handover.stage_output("converge", "", hostvars, part))
     variables = effective_artifacts(*parts)
     assert len(variables) == 2 and all(name.startswith("__multicluster_workflow_told_") for name in variables)
     assert {host: said["public_keys"] for host, said in job_output.reported(variables).items()} == {
@@ -187,7 +187,7 @@ def test_what_hosts_of_all_slices_said_comes_together_and_what_is_published_is_n
     for host, row in found.items():
         for remote, key in row["public_keys"].items():
             mesh["nodes"][host]["published"][f"{remote}.wireguard.semaphore.uw.io/pubKey"] = key
-    (name,) = run_handover.handover(
+    (name,) = run_handover.stage_output(
         "converge", "", {host: {**plan, "run.node_dataplane": found[host]} for host in hosts}, hosts
     )
     assert name not in variables and run_handover.unpublished(mesh, found) == {}
