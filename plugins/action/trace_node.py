@@ -10,6 +10,7 @@ import typing as t
 
 from ansible.plugins.action.normal import ActionModule as Normal
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
+from ansible_collections.multicluster.network.plugins.module_utils._trace.seen import flow_at
 from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars, skipped
 
 
@@ -25,7 +26,8 @@ class _Node(Normal):
             return skipped("no trace is planned")
         options = dict(given, id=trace["id"])
         if given.get("state") == "armed":
-            options["flows"] = trace["flows"]
+            cluster = str((trace.get("hosts") or {}).get(host, {}).get("cluster") or "")
+            options["flows"] = [flow_at(flow, cluster) for flow in trace["flows"]]
         elif given.get("state") == "sent":
             back = bool(options.pop("back", False))
             options["flows"] = [

@@ -47,10 +47,11 @@ REVERSE_PATH_FILTER, REWRITE_MISSING, ROUTE_MISSING, ROUTE_SHADOWED = (
     "route_missing",
     "route_shadowed",
 )
-RULE_SHADOWED, STALE_ENDPOINT, TARGET_SILENT, UDP_BLOCKED = (
+RULE_SHADOWED, STALE_ENDPOINT, TARGET_SILENT, TRANSLATION_MISSING, UDP_BLOCKED = (
     "rule_shadowed",
     "stale_endpoint",
     "target_silent",
+    "translation_missing",
     "udp_blocked",
 )
 UDP_BLOCKED_ONE_WAY, WATCHER_STOPPED, WRONG_KEY = "udp_blocked_one_way", "watcher_stopped", "wrong_key"
@@ -88,6 +89,7 @@ MENDS = {
     RULE_SHADOWED: "remove the rule on {host} that is named, or give it a priority behind ours",
     STALE_ENDPOINT: "run the mesh again on {host}, so that both ends agree on where the other listens",
     TARGET_SILENT: "look at the program behind the address: the packet was delivered and nothing came back",
+    TRANSLATION_MISSING: "run the mesh again on {host}; a connection that is older than its table is forgotten then",
     UDP_BLOCKED: "let UDP between the two endpoints pass, in both directions (firewalls, security groups)",
     UDP_BLOCKED_ONE_WAY: "let UDP pass in the direction that is named (firewalls, security groups)",
     WATCHER_STOPPED: "systemctl start the mesh's watcher on {host}",

@@ -15,7 +15,7 @@ from .causes import BACK, FORWARD, IN, LIKELY, OUT, PROVEN, UNEXPLAINED, Fault, 
 from .expected import Walk
 from .facts import Device, Node
 from .mesh import Mesh
-from .observed import INPUT, LARGE, Counted, Passage, Sent, counted
+from .observed import INPUT, LARGE, NOT_TRANSLATED, Counted, Event, Passage, Sent, counted, is_ours
 from .routing import Packet
 from .tunnels import SESSION
 
@@ -37,6 +37,11 @@ class Finding(t.NamedTuple):
     mend: str
     command: str
     confidence: str
+
+
+def _hides(event: Event) -> bool:
+    """Whether a rule is one of those by which the mesh's table drops what is not translated."""
+    return is_ours(event) and event.chain in NOT_TRANSLATED
 
 
 def _session(end: Counted) -> bool:
@@ -163,6 +168,8 @@ class Judge:
             for host in dict.fromkeys(hosts):
                 found = self.seen.passage(flow.id, host, direction)
                 event = found.large_drop if large else found.drop
+                if event is not None and _hides(event):
+                    return self._not_translated(flow, direction, host, f"its table drops it: {event.place}")
                 if event is not None:
                     what = f"packets of {event.length} bytes, no small ones," if large else "it"
                     text = f"{host} drops {what} in the hook {printable(event.hook or '?')}: {event.place}"
@@ -171,6 +178,28 @@ class Judge:
                     )
                     return self._finding(flow, causes.FORWARD_DROPPED, direction, host, text, command)
         return None
+
+    def _not_translated(self, flow: Flow, direction: str, host: str, why: str) -> Finding:
+        """An address that another cluster does not see came to a tunnel, or out of one: no rule of NAT has decided its connection, or another one."""
+        rule = self.seen.passage(flow.id, host, direction).rewrite
+        text = f"{host} does not translate it ({why})"
+        if rule is not None:
+            text += f"; another rule of NAT decided before the mesh's: {rule.place}"
+        return self._finding(
+            flow, causes.TRANSLATION_MISSING, direction, host, text, "nft list tables; conntrack -L", PROVEN
+        )
+
+    def _left_as_it_was(self, flow: Flow, direction: str, host: str) -> Finding | None:
+        """Whether a packet went into a tunnel with the address that its pod has in its own cluster."""
+        packet = flow.packet if direction == FORWARD else flow.packet.back()
+        found, node = self.seen.passage(flow.id, host, direction), self.nodes.get(host)
+        outs = [dev for dev in found.outs if node is not None and dev in node.devices]
+        if packet.sent is None or not outs or packet.sent in found.sources or packet.src not in found.sources:
+            return None
+        own, seen = (place_text(packet.version, number) for number in (packet.src, packet.sent))
+        return self._not_translated(
+            flow, direction, host, f"it leaves by {printable(outs[0])} with {own} and should have {seen}"
+        )
 
     def _refused(self, flow: Flow) -> Finding:
         place = place_text(flow.packet.version, flow.packet.dst, flow.packet.port)
@@ -190,7 +219,7 @@ class Judge:
     def _large_came(self, flow: Flow) -> bool:
         """Whether a large packet was handed to the target's pod: then no size on the way is to blame."""
         node = self.nodes.get(flow.end)
-        device = node.pods.get((flow.packet.version, flow.packet.dst)) if node is not None else None
+        device = node.pods.get((flow.packet.version, flow.packet.arrived.dst)) if node is not None else None
         return bool(device) and device in self.seen.passage(flow.id, flow.end, FORWARD).large_outs
 
     def _retargeted(self, flow: Flow) -> Finding | None:
@@ -214,7 +243,10 @@ class Judge:
         start, end = self.nodes.get(flow.start), self.nodes.get(flow.end)
         if start is None or end is None or start is end or self.mesh.device(start, end) is None:
             return False
-        if not flow.targets <= {flow.packet.dst} or not {flow.start, flow.end} <= self.seen.armed - self.seen.overrun:
+        if (
+            not flow.targets <= {flow.packet.dst, flow.packet.arrived.dst}
+            or not {flow.start, flow.end} <= self.seen.armed - self.seen.overrun
+        ):
             return False
         here, there = (self.seen.passage(flow.id, host, FORWARD).events for host in (flow.start, flow.end))
         return bool(here) and not there
@@ -231,7 +263,7 @@ class Judge:
 
     def _nobody_listens(self, flow: Flow) -> bool:
         node = self.nodes.get(flow.end)
-        known = node.listeners.get((flow.packet.version, flow.packet.dst)) if node is not None else None
+        known = node.listeners.get((flow.packet.version, flow.packet.arrived.dst)) if node is not None else None
         return (
             known is not None and flow.packet.port is not None and (flow.packet.protocol, flow.packet.port) not in known
         )
@@ -243,7 +275,7 @@ class Judge:
             return True
         node = self.nodes.get(flow.end)
         tunnels = node.devices if node is not None else {}
-        device = node.pods.get((flow.packet.version, flow.packet.dst)) if node is not None else None
+        device = node.pods.get((flow.packet.version, flow.packet.arrived.dst)) if node is not None else None
         if device and device not in found.outs:
             return False
         return (
@@ -268,7 +300,7 @@ class Judge:
         """What is wrong with one direction; None where it came to its end, or nothing tells otherwise."""
         hosts = [flow.start, flow.end] if direction == FORWARD else [flow.end, flow.start]
         hosts = list(dict.fromkeys(hosts))
-        rewritten = self._rewritten(flow, direction, hosts)
+        rewritten = self._rewritten(flow, direction, hosts) or self._left_as_it_was(flow, direction, hosts[0])
         last = self._last(flow, direction, hosts)
         fault = walk.fault
         if fault is not None:
@@ -346,7 +378,9 @@ class Judge:
             found = self.seen.passage(flow.id, host, direction)
             tunnels = self.nodes[host].devices if host in self.nodes else {}
             inside = index > 0 or any(dev in tunnels for dev in found.outs)
-            strange = sorted(found.sources - {desired}) if direction == FORWARD and inside else []
+            strange = (
+                sorted(found.sources - {desired, flow.packet.inside.src}) if direction == FORWARD and inside else []
+            )
             if strange:
                 rule = self.seen.passage(flow.id, hosts[max(0, index - 1)], direction).rewrite
                 text = (

@@ -77,12 +77,15 @@ class Walker:
                     return found
                 iif = None  # an ordinary network between two nodes: its own devices are not known
             else:
-                step, fault = self.tunnels.go_through(here, device, there, packet)
+                steps += _translated(here, OUT, device.name, "source", packet.version, packet.src, packet.inside.src)
+                step, fault = self.tunnels.go_through(here, device, there, packet.inside)
                 steps += [step] if step else []
                 if fault is not None:
                     return Walk(tuple(steps), False, fault)
                 inner = self.tunnels.device_of(there, here, device)
                 iif = inner.name if inner else None
+                steps += _translated(there, IN, iif or "", "target", packet.version, packet.dst, packet.arrived.dst)
+                packet = packet.arrived
                 fault = self._reverse(there, packet, iif, 0) if iif else None
                 if fault is not None:
                     return Walk(tuple(steps), False, fault)
@@ -343,3 +346,11 @@ class Walker:
         if not found.via:
             return True
         return found.via in {place_text(*key) for key in node.own}
+
+
+def _translated(node: Node, stage: int, device: str, what: str, version: int, before: int, after: int) -> list[Step]:
+    """A translation of a packet between clusters that have the same ranges, on the node that has the pod (translation 5)."""
+    text = f"{what} {place_text(version, before)} becomes {place_text(version, after)}"
+    source = f"exported_pod_cidrs of cluster {node.cluster}"
+    row = Step(node.host, stage, "translation", text, "nft list tables", source, device)
+    return [row] if before != after else []

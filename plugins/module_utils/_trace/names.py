@@ -21,6 +21,7 @@ from .causes import place_text, printable
 from .ends import End, Question
 from .name_servers import DNS_NAMESPACE, Server, server_of
 from .objects import Address, Backend, Cluster, Id, Port, Service
+from .seen import Seen
 
 #: Dots below which a pod's resolver tries its search list first, as Kubernetes sets it.
 NDOTS = 5
@@ -60,9 +61,13 @@ class Names:
     """Asks for one source cluster at a time, from the objects of all."""
 
     def __init__(
-        self, clusters: t.Mapping[str, Cluster], settings: Settings | t.Mapping[str, t.Any] = Settings()
+        self,
+        clusters: t.Mapping[str, Cluster],
+        settings: Settings | t.Mapping[str, t.Any] = Settings(),
+        seen: Seen | None = None,
     ) -> None:
-        self.clusters = clusters
+        """seen: at which addresses clusters see pods of others."""
+        self.clusters, self.seen = clusters, seen or Seen()
         self.settings = settings if isinstance(settings, Settings) else Settings(**settings)
         self._steps: list[t.Mapping[str, str]] = []
 
@@ -245,7 +250,10 @@ class Names:
             return f"Service {label} has port {port.port}, which {service.namespace}/{service.name} of cluster {cluster.name} has not any more"
         if {"endpointslices", "endpoints"} <= cluster.unread:
             return None
-        right = {one.address for one in behind_port(cluster.behind.get((service.namespace, service.name), ()), theirs)}
+        right = {
+            self.seen.address(cluster.name, one.address)
+            for one in behind_port(cluster.behind.get((service.namespace, service.name), ()), theirs)
+        }
         here = {one.address for one in ready}
         gone = sorted(here - right)
         if gone:

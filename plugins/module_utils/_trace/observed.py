@@ -25,6 +25,10 @@ _CALLS = ("jump", "goto")
 LARGE = 1000
 
 
+#: Chains of the mesh's table that drop what is not translated.
+NOT_TRANSLATED = ("hidden_in", "hidden_out", "not_translated")
+
+
 class Event(t.NamedTuple):
     """One event. ``number`` of an address: of what the packet had then; None where the event does not say."""
 
@@ -143,7 +147,7 @@ def passage(host: str, direction: str, events: t.Iterable[Event]) -> Passage:
     rewrites = [
         event
         for event in rules
-        if event.hook in (POSTROUTING, "") and _says(event, _REWRITES) and not _keeps(event.rule)
+        if event.hook in (POSTROUTING, "") and _says(event, _REWRITES) and not (_keeps(event.rule) or is_ours(event))
     ]
     redirects = [event for event in rules if event.hook in (PREROUTING, OUTPUT, "") and _says(event, _REDIRECTS)]
     return Passage(
@@ -161,6 +165,11 @@ def passage(host: str, direction: str, events: t.Iterable[Event]) -> Passage:
         redirects[-1] if redirects else None,
         frozenset(event.oif for event in mine if event.oif and event.hook == POSTROUTING and event.length >= LARGE),
     )
+
+
+def is_ours(event: Event) -> bool:
+    """Whether a rule is of the mesh's own table that translates addresses of pods: to which ones, their flow has (translation 3)."""
+    return event.table.startswith("multicluster-network-") and event.table.endswith("-nat")
 
 
 def _keeps(rule: str) -> bool:

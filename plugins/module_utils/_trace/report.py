@@ -45,7 +45,14 @@ def parse_flow(row: t.Mapping[str, t.Any]) -> Flow | None:
     if version != other or not start or not end:
         return None
     port = (backend or target).get("port")
-    packet = Packet(version, src, dst, str(row.get("protocol") or "icmp"), port if isinstance(port, int) else None)
+    packet = Packet(
+        version,
+        src,
+        dst,
+        str(row.get("protocol") or "icmp"),
+        port if isinstance(port, int) else None,
+        *_translations(source, backend or target),
+    )
     pods = source.get("kind") != "node", target.get("kind") != "node"
     return Flow(
         str(row.get("id")), packet, str(start), str(end), *pods, str(row.get("about") or ""), _numbers([target, *rows])
@@ -54,13 +61,20 @@ def parse_flow(row: t.Mapping[str, t.Any]) -> Flow | None:
 
 def _numbers(rows: t.Iterable[t.Mapping[str, t.Any]]) -> frozenset[int]:
     """The addresses of ends, without what is none."""
-    found = set()
-    for row in rows:
-        try:
-            found.add(address_number(row.get("address"))[1])
-        except ValueRefused:
-            continue
-    return frozenset(found)
+    found = (_number(row.get(name)) for row in rows for name in ("address", "own"))
+    return frozenset(number for number in found if number is not None)
+
+
+def _number(text: t.Any) -> int | None:
+    try:
+        return address_number(text)[1]
+    except ValueRefused:
+        return None
+
+
+def _translations(source: t.Mapping[str, t.Any], backend: t.Mapping[str, t.Any]) -> tuple[int | None, int | None]:
+    """Of a packet: its source as the other cluster sees it, and its target as that has it; None for each that is not translated."""
+    return _number(source.get("seen")), _number(backend.get("own"))
 
 
 def parse_mesh(given: t.Any) -> Mesh:
@@ -311,10 +325,7 @@ def _unknown_end(row: t.Mapping[str, t.Any], seen: Seen) -> tuple[str, Finding |
 
 def _dialled(row: t.Mapping[str, t.Any]) -> int | None:
     """The address that the source uses."""
-    try:
-        return address_number(mapping(row, "target").get("address"))[1]
-    except ValueRefused:
-        return None
+    return _number(mapping(row, "target").get("address"))
 
 
 def _forwarders(row: t.Mapping[str, t.Any], flow: Flow, observed: Observed) -> list[str]:
@@ -335,14 +346,13 @@ def _chosen(flow: Flow, row: t.Mapping[str, t.Any], seen: Seen) -> Flow:
             and backend.get("host")
             and seen.passage(flow.id, str(backend["host"]), FORWARD).events
         ):
-            try:
-                number = address_number(backend.get("address"))[1]
-            except ValueRefused:
-                continue
-            if number in seen.passage(flow.id, str(backend["host"]), FORWARD).targets:
+            number = _number(backend.get("address"))
+            if number is not None and number in seen.passage(flow.id, str(backend["host"]), FORWARD).targets:
                 port = backend.get("port")
                 return flow._replace(
-                    packet=flow.packet._replace(dst=number, port=port if isinstance(port, int) else None),
+                    packet=flow.packet._replace(
+                        dst=number, port=port if isinstance(port, int) else None, own=_number(backend.get("own"))
+                    ),
                     end=str(backend["host"]),
                 )
     return flow

@@ -15,6 +15,7 @@ from .ends import End, Question
 from .names import Answer, Names
 from .objects import Address, Cluster, Pod, Seat, addresses
 from .policies import lacks_set, lacks_source
+from .seen import Seen
 
 Data = dict[str, t.Any]
 #: Source ports and ICMP identifiers by which our packets are known, and so many flows a trace has at most.
@@ -86,17 +87,24 @@ class Resolver:
         names: Names | None = None,
         seen: t.Mapping[str, t.Sequence[str]] | None = None,
         plain: bool = False,
+        translated: Seen | None = None,
     ) -> None:
-        """seen: host -> addresses of pods that its kernel has. plain: packets from node to node are not carried by this mesh."""
+        """seen: host -> addresses of pods that its kernel has. plain: packets from node to node are not carried by this mesh.
+
+        translated: at which addresses clusters see pods of others.
+        """
         self.clusters = clusters
         self.plain = plain
-        self.names = names or Names(clusters)
+        self.translated = translated or Seen()
+        self.names = names or Names(clusters, seen=self.translated)
         self.found: list[Found] = []
         self.asked: int | None = None
         self.policies: dict[str, str] = {}
         self.steps: list[Data] = []
+        #: By address as other clusters see it, and by cluster and address as its own nodes do.
         self._owners: dict[Address, tuple[str, str]] = {}
-        self._pods: dict[Address, Pod] = {}
+        self._own: dict[tuple[str, Address], str] = {}
+        self._pods: dict[tuple[str, Address], Pod] = {}
         for cluster in clusters.values():
             for seat in cluster.seats.values():
                 for address in seat.addresses:
@@ -105,17 +113,23 @@ class Resolver:
                 if pod.own:
                     seat_of = cluster.seats.get(pod.node)
                     for address in pod.addresses:
-                        self._pods[address] = pod
-                        self._owners[address] = (cluster.name, seat_of.host if seat_of else "")
+                        self._pods[cluster.name, address] = pod
+                        self._own[cluster.name, address] = seat_of.host if seat_of else ""
+                        self._owners[self.translated.address(cluster.name, address)] = (
+                            cluster.name,
+                            seat_of.host if seat_of else "",
+                        )
         self._seen = {str(host): addresses(texts) for host, texts in (seen or {}).items()}
         for cluster in clusters.values():
             for seat in cluster.seats.values():
                 for address in self._seen.get(seat.host, ()):
-                    self._owners.setdefault(address, (cluster.name, seat.host))
+                    self._own.setdefault((cluster.name, address), seat.host)
+                    self._owners.setdefault(self.translated.address(cluster.name, address), (cluster.name, seat.host))
 
-    def owner(self, address: Address) -> tuple[str, str]:
-        """(cluster, inventory host) that has an address; empty for nobody's."""
-        return self._owners.get(address, ("", ""))
+    def owner(self, address: Address, cluster: str) -> tuple[str, str]:
+        """(cluster, inventory host) that has what a cluster sees at an address; empty for nobody's."""
+        host = self._own.get((cluster, address))
+        return self._owners.get(address, ("", "")) if host is None else (cluster, host)
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
@@ -218,23 +232,23 @@ class Resolver:
         end, port = question.target, question.port
         if end.kind == ends.ANY:
             return [
-                _direct(place, port)
+                self._direct(place, port, source)
                 for place in self.every()
                 if place.label != source.label and place.host != source.host
             ]
         if end.kind == ends.NODE:
             place = self.node(ends.TO, end)
-            return [] if place is None else [_direct(place, port)]
+            return [] if place is None else [self._direct(place, port, source)]
         if end.kind == ends.POD:
             place = self.pod(ends.TO, end)
-            return [] if place is None else [_direct(place, port)]
+            return [] if place is None else [self._direct(place, port, source)]
         if end.kind == ends.OBJECT:
             cluster = self._cluster(ends.TO, end)
             if cluster is None:
                 return []
             key = (end.namespace, end.name)
             if key in cluster.pods and key not in cluster.services:
-                return [_direct(self.place_of_pod(cluster.pods[key]), port)]
+                return [self._direct(self.place_of_pod(cluster.pods[key]), port, source)]
         answer = self.names.ask(question, source.cluster, source.namespace)
         return self._answered(question, source, answer)
 
@@ -249,7 +263,7 @@ class Resolver:
             return []
         backends = []
         for address, port in answer.backends:
-            cluster, host = self.owner(address)
+            cluster, host = self.owner(address, source.cluster)
             backends.append((address, port, cluster, host))
         return [
             Target(
@@ -319,9 +333,17 @@ class Resolver:
     ) -> Data:
         rows = [row for row in target.backends if row[0][0] == dst[0]][:MOST_BACKENDS]
         backends = [
-            {"address": place_text(*address), "port": port, "cluster": cluster, "host": host}
+            {
+                "address": place_text(*address),
+                "port": port,
+                "cluster": cluster,
+                "host": host,
+                **self._own_form(source.cluster, cluster, address),
+            }
             for address, port, cluster, host in rows
         ]
+        there = [row["cluster"] for row in backends if row["cluster"] and row["cluster"] != source.cluster]
+        seen = self.translated.address(source.cluster, src) if there and source.kind == ends.POD else src
         return {
             **self._ask(source, target, dst[0]),
             **({} if self.asked is None else {"question": self.asked}),
@@ -335,6 +357,7 @@ class Resolver:
                 "cluster": source.cluster,
                 "host": source.host,
                 "address": place_text(*src),
+                **({"seen": place_text(*seen)} if seen != src else {}),
             },
             "target": {
                 "kind": target.kind,
@@ -367,10 +390,11 @@ class Resolver:
         """What the policies that select the target say, where none of them lets the source in."""
         for address, dummy, name, dummy_host in target.backends:
             cluster = self.clusters.get(name)
-            pod = self._pods.get(address)
+            pod = self._pods.get((name, address if source.cluster == name else self.translated.own(name, address)))
             src = next((one for one in source.addresses if one[0] == address[0]), None)
             if cluster is None or pod is None or src is None:
                 continue
+            src = src if source.cluster == name else self.translated.address(source.cluster, src)
             mine = (source.namespace, source.labels) if source.cluster == name else None
             text = lacks_source(cluster.policies, pod.namespace, pod.labels, src, mine)
             text = text or lacks_set(cluster.calico, pod.namespace, pod.labels, src, mine)
@@ -386,6 +410,7 @@ class Resolver:
         if backend is None:
             return None
         source = flow["source"]
+        own, seen = backend.get("own"), source.get("seen")
         kind = ends.NODE if flow["target"]["kind"] == ends.NODE else ends.POD
         return {
             "id": flow["id"] + "r",
@@ -398,36 +423,50 @@ class Resolver:
                 "name": flow["target"]["name"],
                 "cluster": backend["cluster"],
                 "host": backend["host"],
-                "address": backend["address"],
+                "address": own or backend["address"],
+                **({"seen": backend["address"]} if own else {}),
             },
             "target": {
                 "kind": source["kind"],
                 "name": source["name"],
                 "cluster": source["cluster"],
-                "address": source["address"],
+                "address": seen or source["address"],
                 "port": None,
                 "host": source["host"],
                 "backends": [
-                    {"address": source["address"], "port": None, "cluster": source["cluster"], "host": source["host"]}
+                    {
+                        "address": seen or source["address"],
+                        "port": None,
+                        "cluster": source["cluster"],
+                        "host": source["host"],
+                        **({"own": source["address"]} if seen else {}),
+                    }
                 ],
             },
         }
+
+    def _own_form(self, local: str, cluster: str, address: Address) -> Data:
+        """The address that a pod of another cluster has there, where it is another one."""
+        own = address if cluster in ("", local) else self.translated.own(cluster, address)
+        return {"own": place_text(*own)} if own != address else {}
+
+    def _direct(self, place: Place, port: int | None, source: Place) -> Target:
+        """A place as a target, at the addresses at which the source's cluster sees it."""
+        apart = place.cluster != source.cluster and place.kind == ends.POD
+        dials = tuple(self.translated.address(place.cluster, one) if apart else one for one in place.addresses)
+        return Target(
+            place.kind,
+            place.label,
+            place.cluster,
+            dials,
+            port,
+            tuple((address, port, place.cluster, place.host) for address in dials),
+        )
 
 
 def place_of_node(seat: Seat) -> Place:
     """The place of a node itself."""
     return Place(ends.NODE, "/".join((seat.cluster, seat.name)), seat.cluster, seat.host, seat.addresses)
-
-
-def _direct(place: Place, port: int | None) -> Target:
-    return Target(
-        place.kind,
-        place.label,
-        place.cluster,
-        place.addresses,
-        port,
-        tuple((address, port, place.cluster, place.host) for address in place.addresses),
-    )
 
 
 def hosts_of(flows: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:

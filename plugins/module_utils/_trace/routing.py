@@ -21,10 +21,27 @@ class Packet(t.NamedTuple):
     dst: int
     protocol: str = "icmp"
     port: int | None = None
+    #: Its source as other clusters see it, and its target as the target's own node has it, where addresses are translated (translation 3).
+    sent: int | None = None
+    own: int | None = None
+
+    @property
+    def inside(self) -> Packet:
+        """As it is in the tunnel: the first translation is behind it."""
+        return self if self.sent is None else self._replace(src=self.sent, sent=None)
+
+    @property
+    def arrived(self) -> Packet:
+        """As it is on the node of its target: both are behind it."""
+        found = self.inside
+        return found if self.own is None else found._replace(dst=self.own, own=None)
 
     def back(self) -> Packet:
         """Its answer, which is for a port that nobody listens on."""
-        return self._replace(src=self.dst, dst=self.src, port=None)
+        came = self.arrived
+        translated = self.sent is not None or self.own is not None
+        sent, own = (self.dst, self.src) if translated else (None, None)
+        return self._replace(src=came.dst, dst=came.src, port=None, sent=sent, own=own)
 
 
 class Decision(t.NamedTuple):

@@ -20,6 +20,7 @@ from ..._trace.classes import Pairs, left_alone
 from ..._trace.names import Names, Settings
 from ..._trace.objects import Cluster, parse_cluster
 from ..._trace.resolve import MOST_FLOWS, NUMBERS, Resolver, hosts_of, mesh_part
+from ..._trace.seen import Seen
 from ..._values.gc_pause import gc_paused
 from ..._values.packed import unpack
 from ..._values.refused import ValueRefused, quoted
@@ -89,7 +90,8 @@ def resolved(
     )
     mesh = request.get("mesh") or {}
     plain = bool(mesh.get("clusters")) and mesh.get("mode") != "kubespan"
-    resolver = Resolver(objects, Names(objects, settings), request.get("pods") or {}, plain)
+    seen = Seen(mesh)
+    resolver = Resolver(objects, Names(objects, settings, seen), request.get("pods") or {}, plain, seen)
     flows = [flow for flow in resolver.flows(questions, number) if flow["number"] <= NUMBERS[1]]
     first = questions[0]
     return {
@@ -142,7 +144,7 @@ def planned(trace: Data, objects: t.Mapping[str, Cluster], request: t.Mapping[st
 def of_pairs(request: t.Mapping[str, t.Any]) -> Data:
     """The trace of pairs of pods that a verification found silent: their addresses and hosts are known."""
     hosts, number = _hosts(request.get("hosts")), random.randrange(NUMBERS[0], NUMBERS[1] - 1500)
-    flows = pairs.flows(request["pairs"], hosts, number)
+    flows = pairs.flows(request["pairs"], hosts, number, Seen(request.get("mesh") or {}))
     return {
         "id": f"{random.getrandbits(32):08x}",
         "number": number,
