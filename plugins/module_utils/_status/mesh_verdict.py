@@ -63,7 +63,7 @@ def of_host(topology: Facts, host: str, found: Found, alone: bool = False, outsi
     broken = drift_lines(row.get("drift") or {}) + handshake_lines(topology, host, probe) + path_lines(probe)
     broken += (
         stray_lines(topology, host, probe)
-        + ping_lines(topology, probe, found)
+        + ping_lines(probe, found, topology)
         + size_lines(topology, probe, found)
         + unit_lines(probe)
     )
@@ -256,9 +256,9 @@ def ends_named(topology: Facts, found: Found) -> t.Callable[[t.Any], str]:
     return lambda address: f"{'node address' if address in nodes else 'pod'} {address}"
 
 
-def ping_lines(topology: Facts, probe: Facts, found: Found | None = None) -> list[str]:
+def ping_lines(probe: Facts, found: Found | None = None, topology: Facts | None = None) -> list[str]:
     """Pods that did not answer, each with what a trace found, where there was one. found: of all hosts, which says what is no pod."""
-    named = ends_named(topology, found or {})
+    named = ends_named(topology or {}, found or {})
     lines = []
     for ping in probe.get("pings") or ():
         if not ping["ok"]:

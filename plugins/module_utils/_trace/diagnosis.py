@@ -15,7 +15,7 @@ from .causes import BACK, FORWARD, IN, LIKELY, OUT, PROVEN, UNEXPLAINED, Fault, 
 from .expected import Walk
 from .facts import Device, Node
 from .mesh import Mesh
-from .observed import INPUT, LARGE, NOT_TRANSLATED, Counted, Event, Passage, Sent, counted, is_ours
+from .observed import INPUT, LARGE, NOT_TRANSLATED, Counted, Event, Passage, Sent, counted, is_of_mesh
 from .routing import Packet
 from .tunnels import SESSION
 
@@ -41,7 +41,7 @@ class Finding(t.NamedTuple):
 
 def _hides(event: Event) -> bool:
     """Whether a rule is one of those by which the mesh's table drops what is not translated."""
-    return is_ours(event) and event.chain in NOT_TRANSLATED
+    return is_of_mesh(event) and event.chain in NOT_TRANSLATED
 
 
 def _session(end: Counted) -> bool:
@@ -383,10 +383,8 @@ class Judge:
             )
             if strange:
                 rule = self.seen.passage(flow.id, hosts[max(0, index - 1)], direction).rewrite
-                text = (
-                    f"it comes to {host} from {place_text(flow.packet.version, strange[0])} instead of {place_text(flow.packet.version, desired)}"
-                    + (f" by {rule.place}" if rule else "")
-                )
+                came, right = (place_text(flow.packet.version, one) for one in (strange[0], flow.packet.inside.src))
+                text = f"it comes to {host} from {came} instead of {right}" + (f" by {rule.place}" if rule else "")
                 at = hosts[max(0, index - 1)]
                 return self._finding(flow, causes.MASQUERADED, direction, at, text, "nft list ruleset")
             if found.rewrite is not None and index == 0 and any(dev in tunnels for dev in found.outs):

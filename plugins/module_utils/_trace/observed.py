@@ -147,7 +147,7 @@ def passage(host: str, direction: str, events: t.Iterable[Event]) -> Passage:
     rewrites = [
         event
         for event in rules
-        if event.hook in (POSTROUTING, "") and _says(event, _REWRITES) and not (_keeps(event.rule) or is_ours(event))
+        if event.hook in (POSTROUTING, "") and _says(event, _REWRITES) and not (_keeps(event.rule) or is_of_mesh(event))
     ]
     redirects = [event for event in rules if event.hook in (PREROUTING, OUTPUT, "") and _says(event, _REDIRECTS)]
     return Passage(
@@ -167,7 +167,7 @@ def passage(host: str, direction: str, events: t.Iterable[Event]) -> Passage:
     )
 
 
-def is_ours(event: Event) -> bool:
+def is_of_mesh(event: Event) -> bool:
     """Whether a rule is of the mesh's own table that translates addresses of pods: to which ones, their flow has (translation 3)."""
     return event.table.startswith("multicluster-network-") and event.table.endswith("-nat")
 

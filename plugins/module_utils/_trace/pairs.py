@@ -35,7 +35,10 @@ def failing(pings: t.Mapping[str, t.Iterable[t.Mapping[str, t.Any]]], most: int)
 
 
 def flows(
-    pairs: t.Iterable[t.Mapping[str, t.Any]], hosts: t.Mapping[str, t.Mapping[str, t.Any]], number: int, seen: Seen | None = None
+    pairs: t.Iterable[t.Mapping[str, t.Any]],
+    hosts: t.Mapping[str, t.Mapping[str, t.Any]],
+    number: int,
+    seen: Seen | None = None,
 ) -> list[Data]:
     """An echo for each pair, and one back, which shows whether the other side can send. hosts: {host: {cluster, node}}. Raises ValueRefused.
 
