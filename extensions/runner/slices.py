@@ -97,7 +97,7 @@ class Workflow:
             "--ident",
             ident,
             "-p",
-            "multicluster.network.slices_" + stage,
+            "multicluster.network.slices." + stage,
         ]
         with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as far:
             sent = subprocess.Popen(

@@ -121,7 +121,7 @@ def _agreed(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     given = variables.get(job_output.PLAN)
     if not given:
         raise ValueError(
-            "there is no plan to agree with: slices_plan runs first, and its result is given to this job, see multicluster_workflow_file"
+            "there is no plan to agree with: slices.plan runs first, and its result is given to this job, see multicluster_workflow_file"
         )
     agreed: dict[str, t.Any] = packed.unpack(str(given))
     return agreed

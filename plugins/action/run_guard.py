@@ -15,7 +15,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.
 from ansible_collections.multicluster.network.plugins.module_utils._status import results as kept
 from ansible_collections.multicluster.network.plugins.plugin_utils import job_output
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import with_clusters
-from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import run_variables
+from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, run_variables
 from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import context_of
 
 Variables = t.Mapping[str, t.Any]
@@ -58,7 +58,7 @@ class ActionModule(ActionBase):
 
     def _former_names(self, options: Variables, _variables: Variables) -> str:
         """names: variable -> its value."""
-        former = run_variables()["former"]["capabilities"]
+        former = known_variables().former_words
         found = list(
             dict.fromkeys(text for value in options["names"].values() for text in renamed_words(value, former))
         )

@@ -52,10 +52,16 @@ def holder() -> str:
     except (KeyError, OSError):  # a container may know no name for its user
         user = str(os.getuid())
     words = [f"{user}@{socket.gethostname()}"]
-    words += [pathlib.PurePath(str(book)).name for book in (context.CLIARGS.get("args") or ())][:3]
+    words += [shown_book(str(book)) for book in (context.CLIARGS.get("args") or ())][:3]
     if os.environ.get("JOB_ID"):
         words.append("job " + os.environ["JOB_ID"])
     return " ".join(words)[:120]
+
+
+def shown_book(book: str) -> str:
+    """A playbook as it was written, without the folders in which all of them are: ``awx/mesh.yml`` of ``/srv/fabric/playbooks/awx/mesh.yml``."""
+    parts = pathlib.PurePath(book).parts
+    return "/".join(parts[-2:] if parts[-3:-2] == ("playbooks",) else parts[-1:])
 
 
 def the_run() -> tuple[int, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.plugins.action.normal import ActionModule as Normal
-from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import run_variables
+from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables
 
 
 class ActionModule(Normal):
@@ -29,6 +29,5 @@ class ActionModule(Normal):
 
 def with_previous_names(playbook: str, units: t.Iterable[str]) -> list[str]:
     """The names that these units had when their playbook had another name."""
-    renamed = run_variables()["former"]["capabilities"]
-    previous = [old for old, new in renamed.items() if new == playbook]
+    previous = [old for old, new in known_variables().former_words.items() if new == playbook]
     return sorted({unit.replace(playbook, old) for unit in units for old in previous if playbook in unit})

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Brings AWX to what data files say, through AWX's own API. The playbook C(multicluster.network.awx_load) uses it with the data that this
+  - Brings AWX to what data files say, through AWX's own API. The playbook C(multicluster.network.awx.load) uses it with the data that this
     collection ships.
   - Every kind is listed once, and only differences are written. What was loaded is known again by the end of its description.
     Other objects are neither changed nor deleted without O(adopt=true).

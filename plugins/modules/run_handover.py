@@ -14,7 +14,7 @@ author:
 description:
   - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
   - Gives what C(ansible.builtin.set_stats) would, so that AWX passes it on to the jobs that follow, as extra variables. No file is shared.
-  - The collection's playbooks C(slices_plan), C(slices_converge), C(slices_publish) and C(slices_verify) end with it.
+  - The collection's playbooks C(slices.plan), C(slices.converge), C(slices.publish) and C(slices.verify) end with it.
   - Runs on the controller, without a connection. It never reports a change.
 options:
   stage:

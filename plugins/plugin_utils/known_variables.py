@@ -55,7 +55,7 @@ def known_variables(root: pathlib.Path = ROOT) -> Known:
             if name.startswith(new)
         },
         shared=frozenset(former["shared"]),
-        former_words=dict(former["capabilities"]),
+        former_words={**former["capabilities"], **former["playbooks"]},
         words_in=frozenset(former["said_in"]),
         of_hosts=frozenset(name for name, row in rows.items() if row.get("of") in ("node", "cluster")),
     )

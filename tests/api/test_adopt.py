@@ -65,7 +65,7 @@ POOL = "metallb.universe.tf/address-pool"
 WORKLOAD = "/apis/apps/v1/namespaces/kube-system/deployments/" + CONTROLLER
 BINDING = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/" + CONTROLLER
 HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-BACK = ("release", "clustermesh_teardown", "load_balancers", "control_plane_address", "ccm_nodes")
+BACK = ("release", "kilo.teardown", "load_balancers", "ccm.control_plane_address", "ccm.nodes")
 RELEASED = (
     "-e",
     "clustermesh_release=true",
@@ -423,7 +423,7 @@ def test_looked_at_planned_taken_and_given_back(fabric):
     if fabric.everything:
         assert Operator(fabric.two.servers).differences() == [], "the operator, started again, finds its own"
     # and a run of ours leaves it alone
-    fabric.untouched(lambda: play(folder, ["site", "control_plane_address", "ccm_nodes"], code=None))
+    fabric.untouched(lambda: play(folder, ["site", "ccm.control_plane_address", "ccm.nodes"], code=None))
 
 
 @FULL
@@ -535,7 +535,7 @@ def test_tenants_looked_at_planned_taken_and_given_back(tenant, tmp_path):
     adopt(tmp_path, "take")
     assert twins(tenant) == (before, {(kind, US) for kind in TWINS})
     untouched(lambda: adopt(tmp_path, "take"))
-    play(tmp_path, ["tenants_teardown"], "-e", "tenants_release=true")
+    play(tmp_path, ["tenant.teardown"], "-e", "tenants_release=true")
     assert twins(tenant) == (before, appliers)
-    untouched(lambda: play(tmp_path, ["tenants_teardown"], "-e", "tenants_release=true"))
+    untouched(lambda: play(tmp_path, ["tenant.teardown"], "-e", "tenants_release=true"))
     untouched(lambda: play(tmp_path, ["tenants"], code=None))

@@ -563,9 +563,9 @@ def test_playbooks(mesh, tmp_path):
 
     annotate(mesh["eu"], "eu-1", force_endpoint="203.0.113.1:51820")
     before = marks(mesh)
-    out = books.run("clustermesh_migrate.yml", "--check", "--diff")
+    out = books.run("kilo/migrate.yml", "--check", "--diff")
     assert "kilo.squat.ai/clustermesh-endpoint: 203.0.113.1:51820" in out and writes(mesh, before) == {}
-    books.run("clustermesh_migrate.yml", "-e", "clustermesh_migrate_remove=true")
+    books.run("kilo/migrate.yml", "-e", "clustermesh_migrate_remove=true")
     annotations = mesh["eu"].client().get("/api/v1/nodes/eu-1")["metadata"]["annotations"]
     assert annotations["kilo.squat.ai/clustermesh-endpoint"] == "203.0.113.1:51820"
     assert "kilo.squat.ai/force-endpoint" not in annotations
@@ -574,7 +574,7 @@ def test_playbooks(mesh, tmp_path):
         "port": 51820,
     }
 
-    assert "changed=1" in books.run("clustermesh_teardown.yml") and all(peers_of(one) == {} for one in mesh.values())
+    assert "changed=1" in books.run("kilo/teardown.yml") and all(peers_of(one) == {} for one in mesh.values())
 
 
 LEAVES = ("leave.yml", "-e", '{"multicluster_capabilities": ["clustermesh"], "cluster": "eu"}')

@@ -37,9 +37,9 @@ KINDS = (
     "/apis/crd.projectcalico.org/v1/globalnetworksets",
 )
 #: They have no fabric to be limited to: AWX's own objects, and a host that keeps a fabric.
-ELSEWHERE = {"awx_load", "awx_survey", "reconciler"}
+ELSEWHERE = {"awx.load", "awx.survey", "reconciler"}
 #: They take away or give up what the others made.
-ENDS = ("release", "leave", "teardown", "clustermesh_teardown", "tenants_teardown")
+ENDS = ("release", "leave", "teardown", "kilo.teardown", "tenant.teardown")
 READS = {
     "validate",
     "verify",
@@ -47,22 +47,28 @@ READS = {
     "preflight",
     "support_bundle",
     "trace",
-    "slices_plan",
-    "slices_verify",
-    "slices_end",
-    "clustermesh_migrate",
+    "slices.plan",
+    "slices.verify",
+    "slices.end",
+    "kilo.migrate",
 }
-BOOKS = sorted(path.stem for path in PLAYBOOKS.glob("*.yml"))
+#: Folders of what playbooks are made of.
+PARTS = ("plays", "vars", "files")
+BOOKS = sorted(
+    ".".join(path.relative_to(PLAYBOOKS).with_suffix("").parts)
+    for path in PLAYBOOKS.rglob("*.yml")
+    if path.relative_to(PLAYBOOKS).parts[0] not in PARTS
+)
 LAST = ("adopt", "site")  # which do what the others do, too
 COMES = [
     name
     for name in sorted(BOOKS, key=lambda name: (name in LAST, name))
-    if name not in {*ELSEWHERE, *ENDS, *READS} and not name.startswith("awx_")
+    if name not in {*ELSEWHERE, *ENDS, *READS} and not name.startswith("awx.")
 ]
 ARGUMENTS = {
     "adopt": ("-e", "adopt_step=take"),
     "tenants": ("-e", "tenants_source=aws", "-e", "tenants_apinet=gcp"),
-    "tenants_teardown": ("-e", "tenants_source=aws", "-e", "tenants_apinet=gcp", "-e", "tenants_watch_namespace=shop"),
+    "tenant.teardown": ("-e", "tenants_source=aws", "-e", "tenants_apinet=gcp", "-e", "tenants_watch_namespace=shop"),
     "leave": ("-e", "cluster=aws"),
 }
 
@@ -82,7 +88,7 @@ def play(folder, book, *arguments):
         "ansible_python_interpreter=" + sys.executable,
     ]
     done = subprocess.run(
-        [*command, str(PLAYBOOKS / (book + ".yml")), *arguments],
+        [*command, str(PLAYBOOKS / (book.replace(".", "/") + ".yml")), *arguments],
         env=environment,
         cwd=str(folder),
         capture_output=True,
@@ -183,7 +189,7 @@ def test_no_playbook_writes_outside_of_its_limit(pair, whole):
         if book == "teardown":
             play(whole, "site")  # what left comes back
         found = limited(pair, whole, book)
-        assert found[0] or book.startswith(("clustermesh", "tenants")), (book, found[2][-3000:])
+        assert found[0] or book.startswith(("clustermesh", "kilo", "tenant")), (book, found[2][-3000:])
     mark = pair.mark()
     play(whole, "teardown")
     assert len(pair.writes(mark)["gcp"]) >= 4, "what the limit spared was still there"

@@ -249,16 +249,16 @@ def test_nodes_are_initialised_by_the_playbook(server, inventory, double):
         (inventory / "hosts.yml").write_text(yaml.safe_dump(tree))
         mark = server.mark()
         code, out = play(
-            inventory, "multicluster.network.ccm_nodes", "--check", "--diff", "-vvv", "--limit", "clusters,localhost"
+            inventory, "multicluster.network.ccm.nodes", "--check", "--diff", "-vvv", "--limit", "clusters,localhost"
         )
         assert code == 0 and device["id"] in out and server.writes(mark) == [] and DOUBLES_TOKEN not in out, out[-3000:]
-        code, out = play(inventory, "multicluster.network.ccm_nodes", "--limit", "clusters,localhost")
+        code, out = play(inventory, "multicluster.network.ccm.nodes", "--limit", "clusters,localhost")
         assert code == 0, out[-3000:]
         node = client.get("/api/v1/nodes/book-2")
         assert node["spec"]["providerID"] == "equinixmetal://" + device["id"] and "uninitialized" not in json.dumps(
             node["spec"]
         )
-        code, out = play(inventory, "multicluster.network.ccm_nodes", "--limit", "clusters,localhost")
+        code, out = play(inventory, "multicluster.network.ccm.nodes", "--limit", "clusters,localhost")
         assert code == 0 and out.count("changed=0") == 2 and "skipped=1" in out
     finally:
         client.delete("/api/v1/nodes/book-2")

@@ -180,7 +180,7 @@ class Fabric:
         """The sliced job, its slices side by side."""
         trees = [sliced(self.tree, number, count) for number in range(1, count + 1)]
         running = [
-            self.start("slices_converge", tree, f"{name}{number}", variables) for number, tree in enumerate(trees)
+            self.start("slices.converge", tree, f"{name}{number}", variables) for number, tree in enumerate(trees)
         ]
         return effective_artifacts(variables, *[self.end(one, f"{name}{number}") for number, one in enumerate(running)])
 
@@ -209,7 +209,7 @@ def fabric(tmp_path, server, other):
 
 def test_slices_together_build_what_one_run_does_and_hold_one_lock(fabric):
     hosts = fabric.hosts
-    first = fabric.job("slices_plan", "plan", {"awx_workflow_job_id": 12})
+    first = fabric.job("slices.plan", "plan", {"awx_workflow_job_id": 12})
     assert {spec["holderIdentity"] for spec in fabric.leases()} == {"workflow https://awx.example.com 12"} and len(
         fabric.leases()
     ) == 2
@@ -219,7 +219,7 @@ def test_slices_together_build_what_one_run_does_and_hold_one_lock(fabric):
         fabric.visits() == hosts and fabric.published() == {}
     )  # what one slice announced is no change of another one's plan
     marks = {name: server.mark() for name, server in fabric.servers.items()}
-    news = effective_artifacts(reported, fabric.job("slices_publish", "publish", reported))
+    news = effective_artifacts(reported, fabric.job("slices.publish", "publish", reported))
     assert fabric.published() == {
         host: {"gcp" if host[0] == "a" else "aws": key(host, "gcp" if host[0] == "a" else "aws")} for host in hosts
     }
@@ -229,15 +229,15 @@ def test_slices_together_build_what_one_run_does_and_hold_one_lock(fabric):
         assert sorted(patched) == [f"{NODES}/{host}" for host in hosts if host.startswith(name)]  # each once
     after = fabric.in_slices("news", news)
     assert fabric.visits() == hosts and len(fabric.leases()) == 2
-    fabric.job("slices_end", "end", dict(after, __multicluster_workflow_proven=True))
+    fabric.job("slices.end", "end", dict(after, __multicluster_workflow_proven=True))
     fabric.wait_free()
 
     # unchanged: every node is visited once, nothing is published, the second round visits nobody
-    first = fabric.job("slices_plan", "plan-2", {"awx_workflow_job_id": 13})
+    first = fabric.job("slices.plan", "plan-2", {"awx_workflow_job_id": 13})
     reported = fabric.in_slices("converge-2", first)
     assert fabric.visits() == hosts
     marks = {name: server.mark() for name, server in fabric.servers.items()}
-    news = effective_artifacts(reported, fabric.job("slices_publish", "publish-2", reported))
+    news = effective_artifacts(reported, fabric.job("slices.publish", "publish-2", reported))
     assert news["__multicluster_workflow_news"] == []
     assert not [
         row for name, server in fabric.servers.items() for row in server.writes(marks[name]) if row[1].startswith(NODES)
@@ -246,28 +246,28 @@ def test_slices_together_build_what_one_run_does_and_hold_one_lock(fabric):
     assert fabric.visits() == []
     # a new node: those of the other cluster have news, the others of its own have none
     fabric.add("gcp-6", 6)
-    first = fabric.job("slices_plan", "plan-3", {"awx_workflow_job_id": 13})
+    first = fabric.job("slices.plan", "plan-3", {"awx_workflow_job_id": 13})
     reported = fabric.in_slices("converge-3", first)
     assert fabric.visits() == [*hosts, "gcp-6"]
-    news = effective_artifacts(reported, fabric.job("slices_publish", "publish-3", reported))
+    news = effective_artifacts(reported, fabric.job("slices.publish", "publish-3", reported))
     assert news["__multicluster_workflow_news"] == ["aws"] and fabric.published()["gcp-6"] == {
         "aws": key("gcp-6", "aws")
     }
     after = fabric.in_slices("news-3", news, 3)
     assert fabric.visits() == ["aws-1", "aws-2", "aws-3"]
     fabric.job(
-        "slices_end", "end-3", after, good=False
+        "slices.end", "end-3", after, good=False
     )  # nothing was proven: red, and the lock is given back all the same
     fabric.wait_free()
 
 
 def test_a_slice_that_plans_something_else_visits_nobody_and_keeps_nobody(fabric):
-    first = fabric.job("slices_plan", "plan", {"awx_workflow_job_id": 14})
+    first = fabric.job("slices.plan", "plan", {"awx_workflow_job_id": 14})
     api = fabric.servers["gcp"].client()
     moved = {"status": {"addresses": [{"type": "InternalIP", "address": "10.66.1.99"}]}}
     api.merge_patch(NODES + "/gcp-5/status", moved, "tests")
-    fabric.end(fabric.start("slices_converge", sliced(fabric.tree, 1, 2), "late", first), "late", good=False)
+    fabric.end(fabric.start("slices.converge", sliced(fabric.tree, 1, 2), "late", first), "late", good=False)
     shown = " ".join((fabric.folder / "late" / "log").read_text().split())
     assert fabric.visits() == [] and "plan_differs" in shown and "what differs: node gcp/gcp-5 " in shown, shown
-    fabric.job("slices_end", "end", first, good=False)
+    fabric.job("slices.end", "end", first, good=False)
     fabric.wait_free()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""playbooks/tenants.yml and tenants_teardown.yml as a user runs them, with accounts that may do just that."""
+"""playbooks/tenants.yml and tenant/teardown.yml as a user runs them, with accounts that may do just that."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_tenant_comes_and_leaves(lab, inventory):
     assert not changes(play(inventory, "tenants.yml"))
     assert lab.writes(mark) == {SOURCE: [], APINET: []}
     assert tenants_info.run(lab.request())["pending"] == []
-    play(inventory, "tenants_teardown.yml", "-e", "tenants_watch_namespace=" + TEAM)
+    play(inventory, "tenant/teardown.yml", "-e", "tenants_watch_namespace=" + TEAM)
     assert lab.left() == []
 
 

@@ -34,7 +34,7 @@ def awx():
 
 @pytest.fixture(scope="module")
 def site(awx):
-    """Variables of awx_load. Without SCM the repository of a project that is loaded already."""
+    """Variables of awx.load. Without SCM the repository of a project that is loaded already."""
     given = {"awx_load_organization": os.environ.get("MCN_AWX_ORGANIZATION") or "Default", "awx_load_slices": 2}
     for name in ("scm_url", "scm_branch", "image", "inventory_path"):
         if os.environ.get("MCN_AWX_" + name.upper()):
@@ -124,7 +124,7 @@ def test_a_sliced_job_that_nobody_gave_a_plan_changes_nothing(awx):
     assert len(parts) == 2
     for part in parts:
         awx.wait("jobs", part)
-        assert "slices_plan runs first" in awx.said(part), awx.said(part)[-3000:]
+        assert "slices.plan runs first" in awx.said(part), awx.said(part)[-3000:]
         assert not [
             event
             for event in awx.events(part)

@@ -16,6 +16,9 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.known_variabl
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "docsite" / "rst" / "guide_playbooks.rst"
+BOOKS = ROOT / "playbooks"
+#: Folders of what playbooks are made of.
+PARTS = ("plays", "vars", "files")
 ROWS = run_variables()["variables"]
 HEAD = """\
 .. _ansible_collections.multicluster.network.docsite.guide_playbooks:
@@ -29,22 +32,29 @@ Playbooks and variables of a run
    :local:
    :depth: 1
 
-Every playbook is run as ``ansible-playbook -i inventory multicluster.network.NAME``; with ``--check --diff`` it shows what it would change and changes
-nothing. The variables here are read by playbooks; options of roles have the role's name as their prefix and stand in the role's own page.
+Every playbook is run as ``ansible-playbook -i inventory multicluster.network.NAME``, where the name of one in a folder is
+``FOLDER.NAME``; with ``--check --diff`` it shows what it would change and changes nothing. The variables here are read by
+playbooks; options of roles have the role's name as their prefix and are in the role's own page.
 
 """
 
 
 def playbooks() -> list[str]:
-    """Names, those that AWX runs last."""
-    names = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
-    return sorted(names, key=lambda name: (name.startswith("awx_"), name))
+    """Names, those in folders last."""
+    paths = [path.relative_to(BOOKS).with_suffix("") for path in BOOKS.rglob("*.yml")]
+    names = sorted(".".join(path.parts) for path in paths if path.parts[0] not in PARTS)
+    return sorted(names, key=lambda name: ("." in name, name))
+
+
+def path_of(name: str) -> pathlib.Path:
+    """The file of a playbook, ``awx.mesh``, or of plays, ``plays/mesh``."""
+    return BOOKS / (name.replace(".", "/") + ".yml")
 
 
 def about(name: str) -> str:
     """The comment above a playbook."""
     lines = []
-    for line in (ROOT / "playbooks" / (name + ".yml")).read_text("utf-8").splitlines()[1:]:
+    for line in path_of(name).read_text("utf-8").partition("---\n")[2].splitlines():
         if not line.startswith("#"):
             break
         lines.append(line.lstrip("# ").rstrip())
@@ -58,8 +68,8 @@ def about(name: str) -> str:
 
 def parts(name: str) -> tuple[list[str], list[str]]:
     """(playbooks that it imports, roles with their entry points)."""
-    text = (ROOT / "playbooks" / (name + ".yml")).read_text("utf-8")
-    imported = re.findall(r"import_playbook: (?:multicluster\.network\.)?([\w/]+)", text)
+    text = path_of(name).read_text("utf-8")
+    imported = re.findall(r"import_playbook: (?:multicluster\.network\.|\.\./)?([\w/]+(?:\.(?!yml)\w+)*)", text)
     roles: list[str] = []
 
     def walk(value: t.Any) -> None:
@@ -87,7 +97,7 @@ def whole(name: str) -> tuple[list[str], list[str]]:
 def variables(name: str) -> set[str]:
     """Rows of the table that a playbook reads, with all that it imports and the roles that it runs."""
     imported, roles = parts(name)
-    texts = [(ROOT / "playbooks" / (name + ".yml")).read_text("utf-8")]
+    texts = [path_of(name).read_text("utf-8")]
     for role in roles:
         texts += [
             path.read_text("utf-8")
@@ -143,10 +153,10 @@ def table(names: t.Iterable[str]) -> list[str]:
 def page() -> str:
     """The whole page."""
     lines: list[str] = []
-    for title, chosen in (("Playbooks", False), ("Playbooks that AWX runs", True)):
+    for title, chosen in (("Playbooks", False), ("Playbooks in folders", True)):
         lines += [title, "-" * len(title), ""]
         for name in playbooks():
-            if name.startswith("awx_") is not chosen:
+            if ("." in name) is not chosen:
                 continue
             imported, roles = whole(name)
             lines += [name, "~" * len(name), "", about(name), ""]
@@ -158,7 +168,7 @@ def page() -> str:
                     "",
                 ]
             read = sorted(
-                row for row in variables(name) if not row.startswith("awx_") or name in ("awx_load", "awx_survey")
+                row for row in variables(name) if not row.startswith("awx_") or name in ("awx.load", "awx.survey")
             )
             if read:
                 lines += ["Reads " + ", ".join(f"``{row}``" for row in read) + ".", ""]

@@ -180,7 +180,7 @@ def test_a_nodes_own_traffic_reaches_remote_pods_with_force_internal_ip(fabric):
 def test_peers_of_somebody_else_are_taken_over_while_pods_ping(fabric):
     extra = {"clustermesh_force_internal_ip": any("force-internal-ip" in fabric.notes(node) for node in fabric.nodes)}
     with fabric.pings(*ACROSS) as results:
-        fabric.play("clustermesh_teardown", variables=dict(REACHED, clustermesh_release=True)).ok()
+        fabric.play("kilo.teardown", variables=dict(REACHED, clustermesh_release=True)).ok()
         fabric.kubectl("us", "annotate", "peer", min(fabric.peers("us")), "somebody=else")
         assert not [o for o in owners(fabric, "us") if o.startswith("multicluster.network/")]
         join(fabric, clustermesh_adopt=True, **extra).ok()
@@ -199,7 +199,7 @@ def owners(fabric, cluster):
 
 
 def test_leaving(fabric):
-    fabric.play("clustermesh_teardown", variables=REACHED).ok()
+    fabric.play("kilo.teardown", variables=REACHED).ok()
     assert fabric.peers("eu") == fabric.peers("us") == {}
     fabric.apart()
     assert not [

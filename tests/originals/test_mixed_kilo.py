@@ -244,7 +244,7 @@ def test_nothing_of_theirs_was_written(fabric):
 
 def test_leave(fabric):
     theirs = {name: peer["spec"] for name, peer in fabric.peers("us").items()}
-    fabric.ours("clustermesh_teardown").ok()
+    fabric.ours("kilo.teardown").ok()
     assert fabric.peers("eu") == {} and {name: peer["spec"] for name, peer in fabric.peers("us").items()} == theirs
     fabric.until("no pod answers across clusters", lambda: fabric.rows(True, "")[1])
     test_nothing_of_theirs_was_written(fabric)

@@ -31,10 +31,16 @@ ON = {
 }
 COREFILE = ".:53 {\n    forward . /etc/resolv.conf\n    reload\n}\n"
 #: They have no fabric: AWX's own objects, and a host that keeps a fabric.
-ELSEWHERE = {"awx_load", "awx_survey", "reconciler"}
-LAST, ENDS = ["adopt", "site"], ["release", "leave", "teardown", "clustermesh_teardown", "tenants_teardown"]
+ELSEWHERE = {"reconciler"}
+LAST, ENDS = ["adopt", "site"], ["release", "leave", "teardown", "kilo.teardown", "tenant.teardown"]
 OTHERS = sorted(
-    {path.stem for path in PLAYBOOKS.glob("*.yml") if not path.stem.startswith("awx_")} - {*LAST, *ENDS} - ELSEWHERE
+    {
+        ".".join(path.relative_to(PLAYBOOKS).with_suffix("").parts)
+        for path in PLAYBOOKS.rglob("*.yml")
+        if path.relative_to(PLAYBOOKS).parts[0] not in ("awx", "plays", "vars", "files")
+    }
+    - {*LAST, *ENDS}
+    - ELSEWHERE
 )
 FULL = "MCN_FULL" in os.environ
 QUICK = ["site", "leave", "teardown"]

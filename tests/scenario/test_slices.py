@@ -127,7 +127,7 @@ def test_a_slice_that_is_killed_keeps_nobody_and_the_next_workflow_goes_on(fabri
     hunter = controller.program(
         "killing-ssh",
         'if [ "$1" = exec-2 ]; then\n'
-        "  (for n in $(seq 600); do ssh exec-2 pkill -KILL -f bin/ansible-playbook.*slices_converge && exit; sleep 0.1; done) >/dev/null 2>&1 &\n"
+        "  (for n in $(seq 600); do ssh exec-2 pkill -KILL -f bin/ansible-playbook.*slices.converge && exit; sleep 0.1; done) >/dev/null 2>&1 &\n"
         'fi\nexec ssh "$@"',
     )
     shown = controller.workflow("--rsh", str(hunter), good=False)

@@ -25,7 +25,7 @@ from control_plane_lab import EIP, GATEWAY, MOVE, NET, PORT, PREFIX, SERVERS, TO
 from harness import LAB, REPO
 
 TOPOLOGY = str(pathlib.Path(__file__).resolve().parent / "one_node.json")
-HOST, TIMERS = "hub-1", ("control_plane_address", "load_balancers")
+HOST, TIMERS = "hub-1", ("ccm.control_plane_address", "load_balancers")
 HOME = "/opt/collections/ansible_collections/multicluster/network"
 #: What a user's program does at a hoster with a failover address: one call.
 HOOK = """
@@ -219,10 +219,12 @@ def held(plane, name):
 
 
 def test_the_timer_brings_the_address(fabric, plane, folder):
-    assert timer(fabric, folder, "control_plane_address")
+    assert timer(fabric, folder, "ccm.control_plane_address")
     until(held(plane, "cp-1"), lambda: journal(fabric, TIMERS[0])[-3000:])
-    assert not timer(fabric, folder, "control_plane_address")  # an installed timer is left alone
-    assert fabric.sh(HOST, "systemctl", "is-enabled", "multicluster-control_plane_address.timer").strip() == "enabled"
+    assert not timer(fabric, folder, "ccm.control_plane_address")  # an installed timer is left alone
+    assert (
+        fabric.sh(HOST, "systemctl", "is-enabled", "multicluster-ccm.control_plane_address.timer").strip() == "enabled"
+    )
 
 
 def test_the_holder_dies_and_nobody_runs_a_playbook(fabric, plane, folder):

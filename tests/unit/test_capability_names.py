@@ -56,9 +56,9 @@ def test_its_surveys_in_awx_have_it_too(name):
     survey = read("playbooks", "files", "awx", "surveys", name + ".yml")
     prefixes = ("awx_" + name + "_", "awx_lock_")
     assert survey["spec"] and all(question["variable"].startswith(prefixes) for question in survey["spec"])
-    assert (ROOT / "playbooks" / f"awx_{name}.yml").is_file()
+    assert (ROOT / "playbooks" / "awx" / f"{name}.yml").is_file()
     jobs = [job for job in read("playbooks", "files", "awx", "job_templates.yml") if job.get("survey") == name]
-    assert len(jobs) == 2 and {job["playbook"] for job in jobs} == {f"playbooks/awx_{name}.yml"}
+    assert len(jobs) == 2 and {job["playbook"] for job in jobs} == {f"playbooks/awx/{name}.yml"}
     assert {
         row["role"]
         for variable, row in read("playbooks", "files", "awx", "mapping.yml").items()

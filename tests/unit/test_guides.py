@@ -21,7 +21,13 @@ PLUGINS = {
     for kind in ("modules", "filter", "inventory", "connection", "action", "callback", "lookup")
     for path in (ROOT / "plugins" / kind).glob("*.py")
 }
-PLAYBOOKS = {path.stem for path in (ROOT / "playbooks").glob("*.yml")}
+BOOKS = ROOT / "playbooks"
+PLAYBOOKS = {
+    ".".join(path.relative_to(BOOKS).with_suffix("").parts)
+    for path in BOOKS.rglob("*.yml")
+    if path.relative_to(BOOKS).parts[0] not in ("plays", "vars", "files")
+}
+FOLDERS = {name.split(".")[0] for name in PLAYBOOKS if "." in name}
 EVENT_SOURCES = {path.stem for path in (ROOT / "extensions").rglob("*.py")} | {
     path.stem for path in (ROOT / "extensions").rglob("*.yml")
 }
@@ -57,11 +63,11 @@ def known_words():
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_playbooks_roles_and_plugins_exist(page):
     text = page.read_text("utf-8")
-    for name in re.findall(r"ansible-playbook[^\n`]*? multicluster\.network\.([a-z_0-9]+)", text):
+    for name in re.findall(r"ansible-playbook[^\n`]*? multicluster\.network\.([a-z_0-9.]*[a-z_0-9])", text):
         assert name in PLAYBOOKS, f"no playbook {name}"
     for name in re.findall(r"multicluster\.network\.([a-z_0-9]+)", text):
-        assert name in PLAYBOOKS | PLUGINS | set(ROLES) | OTHERS | EVENT_SOURCES, f"no {name}"
-    for name in re.findall(r"[Pp]laybooks? ``([a-z_]+)``", text):
+        assert name in PLAYBOOKS | FOLDERS | PLUGINS | set(ROLES) | OTHERS | EVENT_SOURCES, f"no {name}"
+    for name in re.findall(r"[Pp]laybooks? ``(?:multicluster\.network\.)?([a-z_.]+)``", text):
         assert name in PLAYBOOKS, f"no playbook {name}"
     for name in re.findall(r"[Rr]ole ``([a-z_]+)``", text):
         assert name in ROLES, f"no role {name}"

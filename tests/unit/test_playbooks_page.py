@@ -38,4 +38,4 @@ def test_site_reads_what_its_parts_read(generator):
         "multicluster_mesh",
         "multicluster_lock",
     } <= generator.variables("site")
-    assert "awx_load_url" in generator.variables("awx_load") and "awx_load_url" not in generator.variables("site")
+    assert "awx_load_url" in generator.variables("awx.load") and "awx_load_url" not in generator.variables("site")

@@ -315,7 +315,7 @@ EQUINIX = Program(
         ),
         _lost("METAL_ANNOTATION_EIP_METRO annotationEIPMetro", "as above"),
         _lost("METAL_ANNOTATION_EIP_FACILITY annotationEIPFacility", "as above"),
-        _mapped("METAL_EIP_TAG eipTag", _S + "eip_tag", "the playbook control_plane_address"),
+        _mapped("METAL_EIP_TAG eipTag", _S + "eip_tag", "the playbook ccm.control_plane_address"),
         _mapped("METAL_API_SERVER_PORT apiServerPort", _S + "api_server_port"),
         _mapped("METAL_EIP_HEALTH_CHECK_USE_HOST_IP eipHealthCheckUseHostIP", _S + "eip_health_check_use_host_ip"),
         _mapped("METAL_BGP_NODE_SELECTOR bgpNodeSelector", _S + "bgp_node_selector"),

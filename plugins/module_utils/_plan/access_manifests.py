@@ -94,7 +94,7 @@ CAPABILITIES: dict[str, tuple[Rule, ...]] = {
     "network_sets_read": (_rule("", "pods", "get,list"),),
     # Kilo's cluster mesh in a member: reads nodes, owns Peers; and the cluster that holds ClusterMesh objects
     "clustermesh": (_rule("", "nodes", "get,list"), _rule("kilo.squat.ai", "peers", "get,list,create,patch,delete")),
-    # the same, and annotations of its nodes (clustermesh_node_keepalive, clustermesh_force_internal_ip, clustermesh_migrate)
+    # the same, and annotations of its nodes (clustermesh_node_keepalive, clustermesh_force_internal_ip, kilo.migrate)
     "clustermesh_nodes": (
         _rule("", "nodes", "get,list,patch"),
         _rule("kilo.squat.ai", "peers", "get,list,create,patch,delete"),

@@ -285,7 +285,7 @@ def played(tmp_path, extra):
     (tmp_path / "play.yml").write_text(
         yaml.safe_dump(
             [
-                {"name": "Map", "ansible.builtin.import_playbook": "multicluster.network.awx_survey"},
+                {"name": "Map", "ansible.builtin.import_playbook": "multicluster.network.awx.survey"},
                 {
                     "name": "Show",
                     "hosts": "all",

@@ -59,7 +59,7 @@ class Awx:
                 "ansible-playbook",
                 "-i",
                 "localhost,",
-                "multicluster.network.awx_load",
+                "multicluster.network.awx.load",
                 "-e",
                 json.dumps(extra),
                 *arguments,

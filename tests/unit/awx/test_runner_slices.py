@@ -129,7 +129,7 @@ def test_its_jobs_are_those_of_the_workflow_of_awx():
             asked.append("converge")
             return True
 
-    assert Noting().run() and [f"playbooks/slices_{stage}.yml" for stage in asked] == order
+    assert Noting().run() and [f"playbooks/slices/{stage}.yml" for stage in asked] == order
 
 
 def test_what_a_killed_workflow_left_is_removed_and_what_one_at_work_has_is_not(tmp_path):

@@ -246,7 +246,7 @@ def play(folder, name, inventory, *arguments, lock="none"):
 def test_slices_plan_the_whole_fabric_and_stop_where_theirs_is_another(tmp_path):
     whole, agreed = tree(), tmp_path / "plan.json"
     code, shown = play(
-        tmp_path, "slices_plan", whole, "-e", "awx_workflow_job_id=12", "-e", f"multicluster_workflow_file={agreed}"
+        tmp_path, "slices.plan", whole, "-e", "awx_workflow_job_id=12", "-e", f"multicluster_workflow_file={agreed}"
     )
     assert code == 2 and "2 failed in c0, c1" in shown, shown  # neither cluster answers
     variables = json.loads(agreed.read_text("utf-8"))
@@ -255,7 +255,7 @@ def test_slices_plan_the_whole_fabric_and_stop_where_theirs_is_another(tmp_path)
     for number in (1, 2):
         code, shown = play(
             tmp_path,
-            "slices_converge",
+            "slices.converge",
             sliced(whole, number, 2),
             "-e",
             f"@{agreed}",
@@ -267,23 +267,23 @@ def test_slices_plan_the_whole_fabric_and_stop_where_theirs_is_another(tmp_path)
         )
         assert "plan_differs" not in shown and "Hand over" in shown and "stands for" not in shown, shown
     code, shown = play(
-        tmp_path, "slices_converge", sliced(tree({"multicluster_fabric": "other"}), 1, 2), "-e", f"@{agreed}", "--check"
+        tmp_path, "slices.converge", sliced(tree({"multicluster_fabric": "other"}), 1, 2), "-e", f"@{agreed}", "--check"
     )
     assert code == 2 and "plan_differs" in shown and "what differs: mode" in shown, shown
     other = sliced(whole, 2, 2)
     other["all"]["vars"]["multicluster_fabric_clusters"]["c1"]["wireguard_mtu"] = 1300
-    code, shown = play(tmp_path, "slices_converge", other, "-e", f"@{agreed}", "--check")
+    code, shown = play(tmp_path, "slices.converge", other, "-e", f"@{agreed}", "--check")
     assert code == 2 and "what differs: variable wireguard_mtu of cluster c1" in shown, shown
     stranger = sliced(tree(), 1, 2)
     stranger["c0_nodes"]["hosts"]["late"] = {}
-    code, shown = play(tmp_path, "slices_converge", stranger, "-e", f"@{agreed}", "--check")
+    code, shown = play(tmp_path, "slices.converge", stranger, "-e", f"@{agreed}", "--check")
     assert code == 2 and "knows nothing of late" in shown and "plan_differs" in shown, shown
 
 
 def test_the_second_round_ends_at_once_where_nothing_is_new(tmp_path):
     code, shown = play(
         tmp_path,
-        "slices_converge",
+        "slices.converge",
         sliced(tree(), 1, 2),
         "-e",
         json.dumps({job_output.NEWS: [], job_output.PLAN: "unread"}),
@@ -295,15 +295,15 @@ def test_the_second_round_ends_at_once_where_nothing_is_new(tmp_path):
 def test_the_last_job_is_red_where_nothing_was_proven(tmp_path, proven):
     arguments = ["-e", json.dumps({job_output.PROVEN: True})] if proven else []
     for named in ("awx_workflow_job_id=12", "multicluster_workflow=mine"):
-        code, shown = play(tmp_path, "slices_end", tree(), "-e", named, *arguments)
+        code, shown = play(tmp_path, "slices.end", tree(), "-e", named, *arguments)
         assert code == (0 if proven else 2), shown
-    code, shown = play(tmp_path, "slices_end", tree(), *arguments)
+    code, shown = play(tmp_path, "slices.end", tree(), *arguments)
     assert code == 2 and "the same text of its own as multicluster_workflow" in shown, shown
 
 
 def test_a_slice_that_was_given_no_plan_says_what_runs_first(tmp_path):
-    code, shown = play(tmp_path, "slices_converge", sliced(tree(), 1, 2), "-e", "multicluster_workflow=mine")
-    assert code == 2 and "slices_plan runs first" in shown and "Converge keys" not in shown, shown
+    code, shown = play(tmp_path, "slices.converge", sliced(tree(), 1, 2), "-e", "multicluster_workflow=mine")
+    assert code == 2 and "slices.plan runs first" in shown and "Converge keys" not in shown, shown
 
 
 def test_the_whole_fabric_is_known_to_nobody_without_its_clusters():

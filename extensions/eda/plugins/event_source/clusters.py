@@ -130,7 +130,8 @@ def watched(args: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
     if not isinstance(capabilities, (list, tuple)):
         raise ValueError("capabilities is a list, such as [load_balancers]")
     with (ROOT / "playbooks" / "vars" / "run_variables.yml").open("rb") as stream:
-        former = yaml.safe_load(stream)["former"]["capabilities"]
+        table = yaml.safe_load(stream)["former"]
+    former = {**table["capabilities"], **table["playbooks"]}
     renamed = names.renamed_words([capabilities, args.get("watch") or []], former)
     if renamed:
         raise ValueError("capabilities or watch: " + ", ".join(renamed))

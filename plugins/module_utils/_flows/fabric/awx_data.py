@@ -48,7 +48,7 @@ def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
         ("token", "awx_load_token", "CONTROLLER_OAUTH_TOKEN or AAP_TOKEN"),
     ):
         if not str(request.get(option) or "").strip():
-            message = "{0} is empty: give the playbook awx_load the variable {1}, or set {2} in its environment"
+            message = "{0} is empty: give the playbook awx.load the variable {1}, or set {2} in its environment"
             raise ValueRefused(option + "_missing", message.format(option, variable, environment))
     api = _api(request, "")
     asked, api = api, _api(request, _root(api))

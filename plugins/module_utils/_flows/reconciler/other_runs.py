@@ -18,18 +18,19 @@ from ..._kubernetes.watch import Follower, Settings
 from ..fabric import run_lock
 
 Data = dict[str, t.Any]
+PREFIX = "multicluster.network."
 #: Playbooks that write nothing of what the reconciler writes: it goes on alongside them.
 ELSEWHERE = frozenset(
     (
         "mesh",
-        "awx_mesh",
+        "awx.mesh",
         "clustermesh",
-        "clustermesh_migrate",
-        "clustermesh_teardown",
+        "kilo.migrate",
+        "kilo.teardown",
         "tenants",
-        "tenants_teardown",
-        "control_plane_address",
-        "ccm_nodes",
+        "tenant.teardown",
+        "ccm.control_plane_address",
+        "ccm.nodes",
         "preflight",
         "validate",
         "verify",
@@ -42,18 +43,16 @@ ELSEWHERE = frozenset(
 
 def concerns(holder: str) -> bool:
     """Whether the holder of a lock may write what the reconciler writes, by the playbooks that it names; who names none may."""
-    books = [
-        word
-        for word in holder.split(" ")[1:]
-        if word.endswith((".yml", ".yaml")) or word.startswith("multicluster.network.")
-    ]
+    books = [word for word in holder.split(" ")[1:] if word.endswith((".yml", ".yaml")) or word.startswith(PREFIX)]
     return not books or any(_name(book) not in ELSEWHERE for book in books)
 
 
 def _name(book: str) -> str:
+    """Of a file, ``awx/mesh.yml``, or of a playbook of the collection, ``multicluster.network.awx.mesh``: ``awx.mesh``."""
+    book = book[len(PREFIX) :] if book.startswith(PREFIX) else book
     for end in (".yml", ".yaml"):
         book = book[: -len(end)] if book.endswith(end) else book
-    return book.rsplit(".", 1)[-1]
+    return book.replace("/", ".")
 
 
 class OtherRuns:

@@ -19,6 +19,7 @@ from ansible_collections.multicluster.network.plugins.action.systemd_unit import
             ["multicluster-load_balancers.service"],
             ["multicluster-addresses.service", "multicluster-loadbalancers.service"],
         ),
+        ("ccm.nodes", ["multicluster-ccm.nodes.timer"], ["multicluster-ccm_nodes.timer"]),
         ("site", ["multicluster-site.timer"], []),
         ("", ["multicluster-tenants.timer"], []),
     ],

@@ -117,7 +117,9 @@ def test_rows_of_the_rulebooks_name_playbooks_that_exist():
             assert rows
             for row in rows:
                 assert row["resource"] in RESOURCES and row["playbooks"], row
-                assert all((ROOT / "playbooks" / (book + ".yml")).is_file() for book in row["playbooks"]), row
+                assert all(
+                    (ROOT / "playbooks" / (book.replace(".", "/") + ".yml")).is_file() for book in row["playbooks"]
+                ), row
 
 
 def source_plugin():
