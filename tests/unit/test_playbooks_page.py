@@ -39,3 +39,10 @@ def test_site_reads_what_its_parts_read(generator):
         "multicluster_lock",
     } <= generator.variables("site")
     assert "awx_load_url" in generator.variables("awx.load") and "awx_load_url" not in generator.variables("site")
+
+
+def test_no_folder_has_the_name_of_a_playbook(generator):
+    """Ansible takes the folder for the playbook then, and runs neither."""
+    names = generator.playbooks()
+    folders = {path.name for path in generator.BOOKS.iterdir() if path.is_dir()}
+    assert not folders & set(names) and {"awx.load", "slices.plan", "kilo.migrate"} <= set(names)
