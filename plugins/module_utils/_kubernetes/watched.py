@@ -56,7 +56,13 @@ Listener = t.Callable[[Heard], None]
 _PATH = re.compile(r"(/api/[^/]+|/apis/[^/]+/[^/]+)(?:/namespaces/([^/]+))?/([^/]+)\Z")
 _OBJECT = re.compile(r"(/api/[^/]+|/apis/[^/]+/[^/]+)(?:/namespaces/([^/]+))?/([^/]+)/([^/]+?)(?:/status)?\Z")
 #: Kinds whose objects are written all the time without a meaning: only a change of what plans read of them is told.
-_DIGESTED = {"nodes": "Node", "pods": "Pod"}
+_DIGESTED = {
+    "nodes": "Node",
+    "pods": "Pod",
+    "blockaffinities": "BlockAffinity",
+    "ipamblocks": "IPAMBlock",
+    "ciliumnodes": "CiliumNode",
+}
 #: The one selector by fields that is followed, as every kind has it.
 _NAMED = "metadata.name="
 #: A server that does not answer keeps a process that stays waiting no longer than this: it asks again.

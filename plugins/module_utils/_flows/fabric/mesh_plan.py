@@ -95,8 +95,8 @@ def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         )
         same = same_clusters(listings)
         warnings += [_SAME.format(*pair) for pair in same[:SHOWN]]
-        keyed_for = {name: keyed_clusters(listing, field_manager(fabric.name)) for name, listing in listings.items()}
-        hosts = {name: set(fabric.hosts_of(name).values()) for name in fabric.clusters}
+        keyed_for = _keyed(fabric, listings)
+        hosts = _hosts(fabric)
         for name, error in mistaken_clusters(listings, hosts, keyed_for).items():
             listings[name] = {"error": error}
             for read in (found, calico, keyed_for):  # what it shows is another cluster's
@@ -137,6 +137,26 @@ def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     }
 
 
+def _keyed(fabric: Fabric, listings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {name: keyed_clusters(listing, field_manager(fabric.name)) for name, listing in listings.items()}
+
+
+def _hosts(fabric: Fabric) -> dict[str, set[str]]:
+    return {name: set(fabric.hosts_of(name).values()) for name in fabric.clusters}
+
+
+def read_nodes(fabric: Fabric, clusters: Clusters) -> dict[str, t.Any]:
+    """Nodes of all clusters and the objects that have their pod ranges, for plan_nodes; clusters that fail are noted there, and have an ``error`` here."""
+    return _gather(fabric, clusters, False)[0]
+
+
+def plan_nodes(fabric: Fabric, listings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The plan of a Semaphore mesh from what read_nodes gave, of a caller that stays."""
+    with gc_paused():
+        mistaken = mistaken_clusters(listings, _hosts(fabric), _keyed(fabric, listings))
+        return plan_semaphore_mesh(fabric, {**listings, **{name: {"error": error} for name, error in mistaken.items()}})
+
+
 def _missing(cluster: str, names: t.Sequence[str]) -> str:
     shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
     return (
@@ -171,8 +191,12 @@ def gather(
     ({cluster: {nodes, ranges: pod_ranges.Objects} or {error}}, {cluster: API version of Calico's IPPool where pools are desired}, request counts,
     {cluster: what it shows of its pods' ranges} where ``with_places``).
     """
-    clusters = Clusters(given, timeout)
+    return _gather(fabric, Clusters(given, timeout), with_places)
 
+
+def _gather(
+    fabric: Fabric, clusters: Clusters, with_places: bool
+) -> tuple[dict[str, t.Any], dict[str, str], dict[str, t.Any], dict[str, pod_places.Found]]:
     def read(name: str, client: t.Any) -> tuple[dict[str, t.Any], str | None, pod_places.Found | None]:
         # what has no node of ours is somebody else's, and only read, unless the inventory says more (decision 66)
         setting = fabric.clusters[name]["calico_ippools"]

@@ -178,6 +178,11 @@ def load_state(fabric: str, candidate: bool = False) -> NodeState | None:
         return None
 
 
+def write_confirmed(fabric: str, state: NodeState) -> None:
+    """Replace the confirmed state alone; its program and units are there already. The caller holds the host's lock."""
+    files.write_state(state_path(fabric), files.FileState("file", 0o600, state_bytes(state.to_json())))
+
+
 def code_file(fabric: str) -> str:
     return f"{code_folder(fabric)}/dataplane-{bundle.digest(AGENT)}.pyz"
 

@@ -44,6 +44,8 @@ class Capability(abc.ABC):
     window: tuple[float, float] = (0.02, 0.2)
     #: The option that says into which clusters it writes.
     into = "clusters"
+    #: Whether it writes to clusters at all; then to each of them only while it has the Lease there.
+    writes = True
 
     def __init__(self, request: t.Mapping[str, t.Any]) -> None:
         self.request = request

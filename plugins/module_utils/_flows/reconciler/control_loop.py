@@ -12,10 +12,13 @@ from ..._io.structured_log import Log
 from ..._kubernetes.access import AccessRefused
 from ..._kubernetes.argspec import limits
 from ..._kubernetes.watched import Heard, WatchedClient
-from .capabilities import CAPABILITIES
+from ..._mesh.topology.range_changes import join_orders
+from .capabilities import CAPABILITIES, Capability
 from .leadership import Leadership
 from .metrics import Metrics
-from .other_runs import OtherRuns
+from .other_runs import NODES_ELSEWHERE, OtherRuns
+from .pod_ranges import PodRanges
+from .settings import POD_RANGES
 from .visits import Speak, Visits
 from .worker import Worker
 
@@ -32,9 +35,9 @@ def entries_of(requests: t.Mapping[str, t.Mapping[str, t.Any]]) -> Entries:
 
 class ControlLoop:
     """``requests``: the options of each capability's module, by the capability's name; not empty. ``playbook(name)`` asks for what needs nodes,
-    ``speak`` tells them what to announce; without it the playbook does that, too.
+    ``speak`` tells them what to announce, ``set_ranges`` which pod ranges their peers have; without them the playbook does that, too.
 
-    Raises ValueError for what makes no sense.
+    Raises ValueError for what makes no sense; a mesh that makes none is left out, since runs of its playbook report that.
     """
 
     def __init__(
@@ -46,23 +49,41 @@ class ControlLoop:
         playbook: t.Callable[[str], None] = lambda name: None,
         namespace: str = "kube-system",
         speak: Speak | None = None,
+        set_ranges: Speak | None = None,
     ) -> None:
         self._log, self._metrics = log, metrics
         self._stop = threading.Event()
-        capabilities = {name: CAPABILITIES[name](request) for name, request in sorted(requests.items())}
+        capabilities: dict[str, Capability] = {
+            name: CAPABILITIES[name](request) for name, request in sorted(requests.items()) if name != POD_RANGES
+        }
+        self._ranges = _pod_ranges(requests, log)
+        if self._ranges is not None:
+            capabilities[POD_RANGES] = self._ranges
         entries, fabric = entries_of(requests), str(next(iter(requests.values()))["fabric"])
-        self._leadership = Leadership(entries, fabric, namespace, log, self._forget)
+        led = entries_of({name: requests[name] for name, capability in capabilities.items() if capability.writes})
+        self._leadership = Leadership(led, fabric, namespace, log, self._forget)
         self._others = OtherRuns(entries, fabric, namespace, self._state, self._forget, self._stop)
-        self._visits = Visits(
+        self._speaker_calls = Visits(
             speak or (lambda orders: False),
             lambda name: name in self._led(),
             lambda: playbook("load_balancers"),
             log,
             metrics,
         )
+        self._range_calls = Visits(
+            set_ranges or (lambda orders: False),
+            lambda name: not self._others.at_work(NODES_ELSEWHERE),
+            lambda: playbook("mesh"),
+            log,
+            metrics,
+            POD_RANGES,
+            ("set", "not set"),
+            join_orders,
+        )
         self.clients: dict[str, WatchedClient] = {}
+        longest = max((capability.timeout for capability in capabilities.values()), default=30.0)
         for entry in entries:
-            self._connect(str(entry["name"]), entry, max(capability.timeout for capability in capabilities.values()))
+            self._connect(str(entry["name"]), entry, longest)
         self.workers = []
         for name, capability in capabilities.items():
             clients = {
@@ -71,7 +92,17 @@ class ControlLoop:
                 if str(entry["name"]) in self.clients
             }
             self.workers.append(
-                Worker(name, capability, clients, log, metrics, every, self._led, playbook, self._visits.ask)
+                Worker(
+                    name,
+                    capability,
+                    clients,
+                    log,
+                    metrics,
+                    every,
+                    self._led if capability.writes else self._readable,
+                    playbook,
+                    (self._speaker_calls if capability.writes else self._range_calls).ask,
+                )
             )
         self._waits = ""
 
@@ -102,11 +133,26 @@ class ControlLoop:
             self._log.say("lock", "waits" if who else "goes on", message=who)
         return frozenset() if who else self._leadership.led
 
+    def _readable(self) -> frozenset[str]:
+        """The clusters with nodes that may be changed now: all, unless a play changes nodes, which may have read less than the watches have."""
+        return frozenset() if self._others.at_work(NODES_ELSEWHERE) else frozenset(self.clients)
+
+    def handles(self, cluster: str, kind: str) -> bool:
+        """Whether changes of a kind of objects need no playbook, since they are followed here, and nothing keeps that from working."""
+        client = self.clients.get(cluster)
+        return (
+            self._ranges is not None
+            and client is not None
+            and all(row.current for row in client.collections if row.path.rsplit("/", 1)[-1] in PodRanges.plurals)
+            and self._ranges.handles(cluster, kind)
+        )
+
     def start(self) -> None:
         """Begin; returns at once."""
         self._others.start()
         self._leadership.start()
-        self._visits.start()
+        self._speaker_calls.start()
+        self._range_calls.start()
         for worker in self.workers:
             worker.start()
 
@@ -114,7 +160,8 @@ class ControlLoop:
         """After the turns that are under way."""
         for worker in self.workers:
             worker.stop()
-        self._visits.stop()
+        self._speaker_calls.stop()
+        self._range_calls.stop()
         self._stop.set()
         self._leadership.stop()
 
@@ -128,7 +175,7 @@ class ControlLoop:
         for worker in self.workers:
             if not worker.is_alive:
                 yield f"{worker.name}: its thread has ended"
-        if not self._visits.is_alive:
+        if not self._speaker_calls.is_alive or not self._range_calls.is_alive:
             yield "visits: their thread has ended"
 
     def troubles(self) -> t.Iterator[str]:
@@ -142,7 +189,7 @@ class ControlLoop:
         """For metrics."""
         now = time.monotonic()
         yield "waits_for_play", {}, float(bool(self._waits))
-        yield "queue_length", {"capability": "visits"}, len(self._visits)
+        yield "queue_length", {"capability": "visits"}, len(self._speaker_calls) + len(self._range_calls)
         for worker in self.workers:
             seen = worker.look()
             label = {"capability": worker.name}
@@ -160,3 +207,12 @@ class ControlLoop:
                     yield "watch_silent_seconds", labels, now - collection.follower.heard_at
             for (verb, code), count in sorted(client.requests().items()):
                 yield "requests_total", {"cluster": name, "verb": verb, "code": code}, count
+
+
+def _pod_ranges(requests: t.Mapping[str, t.Mapping[str, t.Any]], log: Log) -> PodRanges | None:
+    """What follows pod ranges; None where that is not asked for, or the mesh makes no sense."""
+    try:
+        return PodRanges(requests[POD_RANGES]) if POD_RANGES in requests else None
+    except ValueError as error:
+        log.say(POD_RANGES, "refused", message=f"pod ranges are not followed, playbooks are run for them: {error}")
+        return None

@@ -41,10 +41,14 @@ ELSEWHERE = frozenset(
 )
 
 
-def concerns(holder: str) -> bool:
+#: The same of what it changes on nodes, which are the peers of the mesh.
+NODES_ELSEWHERE = ELSEWHERE - {"mesh", "awx_mesh"}
+
+
+def concerns(holder: str, elsewhere: t.Collection[str] = ELSEWHERE) -> bool:
     """Whether the holder of a lock may write what the reconciler writes, by the playbooks that it names; who names none may."""
     books = [word for word in holder.split(" ")[1:] if word.endswith((".yml", ".yaml")) or word.startswith(PREFIX)]
-    return not books or any(_name(book) not in ELSEWHERE for book in books)
+    return not books or any(_name(book) not in elsewhere for book in books)
 
 
 def _name(book: str) -> str:
@@ -93,17 +97,20 @@ class OtherRuns:
         for follower in self._followers:
             follower.start()
 
-    def at_work(self) -> str:
-        """Who is at work; "" when nobody is. As for plays, fewer than half of the clusters cannot say that somebody is."""
+    def at_work(self, elsewhere: t.Collection[str] = ELSEWHERE) -> str:
+        """Who is at work; "" when nobody is. As for plays, fewer than half of the clusters cannot say that somebody is.
+
+        elsewhere: playbooks that count for nothing.
+        """
         record = run_lock.ask(self._key)
-        if record and concerns(str(record.get("holder"))):
+        if record and concerns(str(record.get("holder")), elsewhere):
             return run_lock.describe(record)
         now = time.monotonic()
         with self._lock:
             live = {
                 name: lease
                 for name, (lease, since) in self._locks.items()
-                if now - since < run_lock.LEASE_SECONDS and concerns(_holder(lease))
+                if now - since < run_lock.LEASE_SECONDS and concerns(_holder(lease), elsewhere)
             }
         if not live or run_lock.is_outnumbered(len(live), len(self._names)):
             return ""

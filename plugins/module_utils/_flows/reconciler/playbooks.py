@@ -80,10 +80,19 @@ class Pending:
 
 
 class PlaybookRunner:
-    """Runs ``config["command"]`` with the playbooks that the rows of ``config["watch"]`` name, merged while one runs."""
+    """Runs ``config["command"]`` with the playbooks that the rows of ``config["watch"]`` name, merged while one runs.
 
-    def __init__(self, config: t.Mapping[str, t.Any], log: Log, metrics: Metrics) -> None:
-        self._config, self._log, self._metrics = config, log, metrics
+    ``handled(cluster, kind)``: whether changes of a kind need no playbook now.
+    """
+
+    def __init__(
+        self,
+        config: t.Mapping[str, t.Any],
+        log: Log,
+        metrics: Metrics,
+        handled: t.Callable[[str, str], bool] = lambda cluster, kind: False,
+    ) -> None:
+        self._config, self._log, self._metrics, self._handled = config, log, metrics, handled
         self._stop, self._watch_stop = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._pending = Pending((), *_retry(config))
@@ -178,6 +187,7 @@ class PlaybookRunner:
             self._log.say(
                 "watch", "changed", cluster=event["cluster"], kind=event["kind"], change=event["types"], object=names
             )
+        events = [event for event in events if not self._handled(str(event["cluster"]), str(event["kind"]))]
         with self._lock:
             self._pending.add(events, time.monotonic())
 

@@ -28,7 +28,7 @@ from .capabilities import CAPABILITIES
 from .control_loop import EVERY, ControlLoop, entries_of
 from .metrics import Metrics
 from .playbooks import PlaybookRunner
-from .settings import SettingsReader
+from .settings import POD_RANGES, SettingsReader
 from .visits import PlaySpeaker
 
 Data = dict[str, t.Any]
@@ -42,8 +42,8 @@ class Program:
     def __init__(self, config: t.Mapping[str, t.Any], log: Log, stop: threading.Event, reload: threading.Event) -> None:
         self._config, self._log, self._stop, self._reload = config, log, stop, reload
         self._metrics = Metrics()
-        self._playbooks = PlaybookRunner(config, log, self._metrics)
-        self._desired = [name for name in CAPABILITIES if name in (config.get("capabilities") or ())]
+        self._playbooks = PlaybookRunner(config, log, self._metrics, self._handled)
+        self._desired = [name for name in (*CAPABILITIES, POD_RANGES) if name in (config.get("capabilities") or ())]
         self._settings = SettingsReader(
             config["command"], config.get("inventory") or "", self._desired, float(config.get("limit", 600)), stop
         )
@@ -93,6 +93,9 @@ class Program:
         if self._control_loop is not None:
             yield from self._control_loop.dead()
 
+    def _handled(self, cluster: str, kind: str) -> bool:
+        return self._control_loop is not None and self._control_loop.handles(cluster, kind)
+
     # -- the settings
 
     def _read_again(self) -> None:
@@ -128,6 +131,7 @@ class Program:
                 self._playbooks.ask,
                 self._config.get("lock_namespace") or "kube-system",
                 self._speaker,
+                self._speaker.set_ranges,
             )
         self._playbooks.follow(self._followed(requests), requests)
         before, self._control_loop, self._requests = self._control_loop, control_loop, dict(requests)

@@ -18,8 +18,10 @@ from ..._values.refused import ValueRefused
 Data = dict[str, t.Any]
 #: Of the play that notes the options: where to; plugins/plugin_utils/controller_task.py does it.
 VARIABLE = "__multicluster_options_to"
+#: What the service follows of the mesh; a fabric without it, or with a mistake in it, has the other capabilities all the same.
+POD_RANGES = "pod_ranges"
 #: Capabilities whose module bears another name; a module notes its options under its own.
-_MODULES = {"mcs": "service_imports"}
+_MODULES = {"mcs": "service_imports", POD_RANGES: "mesh_plan"}
 _BOOK = play_path("reconciler_settings.yml")
 #: What Ansible would pass over in silence, and then find no hosts.
 _STRICT = (
@@ -59,6 +61,9 @@ class SettingsReader:
                 )
             kept = read_json(folder, "capabilities")
             found = {name: read_json(folder, _MODULES.get(name, name) + ".json") for name in kept or ()}
+            mesh = found.get(POD_RANGES) or {}
+            if mesh.get("mode") != "semaphore" or not mesh.get("clusters"):
+                found.pop(POD_RANGES, None)
             # without clusters the play has no host, or, where they are no hosts, one that speaks for none
             missing = [name for name, options in found.items() if options is None]
             if missing:

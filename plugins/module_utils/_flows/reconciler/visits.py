@@ -1,8 +1,8 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nodes announce, told to all of them in one visit: whatever changed before it begins is part of it, whatever changes meanwhile of the next.
+"""What nodes announce, or have as pod ranges of peers, told to all of them in one visit: what changes meanwhile is the next.
 
-A visit is a short play (playbooks/plays/speakers.yml) that gets what to announce with it. It asks no API server, takes no lock of the fabric, and
+A visit is a short play (playbooks/plays/speakers.yml, pod_ranges.yml) that gets that with it. It asks no API server, takes no lock of the fabric, and
 changes nothing else on nodes, so it may run alongside plays that write something else. Where it does not succeed on every node, the playbook of
 the capability is asked for, which does all of it and is repeated until it has.
 """
@@ -19,13 +19,15 @@ from ..._io.warm_playbooks import WarmPlaybooks
 from .metrics import Metrics
 
 Data = dict[str, t.Any]
-#: By cluster: {routes: as the module bgp_speaker takes them, left_out: {node: why}}.
+#: By cluster: {routes: as the module bgp_speaker takes them, left_out: {node: why}}, or the option ``orders`` of the module peer_ranges.
 Orders = dict[str, Data]
 #: Tells nodes; whether all of them have heard.
 Speak = t.Callable[[Orders], bool]
 #: Of the play: the orders.
 VARIABLE = "__load_balancers_orders"
 BOOK = play_path("speakers.yml")
+#: The same of pod ranges.
+RANGES_VARIABLE, RANGES_BOOK = "__pod_ranges_orders", play_path("pod_ranges.yml")
 #: One way to each node and back instead of five, and word of a node that has died, where the inventory does not say otherwise.
 _QUICK = {"ANSIBLE_PIPELINING": "true", "ANSIBLE_SSH_EXTRA_ARGS": "-o ServerAliveInterval=3 -o ServerAliveCountMax=3"}
 #: So often a visit that has to wait looks whether it still has to, in seconds.
@@ -44,11 +46,18 @@ class PlaySpeaker:
         )
 
     def __call__(self, orders: Orders) -> bool:
+        return self._play(VARIABLE, orders, BOOK)
+
+    def set_ranges(self, orders: Orders) -> bool:
+        """The same of pod ranges of peers."""
+        return self._play(RANGES_VARIABLE, orders, RANGES_BOOK)
+
+    def _play(self, variable: str, orders: Orders, book: str) -> bool:
         with private_folder() as folder:
-            path = write_json(folder, "orders.json", {VARIABLE: orders})
+            path = write_json(folder, "orders.json", {variable: orders})
             before = self._playbooks.starts
             try:
-                return self._playbooks.run(["-e", "@" + path, BOOK], self._seconds, self._stop) == 0
+                return self._playbooks.run(["-e", "@" + path, book], self._seconds, self._stop) == 0
             finally:
                 self._metrics.count("ansible_starts_total", self._playbooks.starts - before)
 
@@ -59,16 +68,26 @@ class PlaySpeaker:
 
 class Visits:
     """``ask`` may be called from any thread. ``free(cluster)``: whether its nodes may be told now; what waits for that is told the newest word.
-    ``broken()`` is called when not every node could be told."""
+    ``broken()`` is called when not every node could be told. ``name`` and ``done``: in the log and the metrics, and how it ended there.
+    ``join``: of the orders of a cluster that wait, and later ones, where these are not all of it."""
 
     def __init__(
-        self, speak: Speak, free: t.Callable[[str], bool], broken: t.Callable[[], None], log: Log, metrics: Metrics
+        self,
+        speak: Speak,
+        free: t.Callable[[str], bool],
+        broken: t.Callable[[], None],
+        log: Log,
+        metrics: Metrics,
+        name: str = "speakers",
+        done: tuple[str, str] = ("told", "not told"),
+        join: t.Callable[[Data, Data], Data] = lambda before, after: after,
     ) -> None:
         self._speak, self._free, self._broken, self._log, self._metrics = speak, free, broken, log, metrics
+        self._name, self._done, self._join = name, done, join
         self._changed = threading.Condition()
         self._stopping = False
         self._waiting: dict[str, tuple[Data, float]] = {}
-        self._thread = threading.Thread(target=self._work, name="mcn-visits", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="mcn-" + name, daemon=True)
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -91,7 +110,7 @@ class Visits:
         with self._changed:
             for cluster, order in orders.items():
                 before = self._waiting.get(cluster)
-                self._waiting[cluster] = order, before[1] if before else since
+                self._waiting[cluster] = (self._join(before[0], order), before[1]) if before else (order, since)
             self._changed.notify()
 
     def __len__(self) -> int:
@@ -119,13 +138,13 @@ class Visits:
         try:
             well = self._speak({name: order for name, (order, unused) in due.items()})
         except (OSError, ValueError) as error:  # a full disk, say: the playbook is tried again and again
-            self._log.say("speakers", "failed", error=str(error))
+            self._log.say(self._name, "failed", error=str(error))
             well = False
         now = time.monotonic()
-        self._metrics.count("visits_total", result="ok" if well else "failed")
+        self._metrics.count("node_calls_total", of=self._name, result="ok" if well else "failed")
         self._log.say(
-            "speakers",
-            "told" if well else "not told",
+            self._name,
+            self._done[not well],
             clusters=sorted(due),
             seconds=round(now - begun, 1),
             after=round(now - min(since for unused, since in due.values()), 1),

@@ -49,6 +49,13 @@ def test_whose_runs_are_waited_for(holder, desired):
     assert other_runs.concerns(holder) is desired
 
 
+def test_a_run_of_the_mesh_is_waited_for_where_peers_change():
+    for book in ("mesh.yml", "multicluster.network.mesh", "awx_mesh.yml"):
+        assert other_runs.concerns(f"ops@host {book} x", other_runs.NODES_ELSEWHERE)
+    assert other_runs.concerns("ops@host site.yml x", other_runs.NODES_ELSEWHERE)
+    assert not other_runs.concerns("ops@host verify.yml x", other_runs.NODES_ELSEWHERE)
+
+
 @given(st.text(max_size=60))
 def test_any_holder_is_judged(text):
     assert other_runs.concerns(text) in (True, False) and processes.has_ended(text) in (True, False)
@@ -273,9 +280,9 @@ def test_after_a_play_of_somebody_else_nodes_are_told_again():
 
 
 @contextlib.contextmanager
-def visited(speak, free=lambda cluster: True):
+def visited(speak, free=lambda cluster: True, *more):
     lines, broken = [], []
-    visits = Visits(speak, free, lambda: broken.append("load_balancers"), Log(lines.append), Metrics())
+    visits = Visits(speak, free, lambda: broken.append("load_balancers"), Log(lines.append), Metrics(), *more)
     visits.lines, visits.broken = lines, broken
     visits.start()
     try:
@@ -310,6 +317,18 @@ def test_what_changes_during_a_visit_is_one_further_visit():
         "the newest word, once"
     )
     assert not visits.broken and len([line for line in visits.lines if "event=told" in line]) == 2
+
+
+def test_orders_that_are_not_all_of_it_are_joined_while_they_wait():
+    seen, free = [], set()
+    more = "pod_ranges", ("set", "not set"), lambda before, after: {**before, **after}
+    with visited(lambda orders: seen.append(orders) is None, lambda cluster: cluster in free, *more) as calls:
+        calls.ask({"aws": {"a": 1, "b": 1}}, time.monotonic())
+        calls.ask({"aws": {"b": 2, "c": 2}}, time.monotonic())
+        free.add("aws")
+        wait_for(lambda: seen and calls.lines)
+    assert seen == [{"aws": {"a": 1, "b": 2, "c": 2}}]
+    assert ["part=pod_ranges event=set clusters=aws" in line for line in calls.lines] == [True], calls.lines
 
 
 def test_nodes_of_a_cluster_that_is_not_ours_now_wait_and_keep_no_other_waiting():
