@@ -17,7 +17,7 @@ _HELP = {
     "plan_seconds_total": ("counter", "Seconds spent on plans and writes."),
     "errors_total": ("counter", "Turns that failed and come again."),
     "playbooks_total": ("counter", "Playbooks that were run, by result."),
-    "node_calls_total": ("counter", "Visits of nodes that were told what to announce, or pod ranges of peers, by result."),
+    "node_calls_total": ("counter", "Visits of nodes with what to announce, or pod ranges of peers, by result."),
     "ansible_starts_total": ("counter", "Visits that had to start Ansible, since it was not in memory."),
     "requests_total": ("counter", "Requests to API servers, by verb and code."),
     "reaction_seconds": ("histogram", "Seconds from an event to the objects written for it."),
