@@ -309,6 +309,11 @@ class WarmPlaybooks:
         environment = [f"{name}={value}" for name, value in sorted(self._more.items())]
         return run_playbook(["env", *environment, *self._command, *words], seconds, stop)
 
+    def prepare(self) -> None:
+        """Begin the process before the first run, which otherwise starts the program anew. Returns at once."""
+        with self._lock:
+            self._usable()
+
     def stop(self) -> None:
         """The run that is under way has to be ended first, by its own ``stop``."""
         with self._lock:

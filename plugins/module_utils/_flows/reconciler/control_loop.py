@@ -137,6 +137,11 @@ class ControlLoop:
         """The clusters with nodes that may be changed now: all, unless a play changes nodes, which may have read less than the watches have."""
         return frozenset() if self._others.at_work(NODES_ELSEWHERE) else frozenset(self.clients)
 
+    @property
+    def follows_ranges(self) -> bool:
+        """Whether pod ranges of nodes are followed."""
+        return self._ranges is not None
+
     def handles(self, cluster: str, kind: str) -> bool:
         """Whether changes of a kind of objects need no playbook, since they are followed here, and nothing keeps that from working."""
         client = self.clients.get(cluster)

@@ -139,6 +139,8 @@ class Program:
             before.stop()
         if control_loop is not None:
             control_loop.start()
+            if control_loop.follows_ranges:
+                self._speaker.prepare()  # a pod in a further block waits for its first packets
         self._log.say(
             "settings",
             "used",

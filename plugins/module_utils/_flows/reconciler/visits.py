@@ -61,6 +61,10 @@ class PlaySpeaker:
             finally:
                 self._metrics.count("ansible_starts_total", self._playbooks.starts - before)
 
+    def prepare(self) -> None:
+        """Have Ansible in memory before the first call."""
+        self._playbooks.prepare()
+
     def end(self) -> None:
         """After the visit that is under way."""
         self._playbooks.stop()
