@@ -12,6 +12,7 @@ short_description: Change the pod ranges of WireGuard peers that a node has
 author:
   - multicluster.network authors (@multicluster-network)
 description:
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
   - Sets the allowed IPs of some peers of the mesh devices of a node, in the kernel and in the confirmed state that a boot restores. Nothing else of the node
     changes, so there is nothing to confirm. The role P(multicluster.network.reconciler#role) calls it when a node of another cluster gets a further pod range.
   - In a device a range that moves from one peer to another has an owner at every moment.
@@ -43,6 +44,14 @@ options:
 seealso:
   - module: multicluster.network.node_dataplane
   - module: multicluster.network.wireguard_device
+attributes:
+  action_group:
+    description: Use C(group/multicluster.network.node) in C(module_defaults) to set options once.
+    support: full
+    membership:
+      - multicluster.network.all
+      - multicluster.network.internal
+      - multicluster.network.node
 """
 
 EXAMPLES = r"""
