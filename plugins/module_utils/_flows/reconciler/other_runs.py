@@ -42,7 +42,7 @@ ELSEWHERE = frozenset(
 
 
 #: The same of what it changes on nodes, which are the peers of the mesh.
-NODES_ELSEWHERE = ELSEWHERE - {"mesh", "awx_mesh"}
+NODES_ELSEWHERE = ELSEWHERE - {"mesh", "awx.mesh"}
 
 
 def concerns(holder: str, elsewhere: t.Collection[str] = ELSEWHERE) -> bool:
