@@ -71,6 +71,9 @@ def parse_device(raw: t.Mapping[str, t.Any]) -> Device:
     if key_file is not None and (not isinstance(key_file, str) or not key_file.startswith("/")):
         raise ValueRefused("bad_key_file", f"{quoted(key_file)} is not an absolute path")
     name = check_interface_name(raw.get("name"))
+    mark = parse_decimal(given("fwmark", 0), "bad_fwmark")
+    if mark > 0xFFFFFFFF:
+        raise ValueRefused("bad_fwmark", f"{mark} has more than 32 bits")
     return Device(
         name=name,
         present=state == "present",
@@ -80,7 +83,7 @@ def parse_device(raw: t.Mapping[str, t.Any]) -> Device:
         mtu=_mtu(given("mtu", 0)),
         txqueuelen=parse_decimal(given("txqueuelen", DEFAULT_QUEUE), "bad_txqueuelen"),
         listen_port=parse_port(raw["listen_port"]) if raw.get("listen_port") is not None else None,
-        fwmark=_fwmark(given("fwmark", 0)),
+        fwmark=mark,
         private_key_file=key_file,
         generate_key=bool(given("generate_key", False)),
         addresses=None
@@ -99,13 +102,6 @@ def _mtu(value: t.Any) -> int:
     if mtu and not MTU_RANGE[0] <= mtu <= MTU_RANGE[1]:
         raise ValueRefused("mtu_out_of_range", "{0} is not between {1} and {2}".format(mtu, *MTU_RANGE))
     return mtu or DEFAULT_MTU
-
-
-def _fwmark(value: t.Any) -> int:
-    mark = parse_decimal(value, "bad_fwmark")
-    if mark > 0xFFFFFFFF:
-        raise ValueRefused("bad_fwmark", f"{mark} has more than 32 bits")
-    return mark
 
 
 def _interface(text: t.Any) -> str:

@@ -112,23 +112,19 @@ def _seen(path: str) -> tuple[str, int, int]:
     return path, state.st_mtime_ns, state.st_size
 
 
-def settings_files(environment: t.Mapping[str, str]) -> list[str]:
-    """Where Ansible may find its settings."""
-    named = environment.get("ANSIBLE_CONFIG") or ""
-    named = f"{named}/ansible.cfg" if named and pathlib.Path(named).is_dir() else named
-    return [
-        *([named] if named else ()),
-        os.path.abspath("ansible.cfg"),
-        os.path.expanduser("~/.ansible.cfg"),
-        "/etc/ansible/ansible.cfg",
-    ]
-
-
 class _Process:
     """One life of the process. It is ready when it has said so."""
 
     def __init__(self, program: str, interpreter: t.Sequence[str], environment: t.Mapping[str, str]) -> None:
-        self._settings = settings_files(environment)
+        # where Ansible may find its settings
+        named = environment.get("ANSIBLE_CONFIG") or ""
+        named = f"{named}/ansible.cfg" if named and pathlib.Path(named).is_dir() else named
+        self._settings = [
+            *([named] if named else ()),
+            os.path.abspath("ansible.cfg"),
+            os.path.expanduser("~/.ansible.cfg"),
+            "/etc/ansible/ansible.cfg",
+        ]
         self._channel, theirs = socket.socketpair()
         self._files: list[str] = []
         self._lines: list[dict[str, t.Any]] = []
@@ -193,7 +189,9 @@ class _Process:
             rest = _below(run) if run and born and _born(run) == born else {}
             self.kill()
             for pid, begun in rest.items():
-                _kill(pid, begun)
+                if begun and _born(pid) == begun:
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
             if ending:
                 return 124
             raise
@@ -267,12 +265,6 @@ def _below(pid: int) -> dict[int, str]:
         found[one] = _born(one)
         todo += parents.get(one, ())
     return found
-
-
-def _kill(pid: int, born: str) -> None:
-    if born and _born(pid) == born:
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
 
 
 class WarmPlaybooks:

@@ -149,7 +149,12 @@ def connect(access: Access, connections: int = 10, seconds: float = 30.0) -> Tra
 
 def _pool(access: Access, urllib3: t.Any, connections: int) -> t.Any:
     """The pool of connections, through the inventory's proxy; those of the environment do not count here."""
-    common: dict[str, t.Any] = {"maxsize": connections, "retries": False, "socket_options": _keep_alive(urllib3)}
+    # let the kernel find connections whose other end vanished: a watch may get nothing for minutes and be well
+    options = [*urllib3.connection.HTTPConnection.default_socket_options, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    common: dict[str, t.Any] = {"maxsize": connections, "retries": False, "socket_options": options}
     if not access.proxy_url:
         return within_deadlines(urllib3.PoolManager(**common))
     if lower(access.proxy_url).startswith("socks"):
@@ -159,15 +164,6 @@ def _pool(access: Access, urllib3: t.Any, connections: int) -> t.Any:
             raise LibraryMissing(access.cluster, error) from None
         return within_deadlines(SOCKSProxyManager(access.proxy_url, **common))
     return within_deadlines(urllib3.ProxyManager(access.proxy_url, **common))
-
-
-def _keep_alive(urllib3: t.Any) -> list[tuple[int, int, int]]:
-    """Let the kernel find connections whose other end vanished: a watch may get nothing for minutes and be well."""
-    options = [*urllib3.connection.HTTPConnection.default_socket_options, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, name):
-            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
-    return options
 
 
 def fetch_ca(access: Access, urllib3: t.Any, seconds: float) -> str:

@@ -52,30 +52,26 @@ class Variant(t.NamedTuple):
     prefixes: tuple[str, ...] = PROVIDER_PREFIXES
 
 
-def find_device(name: str, devices: t.Iterable[Device]) -> Device | None:
-    """The device whose host name is the node's name. Raises ValueRefused: no name, or two such devices (T15)."""
-    if not name:
-        raise ValueRefused("bad_format", "a node without a name has no device")
-    found = [device for device in devices if device.hostname == name]
-    if len(found) > 1:
-        raise ValueRefused(
-            "claimed_twice",
-            "the devices {0} are all called {1}".format(
-                ", ".join(quoted(device.id) for device in found[:10]), quoted(name)
-            ),
-        )
-    return found[0] if found else None
-
-
 def device_of(
     name: str, node_provider_id: str, devices: t.Sequence[Device], variant: Variant = Variant()
 ) -> Device | None:
     """A node's device by its provider ID where it has one, else by its name; ``devices`` is the complete list.
 
-    Raises ValueRefused for a foreign or malformed provider ID, which never means that the device is gone.
+    Raises ValueRefused for no name, two devices of the name, and for a foreign or malformed provider ID, which never means that the device is gone.
     """
     if not node_provider_id:
-        return find_device(name, devices)
+        # the device whose host name is the node's name (T15)
+        if not name:
+            raise ValueRefused("bad_format", "a node without a name has no device")
+        found = [device for device in devices if device.hostname == name]
+        if len(found) > 1:
+            raise ValueRefused(
+                "claimed_twice",
+                "the devices {0} are all called {1}".format(
+                    ", ".join(quoted(device.id) for device in found[:10]), quoted(name)
+                ),
+            )
+        return found[0] if found else None
     ident = parse_provider_id(node_provider_id, variant.prefixes)
     return next((device for device in devices if device.id == ident), None)
 

@@ -11,7 +11,7 @@ from .._plan.objects import labels_of
 from .._plan.plan import Refusal
 from .._values.refused import ValueRefused
 from .endpoints import as_seen, endpoints_manifest
-from .exports import ENDPOINTS, ExportedSlice, Exports, Id, Listed, Options, ServiceExport, label_of
+from .exports import ENDPOINTS, Exports, Id, Listed, Options, ServiceExport, label_of
 from .global_services import (
     CLUSTER_LABEL,
     DEFAULT_ZONES,
@@ -216,7 +216,11 @@ def _slice_bundles(
                 continue
             where = SliceId(source, one.service[0], one.slice["metadata"]["name"])
             try:
-                made[where] = _slice_copy(one, source, local, version, found, options)
+                zones = options.zones.get(local) or DEFAULT_ZONES
+                group = one.group if source == local else as_seen([one.group], options.exported.get(source))[0]
+                made[where] = global_slice(
+                    one.slice, group, source, source == local, zones, found.opted_in, options.namespace, version
+                )
             except ValueRefused as error:
                 refused.append(Refusal(where.label, error.reason, error.message))
     for name, sources in collisions((manifest["metadata"]["name"], where) for where, manifest in made.items()).items():
@@ -231,14 +235,6 @@ def _slice_bundles(
                 )
                 del made[where]
     return [bundle_of(where.label, [made[where]]) for where in sorted(made)]
-
-
-def _slice_copy(
-    one: ExportedSlice, source: str, local: str, version: str, service: Aggregate, options: Options
-) -> Manifest:
-    zones = options.zones.get(local) or DEFAULT_ZONES
-    group = one.group if source == local else as_seen([one.group], options.exported.get(source))[0]
-    return global_slice(one.slice, group, source, source == local, zones, service.opted_in, options.namespace, version)
 
 
 def _copy_of(obj: Object) -> list[str | None]:

@@ -78,7 +78,10 @@ SEPARATOR = separator("ssm")
 def mirror_name(prefix: str, namespace: str, name: str) -> Name:
     """Name of the mirror of a Service, of its Endpoints, and the beginning of its slices' names."""
     parts_valid = bool(_SERVICE.match(prefix) and _LABEL.match(namespace) and _LABEL.match(name))
-    return _service_name(f"{prefix}-{namespace}-{SEPARATOR}-{name}", parts_valid)
+    text = f"{prefix}-{namespace}-{SEPARATOR}-{name}"
+    if len(text) > _SERVICE_LENGTH:
+        return Name(text, "name_too_long")
+    return Name(text, None if parts_valid and is_service_name(text) else "name_invalid")
 
 
 def global_name(namespace: str, name: str) -> Name:
@@ -92,12 +95,6 @@ def global_slice_name(name: str) -> Name:
     if len(text) > _OBJECT_LENGTH:
         return Name(text, "name_too_long")
     return Name(text, None if is_object_name(text) and is_object_name(name) else "name_invalid")
-
-
-def _service_name(text: str, parts_valid: bool) -> Name:
-    if len(text) > _SERVICE_LENGTH:
-        return Name(text, "name_too_long")
-    return Name(text, None if parts_valid and is_service_name(text) else "name_invalid")
 
 
 def collisions(named: t.Iterable[tuple[str, Source]]) -> dict[str, list[Source]]:

@@ -273,7 +273,13 @@ def _claimer(
             mine = dynamic is not None and (controller(dynamic) or {}).get("uid") == uid(obj)
             found = address_or_none(get(dynamic, "spec", "ip")) if mine else None
             if dynamic is None:
-                _make_dynamic(turn, resource, obj, entry)
+                family = entry.get("ipFamily") or get(obj, "spec", "ipFamily")
+                spec = {
+                    "type": "Public",
+                    "ipFamily": family,
+                    "claimRef": claim_reference(resource, obj, False, turn.options.profile),
+                }
+                turn.create_owned(CLAIM, IP, dynamic_name(obj, entry), spec=spec)
             elif not mine:
                 turn.fail("name_taken", f"an IP {quoted(name(dynamic))} exists and is another's")
             if found:
@@ -298,16 +304,6 @@ def _claimer(
 def dynamic_name(claimer: Object, entry: t.Mapping[str, t.Any]) -> str:
     """The name of the IP made for an entry without address: always the same, so that none is made twice."""
     return f"{name(claimer)}-{lower(text(entry, 'name')).replace(':', '-')}"
-
-
-def _make_dynamic(turn: ObjectTurn, resource: str, obj: Object, entry: t.Mapping[str, t.Any]) -> None:
-    family = entry.get("ipFamily") or get(obj, "spec", "ipFamily")
-    spec = {
-        "type": "Public",
-        "ipFamily": family,
-        "claimRef": claim_reference(resource, obj, False, turn.options.profile),
-    }
-    turn.create_owned(CLAIM, IP, dynamic_name(obj, entry), spec=spec)
 
 
 def _given_up(

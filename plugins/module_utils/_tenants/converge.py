@@ -29,15 +29,6 @@ _PLANS: dict[str, t.Callable[[ObjectTurn], None]] = {
 }
 
 
-def plan_pass(view: View, now: str) -> list[ObjectTurn]:
-    """The turn of every selected object and of every twin that nobody wants. ``now``: RFC 3339, seconds, UTC."""
-    turns: list[ObjectTurn] = []
-    for kind in KINDS:
-        if kind in view.options.kinds:
-            turns.extend(_kind(view, kind, now))
-    return turns
-
-
 def _kind(view: View, kind: str, now: str) -> t.Iterator[ObjectTurn]:
     try:
         sources = view.mapped(kind)
@@ -159,7 +150,12 @@ def _mapped(view: View, now: str, keep: CheckClaims | None, run: t.Callable[[Pla
     def plan(current: View) -> list[ObjectTurn]:
         if keep is not None:
             refused[:] = keep(current)
-        return plan_pass(current, now)
+        # the turn of every selected object and of every twin without one
+        turns: list[ObjectTurn] = []
+        for kind in KINDS:
+            if kind in current.options.kinds:
+                turns.extend(_kind(current, kind, now))
+        return turns
 
     return run(plan)._replace(refused=refused, unread=view.unread)
 

@@ -157,7 +157,7 @@ class Resolver:
         if seat is None:
             self.unknown(variable, end, f"the cluster has no Node {end.name}")
             return None
-        return place_of_node(seat)
+        return Place(ends.NODE, "/".join((seat.cluster, seat.name)), seat.cluster, seat.host, seat.addresses)
 
     def pod(self, variable: str, end: End) -> Place | None:
         """A pod."""
@@ -309,7 +309,10 @@ class Resolver:
                     if src is None or dst is None:
                         continue
                     if len(found) >= MOST_FLOWS:
-                        self._enough()
+                        self._note(
+                            "limit",
+                            f"the first {MOST_FLOWS} flows are followed, and no more; ask for fewer, or for all pairs by trace_plan",
+                        )
                         return
                     made = True
                     found.append(self._flow(len(found), next(numbers), question, source, target, src, dst))
@@ -320,13 +323,6 @@ class Resolver:
                     found += [reverse] if reverse else []
                 if not made and question.target.kind != ends.ANY:
                     self.unknown(ends.TO, question.target, f"it and {source.label} have no address of one family")
-
-    def _enough(self) -> None:
-        """Not everything that was asked for is followed."""
-        self._note(
-            "limit",
-            f"the first {MOST_FLOWS} flows are followed, and no more; ask for fewer, or for all pairs by trace_plan",
-        )
 
     def _flow(
         self, index: int, number: int, question: Question, source: Place, target: Target, src: Address, dst: Address
@@ -462,11 +458,6 @@ class Resolver:
             port,
             tuple((address, port, place.cluster, place.host) for address in dials),
         )
-
-
-def place_of_node(seat: Seat) -> Place:
-    """The place of a node itself."""
-    return Place(ends.NODE, "/".join((seat.cluster, seat.name)), seat.cluster, seat.host, seat.addresses)
 
 
 def hosts_of(flows: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:

@@ -77,7 +77,10 @@ class Ports:
     def __init__(self, kept: str) -> None:
         self.memory: dict[int, Heard] = {}
         self.kept, self.begun = kept, False
-        self.known = _read_known(kept)
+        # kube-proxy's port, when that has ever answered here; else 0
+        found = files.read_state(kept)
+        text = found.content.decode("ascii", "replace").strip() if found is not None and found.kind == "file" else ""
+        self.known = int(text) if is_digits(text) and len(text) < 6 else 0
         self._is_kept = True
 
     def decide(
@@ -160,10 +163,3 @@ def follow(follower: Follower) -> None:
             sys.stdout.flush()
             reported = problem
         time.sleep(max(PAUSE_SECONDS, len(follower.ports.memory) / PORTS_PER_SECOND))
-
-
-def _read_known(path: str) -> int:
-    """kube-proxy's port, when that has ever answered here; else 0."""
-    found = files.read_state(path)
-    text = found.content.decode("ascii", "replace").strip() if found is not None and found.kind == "file" else ""
-    return int(text) if is_digits(text) and len(text) < 6 else 0

@@ -22,19 +22,15 @@ def main(arguments: t.Sequence[str]) -> int:
     if words == ["start"]:
         return follow.start()
     if words == ["clean"]:
-        return _clean()
+        try:
+            for address in follow.clean():
+                sys.stdout.write(f"{address} was left behind and is taken away\n")
+        except (LinuxError, ValueError) as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
+        return 0
     if words == ["follow"]:
         follow.follow()
         return 0
     sys.stderr.write("usage: speaker.pyz start | clean | follow\n")
     return 2
-
-
-def _clean() -> int:
-    try:
-        for address in follow.clean():
-            sys.stdout.write(f"{address} was left behind and is taken away\n")
-    except (LinuxError, ValueError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0

@@ -75,7 +75,11 @@ def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manag
             if device is None:
                 row["state"] = "gone"
                 if fate.delete:
-                    gone.append(_deletion(setup, name, node))
+                    before = {"providerID": (node.get("spec") or {}).get("providerID")}
+                    change = Change("delete", "Node", f"{setup.cluster}/{name}", before, None)
+                    gone.append(
+                        Put(change, f"{NODES}/{segment(name)}", None, str(node["metadata"].get("uid") or ""), 3)
+                    )
                 elif not row["initialized"]:
                     plan.refuse(
                         f"node {setup.cluster}/{name}",
@@ -143,12 +147,6 @@ def _ready(node: Object) -> bool:
     states = [row.get("status") for row in rows if isinstance(row, dict) and row.get("type") == "Ready"]
     # a node that has not reported yet is not one that has gone
     return states in ([], ["True"])
-
-
-def _deletion(setup: Setup, name: str, node: Object) -> Put:
-    before = {"providerID": (node.get("spec") or {}).get("providerID")}
-    change = Change("delete", "Node", f"{setup.cluster}/{name}", before, None)
-    return Put(change, f"{NODES}/{segment(name)}", None, str(node["metadata"].get("uid") or ""), 3)
 
 
 def _puts(

@@ -24,7 +24,13 @@ def main(arguments: t.Sequence[str]) -> int:
     """Returns the exit status."""
     words = list(arguments)
     if words[:1] == ["rollback"] and len(words) in (3, 5):
-        return _rollback(words[1], words[2], float(words[4]) if len(words) == 5 else 0.0)
+        fabric = words[1]
+        try:
+            record = transaction.dead_man(fabric, words[2], float(words[4]) if len(words) == 5 else 0.0)
+        except transaction.JournalInvalid as error:
+            record = node_dataplane.recover(fabric, error)
+        sys.stdout.write(json.dumps(record, sort_keys=True) + "\n")
+        return 0
     if words[:1] == ["watch"] and len(words) == 2:
         from . import kubespan_watch  # the module brings this file along, and most runs of it need no watcher
 
@@ -33,15 +39,6 @@ def main(arguments: t.Sequence[str]) -> int:
         sys.stderr.write("usage: dataplane.pyz STATE | watch FABRIC | rollback FABRIC ID [--after SECONDS]\n")
         return 2
     return _boot(words[0])
-
-
-def _rollback(fabric: str, ident: str, after: float) -> int:
-    try:
-        record = transaction.dead_man(fabric, ident, after)
-    except transaction.JournalInvalid as error:
-        record = node_dataplane.recover(fabric, error)
-    sys.stdout.write(json.dumps(record, sort_keys=True) + "\n")
-    return 0
 
 
 def _boot(path: str) -> int:

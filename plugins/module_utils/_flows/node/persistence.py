@@ -205,20 +205,16 @@ def desired_files(fabric: str, state: NodeState | None) -> dict[str, files.FileS
     """Path to state of every file that we own for a fabric; empty for a fabric that is to go."""
     if state is None:
         return {}
+    mesh = ((state.kubespan or {}).get("layout") or {}).get("device")
+    devices = sorted({*(device.name for device in state.devices), *([mesh] if mesh else [])})
+    found = link_managers.texts(_manager_name(fabric), devices)
     return {
         code_file(fabric): code_state(),
         **_desired_unit(fabric),
         **(_watch_files(fabric) if (state.kubespan or {}).get("watcher") else {}),
-        **_managers_files(fabric, state),
+        **{path: files.FileState("file", 0o644, text.encode("ascii")) for path, text in found.items()},
         state_path(fabric): files.FileState("file", 0o600, state_bytes(state.to_json())),
     }
-
-
-def _managers_files(fabric: str, state: NodeState) -> dict[str, files.FileState]:
-    mesh = ((state.kubespan or {}).get("layout") or {}).get("device")
-    devices = sorted({*(device.name for device in state.devices), *([mesh] if mesh else [])})
-    found = link_managers.texts(_manager_name(fabric), devices)
-    return {path: files.FileState("file", 0o644, text.encode("ascii")) for path, text in found.items()}
 
 
 def _manager_name(fabric: str) -> str:

@@ -190,15 +190,11 @@ def _listeners(flows: t.Sequence[Flow], here: Pods) -> list[Data]:
     for address in sorted(desired & set(namespaces)):
         found.append({"address": address, "protocol": None, "port": None})
         for row in read[namespaces[address]]:
-            if _takes(row, address):
+            # whether what listens takes packets to that address
+            everybody = ("::",) if ":" in address else ("0.0.0.0", "" if row["only_v6"] else "::")
+            if row["address"] == address or row["address"] in everybody:
                 found.append({"address": address, "protocol": row["protocol"], "port": row["port"]})
     return found
-
-
-def _takes(row: t.Mapping[str, t.Any], address: str) -> bool:
-    """Whether what listens takes packets to that address."""
-    everybody = ("::",) if ":" in address else ("0.0.0.0", "" if row["only_v6"] else "::")
-    return row["address"] == address or row["address"] in everybody
 
 
 def read_counters() -> Data:

@@ -354,7 +354,11 @@ def write(
     missing = check_namespaces(clusters, request, listed, whole, writes, namespace)
     if check:
         return whole
-    make_namespaces(clusters, missing, namespace, manager)
+    # make the mirror namespace where it is missing
+    path = "/api/v1/namespaces/" + segment(namespace)
+    clusters.write(
+        "make the mirror namespace", missing, lambda name, client: client.apply(path, _namespace(namespace), manager)
+    )
     done = cluster_objects.apply(clusters, whole, writes, manager, bool(request.get("leave_conflicts")))
     done.changes = [change for change in whole.changes if change.kind == "Namespace"] + done.changes
     settle(clusters, writes, manager)
@@ -422,14 +426,6 @@ def _namespace_there(client: Client, namespace: str) -> bool:
 
 def _namespace(name: str) -> dict[str, t.Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {MANAGED_BY: MANAGED_BY_US}}}
-
-
-def make_namespaces(clusters: Clusters, names: t.Sequence[str], namespace: str, manager: str) -> None:
-    """Make the mirror namespace where it is missing."""
-    path = "/api/v1/namespaces/" + segment(namespace)
-    clusters.write(
-        "make the mirror namespace", names, lambda name, client: client.apply(path, _namespace(namespace), manager)
-    )
 
 
 def settle(clusters: Clusters, writes: t.Mapping[str, t.Sequence[Write]], manager: str) -> None:

@@ -272,19 +272,16 @@ def apply(
     """Do the writes; returns the plan with only those changes that took place."""
 
     def one(client: Client, write: Write, manager: str) -> t.Any:
-        return _write_set(client, read.sets[client.cluster][0], write, manager)
+        target = read.sets[client.cluster][0]
+        path = target.path(write.key.name)
+        if write.manifest is None:
+            return client.delete(path, uid=write.uid)
+        if write.change.action == CREATE:
+            # a plain POST: several versions of Calico's API server cannot make objects by server-side apply
+            return client.create(target.path(), write.manifest, manager)
+        if "spec" not in write.manifest:
+            return client.merge_patch(path, write.manifest, manager)
+        manifest = dict(write.manifest, metadata=dict(write.manifest["metadata"], uid=write.uid))
+        return take_alone(client, path, manifest, client.apply(path, manifest, manager, force=write.force), manager)
 
     return cluster_objects.apply(clusters, whole, writes, manager, leave_conflicts, "write network sets", one)
-
-
-def _write_set(client: Client, target: Target, write: Write, manager: str) -> t.Any:
-    path = target.path(write.key.name)
-    if write.manifest is None:
-        return client.delete(path, uid=write.uid)
-    if write.change.action == CREATE:
-        # a plain POST: several versions of Calico's API server cannot make objects by server-side apply
-        return client.create(target.path(), write.manifest, manager)
-    if "spec" not in write.manifest:
-        return client.merge_patch(path, write.manifest, manager)
-    manifest = dict(write.manifest, metadata=dict(write.manifest["metadata"], uid=write.uid))
-    return take_alone(client, path, manifest, client.apply(path, manifest, manager, force=write.force), manager)

@@ -92,7 +92,10 @@ def converge(
     if not present:
         done = take_away(clusters, whole, heres, destinations, manager, check)
         return _result(clusters, request, options.ids, listed, {}, {}, None, done, diff)
-    exported = read_all(clusters, fabric, request, planned, options, lost)
+    # what each cluster exports, of which everything holds; not of those that are lost
+    own = {name: api_servers(MirrorLists((), one.endpoints, one.slices, "", None)) for name, one in planned.items()}
+    guard = Guard(fabric.grants(), clusters.server_hosts(), own, host_network_too(request), fabric.exported())
+    exported = {name: read_exports(name, planned[name], options, guard) for name in sorted(planned) if name not in lost}
     for one in exported.values():
         whole.refused.extend(one.refused)
     joined = join(exported, heres, options)
@@ -327,20 +330,6 @@ def _definition_writes(clusters: Clusters, names: t.Sequence[str], manager: str)
         part, writes[name] = plan_objects(name, desired, Read({}, frozenset(), frozenset(), {}), manager)
         whole.extend(part)
     return whole, writes
-
-
-def read_all(
-    clusters: Clusters,
-    fabric: Fabric,
-    request: t.Mapping[str, t.Any],
-    listed: t.Mapping[str, Listed],
-    options: Options,
-    lost: t.Collection[str],
-) -> dict[str, Exported]:
-    """What each cluster exports, of which everything holds; not of those that are lost."""
-    own = {name: api_servers(MirrorLists((), one.endpoints, one.slices, "", None)) for name, one in listed.items()}
-    guard = Guard(fabric.grants(), clusters.server_hosts(), own, host_network_too(request), fabric.exported())
-    return {name: read_exports(name, listed[name], options, guard) for name in sorted(listed) if name not in lost}
 
 
 def _versions(clusters: Clusters, parts: t.Mapping[str, Part]) -> dict[str, tuple[int, int]]:

@@ -267,7 +267,9 @@ class _Probe:
         try:
             data, _sender = made.recvfrom(1 << 16)
         except BlockingIOError:
-            self._take_errors()
+            failure = self._failure()
+            if failure is not None:
+                self._judge(failure)
         except OSError as error:
             self._failed_with(error.errno or 0)
         else:
@@ -296,11 +298,6 @@ class _Probe:
             return read_headers(data[:length], data[length:])
         protocol = TCP if self.job.protocol == "tcp" else ICMP[6]
         return read_headers(struct.pack(">IHBB", 6 << 28, len(data) & 0xFFFF, protocol, 0) + bytes(32), data)
-
-    def _take_errors(self) -> None:
-        failure = self._failure()
-        if failure is not None:
-            self._judge(failure)
 
     def _failed_with(self, number: int) -> None:
         self._judge(self._failure() or _Failure(number, True, None, None, 0))

@@ -37,13 +37,10 @@ def activity(unit: str, files: t.Iterable[str]) -> tuple[bool | None, bool | Non
     active, read = found.get("ActiveState") in _ACTIVE, found.get("NeedDaemonReload") != "yes"
     if not active:
         return False, read
-    started = _epoch(found.get("InactiveExitTimestampMonotonic", ""))
+    # microseconds since the boot as seconds since the epoch
+    monotonic = found.get("InactiveExitTimestampMonotonic", "")
+    started = time.time() - time.monotonic() + int(monotonic) / 1e6 if is_digits(monotonic) else 0.0
     return True, read and not any(started < written for written in map(_written, files))
-
-
-def _epoch(monotonic: str) -> float:
-    """Microseconds since the boot as seconds since the epoch."""
-    return time.time() - time.monotonic() + int(monotonic) / 1e6 if is_digits(monotonic) else 0.0
 
 
 def _written(path: str) -> float:

@@ -159,7 +159,11 @@ def encode_steps(name: str, steps: t.Iterable[Step]) -> list[Message]:
     for step in steps:
         operation = step["op"]
         if operation in ("add_elements", "delete_elements"):
-            messages.extend(_element_messages(name, step))
+            item = step["set"]
+            length = codec.SET_TYPES[item["type"]][1]
+            bodies = codec.encode_elements(name, item["name"], length, "interval" in item["flags"], step["spans"])
+            kind, flags = (codec.NEWSETELEM, NLM_F_CREATE) if operation == "add_elements" else (codec.DELSETELEM, 0)
+            messages.extend([Message(kind, flags, body, f"elements of set {item['name']}") for body in bodies])
             continue
         if operation == "new_set":
             sets += 1
@@ -168,15 +172,6 @@ def encode_steps(name: str, steps: t.Iterable[Step]) -> list[Message]:
         else:
             messages.append(_message(name, operation, step))
     return messages
-
-
-def _element_messages(name: str, step: Step) -> list[Message]:
-    item = step["set"]
-    adding = step["op"] == "add_elements"
-    length = codec.SET_TYPES[item["type"]][1]
-    bodies = codec.encode_elements(name, item["name"], length, "interval" in item["flags"], step["spans"])
-    kind, flags = (codec.NEWSETELEM, NLM_F_CREATE) if adding else (codec.DELSETELEM, 0)
-    return [Message(kind, flags, body, f"elements of set {item['name']}") for body in bodies]
 
 
 def _message(name: str, operation: str, step: Step) -> Message:

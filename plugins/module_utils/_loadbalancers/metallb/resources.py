@@ -224,13 +224,6 @@ class Resources:
         names = list(spec.get("ipAddressPools") or ())
         spec["ipAddressPools"] = names if pool in names else names + [pool]
 
-    def _withdraw(self, pool: str) -> None:
-        for kind, default in (
-            (ADVERTISEMENT, self.options.advertisement),
-            (LAYER2, (self.options.layer2 or Layer2()).name),
-        ):
-            self._withdraw_from(kind, default, pool)
-
     def _withdraw_from(self, kind: str, default: str, pool: str) -> None:
         if not self.is_ours(kind, default):
             return
@@ -278,7 +271,11 @@ class Resources:
                 (meta.get("annotations") or {}).pop(annotation, None)
         if not self._users(name):
             del self.objects[POOL, name]
-            self._withdraw(name)
+            for kind, default in (
+                (ADVERTISEMENT, self.options.advertisement),
+                (LAYER2, (self.options.layer2 or Layer2()).name),
+            ):
+                self._withdraw_from(kind, default, name)
 
     def _pools_of(self, key: ServiceKey) -> list[str]:
         return [name for name in self._ours(POOL) if key in self._users(name)]

@@ -222,13 +222,9 @@ def import_slices(
         ]
         if made is not None and alike and all(manifest["metadata"]["name"].endswith("-0") for manifest in found):
             made[key] = found
-    owners = [owner_reference(name, owner, import_version)]
+    # how a slice names its import, with which it goes
+    owners = [{"apiVersion": import_version, "kind": IMPORT, "name": name, "uid": owner, "controller": False}]
     return [dict(manifest, metadata=dict(manifest["metadata"], ownerReferences=owners)) for manifest in found]
-
-
-def owner_reference(name: str, uid: t.Any, version: str) -> Manifest:
-    """How a slice names its import, with which it goes."""
-    return {"apiVersion": version, "kind": IMPORT, "name": name, "uid": uid, "controller": False}
 
 
 def gone_slice(obj: Object, since: str, emptied: bool) -> Manifest:
