@@ -7,9 +7,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
-import shutil
 import subprocess
-import tempfile
 import typing as t
 
 from .._values.refused import ValueRefused
@@ -61,14 +59,8 @@ def unit_texts(code: str, unused: bool) -> dict[str, str]:
 
 def check_config(text: str, secrets: t.Iterable[str] = ()) -> None:
     """Raises ValueRefused ``config_refused`` with BIRD's words."""
-    folder = tempfile.mkdtemp(prefix="multicluster-bgp-")
-    path = os.path.join(folder, "candidate")
-    try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
-            stream.write(text)
+    with frr.candidate(text) as path:
         done = frr.run([programs()[0], "-p", "-c", path])
-    finally:
-        shutil.rmtree(folder)
     if done.returncode:
         raise ValueRefused("config_refused", f"BIRD does not take the configuration: {_without(secrets, done)}")
 

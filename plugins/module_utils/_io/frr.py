@@ -10,6 +10,7 @@ a user namespace of its own: it reads what the kernel has, as every user may, an
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -176,21 +177,27 @@ def alive() -> bool:
     return ask(_SUMMARY) is not None
 
 
-def check_config(text: str, secrets: t.Iterable[str] = ()) -> None:
-    """Raises ValueRefused ``config_refused`` with FRR's words: vtysh knows the grammar, bgpd what the lines mean."""
-    folder = tempfile.mkdtemp(prefix="multicluster-bgp-")
+@contextlib.contextmanager
+def candidate(text: str) -> t.Iterator[str]:
+    """The path of a configuration that a program is to check, which only this user reads; gone afterwards."""
+    folder = tempfile.mkdtemp(prefix="multicluster-speaker-")
     path = os.path.join(folder, "candidate")
     try:
-        for place, mode in ((folder, 0o750), (path, 0o640)):
-            if place == path:
-                with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
-                    stream.write(text)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
+            stream.write(text)
+        yield path
+    finally:
+        shutil.rmtree(folder)
+
+
+def check_config(text: str, secrets: t.Iterable[str] = ()) -> None:
+    """Raises ValueRefused ``config_refused`` with FRR's words: vtysh knows the grammar, bgpd what the lines mean."""
+    with candidate(text) as path:
+        for place, mode in ((path, 0o640), (os.path.dirname(path), 0o750)):
             # bgpd reads it as its own user, and takes an unreadable file for an empty one
             os.chown(place, -1, group())
             os.chmod(place, mode)
         said = _checked(path)
-    finally:
-        shutil.rmtree(folder)
     if said is not None:
         for secret in secrets:
             said = said.replace(secret, "<masked>")

@@ -5,6 +5,7 @@ nothing followed, nothing kept."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.client
 import socket
@@ -29,6 +30,20 @@ def _left(timeout: float | None) -> float | None:
     return None if timeout is not None and timeout <= remaining else remaining
 
 
+@contextlib.contextmanager
+def _before_deadline(made: socket.socket) -> t.Iterator[None]:
+    """A read of the socket ends at the deadline of the request. Raises socket.timeout once it has passed."""
+    timeout = made.gettimeout()
+    left = _left(timeout)
+    if left is not None:
+        made.settimeout(left)
+    try:
+        yield
+    finally:
+        if left is not None:
+            made.settimeout(timeout)
+
+
 class DeadlineSocket(ssl.SSLSocket):
     """A TLS socket whose reads end at the deadline of the request.
 
@@ -38,27 +53,13 @@ class DeadlineSocket(ssl.SSLSocket):
 
     def recv_into(self, buffer: t.Any, nbytes: int | None = None, flags: int = 0) -> int:
         """As ssl.SSLSocket's, within the deadline."""
-        timeout = self.gettimeout()
-        left = _left(timeout)
-        if left is None:
+        with _before_deadline(self):
             return super().recv_into(buffer, nbytes, flags)
-        self.settimeout(left)
-        try:
-            return super().recv_into(buffer, nbytes, flags)
-        finally:
-            self.settimeout(timeout)
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         """As ssl.SSLSocket's, within the deadline: TLS inside of TLS reads by it."""
-        timeout = self.gettimeout()
-        left = _left(timeout)
-        if left is None:
+        with _before_deadline(self):
             return super().recv(buflen, flags)
-        self.settimeout(left)
-        try:
-            return super().recv(buflen, flags)
-        finally:
-            self.settimeout(timeout)
 
 
 class PlainDeadlineSocket(socket.socket):
@@ -66,15 +67,8 @@ class PlainDeadlineSocket(socket.socket):
 
     def recv_into(self, buffer: t.Any, nbytes: int = 0, flags: int = 0) -> int:
         """As socket.socket's, within the deadline."""
-        timeout = self.gettimeout()
-        left = _left(timeout)
-        if left is None:
+        with _before_deadline(self):
             return super().recv_into(buffer, nbytes, flags)
-        self.settimeout(left)
-        try:
-            return super().recv_into(buffer, nbytes, flags)
-        finally:
-            self.settimeout(timeout)
 
 
 def deadline_socket(made: socket.socket) -> PlainDeadlineSocket:

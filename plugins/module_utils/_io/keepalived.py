@@ -7,9 +7,7 @@ It runs its VRRP part alone. A changed file is read again while it runs (SIGHUP)
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 
 from .._values.refused import ValueRefused
 from . import frr
@@ -71,14 +69,8 @@ def unit_text(code: str) -> str:
 
 def check_config(text: str) -> None:
     """Raises ValueRefused ``config_refused`` with keepalived's words."""
-    folder = tempfile.mkdtemp(prefix="multicluster-layer2-")
-    path = os.path.join(folder, "candidate")
-    try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
-            stream.write(text)
+    with frr.candidate(text) as path:
         done = frr.run([program(), "--config-test", "--use-file=" + path])
-    finally:
-        shutil.rmtree(folder)
     if done.returncode:
         said = (done.stdout + done.stderr).replace(path, "line").strip()
         raise ValueRefused(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import stat
 import tempfile
@@ -55,6 +56,22 @@ def read_state(path: str) -> FileState | None:
         return FileState("other", stat.S_IMODE(info.st_mode), b"")
     with open(path, "rb") as source:
         return FileState("file", stat.S_IMODE(info.st_mode), source.read(MAX_BYTES))
+
+
+def content(path: str) -> bytes | None:
+    """What a regular file holds; None where there is none. Links are not followed."""
+    state = read_state(path)
+    return state.content if state is not None and state.kind == "file" else None
+
+
+def text_file(mode: int, text: str) -> FileState:
+    """A file with that text."""
+    return FileState("file", mode, text.encode("utf-8"))
+
+
+def json_file(mode: int, data: t.Any) -> FileState:
+    """A file with the data as one line of JSON, always the same for the same data."""
+    return text_file(mode, json.dumps(data, sort_keys=True) + "\n")
 
 
 def read_lines(path: str) -> list[str]:

@@ -151,6 +151,14 @@ class Outcome(t.NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+def _reserved_for(
+    service: Service, reservations: t.Iterable[Reservation], context: Context, address: str, version: int
+) -> Reservation | None:
+    """As reservation_of, by the records of the context."""
+    name, recorded, duplicate = (service.namespace, service.name), context.recorded, context.on_duplicate
+    return reservation_of(reservations, context.owner, *name, address, recorded, duplicate, version)
+
+
 def outcome_of(service: Service, reservations: t.Sequence[Reservation], context: Context, ordered: int = 0) -> Outcome:
     """The steps that give a Service its address; ``ordered`` counts orders planned before in the same run.
 
@@ -160,16 +168,7 @@ def outcome_of(service: Service, reservations: t.Sequence[Reservation], context:
     if not counts(service, context.our_class):
         return Outcome([])
     has = address_of(service, context.backend)
-    mine = reservation_of(
-        reservations,
-        context.owner,
-        service.namespace,
-        service.name,
-        has or "".join(service.ingress[:1]),
-        context.recorded,
-        context.on_duplicate,
-        context.version(service),
-    )
+    mine = _reserved_for(service, reservations, context, has or "".join(service.ingress[:1]), context.version(service))
     if has and not service.hosts:
         return _with_address(service, has, mine, context)
     if service.hosts or service.ingress and not (mine is not None and mine.address and mine.address in service.ingress):
@@ -320,16 +319,7 @@ def removal_of(service: Service, reservations: t.Sequence[Reservation], context:
     """
     if left_alone(service, context.our_class):
         return Outcome([], notes=(f"{service.key} is left alone, also now that it goes",))
-    mine = reservation_of(
-        reservations,
-        context.owner,
-        service.namespace,
-        service.name,
-        service.address,
-        context.recorded,
-        context.on_duplicate,
-        context.version(service),
-    )
+    mine = _reserved_for(service, reservations, context, service.address, context.version(service))
     if mine is None:
         has = address_of(service, context.backend)
         return Outcome([Action(UNMAP, service.key, host_network(has))] if has else [])
@@ -522,16 +512,7 @@ def _with_sharers(known: t.Sequence[Service], reservations: t.Sequence[Reservati
     without: list[Service] = []
     for service in known:
         try:
-            mine = reservation_of(
-                reservations,
-                context.owner,
-                service.namespace,
-                service.name,
-                "",
-                context.recorded,
-                context.on_duplicate,
-                service.version,
-            )
+            mine = _reserved_for(service, reservations, context, "", service.version)
         except ValueRefused:
             continue
         text = address_of(service, context.backend) or (mine.address if mine is not None else "")

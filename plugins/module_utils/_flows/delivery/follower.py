@@ -63,9 +63,8 @@ def load_state(path: str, parse: t.Callable[[str], S]) -> S | None:
 
 def read_status(path: str) -> Status:
     """What a follower says that holds; {} when there is no word of it."""
-    found = files.read_state(path)
     try:
-        status = json.loads(found.content.decode("utf-8")) if found is not None and found.kind == "file" else {}
+        status = json.loads((files.content(path) or b"{}").decode("utf-8"))
     except ValueError:
         return {}
     return status if isinstance(status, dict) else {}
@@ -78,8 +77,7 @@ class Ports:
         self.memory: dict[int, Heard] = {}
         self.kept, self.begun = kept, False
         # kube-proxy's port, when that has ever answered here; else 0
-        found = files.read_state(kept)
-        text = found.content.decode("ascii", "replace").strip() if found is not None and found.kind == "file" else ""
+        text = (files.content(kept) or b"").decode("ascii", "replace").strip()
         self.known = int(text) if is_digits(text) and len(text) < 6 else 0
         self._is_kept = True
 
@@ -132,9 +130,7 @@ class Follower:
 
     def _say(self, status: Status) -> None:
         if status != self.reported:
-            files.write_state(
-                self.status, files.FileState("file", 0o644, (json.dumps(status, sort_keys=True) + "\n").encode("utf-8"))
-            )
+            files.write_state(self.status, files.json_file(0o644, status))
             self.reported = status
 
 

@@ -113,8 +113,7 @@ def _path(number: str) -> str:
 
 def read_group(number: str) -> bytes:
     """What keepalived was notified of a group last; empty for nothing."""
-    found = files.read_state(_path(number))
-    return found.content if found is not None and found.kind == "file" else b""
+    return files.content(_path(number)) or b""
 
 
 def _write_groups(state: State, delivered: t.Container[str]) -> None:
@@ -177,10 +176,8 @@ def clean() -> list[str]:
 
 def config_digest() -> bytes:
     """Of what keepalived reads when it starts or is told to; empty for nothing."""
-    found = files.read_state(keepalived.CONFIG)
-    return (
-        hashlib.sha256(found.content).hexdigest().encode("ascii") if found is not None and found.kind == "file" else b""
-    )
+    found = files.content(keepalived.CONFIG)
+    return hashlib.sha256(found).hexdigest().encode("ascii") if found is not None else b""
 
 
 def note_loaded() -> None:

@@ -35,6 +35,7 @@ CODE = "/usr/local/lib/multicluster-network-layer2/speaker.pyz"
 UNIT = "/etc/systemd/system/" + keepalived.UNIT
 FOLLOWER = "multicluster-layer2-follow.service"
 FOLLOWER_UNIT = "/etc/systemd/system/" + FOLLOWER
+FOLLOWER_TITLE = "What the layer 2 speaker of multicluster.network can deliver"
 #: Of whoever changes the state, alongside the follower's own; so long another one may take.
 LOCK, LOCK_SECONDS = "multicluster-layer2-state", 120.0
 #: What ``routes_only`` changes; all else of a state stays as a whole run left it.
@@ -80,31 +81,26 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         raise ValueRefused("bad_setting", "node and nodes say who stands in for whom, and one of them is missing")
     links = read_links()
     given, off_link = _given(request, links)
-    state = follow.parse_state(_text(given))
+    stored = files.json_file(0o600, given)
+    state = follow.parse_state(stored.content.decode("ascii"))
     for address in off_link:
         plan.refuse(f"address {address}", "outside_grant", _OFF_LINK.format(address, state.interface))
     _no_rival(state, links)
     config = keepalived_config.render(state.segment, state.interface, keepalived.TRACK)
     desired = {
         keepalived.CONFIG: FileState("file", 0o644, config.encode("ascii")),
-        STATE: FileState("file", 0o600, _text(given).encode("ascii")),
+        STATE: stored,
     }
     if not only:
         desired.update(
             {
                 CODE: FileState("file", 0o755, bundle.build(AGENT)),
-                UNIT: FileState("file", 0o644, keepalived.unit_text(CODE).encode("ascii")),
-                FOLLOWER_UNIT: FileState(
-                    "file",
-                    0o644,
-                    unit_text("What the layer 2 speaker of multicluster.network can deliver", CODE, STATE).encode(
-                        "ascii"
-                    ),
-                ),
+                UNIT: files.text_file(0o644, keepalived.unit_text(CODE)),
+                FOLLOWER_UNIT: files.text_file(0o644, unit_text(FOLLOWER_TITLE, CODE, STATE)),
             }
         )
     before = {path: files.read_state(path) for path in desired}
-    _note(plan, before, desired)
+    unfinished.note_files(plan, before, desired)
     runs = all(keepalived.active(unit) for unit in (keepalived.UNIT, FOLLOWER))
     current = follow.is_loaded() and not unfinished.left(UNFINISHED) & set(desired)
     if not plan.changes and systemd.running() and not (runs and current):
@@ -136,10 +132,6 @@ _OFF_LINK = (
     "{0} lies in no network of {1}, so nobody on the segment asks for it there: choose another pool, or, where routers send it to the segment, "
     "name its network in layer2_speaker_networks"
 )
-
-
-def _text(given: t.Mapping[str, t.Any]) -> str:
-    return json.dumps(given, sort_keys=True) + "\n"
 
 
 def _given(request: t.Mapping[str, t.Any], links: t.Sequence[Link]) -> tuple[dict[str, t.Any], list[str]]:
@@ -219,17 +211,6 @@ def _no_rival(state: follow.State, links: t.Sequence[Link]) -> None:
 def _number(path: str) -> int:
     text = "".join(files.read_lines(path)).strip()
     return int(text) if is_digits(text) else 0
-
-
-def _note(plan: Plan, before: t.Mapping[str, FileState | None], desired: t.Mapping[str, FileState]) -> None:
-    for path in sorted(desired):
-        old, new = before[path], desired[path]
-        if old == new:
-            plan.unchanged += 1
-        elif old is None:
-            plan.create("file", path, new.shown())
-        else:
-            plan.update("file", path, old.shown(), new.shown())
 
 
 def _put(before: t.Mapping[str, FileState | None], desired: t.Mapping[str, FileState], seconds: float) -> None:

@@ -39,6 +39,7 @@ UNIT = _UNITS + frr.UNIT
 COMPANIONS = (_UNITS + frr.ZEBRA_UNIT, _UNITS + frr.BFD_UNIT)
 FOLLOWER = "multicluster-bgp-follow.service"
 FOLLOWER_UNIT = "/etc/systemd/system/" + FOLLOWER
+FOLLOWER_TITLE = "What the BGP speaker of multicluster.network announces"
 #: Where the daemon's configuration lay before there was a follower.
 FORMER = FOLDER + "/bgpd.conf"
 #: What a run that was killed has written and started nothing for.
@@ -98,15 +99,11 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
     desired = {
         CODE: FileState("file", 0o755, bundle.build(AGENT)),
         **_unit_files(daemon, speaker),
-        FOLLOWER_UNIT: FileState(
-            "file",
-            0o644,
-            unit_text("What the BGP speaker of multicluster.network announces", CODE, STATE, frr.UNIT).encode("ascii"),
-        ),
-        STATE: FileState("file", 0o600, (json.dumps(given, sort_keys=True) + "\n").encode("ascii")),
+        FOLLOWER_UNIT: files.text_file(0o644, unit_text(FOLLOWER_TITLE, CODE, STATE, frr.UNIT)),
+        STATE: files.json_file(0o600, given),
     }
     before = {path: files.read_state(path) for path in dict.fromkeys((*desired, FORMER, *COMPANIONS))}
-    _note(plan, before, desired)
+    unfinished.note_files(plan, before, desired, _shown)
     runs = all(frr.systemctl("is-active", "--quiet", unit) for unit in (*_companions(desired), frr.UNIT, FOLLOWER))
     if rivals and before[STATE] is None:
         raise ValueRefused("conflict", next(iter(rivals.values())))
@@ -126,7 +123,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
 def _unit_files(daemon: speaker_follow.Daemon, speaker: Speaker) -> dict[str, FileState]:
     paths = {frr.UNIT: UNIT, **{path[len(_UNITS) :]: path for path in COMPANIONS}}
     texts = daemon.unit_texts(CODE, any(one.bfd for one in speaker.neighbours))
-    return {paths[name]: FileState("file", 0o644, text.encode("ascii")) for name, text in texts.items()}
+    return {paths[name]: files.text_file(0o644, text) for name, text in texts.items()}
 
 
 def _companions(desired: t.Iterable[str]) -> list[str]:
@@ -144,9 +141,9 @@ def _run_routes_only(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t
         )
     given = json.loads(before.content.decode("utf-8"))
     given["routes"] = _routes(parse_routes(request.get("prefixes") or (), request.get("routes") or ()))
-    desired = {STATE: FileState("file", 0o600, (json.dumps(given, sort_keys=True) + "\n").encode("ascii"))}
+    desired = {STATE: files.json_file(0o600, given)}
     state = speaker_follow.parse_state(json.dumps(given))
-    _note(plan, {STATE: before, FORMER: None}, desired)
+    unfinished.note_files(plan, {STATE: before, FORMER: None}, desired, _shown)
     if plan.changes:
         secrets = [one.password for one in state.speaker.neighbours if one.password]
         speaker_follow.DAEMONS[state.daemon].check_config(
@@ -188,13 +185,13 @@ def _neighbour(row: t.Mapping[str, t.Any], source: str) -> dict[str, t.Any]:
         found["source_ip"] = _source([row])
     path = row.get("password_file")
     if path:
-        held = files.read_state(str(path))
-        if held is None or held.kind != "file":
+        held = files.content(str(path))
+        if held is None:
             raise ValueRefused(
                 "bad_setting",
                 f"password_file of {row['address']} in bgp_speaker_neighbors: the node has no file {path}",
             )
-        found["password"] = held.content.decode("utf-8", "replace").strip()
+        found["password"] = held.decode("utf-8", "replace").strip()
     return found
 
 
@@ -251,11 +248,7 @@ def _no_rival(neighbours: t.Iterable[t.Any], allowed: t.Any) -> None:
     """A second speaker on this node with the same router would take our session down, and we its. Raises ``conflict``."""
     if allowed:
         return
-    texts = [
-        state.content.decode("utf-8", "replace")
-        for state in map(files.read_state, FOREIGN)
-        if state is not None and state.kind == "file"
-    ]
+    texts = [(files.content(path) or b"").decode("utf-8", "replace") for path in FOREIGN]
     words = {tuple(line.split()[:2]) for text in texts for line in text.splitlines()}
     for one in neighbours:
         if ("neighbor", one.address) in words:
@@ -280,19 +273,6 @@ def _rivals(neighbours: t.Iterable[t.Any], source: str) -> dict[str, str]:
         if holder is not None and frr.UNIT not in holder.group:
             found[row.remote] = text.format(holder.words or "program", holder.pid, row.remote, row.local)
     return found
-
-
-def _note(plan: Plan, before: t.Mapping[str, FileState | None], desired: t.Mapping[str, FileState]) -> None:
-    for path in sorted(desired):
-        old, new = before[path], desired[path]
-        if old == new:
-            plan.unchanged += 1
-        elif old is None:
-            plan.create("file", path, _shown(path, new))
-        else:
-            plan.update("file", path, _shown(path, old), _shown(path, new))
-    for path in sorted(path for path, old in before.items() if old is not None and path not in desired):
-        plan.delete("file", path, {})
 
 
 def _shown(path: str, state: FileState) -> dict[str, t.Any]:

@@ -9,7 +9,6 @@ exclude_interfaces, exclude_addresses, balanced, own_addresses, private_key_file
 
 from __future__ import annotations
 
-import json
 import os
 import typing as t
 
@@ -208,8 +207,7 @@ class KubespanNode(Part):
             if isinstance(self.identity["node_id"], Pending):
                 self.identity["node_id"] = make_node_id(os.urandom(32))
                 self.affiliate["node_id"] = self.identity["node_id"]
-            text = json.dumps(self.identity, sort_keys=True) + "\n"
-            files.write_state(identity_path(self.fabric), files.FileState("file", 0o600, text.encode("utf-8")))
+            files.write_state(identity_path(self.fabric), files.json_file(0o600, self.identity))
         if secret_path(self.fabric) in paths and self.secret:
             write_new(secret_path(self.fabric), self.secret, replace=True)
         return {}

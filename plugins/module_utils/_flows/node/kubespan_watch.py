@@ -56,8 +56,8 @@ def desired_state(fabric: str) -> Data | None:
 
 
 def load_memory(fabric: str) -> dict[str, Status]:
-    found = files.read_state(memory_path(fabric))
-    return parse_state(found.content.decode("utf-8", "replace")) if found is not None and found.kind == "file" else {}
+    found = files.content(memory_path(fabric))
+    return parse_state(found.decode("utf-8", "replace")) if found is not None else {}
 
 
 def one_pass(fabric: str, statuses: Statuses, now: float | None = None) -> dict[str, Status]:

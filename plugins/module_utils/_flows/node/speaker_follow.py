@@ -218,8 +218,8 @@ def put_running(text: str) -> None:
 
 def read_running() -> str | None:
     """None where nobody knows."""
-    found = files.read_state(running_path())
-    return found.content.decode("ascii", "replace") if found is not None and found.kind == "file" else None
+    found = files.content(running_path())
+    return found.decode("ascii", "replace") if found is not None else None
 
 
 def read_status() -> follower.Status:

@@ -18,6 +18,7 @@ SOCKET_DIRECTORY = "/var/run/wireguard"
 #: 5,000 peers take about two megabytes.
 _MAX_ANSWER = 64 * 1024 * 1024
 _TIMEOUT = 20.0
+R = t.TypeVar("R")
 
 
 def socket_path(name: str) -> str:
@@ -110,17 +111,17 @@ class UserspaceDevice:
         self.writes = 0
 
     def dump(self) -> Dump:
-        lines = self._operation("read", ["get=1"])
-        try:
-            return decode_dump(lines)
-        except (ValueError, KeyError):
-            # The line itself may be a private key: it is not repeated.
-            raise LinuxError("read", self.name, "wireguard-go's answer is not understood") from None
+        return self._read(decode_dump)
 
     def secrets(self) -> dict[str, t.Any]:
+        return self._read(decode_secrets)
+
+    def _read(self, decode: t.Callable[[list[str]], R]) -> R:
+        lines = self._operation("read", ["get=1"])
         try:
-            return decode_secrets(self._operation("read", ["get=1"]))
+            return decode(lines)
         except (ValueError, KeyError):
+            # The line itself may be a private key: it is not repeated.
             raise LinuxError("read", self.name, "wireguard-go's answer is not understood") from None
 
     def configure(
