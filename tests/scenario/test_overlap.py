@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
+import subprocess
+import time
 
 import pytest
 from trace_lab import assert_arrives, make_pod, served, trace
@@ -34,6 +38,12 @@ def test_validate_refuses_them_without_a_mapping_and_gives_the_line_to_paste(fab
         -2000:
     ]
     fabric.play("validate").ok()
+
+
+def test_preflight_has_nothing_against_them(fabric):
+    path = fabric.state / "findings.json"
+    fabric.play("preflight", variables={"preflight_file": str(path)}).ok()
+    assert not {row["reason"] for row in json.loads(path.read_text())} & {"range_in_use", "route_taken", "masqueraded"}
 
 
 def test_every_pod_reaches_every_pod_of_the_other_cluster(fabric):
@@ -119,18 +129,47 @@ def of_gcp(mapping):
     }
 
 
-def test_a_mapping_changes_while_the_former_one_is_accepted(fabric):
-    both = dict(NEW, former=[{"10.244.0.0/16": "10.202.0.0/16"}])
-    planned = fabric.play("site", "--check", "--diff", variables=of_gcp(both)).ok()
+@contextlib.contextmanager
+def asking(fabric, pod, *addresses):
+    """A new echo to each address five times a second meanwhile; gives the answers, "ok ADDRESS" or "lost ADDRESS", when the block ends."""
+    loop = "while :; do for a in {0}; do ping -n -q -c 1 -W 5 $a > /dev/null && echo ok $a || echo lost $a; done; sleep 0.2; done"
+    command = ["/usr/bin/python3", str(fabric.lab_program), "pod-exec", "--name", fabric.name, pod]
+    running = subprocess.Popen(
+        [*command, "--", "sh", "-c", loop.format(" ".join(addresses))],
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    found = []
+    try:
+        yield found
+    finally:
+        os.killpg(running.pid, signal.SIGTERM)
+        found += running.communicate(timeout=20)[0].splitlines()
+
+
+def test_a_mapping_changes_without_a_lost_connection(fabric):
+    """guide_overlap: accept the new range, then change over, then end the former one."""
+    former = {"10.244.0.0/16": "10.202.0.0/16"}
+    planned = fabric.play("site", "--check", "--diff", variables=of_gcp(dict(NEW, former=[former]))).ok()
     assert "10.203.0.0/16" in planned.out
-    fabric.play("site", variables=of_gcp(both)).ok()
-    for address in ("10.202.1.10", "10.203.1.10"):
-        fabric.lab("pod-exec", "aws-node-1-pod-1", "--", "ping", "-c", "1", "-W", "5", address)
+    with (
+        asking(fabric, "aws-node-1-pod-1", "10.202.1.10") as there,
+        asking(fabric, "gcp-node-2-pod-1", "10.201.1.10") as back,
+        fabric.pinging("gcp-node-1-pod-1", "10.201.2.10", inside="pod-exec") as lasting,
+    ):
+        fabric.play("site", variables=of_gcp(dict(former, former=[NEW]))).ok()
+        fabric.play("site", variables=of_gcp(dict(NEW, former=[former]))).ok()
+        with asking(fabric, "aws-node-2-pod-1", "10.202.2.10", "10.203.2.10") as both:
+            time.sleep(3)
+    assert lasting.lost == 0 and lasting.sent > 20, lasting
+    for answers in (there, back, both):
+        assert len(answers) > 5 and not [line for line in answers if line.startswith("lost")], answers
     fabric.play("site", variables=of_gcp(NEW)).ok()
     fabric.lab("pod-exec", "aws-node-1-pod-1", "--", "ping", "-c", "1", "-W", "5", "10.203.1.10")
-    assert fabric.lab(
-        "pod-exec", "aws-node-1-pod-1", "--", "ping", "-c", "1", "-W", "2", "10.202.1.10", check=False
-    ).returncode
+    gone = fabric.lab("pod-exec", "aws-node-1-pod-1", "--", "ping", "-c", "1", "-W", "2", "10.202.1.10", check=False)
+    assert gone.returncode
     fabric.play("site").ok()
 
 

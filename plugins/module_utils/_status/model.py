@@ -14,6 +14,7 @@ import datetime
 import operator
 import typing as t
 
+from .._plan.seen_addresses import exported_of
 from . import ends, evidence, mesh_verdict
 from .ends import DOWN, MISSING, NEVER, STALE, UNKNOWN, UP
 from .verdict import NOT_ASKED, OUTSIDE, Verdict, capabilities_unasked, combine, nodes_outside, of_cluster, refusal_text
@@ -340,6 +341,7 @@ def _cluster(name: str, mesh: Facts, facts: Facts, nodes: t.Sequence[Data]) -> D
         "reachable": bool(facts["clusters"].get(name)),
         "version": cut(read.get("version"), 40),
         "pod_ranges": cut(((mesh.get("pod_ranges") or {}).get(name) or {}).get("source"), 20),
+        "exported_pod_cidrs": dict(exported_of(mesh, name).pairs),
         "api_nodes": int(read.get("nodes") or 0),
         "hosts": len(members),
         "answered": sum(1 for node in members if node["answered"]),

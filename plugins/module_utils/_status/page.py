@@ -339,9 +339,17 @@ def _pair_ids(document: Data) -> dict[tuple[str, str], str]:
     return found
 
 
+def _pod_ranges(cluster: Data) -> str:
+    """From where a cluster's pod ranges are, and at which addresses other clusters see its pods where they see others."""
+    seen = [
+        f"{source} seen as {target}" for source, target in sorted((cluster.get("exported_pod_cidrs") or {}).items())
+    ]
+    return "; ".join([str(cluster.get("pod_ranges") or ""), *seen]).strip("; ")
+
+
 def _nodes(document: Data) -> str:
     order = {BAD: 0, FAIR: 1, GOOD: 2}
-    sources = {cluster["name"]: cluster.get("pod_ranges") or "" for cluster in document["clusters"]}
+    sources = {cluster["name"]: _pod_ranges(cluster) for cluster in document["clusters"]}
     ranked = sorted(
         ((order[node_grade(n)], n["cluster"], n["host"], n) for n in document["nodes"]), key=lambda row: row[:3]
     )

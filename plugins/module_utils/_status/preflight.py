@@ -13,7 +13,7 @@ import typing as t
 
 from .._dataplane.iptables_walk import DROP, MASQUERADE, Packet, walk
 from .._values.addresses import Network, contains, overlaps, parse_network, readable_address
-from .._values.prefix_sets import PrefixSet
+from .._values.prefix_sets import PrefixSet, overlapping_pairs
 from .._values.refused import ValueRefused
 from .mesh_verdict import HANDSHAKE_SECONDS, stray_text, udp_text
 from .model import cut
@@ -377,10 +377,24 @@ def _shared(nodes: Facts, grants: Facts) -> t.Iterator[tuple[str, str, str]]:
 
 
 def _ranges(grants: Facts) -> list[tuple[Network, str, str]]:
-    whose = {"pod_cidrs": _PODS, "service_cidrs": "the Services"}
-    return [
-        (parse_network(text), str(cluster), whose[kind])
+    """Ranges of clusters that no host of another one may use. Services that overlap those of another cluster are nobody's matter: each has its own."""
+    kinds = {"pod_cidrs": _PODS, "service_cidrs": "the Services"}
+    found = [
+        (parse_network(text), str(cluster), kind)
         for cluster in sorted(grants)
-        for kind in whose
+        for kind in kinds
         for text in grants[cluster].get(kind) or ()
+    ]
+    shared = {
+        (network, owner)
+        for pair in overlapping_pairs(
+            [(network, owner) for network, owner, kind in found if kind == "service_cidrs"],
+            lambda one, other: one == other,
+        )
+        for network, owner in pair
+    }
+    return [
+        (network, owner, kinds[kind])
+        for network, owner, kind in found
+        if kind != "service_cidrs" or (network, owner) not in shared
     ]

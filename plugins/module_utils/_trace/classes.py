@@ -12,12 +12,16 @@ import bisect
 import typing as t
 
 from .._mesh.kubespan.peers import Mesh as KubeSpanMesh
+from .._plan.seen_addresses import exported_of
+from .._values.addresses import parse_network
+from .._values.exported_ranges import ExportedRanges
 from .._values.refused import ValueRefused
 from .._values.text import mapping
 from . import causes
 from .causes import printable
 from .facts import span_of
-from .objects import Cluster
+from .objects import Address, Cluster
+from .seen import Seen
 
 Data = dict[str, t.Any]
 #: (version, first, last, length)
@@ -67,6 +71,16 @@ def owners(given: t.Iterable[tuple[Range, str]], points: t.Sequence[tuple[int, i
     return found
 
 
+def _as_seen(exported: ExportedRanges, texts: t.Any) -> t.Any:
+    """Pod ranges of a node as other clusters see them; what is no range is left to its reader."""
+    if not exported or not isinstance(texts, list):
+        return texts
+    try:
+        return list(map(str, exported.networks(map(parse_network, texts))))
+    except ValueRefused:
+        return texts
+
+
 def _covered(inner: Range, outer: t.Iterable[Range]) -> bool:
     return any(version == inner[0] and first <= inner[1] and inner[2] <= last for version, first, last, dummy in outer)
 
@@ -78,8 +92,10 @@ class Pairs:
         self.seats: dict[str, Seat] = {}
         for host, node in sorted(mapping(mesh, "nodes").items()):
             if isinstance(node, dict):
+                cluster = str(node.get("cluster"))
+                own = node.get("pod_cidrs")
                 self.seats[host] = Seat(
-                    host, str(node.get("cluster")), str(node.get("node_name")), ranges(node.get("pod_cidrs"))
+                    host, cluster, str(node.get("node_name")), ranges(_as_seen(exported_of(mesh, cluster), own))
                 )
         self.away = frozenset(host for host, seat in self.seats.items() if host in away or seat.cluster in away)
         self.whole = mesh.get("mode") == "kubespan"
@@ -216,21 +232,41 @@ class Pairs:
         }
 
 
-def left_alone(clusters: t.Mapping[str, Cluster], away: t.Collection[str]) -> list[Data]:
-    """Services that keep no endpoint where hosts and clusters are away: [{cluster, namespace, name, endpoints}]."""
-    gone: set[tuple[int, int]] = set()
+def left_alone(
+    clusters: t.Mapping[str, Cluster], away: t.Collection[str], translated: Seen | None = None
+) -> list[Data]:
+    """Services that keep no endpoint where hosts and clusters are away: [{cluster, namespace, name, endpoints}].
+
+    translated: at which addresses clusters see pods of others.
+    """
+    translated = translated or Seen()
+    #: What is gone as its own cluster has it, and as all others see it.
+    own: set[tuple[str, Address]] = set()
+    gone: set[Address] = set()
     for cluster in clusters.values():
         nodes = {name for name, seat in cluster.seats.items() if seat.host in away or cluster.name in away}
         for pod in cluster.pods.values():
             if pod.node in nodes:
-                gone.update(pod.addresses)
+                own.update((cluster.name, address) for address in pod.addresses)
+                gone.update(translated.address(cluster.name, address) for address in pod.addresses)
         gone.update(address for name in nodes for address in cluster.seats[name].addresses)
+    here = {
+        (cluster.name, address)
+        for cluster in clusters.values()
+        for pod in cluster.pods.values()
+        for address in pod.addresses
+    }
     found = []
     for cluster in clusters.values():
         if cluster.name in away:
             continue
         for (namespace, name), rows in sorted(cluster.behind.items()):
             ready = {one.address for one in rows if one.ready}
-            if ready and ready <= gone and (namespace, name) in cluster.services:
+            lost = {
+                address
+                for address in ready
+                if (cluster.name, address) in own or ((cluster.name, address) not in here and address in gone)
+            }
+            if ready and ready == lost and (namespace, name) in cluster.services:
                 found.append({"cluster": cluster.name, "namespace": namespace, "name": name, "endpoints": len(ready)})
     return found

@@ -234,7 +234,7 @@ def _find_places(
                 for node, mine in ranges[name].nodes.items()
                 if not isinstance(mine, ValueRefused)
             },
-            [text for other in fabric.clusters if other != name for text in fabric.clusters[other]["pod_cidrs"]],
+            [text for other in fabric.clusters if other != name for text in fabric.seen_ranges(other)],
         )
         for name, one in found.items()
         if not ranges[name].failure  # which is a finding by itself

@@ -62,7 +62,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "left_clusters": mesh.get("left_clusters") or {},
             "same_clusters": mesh.get("same_clusters") or (),
             "pod_places": mesh.get("pod_places") or {},
-            "grants": fabric.grants(),
+            "grants": fabric.seen_grants(),
             "nodes": nodes,
             "unreached": request.get("silent") or {},
             "devices": {

@@ -119,7 +119,7 @@ def planned(trace: Data, objects: t.Mapping[str, Cluster], request: t.Mapping[st
             "name_unknown",
             f"trace_away names {', '.join(map(quoted, strange))}, which is no host and no cluster of the mesh",
         )
-    alone = left_alone(objects, away) if away else []
+    alone = left_alone(objects, away, Seen(request.get("mesh") or {})) if away else []
     found = [
         dict(row, confidence="proven", where=", ".join(row["from"][:1]), command="")
         for row in pairs_of.summary()["cut"]

@@ -71,6 +71,10 @@ class Fabric(t.NamedTuple):
         exported = self.exported().get(cluster)
         return list(own) if exported is None else list(map(str, exported.accepted_networks(map(parse_network, own))))
 
+    def seen_grants(self) -> dict[str, dict[str, list[str]]]:
+        """As ``grants``, with the ranges in which other clusters see pods."""
+        return {name: dict(row, pod_cidrs=self.seen_ranges(name)) for name, row in self.grants().items()}
+
     def balanced(self) -> list[str]:
         """The networks that load balancing hands out, of all clusters: nodes of two may be on one segment."""
         return sorted({text for cluster in self.clusters.values() for text in cluster["floating_cidrs"]})

@@ -88,7 +88,7 @@ def plan_semaphore_mesh(
     ranges = _pod_ranges(fabric, read, sources)
     exported = fabric.exported()
     # what other clusters see of pods is inside of what the inventory exports; _View checks what the nodes claim by themselves
-    grants = {name: dict(row, pod_cidrs=fabric.seen_ranges(name)) for name, row in fabric.grants().items()}
+    grants = fabric.seen_grants()
     overlay = {
         name: dict(row, pod_cidrs=[*row["pod_cidrs"], *fabric.clusters[name]["pod_cidrs"]])
         for name, row in grants.items()

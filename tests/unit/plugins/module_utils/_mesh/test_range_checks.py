@@ -14,6 +14,7 @@ import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import errors, load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.range_checks import fabric_ula
+from ansible_collections.multicluster.network.plugins.module_utils._status import preflight
 from hypothesis import given, strategies as st
 
 SAME: dict[str, t.Any] = {"pod_cidrs": ["10.244.0.0/16"], "service_cidrs": ["10.96.0.0/12"]}
@@ -177,3 +178,18 @@ ANYTHING = st.recursive(
 def test_whatever_is_written_is_read_or_refused(mapping: t.Any, pool: t.Any) -> None:
     found, dummy = load_fabric(fabric(a={"exported_pod_cidrs": mapping, "translation_pool": pool}))
     assert isinstance(found.seen_ranges("a"), list)
+
+
+def test_preflight_knows_that_a_hosts_own_pods_are_no_other_clusters() -> None:
+    """Each node has a route to its own pods, which are inside the pod ranges of all clusters that have the same ones; and addresses of Services."""
+    found, dummy = load_fabric(fabric())
+    routes = [
+        {"dst": "10.244.1.0/24", "dev": "cni0", "table": 254, "protocol": 3},
+        {"dst": "10.96.0.10/32", "dev": "kube-ipvs0", "table": 254, "protocol": 3},
+    ]
+    node = {"cluster": "a", "node": {"ranges": ["10.244.1.0/24", "10.96.0.10/32"], "routes": routes}}
+    rows = preflight.find({"grants": found.seen_grants(), "nodes": {"n": node}, "devices": {}})
+    assert not {row["reason"] for row in rows} & {"range_in_use", "route_taken"}, rows
+    node["node"]["routes"].append({"dst": "10.202.1.0/24", "dev": "eth1", "table": 254, "protocol": 3})
+    rows = preflight.find({"grants": found.seen_grants(), "nodes": {"n": node}, "devices": {}})
+    assert "route_taken" in {row["reason"] for row in rows}

@@ -9,6 +9,7 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._trace import ends, pairs
+from ansible_collections.multicluster.network.plugins.module_utils._trace.classes import Pairs, left_alone
 from ansible_collections.multicluster.network.plugins.module_utils._trace.names import Names
 from ansible_collections.multicluster.network.plugins.module_utils._trace.objects import parse_cluster
 from ansible_collections.multicluster.network.plugins.module_utils._trace.report import parse_flow
@@ -119,3 +120,51 @@ def test_a_pair_of_a_verification_is_the_one_that_was_pinged() -> None:
     assert there["target"]["backends"][0]["own"] == POD and there["source"]["seen"] == "10.201.2.3"
     assert (back["source"]["address"], back["target"]["address"]) == (POD, "10.201.2.3")
     assert parse_flow(there) is not None and parse_flow(back) is not None
+
+
+def planned(**changes: t.Any) -> dict[str, t.Any]:
+    """A mesh by its plan: one node in each cluster, equal pod ranges."""
+    mesh: dict[str, t.Any] = {"nodes": {}, "clusters": {}}
+    for name, other, seen in (("aws", "gcp", "10.202"), ("gcp", "aws", "10.201")):
+        mesh["nodes"][name + "-1"] = {"cluster": name, "node_name": name + "-1", "pod_cidrs": ["10.244.2.0/24"]}
+        peer = {"node": other + "-1", "allowed_ips": [changes.get(other, seen + ".2.0/24")]}
+        mesh["clusters"][name] = {
+            **MESH["clusters"][name],
+            "remotes": {other: {"routes": [{"dst": seen + ".0.0/16"}], "peers": [peer], "complete": True}},
+        }
+    return mesh
+
+
+def test_the_plans_pairs_are_judged_by_what_other_clusters_see() -> None:
+    assert Pairs(planned()).summary()["reachable"] == 2
+    cut = Pairs(planned(gcp="10.202.9.0/24")).summary()["cut"]
+    assert {row["cause"] for row in cut} == {"allowed_ips_lack_target", "allowed_ips_lack_source"}
+
+
+def test_a_service_is_left_alone_by_its_own_pods_alone() -> None:
+    """A pod of another cluster with the same address is another pod."""
+    service = {
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"ports": [{"port": 80}], "clusterIP": "10.96.0.9"},
+    }
+    ends_of = {
+        "metadata": {"name": "web", "namespace": "shop"},
+        "subsets": [{"addresses": [{"ip": POD}], "ports": [{"port": 80}]}],
+    }
+    clusters = {}
+    for name in ("aws", "gcp"):
+        read = {
+            "nodes": [{"metadata": {"name": name + "-1"}, "status": {}}],
+            "services": [service],
+            "endpoints": [ends_of],
+            "unread": [],
+        }
+        read["pods"] = [
+            {
+                "metadata": {"name": "web", "namespace": "shop"},
+                "spec": {"nodeName": name + "-1"},
+                "status": {"podIP": POD, "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+            }
+        ]
+        clusters[name] = parse_cluster(name, read, {(name, name + "-1"): name + "-1"})
+    assert [row["cluster"] for row in left_alone(clusters, ["gcp-1"], Seen(MESH))] == ["gcp"]
