@@ -405,6 +405,10 @@ class _View:
                         borrowed=pods.borrowed,
                     )
                     self._check_endpoint(claim, said=host is not None and self._endpoint in host["annotations"])
+                    if (
+                        self._exported and claim.address is not None
+                    ):  # real ranges are in no grant that claims are settled by
+                        self._guard.check(claim.address, claim.peer.endpoint)
                     claim = self._as_seen(claim)
                     found.append(claim._replace(declared=host is not None, host=inventory_name, reported=said))
                 except ValueRefused as error:

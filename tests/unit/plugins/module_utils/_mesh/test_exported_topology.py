@@ -1,0 +1,145 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The mesh of clusters that have the same pod ranges: what peers take, and what nodes may claim (translation 3, threat T49)."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kept_addresses import kept_table
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import (
+    node_part,
+    plan_semaphore_mesh,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet
+from hypothesis import given, strategies as st
+from test_semaphore_topology import AWS_KEY, FOURTH_KEY, GCP_KEY, fabric, node, peers_of, published, reasons
+
+RANGE = "10.244.0.0/16"
+MAPPINGS: dict[str, dict[str, t.Any]] = {"aws": {RANGE: "10.201.0.0/16"}, "gcp": {RANGE: "10.202.0.0/16"}}
+
+
+def same(**changes: t.Any) -> t.Any:
+    """aws and gcp with equal pod and Service ranges, changed."""
+    given: dict[str, dict[str, t.Any]] = {
+        name: {"pod_cidrs": [RANGE], "service_cidrs": ["10.96.0.0/12"], "exported_pod_cidrs": mapping}
+        for name, mapping in MAPPINGS.items()
+    }
+    for name, values in changes.items():
+        given[name].update(values)
+    return fabric(**given)
+
+
+def listings(*more: t.Any, gcp: str = "10.244.1.0/24", endpoint: str = "10.22.22.27:51821") -> dict[str, t.Any]:
+    return {
+        "aws": {
+            "nodes": [node("aws-1", "10.244.1.0/24", "10.66.23.31", published("gcp", AWS_KEY, "10.66.23.31:51821"))]
+        },
+        "gcp": {"nodes": [node("gcp-1", gcp, "10.22.22.27", published("aws", GCP_KEY, endpoint)), *more]},
+    }
+
+
+def upstream(cidr: str, endpoint: str = "10.22.22.99:51821", name: str = "upstream") -> dict[str, t.Any]:
+    """A node without a host in the inventory, announced by another program."""
+    return node(name, cidr, "10.22.22.99", published("aws", FOURTH_KEY, endpoint))
+
+
+def managed(cidr: str, name: str = "other") -> dict[str, t.Any]:
+    """The same, announced by a run of this collection from another inventory."""
+    made = upstream(cidr, name=name)
+    fields = {"f:metadata": {"f:annotations": {"f:" + key: {} for key in made["metadata"]["annotations"]}}}
+    made["metadata"]["managedFields"] = [
+        {"manager": "multicluster.network/seed", "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": fields}
+    ]
+    return made
+
+
+def test_equal_ranges_are_no_contest_and_peers_take_what_is_exported() -> None:
+    topology = plan_semaphore_mesh(same(), listings())
+    assert (topology["refused"], topology["failures"]) == ([], [])
+    assert [peer["allowed_ips"] for peer in peers_of(topology)] == [["10.202.1.0/24"]]
+    assert [peer["allowed_ips"] for peer in peers_of(topology, "gcp", "aws")] == [["10.201.1.0/24"]]
+    assert topology["nodes"]["aws-1"]["pod_cidrs"] == ["10.244.1.0/24"], "a node looks for its own pods"
+    device = node_part(topology, "aws-1")["devices"][0]
+    assert device["routes"] == ["10.202.0.0/16"] and {RANGE, "10.201.0.0/16", "10.202.0.0/16"} <= set(device["overlay"])
+
+
+def test_a_former_range_is_taken_too() -> None:
+    former = {RANGE: "10.203.0.0/16"}
+    topology = plan_semaphore_mesh(
+        same(gcp={"exported_pod_cidrs": {**MAPPINGS["gcp"], "former": [former]}}), listings()
+    )
+    assert [peer["allowed_ips"] for peer in peers_of(topology)] == [["10.202.1.0/24", "10.203.1.0/24"]]
+    assert node_part(topology, "aws-1")["devices"][0]["routes"] == ["10.202.0.0/16", "10.203.0.0/16"]
+
+
+@pytest.mark.parametrize("claim", ["10.202.5.0/24", "10.201.5.0/24", "10.9.0.0/24"])
+def test_a_node_claims_what_its_pods_really_have(claim: str) -> None:
+    """Neither its own exported range nor that of another cluster: the claim is judged before the translation."""
+    topology = plan_semaphore_mesh(same(), listings(managed(claim)))
+    assert reasons(topology) == [("gcp/other", "outside_grant")] and [peer["node"] for peer in peers_of(topology)] == [
+        "gcp-1"
+    ]
+
+
+def test_two_nodes_of_one_cluster_still_contest_a_range() -> None:
+    topology = plan_semaphore_mesh(same(), listings(managed("10.244.1.0/25")))
+    rows = topology["clusters"]["aws"]["remotes"]["gcp"]["contested"]
+    assert {row["node"] for row in rows} == {"gcp-1", "other"} and not peers_of(topology)
+
+
+def test_a_node_that_does_not_translate_is_refused_by_name() -> None:
+    topology = plan_semaphore_mesh(same(), listings(upstream("10.244.9.0/24")))
+    assert reasons(topology) == [("gcp/upstream", "ranges_unannounced")]
+    assert "exported_pod_cidrs" in topology["refused"][0]["message"]
+    one_sided = same(
+        aws={"pod_cidrs": ["10.10.0.0/16"], "exported_pod_cidrs": {"10.10.0.0/16": "10.201.0.0/16"}},
+        gcp={"exported_pod_cidrs": None},
+    )
+    given = listings(upstream("10.244.9.0/24"))
+    given["aws"]["nodes"][0]["spec"] = {"podCIDR": "10.10.1.0/24", "podCIDRs": ["10.10.1.0/24"]}
+    topology = plan_semaphore_mesh(one_sided, given)
+    assert (
+        reasons(topology) == [("gcp/upstream", "ranges_unannounced")]
+        and "spec.podCIDR" in topology["refused"][0]["message"]
+    )
+
+
+@pytest.mark.parametrize("endpoint", ["10.244.7.7:51821", "10.201.7.7:51821", "10.202.7.7:51821"])
+def test_no_endpoint_is_in_a_range_of_pods_real_or_exported(endpoint: str) -> None:
+    topology = plan_semaphore_mesh(same(), listings(managed("10.244.9.0/24")))
+    assert reasons(topology) == []
+    hostile = managed("10.244.9.0/24")
+    hostile["metadata"]["annotations"].update(published("aws", FOURTH_KEY, endpoint))
+    topology = plan_semaphore_mesh(same(), listings(hostile))
+    assert reasons(topology) == [("gcp/other", "endpoint_in_overlay")]
+
+
+#: Ranges that a cluster may have, and parts of them that are mapped.
+PARTS = st.sets(st.integers(0, 7), max_size=5).map(
+    lambda places: {f"10.244.{place * 32}.0/19": f"10.201.{place * 32}.0/19" for place in places}
+)
+
+
+@given(PARTS, st.integers(0, 255))
+def test_the_table_and_the_peers_say_the_same(mapping: dict[str, str], third: int) -> None:
+    """Whatever is mapped: what peers take of a node is what its table gives its pods, and all of it."""
+    rest = {"pod_cidrs": ["10.4.0.0/16"], "exported_pod_cidrs": None, "service_cidrs": []}
+    made = same(aws={"exported_pod_cidrs": mapping or None}, gcp=rest)
+    own = f"10.244.{third}.0/24"
+    given = listings(gcp="10.4.1.0/24")
+    given["aws"]["nodes"][0]["spec"] = {"podCIDR": own, "podCIDRs": [own]}
+    topology = plan_semaphore_mesh(made, given)
+    taken = PrefixSet.of_texts(peers_of(topology, "gcp", "aws")[0]["allowed_ips"])
+    expected = own.replace("10.244", "10.201") if f"10.244.{third // 32 * 32}.0/19" in mapping else own
+    assert taken.cidrs() == [expected]
+    table = kept_table(topology, "aws-1")
+    assert table is not None
+    outgoing = next(chain for chain in table["chains"] if chain["name"] == "postrouting")["rules"][-1]
+    pairs = dict(pair.strip().split(" : ") for pair in outgoing.partition("map { ")[2].rstrip(" }").split(","))
+    assert PrefixSet.of_texts(pairs).cidrs() == [RANGE], "no pod is without a decision"
+    assert {source: target for source, target in pairs.items() if source != target} == mapping
+    assert ("prerouting" in {chain["name"] for chain in table["chains"]}) == bool(mapping)
