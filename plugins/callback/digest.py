@@ -125,6 +125,7 @@ class CallbackModule(CallbackBase):
         self._said = digest_text.Said()
         self._repeats = digest_text.Repeats()
         self._refused = False
+        self._limited = False
         self._next = ""  # what a report says is to be done comes last
         self._items: set[tuple[str, str]] = set()
         #: Who was at fault in each failure of a host, in their order; None is the host itself.
@@ -352,7 +353,8 @@ class CallbackModule(CallbackBase):
         color = C.COLOR_ERROR if any(row["failures"] or row["unreachable"] for row in rows.values()) else C.COLOR_OK
         for line in (
             digest_text.end_line(rows, time.monotonic() - self._begun, planned, self._at_fault),
-            self._next or digest_text.next_line(rows, planned, bool(context.CLIARGS.get("check")), open_ends),
+            self._next
+            or digest_text.next_line(rows, planned, bool(context.CLIARGS.get("check")), open_ends, self._limited),
         ):
             self._say(line, color)
             self._keep(line)
@@ -414,6 +416,7 @@ class CallbackModule(CallbackBase):
         for line in shown:
             self._say("  " + line)
         self._reported.update(digest_text.one_line(line) for line in shown)
+        self._limited = self._limited or any(digest_text.LIMITED in line for line in lines)
         if left_out:
             self._say(f"  ({left_out} lines of tables in which nothing is wrong: -v shows them)", C.COLOR_VERBOSE)
 

@@ -20,6 +20,8 @@ SHOWN_KINDS = 6
 SHORT = 10
 #: Lines of one file in a diff; the file itself is on the host.
 FILE_LINES = 3
+#: How a run names what it left undone outside of --limit (outcome.undone_lines).
+LIMITED = "a run without --limit does the rest"
 #: What the last line of a run begins with.
 NEXT = "next: "
 #: Kinds of a node's objects in the order in which a person needs them: what packets depend on first.
@@ -706,13 +708,21 @@ def end_line(
 
 
 def next_line(
-    rows: t.Mapping[str, t.Mapping[str, int]], planned: t.Collection[str], check: bool, open_ends: t.Sequence[str] = ()
+    rows: t.Mapping[str, t.Mapping[str, int]],
+    planned: t.Collection[str],
+    check: bool,
+    open_ends: t.Sequence[str] = (),
+    limited: bool = False,
 ) -> str:
-    """What to do after a run, its very last line. check: the run was one of --check; open_ends: what else is to be read, such as ``warnings``."""
+    """What to do after a run, its very last line. check: the run was one of --check; open_ends: what else is to be read, such as ``warnings``.
+
+    limited: the run has named what it left undone outside of --limit.
+    """
     if any(row["failures"] or row["unreachable"] for row in rows.values()):
         return "next: fix what failed, see above, and run the same command again"
     if check and planned:
         return "next: run the same command without --check, which writes it"
+    rest = "run the same command without --limit, which does the rest"
     if open_ends:
-        return f"next: read the {' and '.join(open_ends)} above"
-    return "next: nothing to do"
+        return f"next: read the {' and '.join(open_ends)} above{', and ' + rest if limited else ''}"
+    return f"next: {rest}" if limited else "next: nothing to do"

@@ -94,6 +94,11 @@ def check_ranges(clusters: Clusters, fabric: str, findings: list[Finding]) -> No
     mappings = {name: ExportedRanges(one[MAPPING], one["former_pod_cidrs"]) for name, one in clusters.items()}
     labelled = [row for name in sorted(clusters) for row in _labelled(name, clusters[name], mappings[name])]
     pairs = overlapping_pairs(labelled, _may_overlap)
+    # what is only the consequence of a mapping that was refused would lead away from it
+    wrong = {finding.where.partition("/")[2] for finding in findings if finding.variable == MAPPING}
+    pairs = [
+        pair for pair in pairs if not any(_can_be_mapped(*pair, row[1]) and row[1].cluster in wrong for row in pair)
+    ]
     visible = [[row for row in pair if _can_be_mapped(*pair, row[1])] for pair in pairs]
     taken = PrefixSet.of(network for network, dummy in labelled)
     lines = _proposals(clusters, fabric, [row for rows in visible for row in rows], taken)

@@ -16,6 +16,7 @@ import types
 import pytest
 import terminal
 from ansible_collections.multicluster.network.plugins.callback.digest import CallbackModule
+from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import undone_lines
 from ansible_collections.multicluster.network.plugins.plugin_utils import digest_text
 from hypothesis import example, given, strategies as st
 
@@ -622,6 +623,17 @@ def test_the_last_line_says_what_to_do():
     done = Run().play("a").task("t").result("n1", changed=True)
     done.end()
     assert done.next == "next: nothing to do"
+    lines = undone_lines(["gcp"], ["gcp-node-1"], [])
+    part = (
+        Run()
+        .play("a")
+        .task("t")
+        .result("n1", changed=True)
+        .task("Show", "ansible.builtin.debug")
+        .result("n1", msg=lines)
+    )
+    part.end()
+    assert part.next == "next: run the same command without --limit, which does the rest"
     assert digest_text.next_line({"n1": {"failures": 0, "unreachable": 0}}, {"n1"}, True).endswith(
         "without --check, which writes it"
     )

@@ -147,6 +147,15 @@ def test_the_lines_that_are_proposed_hold_when_they_are_pasted(changes: dict[str
     assert not findings(pasted(definition)), pasted(definition)
 
 
+def test_a_mapping_with_a_typing_error_is_the_only_finding() -> None:
+    """An overlap that is only its consequence would propose another range than the one that was meant."""
+    wrong = {
+        name: {"exported_pod_cidrs": {"10.244.0.0/16": f"10.{number}.0.0/17"}}
+        for number, name in ((201, "a"), (202, "b"))
+    }
+    assert {finding[1:] for finding in findings(fabric(**wrong))} == {("exported_pod_cidrs", "bad_cidr")}
+
+
 def test_no_line_is_proposed_where_no_range_is_free() -> None:
     wide = {"pod_cidrs": ["10.0.0.0/8"], "exported_pod_cidrs": None, "service_cidrs": [], "node_cidrs": []}
     messages = [one.message for one in errors(load_fabric(fabric(a=wide, b=wide))[1])]
