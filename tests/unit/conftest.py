@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ansible.plugins.loader import init_plugin_loader
 from hypothesis import settings
 
@@ -12,5 +14,6 @@ from hypothesis import settings
 init_plugin_loader()
 
 # No property here is about time: an example that took longer says something about the machine only.
-settings.register_profile("any-machine", deadline=None)
+# MCN_EXAMPLES: so many of each property; `make test` takes fewer, `tests/run units` and `make test-all` all of them.
+settings.register_profile("any-machine", deadline=None, max_examples=int(os.environ.get("MCN_EXAMPLES", "100")))
 settings.load_profile("any-machine")
