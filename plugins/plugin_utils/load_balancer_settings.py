@@ -16,6 +16,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     pool_texts,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import GRANTS
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.range_checks import FORMER, MAPPING
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import (
     parse_address,
     readable_address,
@@ -70,6 +71,21 @@ def load_balancer_settings(
         found.add_cluster(host, hostvars[host])
     rows = [found.settings(host, hostvars[host].get(VARIABLE)) for host in clusters]
     return [row for row in rows if row]
+
+
+def _exported(mapping: t.Any) -> list[t.Any]:
+    """The ranges in which other clusters see a cluster's pods; of what is no mapping nothing, since validate refuses it."""
+    if not isinstance(mapping, t.Mapping):
+        return []
+    former = mapping.get(FORMER)
+    rows = [mapping, *([former] if isinstance(former, t.Mapping) else former if isinstance(former, list) else ())]
+    return [
+        target
+        for row in rows
+        if isinstance(row, t.Mapping)
+        for source, target in row.items()
+        if isinstance(target, str)
+    ]
 
 
 class _Inventory:
@@ -148,6 +164,8 @@ class _Inventory:
             self.wrong.setdefault(host, []).extend(f"{VARIABLE} of {host}: {text}" for text in wrong_settings(settings))
         for name in GRANTS:
             self.reserved.update(self._ranges(f"{name} of cluster {host}", host, given.get(name), f"{name} of {host}"))
+        seen = _exported(given.get(MAPPING))
+        self.reserved.update(self._ranges(f"{MAPPING} of cluster {host}", host, seen, f"{MAPPING} of {host}"))
         self._reserve(f"control_plane_address_ip of cluster {host}", given.get("control_plane_address_ip"))
         self.pools.update(self._ranges(host, host, pool_texts(settings) if isinstance(settings, t.Mapping) else None))
 

@@ -59,16 +59,17 @@ class Fabric(t.NamedTuple):
 
     def exported(self) -> dict[str, ExportedRanges]:
         """How other clusters see the pod ranges of those that have a mapping."""
-        return {
-            name: ExportedRanges(cluster["exported_pod_cidrs"], cluster["former_pod_cidrs"])
-            for name, cluster in self.clusters.items()
-            if cluster["exported_pod_cidrs"] or cluster["former_pod_cidrs"]
-        }
+        found = {name: self._exported(name) for name in self.clusters}
+        return {name: one for name, one in found.items() if one is not None}
+
+    def _exported(self, cluster: str) -> ExportedRanges | None:
+        given = self.clusters[cluster]
+        pairs, former = given["exported_pod_cidrs"], given["former_pod_cidrs"]
+        return ExportedRanges(pairs, former) if pairs or former else None
 
     def seen_ranges(self, cluster: str) -> list[str]:
         """The ranges in which other clusters see a cluster's pods, those of before too while they are listed."""
-        own = self.clusters[cluster]["pod_cidrs"]
-        exported = self.exported().get(cluster)
+        own, exported = self.clusters[cluster]["pod_cidrs"], self._exported(cluster)
         return list(own) if exported is None else list(map(str, exported.accepted_networks(map(parse_network, own))))
 
     def seen_grants(self) -> dict[str, dict[str, list[str]]]:

@@ -307,3 +307,16 @@ def test_settings_that_stand_twice_leave_their_cluster_out():
         {},
     )
     assert list(setups) == ["b"] and refused["a"].reason == "claimed_twice" and "192.0.2.9" in setups["b"].others["a"]
+
+
+def test_ranges_at_which_other_clusters_see_pods_are_for_no_service():
+    """They are addresses of pods for everybody else (translation 2.1)."""
+    mapping = {"10.2.0.0/16": "10.201.0.0/16", "former": [{"10.2.0.0/16": "10.203.0.0/16"}, "nothing"]}
+    hosts = {
+        "oslo": {"pod_cidrs": ["10.2.0.0/16"], "load_balancers_settings": {"pool": ["203.0.113.0/24"]}},
+        "rome": {"exported_pod_cidrs": mapping},
+        "bern": {"exported_pod_cidrs": "nothing"},
+    }
+    row = load_balancer_settings(hosts, {"clusters": list(hosts)})[0]
+    assert row["reserved_ranges"]["exported_pod_cidrs of cluster rome"] == ["10.201.0.0/16", "10.203.0.0/16"]
+    assert "exported_pod_cidrs of cluster bern" not in row["reserved_ranges"]
