@@ -158,6 +158,12 @@ failures:
   elements: dict
   returned: always
   sample: []
+unread:
+  description: The clusters of RV(failures).
+  type: list
+  elements: str
+  returned: always
+  sample: []
 stats:
   description: Requests to each cluster by verb, and seconds.
   type: dict

@@ -12,12 +12,18 @@ version_added: 0.1.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Part of the roles playbook_timer, reconciler and tenants_runner of this collection. Writes units of systemd below C(/etc/systemd/system), or removes
-    them.
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
+  - Writes units of systemd below C(/etc/systemd/system), or removes them, for the roles playbook_timer, reconciler and tenants_runner.
   - A unit that has a section C([Install]) is enabled and started, and restarted when its file, or one of O(reads), was written after it was started. Other
     units are only written, since a timer or another unit starts them.
 extends_documentation_fragment:
   - multicluster.network._node
+attributes:
+  action_group:
+    description: The modules that are internal to the playbooks and roles of this collection.
+    support: full
+    membership:
+      - multicluster.network.internal
 options:
   units:
     description: The units.

@@ -79,6 +79,7 @@ _HOUSEKEEPING = (
     "run_pods",
     "run_round",
     "run_show",
+    "run_survey",
 )
 
 

@@ -98,6 +98,8 @@ def variables(name: str) -> set[str]:
     """Rows of the table that a playbook reads, with all that it imports and the roles that it runs."""
     imported, roles = parts(name)
     texts = [path_of(name).read_text("utf-8")]
+    if "run_survey" in texts[0]:
+        texts.append((BOOKS / "files" / "awx" / "mapping.yml").read_text("utf-8"))
     for role in roles:
         texts += [
             path.read_text("utf-8")

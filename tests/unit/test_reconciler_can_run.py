@@ -14,10 +14,11 @@ import sys
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "roles" / "reconciler" / "files" / "can_run.py"
 
 
-def said(inventory, command, *kubeconfigs, **environment):
+def said(inventory, command, *kubeconfigs, way="follow", **environment):
     """As the role runs it."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.read_text("utf-8"), str(inventory), str(command), *kubeconfigs],
+        [sys.executable, "-c", SCRIPT.read_text("utf-8"), str(inventory), str(command), way],
+        input="\n".join(kubeconfigs),
         env=dict(os.environ, **environment),
         capture_output=True,
         text=True,
@@ -49,12 +50,17 @@ def test_each_thing_that_is_missing_is_named(tmp_path):
         PYTHONPATH=str(tmp_path),
     )
     assert shown.count("the kubeconfig /nowhere/oslo (of reconciler_clusters)") == 1
+    timer = said(tmp_path / "hosts.yml", tmp_path / "ansible-playbook", "/nowhere/oslo", way="timer")
+    assert "kubeconfig" not in timer and "reconciler_command" in timer
     for variable in ("reconciler_collections_path", "reconciler_inventory", "reconciler_command"):
         assert variable in shown
 
 
 def test_a_python_without_ansible(tmp_path):
     shown = subprocess.run(
-        [sys.executable, "-I", "-S", str(SCRIPT), "/nowhere", "/nowhere"], capture_output=True, text=True, check=False
+        [sys.executable, "-I", "-S", str(SCRIPT), "/nowhere", "/nowhere", "timer"],
+        capture_output=True,
+        text=True,
+        check=False,
     ).stdout
     assert shown.count("(reconciler_python)") == 3

@@ -165,7 +165,7 @@ def test_capabilities_are_those_of_the_playbooks():
     asked = set()
     for text in TEXTS.values():
         asked.update(re.findall(r"'([a-z_]+)' in (?:multicluster_capabilities|__status_capabilities)", text))
-        for names in re.findall(r"\{\{ \[([a-z_', ]+)\]\s+\| select\('in', multicluster_capabilities", text):
+        for names in re.findall(r"capability_among: \[([a-z_, ]+)\]", text):
             asked.update(re.findall(r"[a-z_]+", names))
     assert asked == set(KNOWN.choices["multicluster_capabilities"])
 

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether this user of this host can do what the service and the timer do. Arguments: inventory, path of ansible-playbook, kubeconfigs."""
+"""Whether this user of this host can do what the service and the timer do.
+
+Arguments: inventory, path of ansible-playbook, and follow where the kubeconfigs, a line each on standard input, are needed.
+"""
 
 import importlib
 import os
@@ -38,4 +41,6 @@ def wrong(inventory, command, *kubeconfigs):
 
 
 if __name__ == "__main__":
-    sys.stdout.write("; ".join(wrong(*sys.argv[1:])))
+    inventory, command, way = sys.argv[1:]
+    lines = [line.strip() for line in sys.stdin] if way == "follow" else []
+    sys.stdout.write("; ".join(wrong(inventory, command, *[line for line in lines if line])))

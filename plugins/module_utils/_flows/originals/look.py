@@ -69,6 +69,7 @@ def run(request: t.Mapping[str, t.Any]) -> Row:
         "fields": fields[:MOST_LEFT],
         "lines": _lines(programs, owners, proposal.findings, left, fields),
         "failures": clusters.failures,
+        "unread": sorted({str(row["cluster"]) for row in clusters.failures}),
         "stats": clusters.stats(),
     }
 
