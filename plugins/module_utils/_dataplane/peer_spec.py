@@ -154,6 +154,12 @@ class Peers(t.NamedTuple):
     kept: frozenset[str] = frozenset()
 
 
+def split_ranges(peer: t.Mapping[str, t.Any]) -> tuple[list[str], Data]:
+    """The allowed IPs of a peer in the form of Peer.to_json, and all else of it."""
+    rest = dict(peer)
+    return list(rest.pop("allowed_ips")), rest
+
+
 def sorted_cidrs(texts: t.Iterable[str]) -> list[str]:
     """Networks as text in the order of network_key."""
     texts = list(texts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._dataplane.peer_spec import split_ranges
 from ..._plan.plan import Pending
 
 Data = dict[str, t.Any]
@@ -75,13 +76,13 @@ def _peers(before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> dict[
         return None
     found: dict[str, list[str]] = {}
     for peer in after["peers"]:
-        was = former[_key(peer)]
-        if _without(was, "allowed_ips") != _without(peer, "allowed_ips"):
+        (was, rest_before), (ranges, rest) = split_ranges(former[_key(peer)]), split_ranges(peer)
+        if rest_before != rest:
             return None
-        if was["allowed_ips"] != peer["allowed_ips"]:
+        if was != ranges:
             if after.get("ranges_known") is False or isinstance(peer["public_key"], Pending):
                 return None  # nodes keep the ranges that they know, or do not know the peer
-            found[peer["public_key"]] = list(peer["allowed_ips"])
+            found[peer["public_key"]] = ranges
     return found
 
 

@@ -50,7 +50,7 @@ def test_whose_runs_are_waited_for(holder, desired):
 
 
 def test_a_run_of_the_mesh_is_waited_for_where_peers_change():
-    for book in ("mesh.yml", "multicluster.network.mesh", "awx_mesh.yml"):
+    for book in ("mesh.yml", "multicluster.network.mesh", "awx/mesh.yml"):
         assert other_runs.concerns(f"ops@host {book} x", other_runs.NODES_ELSEWHERE)
     assert other_runs.concerns("ops@host site.yml x", other_runs.NODES_ELSEWHERE)
     assert not other_runs.concerns("ops@host verify.yml x", other_runs.NODES_ELSEWHERE)
