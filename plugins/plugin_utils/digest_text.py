@@ -680,7 +680,7 @@ def end_line(
     planned: t.Collection[str] = (),
     at_fault: t.Mapping[str, t.Sequence[t.Sequence[str] | None]] | None = None,
 ) -> str:
-    """The last line, with the names of hosts that failed. Hosts of ``planned`` have changes of check mode only.
+    """The last line but one, with the names of hosts that failed. Hosts of ``planned`` have changes of check mode only.
 
     at_fault: {host: for each of its failures the clusters that are to blame, or None where it is the host}. Failures that were
     rescued come first there and count nowhere.
