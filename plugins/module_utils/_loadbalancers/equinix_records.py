@@ -8,7 +8,7 @@ import typing as t
 
 from .._values.addresses import parse_address
 from .._values.refused import ValueRefused, quoted
-from .._values.text import is_alnum
+from .._values.text import dicts_of, is_alnum, mapping
 from .instances import Device
 from .reservations import Assignment, Reservation
 
@@ -33,7 +33,7 @@ def reservation(record: Record) -> Reservation:
         cidr if isinstance(cidr, int) else 32,
         tuple(str(tag) for tag in tags),
         str(record.get("state") or ("created" if address else "pending")),
-        tuple(assignment(item) for item in maps(record.get("assignments"))),
+        tuple(assignment(item) for item in dicts_of(record.get("assignments"))),
         str(metro.get("code") or "") if isinstance(metro, dict) else "",
     )
 
@@ -58,16 +58,16 @@ def assignment(record: Record) -> Assignment:
 
 def device(record: Record) -> Device:
     """One of ``devices``."""
-    plan = _map(record.get("plan"))
+    plan = mapping(record.get("plan"))
     return Device(
         _ident(record),
         str(record.get("hostname") or ""),
         str(record.get("state") or ""),
         str(plan.get("slug") or plan.get("name") or ""),
         str(plan.get("name") or plan.get("slug") or ""),
-        str(_map(record.get("metro")).get("code") or ""),
-        str(_map(record.get("facility")).get("code") or ""),
-        tuple(maps(record.get("ip_addresses"))),
+        str(mapping(record.get("metro")).get("code") or ""),
+        str(mapping(record.get("facility")).get("code") or ""),
+        tuple(dicts_of(record.get("ip_addresses"))),
     )
 
 
@@ -78,15 +78,6 @@ def error_message(body: t.Any) -> str:
     errors = body.get("errors")
     texts = errors if isinstance(errors, list) else [body.get("error")]
     return "; ".join(str(text)[:500] for text in texts[:20] if text)
-
-
-def _map(value: t.Any) -> Record:
-    return value if isinstance(value, dict) else {}
-
-
-def maps(value: t.Any) -> list[Record]:
-    """The objects of a list, none of what is no list."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _ident(record: Record) -> str:

@@ -67,17 +67,6 @@ def parse_span(text: object, reason: str = "bad_cidr") -> Span:
     )
 
 
-def readable_spans(texts: t.Iterable[object]) -> list[Span]:
-    """What can be read of such texts, without the rest."""
-    found = []
-    for text in texts:
-        try:
-            found.append(parse_span(text))
-        except ValueRefused:
-            continue
-    return found
-
-
 @dataclasses.dataclass(frozen=True)
 class Pool:
     """Sorted spans that do not overlap."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._values.refused import ValueRefused, quoted
+from .._values.refused import ValueRefused, quoted, readable
 from .bgp.routes import NOT_READY_SECONDS
 from .bgp.values import BgpGrants, NodeBgp, parse_grants
 from .layer2.groups import parse_reserved
@@ -15,7 +15,7 @@ from .ledger import Ledger
 from .metallb import config as metallb_config, resources as metallb_resources
 from .named_pools import Grants, NamedPool, parse_named_pools
 from .node_annotations import BOTH, Scheme
-from .pools import Pool, Reserved, readable_spans, shared
+from .pools import Pool, Reserved, parse_span, shared
 from .reservations import DEFAULT_DOMAIN, DEFAULT_IDENTITY, IDENTITIES, REFUSE, Owner, parse_identity
 from .service_plan import DELETE, Context, Places
 from .services import OTHER
@@ -183,7 +183,7 @@ def parse_setups(
     for entry in given:
         name = str(entry["cluster"])
         twice = name in pools
-        pools[name] = Pool((*pools.get(name, Pool(())).spans, *readable_spans(pool_texts(entry))))
+        pools[name] = Pool((*pools.get(name, Pool(())).spans, *readable(parse_span, pool_texts(entry))))
         if name in wrong:
             continue
         try:

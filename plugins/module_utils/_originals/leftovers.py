@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import typing as t
 
-from .._values.text import lower, mapping
+from .._values.text import dicts_of, lower, mapping, text_of
 from .programs import EQUINIX
-from .workloads import KINDS, containers_of, processes, rows_of, shown
+from .workloads import KINDS, containers_of, processes, shown
 
 #: More lines are counted.
 MOST_LINES = 40
@@ -91,16 +91,19 @@ def use_of(obj: t.Any) -> Use | None:
 
 def uses(spec: t.Mapping[str, t.Any]) -> set[tuple[str, str]]:
     """(kind, name) of the ConfigMaps, Secrets and the account that the pods of a workload use."""
-    found: set[tuple[str, t.Any]] = {("ServiceAccount", _name(spec.get("serviceAccountName")))}
-    found |= {("Secret", _name(row.get("name"))) for row in rows_of(spec.get("imagePullSecrets"))}
-    for volume in rows_of(spec.get("volumes")):
-        for holder in (volume, *rows_of(mapping(volume, "projected").get("sources"))):
-            found.add(("ConfigMap", _name(mapping(holder, "configMap").get("name"))))
+    found: set[tuple[str, t.Any]] = {("ServiceAccount", text_of(spec.get("serviceAccountName")))}
+    found |= {("Secret", text_of(row.get("name"))) for row in dicts_of(spec.get("imagePullSecrets"))}
+    for volume in dicts_of(spec.get("volumes")):
+        for holder in (volume, *dicts_of(mapping(volume, "projected").get("sources"))):
+            found.add(("ConfigMap", text_of(mapping(holder, "configMap").get("name"))))
             found.add(
-                ("Secret", _name(mapping(holder, "secret").get("secretName") or mapping(holder, "secret").get("name")))
+                (
+                    "Secret",
+                    text_of(mapping(holder, "secret").get("secretName") or mapping(holder, "secret").get("name")),
+                )
             )
-    for container in (*containers_of(spec), *rows_of(spec.get("initContainers"))):
-        sources = [mapping(row, "valueFrom") for row in rows_of(container.get("env"))] + rows_of(
+    for container in (*containers_of(spec), *dicts_of(spec.get("initContainers"))):
+        sources = [mapping(row, "valueFrom") for row in dicts_of(container.get("env"))] + dicts_of(
             container.get("envFrom")
         )
         for source in sources:
@@ -110,7 +113,7 @@ def uses(spec: t.Mapping[str, t.Any]) -> set[tuple[str, str]]:
                 ("secretKeyRef", "Secret"),
                 ("secretRef", "Secret"),
             ):
-                found.add((kind, _name(mapping(source, field).get("name"))))
+                found.add((kind, text_of(mapping(source, field).get("name"))))
     return {(kind, name) for kind, name in found if name}
 
 
@@ -148,7 +151,3 @@ def _command(kind: str, namespace: str, name: str) -> str:
     if kind in CLUSTER_WIDE:
         return f"kubectl delete {lower(kind)} {name}"
     return f"kubectl --namespace {namespace} delete {lower(kind)} {name}" if namespace else ""
-
-
-def _name(value: t.Any) -> str:
-    return value if isinstance(value, str) else ""

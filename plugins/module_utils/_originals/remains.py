@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import typing as t
 
-from .._values.text import mapping
+from .._values.text import dicts_of, mapping
 from .leftovers import Left, Use, left_of, others_use, use_of
 from .programs import CLUSTERMESH
-from .workloads import KINDS, rows_of
+from .workloads import KINDS
 
 BINDINGS = ("ClusterRoleBinding", "RoleBinding")
 ROLES = ("ClusterRole", "Role")
@@ -126,7 +126,7 @@ def _webhooks(services: t.Mapping[Use, str], around: Objects) -> dict[Use, str]:
     """Those that ask nothing but Services that are left: every write that they would judge fails meanwhile."""
     found = {}
     for use, obj in _named(around, *WEBHOOKS):
-        asked = [mapping(row, "clientConfig", "service") for row in rows_of(obj.get("webhooks"))]
+        asked = [mapping(row, "clientConfig", "service") for row in dicts_of(obj.get("webhooks"))]
         programs = [services.get(("Service", str(one.get("namespace")), str(one.get("name")))) for one in asked]
         if programs and all(programs):
             found[use] = str(programs[0])
@@ -144,7 +144,7 @@ def _meshes(cluster: str, workloads: Objects, around: Objects, meshes: Objects) 
         # its operator would clean up, so Peers too: without the finalizer nobody does
         held = bool(mapping(obj, "metadata").get("finalizers"))
         found.append(left_of(cluster, CLUSTERMESH.name, *use, patch='{"metadata":{"finalizers":null}}' if held else ""))
-        for entry in rows_of(mapping(obj, "spec").get("clusters")):
+        for entry in dicts_of(mapping(obj, "spec").get("clusters")):
             secret = mapping(entry, "kubeconfigSecretRef").get("name")
             if isinstance(secret, str) and secret and ("Secret", use[1], secret) not in others:
                 found.append(left_of(cluster, CLUSTERMESH.name, "Secret", use[1], secret))

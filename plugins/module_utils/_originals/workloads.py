@@ -12,7 +12,7 @@ import posixpath
 import re
 import typing as t
 
-from .._values.text import mapping
+from .._values.text import dicts_of, mapping, text_of
 from .programs import PROGRAMS, Program
 
 KINDS = ("DaemonSet", "Deployment", "StatefulSet")
@@ -125,7 +125,7 @@ def processes(cluster: str, objects: t.Iterable[t.Any], config_maps: ConfigMaps 
                     cluster,
                     namespace,
                     where,
-                    _text(container.get("image")),
+                    text_of(container.get("image")),
                     _copies(obj),
                     configured,
                     _mounts(container, spec),
@@ -149,16 +149,7 @@ def desired_config_maps(found: t.Iterable[Process]) -> list[tuple[str, str]]:
 
 def containers_of(spec: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
     """The containers of a pod's specification, without those that only prepare it."""
-    return rows_of(spec.get("containers"))
-
-
-def rows_of(value: t.Any) -> list[dict[str, t.Any]]:
-    """The mappings of a list; of anything else there are none."""
-    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
-
-
-def _text(value: t.Any) -> str:
-    return value if isinstance(value, str) else ""
+    return dicts_of(spec.get("containers"))
 
 
 def _copies(obj: t.Any) -> int:
@@ -172,9 +163,9 @@ def _copies(obj: t.Any) -> int:
 
 
 def _program(container: t.Mapping[str, t.Any]) -> Program | None:
-    image = _text(container.get("image")).partition("@")[0].rpartition("/")[2].partition(":")[0]
+    image = text_of(container.get("image")).partition("@")[0].rpartition("/")[2].partition(":")[0]
     command = container.get("command")
-    first = _text(command[0]).rpartition("/")[2] if isinstance(command, list) and command else ""
+    first = text_of(command[0]).rpartition("/")[2] if isinstance(command, list) and command else ""
     for name in (first, image):
         for program in PROGRAMS.values():
             if name in program.images:
@@ -187,16 +178,16 @@ def _configured(
 ) -> tuple[dict[str, Configured], tuple[str, ...]]:
     configured: dict[str, Configured] = {}
     alongside: list[str] = []
-    rows = rows_of(container.get("env"))
+    rows = dicts_of(container.get("env"))
     for row in rows[:MOST_WORDS]:
         name = row.get("name")
         if isinstance(name, str):
             configured[name] = _variable(row, configured, namespace, config_maps)
-    if rows_of(container.get("envFrom")):
+    if dicts_of(container.get("envFrom")):
         alongside.append("its envFrom is not read: name the variables in its env, or give them as a file")
     command, args = container.get("command"), container.get("args")
     words = [word for part in (command, args) if isinstance(part, list) for word in part if isinstance(word, str)]
-    if isinstance(command, list) and command and _text(command[0]).rpartition("/")[2] in SHELLS:
+    if isinstance(command, list) and command and text_of(command[0]).rpartition("/")[2] in SHELLS:
         alongside.append("it is started by a shell, whose words are not read: give its flags as a file")
         words = []
     if len(words) > MOST_WORDS or len(rows) > MOST_WORDS:
@@ -211,7 +202,7 @@ def _variable(
     source = mapping(row, "valueFrom")
     for field, kind in (("secretKeyRef", "Secret"), ("configMapKeyRef", "ConfigMap")):
         if field in source:
-            name, key = _text(mapping(source, field).get("name")), _text(mapping(source, field).get("key"))
+            name, key = text_of(mapping(source, field).get("name")), text_of(mapping(source, field).get("key"))
             place = f"{kind} {shown(namespace)}/{shown(name)}, key {shown(key)}"
             if kind == "Secret":
                 return Configured(None, place, True)
@@ -219,7 +210,7 @@ def _variable(
             return Configured(text if isinstance(text, str) else None, place, config_map=name)
     if source:
         return Configured(None, "a field of the pod")
-    return _expanded(_text(row.get("value")), before)
+    return _expanded(text_of(row.get("value")), before)
 
 
 def _expanded(text: str, configured: t.Mapping[str, Configured]) -> Configured:
@@ -263,23 +254,23 @@ def flags(program: Program, words: t.Sequence[Configured]) -> dict[str, Configur
 
 def _mounts(container: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any]) -> tuple[Mount, ...]:
     volumes: dict[str, tuple[str, str, dict[str, str]]] = {}
-    for volume in rows_of(spec.get("volumes")):
+    for volume in dicts_of(spec.get("volumes")):
         for kind, source in _sources(volume):
-            name = _text(source.get("name") or source.get("secretName"))
-            items = {_text(row.get("path")): _text(row.get("key")) for row in rows_of(source.get("items"))}
-            volumes.setdefault(_text(volume.get("name")), (kind, name, items))
+            name = text_of(source.get("name") or source.get("secretName"))
+            items = {text_of(row.get("path")): text_of(row.get("key")) for row in dicts_of(source.get("items"))}
+            volumes.setdefault(text_of(volume.get("name")), (kind, name, items))
     found = []
-    for row in rows_of(container.get("volumeMounts")):
-        path = _text(row.get("mountPath"))
-        if path and _text(row.get("name")) in volumes:
-            kind, name, items = volumes[_text(row.get("name"))]
-            found.append(Mount(posixpath.normpath(path), kind, name, items, _text(row.get("subPath"))))
+    for row in dicts_of(container.get("volumeMounts")):
+        path = text_of(row.get("mountPath"))
+        if path and text_of(row.get("name")) in volumes:
+            kind, name, items = volumes[text_of(row.get("name"))]
+            found.append(Mount(posixpath.normpath(path), kind, name, items, text_of(row.get("subPath"))))
     return tuple(found)
 
 
 def _sources(volume: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
     """ConfigMaps and Secrets of a volume, those of a projected one too; of several only the first counts."""
-    for holder in (volume, *rows_of(mapping(volume, "projected").get("sources"))):
+    for holder in (volume, *dicts_of(mapping(volume, "projected").get("sources"))):
         for field, kind in (("configMap", "ConfigMap"), ("secret", "Secret")):
             if field in holder:
                 yield kind, mapping(holder, field)

@@ -21,6 +21,7 @@ from .._values.addresses import (
 from .._values.exported_ranges import ExportedRanges
 from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused, quoted
+from .._values.text import mapping
 
 NAME_LABEL = "policy.semaphore.uw.io/name"
 NAMESPACE_LABEL = "policy.semaphore.uw.io/namespace"
@@ -99,8 +100,8 @@ def members_of(
 def _add_pod(
     cluster: str, pod: t.Any, include_host: bool, now: float | None, members: Members, refused: list[Refusal]
 ) -> None:
-    metadata, spec, status = (_section(pod, name) for name in ("metadata", "spec", "status"))
-    value = _section(metadata, "labels").get(NAME_LABEL)
+    metadata, spec, status = (mapping(pod, name) for name in ("metadata", "spec", "status"))
+    value = mapping(metadata, "labels").get(NAME_LABEL)
     host = spec.get("hostNetwork") is True
     if value is None or status.get("phase") in FINISHED or (host and not include_host) or _overdue(metadata, now):
         return
@@ -129,11 +130,6 @@ def _host_net(text: t.Any) -> str:
         return text + "/32"
     address = parse_address(text)
     return f"{address}/{address.max_prefixlen}"
-
-
-def _section(parent: t.Any, name: str) -> t.Mapping[str, t.Any]:
-    value = parent.get(name) if isinstance(parent, dict) else None
-    return value if isinstance(value, dict) else {}
 
 
 def _addresses(status: t.Mapping[str, t.Any]) -> list[t.Any]:
@@ -167,7 +163,7 @@ def _seconds(text: str) -> float | None:
 
 
 def _pod_label(cluster: str, pod: t.Any) -> str:
-    metadata = _section(pod, "metadata")
+    metadata = mapping(pod, "metadata")
     parts = [cluster] + [str(metadata.get(name))[:253] for name in ("namespace", "name")]
     return "/".join(part if part.isprintable() else ascii(part) for part in parts)
 

@@ -14,7 +14,7 @@ from .._plan.object_plan import Key, Read, Write, plan_objects
 from .._plan.objects import is_ours
 from .._plan.plan import Plan
 from .._values.refused import ValueRefused, quoted
-from .._values.text import parse_subdomain
+from .._values.text import mapping, parse_subdomain
 from .coredns_corefile import FIRST_MULTICLUSTER, Options, Version, accepts, parse_version
 
 #: The version of the API that CoreDNS asks for, whatever the server stores.
@@ -53,21 +53,16 @@ def version_of(deployment: t.Mapping[str, t.Any] | None) -> Version | None:
 
 
 def _images(deployment: t.Mapping[str, t.Any] | None) -> list[str]:
-    containers = _pod(deployment).get("containers")
+    containers = mapping(deployment, "spec", "template", "spec").get("containers")
     rows = containers if isinstance(containers, list) else []
     return [row["image"] for row in rows if isinstance(row, dict) and isinstance(row.get("image"), str)]
 
 
-def _pod(deployment: t.Mapping[str, t.Any] | None) -> t.Mapping[str, t.Any]:
-    inner: t.Any = deployment
-    for name in ("spec", "template", "spec"):
-        inner = inner.get(name) if isinstance(inner, dict) else None
-    return inner if isinstance(inner, dict) else {}
-
-
 def account_of(deployment: t.Mapping[str, t.Any] | None) -> str:
     """The ServiceAccount of CoreDNS's pods. Raises ValueRefused for what is no name."""
-    return parse_subdomain(_pod(deployment).get("serviceAccountName") or DEFAULT_ACCOUNT, "name_invalid")
+    return parse_subdomain(
+        mapping(deployment, "spec", "template", "spec").get("serviceAccountName") or DEFAULT_ACCOUNT, "name_invalid"
+    )
 
 
 def refused(

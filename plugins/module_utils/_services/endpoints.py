@@ -11,6 +11,7 @@ import typing as t
 
 from .._values.exported_ranges import ExportedRanges
 from .._values.refused import ValueRefused, quoted
+from .._values.text import dicts_of
 from .mirror_services import Manifest, Object
 
 #: What ``endpoint_fields`` may be: ``safe`` names nothing of the source cluster that could be taken for something local.
@@ -80,17 +81,14 @@ def as_seen(groups: t.Sequence[Group], exported: ExportedRanges | None) -> list[
     ]
 
 
-def _list(value: t.Any) -> list[t.Any]:
-    """The dictionaries of a list that a server sent."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
 def _text(value: t.Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
 def _ports(given: t.Any) -> tuple[t.Mapping[str, t.Any], ...]:
-    return tuple({field: port[field] for field in _PORT_FIELDS if port.get(field) is not None} for port in _list(given))
+    return tuple(
+        {field: port[field] for field in _PORT_FIELDS if port.get(field) is not None} for port in dicts_of(given)
+    )
 
 
 def _target(given: t.Any, fields: t.Sequence[str]) -> t.Mapping[str, t.Any] | None:
@@ -107,11 +105,11 @@ def _target(given: t.Any, fields: t.Sequence[str]) -> t.Mapping[str, t.Any] | No
 def from_endpoints(obj: Object, fields: str = SAFE) -> list[Group]:
     """Groups of an Endpoints object, one for each subset, in its order."""
     groups, copied, safe = [], _TARGET_FIELDS[fields], fields != ALL
-    for subset in _list(obj.get("subsets")):
+    for subset in dicts_of(obj.get("subsets")):
         found = []
         for key, ready in (("addresses", True), ("notReadyAddresses", False)):
             conditions, seen = {"ready": ready}, set()
-            for address in _list(subset.get(key)):
+            for address in dicts_of(subset.get(key)):
                 text = str(address.get("ip"))
                 # without the uid two pods of one host are one address, and the server would merge them
                 if safe and text in seen:
@@ -132,7 +130,7 @@ def from_slice(obj: Object, fields: str = SAFE) -> Group:
     if family not in ("IPv4", "IPv6"):
         raise ValueRefused("unsupported_type", f"a slice of type {quoted(family)} holds no addresses")
     found, copied, every = [], _TARGET_FIELDS[fields], fields == ALL
-    for item in _list(obj.get("endpoints")):
+    for item in dicts_of(obj.get("endpoints")):
         # nearly all have one address and no name, and there are a hundred thousand in a large cluster
         get = item.get
         texts, hostname, zone, node = get("addresses"), get("hostname"), get("zone"), get("nodeName") if every else None
@@ -249,10 +247,10 @@ def flat(subsets: t.Any) -> frozenset[t.Any]:
     One entry for each address, readiness and port. An address is one by its ip and its target's uid, as on the server.
     """
     rows: dict[t.Any, t.Any] = {}
-    for subset in _list(subsets):
+    for subset in dicts_of(subsets):
         ports = ports_key(_ports(subset.get("ports"))) or ((),)
         for key in ("addresses", "notReadyAddresses"):
-            for address in _list(subset.get(key)):
+            for address in dicts_of(subset.get(key)):
                 target = address.get("targetRef")
                 target = target if isinstance(target, dict) else {}
                 more = (
@@ -280,13 +278,13 @@ def not_ready(obj: Object, emptied: bool) -> Manifest:
     meta = obj["metadata"]
     made: Manifest = {"metadata": {key: meta[key] for key in ("name", "namespace", "labels") if key in meta}}
     if "addressType" in obj:
-        items = [] if emptied else [dict(item, conditions=_stopped(item)) for item in _list(obj.get("endpoints"))]
-        return dict(made, addressType=obj["addressType"], endpoints=items, ports=_list(obj.get("ports")))
+        items = [] if emptied else [dict(item, conditions=_stopped(item)) for item in dicts_of(obj.get("endpoints"))]
+        return dict(made, addressType=obj["addressType"], endpoints=items, ports=dicts_of(obj.get("ports")))
     subsets = []
-    for subset in [] if emptied else _list(obj.get("subsets")):
-        addresses = _list(subset.get("addresses")) + _list(subset.get("notReadyAddresses"))
+    for subset in [] if emptied else dicts_of(obj.get("subsets")):
+        addresses = dicts_of(subset.get("addresses")) + dicts_of(subset.get("notReadyAddresses"))
         addresses.sort(key=lambda address: str(address.get("ip")))
-        subsets.append({"notReadyAddresses": addresses, "ports": _list(subset.get("ports"))})
+        subsets.append({"notReadyAddresses": addresses, "ports": dicts_of(subset.get("ports"))})
     return dict(made, subsets=subsets)
 
 

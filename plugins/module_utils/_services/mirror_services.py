@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.objects import labels_of
+from .._values.text import mapping
 from .names import mirror_name
 
 Object = t.Mapping[str, t.Any]
@@ -29,27 +30,22 @@ def is_mirror(labels: t.Mapping[str, str], prefix: str | None = None) -> bool:
 
 def is_headless(service: Object) -> bool:
     """True for a Service without an address of its own."""
-    return _spec(service).get("clusterIP") == "None"
+    return mapping(service, "spec").get("clusterIP") == "None"
 
 
 def is_external_name(service: Object) -> bool:
     """True for a Service that is a name in DNS and has no endpoints."""
-    return _spec(service).get("type") == "ExternalName" or bool(_spec(service).get("externalName"))
+    return mapping(service, "spec").get("type") == "ExternalName" or bool(mapping(service, "spec").get("externalName"))
 
 
 def has_selector(service: Object | None) -> bool:
     """True for a Service whose endpoints Kubernetes itself looks for."""
-    return service is not None and bool(_spec(service).get("selector"))
-
-
-def _spec(obj: Object) -> t.Mapping[str, t.Any]:
-    spec = obj.get("spec")
-    return spec if isinstance(spec, dict) else {}
+    return service is not None and bool(mapping(service, "spec").get("selector"))
 
 
 def copied_ports(service: Object) -> list[Manifest]:
     """The ports of a Service without what belongs to its own cluster."""
-    ports = _spec(service).get("ports") or []
+    ports = mapping(service, "spec").get("ports") or []
     return [{field: port[field] for field in _PORT_FIELDS if port.get(field) is not None} for port in ports]
 
 
@@ -59,7 +55,7 @@ def mirror_service(prefix: str, namespace: str, remote: Object, session_affinity
     Nothing is copied but ports, headlessness and (unless switched off) session affinity: other fields steer traffic or
     controllers of the cluster that they land in.
     """
-    spec, meta = _spec(remote), remote["metadata"]
+    spec, meta = mapping(remote, "spec"), remote["metadata"]
     desired: Manifest = {"ports": copied_ports(remote)}
     if is_headless(remote):
         desired["clusterIP"] = "None"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._values.text import list_of, mapping
 from .model import cut
 
 Data = dict[str, t.Any]
@@ -33,47 +34,34 @@ def describe(read: t.Mapping[str, t.Any]) -> Data:
     }
 
 
-def _meta(obj: t.Any, part: str) -> dict[str, str]:
-    found = (obj.get("metadata") or {}).get(part)
-    return found if isinstance(found, dict) else {}
-
-
-def _list(value: t.Any) -> list[t.Any]:
-    return value if isinstance(value, list) else []
-
-
-def _dict(value: t.Any) -> dict[str, t.Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def services(given: Objects, endpoints: Objects, slices: Objects) -> list[Data]:
     """Mirrors and global services with what is behind them: from Endpoints where the mirror has them, else from slices of ours."""
     behind: dict[tuple[str, str], list[tuple[str, bool, str]]] = {}
     for obj in endpoints:
-        if _meta(obj, "labels").get(MIRROR) == "true":
+        if mapping(obj, "metadata", "labels").get(MIRROR) == "true":
             rows = behind.setdefault(_key(obj, str(obj["metadata"].get("name"))), [])
-            for subset in _list(obj.get("subsets")):
+            for subset in list_of(obj.get("subsets")):
                 for part, ready in (("addresses", True), ("notReadyAddresses", False)):
-                    rows += [(str(_dict(one).get("ip")), ready, "") for one in _list(_dict(subset).get(part))]
+                    rows += [(str(mapping(one).get("ip")), ready, "") for one in list_of(mapping(subset).get(part))]
     for obj in slices:
-        labels = _meta(obj, "labels")
+        labels = mapping(obj, "metadata", "labels")
         if labels.get(COPY) != "true" and not (
             labels.get(MIRROR) == "true" and labels.get(SLICE_MANAGER) == OUR_SLICES
         ):
             continue
         rows = behind.setdefault(_key(obj, str(labels.get(SERVICE_NAME))), [])
-        for one in _list(obj.get("endpoints")):
-            ready = _dict(_dict(one).get("conditions")).get("ready") is not False
+        for one in list_of(obj.get("endpoints")):
+            ready = mapping(mapping(one).get("conditions")).get("ready") is not False
             rows += [
                 (str(address), ready, str(labels.get(COPY_FROM) or ""))
-                for address in _list(_dict(one).get("addresses"))
+                for address in list_of(mapping(one).get("addresses"))
             ]
     found = []
     for obj in given:
-        labels = _meta(obj, "labels")
+        labels = mapping(obj, "metadata", "labels")
         if labels.get(MIRROR) != "true" and labels.get(GLOBAL) != "true":
             continue
-        spec = _dict(obj.get("spec"))
+        spec = mapping(obj.get("spec"))
         rows = sorted(set(behind.get(_key(obj, str(obj["metadata"].get("name"))), [])))
         sources = sorted({source for dummy, dummy_ready, source in rows if source})
         found.append(
@@ -84,8 +72,8 @@ def services(given: Objects, endpoints: Objects, slices: Objects) -> list[Data]:
                 "source": cut(labels.get(PREFIX) or ", ".join(sources)),
                 "cluster_ip": cut(spec.get("clusterIP"), 64),
                 "ports": [
-                    cut(f"{_dict(port).get('port')}/{_dict(port).get('protocol') or 'TCP'}", 40)
-                    for port in _list(spec.get("ports"))
+                    cut(f"{mapping(port).get('port')}/{mapping(port).get('protocol') or 'TCP'}", 40)
+                    for port in list_of(spec.get("ports"))
                 ][:20],
                 "endpoints": len({(address, source) for address, dummy_ready, source in rows}),
                 "ready": len({(address, source) for address, ready, source in rows if ready}),
@@ -106,9 +94,9 @@ def sets(given: Objects, field: str) -> list[Data]:
     """Network sets that say of which cluster they are."""
     found = []
     for obj in given:
-        labels = _meta(obj, "labels")
+        labels = mapping(obj, "metadata", "labels")
         if SET_CLUSTER in labels:
-            networks = [cut(item, 64) for item in _list(_dict(obj.get("spec")).get(field))]
+            networks = [cut(item, 64) for item in list_of(mapping(obj.get("spec")).get(field))]
             found.append(
                 {
                     "name": cut(obj["metadata"].get("name")),
@@ -125,10 +113,10 @@ def addresses(given: Objects, ledger: t.Mapping[str, str]) -> list[Data]:
     """Each address of each Service of type LoadBalancer, with the Service that our record has for it."""
     found = []
     for obj in given:
-        spec, status = _dict(obj.get("spec")), _dict(_dict(obj.get("status")).get("loadBalancer"))
+        spec, status = mapping(obj.get("spec")), mapping(mapping(obj.get("status")).get("loadBalancer"))
         if spec.get("type") != "LoadBalancer":
             continue
-        shown = [_dict(row).get("ip") or _dict(row).get("hostname") for row in _list(status.get("ingress"))]
+        shown = [mapping(row).get("ip") or mapping(row).get("hostname") for row in list_of(status.get("ingress"))]
         texts = [text for text in shown if text] or [text for text in (spec.get("loadBalancerIP"),) if text]
         service = f"{obj['metadata'].get('namespace')}/{obj['metadata'].get('name')}"
         found += [
@@ -141,16 +129,18 @@ def kilo_peers(given: Objects) -> list[Data]:
     """Peers of Kilo, whoever wrote them. A preshared key is never looked at."""
     found = []
     for obj in given:
-        spec = _dict(obj.get("spec"))
-        endpoint = _dict(spec.get("endpoint"))
-        dns = _dict(endpoint.get("dnsOrIP"))
+        spec = mapping(obj.get("spec"))
+        endpoint = mapping(spec.get("endpoint"))
+        dns = mapping(endpoint.get("dnsOrIP"))
         place = dns.get("ip") or dns.get("dns") or endpoint.get("ip")
-        managers = [str(_dict(row).get("manager")) for row in _list((obj.get("metadata") or {}).get("managedFields"))]
+        managers = [
+            str(mapping(row).get("manager")) for row in list_of((obj.get("metadata") or {}).get("managedFields"))
+        ]
         found.append(
             {
                 "name": cut(obj["metadata"].get("name")),
                 "endpoint": cut(f"{place}:{endpoint.get('port')}" if place else "", 120),
-                "allowed_ips": [cut(item, 64) for item in _list(spec.get("allowedIPs"))][:50],
+                "allowed_ips": [cut(item, 64) for item in list_of(spec.get("allowedIPs"))][:50],
                 "owner": cut(", ".join(sorted(set(managers)))),
             }
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._values.text import mapping
+from .._values.text import list_of, mapping
 from . import causes
 from .causes import argument, printable
 from .facts import Node
@@ -37,10 +37,6 @@ class Resolved(t.NamedTuple):
     name: str
     addresses: tuple[Address, ...]
     detail: str
-
-
-def _list(value: t.Any) -> list[t.Any]:
-    return value if isinstance(value, list) else []
 
 
 def server_of(cluster: Cluster, namespace: str) -> Server | None:
@@ -73,7 +69,7 @@ def parse_resolved(rows: t.Any, flow: str) -> Resolved | None:
 def asks_of(row: t.Mapping[str, t.Any]) -> tuple[str, tuple[Address, ...]]:
     """(the name that should be there, the addresses that it should have) of a flow; empty for one that asks nothing."""
     asks = mapping(row, "ask")
-    names, desired = _list(asks.get("names")), _list(asks.get("expected"))
+    names, desired = list_of(asks.get("names")), list_of(asks.get("expected"))
     return (str(names[-1]) if names else "", addresses(desired))
 
 

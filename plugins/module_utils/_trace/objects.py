@@ -10,7 +10,7 @@ from .._services.endpoints import from_endpoints, from_slice
 from .._services.slices import SERVICE_NAME
 from .._values.addresses import address_number
 from .._values.refused import ValueRefused
-from .._values.text import mapping
+from .._values.text import dicts_of, list_of, mapping
 from .facts import Data
 from .policies import Calico
 
@@ -110,22 +110,18 @@ def addresses(texts: t.Iterable[t.Any]) -> tuple[Address, ...]:
     return tuple(found)
 
 
-def _rows(value: t.Any) -> list[t.Any]:
-    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
-
-
 def parse_cluster(name: str, read: t.Mapping[str, t.Any], hosts: t.Mapping[tuple[str, str], str]) -> Cluster:
     """``read``: {nodes, pods, services, endpoints, slices, imports, policies, calico, sets: [objects], corefile, unread};
     hosts: {(cluster, node): inventory host}."""
     seats = {}
-    for obj in _rows(read.get("nodes")):
+    for obj in dicts_of(read.get("nodes")):
         node = _meta(obj)[1]
-        rows = _rows(mapping(obj, "status").get("addresses"))
+        rows = dicts_of(mapping(obj, "status").get("addresses"))
         rows.sort(key=lambda row: {"InternalIP": 0, "ExternalIP": 1}.get(str(row.get("type")), 2))
         seats[node] = Seat(name, node, hosts.get((name, node), ""), addresses(row.get("address") for row in rows))
-    pods = {_meta(obj): pod for obj in _rows(read.get("pods")) for pod in [_pod(name, obj)] if pod is not None}
-    services = {_meta(obj): _service(name, obj) for obj in _rows(read.get("services"))}
-    imports = {_meta(obj): obj for obj in _rows(read.get("imports"))}
+    pods = {_meta(obj): pod for obj in dicts_of(read.get("pods")) for pod in [_pod(name, obj)] if pod is not None}
+    services = {_meta(obj): _service(name, obj) for obj in dicts_of(read.get("services"))}
+    imports = {_meta(obj): obj for obj in dicts_of(read.get("imports"))}
     corefile = read.get("corefile")
     return Cluster(
         name,
@@ -136,24 +132,22 @@ def parse_cluster(name: str, read: t.Mapping[str, t.Any], hosts: t.Mapping[tuple
         imports,
         corefile if isinstance(corefile, str) else None,
         frozenset(read.get("unread") or ()),
-        tuple(_rows(read.get("policies"))),
-        Calico(tuple(_rows(read.get("calico"))), tuple(_rows(read.get("sets")))),
+        tuple(dicts_of(read.get("policies"))),
+        Calico(tuple(dicts_of(read.get("calico"))), tuple(dicts_of(read.get("sets")))),
     )
-
-
-def _list(value: t.Any) -> list[t.Any]:
-    return value if isinstance(value, list) else []
 
 
 def _pod(cluster: str, obj: Data) -> Pod | None:
     spec, status = mapping(obj, "spec"), mapping(obj, "status")
     if status.get("phase") in ("Succeeded", "Failed"):
         return None
-    texts = [row.get("ip") for row in _rows(status.get("podIPs"))] or [status.get("podIP")]
+    texts = [row.get("ip") for row in dicts_of(status.get("podIPs"))] or [status.get("podIP")]
     found = addresses(texts)
     if not found:
         return None
-    ready = any(row.get("type") == "Ready" and row.get("status") == "True" for row in _rows(status.get("conditions")))
+    ready = any(
+        row.get("type") == "Ready" and row.get("status") == "True" for row in dicts_of(status.get("conditions"))
+    )
     namespace, name = _meta(obj)
     own = spec.get("hostNetwork") is not True
     dns = spec.get("dnsPolicy") in (
@@ -174,11 +168,11 @@ def _pod(cluster: str, obj: Data) -> Pod | None:
 
 def _service(cluster: str, obj: Data) -> Service:
     spec, status = mapping(obj, "spec"), mapping(obj, "status", "loadBalancer")
-    own = _list(spec.get("clusterIPs")) or [spec.get("clusterIP")]
-    outer = [row.get("ip") for row in _rows(status.get("ingress"))] + _list(spec.get("externalIPs"))
+    own = list_of(spec.get("clusterIPs")) or [spec.get("clusterIP")]
+    outer = [row.get("ip") for row in dicts_of(status.get("ingress"))] + list_of(spec.get("externalIPs"))
     ports = tuple(
         Port(str(row.get("name") or ""), str(row.get("protocol") or "TCP"), row["port"])
-        for row in _rows(spec.get("ports"))
+        for row in dicts_of(spec.get("ports"))
         if isinstance(row.get("port"), int)
     )
     namespace, name = _meta(obj)
@@ -199,7 +193,7 @@ def _service(cluster: str, obj: Data) -> Service:
 def _behind(endpoints: t.Any, slices: t.Any) -> dict[Id, tuple[Backend, ...]]:
     """From slices, which kube-proxy reads; from Endpoints where a Service has none."""
     found: dict[Id, dict[tuple[t.Any, ...], Backend]] = {}
-    for obj in _rows(slices):
+    for obj in dicts_of(slices):
         service = _texts(obj, "metadata", "labels").get(SERVICE_NAME)
         try:
             group = from_slice(obj) if service else None
@@ -207,7 +201,7 @@ def _behind(endpoints: t.Any, slices: t.Any) -> dict[Id, tuple[Backend, ...]]:
             continue
         if group is not None:
             _add(found.setdefault((_meta(obj)[0], str(service)), {}), group)
-    for obj in _rows(endpoints):
+    for obj in dicts_of(endpoints):
         key = _meta(obj)
         if key not in found:
             for group in from_endpoints(obj):

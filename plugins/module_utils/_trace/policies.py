@@ -8,7 +8,7 @@ import typing as t
 
 from .._values.addresses import network_span
 from .._values.refused import ValueRefused
-from .._values.text import is_alnum, mapping
+from .._values.text import is_alnum, list_of, mapping
 from .causes import place_text, printable
 from .facts import Data
 
@@ -32,7 +32,7 @@ def lacks_source(
         types = spec.get("policyTypes")
         if isinstance(types, list) and "Ingress" not in types:
             continue
-        if any(_lets_in(rule, address, source) for rule in _list(spec.get("ingress"))):
+        if any(_lets_in(rule, address, source) for rule in list_of(spec.get("ingress"))):
             return None
         names.append(printable(f"{namespace}/{mapping(obj, 'metadata').get('name')}"))
     if not names:
@@ -64,7 +64,7 @@ def lacks_set(
             and "Ingress" not in types
         ):
             continue
-        for rule in _list(spec.get("ingress")):
+        for rule in list_of(spec.get("ingress")):
             reach = _sets_of(rule, calico.sets, address, source, bool(where))
             if reach is None:
                 return None
@@ -76,15 +76,11 @@ def lacks_set(
     if any(
         rule.get("source")
         for obj in calico.policies
-        for rule in _list(mapping(obj, "spec").get("ingress"))
+        for rule in list_of(mapping(obj, "spec").get("ingress"))
         if isinstance(rule, dict)
     ):
         text += f"; the sets that it names are {', '.join(map(printable, sorted(lacking))) if lacking else 'not there'}"
     return text
-
-
-def _list(value: t.Any) -> list[t.Any]:
-    return value if isinstance(value, list) else []
 
 
 def _sets_of(
@@ -143,10 +139,10 @@ def _selects(selector: t.Any, labels: t.Mapping[str, str]) -> bool:
         return False
     if any(labels.get(str(key)) != value for key, value in mapping(selector, "matchLabels").items()):
         return False
-    for row in _list(selector.get("matchExpressions")):
+    for row in list_of(selector.get("matchExpressions")):
         if not isinstance(row, dict):
             return False
-        key, values, operator = str(row.get("key")), _list(row.get("values")), row.get("operator")
+        key, values, operator = str(row.get("key")), list_of(row.get("values")), row.get("operator")
         found = {
             "In": labels.get(key) in values,
             "NotIn": labels.get(key) not in values,
@@ -168,7 +164,7 @@ def _lets_in(rule: t.Any, address: Address, source: Source) -> bool:
         block = peer.get("ipBlock") if isinstance(peer, dict) else None
         if isinstance(block, dict):
             if _inside(block.get("cidr"), address) and not any(
-                _inside(text, address) for text in _list(block.get("except"))
+                _inside(text, address) for text in list_of(block.get("except"))
             ):
                 return True
         elif source is not None:  # pods of other clusters are in no selector

@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+import typing as t
+
+T = t.TypeVar("T")
+
 
 class ValueRefused(ValueError):
     """A text that is not the value it claims to be.
@@ -23,3 +27,14 @@ def quoted(text: object) -> str:
     """Show foreign text safely: printable ASCII only, at most 200 characters."""
     shown = ascii(text if isinstance(text, str) else str(text))
     return shown if len(shown) <= 200 else shown[:197] + "..."
+
+
+def readable(parse: t.Callable[[t.Any], T], texts: t.Iterable[t.Any]) -> list[T]:
+    """What the parser makes of the texts, without those that it refuses."""
+    found = []
+    for text in texts:
+        try:
+            found.append(parse(text))
+        except ValueRefused:
+            continue
+    return found

@@ -91,6 +91,21 @@ def mapping(value: t.Any, *path: str) -> dict[str, t.Any]:
     return value if isinstance(value, dict) else {}
 
 
+def list_of(value: t.Any) -> list[t.Any]:
+    """The value where it is a list; of anything else there is nothing."""
+    return value if isinstance(value, list) else []
+
+
+def dicts_of(value: t.Any) -> list[dict[str, t.Any]]:
+    """The mappings of a list; of anything else there are none."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def text_of(value: t.Any) -> str:
+    """The value where it is a text; of anything else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
 def field(values: t.Mapping[str, t.Any], key: str) -> t.Any:
     """The value of a key in any case, None when it is absent. The exact spelling wins, then the last of the others."""
     if key in values:

@@ -20,7 +20,7 @@ from ..._loadbalancers.reservations import Assignment, Reservation, carries, fam
 from ..._loadbalancers.setup import Setup
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
-from ..._values.text import is_alnum
+from ..._values.text import dicts_of, is_alnum
 
 PROJECT_BGP, NODE_BGP, RESERVE, ASSIGN, MOVE = "project_bgp", "node_bgp", "reserve", "assign", "move"
 DEVICES, TAGS, LOCATIONS, REMEMBERS = "devices", "tags", "locations", "remembers"
@@ -246,7 +246,7 @@ class EquinixMetal:
                 if error.reason == "auth":
                     raise
                 answer = None
-            for row in records.maps(answer.get("bgp_sessions")) if isinstance(answer, dict) else ():
+            for row in dicts_of(answer.get("bgp_sessions")) if isinstance(answer, dict) else ():
                 link = row.get("device")
                 if row.get("address_family") == "ipv4" and isinstance(link, dict) and isinstance(row.get("id"), str):
                     self._sessions[str(link.get("href") or "").rpartition("/")[2]] = row["id"]

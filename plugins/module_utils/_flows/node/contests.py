@@ -18,7 +18,7 @@ from ..._mesh.kubespan.peers import Peer as MeshPeer, peers_of
 from ..._plan.plan import Refusal
 from ..._values.addresses import Network, parse_address, parse_network
 from ..._values.prefix_sets import PrefixSet
-from ..._values.refused import ValueRefused
+from ..._values.refused import readable
 from . import wireguard_device
 
 Data = dict[str, t.Any]
@@ -128,7 +128,7 @@ def _settle_addresses(
 
 def _affiliate_claimant(row: t.Mapping[str, t.Any], disputed: t.Collection[str]) -> Claimant:
     things = [("key", row["public_key"]), ("node id", row["node_id"]), ("address", row["kubespan_address"])]
-    prefixes = networks_of(row.get("additional_addresses") or ())
+    prefixes = readable(parse_network, row.get("additional_addresses") or ())
     # an address that others announce too tells nobody from them
     marks = prefixes + [_host(text) for text in row.get("addresses") or () if text not in disputed]
     cluster, node = str(row.get("cluster") or ""), str(row.get("node") or "")
@@ -141,7 +141,7 @@ def _mesh_record(peer: MeshPeer) -> Record:
     named: list[tuple[str, t.Any]] = [("key", peer.public_key), ("node id", peer.node_id), ("address", peer.address)]
     # of single IPv6 addresses one is the node's own in the mesh, by which it is not distinguished from one who claims it
     named += [("address", text[: -len("/128")]) for text in texts if text.endswith("/128")]
-    networks = networks_of(text for text in texts if not text.endswith("/128"))
+    networks = readable(parse_network, (text for text in texts if not text.endswith("/128")))
     return Record(
         peer.cluster, peer.node, [(kind, value) for kind, value in named if value and isinstance(value, str)], networks
     )
@@ -149,8 +149,8 @@ def _mesh_record(peer: MeshPeer) -> Record:
 
 def _address_record(peer: MeshPeer) -> Record:
     """What a peer holds of addresses, single ones too; not those that it only has by its rank."""
-    held = PrefixSet.of(networks_of(peer.allowed_ips)) - PrefixSet.of(map(_host, peer.addresses_by_rank))
-    return Record(peer.cluster, peer.node, (), networks_of(held.cidrs()))
+    held = PrefixSet.of(readable(parse_network, peer.allowed_ips)) - PrefixSet.of(map(_host, peer.addresses_by_rank))
+    return Record(peer.cluster, peer.node, (), readable(parse_network, held.cidrs()))
 
 
 def _host(text: str) -> Network:
@@ -182,20 +182,11 @@ def _records(
         if known is None:
             for key, there in live(device.name).items():
                 own = [text for text in there.allowed_ips if text not in device.borrowed]
-                yield Record(device.remote, None, [("key", key)], networks_of(own))
+                yield Record(device.remote, None, [("key", key)], readable(parse_network, own))
         else:
             for peer in known.peers:
                 if not peer.by_rank:
                     own = [text for text in peer.allowed_ips if text not in known.borrowed]
-                    yield Record(device.remote, peer.node, [("key", str(peer.public_key))], networks_of(own))
-
-
-def networks_of(texts: t.Iterable[object]) -> list[t.Any]:
-    """The texts that are networks."""
-    found = []
-    for text in texts:
-        try:
-            found.append(parse_network(text))
-        except ValueRefused:
-            continue
-    return found
+                    yield Record(
+                        device.remote, peer.node, [("key", str(peer.public_key))], readable(parse_network, own)
+                    )

@@ -9,7 +9,7 @@ import typing as t
 from ..._linux.host import dns_query
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
-from ..._values.text import parse_port
+from ..._values.text import list_of, parse_port
 from .trace_record import clean
 
 Data = dict[str, t.Any]
@@ -26,16 +26,12 @@ class Names(t.NamedTuple):
     version: int
 
 
-def _list(value: t.Any) -> list[t.Any]:
-    return value if isinstance(value, list) else []
-
-
 def parse_names(raw: t.Mapping[str, t.Any]) -> Names | None:
     """``ask`` of a flow of trace_plan; None for one that asks nobody. Raises ValueRefused."""
     asks = raw.get("ask")
     if not isinstance(asks, dict):
         return None
-    names, servers = _list(asks.get("names")), _list(asks.get("servers"))
+    names, servers = list_of(asks.get("names")), list_of(asks.get("servers"))
     if not names or not servers:
         return None
     texts = tuple(str(parse_address(text)) for text in servers[:_MOST_SERVERS])

@@ -12,9 +12,9 @@ import copy
 import typing as t
 
 from ..._values.addresses import parse_network
-from ..._values.refused import ValueRefused
+from ..._values.refused import ValueRefused, readable
 from ..bgp.values import NodeBgp
-from ..pools import readable_spans
+from ..pools import parse_span
 from ..reservations import DEFAULT_DOMAIN
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -362,7 +362,7 @@ def _is_bare(pool: t.Mapping[str, t.Any], key: ServiceKey, network: str) -> bool
 
 def covers(pool: t.Mapping[str, t.Any], network: t.Any) -> bool:
     """Whether a pool has an address of the network; what cannot be read has none."""
-    spans = readable_spans(pool.get("addresses") or ())
+    spans = readable(parse_span, pool.get("addresses") or ())
     return any(
         span.version == network.version and span.first <= int(network[-1]) and int(network[0]) <= span.last
         for span in spans

@@ -10,6 +10,7 @@ from ..._plan.list_kinds import same_list
 from ..._plan.object_plan import Key, Write
 from ..._plan.objects import record_of
 from ..._plan.plan import UPDATE, Change
+from ..._values.text import mapping
 from ..mirror_services import Manifest, Object
 from .conditions import TYPES, Reach, conditions, differs, known_conditions
 from .exports import Exported
@@ -28,7 +29,7 @@ def status_manager(manager: str) -> str:
 
 def shows_slice_objects(here: Here) -> bool:
     """Whether an import of the cluster has ``status.endpointSliceObjects``, so that its API server stores that field."""
-    return any(SLICE_OBJECTS in _status_of(obj) for key, obj in here.objects.items() if key.kind == IMPORT)
+    return any(SLICE_OBJECTS in mapping(obj, "status") for key, obj in here.objects.items() if key.kind == IMPORT)
 
 
 def stores_slice_objects(definition: Object, version: str) -> bool:
@@ -39,12 +40,6 @@ def stores_slice_objects(definition: Object, version: str) -> bool:
         return SLICE_OBJECTS in status["properties"]
     except (KeyError, TypeError):
         return False
-
-
-def _status_of(obj: Object | None) -> t.Mapping[str, t.Any]:
-    """What a cluster gives as an object's status is its claim, and may have any form."""
-    status = (obj or {}).get("status")
-    return status if isinstance(status, dict) else {}
 
 
 def import_statuses(
@@ -61,7 +56,7 @@ def import_statuses(
         obj = here.objects.get(key)
         if place in skip or here.namespaces.get(place[0]) is not False or (obj is not None and key not in here.mine):
             continue
-        status = _status_of(obj)
+        status = mapping(obj, "status")
         before = {field: status[field] for field in ("clusters", SLICE_OBJECTS) if status.get(field)}
         same = same_list(IMPORT, ("status", "clusters"), before.get("clusters"), desired)
         if not same or (slices and slices[SLICE_OBJECTS] != before.get(SLICE_OBJECTS)):
