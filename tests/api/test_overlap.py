@@ -21,9 +21,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.servic
 )
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.names import VERSIONS
 from api_server import slices_version
-from mcs_clusters import ends_of
+from mcs_clusters import ends_of, gone
 from mirror_clusters import LABEL, SHARED, Two, endpoints, namespace, other, piece, service  # noqa: F401
-from set_kinds import path_of, pod, serve, withdraw
+from set_kinds import path_of, pod, remove, serve, withdraw
 
 SEEN = {"aws": "10.201.", "gcp": "10.202."}
 CLUSTERS = {
@@ -58,7 +58,26 @@ def pair_fixture(server, other):  # noqa: F811
     yield found
     for client in found.clients.values():
         withdraw(client, "calico")
-        client.delete("/api/v1/namespaces/" + SPACE)
+        remove(client, SPACE, "web")
+        clear(client)
+
+
+def clear(client):
+    """Everything that was put into the two namespaces, and the API of imports: the next file has the same servers, and nothing there ends a namespace."""
+    kinds = [
+        ("v1", "Pod"),
+        ("v1", "Service"),
+        ("v1", "Endpoints"),
+        ("v1", "ConfigMap"),
+        (slices_version(), "EndpointSlice"),
+    ]
+    for api_version, kind in [*kinds, (VERSIONS[0], "ServiceExport"), (VERSIONS[0], "ServiceImport")]:
+        resource = client.resource(api_version, kind)
+        for obj in client.list(resource.path()).items if resource else ():
+            meta = obj["metadata"]
+            if meta["namespace"] in (SPACE, "sys-semaphore") and meta["name"] != "kube-root-ca.crt":
+                client.delete(resource.path(meta["namespace"], meta["name"]))
+    gone(client)
 
 
 def request(pair, **more):
