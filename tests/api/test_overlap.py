@@ -22,7 +22,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.servic
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.names import VERSIONS
 from api_server import slices_version
 from mcs_clusters import ends_of, gone
-from mirror_clusters import LABEL, SHARED, Two, endpoints, namespace, other, piece, service  # noqa: F401
+from mirror_clusters import LABEL, SHARED, Two, endpoints, namespace, other, piece, service  # noqa: F401 pylint: disable=unused-import
 from set_kinds import path_of, pod, remove, serve, withdraw
 
 SEEN = {"aws": "10.201.", "gcp": "10.202."}

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 from test_exported_addresses import exported
-from test_kept_addresses import NAME, kept_table, way_fixture  # noqa: F401
+from test_kept_addresses import NAME, kept_table, way_fixture  # noqa: F401 pylint: disable=unused-import
 from test_transaction import Host, wish
 
 #: One socket that asks again with each line that it reads, from one port; prints the answer, which is the source that the server saw.

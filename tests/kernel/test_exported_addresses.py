@@ -12,7 +12,7 @@ import subprocess
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node.tables import request as table_request
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kept_addresses import kept_table
-from test_kept_addresses import CLIENT, NAME, PLUGIN, SERVER, events, seen, topology, way_fixture  # noqa: F401
+from test_kept_addresses import CLIENT, NAME, PLUGIN, SERVER, events, seen, topology, way_fixture  # noqa: F401 pylint: disable=unused-import
 from test_transaction import Host, wish
 
 MAPPING = {"10.2.0.0/16": "10.201.0.0/16", "fd02::/64": "fd00:201::/64"}
