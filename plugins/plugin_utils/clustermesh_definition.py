@@ -31,7 +31,7 @@ def _entry(name: str, given: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     if "exported_pod_cidrs" in given and given["exported_pod_cidrs"]:
         raise ValueError(
             f"{name} has exported_pod_cidrs, and a Kilo mesh translates no addresses: Kilo programs its devices for itself; take the "
-            "Semaphore mesh, or remove the mapping and give the clusters ranges that do not overlap"
+            "Semaphore mesh, or remove the mapping and give the clusters ranges that do not overlap [mode_unsupported]"
         )
     for variable, field in _FIELDS:
         if variable in given and given[variable] not in (None, ""):

@@ -153,12 +153,13 @@ def test_network_sets(pair):
 
 
 def test_the_pools_of_calico_and_the_routes(pair):
-    result = mesh_plan.run(request(pair, definition={"clusters": CLUSTERS, "nodes": {}}))
+    clusters = {name: dict(one, calico_ippools="always") for name, one in CLUSTERS.items()}
+    result = mesh_plan.run(request(pair, definition={"clusters": clusters, "nodes": {}}))
     for local, remote in (("aws", "gcp"), ("gcp", "aws")):
         part = result["mesh"]["clusters"][local]["remotes"][remote]
         assert [route["dst"] for route in part["routes"]] == [SEEN[remote] + "0.0/16"]
-        for pool in result["mesh"]["ip_pools"].get(local, ()):
-            assert pool["spec"]["cidr"] == SEEN[remote] + "0.0/16"
+        pools = result["mesh"]["ip_pools"][local]
+        assert [pool["spec"]["cidr"] for pool in pools] == [SEEN[remote] + "0.0/16"]
 
 
 HOSTILE = {

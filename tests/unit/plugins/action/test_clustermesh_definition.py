@@ -45,3 +45,12 @@ def test_definition_from_the_inventory() -> None:
     hostvars["eu"]["wireguard_cidrs"] = ["100.70.0.0/24", "100.72.0.0/24"]
     with pytest.raises(ValueError, match="several wireguard_cidrs"):
         clustermesh_definition(hostvars, {"clusters": ["eu"]}, "prod")
+
+
+def test_a_kilo_mesh_refuses_what_it_cannot_translate():
+    """Kilo programs its devices for itself (translation 2.5)."""
+    hostvars = {"eu": {"pod_cidrs": ["10.20.0.0/16"], "exported_pod_cidrs": {"10.20.0.0/16": "10.201.0.0/16"}}}
+    with pytest.raises(ValueError, match=r"eu has exported_pod_cidrs.*\[mode_unsupported\]"):
+        clustermesh_definition(hostvars, {"clusters": ["eu"]}, "prod")
+    hostvars["eu"]["exported_pod_cidrs"] = {}
+    assert clustermesh_definition(hostvars, {"clusters": ["eu"]}, "prod")["meshes"]
