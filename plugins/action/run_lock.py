@@ -18,7 +18,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock
+from ansible_collections.multicluster.network.plugins.module_utils._flows.runs import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import access_spec
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.names import check_names

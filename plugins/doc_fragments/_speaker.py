@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Documentation of the options in _flows/delivery/arguments.py."""
+"""Documentation of the options in _flows/speakers/arguments.py."""
 
 from __future__ import annotations
 

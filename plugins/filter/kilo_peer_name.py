@@ -43,7 +43,7 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.peers import peer_name
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.peers import peer_name
 
 
 def kilo_peer_name(node: t.Any, mesh: str, cluster: str) -> t.Any:

@@ -36,7 +36,7 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.endpoints import parse_endpoint as parse
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.endpoints import parse_endpoint as parse
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 

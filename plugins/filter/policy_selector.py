@@ -57,7 +57,7 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._policy import targets
+from ansible_collections.multicluster.network.plugins.module_utils._services.network_sets import targets
 
 
 def policy_selector(name: str, cluster: str, namespace: str, target: str = "calico") -> dict[str, t.Any]:

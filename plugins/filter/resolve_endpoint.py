@@ -41,8 +41,10 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.endpoints import resolve_endpoint as resolve
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.values import parse_node
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.endpoints import (
+    resolve_endpoint as resolve,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.values import parse_node
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 

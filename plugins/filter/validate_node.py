@@ -45,8 +45,8 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.nodes import validate_node as validate
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.values import parse_node
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.nodes import validate_node as validate
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.values import parse_node
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 

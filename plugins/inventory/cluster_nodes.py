@@ -121,7 +121,7 @@ from ansible.inventory.helpers import get_group_vars
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_nodes
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import cluster_nodes
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import by_our_names
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.node_hosts import Names

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ._values.variables import named, named_rows
+from ._module_variables import named, named_rows
 
 #: So many refusals become warnings one by one; the result always lists all of them.
 SHOWN_REFUSALS = 20

@@ -126,7 +126,7 @@ stats:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import awx_data
+from ansible_collections.multicluster.network.plugins.module_utils._flows.runs import awx_data
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
 
 

@@ -271,8 +271,11 @@ withheld:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.multicluster.network.plugins.module_utils._flows.delivery.arguments import speaker_spec
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import bgp_speaker, speaker_agent
+from ansible_collections.multicluster.network.plugins.module_utils._flows.speakers.arguments import speaker_spec
+from ansible_collections.multicluster.network.plugins.module_utils._flows.speakers.bgp import (
+    agent as speaker_agent,
+    speaker as bgp_speaker,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
 

@@ -162,7 +162,7 @@ stats:
   sample: {requests: {aws: {list: 3}, gcp: {list: 3}}, seconds: 0.2}
 """
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import preflight as fabric_preflight
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reports import preflight as fabric_preflight
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with

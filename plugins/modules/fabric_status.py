@@ -165,7 +165,7 @@ files:
   sample: {page: /var/www/fabric.html}
 """
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import status as fabric_status
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reports import status as fabric_status
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with

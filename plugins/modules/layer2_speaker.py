@@ -140,8 +140,8 @@ withheld:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.multicluster.network.plugins.module_utils._flows.delivery.arguments import speaker_spec
-from ansible_collections.multicluster.network.plugins.module_utils._flows.layer2 import agent, speaker
+from ansible_collections.multicluster.network.plugins.module_utils._flows.speakers.arguments import speaker_spec
+from ansible_collections.multicluster.network.plugins.module_utils._flows.speakers.layer2 import agent, speaker
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with, fail_on_refused_spec
 

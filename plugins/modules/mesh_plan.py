@@ -162,7 +162,7 @@ stats:
 import json
 from typing import Any
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import mesh_plan
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import mesh_plan
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state

@@ -167,7 +167,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.servic
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec, owner_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
-from ansible_collections.multicluster.network.plugins.module_utils._policy.targets import TARGETS
+from ansible_collections.multicluster.network.plugins.module_utils._services.network_sets.targets import TARGETS
 
 
 def argument_spec() -> dict[str, Any]:

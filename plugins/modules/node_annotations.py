@@ -130,7 +130,7 @@ stats:
 
 from typing import Any
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import node_annotations
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import node_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec, owner_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec

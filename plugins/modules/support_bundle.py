@@ -87,7 +87,7 @@ redacted:
   sample: 12
 """
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import support_bundle
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reports import support_bundle
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with

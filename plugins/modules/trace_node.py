@@ -253,7 +253,7 @@ errors:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import trace
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node.trace import answer as trace
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
 

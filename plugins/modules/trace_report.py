@@ -141,7 +141,7 @@ files:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import trace
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reports import trace
 from ansible_collections.multicluster.network.plugins.module_utils._module import exit_with
 
 

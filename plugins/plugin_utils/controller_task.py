@@ -25,7 +25,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.vars import merge_hash
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import take_access
-from ansible_collections.multicluster.network.plugins.module_utils._values.variables import named
+from ansible_collections.multicluster.network.plugins.module_utils._module_variables import named
 from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import OPTIONS_TO
 
 # Here once for a play, instead of once for each of its tasks; where it is missing, the task says so.

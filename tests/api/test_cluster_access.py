@@ -10,11 +10,8 @@ import json
 import stat
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import (
-    cluster_objects,
-    cluster_token,
-    node_annotations,
-)
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access import cluster_objects, cluster_token
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import node_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import (

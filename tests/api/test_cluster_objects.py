@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access import cluster_objects
 
 CONFIG = {
     "apiVersion": "v1",

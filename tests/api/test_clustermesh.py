@@ -21,7 +21,7 @@ import time
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh import converge as clustermesh
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.watch import Watch
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh.watch import Watch
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
 

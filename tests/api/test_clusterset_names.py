@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_token
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access import cluster_token
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import coredns
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_multicluster import RIGHTS
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.definitions import definitions

@@ -11,7 +11,7 @@ import pathlib
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access import cluster_objects, cluster_token
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import coredns
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.clusters import Clusters
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import NotFound

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import (
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reports import (
     preflight as fabric_preflight,
     status as fabric_status,
 )

@@ -16,12 +16,9 @@ import time
 
 import pytest
 import urllib3
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import (
-    cluster_objects,
-    cluster_token,
-    node_annotations,
-)
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.watch import Watch
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access import cluster_objects, cluster_token
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import node_annotations
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh.watch import Watch
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
@@ -368,7 +365,7 @@ def test_the_event_source_merges_clusters_and_asks_once_while_a_run_works(own, m
     """Two clusters (of one server) have the same news; a run that is at work holds further ones back."""
     plugin = load_plugin()
     at_work = set()
-    monkeypatch.setattr(plugin._flow("_flows.fabric.run_lock"), "at_work", lambda: set(at_work))
+    monkeypatch.setattr(plugin._flow("_flows.runs.run_lock"), "at_work", lambda: set(at_work))
 
     async def scene():
         queue = asyncio.Queue()

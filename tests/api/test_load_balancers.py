@@ -12,7 +12,7 @@ import json
 
 import pytest
 from ansible_collections.multicluster.network.plugins.filter.cloud_config import cloud_config
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access import cluster_objects
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
     converge as load_balancers,
     read as load_balancers_read,

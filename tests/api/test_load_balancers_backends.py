@@ -15,7 +15,7 @@ import time
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access import cluster_objects, cluster_token
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
     converge as load_balancers,
 )

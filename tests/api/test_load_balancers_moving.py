@@ -14,7 +14,7 @@ import time
 
 import api_server
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access import cluster_objects, cluster_token
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
     converge as load_balancers,
 )

@@ -9,11 +9,8 @@ from __future__ import annotations
 import copy
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import (
-    cluster_objects,
-    cluster_token,
-    preflight,
-)
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access import cluster_objects, cluster_token
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reports import preflight
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import service_imports
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import outages
+from ansible_collections.multicluster.network.plugins.module_utils._flows.runs import outages
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import network_sets
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused

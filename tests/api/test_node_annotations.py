@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import node_annotations
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import node_annotations
 
 KEY, ENDPOINT = "gcp.wireguard.semaphore.uw.io/pubKey", "gcp.wireguard.semaphore.uw.io/endpoint"
 PREFIXES = ["*.wireguard.semaphore.uw.io/pubKey", "*.wireguard.semaphore.uw.io/endpoint"]

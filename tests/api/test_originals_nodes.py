@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import node_annotations
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import node_annotations
 from recorded import content, load, owners, replay
 
 US = "multicluster.network/t"

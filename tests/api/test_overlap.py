@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import mesh_plan
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import mesh_plan
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import (
     mirror as service_mirror,
     network_sets,

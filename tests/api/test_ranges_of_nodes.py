@@ -15,12 +15,9 @@ import threading
 import time
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import (
-    cluster_objects,
-    cluster_token,
-    mesh_plan,
-)
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.watch import Watch
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access import cluster_objects, cluster_token
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import mesh_plan
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh.watch import Watch
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.watch import Settings
 from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests

@@ -10,9 +10,9 @@ import contextlib
 import json
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.control_loop import ControlLoop
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.metrics import Metrics
+from ansible_collections.multicluster.network.plugins.module_utils._flows.runs import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._io.structured_log import Log
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.lease import Lease
 from test_ranges_of_nodes import (  # pylint: disable=unused-import

@@ -16,7 +16,7 @@ import time
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock
+from ansible_collections.multicluster.network.plugins.module_utils._flows.runs import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._io import local_lock
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
 

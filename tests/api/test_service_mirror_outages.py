@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import outages
+from ansible_collections.multicluster.network.plugins.module_utils._flows.runs import outages
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import mirror as service_mirror
 from mirror_clusters import FLUENTD, PODS, dead, fluentd, other, two  # pylint: disable=unused-import
 

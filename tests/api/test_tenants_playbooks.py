@@ -15,7 +15,7 @@ import sys
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access import cluster_objects, cluster_token
 from ansible_collections.multicluster.network.plugins.module_utils._flows.tenants import info as tenants_info
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import trace
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reports import trace
 from mcs_clusters import pair  # pylint: disable=unused-import
 from mirror_clusters import BASE, FLUENTD, PODS, endpoints, fluentd, other, piece, service, two  # pylint: disable=unused-import
 from test_trace_plan import HOSTS, PLAIN, ask, causes, corefile, nodes  # pylint: disable=unused-import

@@ -11,7 +11,7 @@ import subprocess
 import time
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import trace_ask
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node.trace import ask as trace_ask
 from ansible_collections.multicluster.network.plugins.module_utils._services.coredns_corefile import (
     Options,
     corefile_text,

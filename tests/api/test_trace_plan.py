@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import trace
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reports import trace
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import NotFound
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from mirror_clusters import (  # pylint: disable=unused-import

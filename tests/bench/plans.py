@@ -161,28 +161,28 @@ def good(result, least):
 #: Each ends with what was measured last in ``spent``.
 PARTS = {
     "mesh": """
-found = timed(load("_flows.fabric.mesh_plan").run, asks)
+found = timed(load("_flows.mesh.mesh_plan").run, asks)
 assert len(found["mesh"]["nodes"]) == count and not found["refused"] and not found["failures"], (found["refused"][:3], found["failures"][:2])
 assert len(found["mesh"]["clusters"]["c0"]["remotes"]["c1"]["peers"]) == each
 """,
     "node": """
-found = load("_flows.fabric.mesh_plan").run(asks)
+found = load("_flows.mesh.mesh_plan").run(asks)
 part = timed(lambda: json.dumps(load("_mesh.topology.semaphore").node_part(found["mesh"], "c0-0")))
 assert len(json.loads(part)["devices"]) == clusters - 1
 """,
     "slices": """
-found = load("_flows.fabric.mesh_plan").run(asks)
+found = load("_flows.mesh.mesh_plan").run(asks)
 slices, packed = load("_mesh.topology.slices"), load("_values.packed")
 text = timed(lambda: packed.pack(slices.agreement(found["mesh"], asks["definition"])))
 assert len(packed.unpack(text)["nodes"]) == count
 """,
     "kubespan": """
-found = timed(load("_flows.fabric.mesh_plan").run, dict(asks, mode="kubespan", mesh_id=mesh_id))
+found = timed(load("_flows.mesh.mesh_plan").run, dict(asks, mode="kubespan", mesh_id=mesh_id))
 assert len(found["mesh"]["kubespan"]["affiliates"]) == count and not found["refused"], found["refused"][:3]
 """,
     "kubespan node": """
 Mesh, received, targets = load("_mesh.kubespan.peers").Mesh, load("_mesh.kubespan.endpoints").received_endpoints, load("_mesh.kubespan.states").targets
-found = load("_flows.fabric.mesh_plan").run(dict(asks, mode="kubespan", mesh_id=mesh_id))
+found = load("_flows.mesh.mesh_plan").run(dict(asks, mode="kubespan", mesh_id=mesh_id))
 records = found["mesh"]["kubespan"]["affiliates"]
 
 

@@ -21,8 +21,11 @@ import threading
 import time
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import bgp_speaker, speaker_follow
-from ansible_collections.multicluster.network.plugins.module_utils._io import bird, frr
+from ansible_collections.multicluster.network.plugins.module_utils._flows.speakers.bgp import (
+    follow as speaker_follow,
+    speaker as bgp_speaker,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._linux.daemons import bird, frr
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 

@@ -24,7 +24,7 @@ import importlib, json, sys
 load = lambda name: importlib.import_module({MODULE_UTILS!r} + name)
 ask = json.load(sys.stdin)
 flow, device_flow, links = load("_flows.node.dataplane"), load("_flows.node.wireguard_device"), load("_linux.host.links")
-kubespan, nft, rules = load("_flows.node.kubespan"), load("_linux.nftables.table"), load("_linux.netlink.rules")
+kubespan, nft, rules = load("_flows.node.kubespan.dataplane"), load("_linux.nftables.table"), load("_linux.netlink.rules")
 socket_device, netlink_device = load("_linux.wireguard.control_socket").UserspaceDevice, load("_linux.wireguard.netlink").KernelDevice
 open_device = load("_linux.wireguard.device").open_device
 seen = []

@@ -18,7 +18,7 @@ import sys
 import time
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._io import keepalived
+from ansible_collections.multicluster.network.plugins.module_utils._linux.daemons import keepalived
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.layer2 import keepalived_config
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.layer2.segment import (
     order,

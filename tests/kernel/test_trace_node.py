@@ -808,7 +808,9 @@ def test_a_module_killed_at_any_moment_leaves_nothing(router, wait_for):
             stdout=subprocess.DEVNULL,
             env=flow_environment(),
         )
-        module.stdin.write(json.dumps({"flow": MODULE_UTILS + "_flows.node.trace", "arguments": [request]}).encode())
+        module.stdin.write(
+            json.dumps({"flow": MODULE_UTILS + "_flows.node.trace.answer", "arguments": [request]}).encode()
+        )
         module.stdin.close()
         time.sleep(0.03 * number)
         module.kill()

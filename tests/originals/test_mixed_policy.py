@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import cluster_objects, cluster_token
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access import cluster_objects, cluster_token
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import network_sets
 from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
 from program import Program

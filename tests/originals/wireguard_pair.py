@@ -15,7 +15,7 @@ import subprocess
 import time
 
 from ansible_collections.multicluster.network.plugins.filter.node_devices import node_devices
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import mesh_plan, node_annotations
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import mesh_plan, node_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import publishing
 from program import RELAY
 

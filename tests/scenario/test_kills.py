@@ -21,7 +21,7 @@ import subprocess
 import time
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock
+from ansible_collections.multicluster.network.plugins.module_utils._flows.runs import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._io import local_lock
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
 

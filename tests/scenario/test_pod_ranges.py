@@ -196,8 +196,8 @@ def answered(processes, begun, within=90.0):
 
 def ranges(fabric, node):
     """The allowed IPs of the peers of a node of the first cluster, by WireGuard itself."""
-    (device,) = [name for name in fabric.wireguard(node) if name.endswith(STATE["there"])]
-    return sorted(cidr for peer in fabric.wireguard(node)[device]["peers"].values() for cidr in peer["allowed_ips"])
+    devices = [device for name, device in fabric.wireguard(node).items() if name.endswith(STATE["there"])]
+    return sorted(cidr for device in devices for peer in device["peers"].values() for cidr in peer["allowed_ips"])
 
 
 def shown(seconds):

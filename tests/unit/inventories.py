@@ -13,7 +13,7 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import mesh_plan
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import mesh_plan
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import cluster_access, fabric_definition
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
 

@@ -11,14 +11,14 @@ import unicodedata
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._io.json_api import JsonApi, Manners
-from ansible_collections.multicluster.network.plugins.module_utils._kilo import (
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import node_listing
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import read_claim
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo import (
     endpoints as kilo_endpoints,
     meshes as kilo_meshes,
     values as kilo_values,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import node_listing
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.claims import read_claim
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import (
     annotations as kubespan_annotations,
     endpoints as kubespan_endpoints,

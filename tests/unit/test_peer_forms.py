@@ -27,7 +27,7 @@ FORM = {"_dataplane/peer_spec.py", "_dataplane/journal.py"}
 #: The KubeSpan mesh's peers with several endpoints, in the state file.
 MESH_FORM = {"_mesh/kubespan/peers.py"}
 #: What shows peers of nodes to people and to the controller.
-SHOWN = {"_flows/node/probe.py", "_flows/node/status.py", "_flows/node/trace_facts.py"}
+SHOWN = {"_flows/node/probe.py", "_flows/node/status.py", "_flows/node/trace/facts.py"}
 
 
 def naming(key: str, *rooms: str) -> set[str]:
@@ -60,7 +60,7 @@ def test_one_file_has_the_json_form_of_a_peer() -> None:
         "_dataplane",
         "_linux",
         "_flows/node",
-        "_flows/fabric",
+        "_flows/mesh",
         "_mesh/semaphore",
         "_mesh/kubespan",
         "_mesh/fabric",
@@ -98,7 +98,7 @@ def test_claims_are_read_in_one_place() -> None:
     assert makers["read_claim"] == {
         "_mesh/topology/semaphore.py",
         "_mesh/topology/kubespan_claims.py",
-        "_kilo/claims.py",
+        "_mesh/kilo/claims.py",
     }
 
 

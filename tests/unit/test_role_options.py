@@ -22,7 +22,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
-from ansible_collections.multicluster.network.plugins.module_utils._values.variables import named, variables_of
+from ansible_collections.multicluster.network.plugins.module_utils._module_variables import named, variables_of
 
 try:
     from ansible.template import trust_as_template

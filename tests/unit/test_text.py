@@ -35,7 +35,7 @@ FOLDED = {
     "_plan/outcome.py",
     "_tenants/load_balancers.py",
     "_tenants/options.py",  # our own words
-    "_kilo/peers.py",  # an object's name, which has to be the original's
+    "_mesh/kilo/peers.py",  # an object's name, which has to be the original's
     "_mesh/fabric/variables.py",
     "_mesh/fabric/names.py",  # for "did you mean"
     "_status/redact.py",  # hexadecimal digits

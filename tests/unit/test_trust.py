@@ -36,8 +36,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.no
     NodeState,
     parse_node_device,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests
+from ansible_collections.multicluster.network.plugins.module_utils._flows.runs import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.access import AccessRefused, parse_access
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client, Resource
@@ -65,11 +65,6 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.budget 
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Write
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import refused_lines
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Change
-from ansible_collections.multicluster.network.plugins.module_utils._policy.network_sets import (
-    check_members,
-    members_of,
-    name_sets,
-)
 from ansible_collections.multicluster.network.plugins.module_utils._services import (
     coredns_rules,
     mirror_services,
@@ -77,6 +72,11 @@ from ansible_collections.multicluster.network.plugins.module_utils._services imp
 )
 from ansible_collections.multicluster.network.plugins.module_utils._services.claims import Guard, check_groups
 from ansible_collections.multicluster.network.plugins.module_utils._services.endpoints import Endpoint, Group
+from ansible_collections.multicluster.network.plugins.module_utils._services.network_sets.members import (
+    check_members,
+    members_of,
+    name_sets,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._status import model, page
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import key_of
 from ansible_collections.multicluster.network.plugins.module_utils._values.held_addresses import held_for_others

@@ -9,7 +9,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from .._module import exit_with, name_of, with_warnings
-from .._values.variables import named, named_rows
+from .._module_variables import named, named_rows
 from .argspec import take_access
 
 _FAILURE = "cluster {cluster}: cannot {operation}: {message} [{reason}]"

@@ -16,10 +16,9 @@ import typing as t
 from unittest import mock
 
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import EMPTY, Dump
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import (
-    kubespan,
-    nft_table,
-    wireguard_device,
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import nft_table, wireguard_device
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node.kubespan import (
+    dataplane as kubespan,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan import routing as kubespan_routing
 

@@ -16,8 +16,12 @@ import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Client
-from ansible_collections.multicluster.network.plugins.module_utils._policy import network_sets, set_plan, targets
 from ansible_collections.multicluster.network.plugins.module_utils._services import coredns_corefile, coredns_rules
+from ansible_collections.multicluster.network.plugins.module_utils._services.network_sets import (
+    members as network_sets,
+    set_plan,
+    targets,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 Input = t.Mapping[str, t.Any]

@@ -24,7 +24,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane im
     route_plan,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import EMPTY, LivePeer
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import node_annotations
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import node_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._linux.wireguard.keys import KeyFile
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import inventory as fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore import (

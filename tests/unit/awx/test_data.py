@@ -20,7 +20,7 @@ import jinja2
 import jinja2.sandbox
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import awx_data
+from ansible_collections.multicluster.network.plugins.module_utils._flows.runs import awx_data
 from ansible_collections.multicluster.network.plugins.module_utils._plan import awx_records
 
 REPO = pathlib.Path(__file__).resolve().parents[3]

@@ -16,7 +16,7 @@ import urllib.request
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import awx_data
+from ansible_collections.multicluster.network.plugins.module_utils._flows.runs import awx_data
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
 TOKEN = "token-of-the-tests"

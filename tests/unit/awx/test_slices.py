@@ -16,7 +16,7 @@ import sys
 
 import pytest
 from ansible_collections.multicluster.network.plugins.action import run_handover
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import mesh_plan
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import mesh_plan
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import slices
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan import plan_kubespan_mesh

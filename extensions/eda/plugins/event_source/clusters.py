@@ -108,17 +108,15 @@ def _flow(name: str) -> types.ModuleType:
 
 
 if t.TYPE_CHECKING:
-    from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import (
-        run_lock,
-        watch as fabric_watch,
-    )
+    from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import watch as fabric_watch
+    from ansible_collections.multicluster.network.plugins.module_utils._flows.runs import run_lock
     from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import watch
     from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import names
     from ansible_collections.multicluster.network.plugins.module_utils._plan import runs
 else:
     run_lock, fabric_watch, watch = (
-        _flow("_flows.fabric.run_lock"),
-        _flow("_flows.fabric.watch"),
+        _flow("_flows.runs.run_lock"),
+        _flow("_flows.mesh.watch"),
         _flow("_kubernetes.watch"),
     )
     names, runs = _flow("_mesh.fabric.names"), _flow("_plan.runs")

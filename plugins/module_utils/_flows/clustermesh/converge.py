@@ -6,26 +6,27 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._kilo.node_annotations import stale_annotations
-from ..._kilo.plan import RELEASE, THEIRS, MeshPlan, plan_clustermesh
-from ..._kilo.report import report
-from ..._kilo.sources import Gathered, Settings
-from ..._kilo.status import BOOTSTRAP, DONE, SYNCED, next_delay
-from ..._kilo.validation import names_of
-from ..._kilo.values import PEERS, Node, parse_node
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import BadAnswer, ListIncomplete
 from ..._kubernetes.objects import take_alone
 from ..._linux.host.resolve import resolve
 from ..._mesh.fabric.node_listing import read_listing
+from ..._mesh.kilo.node_annotations import stale_annotations
+from ..._mesh.kilo.plan import RELEASE, THEIRS, MeshPlan, plan_clustermesh
+from ..._mesh.kilo.report import report
+from ..._mesh.kilo.sources import Gathered, Settings
+from ..._mesh.kilo.status import BOOTSTRAP, DONE, SYNCED, next_delay
+from ..._mesh.kilo.validation import names_of
+from ..._mesh.kilo.values import PEERS, Node, parse_node
 from ..._plan.annotations import Patch, plan_annotations
 from ..._plan.object_plan import Write
 from ..._plan.objects import field_manager
 from ..._plan.plan import CREATE, DELETE, SHOWN_CHANGES, UPDATE, Plan, Refusal
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused, quoted
-from ..fabric import cluster_objects, node_annotations
+from ..access import cluster_objects
+from ..mesh import node_annotations
 from .objects import Management
 
 NODES = "/api/v1/nodes"

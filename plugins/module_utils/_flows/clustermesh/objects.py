@@ -9,17 +9,17 @@ import binascii
 import datetime
 import typing as t
 
-from ..._kilo.meshes import from_object, mesh_id, registry
-from ..._kilo.plan import MeshPlan
-from ..._kilo.sources import Gathered
-from ..._kilo.status import desired_status, object_steps, with_finalizer
-from ..._kilo.values import API_VERSION
 from ..._kubernetes.access import parse_access
 from ..._kubernetes.argspec import limits
 from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters
 from ..._kubernetes.errors import KubeError
 from ..._kubernetes.kubeconfig import parse_kubeconfig
+from ..._mesh.kilo.meshes import from_object, mesh_id, registry
+from ..._mesh.kilo.plan import MeshPlan
+from ..._mesh.kilo.sources import Gathered
+from ..._mesh.kilo.status import desired_status, object_steps, with_finalizer
+from ..._mesh.kilo.values import API_VERSION
 from ..._plan.plan import Plan
 from ..._values.refused import ValueRefused, quoted
 

@@ -15,7 +15,7 @@ from ..._loadbalancers.setup import Setup
 from ..._plan.plan import Change, Plan, Refusal
 from ..._values.keys import fingerprint
 from ..._values.refused import ValueRefused
-from ..fabric import node_annotations as nodes_flow
+from ..mesh import node_annotations as nodes_flow
 from . import providers as interface
 
 

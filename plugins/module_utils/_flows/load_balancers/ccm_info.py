@@ -17,8 +17,8 @@ from . import providers as interface
 from .ccm_nodes import findings, variant_of
 from .converge import guarded, open_clusters
 from .read import NODES
-from .reconciler import ServiceAddressReconciler
 from .run import RunOptions
+from .service_addresses import ServiceAddressReconciler
 
 PODS = "/api/v1/namespaces/kube-system/pods"
 

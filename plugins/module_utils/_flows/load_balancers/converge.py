@@ -29,8 +29,8 @@ from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
 from .events import forget, tell
 from .read import cluster_uid
-from .reconciler import ServiceAddressReconciler
 from .run import Proof, Report, parse_run_options
+from .service_addresses import ServiceAddressReconciler
 
 #: Key of the Secret in which the original keeps its settings.
 SECRET_KEY = "cloud-sa.json"

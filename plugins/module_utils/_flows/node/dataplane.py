@@ -30,7 +30,7 @@ from ..._plan.plan import Pending, Plan, from_wire, to_wire
 from . import guard, parts, persistence, transaction
 
 if t.TYPE_CHECKING:
-    from . import kubespan, kubespan_node
+    from .kubespan import dataplane as kubespan, node as kubespan_node
 
 Data = dict[str, t.Any]
 
@@ -289,7 +289,7 @@ class NodeDataplane:
         if not self._has_kubespan(others):
             return
         # A module comes as source text, every time: what a node has nothing to do with is not compiled there.
-        from . import kubespan, kubespan_node
+        from .kubespan import dataplane as kubespan, node as kubespan_node
 
         spec, given = self.spec, self.spec.kubespan
         before = self.previous.kubespan if self.previous else None
@@ -316,7 +316,7 @@ class NodeDataplane:
 
     def _kubespan_leftovers(self, others: t.Collection[str]) -> t.Iterator[parts.Part]:
         if self._has_kubespan(others) and not self.spec.kubespan:
-            from . import kubespan_node
+            from .kubespan import node as kubespan_node
 
             before = self.previous.kubespan if self.previous else None
             yield parts.RemovedFiles(kubespan_node.leftovers(self.spec.fabric, before, self.spec.remove_keys))

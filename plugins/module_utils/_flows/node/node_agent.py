@@ -32,7 +32,9 @@ def main(arguments: t.Sequence[str]) -> int:
         sys.stdout.write(json.dumps(record, sort_keys=True) + "\n")
         return 0
     if words[:1] == ["watch"] and len(words) == 2:
-        from . import kubespan_watch  # the module brings this file along, and most runs of it need no watcher
+        from .kubespan import (
+            watch as kubespan_watch,  # the module brings this file along, and most runs of it need no watcher
+        )
 
         kubespan_watch.watch(words[1])
     if len(words) != 1:

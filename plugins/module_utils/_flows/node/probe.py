@@ -11,7 +11,7 @@ from ..._linux.errors import LinuxError
 from ..._linux.host import echoes, facts, pods, service_proxy
 from ..._linux.netlink import links, routes
 from ..._linux.wireguard.device import read_device
-from ..layer2 import follow as layer2
+from ..speakers.layer2 import follow as layer2
 from . import persistence
 from .status import read_bgp, read_paths, read_sections, source_addresses, stray_pods
 

@@ -12,7 +12,7 @@ import typing as t
 from ..._dataplane import paths
 from ..._dataplane.constants import MAIN_TABLE, OWNER, ROUTE_PROTOCOL, is_our_alias
 from ..._dataplane.peer_spec import LivePeer
-from ..._io import frr
+from ..._linux.daemons import frr
 from ..._linux.errors import LinuxError
 from ..._linux.files import read_state, stamp
 from ..._linux.host import facts, iptables, pods, service_proxy, settings, users
@@ -27,8 +27,10 @@ from ..._linux.wireguard.device import read_device
 from ..._mesh.kubespan.generations import Layout
 from ..._values.addresses import readable_address
 from ..._values.refused import ValueRefused
-from ..layer2 import follow as layer2
-from . import kubespan_preflight, persistence, speaker_follow, transaction
+from ..speakers.bgp import follow as speaker_follow
+from ..speakers.layer2 import follow as layer2
+from . import persistence, transaction
+from .kubespan import preflight as kubespan_preflight
 
 Data = dict[str, t.Any]
 

@@ -285,7 +285,7 @@ def settle(fabric: str, message: str, expired: bool = False) -> Data | None:
 
 def put_back(journal: t.Mapping[str, t.Any]) -> None:
     """The kernel's part: what steers packets first, for it may hide the controller; then devices, then routes into them."""
-    from . import kubespan  # not needed, and so not compiled, in the runs that change nothing
+    from .kubespan import dataplane as kubespan  # not needed, and so not compiled, in the runs that change nothing
 
     errors: list[str] = []
     broken: list[str] = []

@@ -13,11 +13,11 @@ from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.watched import Heard
 from ..._loadbalancers.settings import EMPTY
-from ..._policy.targets import TARGETS
 from ..._services import touched
 from ..._services.exports import Id, Listed
 from ..._services.mcs import touched as mcs_touched
 from ..._services.mcs.exports import Listed as McsListed
+from ..._services.network_sets.targets import TARGETS
 from ..load_balancers import converge as load_balancers
 from ..services import coredns, mirror, network_sets, service_imports
 from .visits import Orders

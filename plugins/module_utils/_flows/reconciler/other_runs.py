@@ -15,7 +15,7 @@ import typing as t
 from ..._kubernetes.client import Listing
 from ..._kubernetes.lease import holder_of
 from ..._kubernetes.watch import Follower, Settings
-from ..fabric import run_lock
+from ..runs import run_lock
 
 Data = dict[str, t.Any]
 PREFIX = "multicluster.network."

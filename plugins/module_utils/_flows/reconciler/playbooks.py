@@ -11,7 +11,7 @@ import typing as t
 from ..._io.commands import run_playbook
 from ..._io.structured_log import Log
 from ..._kubernetes.watch import RESOURCES, Settings
-from ..fabric.watch import Watch
+from ..mesh.watch import Watch
 from .metrics import Metrics
 
 PREFIX = "multicluster.network."

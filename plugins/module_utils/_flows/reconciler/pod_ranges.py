@@ -16,7 +16,7 @@ from ..._kubernetes.clusters import Clusters
 from ..._kubernetes.pod_ranges import SOURCES
 from ..._kubernetes.watched import Heard
 from ..._mesh.topology.range_changes import Orders, RangeChanges, range_changes
-from ..fabric import mesh_plan
+from ..mesh import mesh_plan
 from .capabilities import EVERYTHING, Capability
 
 Data = dict[str, t.Any]

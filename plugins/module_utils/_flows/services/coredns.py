@@ -42,7 +42,7 @@ from ..._services.coredns_places import (
 )
 from ..._values.refused import ValueRefused, quoted
 from ..._values.text import lower, mapping, parse_subdomain
-from ..fabric import cluster_objects
+from ..access import cluster_objects
 
 Map = t.Optional[dict[str, t.Any]]
 

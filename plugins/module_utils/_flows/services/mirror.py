@@ -30,8 +30,8 @@ from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused, quoted
 from ..._values.selectors import parse_selector
 from ..._values.text import parse_subdomain
-from ..fabric import cluster_objects
-from ..fabric.outages import Memory, counting, unreachable_clusters
+from ..access import cluster_objects
+from ..runs.outages import Memory, counting, unreachable_clusters
 
 #: So many Services are named in one sentence.
 NAMED = 5

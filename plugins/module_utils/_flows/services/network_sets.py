@@ -17,16 +17,16 @@ from ..._plan.budget import why_refused
 from ..._plan.object_plan import Write
 from ..._plan.objects import field_manager, labels_of
 from ..._plan.plan import CREATE, Plan, Refusal
-from ..._policy import network_sets
-from ..._policy.network_sets import CLUSTER_LABEL, NAME_LABEL, Members, check_members
-from ..._policy.set_plan import Objects, owned_by, plan_release, plan_sets
-from ..._policy.targets import TARGETS, Target
+from ..._services.network_sets import members as network_sets
+from ..._services.network_sets.members import CLUSTER_LABEL, NAME_LABEL, Members, check_members
+from ..._services.network_sets.set_plan import Objects, owned_by, plan_release, plan_sets
+from ..._services.network_sets.targets import TARGETS, Target
 from ..._values.exported_ranges import ExportedRanges
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
 from ..._values.text import parse_cluster_name
-from ..fabric import cluster_objects
-from ..fabric.outages import Memory, counting, unreachable_clusters
+from ..access import cluster_objects
+from ..runs.outages import Memory, counting, unreachable_clusters
 
 PODS = "/api/v1/pods"
 

@@ -38,8 +38,8 @@ from ..._services.touched import decided
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused, quoted
 from ..._values.text import lower
-from ..fabric import cluster_objects
-from ..fabric.outages import OUTAGES, unreachable_clusters
+from ..access import cluster_objects
+from ..runs.outages import OUTAGES, unreachable_clusters
 from . import mirror
 
 Data = dict[str, t.Any]

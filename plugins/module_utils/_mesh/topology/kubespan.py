@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._kilo.values import parse_node
 from ..._plan.budget import why_refused
 from ..._plan.plan import Refusal
 from ..._values.addresses import Network, special_kind
@@ -21,6 +20,7 @@ from ..._values.text import mapping
 from ..fabric.claims import OVERLAY_RANGES, label_of
 from ..fabric.inventory import Fabric
 from ..fabric.pod_ranges import NODE, Ranges, read_clusters
+from ..kilo.values import parse_node
 from ..kubespan.annotations import ENDPOINTS, KEYS, LISTS, SCALARS, Affiliate, decode
 from ..kubespan.endpoints import parse_addr_port
 from ..kubespan.generations import MAX_ENDPOINTS

@@ -13,13 +13,13 @@ import collections
 import re
 import typing as t
 
-from ..._kilo.values import parse_node
 from ..._plan.plan import Refusal
 from ..._values.addresses import Address, parse_address, special_kind
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused, quoted
 from ..fabric.claims import label_of
 from ..fabric.node_listing import Listing
+from ..kilo.values import parse_node
 
 #: Which of a node's addresses Ansible connects to; Hostname: to the node's name; none: to what the inventory says elsewhere.
 ADDRESS_TYPES = ("InternalIP", "ExternalIP", "Hostname", "none")

@@ -15,7 +15,7 @@ import sys
 
 import pytest
 from ansible_collections.multicluster.network.plugins.action.run_outcome import run_outcome
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import mesh_plan
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import mesh_plan
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.plugin_utils.clustermesh_definition import clustermesh_definition
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import (

@@ -12,8 +12,11 @@ import pathlib
 import socket
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import bgp_speaker, speaker_follow
-from ansible_collections.multicluster.network.plugins.module_utils._io import bird, frr
+from ansible_collections.multicluster.network.plugins.module_utils._flows.speakers.bgp import (
+    follow as speaker_follow,
+    speaker as bgp_speaker,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._linux.daemons import bird, frr
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import lock
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.speaker import Neighbour

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.cluster_objects import made_here
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access.cluster_objects import made_here
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 DEFAULTS = {"namespace": "kilo-system", "name": "{cluster}-kubeconfig", "key": "kubeconfig"}

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import status as fabric_status
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reports import status as fabric_status
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Listing
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import KubeError
 

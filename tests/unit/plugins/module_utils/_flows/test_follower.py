@@ -10,9 +10,9 @@ import http.server
 import threading
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.delivery import follower, unfinished
+from ansible_collections.multicluster.network.plugins.module_utils._flows.speakers import follower, unfinished
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import lock
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.delivery import Desired
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.delivery import Desired
 
 HOSTS = ("127.0.0.1",)
 
@@ -66,8 +66,10 @@ def test_a_full_disk_keeps_no_node_from_withdrawing(tmp_path, monkeypatch, port)
     "text", ["{}", '{"version": 1}', '{"version": 1, "routes": null}', '{"version": 1, "routes": [7]}']
 )
 def test_a_state_that_this_release_cannot_read_is_said_in_one_line(tmp_path, monkeypatch, text):
-    from ansible_collections.multicluster.network.plugins.module_utils._flows.layer2 import follow
-    from ansible_collections.multicluster.network.plugins.module_utils._flows.node import speaker_follow
+    from ansible_collections.multicluster.network.plugins.module_utils._flows.speakers.bgp import (
+        follow as speaker_follow,
+    )
+    from ansible_collections.multicluster.network.plugins.module_utils._flows.speakers.layer2 import follow
 
     state = tmp_path / "speaker.json"
     state.write_text(text)

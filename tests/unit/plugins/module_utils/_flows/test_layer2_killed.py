@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.delivery import unfinished
-from ansible_collections.multicluster.network.plugins.module_utils._flows.layer2 import follow, speaker
-from ansible_collections.multicluster.network.plugins.module_utils._io import keepalived
+from ansible_collections.multicluster.network.plugins.module_utils._flows.speakers import unfinished
+from ansible_collections.multicluster.network.plugins.module_utils._flows.speakers.layer2 import follow, speaker
+from ansible_collections.multicluster.network.plugins.module_utils._linux.daemons import keepalived
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState
 
 

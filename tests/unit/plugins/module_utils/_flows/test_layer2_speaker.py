@@ -9,8 +9,8 @@ import json
 import types
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.layer2 import follow, speaker
-from ansible_collections.multicluster.network.plugins.module_utils._io import frr, keepalived
+from ansible_collections.multicluster.network.plugins.module_utils._flows.speakers.layer2 import follow, speaker
+from ansible_collections.multicluster.network.plugins.module_utils._linux.daemons import frr, keepalived
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import lock
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 

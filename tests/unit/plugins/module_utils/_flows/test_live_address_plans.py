@@ -11,10 +11,10 @@ import pathlib
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.reconciler import (
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.run import parse_run_options
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.service_addresses import (
     ServiceAddressReconciler,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.run import parse_run_options
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Listing, Resource
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import reservations
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.setup import parse_setup, parse_setups

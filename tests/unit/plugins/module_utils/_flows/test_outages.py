@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.outages import (
+from ansible_collections.multicluster.network.plugins.module_utils._flows.runs.outages import (
     judge,
     outage_record,
     read_record,

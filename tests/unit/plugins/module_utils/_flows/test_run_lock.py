@@ -16,7 +16,7 @@ import time
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.multicluster.network.plugins.action import run_lock as action
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import run_lock
+from ansible_collections.multicluster.network.plugins.module_utils._flows.runs import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._io import local_lock
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
 

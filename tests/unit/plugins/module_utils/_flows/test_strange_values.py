@@ -12,13 +12,13 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.clustermesh import converge as clustermesh
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import (
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
+    converge as load_balancers,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import (
     cluster_nodes,
     mesh_plan,
     node_annotations,
-)
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers import (
-    converge as load_balancers,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import (
     mirror as service_mirror,

@@ -15,7 +15,7 @@ import threading
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import trace_ask
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node.trace import ask as trace_ask
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import dns_query
 from hypothesis import given, strategies as st
 

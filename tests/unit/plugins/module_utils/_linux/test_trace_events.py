@@ -10,7 +10,9 @@ import ipaddress
 import struct
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import trace_record
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node.trace import (
+    record as trace_record,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._linux.errors import LinuxError
 from ansible_collections.multicluster.network.plugins.module_utils._linux.netlink.messages import attribute
 from ansible_collections.multicluster.network.plugins.module_utils._linux.nftables import headers, trace

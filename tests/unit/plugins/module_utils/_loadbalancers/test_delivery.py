@@ -10,20 +10,20 @@ import socket
 import threading
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._io.health_ports import ask
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.delivery import (
+from ansible_collections.multicluster.network.plugins.module_utils._linux.daemons.health_ports import ask
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.routes import (
+    EXCLUDE_LABEL,
+    all_left_out,
+    left_out,
+    routes_of,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.delivery import (
     SILENCE_SECONDS,
     Desired,
     heard,
     judge,
     parse_routes,
     trusted,
-)
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.routes import (
-    EXCLUDE_LABEL,
-    all_left_out,
-    left_out,
-    routes_of,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st

@@ -11,9 +11,9 @@ import copy
 import hashlib
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.plan import MeshPlan, plan_clustermesh
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.sources import Gathered, Settings
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.values import parse_node
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.plan import MeshPlan, plan_clustermesh
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.sources import Gathered, Settings
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.values import parse_node
 
 G = "kilo.squat.ai/"
 NUMBERS = {"eu": 20, "us": 30, "ap": 40}

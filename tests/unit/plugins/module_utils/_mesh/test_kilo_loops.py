@@ -10,7 +10,7 @@ import ipaddress
 import json
 import typing as t
 
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.plan import plan_clustermesh
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.plan import plan_clustermesh
 from hypothesis import given, settings, strategies as st
 from kilo_fabric import SETTINGS, G, empty, entry, gathered, key_of, live, nodes, planned, reasons
 

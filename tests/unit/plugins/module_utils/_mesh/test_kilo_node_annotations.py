@@ -9,10 +9,10 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.endpoints import with_kilo_endpoint
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.node_annotations import stale_annotations
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.report import report
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.values import parse_node
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.endpoints import with_kilo_endpoint
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.node_annotations import stale_annotations
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.report import report
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.values import parse_node
 from kilo_fabric import MESHES, SETTINGS, G, empty, entry, gathered, key_of, live, nodes, planned, reasons
 
 KEEPALIVE, INTERNAL = G + "persistent-keepalive", G + "force-internal-ip"

@@ -14,9 +14,9 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.peers import peer_labels
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.plan import plan_clustermesh
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.report import report
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.peers import peer_labels
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.plan import plan_clustermesh
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.report import report
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import DELETE
 from kilo_fabric import (
     MESH,

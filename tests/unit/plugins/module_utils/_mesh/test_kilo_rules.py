@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._kilo import (
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo import (
     endpoints as kilo_endpoints,
     meshes as kilo_meshes,
     nodes as kilo_nodes,

@@ -14,7 +14,10 @@ import re
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.validation import names_of, refused_by_kilo
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.validation import (
+    names_of,
+    refused_by_kilo,
+)
 from hypothesis import example, given, strategies as st
 from kilo_fabric import G, empty, entry, gathered, key_of, live, nodes, planned, reasons
 

@@ -9,14 +9,11 @@ from __future__ import annotations
 import copy
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.peers import peer_labels
-from ansible_collections.multicluster.network.plugins.module_utils._kilo.sources import Target as PeerTarget
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.peers import peer_labels
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.sources import Target as PeerTarget
 from ansible_collections.multicluster.network.plugins.module_utils._plan.deletable import makers, may_delete
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Read, plan_objects
 from ansible_collections.multicluster.network.plugins.module_utils._plan.objects import field_manager
-from ansible_collections.multicluster.network.plugins.module_utils._policy.network_sets import Member, set_labels
-from ansible_collections.multicluster.network.plugins.module_utils._policy.set_plan import plan_sets
-from ansible_collections.multicluster.network.plugins.module_utils._policy.targets import CALICO_CRD
 from ansible_collections.multicluster.network.plugins.module_utils._services.exports import Exports, Listed, Options
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.exports import Listed as McsListed
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.names import (
@@ -25,6 +22,12 @@ from ansible_collections.multicluster.network.plugins.module_utils._services.mcs
 )
 from ansible_collections.multicluster.network.plugins.module_utils._services.mcs.plan import Here, remove_all
 from ansible_collections.multicluster.network.plugins.module_utils._services.mirror_plan import plan_cluster
+from ansible_collections.multicluster.network.plugins.module_utils._services.network_sets.members import (
+    Member,
+    set_labels,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._services.network_sets.set_plan import plan_sets
+from ansible_collections.multicluster.network.plugins.module_utils._services.network_sets.targets import CALICO_CRD
 
 US, MIRRORS = field_manager("t"), "semaphore"
 MIRROR_LABELS = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}

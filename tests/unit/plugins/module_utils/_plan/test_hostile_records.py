@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan import objects, sole_owner
-from ansible_collections.multicluster.network.plugins.module_utils._policy import set_plan
 from ansible_collections.multicluster.network.plugins.module_utils._services import mirror_writes
+from ansible_collections.multicluster.network.plugins.module_utils._services.network_sets import set_plan
 from hypothesis import example, given, settings, strategies as st
 
 US = objects.field_manager("t")

@@ -18,9 +18,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.load_b
 )
 from ansible_collections.multicluster.network.plugins.module_utils._plan.annotations import plan_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Read, plan_objects
-from ansible_collections.multicluster.network.plugins.module_utils._policy import network_sets as names
-from ansible_collections.multicluster.network.plugins.module_utils._policy.set_plan import plan_sets
-from ansible_collections.multicluster.network.plugins.module_utils._policy.targets import CALICO_V3
+from ansible_collections.multicluster.network.plugins.module_utils._services.network_sets import members as names
+from ansible_collections.multicluster.network.plugins.module_utils._services.network_sets.set_plan import plan_sets
+from ansible_collections.multicluster.network.plugins.module_utils._services.network_sets.targets import CALICO_V3
 
 MANAGER = "multicluster.network/t"
 

@@ -13,7 +13,7 @@ import tarfile
 import urllib.parse
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric import support_bundle
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reports import support_bundle
 from ansible_collections.multicluster.network.plugins.module_utils._status import redact
 from hypothesis import given, strategies as some
 

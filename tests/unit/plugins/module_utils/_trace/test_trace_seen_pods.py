@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.trace import resolved
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reports.trace import resolved
 from ansible_collections.multicluster.network.plugins.module_utils._trace import report
 from ansible_collections.multicluster.network.plugins.module_utils._trace.diagnosis import Finding, Flow
 from ansible_collections.multicluster.network.plugins.module_utils._trace.ends import parse_question

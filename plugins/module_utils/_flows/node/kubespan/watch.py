@@ -1,0 +1,138 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The watcher on a KubeSpan node: tries endpoints in turn, keeps peer states and the sets, repairs what others break.
+
+It reads the state that the play wrote (kubespan 16): the confirmed one, or the candidate while a change waits for its
+confirmation. Every pass is the same plan and apply that a play does, with endpoints and states that only it knows; so
+whatever is missing or wrong on the host is put right by the next pass. All files below are root-only:
+
+* ``kubespan-watch.json`` (kept): last used endpoint and its time for each peer; losing it does no harm,
+* ``/run/.../FABRIC-kubespan.json``: statuses for ``verify``, ``FABRIC-kubespan.prom``: the same for Prometheus.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import typing as t
+
+from ...._dataplane.node_spec import alias_of
+from ...._dataplane.peer_spec import LivePeer
+from ...._linux import files
+from ...._linux.errors import LinuxError
+from ...._linux.host.links import read_link
+from ...._linux.host.lock import HostLock
+from ...._linux.netlink.monitor import Monitor
+from ...._linux.nftables.table import GenerationChanged
+from ...._linux.wireguard.device import read_device
+from ...._mesh.kubespan.endpoints import harvest
+from ...._mesh.kubespan.generations import RECONCILE_INTERVAL
+from ...._mesh.kubespan.peers import peers_of
+from ...._mesh.kubespan.states import Status, metrics, parse_state, render_state, run_pass, status_rows
+from .. import persistence, transaction
+from . import dataplane as kubespan
+
+Data = dict[str, t.Any]
+Statuses = t.Mapping[str, Status]
+#: A play that holds the lock is at it itself; the next pass comes soon.
+LOCK_SECONDS = 5.0
+#: News of the kernel lead to a pass at once, but not to more than one in so many seconds.
+REST_SECONDS = 1.0
+
+
+def memory_path(fabric: str) -> str:
+    return persistence.folder(fabric) + "/kubespan-watch.json"
+
+
+def status_path(fabric: str, ending: str = "json") -> str:
+    return f"{persistence.RUN_ROOT}/{fabric}-kubespan.{ending}"
+
+
+def desired_state(fabric: str) -> Data | None:
+    """The KubeSpan part of the state that holds now; None when there is none."""
+    opened = persistence.load_state(fabric, candidate=True) if transaction.pending_or_none(fabric) is not None else None
+    state = opened or persistence.load_state(fabric)
+    return state.kubespan if state else None
+
+
+def load_memory(fabric: str) -> dict[str, Status]:
+    found = files.content(memory_path(fabric))
+    return parse_state(found.decode("utf-8", "replace")) if found is not None else {}
+
+
+def one_pass(fabric: str, statuses: Statuses, now: float | None = None) -> dict[str, Status]:
+    """Read, decide, write what differs, show. Returns the new statuses. Raises LinuxError, GenerationChanged."""
+    with HostLock(alias_of(fabric), LOCK_SECONDS):
+        state = desired_state(fabric)
+        if state is None:
+            return dict(statuses)
+        layout = kubespan.layout_of(state)
+        moment = time.time() if now is None else now
+        peers = {peer.public_key: peer for peer in peers_of(state)}
+        result = run_pass(peers, statuses, _live(layout.device), moment)
+        states = {key: status.state for key, status in result.statuses.items()}
+        part = kubespan.KubespanDataplane(fabric, state, layout, peer_states=states, endpoints=result.writes)
+        part.gather()
+        todo = part.plan()
+        if todo.changed:
+            part.apply()
+        _remember(fabric, statuses, result.statuses)
+        _show(fabric, state, result.statuses, moment, [change.id for change in todo.changes])
+        return result.statuses
+
+
+def _live(name: str) -> t.Mapping[str, LivePeer]:
+    """The device's peers; none without a device."""
+    link = read_link(name)
+    if link is None or not link["implementation"]:
+        return {}
+    return read_device(name, link["implementation"]).peers
+
+
+def _remember(fabric: str, before: Statuses, after: Statuses) -> None:
+    """Only what differs is written: the file has no times of passes in it."""
+    text = render_state(after)
+    if text != render_state(before) or files.read_state(memory_path(fabric)) is None:
+        files.write_state(memory_path(fabric), files.FileState("file", 0o600, text.encode("utf-8")))
+
+
+def _show(fabric: str, state: t.Mapping[str, t.Any], statuses: Statuses, now: float, written: t.Sequence[str]) -> None:
+    rows = status_rows(statuses, now)
+    seen = harvest(bool(state.get("harvest")), state["peers"], rows)
+    content = {"version": 1, "at": int(now), "peers": rows, "harvested": seen, "written": list(written)[:50]}
+    text = json.dumps(content, indent=1, sort_keys=True) + "\n"
+    files.write_state(status_path(fabric), files.FileState("file", 0o600, text.encode("utf-8")))
+    # for everybody's eyes: a collector of metrics does not run as root
+    files.write_state(status_path(fabric, "prom"), files.FileState("file", 0o644, metrics(statuses).encode("utf-8")))
+
+
+def watch(fabric: str, interval: float = RECONCILE_INTERVAL) -> None:
+    """For ever. A pass that fails is reported once and tried again."""
+    statuses: dict[str, Status] = load_memory(fabric)
+    monitor = Monitor()
+    reported = ""
+    while True:
+        monitor.forget()
+        stamp = _stamp(fabric)
+        try:
+            statuses = one_pass(fabric, statuses)
+            reported = _tell("", reported)
+        except (LinuxError, OSError, ValueError, GenerationChanged) as error:
+            reported = _tell(str(error) or type(error).__name__, reported)
+        deadline = time.monotonic() + interval
+        time.sleep(REST_SECONDS)
+        while time.monotonic() < deadline and _stamp(fabric) == stamp and not monitor.wait(1.0):
+            continue
+
+
+def _tell(problem: str, before: str) -> str:
+    if problem != before:
+        sys.stdout.write((problem or "all is well again") + "\n")
+        sys.stdout.flush()
+    return problem
+
+
+def _stamp(fabric: str) -> tuple[t.Any, ...]:
+    """Changes whenever the play, a confirmation or a rollback wrote another state."""
+    return tuple(files.stamp(path) for path in (persistence.state_path(fabric), persistence.candidate_path(fabric)))
