@@ -103,7 +103,9 @@ def carried_to_nodes() -> set[pathlib.Path]:
     """Every file of module_utils that a task of a node's module, the boot unit or the watcher may come to import, inside functions too."""
     utils = ROOT / "plugins" / "module_utils"
     modules = [
-        path for path in (ROOT / "plugins" / "modules").glob("*.py") if "._flows.node" in (text := path.read_text("utf-8")) or "._flows.speakers" in text
+        path
+        for path in (ROOT / "plugins" / "modules").glob("*.py")
+        if "._flows.node" in (text := path.read_text("utf-8")) or "._flows.speakers" in text
     ]
     assert {"bgp_speaker", "node_dataplane", "node_info", "nft_table", "wireguard_device"} <= {
         path.stem for path in modules

@@ -195,7 +195,9 @@ def test_rooms_have_no_circles() -> None:
     done: set[str] = set()
     todo = dict(ROOMS)
     while todo:
-        ready = [room for room, below in todo.items() if all(other in done or other.startswith("_module") for other in below)]
+        ready = [
+            room for room, below in todo.items() if all(other in done or other.startswith("_module") for other in below)
+        ]
         assert ready, f"these rooms stand above each other: {', '.join(sorted(todo))}"
         done.update(ready)
         todo = {room: below for room, below in todo.items() if room not in done}

@@ -11,7 +11,7 @@ import subprocess
 import typing as t
 
 from ..._values.refused import ValueRefused
-from . import frr
+from . import command, frr
 
 CONFIG = frr.RUN + "/bird.conf"
 _SOCKET = "bird.ctl"
@@ -29,7 +29,7 @@ def config_file() -> str:
 
 def programs() -> tuple[str, str]:
     """Paths of bird and birdc. Raises ValueRefused ``bird_missing``."""
-    found = [frr.find(name) for name in ("bird", "birdc")]
+    found = [command.find(name) for name in ("bird", "birdc")]
     if not all(found):
         raise ValueRefused(
             "bird_missing", "bird and birdc were not found; install the package bird2, or set bgp_speaker_daemon: frr"
@@ -59,8 +59,8 @@ def unit_texts(code: str, unused: bool) -> dict[str, str]:
 
 def check_config(text: str, secrets: t.Iterable[str] = ()) -> None:
     """Raises ValueRefused ``config_refused`` with BIRD's words."""
-    with frr.candidate(text) as path:
-        done = frr.run([programs()[0], "-p", "-c", path])
+    with command.candidate(text) as path:
+        done = command.run([programs()[0], "-p", "-c", path])
     if done.returncode:
         raise ValueRefused("config_refused", f"BIRD does not take the configuration: {_without(secrets, done)}")
 
@@ -72,8 +72,8 @@ def _without(secrets: t.Iterable[str], done: subprocess.CompletedProcess[str]) -
     return said.strip()[:500] or "no reason given"
 
 
-def _birdc(*command: str) -> subprocess.CompletedProcess[str]:
-    return frr.run([programs()[1], "-s", os.path.join(frr.RUN, _SOCKET), *command])
+def _birdc(*words: str) -> subprocess.CompletedProcess[str]:
+    return command.run([programs()[1], "-s", os.path.join(frr.RUN, _SOCKET), *words])
 
 
 def tell(lines: t.Sequence[str]) -> None:

@@ -10,16 +10,15 @@ a user namespace of its own: it reads what the kernel has, as every user may, an
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pwd
 import shutil
-import subprocess
 import tempfile
 import typing as t
 
 from ..._values.refused import ValueRefused
+from . import command
 
 UNIT = "multicluster-bgp.service"
 #: What runs alongside it where a router is to be watched by BFD.
@@ -27,10 +26,6 @@ ZEBRA_UNIT, BFD_UNIT = "multicluster-bgp-zebra.service", "multicluster-bgp-bfd.s
 RUN = "/run/multicluster-bgp"
 #: What runs: written by whatever told the daemon so.
 CONFIG = RUN + "/bgpd.conf"
-_PATH = os.pathsep.join(
-    (os.environ.get("PATH", ""), "/usr/lib/frr", "/usr/libexec/frr", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-)
-_SECONDS = 30
 _SUMMARY = "show bgp summary json"
 _UNICAST, _BOTH_WAYS = ("ipv4Unicast", "ipv6Unicast"), {"advertisedAndReceived": True}
 
@@ -42,7 +37,7 @@ def config_file() -> str:
 
 def programs() -> tuple[str, str]:
     """Paths of bgpd and vtysh. Raises ValueRefused ``frr_missing``."""
-    found = [shutil.which(name, path=_PATH) for name in ("bgpd", "vtysh")]
+    found = [command.find(name) for name in ("bgpd", "vtysh")]
     if not all(found):
         raise ValueRefused("frr_missing", "bgpd and vtysh were not found; install the package frr")
     return str(found[0]), str(found[1])
@@ -54,15 +49,6 @@ def group() -> int:
         return pwd.getpwnam("frr").pw_gid
     except KeyError:
         raise ValueRefused("frr_missing", "there is no user frr; install the package frr") from None
-
-
-def find(name: str) -> str | None:
-    """The path of a program of ours or of FRR's."""
-    return shutil.which(name, path=_PATH)
-
-
-def _absolute(name: str) -> str:
-    return shutil.which(name, path=_PATH) or "/usr/bin/" + name
 
 
 def words(bfd: bool = False) -> list[str]:
@@ -88,7 +74,7 @@ def words(bfd: bool = False) -> list[str]:
 def zebra_words() -> list[str]:
     """Of the zebra that changes nothing. In the profile ``datacenter`` a router may lie behind the default route; it never looks for leftovers."""
     return [
-        _absolute("zebra"),
+        command.absolute("zebra"),
         "--profile",
         "datacenter",
         "--graceful_restart",
@@ -104,7 +90,7 @@ def zebra_words() -> list[str]:
 
 def bfdd_words() -> list[str]:
     """Of the daemon that speaks BFD."""
-    return [_absolute("bfdd"), "--bfdctl", RUN + "/bfdd.sock", *_companion("bfdd")]
+    return [command.absolute("bfdd"), "--bfdctl", RUN + "/bfdd.sock", *_companion("bfdd")]
 
 
 def _companion(name: str) -> list[str]:
@@ -150,21 +136,21 @@ def unit_texts(code: str, bfd: bool) -> dict[str, str]:
 _WAIT = "/bin/sh -c 'for turn in $$(seq 100); do [ -S {0} ] && exit 0; sleep 0.1; done'"
 
 
-def _companion_unit(what: str, more: str, command: t.Sequence[str]) -> str:
+def _companion_unit(what: str, more: str, words: t.Sequence[str]) -> str:
     return (
         "[Unit]\nDescription={0} of the BGP speaker of multicluster.network\n\n"
         "[Service]\nExecStartPre=+{1} -d -o frr -g frr -m 0750 {2}\n{3}ExecStart={4}\nRestart=always\nRestartSec=1\n"
-    ).format(what, _absolute("install"), RUN, more, " ".join(command))
+    ).format(what, command.absolute("install"), RUN, more, " ".join(words))
 
 
-def unit(code: str, command: t.Sequence[str], user: str) -> str:
+def unit(code: str, words: t.Sequence[str], user: str) -> str:
     """The unit of a daemon that starts as root and goes on as ``user``."""
     return (
         "[Unit]\nDescription=BGP speaker of multicluster.network\nAfter=network-online.target\nWants=network-online.target\n\n"
         "[Service]\nExecStartPre={0} -d -o {4} -g {4} -m 0750 {1}\nExecStartPre=/usr/bin/python3 {3} start\nExecStart={2}\n"
         "Restart=on-failure\nRestartSec=2\n\n"
         "[Install]\nWantedBy=multi-user.target\n"
-    ).format(_absolute("install"), RUN, " ".join(command), code, user)
+    ).format(command.absolute("install"), RUN, " ".join(words), code, user)
 
 
 def forget_everything() -> None:
@@ -177,22 +163,9 @@ def alive() -> bool:
     return ask(_SUMMARY) is not None
 
 
-@contextlib.contextmanager
-def candidate(text: str) -> t.Iterator[str]:
-    """The path of a configuration that a program is to check, which only this user reads; gone afterwards."""
-    folder = tempfile.mkdtemp(prefix="multicluster-speaker-")
-    path = os.path.join(folder, "candidate")
-    try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
-            stream.write(text)
-        yield path
-    finally:
-        shutil.rmtree(folder)
-
-
 def check_config(text: str, secrets: t.Iterable[str] = ()) -> None:
     """Raises ValueRefused ``config_refused`` with FRR's words: vtysh knows the grammar, bgpd what the lines mean."""
-    with candidate(text) as path:
+    with command.candidate(text) as path:
         for place, mode in ((path, 0o640), (os.path.dirname(path), 0o750)):
             # bgpd reads it as its own user, and takes an unreadable file for an empty one
             os.chown(place, -1, group())
@@ -209,9 +182,9 @@ def check_config(text: str, secrets: t.Iterable[str] = ()) -> None:
 def _checked(path: str) -> str | None:
     """What FRR says against a file, None when nothing."""
     bgpd, vtysh = programs()
-    done = run([vtysh, "--dryrun", "--inputfile", path])
+    done = command.run([vtysh, "--dryrun", "--inputfile", path])
     if done.returncode == 0:
-        done = run([bgpd, "--dryrun", "--config_file", path])
+        done = command.run([bgpd, "--dryrun", "--config_file", path])
         # it says that a line failed, and ends with success
         if (
             done.returncode == 0
@@ -229,7 +202,7 @@ def tell(lines: t.Sequence[str]) -> None:
     try:
         with os.fdopen(handle, "w", encoding="ascii") as stream:
             stream.write("\n".join(lines) + "\n")
-        done = run([vtysh, "--vty_socket", RUN, "--inputfile", path])
+        done = command.run([vtysh, "--vty_socket", RUN, "--inputfile", path])
     finally:
         os.unlink(path)
     said = done.stdout + done.stderr
@@ -237,10 +210,10 @@ def tell(lines: t.Sequence[str]) -> None:
         raise ValueRefused("speaker_failed", f"the speaker refused a change: {said.strip()[:500] or 'no reason given'}")
 
 
-def ask(command: str) -> t.Any:
+def ask(question: str) -> t.Any:
     """The JSON that a command of the running speaker gives; None when it does not run or says nothing."""
     unused, vtysh = programs()
-    done = run([vtysh, "--vty_socket", RUN, "-c", command])
+    done = command.run([vtysh, "--vty_socket", RUN, "-c", question])
     try:
         return json.loads(done.stdout) if done.returncode == 0 else None
     except ValueError:
@@ -285,24 +258,3 @@ def announces() -> list[str]:
     for family in ("ipv4", "ipv6"):
         found += sorted((ask(f"show bgp {family} unicast json") or {}).get("routes") or ())
     return found
-
-
-def systemctl(*words: str) -> bool:
-    return run(["systemctl", *words]).returncode == 0
-
-
-def run(command: t.Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """How a program of the host ended; 127 for one that cannot be run, or takes too long."""
-    try:
-        return subprocess.run(  # pylint: disable=ansible-bad-function  # run_command knows no time limit
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=_SECONDS,
-            env={"LC_ALL": "C", "PATH": _PATH},
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return subprocess.CompletedProcess(command, 127, "", str(error))

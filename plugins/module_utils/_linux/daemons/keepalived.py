@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 
 from ..._values.refused import ValueRefused
-from . import frr
+from . import command
 
 UNIT = "multicluster-layer2.service"
 FOLDER = "/etc/multicluster-network/layer2"
@@ -44,7 +44,7 @@ WantedBy=multi-user.target
 
 def program() -> str:
     """Raises ValueRefused ``keepalived_missing``."""
-    found = frr.find("keepalived")
+    found = command.find("keepalived")
     if not found:
         raise ValueRefused("keepalived_missing", "keepalived was not found; install the package keepalived")
     return found
@@ -69,8 +69,8 @@ def unit_text(code: str) -> str:
 
 def check_config(text: str) -> None:
     """Raises ValueRefused ``config_refused`` with keepalived's words."""
-    with frr.candidate(text) as path:
-        done = frr.run([program(), "--config-test", "--use-file=" + path])
+    with command.candidate(text) as path:
+        done = command.run([program(), "--config-test", "--use-file=" + path])
     if done.returncode:
         said = (done.stdout + done.stderr).replace(path, "line").strip()
         raise ValueRefused(
@@ -80,7 +80,7 @@ def check_config(text: str) -> None:
 
 def active(unit: str = UNIT) -> bool:
     """Whether systemd has it running."""
-    return frr.systemctl("is-active", "--quiet", unit)
+    return command.systemctl("is-active", "--quiet", unit)
 
 
 def forget_everything() -> None:

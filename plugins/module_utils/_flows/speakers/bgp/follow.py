@@ -15,7 +15,7 @@ import time
 import typing as t
 
 from ...._linux import files
-from ...._linux.daemons import bird, frr
+from ...._linux.daemons import bird, command, frr
 from ...._loadbalancers.bgp import bird_config, frr_config
 from ...._loadbalancers.bgp.speaker import Speaker, parse_speaker
 from ...._loadbalancers.delivery import Decision, Desired, parse_routes
@@ -29,57 +29,36 @@ KEPT = "/var/lib/multicluster-network-bgp/known.json"
 VERSION = 1
 
 
-class Daemon(t.NamedTuple):
-    """A program that speaks BGP: how it is kept and spoken to, and how its configuration is written."""
+class Program(t.Protocol):
+    """A program that speaks BGP, as it is kept and asked: the module of its name in ``_linux/daemons``."""
 
-    config_file: t.Callable[[], str]
-    group: t.Callable[[], int]
-    unit_texts: t.Callable[[str, bool], dict[str, str]]
-    check_config: t.Callable[[str, t.Iterable[str]], None]
-    tell: t.Callable[[t.Sequence[str]], None]
-    alive: t.Callable[[], bool]
-    sessions: t.Callable[[], dict[str, str]]
-    carries: t.Callable[[], dict[str, list[int]]]
-    announces: t.Callable[[], list[str]]
-    render: t.Callable[[Speaker], str]
-    read_prefixes: t.Callable[[str], tuple[str, ...]]
-    changes: t.Callable[[str, str], list[str]]
-    shown: t.Callable[[str, t.Callable[[str], str]], list[str]]
+    def config_file(self) -> str: ...
+    def group(self) -> int: ...
+    def unit_texts(self, code: str, bfd: bool, /) -> dict[str, str]: ...
+    def check_config(self, text: str, secrets: t.Iterable[str]) -> None: ...
+    def tell(self, lines: t.Sequence[str]) -> None: ...
+    def alive(self) -> bool: ...
+    def sessions(self) -> dict[str, str]: ...
+    def carries(self) -> dict[str, list[int]]: ...
+    def announces(self) -> list[str]: ...
+
+
+class Language(t.Protocol):
+    """Its configuration, written and compared: the module of its name in ``_loadbalancers/bgp``."""
+
+    def render(self, speaker: Speaker) -> str: ...
+    def read_prefixes(self, text: str) -> tuple[str, ...]: ...
+    def changes(self, before: str, after: str) -> list[str]: ...
+    def shown(self, text: str, mask: t.Callable[[str], str]) -> list[str]: ...
+
+
+class Daemon(t.NamedTuple):
+    program: Program
+    language: Language
 
 
 FRR, BIRD = "frr", "bird"
-DAEMONS = {
-    FRR: Daemon(
-        frr.config_file,
-        frr.group,
-        frr.unit_texts,
-        frr.check_config,
-        frr.tell,
-        frr.alive,
-        frr.sessions,
-        frr.carries,
-        frr.announces,
-        frr_config.render,
-        frr_config.read_prefixes,
-        frr_config.changes,
-        frr_config.shown,
-    ),
-    BIRD: Daemon(
-        bird.config_file,
-        bird.group,
-        bird.unit_texts,
-        bird.check_config,
-        bird.tell,
-        bird.alive,
-        bird.sessions,
-        bird.carries,
-        bird.announces,
-        bird_config.render,
-        bird_config.read_prefixes,
-        bird_config.changes,
-        bird_config.shown,
-    ),
-}
+DAEMONS = {FRR: Daemon(frr, frr_config), BIRD: Daemon(bird, bird_config)}
 #: A file in the daemon's folder: what it runs with, written when it has been notified of it.
 RUNNING = "running"
 
@@ -99,11 +78,11 @@ class State(t.NamedTuple):
 
     def render(self, announced: t.Iterable[str]) -> str:
         """The daemon's configuration with these networks."""
-        return DAEMONS[self.daemon].render(self.speaker.announcing(announced, self.conditional))
+        return DAEMONS[self.daemon].language.render(self.speaker.announcing(announced, self.conditional))
 
     def running(self) -> tuple[str, ...]:
         """The networks that the daemon has been notified of."""
-        return DAEMONS[self.daemon].read_prefixes(read_running() or "")
+        return DAEMONS[self.daemon].language.read_prefixes(read_running() or "")
 
 
 def parse_state(text: str) -> State:
@@ -187,17 +166,17 @@ class Follower(follower.Follower):
             put_running(text)
         elif before == text:
             return
-        elif not daemon.alive():
+        elif not daemon.program.alive():
             raise ValueRefused("speaker_failed", "the daemon does not answer")  # it starts with what is right then
         elif before is None:
             # half of a change may have taken place: begin anew, which waits for our lock
-            frr.systemctl("restart", "--no-block", frr.UNIT)
+            command.systemctl("restart", "--no-block", frr.UNIT)
             raise ValueRefused("speaker_failed", "the daemon starts anew after a change that failed")
         else:
             # until a change has taken place as a whole nobody knows what the daemon runs with
             files.remove(running_path())
             put_config(daemon, text)
-            daemon.tell(daemon.changes(before, text))
+            daemon.program.tell(daemon.language.changes(before, text))
             put_running(text)
 
 
@@ -207,8 +186,8 @@ def running_path() -> str:
 
 def put_config(daemon: Daemon, text: str) -> None:
     """What the daemon reads, for itself alone."""
-    files.write_state(daemon.config_file(), files.FileState("file", 0o640, text.encode("ascii")))
-    files.give_to_group(daemon.config_file(), daemon.group())
+    files.write_state(daemon.program.config_file(), files.FileState("file", 0o640, text.encode("ascii")))
+    files.give_to_group(daemon.program.config_file(), daemon.program.group())
 
 
 def put_running(text: str) -> None:
@@ -239,8 +218,8 @@ def parse_since(found: t.Any) -> dict[str, int]:
 
 def announced(daemon: Daemon) -> tuple[list[str], list[str]]:
     """(networks that routers are notified of, those that no session carries), by the daemon that runs. Raises ValueRefused."""
-    carried = {version for versions in daemon.carries().values() for version in versions}
-    rows = sorted(daemon.announces())
+    carried = {version for versions in daemon.program.carries().values() for version in versions}
+    rows = sorted(daemon.program.announces())
     return [row for row in rows if (6 if ":" in row else 4) in carried], [
         row for row in rows if (6 if ":" in row else 4) not in carried
     ]

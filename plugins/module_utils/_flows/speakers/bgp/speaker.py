@@ -13,7 +13,7 @@ import time
 import typing as t
 
 from ...._linux import files
-from ...._linux.daemons import frr
+from ...._linux.daemons import command, frr
 from ...._linux.files import FileState
 from ...._linux.host import bundle, connections, systemd
 from ...._linux.host.lock import HostLock
@@ -95,7 +95,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
     _no_rival(speaker.neighbours, request.get("alongside_frr"))
     state = speaker_follow.parse_state(json.dumps(given))
     daemon = speaker_follow.DAEMONS[state.daemon]
-    daemon.group()
+    daemon.program.group()
     desired = {
         CODE: FileState("file", 0o755, bundle.build(AGENT)),
         **_unit_files(daemon, speaker),
@@ -104,7 +104,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
     }
     before = {path: files.read_state(path) for path in dict.fromkeys((*desired, FORMER, *COMPANIONS))}
     unfinished.note_files(plan, before, desired, _shown)
-    runs = all(frr.systemctl("is-active", "--quiet", unit) for unit in (*_companions(desired), frr.UNIT, FOLLOWER))
+    runs = all(command.systemctl("is-active", "--quiet", unit) for unit in (*_companions(desired), frr.UNIT, FOLLOWER))
     if rivals and before[STATE] is None:
         raise ValueRefused("conflict", next(iter(rivals.values())))
     current = not unfinished.left(UNFINISHED)
@@ -112,8 +112,8 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         plan.update("speaker", frr.UNIT, {"active": runs, "current": current}, {"active": True, "current": True})
     if plan.changes:
         secrets = [one.password for one in speaker.neighbours if one.password]
-        daemon.check_config(state.render(route.network for route in routes), secrets)
-    stood = _sessions() if frr.systemctl("is-active", "--quiet", frr.UNIT) else {}
+        daemon.program.check_config(state.render(route.network for route in routes), secrets)
+    stood = _sessions() if command.systemctl("is-active", "--quiet", frr.UNIT) else {}
     plan.warnings += [text for router, text in rivals.items() if not stood.get(router)]
     if not check and plan.changes:
         _apply(before, desired, request, stood)
@@ -122,7 +122,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
 
 def _unit_files(daemon: speaker_follow.Daemon, speaker: Speaker) -> dict[str, FileState]:
     paths = {frr.UNIT: UNIT, **{path[len(_UNITS) :]: path for path in COMPANIONS}}
-    texts = daemon.unit_texts(CODE, any(one.bfd for one in speaker.neighbours))
+    texts = daemon.program.unit_texts(CODE, any(one.bfd for one in speaker.neighbours))
     return {paths[name]: files.text_file(0o644, text) for name, text in texts.items()}
 
 
@@ -146,7 +146,7 @@ def _run_routes_only(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t
     unfinished.note_files(plan, {STATE: before, FORMER: None}, desired, _shown)
     if plan.changes:
         secrets = [one.password for one in state.speaker.neighbours if one.password]
-        speaker_follow.DAEMONS[state.daemon].check_config(
+        speaker_follow.DAEMONS[state.daemon].program.check_config(
             state.render(route.network for route in state.routes), secrets
         )
         if not check:
@@ -156,7 +156,7 @@ def _run_routes_only(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t
 
 def _sessions() -> dict[str, bool]:
     """Router -> whether its session stands, by the daemon that runs."""
-    return {name: word == "Established" for name, word in speaker_follow.running_daemon().sessions().items()}
+    return {name: word == "Established" for name, word in speaker_follow.running_daemon().program.sessions().items()}
 
 
 def _given(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -288,7 +288,7 @@ def _shown(path: str, state: FileState) -> dict[str, t.Any]:
         for route in desired.routes
         for port in route.health_ports
     ]
-    lines = speaker_follow.DAEMONS[desired.daemon].shown(
+    lines = speaker_follow.DAEMONS[desired.daemon].language.shown(
         desired.render(route.network for route in desired.routes), fingerprint
     )
     return {"lines": lines + rows}
@@ -345,12 +345,12 @@ def _carry_out(
     if units:
         systemd.reload_units()
     for name in _companions(desired):
-        if _UNITS + name in units or not frr.systemctl("is-active", "--quiet", name):
+        if _UNITS + name in units or not command.systemctl("is-active", "--quiet", name):
             _start(name)
-    if UNIT in units or not frr.systemctl("is-active", "--quiet", frr.UNIT):
+    if UNIT in units or not command.systemctl("is-active", "--quiet", frr.UNIT):
         before_state = before.get(STATE)
         _start(frr.UNIT, before_state is not None and speaker_follow.keeps_routes(before_state.content))
-    if FOLLOWER_UNIT in units or CODE in changed or not frr.systemctl("is-active", "--quiet", FOLLOWER):
+    if FOLLOWER_UNIT in units or CODE in changed or not command.systemctl("is-active", "--quiet", FOLLOWER):
         _start(FOLLOWER)
 
 
@@ -362,11 +362,11 @@ def _end(path: str) -> None:
 def _start(unit: str, keep_routes: bool = False) -> None:
     """``keep_routes``: without a last word to routers, which keep the routes for a daemon that comes back (graceful restart)."""
     if unit not in (frr.ZEBRA_UNIT, frr.BFD_UNIT):  # those come along with the daemon
-        frr.systemctl("enable", unit)
+        command.systemctl("enable", unit)
     if keep_routes:
-        frr.systemctl("kill", "--signal=KILL", unit)
-    frr.systemctl("reset-failed", unit)
-    if not frr.systemctl("restart", unit):
+        command.systemctl("kill", "--signal=KILL", unit)
+    command.systemctl("reset-failed", unit)
+    if not command.systemctl("restart", unit):
         why = speaker_follow.read_status().get("error")
         raise ValueRefused("speaker_failed", f"the unit {unit} did not start{(f': {why}' if why else '')}")
 
@@ -411,7 +411,7 @@ def _put_back(before: t.Mapping[str, FileState | None], desired: t.Mapping[str, 
         if UNIT in former:  # of a release without a follower
             files.give_to_group(FORMER, frr.group())
             systemd.reload_units()
-            frr.systemctl("restart", frr.UNIT)
+            command.systemctl("restart", frr.UNIT)
         return
     with contextlib.suppress(ValueRefused, OSError):  # it says what it could not do; what broke is reported anyway
         _put({path: desired.get(path) for path in before}, former, seconds)
@@ -432,7 +432,7 @@ def _take_away(paths: t.Iterable[str]) -> None:
     # the daemon ends with a notification, so that routers withdraw at once and need not wait for the hold time
     for unit in (FOLLOWER, frr.UNIT):
         systemd.retire(unit)
-        frr.systemctl("disable", unit)
+        command.systemctl("disable", unit)
     for path in COMPANIONS:
         if files.read_state(path) is not None:
             _end(path)

@@ -13,7 +13,7 @@ import time
 import typing as t
 
 from ...._linux import files
-from ...._linux.daemons import frr, keepalived
+from ...._linux.daemons import command, keepalived
 from ...._linux.files import FileState
 from ...._linux.host import bundle, systemd
 from ...._linux.host.lock import HostLock
@@ -244,9 +244,9 @@ def _carry_out(changed: t.AbstractSet[str]) -> None:
 
 
 def _begin(unit: str, verb: str) -> None:
-    frr.systemctl("enable", unit)
-    frr.systemctl("reset-failed", unit)
-    if not frr.systemctl(verb, unit):
+    command.systemctl("enable", unit)
+    command.systemctl("reset-failed", unit)
+    if not command.systemctl(verb, unit):
         raise ValueRefused("speaker_failed", f"the unit {unit} did not {verb}; see its journal")
 
 
@@ -288,7 +288,7 @@ def _take_away(paths: t.Iterable[str]) -> None:
     # keepalived ends with a last word, so that the next node takes over at once
     for unit in (FOLLOWER, keepalived.UNIT):
         systemd.retire(unit)
-        frr.systemctl("disable", unit)
+        command.systemctl("disable", unit)
     with contextlib.suppress(ValueError):  # a state that nobody can read says of no address
         follow.clean()
     for path in (*paths, KEPT, STATUS, UNFINISHED):

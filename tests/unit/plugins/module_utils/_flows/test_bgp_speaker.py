@@ -16,7 +16,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.speake
     follow as speaker_follow,
     speaker as bgp_speaker,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._linux.daemons import bird, frr
+from ansible_collections.multicluster.network.plugins.module_utils._linux.daemons import bird, command, frr
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import lock
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.bgp.speaker import Neighbour
@@ -54,12 +54,10 @@ def node(monkeypatch, tmp_path):
     monkeypatch.setattr(lock, "FOLDER", str(tmp_path.parent / (tmp_path.name + "-lock")))
     for module in (frr, bird):
         monkeypatch.setattr(module, "programs", lambda: ("/bin/false", "/bin/false"))
-    daemons = {
-        name: one._replace(group=lambda: 0, check_config=lambda text, secrets: None, sessions=dict)
-        for name, one in speaker_follow.DAEMONS.items()
-    }
-    monkeypatch.setattr(speaker_follow, "DAEMONS", daemons)
-    monkeypatch.setattr(frr, "systemctl", lambda *words: False)
+        monkeypatch.setattr(module, "group", lambda: 0)
+        monkeypatch.setattr(module, "check_config", lambda text, secrets: None)
+        monkeypatch.setattr(module, "sessions", dict)
+    monkeypatch.setattr(command, "systemctl", lambda *words: False)
     return tmp_path
 
 
@@ -123,7 +121,7 @@ class Killed(BaseException):
 def booted(node, monkeypatch):
     """The same node, with an init that starts what it is told to; gives the commands."""
     words = []
-    monkeypatch.setattr(frr, "systemctl", lambda *command: words.append(command) or True)
+    monkeypatch.setattr(command, "systemctl", lambda *command: words.append(command) or True)
     monkeypatch.setattr(bgp_speaker.systemd, "running", lambda: True)
     monkeypatch.setattr(bgp_speaker.systemd, "reload_units", lambda: True)
     monkeypatch.setattr(bgp_speaker, "_wait_until_followed", lambda state, seconds: None)
@@ -233,6 +231,6 @@ def test_a_rival_stops_the_first_start_and_is_reported_later(node, monkeypatch):
     pathlib.Path(bgp_speaker.STATE).write_text(json.dumps(bgp_speaker._given(REQUEST)))
     assert bgp_speaker.run(REQUEST, check=True)["warnings"] == ["a rival of 10.66.23.31"]
     # whoever has a session alongside one of ours that stands is no rival
-    monkeypatch.setattr(frr, "systemctl", lambda *words: True)
+    monkeypatch.setattr(command, "systemctl", lambda *words: True)
     monkeypatch.setattr(bgp_speaker, "_sessions", lambda: {ROUTER["address"]: True})
     assert not bgp_speaker.run(REQUEST, check=True)["warnings"]

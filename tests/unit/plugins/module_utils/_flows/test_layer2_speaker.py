@@ -10,7 +10,7 @@ import types
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.speakers.layer2 import follow, speaker
-from ansible_collections.multicluster.network.plugins.module_utils._linux.daemons import frr, keepalived
+from ansible_collections.multicluster.network.plugins.module_utils._linux.daemons import command, keepalived
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import lock
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
@@ -42,7 +42,7 @@ def node(monkeypatch, tmp_path):
     monkeypatch.setattr(lock, "FOLDER", str(tmp_path.parent / (tmp_path.name + "-lock")))
     monkeypatch.setattr(keepalived, "program", lambda: "/bin/false")
     monkeypatch.setattr(keepalived, "check_config", lambda text: None)
-    monkeypatch.setattr(frr, "systemctl", lambda *words: False)
+    monkeypatch.setattr(command, "systemctl", lambda *words: False)
     links = [types.SimpleNamespace(name="up0", addresses=[types.SimpleNamespace(text="10.9.0.11/24")])]
     for module in (speaker, follow):
         monkeypatch.setattr(module, "read_links", lambda: links)
