@@ -47,7 +47,7 @@ def mesh_report(
     facts = {
         "mesh": mesh,
         "found": collected.traced(
-            collected.verifications(hostvars, [host for host in mesh.get("nodes") or () if host in desired]),
+            collected.verifications(hostvars, [host for host in mesh.get("nodes") or () if host in desired], mesh),
             hostvars,
             [*clusters, *nodes],
         ),

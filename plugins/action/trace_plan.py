@@ -34,7 +34,7 @@ class ActionModule(Kept, InventoryAction):
             options["pods"] = collected.pods(self.hostvars, list(options["hosts"]), own=True)
         if not options.get("failing"):
             return None
-        found = collected.verifications(self.hostvars, list(options["hosts"]))
+        found = collected.verifications(self.hostvars, list(options["hosts"]), options["mesh"] or {})
         options["pairs"] = pairs.failing(
             {host: (row.get("probe") or {}).get("pings") or () for host, row in found.items()}, int(options["failing"])
         )

@@ -25,6 +25,7 @@ def probe_spec() -> dict[str, t.Any]:
         "cluster_cidrs": {"type": "list", "elements": "str", "default": []},
         "max_pods": {"type": "int", "default": 1},
         "targets": {"type": "list", "elements": "dict", "options": target},
+        "host_targets": {"type": "list", "elements": "dict", "options": target, "default": []},
         "devices": {"type": "list", "elements": "str", "default": []},
         "mark": {"type": "int", "default": 0},
         "tries": {"type": "int", "default": 3},

@@ -375,7 +375,7 @@ options:
       reach:
         description:
           - Only with O(mesh). Whether pods of other nodes are reached as well, those that M(multicluster.network.run_pods) collected in the same run.
-            O(probe.known), O(probe.targets), O(probe.devices) and O(probe.mark) follow from them.
+            O(probe.known), O(probe.targets), O(probe.host_targets), O(probe.devices) and O(probe.mark) follow from them.
         type: bool
         default: false
       known:
@@ -387,6 +387,20 @@ options:
         description: Pods of other nodes to reach, each with C(node) and C(address). Without it pods are looked for and nothing else.
         type: list
         elements: dict
+        suboptions:
+          node:
+            description: Name of the target's node, for the report.
+            type: str
+            required: true
+          address:
+            description: Address of the target.
+            type: str
+            required: true
+      host_targets:
+        description: What the host itself is to reach, besides its pods, such as a pod of each other cluster and the exported addresses of nodes.
+        type: list
+        elements: dict
+        default: []
         suboptions:
           node:
             description: Name of the target's node, for the report.

@@ -55,6 +55,20 @@ options:
         description: Address of the target.
         type: str
         required: true
+  host_targets:
+    description: What the host itself is to reach, besides its pods, such as a pod of each other cluster and the exported addresses of nodes.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      node:
+        description: Name of the target's node, for the report.
+        type: str
+        required: true
+      address:
+        description: Address of the target.
+        type: str
+        required: true
   devices:
     description:
       - WireGuard devices whose peers are reported. For one address of every range of every peer, and for one inside each narrower route
@@ -131,6 +145,18 @@ pings:
   elements: dict
   returned: success
   sample: [{source: 10.2.3.10, target: 10.4.7.10, node: gcp-node-1, ok: true, milliseconds: 0.9, size: 1420, full: 1420}]
+host_pings:
+  description: The same of O(host_targets), from the address that the host's kernel takes. Sizes are not asked.
+  type: list
+  elements: dict
+  returned: success
+  sample: [{source: 10.66.23.31, target: 10.4.7.10, node: gcp-node-1, ok: true, milliseconds: 0.9, size: null, full: null}]
+host_sources:
+  description: The versions of IP of which the mesh gives packets of the host itself an address that other clusters accept.
+  type: list
+  elements: int
+  returned: success
+  sample: [4]
 peers:
   description: The peers of the devices; the handshake's age in seconds is null where there was none.
   type: list

@@ -28,9 +28,11 @@ def _texts(value: t.Any) -> list[str]:
 
 def _entry(name: str, given: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     entry: dict[str, t.Any] = {"name": name}
-    if "exported_pod_cidrs" in given and given["exported_pod_cidrs"]:
+    for variable in ("exported_pod_cidrs", "exported_node_cidrs"):
+        if variable not in given or not given[variable]:
+            continue
         raise ValueError(
-            f"{name} has exported_pod_cidrs, and a Kilo mesh translates no addresses: Kilo programs its devices for itself; take the "
+            f"{name} has {variable}, and a Kilo mesh translates no addresses: Kilo programs its devices for itself; take the "
             "Semaphore mesh, or remove the mapping and give the clusters ranges that do not overlap [mode_unsupported]"
         )
     for variable, field in _FIELDS:

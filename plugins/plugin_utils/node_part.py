@@ -88,6 +88,7 @@ def reach(mesh: Mesh, host: str, pods: t.Mapping[str, t.Sequence[str]], layout: 
     return {
         "known": list(pods.get(host, ())),
         "targets": report.targets(mesh, pods, host),
+        "host_targets": report.host_targets(mesh, pods, host),
         "devices": [*names, *([str(layout.get("device") or _DEVICE)] if spans else [])],
         "mark": int(layout.get("mark_to_wireguard", _MARK)) if spans else 0,
     }

@@ -20,6 +20,8 @@ LOCAL_TABLE = 255
 TABLES = {"default": 253, "main": MAIN_TABLE, "local": LOCAL_TABLE}
 TABLE_NAMES = {number: name for name, number in TABLES.items()}
 
+#: What a rule of nftables selects that is about packets of the host itself.
+HOST_PACKETS = "fib saddr type local"
 #: In a rule of a node's table: an address of the node in the ranges of its pods, so that other clusters accept it. The node finds it.
 NODE_SOURCE = {4: "$node_source4", 6: "$node_source6"}
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.plan import Pending
-from .._values.addresses import parse_address, parse_network, readable_address
+from .._values.addresses import host_cidr, parse_address, parse_network, readable_address
 from .._values.refused import ValueRefused, quoted
 from .named_pools import Grants, Wish
 from .pools import Pool
@@ -178,7 +178,7 @@ def outcome_of(service: Service, reservations: t.Sequence[Reservation], context:
             return Outcome([], "Requested")
         shared = context.shared.get((service.key, service.version))
         if shared is not None:
-            return Outcome(_set_and_map(service, shared, host_network(shared), context), "Reserved")
+            return Outcome(_set_and_map(service, shared, host_cidr(shared), context), "Reserved")
         return _order(service, reservations, context, ordered)
     if not mine.address:
         if mine.state == DENIED:
@@ -204,11 +204,11 @@ def _with_address(service: Service, has: str, mine: Reservation | None, context:
     notes: tuple[str, ...] = ()
     if mine is not None and mine.address and mine.address != has:
         text = "it has {0}, which stays; the address {1} reserved for it is unused (load_balancers_renumber: [{2}] gives it that one)"
-        notes = (text.format(has, mine.address, host_network(has)),)
+        notes = (text.format(has, mine.address, host_cidr(has)),)
     notes += _unheard(service, has, context)
     # the reserved length belongs to the reserved addresses only
     inside = mine is not None and mine.address and parse_address(has) in parse_network(mine.network)
-    network = f"{parse_address(has)}/{mine.cidr}" if mine is not None and inside else host_network(has)
+    network = f"{parse_address(has)}/{mine.cidr}" if mine is not None and inside else host_cidr(has)
     written = service.families and not context.reports_status and annotated_address(service, context.backend) == has
     missing = (
         not written
@@ -219,7 +219,7 @@ def _with_address(service: Service, has: str, mine: Reservation | None, context:
     others = [text for text in service.ingress if text != has and (mine is None or text != mine.address)]
     if context.reports_status and others and has not in service.ingress and not service.reported:
         text = "its status says {0}, which another controller wrote and which stays (load_balancers_renumber: [{1}] replaces it)"
-        notes += (text.format(others[0], host_network(others[0])),)
+        notes += (text.format(others[0], host_cidr(others[0])),)
         return Outcome(steps + [Action(MAP, service.key, network)], "Assigned", notes)
     return Outcome(steps + [Action(MAP, service.key, network)] + _report(service, has, context), "Assigned", notes)
 
@@ -230,7 +230,7 @@ def _served_by_another(service: Service, mine: Reservation | None, context: Cont
     if len(service.ingress) == 1 and not service.hosts and service.ingress[0] in context.pool:
         return ValueRefused("adoptable", kept + "load_balancers_adopt: true takes that over")
     reserved = f"{mine.address} is reserved for it; " if mine is not None and mine.address else ""
-    networks = ", ".join(host_network(address) for address in service.ingress)
+    networks = ", ".join(host_cidr(address) for address in service.ingress)
     other = (
         f"load_balancers_renumber: [{networks}]" if networks and not service.hosts else "load_balancers_renumber: true"
     )
@@ -305,12 +305,6 @@ def _report(service: Service, address: Address, context: Context) -> list[Action
     return [Action(REPORT, service.key, address)] if context.reports_status and address not in service.ingress else []
 
 
-def host_network(address: str) -> str:
-    """One address as a network. Raises ValueRefused ``bad_address``."""
-    parsed = parse_address(address)
-    return f"{parsed}/{parsed.max_prefixlen}"
-
-
 def removal_of(service: Service, reservations: t.Sequence[Reservation], context: Context) -> Outcome:
     """The steps after a Service went: never announce what may already be somebody else's, so unmap comes first.
 
@@ -322,7 +316,7 @@ def removal_of(service: Service, reservations: t.Sequence[Reservation], context:
     mine = _reserved_for(service, reservations, context, service.address, context.version(service))
     if mine is None:
         has = address_of(service, context.backend)
-        return Outcome([Action(UNMAP, service.key, host_network(has))] if has else [])
+        return Outcome([Action(UNMAP, service.key, host_cidr(has))] if has else [])
     actions = [Action(UNMAP, service.key, mine.network)] if mine.address else []
     if context.reclaim_policy == RETAIN or retains(service) or (not service.type and mine.id in context.retained):
         return Outcome(actions, notes=(f"its address {mine.address} is kept",))

@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from .._plan.plan import Refusal
-from .._values.addresses import Address, parse_address, parse_network, plain_address, special_kind
+from .._values.addresses import Address, Network, parse_address, parse_network, plain_address, special_kind
 from .._values.exported_ranges import ExportedRanges
 from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused, quoted
@@ -33,8 +33,8 @@ _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _SHOWN = 5
 _NEW = ("", "")
 _IN_CLEAR = (
-    "is a node's, of a pod on the host's network, which the mesh does not carry: packets would leave unencrypted; "
-    "allow_host_network: clear accepts that"
+    "is a node's, of a pod on the host's network, and packets to it would leave unencrypted; exported_node_cidrs of its cluster "
+    "takes them through the tunnels, and allow_host_network: clear accepts that they do not"
 )
 
 
@@ -51,7 +51,7 @@ class Guard:
     ``allow_host_network``: node ranges count too. A node range that two clusters share tells nothing about whose an
     address is, so it grants nothing. Without it an address in a source's own node range is ``host_network_in_clear``: the mesh
     carries pods, and packets to a node would leave outside of its tunnels (translation 7). ``exported``: how other clusters see pods of
-    those that have a mapping. A source names addresses as its pods have them, also where another cluster has the same ones.
+    those that have a mapping, and its nodes. A source names addresses as its pods and nodes have them, also where another cluster has the same ones.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Guard:
             for name, given in grants.items()
         }
         seen = {
-            name: dict(own, pod_cidrs=mappings[name].accepted_networks(own["pod_cidrs"])) if name in mappings else own
+            name: dict(own, pod_cidrs=_seen_networks(mappings[name], own["pod_cidrs"])) if name in mappings else own
             for name, own in ranges.items()
         }
         self._granted = {}
@@ -76,12 +76,16 @@ class Guard:
         self._nodes = {name: PrefixSet.of(own["node_cidrs"]) for name, own in ranges.items()}
         self._kinds = "pod and node ranges" if allow_host_network else "pod ranges"
         for name, own in ranges.items():
-            self._granted[name] = PrefixSet.of(own["pod_cidrs"] + (own["node_cidrs"] if allow_host_network else []))
+            carried = PrefixSet.of_texts(mappings[name].nodes) if name in mappings else PrefixSet()
+            nodes = own["node_cidrs"] if allow_host_network else []
+            self._granted[name] = PrefixSet.of(own["pod_cidrs"] + nodes) | carried
             of_others = [
                 net for other, theirs in seen.items() if other != name for key in RANGES for net in theirs[key]
             ]
             # nobody else sees the addresses that its mapping hides
-            others = PrefixSet.of(of_others) - mappings[name].hidden if name in mappings else PrefixSet.of(of_others)
+            others = PrefixSet.of(of_others)
+            if name in mappings:
+                others = others - mappings[name].hidden - carried
             self._others[name] = others | PrefixSet.of(own["service_cidrs"] + own["wireguard_cidrs"])
         common = _addresses(servers)
         self._servers = {name: common | _addresses((own_servers or {}).get(name) or ()) for name in ranges}
@@ -129,6 +133,10 @@ class Guard:
                 return "host_network_in_clear", _IN_CLEAR
             return "outside_grant", f"is outside the {self._kinds} that the inventory grants {source}"
         return None
+
+
+def _seen_networks(mapping: ExportedRanges, pods: t.Sequence[Network]) -> list[Network]:
+    return [*mapping.accepted_networks(pods), *map(parse_network, mapping.exported_nodes)]
 
 
 def _addresses(texts: t.Iterable[str]) -> set[Address]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._plan.seen_addresses import exported_of
 from . import results
 from .verdict import change_name
 
@@ -21,6 +22,8 @@ _PROBE = (
     "strays",
     "others",
     "pings",
+    "host_pings",
+    "host_sources",
     "peers",
     "paths",
     "units",
@@ -106,7 +109,7 @@ def failed_plans(hostvars: t.Any, clusters: t.Iterable[str]) -> list[dict[str, s
     return rows
 
 
-def verifications(hostvars: t.Any, hosts: t.Iterable[str]) -> dict[str, Data]:
+def verifications(hostvars: t.Any, hosts: t.Iterable[str], mesh: t.Mapping[str, t.Any]) -> dict[str, Data]:
     """Host -> {"drift", "probe"} as mesh_verdict.judge takes them, or {"why": text} where the host has no results."""
     found: dict[str, Data] = {}
     for host in hosts:
@@ -120,32 +123,35 @@ def verifications(hostvars: t.Any, hosts: t.Iterable[str]) -> dict[str, Data]:
             }
         else:
             found[str(host)] = {"why": next((text for text in map(why_none, (probe, drift)) if text), "")}
-    return _without_gone(found)
+    return _without_gone(found, mesh)
 
 
-def _without_gone(found: dict[str, Data]) -> dict[str, Data]:
+def _without_gone(found: dict[str, Data], mesh: t.Mapping[str, t.Any]) -> dict[str, Data]:
     """The same where nothing is held against a pod that has gone since others were notified of it: its node, which looked for it, has it no more.
 
     ``gone`` of a probe: the nodes of such pods.
     """
-    there = {
-        host: {address for pod in row["probe"].get("pods") or () for address in pod["addresses"]}
-        for host, row in found.items()
-        if "probe" in row
-    }
+    there: dict[str, set[str]] = {}
+    for host, row in found.items():
+        if "probe" not in row:
+            continue
+        node = (mesh.get("nodes") or {}).get(host) or {}
+        own = {address for pod in row["probe"].get("pods") or () for address in pod["addresses"]}
+        # a pod was pinged at the address at which the other cluster sees it
+        exported = exported_of(mesh, node.get("cluster"))
+        there[host] = own | set(map(exported.address, own)) | set((node.get("exported_addresses") or {}).values())
     for row in found.values():
-        pings = (row.get("probe") or {}).get("pings") or ()
-        gone = [
-            ping
-            for ping in pings
-            if not ping["ok"] and ping["node"] in there and ping["target"] not in there[ping["node"]]
-        ]
-        if gone:
-            row["probe"] = dict(
-                row["probe"],
-                pings=[ping for ping in pings if ping not in gone],
-                gone=sorted({ping["node"] for ping in gone}),
-            )
+        for name in ("pings", "host_pings"):
+            pings = (row.get("probe") or {}).get(name) or ()
+            gone = [
+                ping
+                for ping in pings
+                if not ping["ok"] and ping["node"] in there and ping["target"] not in there[ping["node"]]
+            ]
+            if gone:
+                nodes = {*(row["probe"].get("gone") or ()), *(ping["node"] for ping in gone)}
+                left = [ping for ping in pings if ping not in gone]
+                row["probe"] = dict(row["probe"], **{name: left}, gone=sorted(nodes))
     return found
 
 
@@ -320,7 +326,7 @@ def status(
     found["mesh"] = mesh(hostvars, nodes)
     found["probes"] = {
         host: row["probe"]
-        for host, row in traced(verifications(hostvars, nodes), hostvars, [*clusters, *nodes]).items()
+        for host, row in traced(verifications(hostvars, nodes, found["mesh"]), hostvars, [*clusters, *nodes]).items()
         if "probe" in row
     }
     found["trace"] = trace(hostvars, [*clusters, *nodes])

@@ -64,6 +64,7 @@ def of_host(topology: Facts, host: str, found: Found, alone: bool = False, outsi
     broken += (
         stray_lines(topology, host, probe)
         + ping_lines(probe, found, topology)
+        + host_lines(topology, row, found)
         + size_lines(topology, probe, found)
         + unit_lines(probe)
     )
@@ -266,6 +267,29 @@ def ping_lines(probe: Facts, found: Found | None = None, topology: Facts | None 
             lines.append(
                 f"{source} does not reach {target} of {ping['node']}" + (": " + ping["why"] if ping.get("why") else "")
             )
+    return lines
+
+
+def carried(topology: Facts, row: Facts, ping: Facts) -> bool:
+    """Whether the mesh carries a host's own packets of a ping's family: other clusters accept an address that they come from (translation 7)."""
+    version = 6 if ":" in ping["target"] else 4
+    return is_kubespan(topology) or version in ((row.get("probe") or {}).get("host_sources") or ())
+
+
+def host_lines(topology: Facts, row: Facts, found: Found) -> list[str]:
+    """What the host itself does not reach, of what the mesh carries."""
+    named = ends_named(topology, found)
+    nodes = topology.get("nodes") or {}
+    lines = []
+    for ping in (row.get("probe") or {}).get("host_pings") or ():
+        if ping["ok"] or not carried(topology, row, ping):
+            continue
+        exported = (nodes.get(ping["node"]) or {}).get("exported_addresses") or {}
+        target = (
+            f"its exported address {ping['target']}" if ping["target"] in exported.values() else named(ping["target"])
+        )
+        source = f" ({ping['source']})" if ping["source"] else ""
+        lines.append(f"the host itself{source} does not reach {target} of {ping['node']}")
     return lines
 
 

@@ -8,7 +8,7 @@ import typing as t
 
 from .._plan.seen_addresses import seen_from
 from . import evidence
-from .mesh_verdict import HANDSHAKE_SECONDS, apart, is_cut, is_kubespan, peer_names, stand_ins
+from .mesh_verdict import HANDSHAKE_SECONDS, apart, carried, is_cut, is_kubespan, peer_names, stand_ins
 from .verdict import ALLOW, PROVEN, UNPROVEN, combine, counted, scope_line
 
 Facts = t.Mapping[str, t.Any]
@@ -23,8 +23,11 @@ WIDE = 12
 PAIRS = 10
 #: Of a mesh whose tunnels carry packets of pods alone.
 #: So many allowed IPs of a peer are shown.
-SHOWN_RANGES = 4
-NOT_CARRIED = "not carried: packets of a host itself (ingress controllers on the host's network, webhooks) to pods of other clusters, see guide_limits"
+SHOWN_RANGES, SHOWN_HOSTS = 4, 3
+_NOT_CARRIED = (
+    "not carried: packets of {0} to other clusters (ingress controllers on the host's network, webhooks), since {1} no address in its "
+    "pod range; exported_node_cidrs of the cluster gives nodes one"
+)
 
 
 def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> dict[str, t.Any]:
@@ -45,7 +48,7 @@ def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> dict
     for rows in (ROWS, 0) if full else (ROWS,):
         mesh, found = facts.get("mesh") or {}, facts.get("found") or {}
         tables = (
-            [_nodes_table(mesh, found, rows), _matrix(mesh, found, rows), not_carried(mesh)]
+            [_nodes_table(mesh, found, rows), _matrix(mesh, found, rows), hosts_line(mesh, found)]
             if mesh.get("nodes")
             else []
         )
@@ -66,9 +69,20 @@ def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> dict
     }
 
 
-def not_carried(topology: Facts) -> str:
-    """What no run can prove, since the mesh does not do it; nothing in a mesh of nodes, and where there is no other cluster."""
-    return NOT_CARRIED if not is_kubespan(topology) and len(topology.get("clusters") or ()) > 1 else ""
+def hosts_line(topology: Facts, found: Found) -> str:
+    """How many hosts reach other clusters themselves, and which cannot, since no other cluster would accept their address; nothing where none was asked."""
+    asked = {host: (row.get("probe") or {}).get("host_pings") or () for host, row in sorted(found.items())}
+    rows = {host: pings for host, pings in asked.items() if pings}
+    lacking = [host for host, pings in rows.items() if not all(carried(topology, found[host], ping) for ping in pings)]
+    lines = []
+    if len(lacking) < len(rows):
+        reaching = [host for host in rows if host not in lacking and all(ping["ok"] for ping in rows[host])]
+        what = "nodes" if is_kubespan(topology) else "clusters"
+        lines.append(f"hosts themselves: {len(reaching)} of {counted(len(rows), 'node')} reach other {what}")
+    if lacking:
+        names = ", ".join(lacking[:SHOWN_HOSTS]) + (", ..." if len(lacking) > SHOWN_HOSTS else "")
+        lines.append(_NOT_CARRIED.format(names, "it has" if len(lacking) == 1 else "they have"))
+    return "\n".join(lines)
 
 
 def targets(topology: Facts, pods: t.Mapping[str, t.Sequence[str]], host: str) -> list[dict[str, str]]:
@@ -83,6 +97,26 @@ def targets(topology: Facts, pods: t.Mapping[str, t.Sequence[str]], host: str) -
         if other in topology["nodes"] and apart(topology, host, other)
         for address in pods[other]
     ]
+
+
+def host_targets(topology: Facts, pods: t.Mapping[str, t.Sequence[str]], host: str) -> list[dict[str, str]]:
+    """What a host itself shall reach: one pod of each other cluster and family, and every node at its exported address (translation 7).
+
+    Which pod differs from host to host, so that all are asked by somebody.
+    """
+    nodes = topology["nodes"]
+    place = sorted(nodes).index(host) if host in nodes else 0
+    groups: dict[tuple[str, bool], list[dict[str, str]]] = {}
+    for target in targets(topology, pods, host):
+        groups.setdefault((nodes[target["node"]]["cluster"], ":" in target["address"]), []).append(target)
+    found = [group[place % len(group)] for dummy, group in sorted(groups.items())]
+    found += [
+        {"node": other, "address": address}
+        for other in sorted(nodes)
+        if host in nodes and apart(topology, host, other)
+        for address in (nodes[other].get("exported_addresses") or {}).values()
+    ]
+    return found
 
 
 def _ranges(texts: t.Sequence[str]) -> str:

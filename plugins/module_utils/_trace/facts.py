@@ -8,9 +8,11 @@ for proven.
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from .._values.addresses import address_number, network_span
+from .._values.prefix_sets import address_text
 from .._values.refused import ValueRefused
 from .._values.text import mapping
 
@@ -129,6 +131,8 @@ class Node(t.NamedTuple):
     hooks: t.Mapping[tuple[str, str, str], str]
     left_out: tuple[str, ...]
     answers: t.Mapping[tuple[t.Any, ...], t.Mapping[str, t.Any]] = {}
+    #: By version of IP: the address at which other clusters see the host itself.
+    host_sources: t.Mapping[int, str] = {}
 
     def forwards(self, version: int, iif: str) -> bool:
         """Whether it passes on what comes in by a device: IPv4 asks the device, IPv6 the whole host; unknown counts as yes."""
@@ -331,7 +335,17 @@ def parse_node(host: str, cluster: str, facts: t.Any, answers: t.Any = None) -> 
         _hooks(facts.get("tables")),
         tuple(sorted(set(left_out))),
         _answers(answers),
+        _host_sources(facts.get("host_sources")),
     )
+
+
+def _host_sources(given: t.Any) -> dict[int, str]:
+    found = {}
+    for text in given if isinstance(given, list) else ():
+        with contextlib.suppress(ValueRefused):
+            version, number = key_of(str(text))
+            found[version] = address_text(version, number)
+    return found
 
 
 def _sets(rows: t.Any, left_out: list[str]) -> dict[int, tuple[tuple[int, int], ...]] | None:

@@ -65,6 +65,17 @@ def _numbers(rows: t.Iterable[t.Mapping[str, t.Any]]) -> frozenset[int]:
     return frozenset(number for number in found if number is not None)
 
 
+def with_host_source(row: t.Mapping[str, t.Any], nodes: t.Mapping[str, Node]) -> t.Mapping[str, t.Any]:
+    """A flow of a host with the address at which other clusters see it: by the node's own table, which the plan does not know."""
+    source = mapping(row, "source")
+    node = nodes.get(str(source.get("host")))
+    apart = {one.get("cluster") for one in mapping(row, "target").get("backends") or () if isinstance(one, dict)}
+    if node is None or source.get("kind") != "node" or "seen" in source or not apart - {source.get("cluster")}:
+        return row
+    seen = node.host_sources.get(6 if ":" in str(source.get("address")) else 4)
+    return dict(row, source=dict(source, seen=seen)) if seen else row
+
+
 def _number(text: t.Any) -> int | None:
     try:
         return address_number(text)[1]
@@ -186,7 +197,7 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
     observed = read_nodes(trace, results)
     mesh = used_mesh(parse_mesh(trace.get("mesh")), observed.nodes)
     walker = Walker(observed.nodes, mesh, {str(host): str(text) for host, text in silent.items()})
-    rows = [row for row in trace.get("flows") or () if isinstance(row, dict)]
+    rows = [with_host_source(row, observed.nodes) for row in trace.get("flows") or () if isinstance(row, dict)]
     flows = {str(row.get("id")): parse_flow(row) for row in rows}
     judge = Judge(observed.nodes, mesh, observed.seen, [flow for flow in flows.values() if flow])
     early = [_given(row) for row in trace.get("findings") or () if isinstance(row, dict)]
@@ -385,8 +396,9 @@ def of_a_host(finding: Finding, flow: Flow, mesh: Mesh, clusters: t.Collection[s
     ):
         return finding
     return finding._replace(
-        text=finding.text + "; this mesh carries packets from pods to pods, and none of a host itself",
-        mend="ask from a pod to a pod; give what is on the host's network the pod network, or use KubeSpan, whose tunnels carry nodes (guide_limits)",
+        text=finding.text
+        + "; this mesh carries packets of pods, and of a host itself only at an address that other clusters accept",
+        mend="exported_node_cidrs of the node's cluster gives it such an address (guide_limits); or ask from a pod to a pod",
     )
 
 

@@ -292,7 +292,7 @@ class Resolver:
     def _flows(self, question: Question, found: list[Data], numbers: t.Iterator[int], back: bool) -> None:
         for source in self.sources(question):
             for target in self.targets(question, source):
-                if self.plain and source.kind == target.kind == ends.NODE:
+                if self.plain and source.kind == target.kind == ends.NODE and not self._exported(source, target):
                     self._note(
                         "not the mesh",
                         (
@@ -339,7 +339,7 @@ class Resolver:
             for address, port, cluster, host in rows
         ]
         there = [row["cluster"] for row in backends if row["cluster"] and row["cluster"] != source.cluster]
-        seen = self.translated.address(source.cluster, src) if there and source.kind == ends.POD else src
+        seen = self.translated.address(source.cluster, src) if there else src
         return {
             **self._ask(source, target, dst[0]),
             **({} if self.asked is None else {"question": self.asked}),
@@ -407,6 +407,8 @@ class Resolver:
             return None
         source = flow["source"]
         own, seen = backend.get("own"), source.get("seen")
+        if self.plain and source["kind"] == ends.NODE and seen is None and backend["cluster"] != source["cluster"]:
+            return None  # other clusters reach it at no address, and answer to the one that its packets have
         kind = ends.NODE if flow["target"]["kind"] == ends.NODE else ends.POD
         return {
             "id": flow["id"] + "r",
@@ -441,6 +443,10 @@ class Resolver:
             },
         }
 
+    def _exported(self, source: Place, target: Target) -> bool:
+        """Whether a node of another cluster is reached through the tunnel, at another address than its own (translation 7)."""
+        return any(self._own_form(source.cluster, target.cluster, one) for one in target.dials)
+
     def _own_form(self, local: str, cluster: str, address: Address) -> Data:
         """The address that a pod of another cluster has there, where it is another one."""
         own = address if cluster in ("", local) else self.translated.own(cluster, address)
@@ -448,7 +454,7 @@ class Resolver:
 
     def _direct(self, place: Place, port: int | None, source: Place) -> Target:
         """A place as a target, at the addresses at which the source's cluster sees it."""
-        apart = place.cluster != source.cluster and place.kind == ends.POD
+        apart = place.cluster != source.cluster
         dials = tuple(self.translated.address(place.cluster, one) if apart else one for one in place.addresses)
         return Target(
             place.kind,

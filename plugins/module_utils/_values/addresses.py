@@ -253,6 +253,12 @@ def special_kind(address: Address) -> str | None:
     return None
 
 
+def host_cidr(address: str) -> str:
+    """One address as a network, /32 or /128. Raises ValueRefused ``bad_address``."""
+    parsed = parse_address(address)
+    return f"{parsed}/{parsed.max_prefixlen}"
+
+
 def contains(outer: Network, inner: Network) -> bool:
     """True when every address of inner lies in outer (never across families)."""
     return outer.version == inner.version and inner.subnet_of(outer)  # type: ignore[arg-type]

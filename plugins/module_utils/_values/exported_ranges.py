@@ -1,9 +1,9 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How other clusters see the pod ranges of one: one-to-one by prefix (translation 1).
+"""How other clusters see the pods and nodes of one: one-to-one by prefix (translation 1 and 7).
 
-This is the one place where an address of a pod becomes the one that other clusters see. Whoever writes such an address for another cluster
-takes it from here, after the claim was checked that the pod's own address is in its cluster's ranges. Nodes compute with it too.
+This is the one place where an address of a pod, or of a node, becomes the one that other clusters see. Whoever writes such an address for another cluster
+takes it from here, after the claim was checked that the own address is in its cluster's ranges. Nodes compute with it too.
 """
 
 from __future__ import annotations
@@ -39,24 +39,41 @@ class ExportedRanges:
     """The mapping of one cluster. Empty: everything is exported as it is.
 
     ``pairs``: {pod range: exported range}. ``former``: mappings of before; their exported ranges are accepted too while
-    they are listed; a range there may be exported as itself. Ranges in canonical CIDR form, checked already (``pair_of``).
+    they are listed; a range there may be exported as itself. ``nodes``: {node range: exported range}; a node with an own address in
+    one of them is reached at the other. Ranges in canonical CIDR form, checked already (``pair_of``).
     """
 
-    __slots__ = ("_former", "_known", "_pairs", "_sources", "former", "pairs")
+    __slots__ = ("_former", "_known", "_nodes", "_pairs", "_sources", "former", "nodes", "pairs")
 
-    def __init__(self, pairs: Texts | None = None, former: t.Sequence[Texts] = ()) -> None:
-        self.pairs, self.former = dict(pairs or {}), [dict(one) for one in former]
+    def __init__(self, pairs: Texts | None = None, former: t.Sequence[Texts] = (), nodes: Texts | None = None) -> None:
+        self.pairs, self.former, self.nodes = dict(pairs or {}), [dict(one) for one in former], dict(nodes or {})
+        self._nodes = [pair_of(source, target) for source, target in self.nodes.items()]
         self._pairs = [pair_of(source, target) for source, target in self.pairs.items()]
         self._former = [pair_of(source, target) for one in former for source, target in one.items()]
         self._sources = PrefixSet.of_spans(pair.span for pair in self._pairs)
         self._known: dict[str, str] = {}
 
     def __bool__(self) -> bool:
+        return bool(self._pairs or self._former or self._nodes)
+
+    @property
+    def of_pods(self) -> bool:
+        """Whether pods are seen, or were seen, at other addresses than their own."""
         return bool(self._pairs or self._former)
 
     def to_json(self) -> dict[str, t.Any]:
         """As plan of the mesh and nodes have it; ``ExportedRanges(**json)`` is the reverse."""
-        return {"pairs": dict(self.pairs), "former": [dict(one) for one in self.former]}
+        found: dict[str, t.Any] = {"pairs": dict(self.pairs), "former": [dict(one) for one in self.former]}
+        return dict(found, nodes=dict(self.nodes)) if self.nodes else found
+
+    @property
+    def exported_nodes(self) -> dict[str, str]:
+        """{what is accepted from other clusters: the node range that it means}."""
+        return {target: source for source, target in self.nodes.items()}
+
+    def node_address(self, text: str) -> str | None:
+        """What other clusters see of a node's own address; None where they do not see it. Raises ValueRefused for what is no address."""
+        return self._moved_address(text, self._nodes)
 
     @property
     def translated(self) -> PrefixSet:
@@ -77,20 +94,23 @@ class ExportedRanges:
 
     def address(self, text: str) -> str:
         """What other clusters see of one address, the same where it is not translated. Raises ValueRefused for what is no address."""
-        if not self._pairs:
+        if not self._pairs and not self._nodes:
             return text
         found = self._known.get(text)
         if found is None:
-            version, number = address_number(text)
-            pair = next((one for one in self._pairs if _holds(one, version, number)), None)
-            found = text if pair is None else address_text(version, number + pair.shift)
-            self._known[text] = found
+            found = self._known[text] = self._moved_address(text, (*self._pairs, *self._nodes)) or text
         return found
 
-    def own_address(self, text: str) -> str:
-        """The reverse: the address that a pod really has."""
+    @staticmethod
+    def _moved_address(text: str, pairs: t.Iterable[Pair]) -> str | None:
         version, number = address_number(text)
-        for pair in (*self._pairs, *self._former):
+        pair = next((one for one in pairs if _holds(one, version, number)), None)
+        return None if pair is None else address_text(version, number + pair.shift)
+
+    def own_address(self, text: str) -> str:
+        """The reverse: the address that a pod or node really has."""
+        version, number = address_number(text)
+        for pair in (*self._pairs, *self._former, *self._nodes):
             if version == pair.version and pair.exported[0] <= number <= pair.exported[1]:
                 return address_text(version, number - pair.shift)
         return text

@@ -17,7 +17,7 @@ from ..._mesh.fabric.inventory import Fabric, InventoryRefused, errors, load_fab
 from ..._mesh.fabric.left_clusters import keyed_clusters, left_clusters, sentences
 from ..._mesh.fabric.mistaken_clusters import mistaken_clusters, same_clusters
 from ..._mesh.fabric.node_listing import nodes_without_host, read_listing
-from ..._mesh.fabric.range_checks import MAPPING
+from ..._mesh.fabric.range_checks import MAPPING, NODE_MAPPING
 from ..._mesh.fabric.variables import Finding
 from ..._mesh.topology import kubespan as kubespan_plan
 from ..._mesh.topology.calico import CRD, V3, ip_pools, pools_desired
@@ -66,7 +66,9 @@ def validate(request: t.Mapping[str, t.Any]) -> tuple[Fabric, list[str]]:
 def _not_translated(fabric: Fabric) -> list[Finding]:
     """Mappings in a KubeSpan mesh: its nodes program their devices for themselves (translation 2.5)."""
     return [
-        Finding(f"clusters/{name}", MAPPING, "mode_unsupported", _NOT_TRANSLATED) for name in sorted(fabric.exported())
+        Finding(f"clusters/{name}", variable, "mode_unsupported", _NOT_TRANSLATED)
+        for name, exported in sorted(fabric.exported().items())
+        for variable in ([MAPPING] if exported.of_pods else []) + ([NODE_MAPPING] if exported.nodes else [])
     ]
 
 

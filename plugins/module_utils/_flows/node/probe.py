@@ -14,6 +14,7 @@ from ..._linux.wireguard.device import read_device
 from ..speakers.layer2 import follow as layer2
 from . import persistence
 from .status import read_bgp, read_paths, read_sections, source_addresses, stray_pods
+from .tables import host_sources
 
 Data = dict[str, t.Any]
 
@@ -33,9 +34,11 @@ def visit(request: t.Mapping[str, t.Any]) -> Data:
 
 
 def run(request: t.Mapping[str, t.Any]) -> Data:
-    """``request``: {pod_cidrs, cluster_cidrs, max_pods, known, targets: [{node, address}], devices: [name], mark, fabric, tries, wait_seconds}.
+    """``request``: {pod_cidrs, cluster_cidrs, max_pods, known, targets and host_targets: [{node, address}], devices: [name], mark, fabric,
+    tries, wait_seconds}.
 
-    Returns {pods, strays, others, pings: [{source, target, node, ok, milliseconds, size, full}] (see echoes.ping_all), peers: [{device, public_key, endpoint,
+    Returns {pods, strays, others, pings and host_pings: [{source, target, node, ok, milliseconds, size, full}] (see
+    echoes.ping_all), host_sources: versions of IP of which the host's own packets are carried, peers: [{device, public_key, endpoint,
     handshake_age seconds or None, allowed_ips, listen_port, source}], paths: {asked, elsewhere, more} or None, units, bgp,
     service_proxy (of service_proxy.read), errors: [{section, message}]}. With no devices, only pods are looked for. Reads and pings only.
     """
@@ -56,15 +59,19 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         for target in request.get("targets") or ()
         if (":" in source) == (":" in target["address"])
     ]
-    pings = echoes.ping_all(jobs, request["tries"], request["wait_seconds"])
-    for entry in pings:
+    host_jobs = _host_jobs(request)
+    asked = echoes.ping_all([*jobs, *host_jobs], request["tries"], request["wait_seconds"])
+    for entry in asked:
         del entry["netns"], entry["mtu"]
+    pings, host_pings = asked[: len(jobs)], asked[len(jobs) :]
     result: Data = {
         "changed": False,
         "pods": [{"addresses": pod["addresses"], "in_namespace": pod["netns"] is not None} for pod in found["pods"]],
         "strays": found["strays"],
         "others": found["others"] if not found["pods"] else [],
         "pings": pings,
+        "host_pings": host_pings,
+        "host_sources": [],
         "peers": [],
         "paths": None,
         "units": [],
@@ -76,7 +83,23 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     }
     if request.get("devices"):
         result.update(_devices(request, found))
+    if host_pings and request.get("fabric"):
+        result["host_sources"] = sorted(host_sources(persistence.load_state(request["fabric"])))
     return result
+
+
+def _host_jobs(request: t.Mapping[str, t.Any]) -> list[Data]:
+    """What the host itself asks, from the address that its kernel takes; nothing of the size of packets, which those of pods tell."""
+    targets = list(request.get("host_targets") or ())
+    try:
+        ways = routes.look_up([{"dst": row["address"], "mark": request.get("mark") or 0} for row in targets])
+    except LinuxError:
+        return []
+    return [
+        {"netns": None, "source": way["src"], "target": row["address"], "node": row["node"], "mtu": None}
+        for row, way in zip(targets, ways)
+        if way.get("src") and way.get("dev") in (request.get("devices") or ())
+    ]
 
 
 def _tunnel_mtus(request: t.Mapping[str, t.Any]) -> dict[str, int]:

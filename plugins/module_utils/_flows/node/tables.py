@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._dataplane.constants import NODE_SOURCE, is_our_alias
+from ..._dataplane.constants import HOST_PACKETS, NODE_SOURCE, is_our_alias
 from ..._dataplane.nft_plan import TablePlan
 from ..._dataplane.node_spec import NodeSpec, NodeState, alias_of
 from ..._linux.errors import LinuxError
@@ -74,6 +74,19 @@ def resolved(given: t.Iterable[Data], previous: NodeState | None) -> tuple[Data,
     return tuple(found)
 
 
+def host_sources(state: NodeState | None) -> dict[int, str]:
+    """By version of IP: the address at which other clusters see packets of the host itself, as the confirmed tables have it (translation 7)."""
+    rules = [
+        rule
+        for table in (state.tables if state else ())
+        for chain in table.get("chains") or ()
+        for rule in chain.get("rules") or ()
+        if HOST_PACKETS in rule
+    ]
+    texts = [parse_address(rule.rpartition(" to ")[2]) for rule in rules]
+    return {address.version: str(address) for address in texts}
+
+
 def exported_by(raw: Raw) -> ExportedRanges:
     """How other clusters see pods through a table; as they are through one without a mapping."""
     return ExportedRanges(**raw.get("exported") or {})
@@ -85,7 +98,8 @@ def forget_connections(before: Raw, after: Raw) -> None:
     Others stay, as do all of them where the kernel has no list of connections. Raises LinuxError.
     """
     was, now = exported_by(before), exported_by(after)
-    gone = PrefixSet.of_texts(was.accepted) - PrefixSet.of_texts(now.accepted)
+    before_ranges, ranges = (PrefixSet.of_texts([*one.accepted, *one.exported_nodes]) for one in (was, now))
+    gone = before_ranges - ranges
     towards = PrefixSet.of_texts(after.get("towards") or before.get("towards") or ())
     forget_translations(gone, now.hidden, towards)
 

@@ -11,7 +11,15 @@ from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import KubeError, ListIncomplete
 from ..._kubernetes.objects import take_alone
-from ..._mesh.fabric.range_checks import MAPPING, POOL, RANGES, check_ranges, read_mapping
+from ..._mesh.fabric.range_checks import (
+    MAPPING,
+    NODE_MAPPING,
+    POOL,
+    RANGES,
+    check_ranges,
+    read_mapping,
+    read_node_mapping,
+)
 from ..._mesh.fabric.variables import Finding, Variables
 from ..._plan.budget import why_refused
 from ..._plan.object_plan import Write
@@ -124,6 +132,7 @@ def read_grants(given: t.Mapping[str, t.Any], fabric: str = "") -> Grants:
         one.update((option, variables.networks(option, "pod_subnet_invalid")) for option in ("pod_cidrs", "node_cidrs"))
         one[POOL] = variables.networks(POOL, "bad_cidr")
         one[MAPPING], one["former_pod_cidrs"] = read_mapping(name, variables, raw, one["pod_cidrs"], findings)
+        one[NODE_MAPPING] = read_node_mapping(name, variables, raw, one["node_cidrs"], findings)
         clusters[name] = one
         if not variables.given("pod_cidrs"):
             findings.append(Finding(name, "pod_cidrs", "pod_subnet_missing", "say which ranges its pods may have"))
@@ -135,7 +144,7 @@ def read_grants(given: t.Mapping[str, t.Any], fabric: str = "") -> Grants:
     return {
         name: Grant(
             {option: one[option] for option in ("pod_cidrs", "node_cidrs")},
-            ExportedRanges(one[MAPPING], one["former_pod_cidrs"]),
+            ExportedRanges(one[MAPPING], one["former_pod_cidrs"], one[NODE_MAPPING]),
         )
         for name, one in clusters.items()
     }

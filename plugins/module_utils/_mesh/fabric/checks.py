@@ -18,7 +18,7 @@ from ..semaphore.device import DEFAULT_MTU, check_device_name, device_of, listen
 from ..semaphore.peers import SOURCES
 from .groups import SHADOWED
 from .pod_ranges import AUTO, LIMIT, SOURCES as POD_RANGES
-from .range_checks import MAPPING, POOL, check_ranges, read_mapping
+from .range_checks import MAPPING, NODE_MAPPING, POOL, check_ranges, read_mapping, read_node_mapping
 from .variables import Finding, Variables, misspelt, read_findings
 
 __all__ = ["Finding", "check_definition"]
@@ -141,6 +141,10 @@ def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: lis
         source: target for source, target in mapping.items() if _possible(where, MAPPING, target, findings)
     }
     cluster["former_pod_cidrs"] = former
+    nodes = read_node_mapping(where, values, given, cluster["node_cidrs"], findings)
+    cluster["exported_node_cidrs"] = {
+        source: target for source, target in nodes.items() if _possible(where, NODE_MAPPING, target, findings)
+    }
     return cluster
 
 

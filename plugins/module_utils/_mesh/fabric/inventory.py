@@ -19,6 +19,8 @@ multicluster_cluster_id, mcs_namespaces
     Of the Multi-Cluster Services API: the cluster's id (default: its name), and from which namespaces it may export.
 exported_pod_cidrs, translation_pool
     {pod range: what other clusters see instead}, and from where validate proposes such ranges (translation 2).
+exported_node_cidrs
+    {node range: where other clusters reach the nodes, by the tunnels} (translation 7).
 endpoint_address_type, allowed_ips_source, pod_ranges, pod_ranges_limit, keep_pod_addresses, calico_ippools, key_dir, allow
     Choices of the capabilities.
 """
@@ -58,22 +60,24 @@ class Fabric(t.NamedTuple):
         return {name: {key: cluster[key] for key in GRANTS} for name, cluster in self.clusters.items()}
 
     def exported(self) -> dict[str, ExportedRanges]:
-        """How other clusters see the pod ranges of those that have a mapping."""
+        """How other clusters see the pods and nodes of those that have a mapping."""
         found = {name: self._exported(name) for name in self.clusters}
         return {name: one for name, one in found.items() if one is not None}
 
     def _exported(self, cluster: str) -> ExportedRanges | None:
         given = self.clusters[cluster]
-        pairs, former = given["exported_pod_cidrs"], given["former_pod_cidrs"]
-        return ExportedRanges(pairs, former) if pairs or former else None
+        found = ExportedRanges(given["exported_pod_cidrs"], given["former_pod_cidrs"], given["exported_node_cidrs"])
+        return found or None
 
     def seen_ranges(self, cluster: str) -> list[str]:
-        """The ranges in which other clusters see a cluster's pods, those of before too while they are listed."""
+        """The ranges in which other clusters see a cluster's pods, those of before too while they are listed, and its nodes."""
         own, exported = self.clusters[cluster]["pod_cidrs"], self._exported(cluster)
-        return list(own) if exported is None else list(map(str, exported.accepted_networks(map(parse_network, own))))
+        if exported is None:
+            return list(own)
+        return [*map(str, exported.accepted_networks(map(parse_network, own))), *exported.exported_nodes]
 
     def seen_grants(self) -> dict[str, dict[str, list[str]]]:
-        """As ``grants``, with the ranges in which other clusters see pods."""
+        """As ``grants``, with the ranges in which other clusters see pods and nodes."""
         return {name: dict(row, pod_cidrs=self.seen_ranges(name)) for name, row in self.grants().items()}
 
     def balanced(self) -> list[str]:

@@ -14,6 +14,7 @@ from ..._values.refused import ValueRefused, quoted
 from .variables import Finding, Variables
 
 MAPPING, FORMER, POOL = "exported_pod_cidrs", "former", "translation_pool"
+NODE_MAPPING = "exported_node_cidrs"
 #: From where exported ranges are proposed where the inventory does not say.
 DEFAULT_POOL = "10.192.0.0/10"
 RANGES = ("pod_cidrs", "service_cidrs", "node_cidrs", "wireguard_cidrs")
@@ -55,19 +56,41 @@ def read_mapping(
         )
         findings.append(Finding(where, MAPPING, "bad_type", message))
         before = []
-    now = _pairs(where, {key: value for key, value in given.items() if key != FORMER}, pods, findings)
-    return now, [_pairs(where, one, pods, findings, same=True) for one in before]
+    current = {key: value for key, value in given.items() if key != FORMER}
+    now = _pairs(Finding(where, MAPPING, "bad_cidr", "pod"), current, pods, findings)
+    return now, [_pairs(Finding(where, MAPPING, "bad_cidr", "pod"), one, pods, findings, same=True) for one in before]
+
+
+def read_node_mapping(
+    where: str, values: Variables, raw: t.Mapping[str, t.Any], nodes: t.Sequence[str], findings: list[Finding]
+) -> Texts:
+    """exported_node_cidrs: {node range: exported range}, of which everything holds (translation 7)."""
+    given = raw.get(NODE_MAPPING)
+    if not values.given(NODE_MAPPING):
+        return {}
+    if not isinstance(given, dict):
+        message = (
+            f"{NODE_MAPPING} maps node ranges to those at which other clusters reach the nodes, "
+            f"such as {{10.22.22.0/24: 10.203.22.0/24}}, not {quoted(given)}"
+        )
+        findings.append(Finding(where, NODE_MAPPING, "bad_type", message))
+        return {}
+    return _pairs(Finding(where, NODE_MAPPING, "bad_cidr", "node"), given, nodes, findings)
 
 
 def _pairs(
-    where: str, given: t.Mapping[t.Any, t.Any], pods: t.Sequence[str], findings: list[Finding], same: bool = False
+    template: Finding,
+    given: t.Mapping[t.Any, t.Any],
+    own: t.Sequence[str],
+    findings: list[Finding],
+    same: bool = False,
 ) -> Texts:
-    """Those of a mapping that hold. same: whether a range may be exported as itself."""
-    granted, found = PrefixSet.of_texts(pods), Texts()
+    """Those of a mapping that hold. template: a finding with ``pod`` or ``node`` as its message. same: whether a range may be exported as itself."""
+    granted, found, kind = PrefixSet.of_texts(own), Texts(), template.message
     sources = PrefixSet()
 
     def refuse(message: str) -> None:
-        findings.append(Finding(where, MAPPING, "bad_cidr", message))
+        findings.append(template._replace(message=message))
 
     for source, target in given.items():
         try:
@@ -75,14 +98,19 @@ def _pairs(
         except ValueRefused as error:
             refuse(f"{quoted(source)}: {error.message}")
             continue
-        own = PrefixSet.of_texts([source])
-        if own - granted:
-            refuse(f"{source} is outside of pod_cidrs ({', '.join(pods) or 'none'}); map a pod range or a part of one")
-        elif own & sources:
-            refuse(f"{source} is mapped twice; each pod range has one exported range")
+        mapped = PrefixSet.of_texts([source])
+        if mapped - granted:
+            shown = ", ".join(own) or "none"
+            refuse(f"{source} is outside of {kind}_cidrs ({shown}); map a {kind} range or a part of one")
+        elif mapped & sources:
+            refuse(f"{source} is mapped twice; each {kind} range has one exported range")
+        elif source == target and kind == "node":
+            refuse(
+                f"{source} is mapped to itself: packets of WireGuard to a node would enter the tunnel; choose a free range"
+            )
         elif source != target or same:
             found[source] = target
-            sources = sources | own
+            sources = sources | mapped
     return found
 
 
@@ -91,7 +119,9 @@ def check_ranges(clusters: Clusters, fabric: str, findings: list[Finding]) -> No
 
     Pod ranges may overlap where no cluster sees that they do (translation 2).
     """
-    mappings = {name: ExportedRanges(one[MAPPING], one["former_pod_cidrs"]) for name, one in clusters.items()}
+    mappings = {
+        name: ExportedRanges(one[MAPPING], one["former_pod_cidrs"], one[NODE_MAPPING]) for name, one in clusters.items()
+    }
     labelled = [row for name in sorted(clusters) for row in _labelled(name, clusters[name], mappings[name])]
     pairs = overlapping_pairs(labelled, _may_overlap)
     # what is only the consequence of a mapping that was refused would lead away from it
@@ -120,7 +150,7 @@ def _can_be_mapped(first: Labelled, second: Labelled, label: _Label) -> bool:
         first[1].cluster != second[1].cluster
         and label.variable == "pod_cidrs"
         and not label.hidden
-        and not variables & {"node_cidrs", "wireguard_cidrs"}
+        and not variables & {"node_cidrs", "wireguard_cidrs", NODE_MAPPING}
     )
 
 
@@ -165,6 +195,8 @@ def _labelled(name: str, cluster: t.Mapping[str, t.Any], mapping: ExportedRanges
                 yield parse_network(part), _Label(name, variable)
     for part in PrefixSet.of_texts(mapping.accepted).cidrs():
         yield parse_network(part), _Label(name, MAPPING, seen=True)
+    for part in mapping.exported_nodes:
+        yield parse_network(part), _Label(name, NODE_MAPPING, seen=True)
 
 
 def _may_overlap(first: _Label, second: _Label) -> bool:

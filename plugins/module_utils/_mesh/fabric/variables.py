@@ -29,6 +29,7 @@ CLUSTER_VARIABLES = (
     "pod_ranges_limit",
     "keep_pod_addresses",
     "exported_pod_cidrs",
+    "exported_node_cidrs",
     "translation_pool",
     "calico_ippools",
     "key_dir",

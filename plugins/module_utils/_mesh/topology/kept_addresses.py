@@ -3,7 +3,7 @@
 """The table of nftables that decides at which addresses other clusters see the pods of a node (translation 3). Pure.
 
 Where the inventory maps pod ranges to exported ones, the table translates them by prefix, and everywhere else it keeps addresses as they are,
-whatever else masquerades.
+whatever else masquerades. What a host itself sends to other clusters comes from an address of the node that they accept (translation 7).
 
 The first rule of NAT that decides a connection wins, of whatever table it is. A map of each pod range to itself, one priority before those that
 masquerade, leaves the packets as they are, so that no setting of a network plugin has to change. It is there whether or not something
@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._dataplane.constants import NODE_SOURCE
-from ..._values.addresses import network_key, parse_network
+from ..._dataplane.constants import HOST_PACKETS, NODE_SOURCE
+from ..._values.addresses import host_cidr, network_key, parse_address, parse_network
 from ..._values.exported_ranges import ExportedRanges
 from ..._values.prefix_sets import PrefixSet
 
@@ -47,11 +47,18 @@ def kept_table(topology: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any] |
     own = [parse_network(text) for text in topology["nodes"][host].get("pod_cidrs") or ()]
     sources = {version: [str(network) for network in own if network.version == version] for version in (4, 6)}
     versions = {parse_network(text).version for text in pairs}
-    marked = [version for version in _FAMILIES if sources[version] or (unread and version in versions)]
+    # where other clusters reach the node at an exported address, it comes from there too: policies know a node by one address
+    nodes = topology["nodes"][host].get("exported_addresses") or {}
+    own_seen: dict[int, str] = {parse_address(seen).version: seen for seen in reversed(list(nodes.values()))}
+    marked = {
+        version: own_seen.get(version, NODE_SOURCE[version])
+        for version in _FAMILIES
+        if version in own_seen or sources[version] or (unread and version in versions)
+    }
     table: dict[str, t.Any] = {
         "name": f"multicluster-network-{topology['fabric']}-nat",
         "family": "inet",
-        "chains": [_outgoing(f"oifname {names}", pairs, marked), *_translating(names, exported)],
+        "chains": [_outgoing(f"oifname {names}", pairs, marked), *_translating(names, exported, nodes)],
         "before_routes": True,
         "optional": not (keep["required"] or exported),
         "sources": [text for version in _FAMILIES for text in sources[version]],
@@ -63,27 +70,36 @@ def kept_table(topology: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any] |
     return table
 
 
-def _outgoing(where: str, pairs: t.Mapping[str, str], marked: t.Sequence[int]) -> dict[str, t.Any]:
-    """What leaves for other clusters: by an address of the node where kube-proxy marked it, else at the exported address."""
+def _outgoing(where: str, pairs: t.Mapping[str, str], marked: t.Mapping[int, str]) -> dict[str, t.Any]:
+    """What leaves for other clusters: at the exported address, and by an address of the node where kube-proxy marked it or the host sends it."""
     mark = f"meta mark & {PROXY_MARK:#010x} == {PROXY_MARK:#010x}"
     rules = [
-        f"{where} meta nfproto ipv{version} {mark} snat {_FAMILIES[version]} to {NODE_SOURCE[version]} fully-random"
-        for version in marked
+        f"{where} meta nfproto ipv{version} {mark} snat {_FAMILIES[version]} to {source} fully-random"
+        for version, source in marked.items()
     ]
     rules.append(f"{where} {mark} return")
     rules += [f"{where} snat {family} prefix to {family} saddr map {found}" for family, found in _maps(pairs)]
+    # only what this host sends: it does not become a router into other clusters for whoever reaches it
+    rules += [
+        f"{where} meta nfproto ipv{version} {HOST_PACKETS} snat {_FAMILIES[version]} to {source}"
+        for version, source in marked.items()
+    ]
     return _chain("postrouting", "nat", "postrouting", "srcnat - 1", rules)
 
 
-def _translating(names: str, exported: ExportedRanges) -> t.Iterator[dict[str, t.Any]]:
+def _translating(names: str, exported: ExportedRanges, nodes: t.Mapping[str, str]) -> t.Iterator[dict[str, t.Any]]:
     """What comes from other clusters, and what nothing translates: it is dropped at the device in both directions.
+
+    ``nodes``: {own: exported} addresses of this node alone. Those of others are not passed on, since they would leave in the clear.
 
     Packets without a connection, or of one that is not translated, pass all rules of NAT.
     """
     if not exported:
         return
     came = f"iifname {names}"
-    accepted, hidden = exported.accepted, exported.hidden
+    single = {host_cidr(seen): host_cidr(own) for own, seen in nodes.items()}
+    accepted = {**exported.accepted, **single}
+    hidden = exported.hidden | PrefixSet.of_texts(exported.nodes)
     rules = [f"{came} dnat {family} prefix to {family} daddr map {found}" for family, found in _maps(accepted)]
     yield _chain("prerouting", "nat", "prerouting", "dstnat - 1", rules)
     rows = [f"{came} {family} daddr {found} drop" for family, found in _sets(hidden)]
@@ -92,7 +108,10 @@ def _translating(names: str, exported: ExportedRanges) -> t.Iterator[dict[str, t
     rows = [f"oifname {names} {family} saddr {found} drop" for family, found in _sets(hidden)]
     if rows:
         yield _chain("hidden_out", "filter", "postrouting", "srcnat + 50", rows)
-    rows = [f"{came} {family} daddr {found} drop" for family, found in _sets(PrefixSet.of_texts(accepted))]
+    rows = [
+        f"{came} {family} daddr {found} drop"
+        for family, found in _sets(PrefixSet.of_texts([*exported.accepted, *exported.exported_nodes]))
+    ]
     if rows:
         yield _chain("not_translated", "filter", "forward", "filter - 1", rows)
 

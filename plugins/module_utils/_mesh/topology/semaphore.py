@@ -15,7 +15,7 @@ from ..._dataplane.node_spec import Contested
 from ..._plan.budget import why_refused
 from ..._plan.objects import field_manager
 from ..._plan.plan import Pending, Refusal
-from ..._values.addresses import Network, parse_endpoint, parse_network
+from ..._values.addresses import Network, host_cidr, parse_endpoint, parse_network
 from ..._values.keys import parse_key
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused
@@ -26,6 +26,7 @@ from ..fabric.pod_ranges import NODE, NodeRanges, Ranges, read_clusters
 from ..semaphore.annotations import PATTERNS, announces, chosen_endpoint, cluster_of_key, endpoint, key_of
 from ..semaphore.device import KEEPALIVE, announced_ports, written_port
 from ..semaphore.peers import pod_cidrs_of
+from .exported_nodes import NodeAddresses, exported_nodes
 
 _TRANSLATED = (
     "it runs upstream semaphore-wireguard, which takes pod ranges of {0} from spec.podCIDR, and other clusters see {1} of {0} at "
@@ -66,9 +67,10 @@ def plan_semaphore_mesh(
                    ranges_known: False where not all that has ranges could be listed: a peer keeps those that it has,
                    complete: bool, reason: None or text}}, keep_pod_addresses: {ranges: [cidr], required: bool},
                    where the variable is not false, exported_pod_cidrs: {pairs: {pod range: exported range}, former: [the same]}, where
-                   its pods are seen at other addresses}}
+                   its pods are seen at other addresses, with nodes: {node range: exported range} where its nodes are}}
         nodes:    {host: {cluster, node_name, pod_cidrs, publishable: bool, annotations: {key: value or Pending},
-                   published: {key: value}, stale: [key]}}
+                   published: {key: value}, stale: [key], and exported_addresses: {own: exported} where other clusters
+                   reach the node itself}}
         refused:  [{object, reason, message}]
         failures: [{cluster, reason, message}]
         pod_ranges: {cluster: {source, notes: [text]}}, from where its nodes' ranges are
@@ -94,7 +96,12 @@ def plan_semaphore_mesh(
         for name, row in grants.items()
     }
     guard = OverlayGuard(overlay)
+    addresses, strays = exported_nodes(exported, read, PrefixSet.of_texts(fabric.balanced()))
+    refused += strays
     for node in nodes.values():
+        seen_at = addresses.get((node["cluster"], node["node_name"]))
+        if seen_at:
+            node["exported_addresses"] = seen_at
         found = ranges.get((node["cluster"], node["node_name"]))
         node["pod_cidrs"] = [*found.cidrs, *map(str, found.borrowed or ())] if isinstance(found, Pods) else []
     clusters: dict[str, t.Any] = {}
@@ -102,9 +109,9 @@ def plan_semaphore_mesh(
     for local in sorted(fabric.clusters):
         seen: list[Refusal] = []
         strange = _unannounced(local, sources[local], read[local], ranges)
-        if local in exported:
+        if local in exported and exported[local].of_pods:
             strange = _TRANSLATED.format(local, ", ".join(exported[local].pairs))
-        view = _View(fabric, local, guard, seen, reported or {}, granted, balanced, strange)
+        view = _View(fabric, local, guard, seen, reported or {}, granted, balanced, strange, addresses)
         claims = view.claims(read, hosts, ranges)
         own = _own_keys(local, nodes.values())
         kept, contested, turned_away = open_claims(claims, grants, own)
@@ -350,7 +357,9 @@ class _View:
         granted: t.Mapping[str, PrefixSet],
         balanced: PrefixSet,
         strange: str,
+        addresses: NodeAddresses,
     ) -> None:
+        self._addresses = addresses
         self._granted, self._balanced = granted, balanced
         self._manager, self._strange = field_manager(fabric.name), strange
         self._exported = fabric.exported()
@@ -381,7 +390,7 @@ class _View:
                 elif not announces(self._local, annotations):
                     continue
                 elif self._manager not in read[cluster].nodes[name]["managers"] and (
-                    self._strange or cluster in self._exported
+                    self._strange or (cluster in self._exported and self._exported[cluster].of_pods)
                 ):
                     strange = self._strange or _NOT_TRANSLATING.format(cluster)
                     self._refuse(label, ValueRefused("ranges_unannounced", strange))
@@ -409,14 +418,19 @@ class _View:
                         self._exported and claim.address is not None
                     ):  # real ranges are in no grant that claims are settled by
                         self._guard.check(claim.address, claim.peer.endpoint)
-                    claim = self._as_seen(claim)
+                    claim = self._as_seen(
+                        claim, managed=host is not None or self._manager in read[cluster].nodes[name]["managers"]
+                    )
                     found.append(claim._replace(declared=host is not None, host=inventory_name, reported=said))
                 except ValueRefused as error:
                     self._refuse(label, error)
         return found
 
-    def _as_seen(self, claim: Claim) -> Claim:
-        """The claim with the ranges at which this cluster sees the node's pods. Raises ValueRefused for what it may not claim by itself."""
+    def _as_seen(self, claim: Claim, managed: bool) -> Claim:
+        """The claim with the ranges at which this cluster sees the node's pods, and a managed node itself.
+
+        Raises ValueRefused for what the node may not claim by itself.
+        """
         exported = self._exported.get(claim.cluster)
         if exported is None:
             return claim
@@ -425,7 +439,8 @@ class _View:
                 message = "{0} is outside what the inventory grants cluster {1} ({2}); pod_cidrs of clusters/{1} would grant it"
                 shown = ", ".join(self._pods[claim.cluster].cidrs()) or "nothing"
                 raise ValueRefused("outside_grant", message.format(network, claim.cluster, shown))
-        networks = tuple(exported.accepted_networks(claim.networks))
+        nodes = self._addresses.get((claim.cluster, claim.node), {}) if managed else {}
+        networks = (*exported.accepted_networks(claim.networks), *map(parse_network, map(host_cidr, nodes.values())))
         borrowed = tuple(exported.accepted_networks(claim.borrowed))
         peer = claim.peer._replace(allowed_ips=(*map(str, networks), *map(str, borrowed)))
         return claim._replace(peer=peer, networks=networks, borrowed=borrowed)

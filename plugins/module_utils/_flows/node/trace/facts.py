@@ -17,6 +17,7 @@ from ...._values.refused import ValueRefused
 from .. import persistence
 from ..guard import FORWARDING
 from ..status import read_sections
+from ..tables import host_sources
 from .record import Flow
 
 Data = dict[str, t.Any]
@@ -42,6 +43,7 @@ def read_facts(fabric: str, flows: t.Sequence[Flow]) -> Data:
             ("settings", _settings),
             ("pods", lambda: _pods(here)),
             ("kube_proxy", service_proxy.read),
+            ("host_sources", lambda: list(host_sources(persistence.load_state(fabric)).values())),
             ("listeners", lambda: _listeners(flows, here)),
             ("legacy_iptables", facts.has_legacy_iptables),
             ("units", lambda: facts.read_units([persistence.unit_name(fabric), persistence.watch_name(fabric)])),

@@ -138,8 +138,84 @@ def test_the_table_and_the_peers_say_the_same(mapping: dict[str, str], third: in
     assert taken.cidrs() == [expected]
     table = kept_table(topology, "aws-1")
     assert table is not None
-    outgoing = next(chain for chain in table["chains"] if chain["name"] == "postrouting")["rules"][-1]
+    rules = next(chain for chain in table["chains"] if chain["name"] == "postrouting")["rules"]
+    outgoing = next(rule for rule in rules if " map { " in rule)
     pairs = dict(pair.strip().split(" : ") for pair in outgoing.partition("map { ")[2].rstrip(" }").split(","))
     assert PrefixSet.of_texts(pairs).cidrs() == [RANGE], "no pod is without a decision"
     assert {source: target for source, target in pairs.items() if source != target} == mapping
     assert ("prerouting" in {chain["name"] for chain in table["chains"]}) == bool(mapping)
+
+
+NODES = {"10.22.22.0/24": "10.203.22.0/24"}
+
+
+def hosts(*more: t.Any, **changes: t.Any) -> dict[str, t.Any]:
+    """The topology where other clusters reach the nodes of gcp."""
+    return plan_semaphore_mesh(
+        same(gcp={"node_cidrs": ["10.22.22.0/24"], "exported_node_cidrs": NODES, **changes}), listings(*more)
+    )
+
+
+def test_nodes_are_reached_at_exported_addresses() -> None:
+    topology = hosts()
+    assert topology["refused"] == []
+    assert peers_of(topology)[0]["allowed_ips"] == ["10.202.1.0/24", "10.203.22.27/32"]
+    assert node_part(topology, "aws-1")["devices"][0]["routes"] == ["10.202.0.0/16", "10.203.22.0/24"]
+    assert topology["nodes"]["gcp-1"]["exported_addresses"] == {"10.22.22.27": "10.203.22.27"}
+    assert "exported_addresses" not in topology["nodes"]["aws-1"]
+    alone = hosts(exported_pod_cidrs=None, pod_cidrs=["10.4.0.0/16"])
+    assert alone["refused"] and alone["refused"][0]["reason"] == "outside_grant", "10.244.1.0/24 is in no grant then"
+
+
+def test_an_address_that_two_nodes_claim_is_neithers() -> None:
+    """A kubelet may write any address into its Node: what it claims of another node's takes the tunnels of neither away."""
+    topology = hosts(managed("10.244.9.0/24", name="twin"))
+    twin = managed("10.244.9.0/24", name="twin")
+    twin["status"]["addresses"][0]["address"] = "10.22.22.27"
+    topology = hosts(twin)
+    assert reasons(topology) == [("gcp/gcp-1", "address_twice"), ("gcp/twin", "address_twice")]
+    assert sorted(peer["allowed_ips"] for peer in peers_of(topology)) == [["10.202.1.0/24"], ["10.202.9.0/24"]]
+
+
+def test_a_node_outside_of_the_mapping_is_no_fault() -> None:
+    topology = hosts(exported_node_cidrs={"10.22.22.128/25": "10.203.22.128/25"})
+    assert topology["refused"] == [] and peers_of(topology)[0]["allowed_ips"] == ["10.202.1.0/24"]
+
+
+def test_no_node_is_at_an_address_that_load_balancing_hands_out() -> None:
+    topology = hosts(floating_cidrs=["10.22.22.27/32"])
+    assert ("gcp/gcp-1", "special_address") in reasons(topology)
+    assert all("10.203.22.27/32" not in peer["allowed_ips"] for peer in peers_of(topology))
+
+
+def test_a_node_that_another_program_runs_is_not_reached_there() -> None:
+    """It translates nothing, and stays a peer for its pods where these are not translated."""
+    given = listings(upstream("10.4.9.0/24"), gcp="10.4.1.0/24")
+    made = same(
+        gcp={
+            "node_cidrs": ["10.22.22.0/24"],
+            "exported_node_cidrs": NODES,
+            "exported_pod_cidrs": None,
+            "pod_cidrs": ["10.4.0.0/16"],
+        },
+        aws={"pod_cidrs": ["10.10.0.0/16"], "exported_pod_cidrs": None},
+    )
+    given["aws"]["nodes"][0]["spec"] = {"podCIDR": "10.10.1.0/24", "podCIDRs": ["10.10.1.0/24"]}
+    topology = plan_semaphore_mesh(made, given)
+    assert topology["refused"] == []
+    found = {peer["node"]: peer["allowed_ips"] for peer in peers_of(topology)}
+    assert found == {"gcp-1": ["10.4.1.0/24", "10.203.22.27/32"], "upstream": ["10.4.9.0/24"]}
+
+
+def test_the_table_of_a_node_has_its_own_address_alone() -> None:
+    table = kept_table(hosts(), "gcp-1")
+    assert table is not None
+    rules = {chain["name"]: chain["rules"] for chain in table["chains"]}
+    came = 'iifname { "wireguard.aws" }'
+    assert rules["prerouting"] == [
+        f"{came} dnat ip prefix to ip daddr map {{ 10.202.0.0/16 : 10.244.0.0/16, 10.203.22.27/32 : 10.22.22.27/32 }}"
+    ]
+    assert rules["hidden_in"] == [f"{came} ip daddr {{ 10.22.22.0/24, 10.244.0.0/16 }} drop"]
+    assert rules["not_translated"] == [f"{came} ip daddr {{ 10.202.0.0/16, 10.203.22.0/24 }} drop"]
+    assert rules["postrouting"][-1].endswith("fib saddr type local snat ip to 10.203.22.27")
+    assert table["exported"]["nodes"] == NODES

@@ -202,3 +202,26 @@ def test_preflight_knows_that_a_hosts_own_pods_are_no_other_clusters() -> None:
     node["node"]["routes"].append({"dst": "10.202.1.0/24", "dev": "eth1", "table": 254, "protocol": 3})
     rows = preflight.find({"grants": found.seen_grants(), "nodes": {"n": node}, "devices": {}})
     assert "route_taken" in {row["reason"] for row in rows}
+
+
+@pytest.mark.parametrize(
+    "mapping, reason",
+    [
+        ({"10.1.1.0/24": "10.203.23.0/24"}, None),
+        ({"10.1.1.0/25": "10.203.23.0/25"}, None),
+        ({"10.1.1.0/24": "10.1.1.0/24"}, "bad_cidr"),  # packets of WireGuard would enter the tunnel
+        ({"10.1.1.0/24": "10.203.23.0/25"}, "bad_cidr"),
+        ({"10.67.0.0/24": "10.203.23.0/24"}, "bad_cidr"),  # outside of node_cidrs
+        ({"10.1.1.0/24": "10.201.5.0/24"}, "pod_subnet_overlap"),  # in its own exported pod range
+        ({"10.1.1.0/24": "10.202.5.0/24"}, "pod_subnet_overlap"),  # in that of the other
+        ({"10.1.1.0/24": "10.1.2.0/24"}, "range_overlap"),  # nodes of the other
+        ({"10.1.1.0/24": "10.96.5.0/24"}, "range_overlap"),  # Services
+        ("10.203.23.0/24", "bad_type"),
+    ],
+)
+def test_exported_node_ranges_are_free_and_of_the_same_length(mapping, reason):
+    found, rows = load_fabric(fabric(a={"exported_node_cidrs": mapping}))
+    assert {row.reason for row in errors(rows)} == ({reason} if reason else set()), rows
+    if reason is None:
+        assert found.seen_ranges("a")[-1] == next(iter(mapping.values()))
+        assert found.exported()["a"].node_address("10.1.1.31") == "10.203.23.31"

@@ -11,7 +11,14 @@ import pathlib
 import sys
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._status import ends, evidence, mesh_verdict, report
+from ansible_collections.multicluster.network.plugins.module_utils._status import (
+    collected,
+    ends,
+    evidence,
+    mesh_verdict,
+    report,
+    results,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._status.verdict import (
     BROKEN,
     PROVEN,
@@ -407,16 +414,80 @@ def test_a_stand_in_is_shown_as_none_of_the_pods():
     }
 
 
-def test_what_the_mesh_does_not_carry_is_said_where_it_is_proven():
-    """Clients on a host's network get no answer from pods of other clusters in this mode; in a mesh of nodes they do."""
-    line = "not carried: packets of a host itself"
-    assert line in judged()["text"] and judged()["verdict"] == PROVEN
+def host_ping(ok=True, target="10.4.7.10", node="gcp-1"):
+    return {"source": "10.66.23.31", "target": target, "node": node, "ok": ok, "milliseconds": 0.4 if ok else None}
 
-    def kubespan(facts):
-        facts["mesh"].update(mode="kubespan", kubespan={"affiliates": [], "device": "kubespan"})
 
-    assert line not in judged(kubespan)["text"]
-    assert line not in judged(lambda facts: facts["mesh"]["clusters"].pop("gcp"))["text"]
+def test_hosts_that_reach_other_clusters_are_counted_and_those_that_cannot_are_named():
+    """A host with no address that other clusters accept is no fault of the mesh; one that has it, and gets no answer, is."""
+
+    def asked(sources, *pings):
+        def change(facts):
+            probe(facts).update(host_pings=list(pings), host_sources=sources)
+
+        return judged(change)
+
+    assert "hosts themselves" not in judged()["text"], "no host was asked"
+    built = asked([4], host_ping())
+    assert "hosts themselves: 1 of 1 node reach other clusters" in built["text"] and built["verdict"] == PROVEN
+    built = asked([], host_ping(ok=False))
+    assert "not carried: packets of aws-1 to other clusters" in built["text"] and built["verdict"] == PROVEN
+    assert "exported_node_cidrs" in built["text"] and "hosts themselves" not in built["text"]
+    built = asked([4], host_ping(ok=False))
+    assert built["verdict"] == BROKEN and "hosts themselves: 0 of 1 node" in built["text"]
+    (line,) = [text for text in built["problems"] if "host itself" in text]
+    assert line == "aws-1: the host itself (10.66.23.31) does not reach pod 10.4.7.10 of gcp-1"
+    # of the other family it has none
+    built = asked([4], host_ping(), host_ping(ok=False, target="fd04::10"))
+    assert "not carried: packets of aws-1" in built["text"] and built["verdict"] == PROVEN
+
+
+def test_a_host_that_does_not_reach_a_nodes_exported_address_is_named():
+    def change(facts):
+        facts["mesh"]["nodes"]["gcp-1"]["exported_addresses"] = {"10.22.22.27": "10.203.22.27"}
+        probe(facts).update(host_pings=[host_ping(ok=False, target="10.203.22.27")], host_sources=[4])
+
+    (line,) = [text for text in judged(change)["problems"] if "host itself" in text]
+    assert line == "aws-1: the host itself (10.66.23.31) does not reach its exported address 10.203.22.27 of gcp-1"
+
+
+def test_hosts_are_asked_to_reach_a_pod_of_each_cluster_and_all_exported_nodes():
+    nodes = {
+        "a1": {"cluster": "a"},
+        "a2": {"cluster": "a"},
+        "b1": {"cluster": "b", "exported_addresses": {"10.1.0.1": "10.9.0.1"}},
+        "b2": {"cluster": "b"},
+        "c1": {"cluster": "c"},
+    }
+    mesh = {
+        "nodes": nodes,
+        "clusters": {"b": {"exported_pod_cidrs": {"pairs": {"10.4.0.0/16": "10.204.0.0/16"}, "former": []}}},
+    }
+    pods = {"a1": ["10.2.1.5"], "b1": ["10.4.1.5", "fd04::5"], "b2": ["10.4.2.5"], "c1": ["10.6.1.5"]}
+    found = {host: [row["address"] for row in report.host_targets(mesh, pods, host)] for host in nodes}
+    assert found["a1"] == ["10.204.1.5", "fd04::5", "10.6.1.5", "10.9.0.1"]
+    assert found["a2"] == ["10.204.2.5", "fd04::5", "10.6.1.5", "10.9.0.1"], "another host asks another pod"
+    assert found["b1"] == ["10.2.1.5", "10.6.1.5"]
+
+
+def test_a_lost_ping_of_a_translated_pod_is_not_taken_for_one_of_a_pod_that_went():
+    """Nodes look for their pods at the addresses that these have, and other clusters ping what they see."""
+    mesh = {
+        "nodes": {"a": {"cluster": "a"}, "b": {"cluster": "b", "exported_addresses": {"10.1.0.1": "10.9.0.1"}}},
+        "clusters": {"b": {"exported_pod_cidrs": {"pairs": {"10.4.0.0/16": "10.204.0.0/16"}, "former": []}}},
+    }
+
+    def kept(target, name="pings"):
+        ping = {"source": "10.2.1.5", "target": target, "node": "b", "ok": False}
+        probes = {
+            "a": {"pods": [], "pings": [], name: [ping]},
+            "b": {"pods": [{"addresses": ["10.4.1.5"], "in_namespace": True}], "pings": []},
+        }
+        hostvars = {host: {results.NODE: {"probe": one, "plan": {}}} for host, one in probes.items()}
+        return collected.verifications(hostvars, ["a", "b"], mesh)["a"]["probe"][name]
+
+    assert kept("10.204.1.5") and kept("10.4.1.5") and not kept("10.204.1.6")
+    assert kept("10.204.1.5", "host_pings") and kept("10.9.0.1", "host_pings") and not kept("10.204.1.6", "host_pings")
 
 
 def test_large_packets_that_are_lost_are_shown_where_pings_are():
