@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -24,7 +25,7 @@ class Plane(Fabric):
     """The lab, the mesh, the reconciler."""
 
     def __init__(self, name):
-        super().__init__(name)
+        super().__init__(name, topology=os.environ.get("MCN_TOPOLOGY", "two"))
         self.process, self.log = None, self.state / "reconciler.log"
 
     def begin(self):
