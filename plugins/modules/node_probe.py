@@ -204,6 +204,13 @@ service_proxy:
   type: dict
   returned: success
   sample: {running: true, how: a process kube-proxy runs}
+tracking:
+  description:
+    - How many connections the kernel tracks, how many it can, and how many packets it has dropped since it could not track them; null without devices, and
+      where it tracks none.
+  type: dict
+  returned: success
+  sample: {count: 412, most: 262144, dropped: 0}
 errors:
   description: What could not be read, by C(section) and C(message).
   type: list

@@ -17,6 +17,7 @@ import typing as t
 
 import felix_double as felix
 from ansible_collections.multicluster.network.plugins.filter.policy_selector import policy_selector
+from harness import REPO
 from service_lab import client, running
 from trace_lab import assert_arrives
 
@@ -440,6 +441,15 @@ def forward_dropped_by_rule(fabric):
     nft(fabric, A, f'add rule inet firewall through ip daddr {PODS[B]} counter drop comment "no-clouds"')
     yield
     nft(fabric, A, "delete table inet firewall")
+
+
+@breaks("conntrack_full")
+def conntrack_full_here(fabric):
+    """Of this node alone: how much of the limit is used is counted in each network namespace."""
+    program = (REPO / "tests" / "kernel" / "tracked_connections.py").read_text(encoding="utf-8")
+    fabric.sh(A, "python3", "-c", program, "fill")
+    yield
+    fabric.sh(A, "python3", "-c", program, "flush")
 
 
 @breaks("masqueraded")

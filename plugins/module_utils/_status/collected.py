@@ -30,6 +30,7 @@ _PROBE = (
     "bgp",
     "layer2",
     "service_proxy",
+    "tracking",
     "errors",
 )
 _PARTS = (

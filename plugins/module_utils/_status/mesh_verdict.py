@@ -8,6 +8,7 @@ import re
 import typing as t
 
 from .._plan.seen_addresses import exported_of
+from .remedies import full_tracking
 from .verdict import Verdict, counted, of_cluster, refusal_text
 
 Facts = t.Mapping[str, t.Any]
@@ -67,6 +68,7 @@ def of_host(topology: Facts, host: str, found: Found, alone: bool = False, outsi
         + host_lines(topology, row, found)
         + size_lines(topology, probe, found)
         + unit_lines(probe)
+        + tracking_lines(probe)
     )
     unproven = (
         []
@@ -324,6 +326,11 @@ def unit_lines(probe: Facts) -> list[str]:
     """Units of ours that failed, or that should run all the time and do not."""
     bad = [unit for unit in probe.get("units") or () if unit_is_bad(unit)]
     return [f"unit {unit['name']} is {unit.get('active')} ({unit.get('result')})" for unit in bad]
+
+
+def tracking_lines(probe: Facts) -> list[str]:
+    """Why the node takes no further connection."""
+    return [f"{text} [conntrack_full]" for text in (full_tracking(probe),) if text]
 
 
 def unit_is_bad(unit: Facts) -> bool:

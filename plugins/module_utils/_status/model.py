@@ -139,7 +139,7 @@ def gathered(facts: Facts, now: float) -> dict[str, Data]:
             "peers": _reported_peers(node, now),
             "paths": None,
             "units": node.get("units"),
-            **{name: node.get(name) for name in ("bgp", "layer2", "service_proxy")},
+            **{name: node.get(name) for name in ("bgp", "layer2", "service_proxy", "tracking")},
         }
         probe = dict(probes.get(host) or without)
         probe["errors"] = [*(probe.get("errors") or ()), *(node.get("errors") or ())]

@@ -17,7 +17,7 @@ from .._values.prefix_sets import PrefixSet, overlapping_pairs
 from .._values.refused import ValueRefused
 from .mesh_verdict import HANDSHAKE_SECONDS, stray_text, udp_text
 from .model import cut
-from .remedies import masquerade_fix, without_proxy
+from .remedies import full_tracking, masquerade_fix, without_proxy
 
 Data = dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
@@ -230,6 +230,14 @@ def _of_node(
             else "; this node goes without it, and nothing has to change while no program masquerades packets of pods"
         )
         yield ERROR if keep is True else WARNING, "no_prefix_nat", text.format(node["prefix_nat"], more)
+    if full_tracking(node):
+        yield ERROR, "conntrack_full", full_tracking(node)
+    if keep and node.get("conntrack_list") is False:
+        text = (
+            "its kernel has no list of tracked connections (CONFIG_NF_CT_NETLINK), so a connection that is open while exported_pod_cidrs changes "
+            "keeps its former translation until it ends"
+        )
+        yield WARNING, "no_conntrack_list", text
     yield from _unanswered(node)
     yield from _between_pods(node, devices, cluster, ranges)
     if node.get("free_bytes") is not None and node["free_bytes"] < FREE_BYTES:

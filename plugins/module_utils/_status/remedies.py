@@ -23,6 +23,21 @@ def without_proxy(node: t.Mapping[str, t.Any]) -> str:
     )
 
 
+def full_tracking(node: t.Mapping[str, t.Any]) -> str:
+    """What is wrong with a node that can track no further connection; nothing where it can, or where nobody looked.
+
+    ``node``: what node_probe or node_info returns; ``tracking`` of it is as tracking.read_tracking has it.
+    """
+    found = node.get("tracking") or {}
+    count, most = found.get("count"), found.get("most")
+    if not isinstance(count, int) or not isinstance(most, int) or not 0 < most <= count:
+        return ""
+    return (
+        f"its table of tracked connections is full ({count:,} of {most:,}), so it drops packets of new connections; "
+        "raise net.netfilter.nf_conntrack_max there, or end what opens so many"
+    )
+
+
 def masquerade_fix(rule: str, host: str) -> str:
     """What to do about masquerading by a rule, of which the text or the place is given: each network plugin has its own way."""
     low = lower(rule)

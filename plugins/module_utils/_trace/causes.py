@@ -10,8 +10,9 @@ from .._values.prefix_sets import address_text
 from .._values.text import is_alnum
 
 ALLOWED_IPS_LACK_SOURCE, ALLOWED_IPS_LACK_TARGET = "allowed_ips_lack_source", "allowed_ips_lack_target"
-ANSWER_ANOTHER_WAY, DEVICE_DOWN, DEVICE_MISSING, ENDPOINT_MOVED = (
+ANSWER_ANOTHER_WAY, CONNTRACK_FULL, DEVICE_DOWN, DEVICE_MISSING, ENDPOINT_MOVED = (
     "answer_another_way",
+    "conntrack_full",
     "device_down",
     "device_missing",
     "endpoint_moved",
@@ -61,6 +62,7 @@ MENDS = {
     ALLOWED_IPS_LACK_SOURCE: "run the mesh (clustermesh over Kilo) again on {host}: its peers follow pod_cidrs and the Nodes' podCIDRs of the other cluster",
     ALLOWED_IPS_LACK_TARGET: "run the mesh (clustermesh over Kilo) again on {host}: its peers follow pod_cidrs and the Nodes' podCIDRs of the other cluster",
     ANSWER_ANOTHER_WAY: "remove the route or rule on {host} that takes the answer, or list its range in nobody's pod_cidrs",
+    CONNTRACK_FULL: "raise net.netfilter.nf_conntrack_max on {host}, or end what opens so many connections there",
     DEVICE_DOWN: "ip link set DEVICE up on {host}, or run the mesh again there",
     DEVICE_MISSING: "run the mesh again on {host}; it makes the device",
     DNS_DIFFERS: "run coredns_rewrite in the source's cluster, and look whether its CoreDNS has loaded the Corefile that is there now (its log says so)",

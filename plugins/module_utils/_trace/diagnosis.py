@@ -13,7 +13,7 @@ from .._status.remedies import masquerade_fix
 from . import causes
 from .causes import BACK, FORWARD, IN, LIKELY, OUT, PROVEN, UNEXPLAINED, Fault, place_text, printable
 from .expected import Walk
-from .facts import Device, Node
+from .facts import Device, Node, Tracking
 from .mesh import Mesh
 from .observed import INPUT, LARGE, NOT_TRANSLATED, Counted, Event, Passage, Sent, counted, is_of_mesh
 from .routing import Packet
@@ -78,6 +78,8 @@ class Seen(t.NamedTuple):
     after: t.Mapping[str, t.Mapping[str, Device]]
     #: The hosts whose recorder missed some of what the kernel reported.
     overrun: frozenset[str] = frozenset()
+    #: Of each host, its table of tracked connections before and after.
+    tracking: t.Mapping[str, tuple[Tracking | None, Tracking | None]] = {}
 
     def passage(self, flow: str, host: str, direction: str) -> Passage:
         """What a host saw; nothing where it saw nothing."""
@@ -323,7 +325,7 @@ class Judge:
         index, stage = last
         if index == len(hosts) - 1:
             if stage == IN and not self._at_end(flow, direction, hosts):
-                return self._open(
+                return self._not_tracked(flow, direction, hosts[-1]) or self._open(
                     flow, direction, f"last seen as it came into {hosts[-1]}, which did not pass it on", hosts[-1]
                 )
             return None
@@ -334,10 +336,26 @@ class Judge:
                 )
             return None
         if stage == IN:
-            return self._open(
+            return self._not_tracked(flow, direction, hosts[index]) or self._open(
                 flow, direction, f"last seen as it came into {hosts[index]}, which did not pass it on", hosts[index]
             )
         return self._between(flow, walk, direction, hosts[index], hosts[index + 1])
+
+    def _not_tracked(self, flow: Flow, direction: str, host: str) -> Finding | None:
+        """It came in and no further, and the host can track no further connection: the kernel drops it before any rule of NAT."""
+        before, after = self.seen.tracking.get(host) or (None, None)
+        full = next((one for one in (after, before) if one is not None and 0 < one.most <= one.count), None)
+        if full is None:
+            return None
+        text = f"{host} drops it: its table of tracked connections is full ({full.count:,} of {full.most:,})"
+        counted_before, counted_after = (one.dropped if one is not None else None for one in (before, after))
+        lost = 0 if counted_before is None or counted_after is None else counted_after - counted_before
+        if lost > 0:
+            text += f"; {lost:,} packets could not be tracked meanwhile"
+        command = "sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"
+        return self._finding(
+            flow, causes.CONNTRACK_FULL, direction, host, text, command, PROVEN if lost > 0 else LIKELY
+        )
 
     def _at_end(self, flow: Flow, direction: str, hosts: t.Sequence[str]) -> bool:
         """Whether it was handed to the end itself where that is no pod."""

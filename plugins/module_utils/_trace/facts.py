@@ -93,6 +93,14 @@ class Device(t.NamedTuple):
         return best[1] if best else None
 
 
+class Tracking(t.NamedTuple):
+    """The table of tracked connections. ``dropped``: packets that could not be tracked, None where the kernel does not say."""
+
+    count: int
+    most: int
+    dropped: int | None
+
+
 class Link(t.NamedTuple):
     """A device."""
 
@@ -361,6 +369,17 @@ def _sets(rows: t.Any, left_out: list[str]) -> dict[int, tuple[tuple[int, int], 
         version = 6 if row.get("version") == 6 else 4
         found[version] = tuple(sorted((*found.get(version, ()), *spans)))
     return found
+
+
+def parse_tracking(counters: t.Any) -> Tracking | None:
+    """Out of a node's counters; None where it tracks nothing, or said nothing."""
+    found = mapping(counters, "tracking")
+    if not found:
+        return None
+    dropped = found.get("dropped")
+    return Tracking(
+        _number(found.get("count")), _number(found.get("most")), None if dropped is None else _number(dropped)
+    )
 
 
 def _still(rows: t.Any) -> frozenset[tuple[int, str]]:

@@ -14,7 +14,7 @@ from . import causes
 from .causes import BACK, FORWARD, OUT, TUNNEL, Step, printable
 from .diagnosis import ARRIVES, FAILS, OPEN, Finding, Flow, Judge, Seen
 from .expected import Walk, Walker
-from .facts import Device, Node, parse_devices, parse_endpoint_key, parse_node
+from .facts import Device, Node, parse_devices, parse_endpoint_key, parse_node, parse_tracking
 from .mesh import Mesh
 from .name_servers import Resolved, asks_of, command, fault_of, parse_resolved
 from .observed import Passage, Sent, parse_events, parse_sent, passage
@@ -148,6 +148,7 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
     nodes: dict[str, Node] = {}
     after: dict[str, dict[str, Device]] = {}
     armed, overrun, errors = set(), set(), []
+    tracking = {}
     sent: dict[str, list[Sent]] = {}
     passages: dict[tuple[str, str, str], Passage] = {}
     flows = [str(row.get("id")) for row in trace.get("flows") or () if isinstance(row, dict)]
@@ -174,6 +175,10 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
             )
         if host in nodes:
             after[host] = parse_devices(last.get("devices"), nodes[host].links, [])
+            tracking[host] = (
+                parse_tracking(mapping(first, "facts").get("counters")),
+                parse_tracking(last.get("counters")),
+            )
         rows, grouped = _by_flow(mapping(said, "sent").get("sent")), _by_flow(recorded if host in armed else None)
         asked = mapping(said, "sent").get("asked")
         for flow in [flow for flow, source in sources.items() if source == host]:
@@ -189,7 +194,8 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
                 one = passage(host, direction, events)
                 if one.events:
                     passages[flow, host, direction] = one
-    return Observed(nodes, Seen(frozenset(armed), passages, sent, after, frozenset(overrun)), errors, resolved)
+    seen = Seen(frozenset(armed), passages, sent, after, frozenset(overrun), tracking)
+    return Observed(nodes, seen, errors, resolved)
 
 
 def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: t.Mapping[str, t.Any]) -> Data:

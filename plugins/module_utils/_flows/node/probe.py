@@ -8,7 +8,7 @@ import time
 import typing as t
 
 from ..._linux.errors import LinuxError
-from ..._linux.host import echoes, facts, pods, service_proxy
+from ..._linux.host import echoes, facts, pods, service_proxy, tracking
 from ..._linux.netlink import links, routes
 from ..._linux.wireguard.device import read_device
 from ..speakers.layer2 import follow as layer2
@@ -40,7 +40,8 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     Returns {pods, strays, others, pings and host_pings: [{source, target, node, ok, milliseconds, size, full}] (see
     echoes.ping_all), host_sources: versions of IP of which the host's own packets are carried, peers: [{device, public_key, endpoint,
     handshake_age seconds or None, allowed_ips, listen_port, source}], paths: {asked, elsewhere, more} or None, units, bgp,
-    service_proxy (of service_proxy.read), errors: [{section, message}]}. With no devices, only pods are looked for. Reads and pings only.
+    service_proxy (of service_proxy.read), tracking (of tracking.read_tracking), errors: [{section, message}]}. With no devices, only pods
+    are looked for. Reads and pings only.
     """
     found = pods.find_pods(
         request["pod_cidrs"], request["max_pods"], request.get("cluster_cidrs") or (), request.get("known") or ()
@@ -78,6 +79,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         "bgp": None,
         "layer2": None,
         "service_proxy": None,
+        "tracking": None,
         "errors": [],
         "refused": [],
     }
@@ -144,6 +146,7 @@ def _devices(request: t.Mapping[str, t.Any], found: t.Mapping[str, t.Sequence[t.
         ("bgp", read_bgp),
         ("layer2", layer2.shown),
         ("service_proxy", service_proxy.read),
+        ("tracking", tracking.read_tracking),
     ]
     result["peers"] = peers
     read_sections(sections, result)

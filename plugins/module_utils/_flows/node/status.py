@@ -15,7 +15,7 @@ from ..._dataplane.peer_spec import LivePeer
 from ..._linux.daemons import frr
 from ..._linux.errors import LinuxError
 from ..._linux.files import read_state, stamp
-from ..._linux.host import facts, iptables, pods, service_proxy, settings, users
+from ..._linux.host import facts, iptables, pods, service_proxy, settings, tracking, users
 from ..._linux.netlink.links import read_links
 from ..._linux.netlink.routes import look_up, read_all_routes, read_routes
 from ..._linux.netlink.rules import read_rules
@@ -114,6 +114,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         ("bgp", read_bgp),
         ("layer2", layer2.shown),
         ("service_proxy", service_proxy.read),
+        ("tracking", tracking.read_tracking),
         ("keys", lambda: _keys(fabric)),
         ("pending", lambda: (transaction.pending(fabric) or {}).get("id")),
     ]
@@ -136,6 +137,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             ("ranges", _ranges),
             ("wireguard", _wireguard),
             ("prefix_nat", _prefix_nat),
+            ("conntrack_list", tracking.has_list),
             ("strays", lambda: _strays(request)),
             ("sources", _sources),
         ]

@@ -21,7 +21,9 @@ from .messages import (
 )
 
 _NETFILTER, _SUBSYSTEM = 12, 1
-_GET, _DELETE = _SUBSYSTEM << 8 | 1, _SUBSYSTEM << 8 | 2
+_GET, _DELETE, _COUNTERS = (_SUBSYSTEM << 8 | number for number in (1, 2, 4))
+#: CTA_STATS_DROP, of each processor.
+_DROPPED = 10
 #: CTA_TUPLE_ORIG, CTA_TUPLE_REPLY, CTA_ID, CTA_ZONE; CTA_TUPLE_IP; CTA_IP_V4_SRC to CTA_IP_V6_DST.
 _ORIGINAL, _REPLY, _ID, _ZONE = 1, 2, 12, 18
 _ADDRESSES = 1
@@ -42,6 +44,26 @@ class Connection(t.NamedTuple):
     target: int
     seen: int
     key: bytes
+
+
+def read_dropped() -> int | None:
+    """Packets of this network namespace that could not be tracked; None where the kernel has no list of connections. Raises LinuxError."""
+    with NetlinkSocket(_NETFILTER, "tracked connections") as netlink:
+        try:
+            answers = netlink.dump_messages(_COUNTERS, struct.pack("=BBH", 0, 0, 0))
+        except NetlinkRefused as error:
+            if error.errno in _NOT_THERE:
+                return None
+            raise LinuxError("read", "counters of tracked connections", str(error)) from None
+    return sum(map(decode_dropped, answers))
+
+
+@from_kernel("a counter of tracked connections")
+def decode_dropped(body: bytes) -> int:
+    """Packets that one processor could not track, without the header of netlink."""
+    found = {kind & ~_NESTED: value for kind, value in attributes(body[4:])}
+    number: int = struct.unpack_from("!I", found[_DROPPED])[0] if len(found.get(_DROPPED, b"")) >= 4 else 0
+    return number
 
 
 def forget(chosen: t.Callable[[Connection], bool]) -> int | None:

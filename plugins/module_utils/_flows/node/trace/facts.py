@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ...._dataplane.constants import OWNER, is_our_alias
-from ...._linux.host import facts, pods, service_proxy, settings, users
+from ...._linux.host import facts, pods, service_proxy, settings, tracking, users
 from ...._linux.netlink import links, routes, rules, sockets
 from ...._linux.nftables import table as nft
 from ...._linux.stats import now
@@ -200,8 +200,8 @@ def _listeners(flows: t.Sequence[Flow], here: Pods) -> list[Data]:
 
 
 def read_counters() -> Data:
-    """What the kernel counts of packets that it did not take: by link, and for reasons that have no rule."""
-    return {"links": links.read_counters(), "ip": facts.read_ip_counters()}
+    """What the kernel counts of packets that it did not take: by link, for reasons that have no rule, and since it could not track them."""
+    return {"links": links.read_counters(), "ip": facts.read_ip_counters(), "tracking": tracking.read_tracking()}
 
 
 def read_answers(flows: t.Sequence[Flow], questions: t.Sequence[t.Mapping[str, t.Any]]) -> list[Data]:

@@ -165,3 +165,21 @@ def test_chains_that_drop_by_policy_and_a_full_disk():
     assert [row["reason"] for row in find(facts(free_bytes=1 << 20))] == ["disk_full"] and find(
         facts(free_bytes=1 << 30)
     ) == []
+
+
+def test_a_full_table_of_connections_and_a_kernel_without_their_list_are_named():
+    given = facts(tracking={"count": 65536, "most": 65536, "dropped": 7}, conntrack_list=False)
+    given["devices"]["n"][0]["keep"] = True
+    found = {row["reason"]: row for row in find(given)}
+    assert {name: row["level"] for name, row in found.items()} == {
+        "conntrack_full": "error",
+        "no_conntrack_list": "warning",
+    }
+    assert (
+        "(65,536 of 65,536)" in found["conntrack_full"]["message"]
+        and "nf_conntrack_max" in found["conntrack_full"]["message"]
+    )
+    given["devices"]["n"][0]["keep"] = False
+    assert [row["reason"] for row in find(given)] == ["conntrack_full"], "nothing is translated there"
+    for tracking in (None, {"count": 65535, "most": 65536, "dropped": 7}, {"count": 0, "most": 0, "dropped": None}):
+        assert find(facts(tracking=tracking, conntrack_list=True)) == []

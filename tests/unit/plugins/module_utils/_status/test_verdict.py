@@ -671,6 +671,17 @@ def test_addresses_of_services_need_a_kube_proxy_on_every_node(capability):
     assert report.build(facts)["verdict"] == "proven"
 
 
+def test_a_node_that_can_track_no_further_connection_is_broken():
+    facts = verified.facts()
+    facts["found"]["aws-1"]["probe"]["tracking"] = {"count": 262144, "most": 262144, "dropped": 12}
+    facts["found"]["gcp-1"]["probe"]["tracking"] = {"count": 262143, "most": 262144, "dropped": 12}
+    built = report.build(facts)
+    (line,) = [line for line in built["text"].splitlines() if "conntrack_full" in line]
+    assert built["verdict"] == BROKEN and line.strip().startswith(
+        "aws-1: its table of tracked connections is full (262,144 of 262,144)"
+    )
+
+
 def test_each_part_has_its_own_verdict():
     built = judged(service_differs, no_pods)
     assert {name: part["value"] for name, part in built["parts"].items()} == {

@@ -792,6 +792,43 @@ def test_counters_say_nothing_where_the_facts_and_the_packet_disagree(two: World
     assert judged(two, left)[1] == "not_explained"
 
 
+FULL = {"count": 65536, "most": 65536, "dropped": 5}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "cause"),
+    [
+        (FULL, dict(FULL, dropped=8), ("conntrack_full", "proven")),
+        (dict(FULL, count=9), dict(FULL, dropped=8), ("conntrack_full", "proven")),
+        (FULL, FULL, ("conntrack_full", "likely")),
+        (None, dict(FULL, dropped=None), ("conntrack_full", "likely")),
+        (dict(FULL, count=9), dict(FULL, count=9, dropped=8), ("not_explained", "not explained")),
+        (None, None, ("not_explained", "not explained")),
+    ],
+)
+@pytest.mark.parametrize("host", [ONE, TWO])
+def test_a_packet_that_came_in_where_no_further_connection_is_tracked(
+    two: World, before: t.Any, after: t.Any, cause: tuple[str, str], host: str
+) -> None:
+    def full(plan: t.Any, results: t.Any) -> None:
+        outcomes(results, (0, "silent"))
+        unseen(results, TWO, keep=lambda event: host == TWO and event["flow"] == "0" and event["chain"] == "prerouting")
+        unseen(
+            results,
+            ONE,
+            keep=lambda event: (
+                event["flow"] == "0"
+                and event["direction"] == "forward"
+                and (host == TWO or event["chain"] == "prerouting")
+            ),
+        )
+        facts = results[host]["armed"]["facts"]
+        results[host]["armed"]["facts"] = dict(facts, counters={"tracking": before})
+        results[host]["collected"]["counters"] = {"tracking": after}
+
+    assert judged(two, full)[1:] == cause
+
+
 def test_who_did_not_record_is_not_said_to_have_seen_nothing(two: World) -> None:
     def blind(plan: t.Any, results: t.Any) -> None:
         outcomes(results, (0, "silent"))
