@@ -9,9 +9,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from test_exported_addresses import exported
 from test_kept_addresses import NAME, kept_table, way_fixture  # noqa: F401 pylint: disable=unused-import
 from test_transaction import Host, wish
+
+pytestmark = pytest.mark.other_kernel
 
 #: One socket that asks again with each line that it reads, from one port; prints the answer, which is the source that the server saw.
 ASKING = """
@@ -85,6 +88,8 @@ def test_a_connection_gets_the_new_translation_with_its_next_packet(way, wait_fo
         "-",
         stdin="table inet cni { chain in { type filter hook prerouting priority 0; ct state new accept; }; }",
     )
+    # an idle one ends after half a minute, in which an emulated machine does one run
+    node.run("sysctl", "-qw", "net.netfilter.nf_conntrack_udp_timeout=3600")
     flow, inside = Flow(pod, remote), Flow(pod, node, 5001)
     try:
         assert flow.ask("10.4.0.5") == "10.2.0.5", "no table yet"

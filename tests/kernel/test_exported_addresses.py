@@ -15,6 +15,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 from test_kept_addresses import CLIENT, NAME, PLUGIN, SERVER, events, seen, topology, way_fixture  # noqa: F401 pylint: disable=unused-import
 from test_transaction import Host, wish
 
+pytestmark = pytest.mark.other_kernel
 MAPPING = {"10.2.0.0/16": "10.201.0.0/16", "fd02::/64": "fd00:201::/64"}
 
 

@@ -19,6 +19,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 from conftest import FlowFailed
 from test_transaction import Host, wish
 
+pytestmark = pytest.mark.other_kernel
+
 #: As flannel and Calico have it, at their priorities (pod_ranges 6.10).
 PLUGIN = """
 table inet cni {{

@@ -27,6 +27,7 @@ FLOWS = (
     "status",
     "kubespan_watch",
     "dataplane",
+    "peer_ranges",
 )
 
 
