@@ -205,7 +205,7 @@ def test_rolled_back_it_is_as_before(site, wait_for):
 
 def watch(site, name, now=None):
     """One pass of the watcher; its clock is ours."""
-    shown = dict(site.nodes[name].flow("kubespan_watch", "mesh", now))
+    shown = dict(site.nodes[name].flow("node.kubespan.watch", "mesh", now))
     return {row["label"]: row for row in shown["peers"]}, shown["written"]
 
 

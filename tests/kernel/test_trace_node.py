@@ -149,7 +149,7 @@ def ask(router, state, flows=(), trace="t1", **more):
         "sizes": [],
         "wait_seconds": 1,
     }
-    return router.node.flow("trace", dict(request, **more))
+    return router.node.flow("node.trace.answer", dict(request, **more))
 
 
 def traced(router, *flows, **more):
@@ -562,9 +562,9 @@ def test_check_mode_records_and_sends_nothing(router):
         "wait_seconds": 1,
         "questions": [],
     }
-    armed = router.node.flow("trace", dict(request, state="armed"), True)
+    armed = router.node.flow("node.trace.answer", dict(request, state="armed"), True)
     assert armed["armed"] is False and "check mode" in armed["reason"] and armed["facts"]["links"]
-    assert router.node.flow("trace", dict(request, state="sent"), True)["sent"] == []
+    assert router.node.flow("node.trace.answer", dict(request, state="sent"), True)["sent"] == []
     assert router.ruleset() == before and router.remains()["sockets"] == []
 
 
@@ -825,7 +825,7 @@ def test_a_kernel_without_the_owner_flag_is_named(router):
     """The kernel refuses a flag that it does not know, as an older one refuses this."""
     script = """
 import json, sys
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import trace
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node.trace import answer as trace
 from ansible_collections.multicluster.network.plugins.module_utils._linux.nftables import trace as codec
 codec.OWNED = 0x4000
 print(json.dumps(trace.run(json.load(sys.stdin))))

@@ -25,7 +25,7 @@ FLOWS = (
     "ip_rules",
     "nft_table",
     "status",
-    "kubespan_watch",
+    "kubespan.watch",
     "dataplane",
     "peer_ranges",
 )
