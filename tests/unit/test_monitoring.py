@@ -50,6 +50,7 @@ def written() -> dict[str, set[str]]:
     device = Anything(name="wireguard.gcp", public_key="k")
     document: t.Any = Anything({name: [Anything()] for name in TABLES})
     document.update(nodes=[Anything(devices=[device])], tunnels=[Anything(allowed_ips=["10.0.0.0/24"])])
+    document.update(clusters=[Anything(pods_outside={"count": 1})])
     document.update(fabric="f", generated_epoch=1, verdict={"value": "proven"})
     found: dict[str, set[str]] = {}
     for line in prometheus.text(document).splitlines():

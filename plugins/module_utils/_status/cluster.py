@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from .._values.text import list_of, mapping
+from . import pods_outside
 from .model import cut
 
 Data = dict[str, t.Any]
@@ -23,7 +24,8 @@ SHOWN = 5
 
 
 def describe(read: t.Mapping[str, t.Any]) -> Data:
-    """``read``: {version, nodes, services, endpoints, slices, sets, set_field, peers: [objects], ledger: {address: service}}."""
+    """``read``: {version, nodes, services, endpoints, slices, sets, set_field, peers: [objects], ledger: {address: service}, pods: [objects] or None,
+    all_pods: whether these are all}."""
     return {
         "version": read.get("version"),
         "nodes": len(read.get("nodes") or ()),
@@ -31,6 +33,8 @@ def describe(read: t.Mapping[str, t.Any]) -> Data:
         "sets": sets(read.get("sets") or (), str(read.get("set_field") or "nets")),
         "addresses": addresses(read.get("services") or (), read.get("ledger") or {}),
         "kilo_peers": kilo_peers(read.get("peers") or ()),
+        "pods": None if read.get("pods") is None else pods_outside.pods(read["pods"]),
+        "all_pods": bool(read.get("all_pods")),
     }
 
 

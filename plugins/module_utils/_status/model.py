@@ -15,7 +15,7 @@ import operator
 import typing as t
 
 from .._plan.seen_addresses import exported_of
-from . import ends, evidence, mesh_verdict
+from . import ends, evidence, mesh_verdict, pods_outside
 from .ends import DOWN, MISSING, NEVER, STALE, UNKNOWN, UP
 from .verdict import NOT_ASKED, OUTSIDE, Verdict, capabilities_unasked, combine, nodes_outside, of_cluster, refusal_text
 
@@ -54,9 +54,13 @@ def build(facts: Facts) -> Data:
             "unasked": facts.get("unasked"),
         }
     )
-    verdict = evidence.shown(_with_reading(parts, facts), dict(facts, declared=list(facts["nodes"])))
     pings = {host: (row.get("probe") or {}).get("pings") or () for host, row in found.items()}
     tunnels = [row for host in sorted(facts["nodes"]) for row in _tunnels(host, mesh, facts["nodes"][host], names, now)]
+    outside_peers = {name: _pods_outside(name, mesh, facts, tunnels) for name in facts["clusters"]}
+    lacking = [
+        text for name in sorted(outside_peers) for text in (pods_outside.sentence(name, outside_peers[name]),) if text
+    ]
+    verdict = evidence.shown(_with_reading(parts, facts, lacking), dict(facts, declared=list(facts["nodes"])))
     tunnels += ends.unreported(mesh, facts["nodes"], tunnels)
     tunnels = ends.with_latency(
         sorted(tunnels, key=operator.itemgetter("host", "device", "peer_cluster", "peer", "public_key")), mesh, pings
@@ -76,7 +80,8 @@ def build(facts: Facts) -> Data:
         for host, tunnels_of in _by_host(facts["nodes"], tunnels)
     ]
     clusters = [
-        _cluster(name, mesh, facts, nodes) for name in sorted(set(mesh.get("clusters") or ()) | set(facts["clusters"]))
+        dict(_cluster(name, mesh, facts, nodes), pods_outside=outside_peers.get(name))
+        for name in sorted(set(mesh.get("clusters") or ()) | set(facts["clusters"]))
     ]
     refused = [{key: cut(row.get(key)) for key in ("where", "object", "reason", "message")} for row in facts["refused"]]
     document: Data = {
@@ -164,8 +169,9 @@ def _reported_peers(node: Facts, now: float) -> list[Data]:
     ]
 
 
-def _with_reading(parts: dict[str, Verdict], facts: Facts) -> dict[str, Verdict]:
-    """With what this page itself could not read, and whatever else it shows that no part has said: no sign of it may be greener."""
+def _with_reading(parts: dict[str, Verdict], facts: Facts, lacking: t.Sequence[str] = ()) -> dict[str, Verdict]:
+    """With what this page itself could not read, pods that peers do not have (``lacking``), and whatever else it shows that no part has said: no
+    sign of it may be greener."""
     parts = parts or {"fabric": combine({})}
     whole = combine(parts)
     broken = [of_cluster(row.get("cluster"), row.get("message"), row.get("reason")) for row in facts["failures"]]
@@ -174,7 +180,7 @@ def _with_reading(parts: dict[str, Verdict], facts: Facts) -> dict[str, Verdict]
         for name, read in facts["clusters"].items()
         if read is None and not broken
     ]
-    broken = [text for text in broken if not any(one.endswith(text) for one in whole.broken)]
+    broken = [text for text in broken if not any(one.endswith(text) for one in whole.broken)] + list(lacking)
     if not whole.broken:
         broken += ["{where}: {kind} {name} is not as desired ({action})".format(**row) for row in facts["drift"]]
     known = set(whole.broken) | set(whole.unproven)
@@ -331,6 +337,38 @@ def _key_age(read: Facts) -> int | None:
         if isinstance(since, int) and isinstance(now, (int, float)) and not isinstance(since, bool)
     ]
     return max(0, *ages) if ages else None
+
+
+def _pods_outside(name: str, mesh: Facts, facts: Facts, tunnels: t.Sequence[Data]) -> Data | None:
+    """Of a cluster's pods, those that peers on nodes of others do not have; None where its pods were not read, or nobody told of such peers."""
+    pods = (facts["clusters"].get(name) or {}).get("pods")
+    if pods is None:
+        return None
+    planned = [
+        text
+        for node in (mesh.get("nodes") or {}).values()
+        if node.get("cluster") == name
+        for text in node.get("pod_cidrs") or ()
+    ]
+    found = pods_outside.find(name, pods, tunnels, exported_of(mesh, name), planned)
+    if found is None:
+        return None
+    found["whole"] = (facts["clusters"][name] or {}).get("all_pods") is True
+    now = moment(float(facts["now"]))
+    before = next((row for row in _former_clusters(facts.get("previous")) if row.get("name") == name), {}).get(
+        "pods_outside"
+    )
+    first = before.get("first_seen") if isinstance(before, dict) and before.get("count") else None
+    first_seen = (first if isinstance(first, str) else now) if found["count"] else None
+    return dict(
+        found, first_seen=first_seen and cut(first_seen, 40), examples=[cut(text, 320) for text in found["examples"]]
+    )
+
+
+def _former_clusters(previous: t.Any) -> list[Data]:
+    """Of an older document, which may be anything."""
+    rows = previous.get("clusters") if isinstance(previous, dict) else None
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 def _cluster(name: str, mesh: Facts, facts: Facts, nodes: t.Sequence[Data]) -> Data:

@@ -96,6 +96,16 @@ def _families(document: Facts) -> t.Iterator[tuple[str, str, str, Rows]]:
         [({"cluster": row["name"]}, int(row["reachable"])) for row in document["clusters"]],
     )
     yield (
+        "multicluster_pods_outside_peers",
+        "gauge",
+        "Pods of a cluster with an address that peers on nodes of other clusters do not have.",
+        [
+            ({"cluster": row["name"]}, row["pods_outside"]["count"])
+            for row in document["clusters"]
+            if row.get("pods_outside")
+        ],
+    )
+    yield (
         "multicluster_nodes_not_asked",
         "gauge",
         "Nodes outside of the run's --limit, of which nothing is told.",

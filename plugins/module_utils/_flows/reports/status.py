@@ -11,6 +11,7 @@ import typing as t
 from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import Forbidden, KubeError, NotFound
+from ..._kubernetes.pod_ranges import PODS, RUNNING
 from ..._linux.files import FileState, make_folder, read_state, write_state
 from ..._loadbalancers.ledger import NAMESPACE, holders, parse_ledger
 from ..._mesh.kilo.values import API_VERSION as KILO
@@ -52,6 +53,8 @@ _LISTED = {
     "CiliumCIDRGroup": "sets",
 }
 SHOWN = 200
+#: Of so many pods of a cluster it is counted whether peers have them.
+MOST_PODS = 2500
 
 
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
@@ -177,6 +180,12 @@ def _cluster(client: Client, asked: t.Sequence[tuple[str, str]]) -> tuple[Data, 
     def items(path: str, **more: t.Any) -> t.Callable[[], t.Any]:
         return lambda: client.list(path, **more).items
 
+    try:
+        read["pods"], read["all_pods"] = client.sample(PODS, MOST_PODS, RUNNING)
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        read["pods"] = None  # an access without them is no fault: what is counted of them is not known then
     read["nodes"] = listed("nodes", items("/api/v1/nodes"), [])
     read["services"] = listed("services", items("/api/v1/services"), [])
     read["endpoints"] = listed("endpoints", items("/api/v1/endpoints", label_selector=MIRRORED + "=true"), [])

@@ -19,6 +19,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._status impor
     prometheus,
     report,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._status.cluster import describe
 
 HERE = pathlib.Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[4] / "browser")]
@@ -488,3 +489,70 @@ def drift_of(host):
         "since": None,
         "note": "",
     }
+
+
+def pod(name, address, since="2026-11-28T10:00:00Z", **spec):
+    status = {"podIPs": [{"ip": address}], "startTime": since, "phase": "Running"}
+    return {"metadata": {"namespace": "web", "name": name}, "spec": spec, "status": status}
+
+
+def with_pods(*pods, whole=True, previous=None):
+    """The first node of aws has 10.2.0.0/24, and so on."""
+
+    def change(facts):
+        facts["clusters"]["aws"] = dict(facts["clusters"]["aws"], **describe({"pods": pods, "all_pods": whole}))
+        facts["mesh"]["nodes"]["aws-node-1"]["pod_cidrs"] = ["10.2.0.0/24"]
+        facts["previous"] = previous
+
+    return built(change=change)
+
+
+def row_of(document, name="aws"):
+    return next(row for row in document["clusters"] if row["name"] == name)["pods_outside"]
+
+
+def test_pods_that_peers_do_not_have_are_counted_with_the_time_of_the_oldest():
+    inside, late = pod("a", "10.2.0.5"), pod("b", "10.2.77.5", "2026-11-28T10:05:00Z")
+    first = with_pods(
+        inside, late, pod("c", "10.2.78.5"), pod("host", "10.66.23.9", hostNetwork=True), pod("six", "fd00::5")
+    )
+    assert row_of(first) == {
+        "count": 2,
+        "of": 4,
+        "since": "2026-11-28T10:00:00Z",
+        "examples": ["web/b", "web/c"],
+        "whole": True,
+        "first_seen": first["generated"],
+    }
+    (reason,) = [text for text in first["verdict"]["broken"] if "pods_outside_peers" in text]
+    assert (
+        reason.startswith("cluster aws: 2 of 4 pods (web/b, web/c) have addresses that peers")
+        and "the oldest since 2026-11-28T10:00:00Z" in reason
+    )
+    assert 'multicluster_pods_outside_peers{cluster="aws"} 2' in prometheus.text(first)
+    later = with_pods(late, whole=False, previous=dict(first, generated="2026-11-28T10:30:00Z"))
+    assert row_of(later)["first_seen"] == first["generated"] and "1 of the first 1 pods" in str(
+        later["verdict"]["broken"]
+    )
+    good = with_pods(inside, previous=first)
+    assert (row_of(good)["count"], row_of(good)["since"], row_of(good)["first_seen"]) == (0, None, None)
+    assert good["verdict"]["value"] == "proven"
+
+
+def test_pods_are_not_counted_where_they_or_peers_are_not_known():
+    assert row_of(built()) is None and "multicluster_pods_outside_peers{" not in prometheus.text(built())
+
+    def silent(facts):
+        facts["clusters"]["aws"] = dict(facts["clusters"]["aws"], **describe({"pods": [pod("a", "10.9.0.5")]}))
+        for host in facts["nodes"]:
+            facts["nodes"][host] = None if host.startswith("gcp") else facts["nodes"][host]
+
+    assert row_of(built(change=silent)) is None
+
+
+@pytest.mark.parametrize(
+    "given", [{"spec": None}, {"status": {"podIPs": [None, {"ip": 5}], "startTime": 7}}, {"metadata": "x"}]
+)
+def test_a_pod_in_a_strange_form_is_not_counted_as_outside(given):
+    document = with_pods(dict(pod("a", "10.2.0.5"), **given))
+    assert row_of(document)["count"] == 0
