@@ -20,6 +20,8 @@ import sys
 LIMITS, MEMORY, GROWTH = {1000: 5.0, 5000: 60.0}, 2048, 1.2
 #: Parts that a node or a slice computes, at 1,000 nodes.
 SMALL = {"node": 0.1, "kubespan node": 0.1}
+#: Parts of one size: 20 nodes in each of the ten clusters, with 110 pods each, whose addresses lie anywhere in their cluster's range. Nodes and seconds.
+FIXED = {"ranges of pods": (200, 5.0)}
 UTILS = "ansible_collections.multicluster.network.plugins.module_utils."
 COMMON = f"""
 import base64, hashlib, importlib, json, resource, sys, time
@@ -165,6 +167,19 @@ found = timed(load("_flows.mesh.mesh_plan").run, asks)
 assert len(found["mesh"]["nodes"]) == count and not found["refused"] and not found["failures"], (found["refused"][:3], found["failures"][:2])
 assert len(found["mesh"]["clusters"]["c0"]["remotes"]["c1"]["peers"]) == each
 """,
+    "ranges of pods": """
+import random
+for number, name in enumerate(names):
+    places = random.Random(number).sample(range(1, 1 << 16), 110 * each)
+    WORLD[name]["/api/v1/pods"] = json.dumps([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p%d" % at, "namespace": "shop", "uid": "p%d" % at},
+        "spec": {"nodeName": "n%d" % (at % each)}, "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}}
+        for at, place in enumerate(places) for address in ["10.%d.%d.%d" % (16 + 4 * number, place >> 8, place & 255)]]).encode()
+    given[name]["pod_ranges"] = "pods"
+found = timed(load("_flows.mesh.mesh_plan").run, asks)
+assert not found["refused"] and not found["failures"], (found["refused"][:3], found["failures"][:2])
+held = [len(peer["allowed_ips"]) for peer in found["mesh"]["clusters"]["c0"]["remotes"]["c1"]["peers"]]
+assert len(held) == each and max(held) <= 110 and {row["source"] for row in found["mesh"]["pod_ranges"].values()} == {"pods"}, held
+""",
     "node": """
 found = load("_flows.mesh.mesh_plan").run(asks)
 part = timed(lambda: json.dumps(load("_mesh.topology.semaphore").node_part(found["mesh"], "c0-0")))
@@ -252,10 +267,11 @@ def main():
     wrong = []
     for part in options.parts:
         seen = {}
-        for count in options.nodes:
+        for count in [FIXED[part][0]] if part in FIXED else options.nodes:
             rounds = [measure(part, count) for dummy in range(options.rounds)]
             seconds, memory = min(row["seconds"] for row in rounds), max(row["mib"] for row in rounds)
             limit = SMALL.get(part, LIMITS.get(count)) if part not in SMALL or count <= 1000 else None
+            limit = FIXED[part][1] if part in FIXED else limit
             seen[count] = seconds
             print(
                 "plan of {0} nodes in 10 clusters, {1}: {2:.3f} s of CPU{3}, {4:.0f} MiB with the answers".format(
