@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import base64
+import concurrent.futures
 import contextlib
 import hashlib
 import json
 import pathlib
+import random
 import threading
 import time
 
@@ -21,6 +23,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh.w
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Conflict
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.watch import Settings
 from ansible_collections.multicluster.network.plugins.module_utils._plan.access_manifests import access_manifests
+from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address
+from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "cni"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -336,3 +340,81 @@ def test_blocks_are_news_pods_in_them_are_none_and_an_old_account_is_no_trouble(
 
     found, log = listen(old, 60, label, lambda seen: expected_node in seen)
     assert found == {expected_node} and any("blockaffinities" in line and "forbidden" in line for line in log)
+
+
+def test_a_hundred_and_ten_pods_on_each_of_twenty_nodes(servers):
+    """By Pods, whose addresses lie anywhere: each is an allowed IP of its node alone, and a further run finds the same and writes nothing."""
+    client, nodes = servers["cal"].client(), [f"n{number}" for number in range(20)]
+    servers["aws"].client().create("/api/v1/nodes", node("aws-node-1", 1, "cal", ["10.2.1.0/24"]), "kubelet")
+    placed = {}
+    try:
+        for number, name in enumerate(nodes, 1):
+            client.create("/api/v1/nodes", node(name, number, "aws", []), "kubelet")
+        places = random.Random(37).sample(range(1, 1 << 16), 110 * len(nodes))
+        for at, place in enumerate(places):
+            placed.setdefault(nodes[at % len(nodes)], set()).add(f"192.168.{place >> 8}.{place & 255}")
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda name: run_pods(servers["cal"].client(), name, sorted(placed[name])), nodes))
+        definition = {
+            "clusters": {
+                "aws": {"pod_cidrs": POD_CIDRS["aws"]},
+                "cal": {"pod_cidrs": POD_CIDRS["cal"], "pod_ranges": "pods"},
+            },
+            "nodes": {
+                "aws-node-1": {"multicluster_cluster": "aws"},
+                **{name: {"multicluster_cluster": "cal"} for name in nodes},
+            },
+        }
+        asked = {
+            "fabric": "t",
+            "definition": definition,
+            "clusters": [one.access(name) for name, one in servers.items()],
+            "timeout": 60,
+        }
+        before = versions(servers)
+        first, began = mesh_plan.run(asked), time.process_time()
+        second = mesh_plan.run(asked)
+        spent = time.process_time() - began
+        print(f"a plan of {len(nodes)} nodes with {len(places)} pods took {spent:.2f} s of processor time")
+        assert source(first) == "pods" and not first["refused"] and not first["failures"] and spent < 10
+        for peer in first["mesh"]["clusters"]["aws"]["remotes"]["cal"]["peers"]:
+            assert len(peer["allowed_ips"]) <= 110
+            found = PrefixSet.of_texts(peer["allowed_ips"])
+            for name, addresses in placed.items():
+                inside = sum(parse_address(text) in found for text in addresses)
+                assert inside == (110 if name == peer["node"] else 0), (peer["node"], name)
+        assert second["mesh"] == first["mesh"] and versions(servers) == before
+        assert all(sum(one.values()) <= 8 for one in second["stats"]["requests"].values()), second["stats"]
+    finally:
+        for name in placed:
+            delete_pods(client, name)
+        for name, names in (("aws", ["aws-node-1"]), ("cal", nodes)):
+            for one in names:
+                servers[name].client().delete("/api/v1/nodes/" + one)
+
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def run_pods(client, node_name, addresses):
+    for number, address in enumerate(addresses):
+        name = f"{node_name}-{number}"
+        spec = {"nodeName": node_name, "containers": [{"name": "a", "image": "a"}]}
+        client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}, "tests")
+        status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
+        client.merge_patch(f"{PODS}/{name}/status", {"status": status}, "kubelet")
+
+
+def delete_pods(client, node_name):
+    for number in range(110):
+        client.delete(f"{PODS}/{node_name}-{number}?gracePeriodSeconds=0")
+
+
+def versions(servers):
+    """Of each Node and Pod, so that whatever is written is seen."""
+    found = {}
+    for name, one in servers.items():
+        for path in ("/api/v1/nodes", "/api/v1/pods"):
+            for item in one.client().list(path).items:
+                found[name, path, item["metadata"]["name"]] = item["metadata"]["resourceVersion"]
+    return found
