@@ -20,7 +20,7 @@ import sys
 LIMITS, MEMORY, GROWTH = {1000: 5.0, 5000: 60.0}, 2048, 1.2
 #: Parts that a node or a slice computes, at 1,000 nodes.
 SMALL = {"node": 0.1, "kubespan node": 0.1}
-#: Parts of one size: 20 nodes in each of the ten clusters, with 110 pods each, whose addresses lie anywhere in their cluster's range. Nodes and seconds.
+#: Parts of one size: 20 nodes in each of the ten clusters, with 110 pods each at addresses anywhere in their cluster's range. Nodes and seconds.
 FIXED = {"ranges of pods": (200, 5.0)}
 UTILS = "ansible_collections.multicluster.network.plugins.module_utils."
 COMMON = f"""

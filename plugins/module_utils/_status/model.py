@@ -340,7 +340,7 @@ def _key_age(read: Facts) -> int | None:
 
 
 def _pods_outside(name: str, mesh: Facts, facts: Facts, tunnels: t.Sequence[Data]) -> Data | None:
-    """Of a cluster's pods, those that peers on nodes of others do not have; None where its pods were not read, or nobody told of such peers."""
+    """Of a cluster's pods, those that peers on nodes of others do not have; None where its pods were not read, or no such peers are known."""
     pods = (facts["clusters"].get(name) or {}).get("pods")
     if pods is None:
         return None

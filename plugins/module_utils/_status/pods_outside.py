@@ -47,7 +47,7 @@ def find(
     seen: ExportedRanges,
     planned: t.Iterable[str],
 ) -> Data | None:
-    """{count, of, since, examples} of a cluster's pods; None where no node of another cluster told of its peers there.
+    """{count, of, since, examples} of a cluster's pods; None where no node of another cluster reported its peers there.
 
     tunnels: of model.build, of nodes that answered; seen: at which addresses others see the pods; planned: ranges of its nodes. A pod
     counts where any node of another cluster lacks one of its addresses. since: the oldest of them.

@@ -542,12 +542,12 @@ def test_pods_that_peers_do_not_have_are_counted_with_the_time_of_the_oldest():
 def test_pods_are_not_counted_where_they_or_peers_are_not_known():
     assert row_of(built()) is None and "multicluster_pods_outside_peers{" not in prometheus.text(built())
 
-    def silent(facts):
+    def unread(facts):
         facts["clusters"]["aws"] = dict(facts["clusters"]["aws"], **describe({"pods": [pod("a", "10.9.0.5")]}))
         for host in facts["nodes"]:
             facts["nodes"][host] = None if host.startswith("gcp") else facts["nodes"][host]
 
-    assert row_of(built(change=silent)) is None
+    assert row_of(built(change=unread)) is None
 
 
 @pytest.mark.parametrize(

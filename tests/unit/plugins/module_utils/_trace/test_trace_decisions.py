@@ -811,7 +811,7 @@ def test_a_packet_that_came_in_where_no_further_connection_is_tracked(
     two: World, before: t.Any, after: t.Any, cause: tuple[str, str], host: str
 ) -> None:
     def full(plan: t.Any, results: t.Any) -> None:
-        outcomes(results, (0, "silent"))
+        outcomes(results, (0, "failed"))
         unseen(results, TWO, keep=lambda event: host == TWO and event["flow"] == "0" and event["chain"] == "prerouting")
         unseen(
             results,
