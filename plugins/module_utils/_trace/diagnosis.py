@@ -344,10 +344,10 @@ class Judge:
     def _not_tracked(self, flow: Flow, direction: str, host: str) -> Finding | None:
         """It came in and no further, and the host can track no further connection: the kernel drops it before any rule of NAT."""
         before, after = self.seen.tracking.get(host) or (None, None)
-        full = next((one for one in (after, before) if one is not None and 0 < one.most <= one.count), None)
+        full = next((one for one in (after, before) if one is not None and 0 < one.most <= one.used), None)
         if full is None:
             return None
-        text = f"{host} drops it: its table of tracked connections is full ({full.count:,} of {full.most:,})"
+        text = f"{host} drops it: its table of tracked connections is full ({full.used:,} of {full.most:,})"
         counted_before, counted_after = (one.dropped if one is not None else None for one in (before, after))
         lost = 0 if counted_before is None or counted_after is None else counted_after - counted_before
         if lost > 0:

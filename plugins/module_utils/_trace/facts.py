@@ -96,7 +96,7 @@ class Device(t.NamedTuple):
 class Tracking(t.NamedTuple):
     """The table of tracked connections. ``dropped``: packets that could not be tracked, None where the kernel does not say."""
 
-    count: int
+    used: int
     most: int
     dropped: int | None
 
