@@ -45,6 +45,15 @@ options:
   mesh_id:
     description: Identity of the KubeSpan mesh, opaque text.
     type: str
+  registries:
+    description:
+      - From where the nodes of a KubeSpan mesh know each other, V(annotations) of their Nodes, V(inventory), what hosts of the inventory report in the run, and
+        V(discovery), a discovery service, which each node asks for itself.
+      - With V(discovery) a host needs no Node, and without V(annotations) no access to the API of its cluster.
+    type: list
+    elements: str
+    choices: [annotations, inventory, discovery]
+    default: [annotations, inventory]
   reported:
     description:
       - What hosts said of themselves in this run, annotations by host.
@@ -177,6 +186,12 @@ def argument_spec() -> dict[str, Any]:
         "definition": {"type": "dict"},
         "mode": {"type": "str", "choices": ["semaphore", "kubespan"], "default": "semaphore"},
         "mesh_id": {"type": "str"},
+        "registries": {
+            "type": "list",
+            "elements": "str",
+            "choices": ["annotations", "inventory", "discovery"],
+            "default": ["annotations", "inventory"],
+        },
         "reported": {"type": "dict", "default": {}},
         "again": {"type": "bool", "default": False},
         "validate_only": {"type": "bool", "default": False},

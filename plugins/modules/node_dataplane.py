@@ -299,6 +299,41 @@ options:
       private_key_file:
         description: File of the private key; made on the node when it is not there.
         type: path
+      discovery:
+        description:
+          - The discovery service through which the node finds members that no Node object has, such as the nodes of a Talos cluster. Its watcher
+            announces the node there, and O(state=absent) takes the record away.
+          - Needs the Python packages C(grpcio), C(protobuf) and C(cryptography) on the node, on Debian and Ubuntu C(python3-grpcio) and
+            C(python3-cryptography).
+        type: dict
+        version_added: 0.1.0
+        suboptions:
+          url:
+            description: Where it is, C(https://) with host and perhaps port; C(http://) is a service without TLS.
+            type: str
+            required: true
+          ca:
+            description: Certificates in PEM by which the service is known, in place of those that the host believes.
+            type: str
+            default: ""
+          cluster:
+            description: The cluster of the inventory whose ranges members may have.
+            type: str
+          pod_cidrs:
+            description: Networks that members may announce.
+            type: list
+            elements: str
+            default: []
+          node_cidrs:
+            description: Networks in which their node addresses are.
+            type: list
+            elements: str
+            default: []
+          overlay:
+            description: Networks of pods, Services and tunnels of the fabric, in which no endpoint is.
+            type: list
+            elements: str
+            default: []
   tables:
     description:
       - Further tables of nftables on the node, part of the same change. They are applied last, taken back first, restored at boot, and
@@ -651,6 +686,17 @@ KUBESPAN = {
     "watcher": {"type": "bool", "default": True},
     "implementation": {"type": "str", "choices": ["auto", "kernel", "userspace"], "default": "auto"},
     "private_key_file": {"type": "path", "no_log": False},
+    "discovery": {
+        "type": "dict",
+        "options": {
+            "url": {"type": "str", "required": True},
+            "ca": {"type": "str", "default": ""},
+            "cluster": {"type": "str"},
+            "pod_cidrs": {"type": "list", "elements": "str", "default": []},
+            "node_cidrs": {"type": "list", "elements": "str", "default": []},
+            "overlay": {"type": "list", "elements": "str", "default": []},
+        },
+    },
 }
 
 #: Options of which the action plugin makes others.

@@ -62,7 +62,29 @@ def kubespan_part(mesh: Mesh, host: str, settings: Settings) -> Data:
     part = kubespan.node_kubespan(mesh, host)
     if part is None:
         return {}
-    return dict(part, **{key: value for key, value in settings.items() if value not in (None, "")})
+    given = {key: value for key, value in settings.items() if value not in (None, "") and key != "discovery"}
+    service, found = settings.get("discovery") or {}, part.pop("discovery", None)
+    if found is not None:
+        part["discovery"] = _service(found, service, part["cluster"], host)
+    return dict(part, **given)
+
+
+def _service(found: Data, given: Settings, own: str, host: str) -> Data:
+    """The option ``discovery``: where the service is, and what the cluster of its members is granted. Raises ValueError."""
+    if not given.get("url"):
+        raise ValueError(
+            f"{host}: kubespan_registries has discovery, and kubespan_discovery_url is not set; Talos' machines use https://discovery.talos.dev/"
+        )
+    cluster = str(given.get("cluster") or own)
+    if cluster not in found["members"]:
+        raise ValueError(f"{host}: kubespan_discovery_cluster is {cluster}, which is no cluster of the inventory")
+    return {
+        "url": given["url"],
+        "ca": given.get("ca") or "",
+        "cluster": cluster,
+        "overlay": found["overlay"],
+        **found["members"][cluster],
+    }
 
 
 def tables(mesh: Mesh, host: str) -> list[Data]:

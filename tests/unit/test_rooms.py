@@ -76,7 +76,7 @@ ON_NODES = (
 #: Files side by side that a reader still takes in.
 MOST_FILES = 30
 #: Libraries of pure rooms, only inside functions.
-PURE_LAZY_LIBRARIES = ("yaml", "netaddr")
+PURE_LAZY_LIBRARIES = ("yaml", "netaddr", "cryptography", "google")
 #: What does input and output. Pure rooms and flows have none of it.
 IO_MODULES = frozenset(
     [

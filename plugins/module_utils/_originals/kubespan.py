@@ -21,12 +21,28 @@ _OPTIONS = (
     "filters",
     "extraAnnouncedEndpoints",
 )
+#: The service that a machine asks where its configuration names none.
+PUBLIC_SERVICE = "https://discovery.talos.dev/"
 #: What the original assumes and we do not: it is said, so that nothing changes on the wire.
 _DEFAULTS = {"advertiseKubernetesNetworks": False}
 
 
 def _fields(document: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {str(key): value for key, value in document.items() if key not in ("apiVersion", "kind")}
+
+
+def _discovery(
+    services: t.Sequence[t.Mapping[str, t.Any]], older: t.Mapping[str, t.Any], where: str, into: Proposal
+) -> None:
+    """The service by which its nodes find each other, so that hosts of the inventory find them too."""
+    urls = [str(service["endpoint"]) for service in services if service.get("endpoint")]
+    urls = urls or [str(older.get("endpoint") or PUBLIC_SERVICE)]
+    into.say(None, "kubespan_registries", ["inventory", "discovery"], where)
+    into.say(None, "kubespan_discovery_url", urls[0], where)
+    if len(urls) > 1:
+        into.find(
+            where, "discovery", "it has several discovery services, of which hosts of the inventory ask the first"
+        )
 
 
 def read_machine(documents: t.Sequence[t.Any], where: str, into: Proposal) -> None:
@@ -68,13 +84,12 @@ def read_machine(documents: t.Sequence[t.Any], where: str, into: Proposal) -> No
         if identity
         else mapping(cluster, "discovery", "registries", "service").get("disabled") is not True
     )
-    if asks or services:
-        text = "its nodes find each other by a discovery service; here endpoints come from the inventory, from Nodes and from handshakes"
-        into.find(where, "discovery", text)
     if found.get("enabled") is not True:
         into.find(where, "not_enabled", "KubeSpan is not enabled there")
         return
     into.say(None, "multicluster_mesh", "kubespan", where)
+    if asks or services:
+        _discovery(services, mapping(cluster, "discovery", "registries", "service"), where, into)
     config = {**_DEFAULTS, **{key: found[key] for key in _OPTIONS if found.get(key) is not None}}
     if config.get("mtu") == 0:
         del config["mtu"]

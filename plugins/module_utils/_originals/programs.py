@@ -397,22 +397,16 @@ KUBESPAN = Program(
         _mapped("extraAnnouncedEndpoints", "kubespan_config"),
         _mapped("cluster.id", "mesh_id", "one for the whole fabric"),
         _mapped("cluster.secret", "mesh_secret", "from a vault"),
-        _not_needed("discovery.enabled", "nodes are known from the inventory and from what they publish"),
+        _mapped("discovery.enabled", "kubespan_registries"),
         _not_needed(
             "discovery.registries.kubernetes.disabled", "nodes are known from the inventory and from what they publish"
         ),
-        _lost(
-            "discovery.registries.service.disabled",
-            "no discovery service is asked: a node behind an address that nobody knows has to be found first",
-        ),
-        _lost("discovery.registries.service.endpoint", "as above"),
+        _mapped("discovery.registries.service.disabled", "kubespan_registries"),
+        _mapped("discovery.registries.service.endpoint", "kubespan_discovery_url"),
         _mapped("DiscoveryIdentityConfig.clusterID", "mesh_id", "one for the whole fabric"),
         _mapped("DiscoveryIdentityConfig.clusterSecret", "mesh_secret", "from a vault"),
         _not_needed("DiscoveryServiceConfig.name", "a name among the services"),
-        _lost(
-            "DiscoveryServiceConfig.endpoint",
-            "no discovery service is asked: a node behind an address that nobody knows has to be found first",
-        ),
+        _mapped("DiscoveryServiceConfig.endpoint", "kubespan_discovery_url"),
     ),
 )
 

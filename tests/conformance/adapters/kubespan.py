@@ -25,6 +25,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespa
     identity as kubespan_identity,
     peers as kubespan_peers,
     routing as kubespan_routing,
+    sealing as kubespan_sealing,
     states as kubespan_states,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan
@@ -315,6 +316,61 @@ def wireguard_keys(vector: Input) -> Answer:
     return {"loaded": loaded}
 
 
+@refusing
+def discovery_encryption(vector: Input) -> Answer:
+    secret = kubespan_config.parse_mesh("any", vector["cluster_secret"])[1]
+    if vector["kind"] != "endpoint":
+        return sealed_affiliate(vector, secret) if "nonce_hex" in vector else opened_affiliate(vector, secret)
+    endpoint = kubespan_endpoints.AddrPort(ipaddress.ip_address(vector["ip"]), vector["port"])
+    sealed = kubespan_sealing.seal_endpoint(secret, endpoint)
+    if kubespan_sealing.open_endpoint(secret, sealed) != endpoint:
+        raise ValueError("opening does not undo sealing")
+    record = kubespan_sealing.encode_endpoint(endpoint)
+    texts = {"protobuf_hex": record, "padded_hex": kubespan_sealing.pad_endpoint(record), "ciphertext_hex": sealed}
+    return only(vector, {name: raw.hex() for name, raw in texts.items()})
+
+
+def only(vector: Input, answer: Answer) -> Answer:
+    """Of texts that a vector may have under one name or another: those that it has."""
+    return {name: value for name, value in answer.items() if name in vector}
+
+
+SEALED = ("wire_hex", "sealed_hex", "record_hex", "ciphertext_hex")
+
+
+def sealed_affiliate(vector: Input, secret: bytes) -> Answer:
+    """A record made of an affiliate, or of bytes in place of one."""
+    given = next((vector[name] for name in ("protobuf_hex", "plaintext_hex") if name in vector), "")
+    raw = (
+        kubespan_sealing.encode_affiliate(flat(vector["affiliate"])) if "affiliate" in vector else bytes.fromhex(given)
+    )
+    sealed = kubespan_sealing.seal_record(secret, raw, bytes.fromhex(vector["nonce_hex"]))
+    if kubespan_sealing.open_record(secret, sealed) != raw:
+        raise ValueError("opening does not undo sealing")
+    texts = {
+        "protobuf_hex": raw,
+        "plaintext_hex": raw,
+        "tag_hex": sealed[-kubespan_sealing.TAG :],
+        **dict.fromkeys(SEALED, sealed),
+    }
+    # a ciphertext that is shorter goes without the nonce, or also without the tag
+    size = len(vector.get("ciphertext_hex") or "") // 2
+    texts["ciphertext_hex"] = sealed if size == len(sealed) else sealed[kubespan_sealing.NONCE :][: max(size, len(raw))]
+    return only(vector, {name: part.hex() for name, part in texts.items()})
+
+
+def opened_affiliate(vector: Input, secret: bytes) -> Answer:
+    """The affiliate of a sealed record."""
+    given = next((vector[name] for name in SEALED if name in vector), None)
+    if given is None:
+        raise Unhandled(vector["kind"])
+    raw = kubespan_sealing.open_record(secret, bytes.fromhex(given))
+    answer: Answer = {"protobuf_hex": raw.hex(), "plaintext_hex": raw.hex()}
+    if "affiliate" in vector:
+        answer["affiliate"] = nested_of(kubespan_sealing.decode_affiliate(raw))
+    return only(vector, answer)
+
+
 def device_of(side: Input) -> tuple[t.Any, Answer]:
     """(the dump of a device, its peers by key) from a side of a vector."""
     private = side.get("private_key")
@@ -420,6 +476,7 @@ HANDLERS = {
     "additional_addresses": additional_addresses,
     "first_mac": first_mac,
     "wireguard_keys": wireguard_keys,
+    "discovery_encryption": discovery_encryption,
     "apply_order": apply_order,
     "wireguard_diff": wireguard_diff,
 }

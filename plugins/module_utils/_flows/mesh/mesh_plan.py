@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._kubernetes.access import gives_access
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import KubeError
 from ..._kubernetes.pod_ranges import SOURCES, read_pod_ranges, read_pods, read_sources
@@ -53,6 +54,9 @@ def validate(request: t.Mapping[str, t.Any]) -> tuple[Fabric, list[str]]:
     definition = request["definition"]
     fabric, findings = load_fabric(dict(definition, name=request["fabric"]))
     spans = request.get("mode") == kubespan_plan.MODE
+    if spans and kubespan_plan.DISCOVERY in (request.get("registries") or ()):
+        # the others may be machines that no inventory has
+        findings = [finding for finding in findings if finding.reason != "no_remotes" or not fabric.clusters]
     wrong = errors(findings) + (_not_translated(fabric) if spans else [])
     if wrong:
         raise InventoryRefused([finding._asdict() for finding in wrong])
@@ -83,8 +87,9 @@ def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     fabric, warnings = validate(request)
     if request.get("mode") == kubespan_plan.MODE and not request.get("mesh_id"):
         raise ValueRefused("mesh_id_missing", "mesh_id is empty: all nodes of a KubeSpan mesh know it by the same id")
+    registries = _registries(request)
     if request.get("validate_only"):
-        topology = _without_listings(fabric, request)
+        topology = _without_listings(fabric, request, registries)
         pools: dict[str, t.Any] = {}
         stats: dict[str, t.Any] = {"requests": {}}
         missing: dict[str, list[str]] = {}
@@ -92,9 +97,9 @@ def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         left: dict[str, list[str]] = {}
         same: list[list[str]] = []
     else:
-        listings, calico, stats, found = gather(
-            fabric, request["clusters"], seconds_of(request), bool(request.get("places"))
-        )
+        asked, unasked = _asked_clusters(request, registries)
+        listings, calico, stats, found = gather(fabric, asked, seconds_of(request), bool(request.get("places")))
+        listings.update((name, {"nodes": [], "ranges": pod_ranges.Objects()}) for name in unasked)
         same = same_clusters(listings)
         warnings += [_SAME.format(*pair) for pair in same[:SHOWN]]
         keyed_for = _keyed(fabric, listings)
@@ -113,7 +118,9 @@ def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         warnings += sentences(left, SHOWN)
         warnings += [_missing(cluster, names) for cluster, names in missing.items()]
         if request.get("mode") == kubespan_plan.MODE:
-            topology = kubespan_plan.plan_kubespan_mesh(fabric, listings, request["mesh_id"], request.get("reported"))
+            topology = kubespan_plan.plan_kubespan_mesh(
+                fabric, listings, request["mesh_id"], request.get("reported"), registries
+            )
         else:
             topology = plan_semaphore_mesh(fabric, listings, request.get("reported"))
         pools = {name: ip_pools(fabric, name, version) for name, version in sorted(calico.items())}
@@ -177,11 +184,31 @@ def contested_labels(topology: t.Mapping[str, t.Any]) -> list[str]:
     return ["{0}/{1}".format(*seat) for seat in sorted(found)]
 
 
-def _without_listings(fabric: Fabric, request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _registries(request: t.Mapping[str, t.Any]) -> t.Sequence[str]:
+    """The sources of affiliates. Raises ValueRefused where hosts would know each other from nowhere."""
+    given: t.Sequence[str] = request.get("registries") or kubespan_plan.REGISTRIES
+    if not {kubespan_plan.ANNOTATIONS, kubespan_plan.DISCOVERY} & set(given):
+        text = "kubespan_registries has neither annotations nor discovery, so that a host would forget all others with the end of the run"
+        raise ValueRefused("registries_missing", text)
+    return given
+
+
+def _asked_clusters(
+    request: t.Mapping[str, t.Any], registries: t.Container[str]
+) -> tuple[list[t.Mapping[str, t.Any]], list[str]]:
+    """Clusters whose API is read, and those that need none: all of their nodes announce themselves to a discovery service."""
+    needed = request.get("mode") != kubespan_plan.MODE or kubespan_plan.ANNOTATIONS in registries
+    asked = [given for given in request["clusters"] if needed or gives_access(given)]
+    return asked, [] if needed else [str(given["name"]) for given in request["clusters"] if not gives_access(given)]
+
+
+def _without_listings(
+    fabric: Fabric, request: t.Mapping[str, t.Any], registries: t.Collection[str]
+) -> dict[str, t.Any]:
     """What the inventory alone tells."""
     if request.get("mode") != kubespan_plan.MODE:
         return mesh_without_listings(fabric)
-    topology = kubespan_plan.plan_kubespan_mesh(fabric, {}, request["mesh_id"])
+    topology = kubespan_plan.plan_kubespan_mesh(fabric, {}, request["mesh_id"], registries=registries)
     return dict(topology, refused=[], failures=[])
 
 

@@ -307,12 +307,19 @@ class NodeDataplane:
                 secrets=self.identity.fingerprints,
                 previous=before,
                 leaving=leaving,
+                peers=self.identity.peers,
                 budget=lambda live, after, desired: peer_budget("kubespan", live, after, desired, spec, turned_away),
             )
         elif before or kubespan.layout_of(None).device in others:
             self.kubespan = kubespan.KubespanDataplane(spec.fabric, None, kubespan.layout_of(before))
         if self.kubespan is not None:
             yield self.kubespan
+        if self.identity is not None:
+            yield from self.identity.announcement()
+        if before and before.get("discovery") and not (self.kubespan and (self.kubespan.state or {}).get("discovery")):
+            from .kubespan import discovery
+
+            yield discovery.Withdrawal(spec.fabric, before)
 
     def _kubespan_leftovers(self, others: t.Collection[str]) -> t.Iterator[parts.Part]:
         if self._has_kubespan(others) and not self.spec.kubespan:
@@ -365,7 +372,7 @@ class NodeDataplane:
             "address": self.kubespan.state["address"],
             "annotations": self.identity.announced(key["public_key"] if key else None),
             "record": dict(self.identity.affiliate),
-            "peers": len(self.kubespan.state["peers"]),
+            "peers": len(self.kubespan.peers),
             "harvested": self.identity.harvested(),
         }
 

@@ -121,6 +121,11 @@ def run_files(fabric: str) -> list[str]:
     return [outcome_path(fabric), *(f"{RUN_ROOT}/{fabric}-kubespan.{ending}" for ending in ("json", "prom"))]
 
 
+def _kept_by_watcher(fabric: str) -> list[str]:
+    """What lasts longer than a boot: endpoints that were tried, and members of the discovery service."""
+    return [folder(fabric) + "/kubespan-watch.json", folder(fabric) + "/kubespan-members.json"]
+
+
 def forget_run_files(fabric: str) -> None:
     """Remove them, and their folder when no other fabric has anything in it."""
     for path in run_files(fabric):
@@ -269,7 +274,7 @@ def gather(
     )
     paths.update(link_managers.paths(_manager_name(fabric)))
     if not desired:
-        paths.update((folder(fabric) + "/kubespan-watch.json", *run_files(fabric)))
+        paths.update((*_kept_by_watcher(fabric), *run_files(fabric)))
     found: dict[str, files.FileState | None] = {}
     for path in sorted({*paths, *others, journal_path(fabric)}):
         # Never read: a spare of a key file holds a private key, and a plan shows what files hold.
@@ -316,7 +321,7 @@ def apply(fabric: str, desired: t.Mapping[str, files.FileState], todo: Plan) -> 
     watch = f"{UNIT_ROOT}/{watch_name(fabric)}"
     if watch in gone:
         systemd.retire(watch_name(fabric))
-        for path in (folder(fabric) + "/kubespan-watch.json", *run_files(fabric)[1:]):
+        for path in (*_kept_by_watcher(fabric), *run_files(fabric)[1:]):
             files.remove(path)
     if not desired and gone:
         systemd.retire(unit_name(fabric))

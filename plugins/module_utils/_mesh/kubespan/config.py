@@ -124,9 +124,16 @@ class Host(t.NamedTuple):
 
 
 def local_affiliate(
-    host: Host, config: Config, mesh_id: str, layout: Layout = Layout(), gen: Generation = GENERATIONS["current"]
+    host: Host,
+    config: Config,
+    mesh_id: str,
+    layout: Layout = Layout(),
+    gen: Generation = GENERATIONS["current"],
+    public: t.Sequence[str] = (),
 ) -> Affiliate:
     """The affiliate that the host announces, as a record of the inventory (``declared``). The key may be Pending.
+
+    public: addresses at which others see it.
 
     Raises what its parsers raise: invalid_mac, bad_cidr, bad_address.
     """
@@ -159,5 +166,5 @@ def local_affiliate(
             host.more,
         ),
         "exclude_advertised_networks": list(excluded or ()),
-        "endpoints": local_endpoints(addresses, ula, (), config.endpoint_filters, extra, layout.port),
+        "endpoints": local_endpoints(addresses, ula, public, config.endpoint_filters, extra, layout.port),
     }

@@ -84,7 +84,7 @@ class Mesh:
             if not affiliate.get("public_key"):
                 continue
             try:
-                self._rows.append(_Row(affiliate, *_networks(affiliate)))
+                self._rows.append(_Row(affiliate, *networks_of(affiliate)))
             except ValueRefused as error:
                 self._ignored.append((affiliate["node_id"], error))
         self._common = _assign(self._rows)
@@ -105,7 +105,7 @@ class Mesh:
         return PeerSpecs(peers, overlaps, ignored, [key for key, peer in peers.items() if not peer.allowed_ips])
 
 
-def _networks(affiliate: Affiliate) -> tuple[str, PrefixSet]:
+def networks_of(affiliate: Affiliate) -> tuple[str, PrefixSet]:
     family, address = address_number(affiliate.get("kubespan_address"))
     own = (family, address, address)
     claimed = [network_span(text) for text in affiliate.get("additional_addresses") or ()]

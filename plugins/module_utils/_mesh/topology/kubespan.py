@@ -30,6 +30,9 @@ from .kubespan_claims import Checked, check_affiliates
 
 Data = dict[str, t.Any]
 MODE = "kubespan"
+ANNOTATIONS, INVENTORY, DISCOVERY = "annotations", "inventory", "discovery"
+#: Sources of affiliates without a setting: what Nodes carry, and what hosts say of themselves in the run.
+REGISTRIES = (ANNOTATIONS, INVENTORY)
 #: How many one node may say of one other, and how many a node gets in all: addresses behind a NAT that changes are no use.
 PER_REPORTER, PER_NODE = 1, 8
 
@@ -39,17 +42,20 @@ def plan_kubespan_mesh(
     listings: t.Mapping[str, t.Any],
     mesh_id: str,
     reported: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
+    registries: t.Collection[str] = REGISTRIES,
 ) -> Data:
     """Everything the mesh should be, as plain data with Pending values.
 
     listings: as semaphore_topology.plan_kubespan_mesh has them. reported: {host: {annotation: value}}, what hosts said of themselves in this
-    run; it counts instead of what their Nodes carry. Returns the keys of plan_semaphore_mesh with no devices, and::
+    run; it counts instead of what their Nodes carry. registries: the sources of affiliates that are used. Returns the keys of
+    plan_semaphore_mesh with no devices, and::
 
         mode: "kubespan"
         kubespan: {subnet, affiliates: [those that hold], complete: bool, networks: {cluster: [pod and service networks]}}
         and where there are any: contested: [affiliates of which each node decides which it takes], disputed: [node addresses that
         several of all affiliates have], balanced: [networks of load balancing],
-        unread: [clusters that could not be read], turned_away: text, which nodes were refused
+        unread: [clusters that could not be read], turned_away: text, which nodes were refused, members: {cluster: {pod_cidrs, node_cidrs}},
+        what members of a discovery service may have
     """
     subnet = mesh_subnet(mesh_id)
     read, sources = read_clusters(fabric.clusters, listings)
@@ -61,8 +67,9 @@ def plan_kubespan_mesh(
         objects = {} if listing.failure else _by_name(listings[cluster]["nodes"])
         for name in sorted({*listing.nodes, *(node for place, node in hosts if place == cluster)}):
             host = hosts.get((cluster, name))
-            said = (reported or {}).get(host) if host is not None else None
-            record = decode(_with_annotations(objects.get(name) or {"metadata": {"name": name}}, said))
+            said = (reported or {}).get(host) if host is not None and INVENTORY in registries else None
+            known = objects.get(name) if ANNOTATIONS in registries else None
+            record = decode(_with_annotations(known or {"metadata": {"name": name}}, said))
             if record is None:
                 continue
             raw_record = {f"k8s:{cluster}/{record['node_id']}": record}
@@ -78,7 +85,12 @@ def plan_kubespan_mesh(
         "unread": unread,
         "turned_away": _turned_away(checked, read),
     }
-    nodes = {host: _node(fabric, host, read, sources, refused) for host in sorted(fabric.nodes)}
+    nodes = {host: _node(fabric, host, read, sources, refused, registries) for host in sorted(fabric.nodes)}
+    if DISCOVERY in registries:
+        more["members"] = {
+            name: {kind: list(granted.get(kind) or ()) for kind in ("pod_cidrs", "node_cidrs")}
+            for name, granted in grants.items()
+        }
     return {
         "mode": MODE,
         "fabric": fabric.name,
@@ -143,6 +155,7 @@ def _node(
     read: t.Mapping[str, t.Any],
     sources: t.Mapping[str, Ranges],
     refused: list[Refusal],
+    registries: t.Collection[str],
 ) -> Data:
     """What of one host the cluster knows. ``published``: the mesh's annotations that its Node carries."""
     cluster, name = fabric.nodes[host]["cluster"], fabric.nodes[host]["node_name"]
@@ -158,12 +171,13 @@ def _node(
     listing = read[cluster]
     node = listing.nodes.get(name)
     if listing.failure or node is None:
-        if not listing.failure:
+        # a host that announces itself to a discovery service needs no Node
+        if not listing.failure and DISCOVERY not in registries:
             message = f"cluster {cluster} has no Node {name} for host {host}; write node_name if it has another name"
             refused.append(Refusal(label_of(cluster, name), "node_missing", message))
             row["refused"] = "node_missing"
         return row
-    row["publishable"] = True
+    row["publishable"] = ANNOTATIONS in registries
     row["published"] = {key: node["annotations"][key] for key in KEYS if isinstance(node["annotations"].get(key), str)}
     row["own_addresses"] = [str(one.address) for one in parse_node(node).addresses if one.kind == "InternalIP"]
     try:
@@ -196,6 +210,7 @@ def node_kubespan(topology: t.Mapping[str, t.Any], host: str) -> Data | None:
         "cluster_networks": mesh["networks"][node["cluster"]],
         "pod_cidrs": node["pod_cidrs"],
         **({"own_addresses": node["own_addresses"]} if node.get("own_addresses") else {}),
+        **({"discovery": {"overlay": topology["overlay"], "members": mesh["members"]}} if mesh.get("members") else {}),
         **{
             name: mesh[name]
             for name in ("contested", "disputed", "unread", "turned_away", "balanced")

@@ -24,7 +24,7 @@ from ...._linux.nftables import table as nft
 from ...._linux.stats import Stats, total
 from ...._mesh.kubespan.generations import GENERATIONS, PROTOCOL_STATIC, Layout, make_layout
 from ...._mesh.kubespan.nft import FAMILY, table
-from ...._mesh.kubespan.peers import peers_of
+from ...._mesh.kubespan.peers import Peer as MeshPeer, peers_of
 from ...._mesh.kubespan.preflight import Conflict, conflicts
 from ...._mesh.kubespan.routing import (
     desired_rule,
@@ -68,13 +68,37 @@ def carried_over(state: Data, previous: t.Mapping[str, t.Any] | None) -> Data:
     return dict(state, peers=[peer.to_json() for peer in [*peers, *more]])
 
 
+def all_peers(fabric: str, state: t.Mapping[str, t.Any] | None) -> tuple[list[MeshPeer], list[Refusal]]:
+    """The peers of a state, with those that the discovery service has where the state has one; and who was refused there."""
+    if not (state or {}).get("discovery"):
+        return peers_of(state), []
+    from . import discovery
+
+    result = discovery.peers_with_members(fabric, state or {})
+    return result.peers, result.refused
+
+
+def without_overlaps(peers: t.Iterable[MeshPeer]) -> list[MeshPeer]:
+    """Peers without those that share a key or an address with an earlier one."""
+    kept: list[MeshPeer] = []
+    keys: set[str] = set()
+    taken = PrefixSet()
+    for peer in peers:
+        ranges = PrefixSet.of_texts(peer.allowed_ips)
+        if peer.public_key not in keys and not ranges & taken:
+            kept.append(peer)
+            keys.add(peer.public_key)
+            taken = taken | ranges
+    return kept
+
+
 class KubespanDataplane(Part):
     """One node's KubeSpan objects in one run. ``state`` None: they are to go.
 
     peer_states: {public key: up|down|unknown}, endpoints: {public key: endpoint to write}; both are the watcher's. secrets:
     {path: fingerprint} of preshared keys that this run writes first. budget: from the live peers, those planned and those desired to a
     refusal, where no peer may be removed; then the peers of ``previous`` are kept. leaving: our devices that
-    are removed before, such as those of the mesh of another mode. ``actual`` is of wireguard_device.gather.
+    are removed before, such as those of the mesh of another mode. peers: None: as all_peers has them. ``actual`` is of wireguard_device.gather.
     """
 
     def __init__(
@@ -90,8 +114,10 @@ class KubespanDataplane(Part):
         previous: t.Mapping[str, t.Any] | None = None,
         budget: Budget | None = None,
         leaving: t.Collection[str] = (),
+        peers: t.Sequence[MeshPeer] | None = None,
     ) -> None:
-        self.fabric, self.state, self.peers, self.adopt, self.purge = fabric, state, peers_of(state), adopt, purge
+        self.fabric, self.state, self.adopt, self.purge = fabric, state, adopt, purge
+        self.peers = list(all_peers(fabric, state)[0] if peers is None else peers)
         self.layout = layout_of(state) if layout is None else layout
         self.alias = alias_of(fabric)
         self.peer_states, self.endpoints, self.watching = peer_states or {}, endpoints or {}, peer_states is not None
@@ -123,8 +149,9 @@ class KubespanDataplane(Part):
         if self._budget is not None and self.state is not None and self.purge:
             refusal = self._budget(live, self.device.after, self.desired.peers.peers if self.desired.peers else ())
         if refusal is not None and self.state is not None:
+            found = [peer for peer in self.peers if peer not in peers_of(self.state)]
             self.state, self.purge = carried_over(self.state, self._previous), False
-            self.peers = peers_of(self.state)
+            self.peers = without_overlaps([*peers_of(self.state), *found])
             todo = self._decide()
             todo.refused.append(refusal)
         return todo

@@ -4,7 +4,8 @@
 
 ``given``: {mesh_id, mesh_secret: text|None, affiliates, complete, cluster, node_name, cluster_networks, pod_cidrs, config: of
 kubespan_config, mac, layout, generation, fail_closed: bool|None (as forced routing is), watcher, implementation, networks,
-exclude_interfaces, exclude_addresses, balanced, own_addresses, private_key_file}.
+exclude_interfaces, exclude_addresses, balanced, own_addresses, private_key_file, discovery: {url, ca, cluster, pod_cidrs, node_cidrs, overlay}
+or nothing}.
 """
 
 from __future__ import annotations
@@ -15,18 +16,23 @@ import typing as t
 from ...._linux import files
 from ...._linux.host.facts import read_host
 from ...._linux.wireguard.keys import KeyFile, preshared_fingerprint, write_new
-from ...._mesh.kubespan.annotations import encode
+from ...._mesh.kubespan.annotations import Affiliate, encode
 from ...._mesh.kubespan.config import Host, local_affiliate, parse_config, parse_mesh
 from ...._mesh.kubespan.endpoints import received_endpoints
-from ...._mesh.kubespan.generations import generation, make_layout
+from ...._mesh.kubespan.generations import Generation, Layout, generation, make_layout
 from ...._mesh.kubespan.identity import choose_mac, make_node_id, mesh_address, mesh_subnet
-from ...._mesh.kubespan.peers import Mesh, Peer
+from ...._mesh.kubespan.peers import Mesh, Peer, peers_of
 from ...._plan.plan import Pending, Plan
 from ...._values.keys import fingerprint
 from ...._values.prefix_sets import address_text
+from ...._values.refused import ValueRefused
 from .. import persistence
 from ..parts import Part
 from .dataplane import carried_over
+
+if t.TYPE_CHECKING:
+    from ...._mesh.kubespan.members import Members
+    from .discovery import Found
 
 Data = dict[str, t.Any]
 
@@ -46,10 +52,56 @@ def key_path(fabric: str) -> str:
 
 def leftovers(fabric: str, previous: t.Mapping[str, t.Any] | None, remove_keys: bool) -> list[str]:
     """Files of a node that leaves: the mesh's secret always, its own key and name only where that is asked for."""
-    paths = [secret_path(fabric)]
+    paths = [secret_path(fabric), persistence.folder(fabric) + "/kubespan-members.json"]
     if remove_keys:
         paths += [identity_path(fabric), (previous or {}).get("private_key_file") or key_path(fabric)]
     return paths
+
+
+#: What of the inputs of an affiliate the state keeps.
+INPUTS = (
+    "cluster",
+    "node_name",
+    "cluster_networks",
+    "pod_cidrs",
+    "networks",
+    "exclude_interfaces",
+    "exclude_addresses",
+    "balanced",
+    "own_addresses",
+    "config",
+)
+
+
+def affiliate_of(
+    inputs: t.Mapping[str, t.Any],
+    identity: t.Mapping[str, t.Any],
+    public_key: t.Any,
+    facts: t.Mapping[str, t.Any],
+    mesh_id: str,
+    layout: Layout,
+    gen: Generation,
+    public: t.Sequence[str] = (),
+) -> Affiliate:
+    """What a node announces. inputs: INPUTS of its options. public: addresses at which others see it (kubespan 7.1)."""
+    host = Host(
+        cluster=inputs["cluster"],
+        node=inputs["node_name"],
+        node_id=identity["node_id"],
+        mac=identity["mac"],
+        public_key=public_key,
+        hostname=facts["hostname"],
+        operating_system=facts["operating_system"],
+        configured=facts["configured"],
+        cluster_networks=inputs.get("cluster_networks") or (),
+        pod_cidrs=inputs.get("pod_cidrs") or (),
+        more=inputs.get("networks") or (),
+        exclude_interfaces=sorted({*(inputs.get("exclude_interfaces") or ()), layout.device}),
+        exclude=inputs.get("exclude_addresses") or (),
+        balanced=inputs.get("balanced") or (),
+        own=inputs.get("own_addresses") or (),
+    )
+    return local_affiliate(host, parse_config(inputs.get("config") or {}, gen=gen), mesh_id, layout, gen, public)
 
 
 class KubespanNode(Part):
@@ -64,6 +116,9 @@ class KubespanNode(Part):
         self.identity: Data = {}
         self.affiliate: Data = {}
         self.fingerprints: dict[str, str] = {}
+        self.peers: list[Peer] = []
+        self.found: Found | None = None
+        self._members: Members = {}
         self._plan = Plan()
 
     def gather(self) -> Data:
@@ -83,30 +138,7 @@ class KubespanNode(Part):
         found = KeyFile(key_file).state()
         # a key that cannot be read is the device's to refuse
         public_key = found["public_key"] or Pending(f"public key of {given.get('node_name') or 'this node'}")
-        excluded = set(given.get("exclude_interfaces") or ()) | {layout.device}
-        self.affiliate = local_affiliate(
-            Host(
-                cluster=given["cluster"],
-                node=given["node_name"],
-                node_id=self.identity["node_id"],
-                mac=self.identity["mac"],
-                public_key=public_key,
-                hostname=facts["hostname"],
-                operating_system=facts["operating_system"],
-                configured=facts["configured"],
-                cluster_networks=given.get("cluster_networks") or (),
-                pod_cidrs=given.get("pod_cidrs") or (),
-                more=given.get("networks") or (),
-                exclude_interfaces=sorted(excluded),
-                exclude=given.get("exclude_addresses") or (),
-                balanced=given.get("balanced") or (),
-                own=given.get("own_addresses") or (),
-            ),
-            config,
-            mesh_id,
-            layout,
-            gen,
-        )
+        self.affiliate = affiliate_of(given, self.identity, public_key, facts, mesh_id, layout, gen)
         fail_closed = given.get("fail_closed")
         state: Data = {
             "layout": layout._asdict(),
@@ -127,7 +159,14 @@ class KubespanNode(Part):
                 for peer in self._peers(given, config.peer_endpoint_filters, self._previous, layout.device)
             ],
         }
+        if given.get("discovery"):
+            self._discover(
+                state,
+                given["discovery"],
+                lambda seen: affiliate_of(given, self.identity, public_key, facts, mesh_id, layout, gen, seen),
+            )
         self.state = state if self.purge else carried_over(state, self._previous)
+        self.peers = self._with_members()
         self._plan_secret()
         return {}
 
@@ -181,6 +220,55 @@ class KubespanNode(Part):
             # a node that was set up anew still finds its former self: same address and key, another id
             if peer.public_key != own_key and peer.address != self.affiliate["kubespan_address"]
         ]
+
+    def _discover(
+        self, state: Data, given: t.Mapping[str, t.Any], affiliate: t.Callable[[t.Sequence[str]], Data]
+    ) -> None:
+        """Ask the discovery service who is there. Raises LinuxError where packages are missing, ValueRefused."""
+        from . import discovery  # not compiled on hosts without discovery
+
+        if not state["watcher"]:
+            raise ValueRefused(
+                "bad_option",
+                "kubespan_registries has discovery, whose records the watcher renews: kubespan_watcher is false",
+            )
+        if not self.secret:
+            raise ValueRefused(
+                "bad_mesh_secret",
+                "kubespan_registries has discovery, whose records are sealed with mesh_secret: set it",
+            )
+        state["discovery"] = discovery.settings_of(self._given, given)
+        known, seen = discovery.load_members(self.fabric)
+        key, node_id = (
+            "" if isinstance(value, Pending) else value
+            for value in (self.affiliate["public_key"], self.affiliate["node_id"])
+        )
+        secret = parse_mesh(self._given["mesh_id"], self.secret)[1]
+        found = self.found = discovery.ask(state["discovery"], secret, known, (node_id, key))
+        self._members = known if found.reading is None else found.reading.members
+        self._plan.refused.extend(() if found.reading is None else found.reading.refused)
+        if found.problem:
+            self._plan.warnings.append(found.problem)
+        if found.reading is None and not known:
+            self.purge = False  # who is there is not known
+        self.affiliate = affiliate(found.seen or seen)
+
+    def _with_members(self) -> list[Peer]:
+        if not self.state.get("discovery"):
+            return peers_of(self.state)
+        from . import discovery
+
+        result = discovery.peers_with_members(self.fabric, self.state, self._members, self.affiliate)
+        self._plan.refused.extend(result.refused)
+        return result.peers
+
+    def announcement(self) -> t.Iterator[Part]:
+        """What keeps the node's record at the discovery service; nothing without one."""
+        if self.found is not None and self.secret:
+            from . import discovery
+
+            secret = parse_mesh(self._given["mesh_id"], self.secret)[1]
+            yield discovery.Announcement(self.fabric, self.state, secret, lambda: self.affiliate, self.found)
 
     def _plan_secret(self) -> None:
         path = secret_path(self.fabric)

@@ -28,8 +28,8 @@ from ...._linux.nftables.table import GenerationChanged
 from ...._linux.wireguard.device import read_device
 from ...._mesh.kubespan.endpoints import harvest
 from ...._mesh.kubespan.generations import RECONCILE_INTERVAL
-from ...._mesh.kubespan.peers import peers_of
 from ...._mesh.kubespan.states import Status, metrics, parse_state, render_state, run_pass, status_rows
+from ...._plan.plan import Refusal
 from .. import persistence, transaction
 from . import dataplane as kubespan
 
@@ -43,6 +43,11 @@ REST_SECONDS = 1.0
 
 def memory_path(fabric: str) -> str:
     return persistence.folder(fabric) + "/kubespan-watch.json"
+
+
+def members_path(fabric: str) -> str:
+    """Who the discovery service has, where the state has one."""
+    return persistence.folder(fabric) + "/kubespan-members.json"
 
 
 def status_path(fabric: str, ending: str = "json") -> str:
@@ -61,25 +66,62 @@ def load_memory(fabric: str) -> dict[str, Status]:
     return parse_state(found.decode("utf-8", "replace")) if found is not None else {}
 
 
-def one_pass(fabric: str, statuses: Statuses, now: float | None = None) -> dict[str, Status]:
-    """Read, decide, write what differs, show. Returns the new statuses. Raises LinuxError, GenerationChanged."""
+def one_pass(
+    fabric: str, statuses: Statuses, now: float | None = None, follower: Following | None = None
+) -> dict[str, Status]:
+    """Read, decide, write what differs, show. Returns the new statuses. Raises LinuxError, GenerationChanged.
+
+    follower: who listens to the discovery service, where the state has one.
+    """
     with HostLock(alias_of(fabric), LOCK_SECONDS):
         state = desired_state(fabric)
         if state is None:
             return dict(statuses)
         layout = kubespan.layout_of(state)
         moment = time.time() if now is None else now
-        peers = {peer.public_key: peer for peer in peers_of(state)}
+        found, refused = kubespan.all_peers(fabric, state)
+        peers = {peer.public_key: peer for peer in found}
         result = run_pass(peers, statuses, _live(layout.device), moment)
         states = {key: status.state for key, status in result.statuses.items()}
-        part = kubespan.KubespanDataplane(fabric, state, layout, peer_states=states, endpoints=result.writes)
+        part = kubespan.KubespanDataplane(
+            fabric, state, layout, peer_states=states, endpoints=result.writes, peers=found
+        )
         part.gather()
         todo = part.plan()
         if todo.changed:
             part.apply()
         _remember(fabric, statuses, result.statuses)
-        _show(fabric, state, result.statuses, moment, [change.id for change in todo.changes])
+        rows = status_rows(result.statuses, moment)
+        seen = harvest(bool(state.get("harvest")), [peer.to_json() for peer in found], rows)
+        discovery = None
+        if follower is not None:
+            follower.update(state, seen)
+            discovery = follower.shown(refused)
+        _show(fabric, result.statuses, moment, [change.id for change in todo.changes], rows, seen, discovery)
         return result.statuses
+
+
+class Following(t.Protocol):
+    """What a pass needs of the follower of the discovery service."""
+
+    def update(self, state: Data | None, harvested: t.Sequence[Data] = ()) -> None:
+        """The state that holds now."""
+
+    def news(self) -> bool:
+        """Whether what it shows has changed since it was shown."""
+
+    def shown(self, refused: t.Sequence[Refusal]) -> Data | None:
+        """What a status has of the service."""
+
+
+def _follower(fabric: str, before: Following | None) -> Following | None:
+    """A follower from when the state first has a discovery service."""
+    state = desired_state(fabric)
+    if before is not None or not (state or {}).get("discovery"):
+        return before
+    from .discovery import Follower
+
+    return Follower(fabric)
 
 
 def _live(name: str) -> t.Mapping[str, LivePeer]:
@@ -97,10 +139,18 @@ def _remember(fabric: str, before: Statuses, after: Statuses) -> None:
         files.write_state(memory_path(fabric), files.FileState("file", 0o600, text.encode("utf-8")))
 
 
-def _show(fabric: str, state: t.Mapping[str, t.Any], statuses: Statuses, now: float, written: t.Sequence[str]) -> None:
-    rows = status_rows(statuses, now)
-    seen = harvest(bool(state.get("harvest")), state["peers"], rows)
-    content = {"version": 1, "at": int(now), "peers": rows, "harvested": seen, "written": list(written)[:50]}
+def _show(
+    fabric: str,
+    statuses: Statuses,
+    now: float,
+    written: t.Sequence[str],
+    rows: t.Sequence[Data],
+    seen: t.Sequence[Data],
+    discovery: Data | None,
+) -> None:
+    content: Data = {"version": 1, "at": int(now), "peers": rows, "harvested": seen, "written": list(written)[:50]}
+    if discovery is not None:
+        content["discovery"] = discovery
     text = json.dumps(content, indent=1, sort_keys=True) + "\n"
     files.write_state(status_path(fabric), files.FileState("file", 0o600, text.encode("utf-8")))
     # for everybody's eyes: a collector of metrics does not run as root
@@ -112,18 +162,21 @@ def watch(fabric: str, interval: float = RECONCILE_INTERVAL) -> None:
     statuses: dict[str, Status] = load_memory(fabric)
     monitor = Monitor()
     reported = ""
+    follower: Following | None = None
     while True:
         monitor.forget()
         stamp = _stamp(fabric)
         try:
-            statuses = one_pass(fabric, statuses)
+            follower = _follower(fabric, follower)
+            statuses = one_pass(fabric, statuses, follower=follower)
             reported = _tell("", reported)
         except (LinuxError, OSError, ValueError, GenerationChanged) as error:
             reported = _tell(str(error) or type(error).__name__, reported)
         deadline = time.monotonic() + interval
         time.sleep(REST_SECONDS)
         while time.monotonic() < deadline and _stamp(fabric) == stamp and not monitor.wait(1.0):
-            continue
+            if follower is not None and follower.news():
+                break
 
 
 def _tell(problem: str, before: str) -> str:
@@ -134,5 +187,6 @@ def _tell(problem: str, before: str) -> str:
 
 
 def _stamp(fabric: str) -> tuple[t.Any, ...]:
-    """Changes whenever the play, a confirmation or a rollback wrote another state."""
-    return tuple(files.stamp(path) for path in (persistence.state_path(fabric), persistence.candidate_path(fabric)))
+    """Changes whenever the play, a confirmation or a rollback wrote another state, and the discovery service said something new."""
+    paths = (persistence.state_path(fabric), persistence.candidate_path(fabric), members_path(fabric))
+    return tuple(files.stamp(path) for path in paths)

@@ -220,6 +220,8 @@ def test_kubespan_of_a_machine_configuration():
             "mtu": 1380,
             "filters": {"endpoints": ["0.0.0.0/0", "!10.0.0.0/8"]},
         },
+        "kubespan_registries": ["inventory", "discovery"],
+        "kubespan_discovery_url": "https://discovery.example.net/",
     }
     assert SECRET not in text(proposal) and "machine" not in {row.key for row in proposal.rows}
 
@@ -261,10 +263,12 @@ def test_kubespan_of_the_documents_of_newer_releases():
             "mtu": 1380,
             "extraAnnouncedEndpoints": ["198.51.100.7:51820"],
         },
+        "kubespan_registries": ["inventory", "discovery"],
+        "kubespan_discovery_url": "https://discovery.example.org/",
     }
     rows = {row.key: row.fate for row in proposal.rows}
     assert (
-        rows["DiscoveryServiceConfig.endpoint"] == "lost"
+        rows["DiscoveryServiceConfig.endpoint"] == "mapped"
         and rows["extraAnnouncedEndpoints"] == rows["DiscoveryIdentityConfig.clusterSecret"] == "mapped"
     )
     unknown = {key for key, fate in rows.items() if fate == "unknown"}
@@ -272,10 +276,13 @@ def test_kubespan_of_the_documents_of_newer_releases():
         "kind.LinkConfig",
         "DiscoveryIdentityConfig.more",
     }
-    assert "discovery" in {finding.reason for finding in proposal.findings} and SECRET not in text(proposal)
-    assert "discovery" not in {
-        finding.reason for finding in propose([], [given[0]._replace(documents=documents[:3])], [])[0].findings
-    }
+    assert "discovery" not in {finding.reason for finding in proposal.findings} and SECRET not in text(proposal)
+    alone = propose([], [given[0]._replace(documents=documents[:3])], [])[0]
+    assert "kubespan_registries" not in inventory(alone)["all"]["vars"]
+    two = [*documents, {**documents[3], "name": "other", "endpoint": "https://other.example.org/"}]
+    several = propose([], [given[0]._replace(documents=two)], [])[0]
+    assert "discovery" in {finding.reason for finding in several.findings}
+    assert inventory(several)["all"]["vars"]["kubespan_discovery_url"] == "https://discovery.example.org/"
 
 
 def test_words_of_a_program_without_a_file():

@@ -1,0 +1,68 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A KubeSpan mesh whose nodes know each other from a discovery service alone, by what users run: site, status, verify, teardown.
+
+One host is no Node of the cluster. The tests of this file build on each other, in their order.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+TOPOLOGY = str(HERE / "discovery.json")
+DOUBLE = HERE.parent / "doubles" / "discovery_service" / "server.py"
+ROUTER = "10.67.1.1"
+MESH = {
+    "multicluster_mesh": "kubespan",
+    "mesh_id": "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=",
+    "mesh_secret": "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=",
+    "kubespan_registries": ["inventory", "discovery"],
+    "kubespan_discovery_url": f"http://{ROUTER}:3000",
+}
+STATE = {}
+
+
+@pytest.fixture(scope="module", name="service")
+def service_fixture(fabric, tmp_path_factory):
+    """The double, between the nodes."""
+    control = tmp_path_factory.mktemp("service") / "control.json"
+    words = ["ip", "netns", "exec", fabric.namespace("underlay"), sys.executable, str(DOUBLE)]
+    process = subprocess.Popen(
+        [*words, "--address", "0.0.0.0:3000", "--control", str(control)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline().startswith("listening")
+    yield control
+    process.terminate()
+    process.wait(30)
+    process.stdout.close()
+
+
+def play(fabric, book, *arguments, **variables):
+    return fabric.play(book, *arguments, variables=dict(MESH, **variables))
+
+
+def shown(fabric, node):
+    return json.loads(fabric.sh(node, "cat", "/run/multicluster-network/default-kubespan.json"))
+
+
+def test_site_joins_hosts_that_know_only_the_service(fabric, service):
+    STATE["before"] = fabric.everything()
+    fabric.kubectl("talos", "delete", "node", "edge-1")
+    run = play(fabric, "site").ok()
+    assert MESH["mesh_secret"] not in run.out
+    for node in fabric.nodes:
+        assert len(fabric.wireguard(node)["kubespan"]["peers"]) == 2, run.out[-3000:]
+    assert all(ping["ok"] for ping in fabric.reaches())
+    sys.stderr.write(run.out[-4000:])
+
+
+def test_the_second_run_changes_nothing(fabric, service):
+    run = play(fabric, "site").ok()
+    assert not run.changed, run.out[-4000:]
