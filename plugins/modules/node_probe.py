@@ -211,6 +211,13 @@ tracking:
   type: dict
   returned: success
   sample: {count: 412, most: 262144, dropped: 0}
+discovery:
+  description:
+    - What the watcher says of the discovery service of a KubeSpan mesh, C(state) with its C(reason) and C(message), C(members), C(refused), and
+      C(labels), the names of peers by public key. Null without one.
+  type: dict
+  returned: success
+  sample: {state: connected, members: 3, refused: [], labels: {"CvQ6mT6y+Q7KxcZDGrj2C51PMVG0dGomuLq+aH7CTR8=": worker-1}}
 errors:
   description: What could not be read, by C(section) and C(message).
   type: list

@@ -12,6 +12,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -60,9 +61,36 @@ def test_site_joins_hosts_that_know_only_the_service(fabric, service):
     for node in fabric.nodes:
         assert len(fabric.wireguard(node)["kubespan"]["peers"]) == 2, run.out[-3000:]
     assert all(ping["ok"] for ping in fabric.reaches())
-    sys.stderr.write(run.out[-4000:])
 
 
 def test_the_second_run_changes_nothing(fabric, service):
     run = play(fabric, "site").ok()
     assert not run.changed, run.out[-4000:]
+
+
+def test_status_says_it_once_when_the_service_is_away_and_peers_stay(fabric, service):
+    service.write_text(json.dumps({"refuse": True, "drop": True}), "utf-8")
+    assert wait_until(lambda: shown(fabric, "edge-1")["discovery"]["state"] == "away")
+    run = play(fabric, "status")
+    said = [line for line in run.out.splitlines() if "[service_refuses]" in line and "peers stay" in line]
+    assert said, run.out[-4000:]
+    assert all(len(fabric.wireguard(node)["kubespan"]["peers"]) == 2 for node in fabric.nodes)
+    service.write_text("{}", "utf-8")
+    assert wait_until(lambda: shown(fabric, "edge-1")["discovery"]["state"] == "connected", 150)
+
+
+def test_a_host_that_leaves_takes_its_record_away(fabric, service):
+    play(fabric, "teardown", "--limit", "edge-1").ok()
+    assert wait_until(
+        lambda: all(len(fabric.wireguard(node)["kubespan"]["peers"]) == 1 for node in ("talos-1", "talos-2"))
+    )
+    assert not fabric.sh("edge-1", "find", "/var/lib/multicluster-network", "-name", "kubespan-members*", check=False)
+
+
+def wait_until(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.5)
+    return True

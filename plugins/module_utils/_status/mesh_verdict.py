@@ -69,13 +69,15 @@ def of_host(topology: Facts, host: str, found: Found, alone: bool = False, outsi
         + size_lines(topology, probe, found)
         + unit_lines(probe)
         + tracking_lines(probe)
+        + discovery_lines(probe, wrong=True)
     )
     unproven = (
         []
         if alone
-        else no_peer_lines(topology, host)
+        else no_peer_lines(topology, host, probe)
         + no_ping_lines(topology, host, probe, found, outside)
         + stand_in_lines(topology, host, probe)
+        + discovery_lines(probe, wrong=False)
     )
     return Verdict(*(tuple(f"{host}: {text}" for text in texts) for texts in (broken, unproven + unread_lines(row))))
 
@@ -170,7 +172,8 @@ def handshake_lines(topology: Facts, host: str, probe: Facts) -> list[str]:
     seen = {(peer["device"], peer["public_key"]): peer for peer in probe.get("peers") or ()}
     by_key = {peer["public_key"]: peer for peer in probe.get("peers") or ()}
     lines = []
-    for key, name in sorted(peer_names(topology, host).items(), key=lambda item: (item[1], item[0])):
+    names = {**peer_names(topology, host), **member_names(topology, host, probe)}
+    for key, name in sorted(names.items(), key=lambda item: (item[1], item[0])):
         # a mesh of nodes has one device, whatever its name
         peer = seen.get(key) or (by_key.get(key[1]) if is_kubespan(topology) else None)
         if peer is None:
@@ -338,12 +341,36 @@ def unit_is_bad(unit: Facts) -> bool:
     return unit.get("active") == "failed" or (watching and unit.get("active") not in ("active", "activating"))
 
 
-def no_peer_lines(topology: Facts, host: str) -> list[str]:
+def discovery_lines(probe: Facts, wrong: bool) -> list[str]:
+    """What the watcher says of the discovery service. wrong: whether the node itself is configured wrongly; else: that nobody answers."""
+    found = probe.get("discovery") or {}
+    if not found or found.get("state") == "connected" or (found.get("state") == "wrong_secret") != wrong:
+        return []
+    return [
+        f"{found.get('message') or 'the discovery service is away'} [{found.get('reason')}]; its peers stay as they are"
+    ]
+
+
+def member_names(topology: Facts, host: str, probe: Facts) -> dict[tuple[str, str], str]:
+    """(device, public key) -> name, of peers that only a discovery service knows. No host of the inventory need be one of them."""
+    if not is_kubespan(topology) or not topology["kubespan"].get("members"):
+        return {}
+    planned = {key for _device, key in peer_names(topology, host)}
+    labels = (probe.get("discovery") or {}).get("labels") or {}
+    return {
+        (peer["device"], peer["public_key"]): f"discovery/{labels.get(peer['public_key']) or peer['public_key'][:12]}"
+        for peer in probe.get("peers") or ()
+        if peer["public_key"] not in planned
+    }
+
+
+def no_peer_lines(topology: Facts, host: str, probe: Facts) -> list[str]:
     """Clusters to which a node has no peer at all: nobody is behind its device."""
     if not about_of(topology, host):
         return ["the plan of the mesh does not know it"]
     if is_kubespan(topology):
-        return [] if peer_names(topology, host) else ["no peer is planned, so it is no part of a mesh"]
+        known = peer_names(topology, host) or member_names(topology, host, probe)
+        return [] if known else ["no peer is planned, so it is no part of a mesh"]
     remotes = remotes_of(topology, host)
     why = {name: part.get("reason") for name, part in sorted(remotes.items()) if not part["peers"]}
     refused = "; all its nodes are refused or publish nothing"
@@ -355,6 +382,8 @@ def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found, outsid
     """Why nothing was pinged from a node, or which nodes nothing was pinged on."""
     if probe.get("pings") is None:
         return ["nothing was pinged from there"]
+    if member_names(topology, host, probe) and (_is_no_node(topology, host) or len(topology["nodes"]) == 1):
+        return []  # handshakes are the proof: machines that no inventory has cannot be asked for their pods
     if not probe.get("pods") and unread(topology, host):
         return [
             f"cluster {unread(topology, host)} was not read, so the pod range of this node is not known and nothing was pinged from there"
@@ -397,6 +426,12 @@ def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found, outsid
     ):
         return [nobody]
     return []
+
+
+def _is_no_node(topology: Facts, host: str) -> bool:
+    """Whether a host of a mesh with a discovery service has no pods, since it is no Node of the cluster."""
+    about = about_of(topology, host)
+    return bool(about) and not about.get("pod_cidrs") and "own_addresses" not in about
 
 
 def unread_lines(row: Facts) -> list[str]:

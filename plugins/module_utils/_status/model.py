@@ -144,7 +144,7 @@ def gathered(facts: Facts, now: float) -> dict[str, Data]:
             "peers": _reported_peers(node, now),
             "paths": None,
             "units": node.get("units"),
-            **{name: node.get(name) for name in ("bgp", "layer2", "service_proxy", "tracking")},
+            **{name: node.get(name) for name in ("bgp", "layer2", "service_proxy", "tracking", "discovery")},
         }
         probe = dict(probes.get(host) or without)
         probe["errors"] = [*(probe.get("errors") or ()), *(node.get("errors") or ())]
@@ -228,6 +228,9 @@ def peer_names(mesh: Facts, nodes: t.Mapping[str, t.Any]) -> dict[str, tuple[str
         for device in (node or {}).get("devices") or ():
             if device.get("public_key") and device.get("ours"):
                 found[device["public_key"]] = (str(about.get("cluster") or "?"), str(about.get("node_name") or host))
+    for node in nodes.values():
+        for key, label in (((node or {}).get("discovery") or {}).get("labels") or {}).items():
+            found.setdefault(str(key), ("discovery", str(label)))
     return found
 
 

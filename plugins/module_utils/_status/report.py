@@ -8,7 +8,7 @@ import typing as t
 
 from .._plan.seen_addresses import seen_from
 from . import evidence
-from .mesh_verdict import HANDSHAKE_SECONDS, apart, carried, is_cut, is_kubespan, peer_names, stand_ins
+from .mesh_verdict import HANDSHAKE_SECONDS, apart, carried, is_cut, is_kubespan, member_names, peer_names, stand_ins
 from .verdict import ALLOW, PROVEN, UNPROVEN, combine, counted, scope_line
 
 Facts = t.Mapping[str, t.Any]
@@ -129,9 +129,12 @@ def _nodes_table(topology: Facts, found: Found, most: int) -> str:
     """One row a peer. ``most``: so many rows, those in trouble first; 0: all, in the order of nodes."""
     rows: list[tuple[t.Any, tuple[str, ...]]] = []
     for host in sorted(found, key=lambda name: (topology["nodes"].get(name, {}).get("cluster") or "", name)):
-        names = peer_names(topology, host) if host in topology["nodes"] else {}
+        probe = found[host].get("probe") or {}
+        names = (
+            {**peer_names(topology, host), **member_names(topology, host, probe)} if host in topology["nodes"] else {}
+        )
         cluster = topology["nodes"].get(host, {}).get("cluster") or "?"
-        peers = (found[host].get("probe") or {}).get("peers") or ()
+        peers = probe.get("peers") or ()
         for peer in sorted(peers, key=lambda p: names.get((p["device"], p["public_key"]), "~")):
             age = peer["handshake_age"]
             name = names.get((peer["device"], peer["public_key"]))

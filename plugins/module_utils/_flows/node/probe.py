@@ -13,7 +13,7 @@ from ..._linux.netlink import links, routes
 from ..._linux.wireguard.device import read_device
 from ..speakers.layer2 import follow as layer2
 from . import persistence
-from .status import read_bgp, read_paths, read_sections, source_addresses, stray_pods
+from .status import read_bgp, read_discovery, read_paths, read_sections, source_addresses, stray_pods
 from .tables import host_sources
 
 Data = dict[str, t.Any]
@@ -40,8 +40,8 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     Returns {pods, strays, others, pings and host_pings: [{source, target, node, ok, milliseconds, size, full}] (see
     echoes.ping_all), host_sources: versions of IP of which the host's own packets are carried, peers: [{device, public_key, endpoint,
     handshake_age seconds or None, allowed_ips, listen_port, source}], paths: {asked, elsewhere, more} or None, units, bgp,
-    service_proxy (of service_proxy.read), tracking (of tracking.read_tracking), errors: [{section, message}]}. With no devices, only pods
-    are looked for. Reads and pings only.
+    service_proxy (of service_proxy.read), tracking (of tracking.read_tracking), discovery (of read_discovery), errors: [{section, message}]}.
+    With no devices, only pods are looked for. Reads and pings only.
     """
     found = pods.find_pods(
         request["pod_cidrs"], request["max_pods"], request.get("cluster_cidrs") or (), request.get("known") or ()
@@ -80,6 +80,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         "layer2": None,
         "service_proxy": None,
         "tracking": None,
+        "discovery": None,
         "errors": [],
         "refused": [],
     }
@@ -147,6 +148,7 @@ def _devices(request: t.Mapping[str, t.Any], found: t.Mapping[str, t.Sequence[t.
         ("layer2", layer2.shown),
         ("service_proxy", service_proxy.read),
         ("tracking", tracking.read_tracking),
+        ("discovery", lambda: read_discovery(request["fabric"]) if request.get("fabric") else None),
     ]
     result["peers"] = peers
     read_sections(sections, result)

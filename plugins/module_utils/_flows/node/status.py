@@ -115,6 +115,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         ("layer2", layer2.shown),
         ("service_proxy", service_proxy.read),
         ("tracking", tracking.read_tracking),
+        ("discovery", lambda: read_discovery(fabric)),
         ("keys", lambda: _keys(fabric)),
         ("pending", lambda: (transaction.pending(fabric) or {}).get("id")),
     ]
@@ -158,6 +159,15 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         ]
     read_sections(sections, node)
     return {"changed": False, "node": node, "refused": []}
+
+
+def read_discovery(fabric: str) -> Data | None:
+    """What the watcher shows of the discovery service, with ``labels`` of peers by public key; None without one."""
+    shown = persistence.load_json(persistence.run_files(fabric)[1]) or {}
+    if not isinstance(shown.get("discovery"), dict):
+        return None
+    labels = {row["public_key"]: row["label"] for row in shown.get("peers") or () if row.get("label")}
+    return dict(shown["discovery"], labels=labels)
 
 
 def free_bytes(path: str) -> int:

@@ -41,6 +41,8 @@ from .node import INPUTS, affiliate_of, identity_path
 Data = dict[str, t.Any]
 #: Changes of members are written at most once in so many seconds.
 _REST_SECONDS = 1.0
+#: How long a record of ours that was deleted or replaced stays so.
+_RECLAIM_SECONDS = 10.0
 #: Endpoints of others are announced at most so many at once, since the service counts requests.
 _HARVESTED = 50
 
@@ -299,7 +301,7 @@ class Follower:
         self._shared: list[Data] = []
         self._members, self._seen = load_members(fabric)
         self._written, self._dirty = 0.0, False
-        self._reclaimed = 0.0
+        self._reclaim_at: float | None = None
 
     def update(self, state: Data | None, harvested: t.Sequence[Data] = ()) -> None:
         """The state that holds now, and where others are seen. Starts the conversation, or ends it."""
@@ -308,7 +310,9 @@ class Follower:
         with self._lock:
             changed = (settings, mine) != ((self._state or {}).get("discovery"), self._mine)
             self._state, self._mine, self._harvested = (state if settings else None), mine, list(harvested)
-            changed = changed or bool(self._missing_shares())
+            changed = changed or bool(self._missing_shares()) or (self._reclaim_due() and bool(settings))
+            if changed:
+                self._reclaim_at = None
             service = self._service
         if changed:
             self._wake.set()
@@ -320,6 +324,9 @@ class Follower:
         if not settings and self.status:
             self.status = {}
         self._write(late=True)
+
+    def _reclaim_due(self) -> bool:
+        return self._reclaim_at is not None and time.monotonic() >= self._reclaim_at
 
     def _missing_shares(self) -> list[Data]:
         return [row for row in self._harvested if row not in self._shared]
@@ -391,9 +398,9 @@ class Follower:
         elif first or refused or self.status.get("state") != "connected":
             self._note("connected", "", "", refused)
         self._write()
-        if reading.own_lost and time.monotonic() - self._reclaimed > 60:
-            self._reclaimed = time.monotonic()
-            self._wake.set()
+        if reading.own_lost and self._reclaim_at is None:
+            # a play that takes the node out of the mesh deletes the record too, and ends this watcher soon after
+            self._reclaim_at = time.monotonic() + _RECLAIM_SECONDS
 
     def _note(self, state: str, reason: str, message: str, refused: t.Sequence[Refusal] = ()) -> None:
         before = self.status
@@ -418,7 +425,7 @@ class Follower:
     def news(self) -> bool:
         """Whether what it shows has changed since it was shown; members that wait are written."""
         self._write(late=True)
-        return self.status is not self._shown
+        return self.status is not self._shown or self._reclaim_due()
 
     def shown(self, refused: t.Sequence[Refusal]) -> Data | None:
         """What ``status`` has of it; None without discovery. refused: of the claims of members."""
