@@ -317,7 +317,7 @@ options:
             type: str
             default: ""
           cluster:
-            description: The cluster of the inventory whose ranges members may have.
+            description: The cluster of the inventory that has the ranges which members may announce.
             type: str
           pod_cidrs:
             description: Networks that members may announce.

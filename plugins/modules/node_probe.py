@@ -213,7 +213,7 @@ tracking:
   sample: {count: 412, most: 262144, dropped: 0}
 discovery:
   description:
-    - What the watcher says of the discovery service of a KubeSpan mesh, C(state) with its C(reason) and C(message), C(members), C(refused), and
+    - What the watcher reports of the discovery service of a KubeSpan mesh, C(state) with its C(reason) and C(message), C(members), C(refused), and
       C(labels), the names of peers by public key. Null without one.
   type: dict
   returned: success

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A KubeSpan mesh whose nodes know each other from a discovery service alone, by what users run: site, status, verify, teardown.
+"""A KubeSpan mesh of nodes that know each other from a discovery service alone, by what users run: site, status, verify, teardown.
 
 One host is no Node of the cluster. The tests of this file build on each other, in their order.
 """
@@ -68,7 +68,7 @@ def test_the_second_run_changes_nothing(fabric, service):
     assert not run.changed, run.out[-4000:]
 
 
-def test_status_says_it_once_when_the_service_is_away_and_peers_stay(fabric, service):
+def test_status_reports_a_service_that_is_away_and_peers_stay(fabric, service):
     service.write_text(json.dumps({"refuse": True, "drop": True}), "utf-8")
     assert wait_until(lambda: shown(fabric, "edge-1")["discovery"]["state"] == "away")
     run = play(fabric, "status")

@@ -342,7 +342,7 @@ def unit_is_bad(unit: Facts) -> bool:
 
 
 def discovery_lines(probe: Facts, wrong: bool) -> list[str]:
-    """What the watcher says of the discovery service. wrong: whether the node itself is configured wrongly; else: that nobody answers."""
+    """What the watcher reports of the discovery service. wrong: whether the node itself is configured wrongly; else: that nobody answers."""
     found = probe.get("discovery") or {}
     if not found or found.get("state") == "connected" or (found.get("state") == "wrong_secret") != wrong:
         return []

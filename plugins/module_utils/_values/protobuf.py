@@ -3,7 +3,7 @@
 """Protobuf messages from a table of their fields, by the package google.protobuf: no generated code and no compiler of .proto files.
 
 A table is ``{message: {field: (number, kind)}}``. A kind is string, bytes, uint32, int64, int32, bool or the name of a message of the
-table, with ``*`` behind it where the field is repeated and ``?`` where a scalar tells *missing* from *empty*.
+table, with ``*`` behind it where the field is repeated and ``?`` where a scalar can be *missing* as well as *empty*.
 """
 
 from __future__ import annotations

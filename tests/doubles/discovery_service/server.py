@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A double of the discovery service: a real gRPC server that speaks the public protocol and keeps its limits, with a clock to move.
+"""A double of the discovery service: a real gRPC server with the public protocol and keeps its limits, with a clock to move.
 
 server.py [--address HOST:PORT] [--certificate FILE --key FILE] [--log FILE] [--control FILE]
 

@@ -196,7 +196,7 @@ def _registries(request: t.Mapping[str, t.Any]) -> t.Sequence[str]:
 def _asked_clusters(
     request: t.Mapping[str, t.Any], registries: t.Container[str]
 ) -> tuple[list[t.Mapping[str, t.Any]], list[str]]:
-    """Clusters whose API is read, and those that need none: all of their nodes announce themselves to a discovery service."""
+    """Clusters with an API that is read, and those that need none: all of their nodes announce themselves to a discovery service."""
     needed = request.get("mode") != kubespan_plan.MODE or kubespan_plan.ANNOTATIONS in registries
     asked = [given for given in request["clusters"] if needed or gives_access(given)]
     return asked, [] if needed else [str(given["name"]) for given in request["clusters"] if not gives_access(given)]

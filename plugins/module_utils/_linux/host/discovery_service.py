@@ -167,7 +167,7 @@ class Service:
         return grpc.secure_channel(self.address.target, grpc.ssl_channel_credentials(roots), options=options)
 
     def hello(self) -> str | None:
-        """Connect, elsewhere where the service says so. Returns the address at which it sees this host."""
+        """Connect, or elsewhere where it redirects to. Returns the address at which it sees this host."""
         seen = {self.address}
         for _attempt in range(MAX_REDIRECTS + 1):
             answer = self._ask("Hello", "HelloResponse", PROTOCOL.make("HelloRequest", cluster_id=self._cluster_id))
@@ -232,8 +232,8 @@ class Service:
                     return
         except grpc.RpcError as error:
             # a service may send these codes too, and is not asked again at once for that
-            ours = time.monotonic() - started >= seconds - 1 and error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-            if not ours and not self._cancelled:
+            expired = time.monotonic() - started >= seconds - 1 and error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+            if not expired and not self._cancelled:
                 raise self._failed(error) from None
             return
         finally:

@@ -42,7 +42,7 @@ class Grants(t.NamedTuple):
 
 
 class Own(t.NamedTuple):
-    """This node, whose key, addresses and prefixes no member has."""
+    """This node: its key, addresses and prefixes are no member's."""
 
     node_id: str
     public_key: str

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the discovery service says, read into members: who is there, since when, and what was refused (kubespan 5.3, threat T52).
+"""Rows of the discovery service, read into members: who is there, since when, and what was refused (kubespan 5.3, threat T52).
 
 The service keeps sealed rows ``(id, data, endpoints)`` and gives no times. A snapshot is everything it has; a change is one row, or that
 one has gone. What a snapshot lacks is kept for a lifetime of a record, since a service that was started again knows nothing until its
@@ -19,9 +19,9 @@ from .annotations import Affiliate
 from .generations import MAX_ENDPOINTS
 from .sealing import open_affiliate, open_endpoint
 
-#: Seconds that a record of ours holds without being renewed, the most that the service allows, and when it is renewed.
+#: Seconds that an own record holds without being renewed, the most that the service allows, and when it is renewed.
 LIFETIME, RENEWED_AFTER = 1800, 900
-#: As the service has them. A node of ours takes no more from any service.
+#: As the service has them. A node takes no more from any service.
 MAX_MEMBERS = 1024
 #: How many records that a member replaced are known as old ones.
 KEPT_DIGESTS = 16
@@ -74,12 +74,12 @@ def read_rows(
     """Members after a snapshot, or after changed rows. own: node id and public key of this node."""
     refused: list[Refusal] = []
     members: Members = {}
-    own_lost, foreign, opened = False, 0, 0
+    own_lost, unread, opened = False, 0, 0
     for row in _limited(rows, known, refused):
         before = known.get(row.id)
         try:
             if row.id == own[0]:
-                own_lost |= bool(row.data) and _is_foreign(row, secret, own[1])
+                own_lost |= bool(row.data) and _is_anothers(row, secret, own[1])
                 if own_lost:
                     raise ValueRefused(
                         "own_id", "somebody else announced the node id of this node; it is announced again"
@@ -88,7 +88,7 @@ def read_rows(
             member = _read(row, secret, before, now, refused)
             opened += member is not None
         except ValueRefused as error:
-            foreign += error.reason == "sealed_otherwise"
+            unread += error.reason == "sealed_otherwise"
             refused.append(_refusal(row.id, error))
             member = before  # what worked is kept until it is replaced by something that works
         if member is not None:
@@ -97,8 +97,8 @@ def read_rows(
         members.update(_missing(known, members, now))
     else:
         members = {**known, **members}
-    if foreign and not opened:
-        message = f"none of the {foreign} records that the service has of this mesh can be opened with mesh_secret"
+    if unread and not opened:
+        message = f"none of the {unread} records that the service has of this mesh can be opened with mesh_secret"
         return Reading(members, [Refusal("discovery", "wrong_secret", message)], "wrong_secret", own_lost)
     return Reading(members, _some(refused), "", own_lost)
 
@@ -145,7 +145,7 @@ def _refusal(node_id: str, error: ValueRefused) -> Refusal:
     return Refusal(f"discovery/{node_id}", error.reason, f"discovery/{node_id}: {error.message}")
 
 
-def _is_foreign(row: Row, secret: bytes, public_key: str) -> bool:
+def _is_anothers(row: Row, secret: bytes, public_key: str) -> bool:
     try:
         return bool(open_affiliate(secret, row.data)["public_key"] != public_key)
     except ValueRefused:

@@ -41,7 +41,7 @@ from .node import INPUTS, affiliate_of, identity_path
 Data = dict[str, t.Any]
 #: Changes of members are written at most once in so many seconds.
 _REST_SECONDS = 1.0
-#: How long a record of ours that was deleted or replaced stays so.
+#: Seconds until the own record is announced again after it was deleted or replaced.
 _RECLAIM_SECONDS = 10.0
 #: Endpoints of others are announced at most so many at once, since the service counts requests.
 _HARVESTED = 50
@@ -126,7 +126,7 @@ def _host(text: str) -> str:
 
 
 class Conversation:
-    """One visit to the service, for one mesh. Raises ServiceError, PackagesMissing."""
+    """One connection to the service, for one mesh. Raises ServiceError, PackagesMissing."""
 
     def __init__(self, settings: t.Mapping[str, t.Any], secret: bytes) -> None:
         self.secret = secret
@@ -156,7 +156,7 @@ class Conversation:
 
 
 def package_missing(error: PackagesMissing) -> LinuxError:
-    """The same for a module, whose role may install them."""
+    """The same for a module; its role may install them."""
     return LinuxError("ask", "the discovery service", str(error), package=",".join(error.packages))
 
 
@@ -192,7 +192,7 @@ def ask(settings: t.Mapping[str, t.Any], secret: bytes, known: Members, own: tup
 
 
 class Announcement(Part):
-    """This node's record at the service, and the file of members; after the device, whose key it needs."""
+    """This node's record at the service, and the file of members; after the device, since it needs its key."""
 
     def __init__(
         self, fabric: str, state: Data, secret: bytes, affiliate: t.Callable[[], Affiliate], found: Found

@@ -230,12 +230,12 @@ class KubespanNode(Part):
         if not state["watcher"]:
             raise ValueRefused(
                 "bad_option",
-                "kubespan_registries has discovery, whose records the watcher renews: kubespan_watcher is false",
+                "kubespan_registries has discovery, and the watcher renews its records: set kubespan_watcher to true",
             )
         if not self.secret:
             raise ValueRefused(
                 "bad_mesh_secret",
-                "kubespan_registries has discovery, whose records are sealed with mesh_secret: set it",
+                "kubespan_registries has discovery, and its records are sealed with mesh_secret: set it",
             )
         state["discovery"] = discovery.settings_of(self._given, given)
         known, seen = discovery.load_members(self.fabric)

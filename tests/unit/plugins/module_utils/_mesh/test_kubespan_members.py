@@ -59,7 +59,7 @@ def peers(members: m.Members, filters: t.Sequence[str] | None = None) -> t.Any:
 
 
 @pytest.mark.parametrize("case", HOSTILE["evil"], ids=lambda case: case["why"])
-def test_what_one_member_says_is_refused_by_name_and_the_rest_goes_on(case: t.Mapping[str, t.Any]) -> None:
+def test_what_one_member_announces_is_refused_by_name_and_the_rest_goes_on(case: t.Mapping[str, t.Any]) -> None:
     first = read(row(HOSTILE["good"]))
     evil = {**HOSTILE["evil_base"], **case["change"]}
     found = read(row(HOSTILE["good"]), row(evil, "evil", nonce=1), known=first.members, now=1001.0)
@@ -96,7 +96,7 @@ def test_a_host_of_the_inventory_gets_endpoints_that_others_saw() -> None:
     assert peer == INVENTORY  # its id with another key is somebody else
 
 
-def test_a_wrong_secret_reads_nothing_and_one_foreign_record_does_not_hide_the_others() -> None:
+def test_a_wrong_secret_reads_nothing_and_one_unreadable_record_does_not_hide_the_others() -> None:
     sealed = row(HOSTILE["good"], secret=OTHER)
     found = read(sealed)
     assert found.problem == "wrong_secret" and not found.members
