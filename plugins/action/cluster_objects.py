@@ -11,6 +11,7 @@ import typing as t
 
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import NODE_POD, node_pod_hosts
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
 from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept
 
@@ -27,9 +28,24 @@ class _Objects(InventoryAction):
                 return why
         if options.get("files"):
             self._read(options)
+        if options.get("node_pods"):
+            if "clusters" in options:
+                return None
+            found = node_pod_hosts(self.hostvars, self.groups)
+            self.only = set(found)
+            if not found:
+                return f"no host is reached by {NODE_POD}"
+            return self._without_lost(found) if options.get("state") in _GONE else None
         if not options.get("objects"):
             self.only = options.get("objects_by_cluster") or {}
         return None
+
+    def _without_lost(self, found: t.Mapping[str, t.Sequence[str]]) -> str | None:
+        """Leave out clusters with a node that this run was to take out of the mesh and did not: its pod is the way to it."""
+        results = {host: self.hostvars.context.get(kept.NODE, host) or {} for hosts in found.values() for host in hosts}
+        stay = sorted(host for host, result in results.items() if result.get("failed") or result.get("unreachable"))
+        self.only = {name for name, hosts in found.items() if not set(hosts) & set(stay)}
+        return None if self.only else f"{', '.join(stay)} could not be taken out of the mesh"
 
     def _read(self, options: dict[str, t.Any]) -> None:
         """The manifests of files of the role, for all clusters or for one."""

@@ -54,6 +54,16 @@ options:
     default: InternalIP
     env:
       - name: MULTICLUSTER_NODE_ADDRESS
+  connection:
+    description:
+      - V(node_pod) reaches the nodes through the API servers of their clusters, by P(multicluster.network.node_pod#connection). O(address) and
+        C(node_cidrs) have no part in it then.
+      - V(none) leaves it to the inventory how they are reached.
+    type: str
+    choices: [none, node_pod]
+    default: none
+    env:
+      - name: MULTICLUSTER_NODE_CONNECTION
   label_selector:
     description: Only nodes with these labels.
     type: str
@@ -90,7 +100,8 @@ notes:
     or a cluster. Write such a group's name in O(groups), if nodes are to join it.
   - Sources that are read later can give hosts and groups names that nodes have already. Let this source be the last.
   - Variables of each host are C(node_name), C(node_labels), C(node_roles), C(ansible_host) as O(address) says, and by its group
-    C(multicluster_cluster). Labels that Kubernetes would not accept are left out.
+    C(multicluster_cluster). With O(connection=node_pod) also C(ansible_connection), C(ansible_python_interpreter) and C(ansible_node_pod_access).
+    Labels that Kubernetes would not accept are left out.
   - The cache holds names, labels and addresses of nodes, no credential.
 seealso:
   - module: multicluster.network.mesh_plan
@@ -110,6 +121,10 @@ label_selector: "!node.kubernetes.io/exclude-from-mesh"
 keyed_groups:
   - key: node_roles
     prefix: kube
+
+# Nodes without SSH: the same, and two kubeconfigs are all that there is to write.
+# plugin: multicluster.network.cluster_nodes
+# connection: node_pod
 """
 
 import re
@@ -127,12 +142,21 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.a
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.node_hosts import Names
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.module_utils._values.text import parse_cluster_name
-from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import FABRIC_CLUSTERS
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import FABRIC_CLUSTERS, NODE_POD
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_groups import ClaimedGroups
 
 _SUFFIXES = ("cluster_nodes.yml", "cluster_nodes.yaml")
 #: What gives access; one of them must come from the cluster itself, or O(kubeconfig) is taken.
 _WAYS_IN = ("kubeconfig", "api_url")
+
+
+def _trusted(text: str) -> t.Any:
+    """A template of this plugin, which ansible-core 2.19 and newer resolve only where they trust it."""
+    try:
+        from ansible.template import trust_as_template
+    except ImportError:
+        return text
+    return trust_as_template(text)
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
@@ -156,7 +180,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             ranges = {name: self._node_cidrs(name, entry) for name, entry in clusters.items()}
             groups = self._groups(clusters)
             names = self._names(clusters, groups, read)
-            found = cluster_nodes.hosts(read, ranges, self.get_option("address"), names, self.get_option("node_names"))
+            found = cluster_nodes.hosts(read, ranges, self._address(), names, self.get_option("node_names"))
         except ValueRefused as error:
             raise AnsibleParserError(f"{path}: {error.message} [{error.reason}]") from None
         for refusal in found.refused:
@@ -169,8 +193,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for cluster, rows in found.hosts.items():
             self.inventory.add_group(groups[cluster])
             self.inventory.set_variable(groups[cluster], "multicluster_cluster", cluster)
+            way = self._way(cluster, clusters[cluster])
             for row in rows:
-                self._add(groups[cluster], row, row.name not in known)
+                self._add(groups[cluster], row, way if row.name not in known else None)
         claimed = ClaimedGroups(
             self.inventory, names.reserved
         )  # which knows all hosts now: no group takes the name of one
@@ -245,12 +270,41 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _node_cidrs(self, name: str, entry: t.Mapping[str, t.Any]) -> list[str]:
         ranges = entry.get("node_cidrs") or []
-        needs = self.get_option("address") in ("InternalIP", "ExternalIP")
+        needs = self._address() in ("InternalIP", "ExternalIP")
         if not isinstance(ranges, (list, tuple)) or (needs and not ranges):
             raise ValueRefused(
                 "missing_grant", f"cluster {name}: node_cidrs must list the ranges of its nodes' addresses"
             )
         return [str(text) for text in ranges]
+
+    def _address(self) -> str:
+        """Which address hosts get: a node that is reached by its pod needs none."""
+        return "none" if self.get_option("connection") == "node_pod" else str(self.get_option("address"))
+
+    def _way(self, cluster: str, entry: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        """Variables by which Ansible reaches the nodes of a cluster, if this source sets it."""
+        if self.get_option("connection") != "node_pod":
+            return {}
+        way: dict[str, t.Any] = {"ansible_connection": NODE_POD, "ansible_python_interpreter": "python3"}
+        if self.get_option("clusters") is not None:
+            way["ansible_node_pod_access"] = {
+                key: entry[key] for key in ACCESS_OPTIONS if key in entry and key != "name"
+            }
+        elif not self._of_variable(getattr(self.inventory, "processed_sources", None) or []):
+            # of the host that is the cluster: a credential stays where it is
+            own = "{{ hostvars['%s']['%s'] }}"
+            given = [key for key in ACCESS_OPTIONS if key in entry and key != "name"]
+            way["ansible_node_pod_access"] = {
+                key: _trusted(own % (cluster, key)) if key in self._said(cluster) else entry[key] for key in given
+            }
+        return way
+
+    def _said(self, cluster: str) -> t.Collection[str]:
+        """The names of the variables of a cluster's host."""
+        host, sources = self.inventory.hosts[cluster], getattr(self.inventory, "processed_sources", None) or []
+        known = set(get_group_vars(host.get_groups())) | set(host.get_vars())
+        known |= set(get_vars_from_inventory_sources(self.loader, sources, host.get_groups(), "all"))
+        return known | set(get_vars_from_inventory_sources(self.loader, sources, [host], "all"))
 
     # --- what the inventory has -----------------------------------------------------------------------------------
 
@@ -340,12 +394,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     # --- what is added ------------------------------------------------------------------------------------------
 
-    def _add(self, group: str, row: t.Any, made: bool) -> None:
-        """Add one host. made: it was not in the inventory; one that was keeps what it has, and how Ansible connects to it."""
+    def _add(self, group: str, row: t.Any, way: t.Mapping[str, t.Any] | None) -> None:
+        """Add one host. way: None for one that was in the inventory, which keeps what it has, and how Ansible connects to it."""
+        made = way is not None
         self.inventory.add_host(row.name, group=group)
         host = self.inventory.get_host(row.name)
         known = host.get_vars() if made else combine_vars(get_group_vars(host.get_groups()), host.get_vars())
-        variables = {"node_name": row.node_name, "node_labels": row.labels, "node_roles": row.roles}
+        variables = {"node_name": row.node_name, "node_labels": row.labels, "node_roles": row.roles, **(way or {})}
         if row.address is not None and made:
             variables["ansible_host"] = row.address
         for key, value in variables.items():

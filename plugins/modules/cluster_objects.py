@@ -82,6 +82,28 @@ options:
         description: Namespace in which the capability V(service_mirror) may write. It has to exist.
         type: str
         default: sys-semaphore
+  node_pods:
+    description: >-
+      A namespace and a DaemonSet that every cluster gets as well. By its pods P(multicluster.network.node_pod#connection) reaches nodes.
+      They are privileged, in the network of their nodes. Without O(clusters), only clusters get them that have a host with this connection.
+    type: dict
+    suboptions:
+      image:
+        description: Image with C(/bin/sh), C(head), C(cat) and Python 3.9 or newer, and C(wireguard-go) where kernels have no WireGuard.
+        type: str
+      namespace:
+        description: An existing namespace. Without it they get one of their own, with the labels of Pod Security that privileged pods need.
+        type: str
+        default: ""
+      node_selector:
+        description: Labels of the nodes that get a pod.
+        type: dict
+        default: {}
+      pull_secrets:
+        description: Names of Secrets in O(node_pods.namespace) with which the image is pulled.
+        type: list
+        elements: str
+        default: []
   kubeconfig_secrets:
     description: >-
       Secrets with kubeconfigs that every cluster gets as well, as C(kubeconfigSecretRef) of a C(ClusterMesh) object refers to them. The files are read
@@ -241,6 +263,12 @@ def argument_spec() -> dict[str, Any]:
         "extra_rules": {"type": "list", "elements": "dict", "default": []},
         "target_namespace": {"type": "str", "default": "sys-semaphore"},
     }
+    pods = {
+        "image": {"type": "str"},
+        "namespace": {"type": "str", "default": ""},
+        "node_selector": {"type": "dict", "default": {}},
+        "pull_secrets": {"type": "list", "elements": "str", "default": [], "no_log": False},
+    }
     secrets = {
         "clusters": {"type": "list", "elements": "str", "required": True},
         "path": {"type": "path", "required": True},
@@ -250,6 +278,7 @@ def argument_spec() -> dict[str, Any]:
     }
     return {
         "access": {"type": "dict", "options": access},
+        "node_pods": {"type": "dict", "options": pods},
         "kubeconfig_secrets": {"type": "dict", "options": secrets, "no_log": False},
         "objects": {"type": "list", "elements": "dict", "default": []},
         "objects_by_cluster": {"type": "dict", "default": {}},

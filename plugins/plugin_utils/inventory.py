@@ -34,6 +34,8 @@ _GROUP, _GROUP_VARIABLE, _CAPABILITIES = "clusters", "multicluster_clusters_grou
 #: What a host of a cluster may say for itself although the variable has the cluster: whose node it is.
 _OF_HOSTS = ("multicluster_cluster", "node_name")
 
+#: The connection by pods on nodes.
+NODE_POD = "multicluster.network.node_pod"
 #: What a node's host may carry for this collection.
 NODE_VARIABLES = ("multicluster_cluster", "node_name", "wireguard_endpoint", "node_pod_cidrs")
 #: Out of which the networks that load balancing hands out follow.
@@ -223,4 +225,14 @@ def secret_values(hostvars: t.Any, hosts: t.Iterable[str]) -> set[str]:
             except Exception:  # pylint: disable=broad-except
                 continue  # a variable that is no value here, such as one that refers to another play's
             found |= secrets_of(value, str(name))
+    return found
+
+
+def node_pod_hosts(hostvars: t.Any, groups: Groups) -> dict[str, list[str]]:
+    """Cluster -> its hosts that are reached by the connection node_pod."""
+    found: dict[str, list[str]] = {}
+    for host in sorted({str(host) for host in groups.get("all", ())}):
+        given = hostvars[host]
+        if given.get("ansible_connection", None) == NODE_POD and given.get("multicluster_cluster", None):
+            found.setdefault(str(given["multicluster_cluster"]), []).append(host)
     return found

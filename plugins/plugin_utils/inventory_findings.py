@@ -36,7 +36,11 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.config import parse_mesh
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan import MODE as KUBESPAN
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused, quoted
-from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import FABRIC_CLUSTERS, with_clusters
+from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import (
+    FABRIC_CLUSTERS,
+    NODE_POD,
+    with_clusters,
+)
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_sources import read_sources
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import (
     known_variables,
@@ -49,6 +53,8 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.role_values i
 _NOT_OURS = "multicluster_foreign_variables"
 _CAPABILITIES = "multicluster_capabilities"
 _SPEAKER = ("bgp_speaker_neighbors", "bgp_speaker_source_ip", "bgp_speaker_router_id")
+#: What makes a node a speaker.
+_SPEAKERS = ("bgp_speaker_neighbors", "layer2_speaker_segment")
 #: Connections by which a host's address says which machine it is, and what else says it: the same address is another machine
 #: by another port or another way there.
 _REMOTE = ("ssh", "smart", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh")
@@ -85,6 +91,22 @@ def _without_router_id(hostvars: t.Any, nodes: t.Iterable[str]) -> list[Finding]
         if addresses and not router and all(":" in text for text in [*addresses, str(source or ":")]):
             message = "all routers of the node are of IPv6, so nothing gives it a router id: write bgp_speaker_router_id, an IPv4 address of no one else's"
             found.append(Finding("nodes/" + host, "bgp_speaker_router_id", "bad_address", message))
+    return found
+
+
+def _speakers_without_init(hostvars: t.Any, nodes: t.Iterable[str]) -> list[Finding]:
+    """Nodes that are reached by a pod and are to run a speaker, which needs an init and daemons of the host."""
+    found = []
+    for host in nodes:
+        given = hostvars[host]
+        if given.get("ansible_connection") != NODE_POD:
+            continue
+        for name in _SPEAKERS:
+            if given.get(name, None):
+                message = "the node is reached by a pod ({0}), where no speaker can run; take {1} from it, or reach it over SSH"
+                found.append(
+                    Finding("nodes/" + host, name, "speaker_without_init", message.format("ansible_connection", name))
+                )
     return found
 
 
@@ -224,6 +246,7 @@ def inventory_findings(
         sources = read_sources(names.sources, getattr(hostvars, "_loader", None) or DataLoader())
         found += check_rivals(sources) + (check_sources(sources, names.clusters) if len(names.sources) > 1 else [])
     found += _without_router_id(hostvars, sorted(names.clusters))
+    found += _speakers_without_init(hostvars, sorted(names.clusters))
     found += check_access_files([(host, hostvars[host].get("kubeconfig")) for host in members.get(clusters_group, ())])
     for host in members.get(clusters_group, ()):
         settings = hostvars[host].get(VARIABLE)

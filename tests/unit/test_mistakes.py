@@ -332,6 +332,16 @@ MISTAKES = [
         files={"host_vars/aws-1.yml": "bgp_speaker_neighbors: [{address: 'fd00:66:23::1', asn: 65000}]"},
     ),
     Mistake(
+        "a speaker on a node that is reached by a pod",
+        "nodes/aws-1",
+        "bgp_speaker_neighbors",
+        ("reached by a pod", "ansible_connection"),
+        files={
+            "host_vars/aws-1.yml": "bgp_speaker_neighbors: [{address: 10.66.23.1, asn: 65000}]\n"
+            "ansible_connection: multicluster.network.node_pod"
+        },
+    ),
+    Mistake(
         "an entry without its address",
         "host aws-1",
         "bgp_speaker_neighbors",

@@ -52,6 +52,7 @@ COMPOSED: dict[tuple[str, str], str] = {
     ("cluster_objects", "objects"): "manifests that are made of names",
     ("node_dataplane", "kubespan"): "settings of the node, to which the plan adds the rest",
     ("cluster_objects", "access"): "an account of several variables",
+    ("cluster_objects", "node_pods"): "pods of several variables",
     ("cluster_objects", "kubeconfig_secrets"): "Secrets of several variables",
     ("cluster_objects", "clusters"): "chosen by the name of one of them",
     ("cluster_token", "service_account"): "a name that is joined of two parts",

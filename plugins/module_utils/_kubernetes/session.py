@@ -75,14 +75,15 @@ class Allowance:
 
 
 class Request(t.NamedTuple):
-    """``verb`` is Kubernetes' name of it, for messages and counts; ``body`` is sent as JSON."""
+    """``verb`` is Kubernetes' name of it, for messages and counts; ``query`` may name a key twice, as pairs; ``body`` is sent as JSON."""
 
     verb: str
     method: str
     path: str
-    query: t.Mapping[str, str] | None = None
+    query: t.Mapping[str, str] | t.Sequence[tuple[str, str]] | None = None
     body: t.Mapping[str, t.Any] | None = None
     content_type: str = "application/json"
+    headers: t.Mapping[str, str] | None = None
 
     @property
     def operation(self) -> str:
@@ -154,6 +155,25 @@ class Session:
             if answer is not None:
                 answer.close()
 
+    def upgrade(self, request: Request, seconds: float) -> t.Any:
+        """The answer of a server that has switched protocols; its connection is the caller's, to use and to close. Raises KubeErrors."""
+        urllib3 = library(self.cluster)
+        try:
+            with within(time.monotonic() + seconds):
+                answer = self._open(self._connected(), request, seconds)
+                if answer.status == 101:
+                    return answer
+                try:
+                    allowance = Allowance(self.limits)
+                    payload = self._read(answer, request.operation, time.monotonic() + seconds, allowance)
+                finally:
+                    answer.close()
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise self._broken(error, request.operation, seconds) from None
+        if not 200 <= answer.status < 300:
+            self._judge(answer, payload, request.operation, allowance)
+        raise self.error(errors.BadAnswer, request.operation, f"HTTP status {answer.status}, and no other protocol")
+
     # -- one request
 
     def _connected(self) -> Transport:
@@ -184,6 +204,7 @@ class Session:
     def _open(self, transport: Transport, request: Request, seconds: float) -> t.Any:
         """The answer as far as its headers, with at most ``seconds`` between any two bytes."""
         headers = transport.headers.copy()
+        headers.update(request.headers or {})
         data = None
         if request.body is not None:
             headers["Content-Type"] = request.content_type

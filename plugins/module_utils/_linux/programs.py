@@ -47,6 +47,22 @@ def run_for(
         raise LinuxError(operation, obj, f"{words[0]}: {os_reason(error)}") from None
 
 
+def start(words: t.Sequence[str]) -> subprocess.Popen[bytes]:
+    """A program that runs alongside, with our outputs and without input; its end is the caller's to wait for. Raises OSError."""
+    return subprocess.Popen(words, stdin=subprocess.DEVNULL)  # pylint: disable=consider-using-with,ansible-bad-function
+
+
+def stop(child: subprocess.Popen[bytes], seconds: float = 10.0) -> None:
+    """End such a program, and wait for its end."""
+    if child.poll() is None:
+        child.terminate()
+    try:
+        child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
 def leave_running(words: t.Sequence[str]) -> None:
     """Start a program that goes on without us: no child of a session that ends, no pipe that keeps Ansible waiting. Raises OSError."""
     subprocess.Popen(  # pylint: disable=consider-using-with,ansible-bad-function  # it shall go on without us

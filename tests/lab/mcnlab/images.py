@@ -34,6 +34,8 @@ TOOLS = (
     "socat",
     "wget",
 )
+# All that a pod of the role node_access needs, and wireguard-go where the kernel has no WireGuard.
+NODE_POD = ("busybox", "nftables", "python3", "wireguard-go")
 # A sandbox's first process ends when it is told to and takes in the orphans of pods that share their process ids.
 PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done")
 
@@ -51,6 +53,7 @@ class Image:
 
 
 PAUSE_NAME = "registry.k8s.io/pause:3.10.1"
+NODE_POD_NAME = "example.com/node-pod:1"
 COREDNS_NAME = "registry.k8s.io/coredns/coredns:v{version}"
 
 
@@ -74,6 +77,11 @@ def table(coredns: str) -> tuple[Image, ...]:
             ("nicolaka/netshoot:v0.15",),
             "nslookup, dig, curl, wget, ncat, nc (OpenBSD's), ip, ping, socat, busybox's applets",
             TOOLS,
+        ),
+        Image(
+            (NODE_POD_NAME,),
+            "Python 3, nft, wireguard-go, busybox's applets: for the pods of the role node_access",
+            NODE_POD,
         ),
         Image(
             (COREDNS_NAME.format(version=coredns),),

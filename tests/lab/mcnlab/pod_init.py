@@ -47,6 +47,8 @@ KEPT = {
     "var/lib/kubelet": "kubelet",
     "var/lib/containerd": "containerd",
     "var/lib/cni": "cni",
+    "var/lib/multicluster-network": "multicluster-network",
+    "var/lib/semaphore-wireguard": "semaphore-wireguard",
     "var/log/pods": "log/pods",
     "var/log/containers": "log/containers",
 }

@@ -12,6 +12,7 @@ from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.objects import WriteOne, apply_writes, read_objects
 from ..._linux.files import read_state
 from ..._plan.access_manifests import access_manifests, kubeconfig_secret
+from ..._plan.node_pod_manifests import node_pod_manifests
 from ..._plan.object_plan import CONFLICT, Key, Read, Scope, Write, parse_manifest, plan_objects, plan_release
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan, Refusal
@@ -47,9 +48,14 @@ def _give_up(client: Client, todo: Write, manager: str) -> None:
 
 
 def made_here(request: t.Mapping[str, t.Any], check: bool) -> list[dict[str, t.Any]]:
-    """Manifests of ``access`` and of ``kubeconfig_secrets``, whose files are read. Raises ValueRefused for what cannot be made."""
-    access, secrets = request.get("access"), request.get("kubeconfig_secrets") or {}
+    """Manifests of ``access``, ``node_pods`` and ``kubeconfig_secrets``, whose files are read. Raises ValueRefused for what cannot be made."""
+    access, secrets, pods = request.get("access"), request.get("kubeconfig_secrets") or {}, request.get("node_pods")
     made = access_manifests(**access) if access else []
+    if pods:
+        gone = request.get("state") == "absent"
+        made += node_pod_manifests(
+            request["fabric"], **{**pods, "image": pods.get("image") or ("gone" if gone else "")}
+        )
     for cluster in secrets.get("clusters") or ():
         path = os.path.expanduser(secrets["path"].replace("{cluster}", cluster))
         file = None if request.get("state") == "absent" else read_state(path)

@@ -4,20 +4,25 @@
 
 dataplane.pyz STATE                           apply the confirmed state of the fabric that the file's folder names
 dataplane.pyz watch FABRIC                    the watcher of a KubeSpan node
+dataplane.pyz pod FABRIC [boot]               in a node pod: apply the confirmed state when the container begins, then what else runs on a node
 dataplane.pyz rollback FABRIC ID [--after S]  put back what the transaction ID changed, unless it was confirmed
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import typing as t
 
+from ..._linux import files, programs
 from . import dataplane as node_dataplane, persistence, transaction
 
 #: At boot a device may need the driver of its uplink first; three tries, then the unit fails and says why.
 TRIES, PAUSE_SECONDS = 3, 2
+#: In a node pod: how often the agent looks for another program, and when a watcher that ended is started again (5 s, as its unit has it).
+LOOK_SECONDS, AGAIN_SECONDS = 1.0, 5.0
 
 
 def main(arguments: t.Sequence[str]) -> int:
@@ -37,8 +42,14 @@ def main(arguments: t.Sequence[str]) -> int:
         )
 
         kubespan_watch.watch(words[1])
+    if words[:1] == ["pod"] and len(words) in (2, 3) and words[2:] in ([], ["boot"]):
+        if words[2:]:
+            _boot(persistence.state_path(words[1]))
+        return stay(words[1])
     if len(words) != 1:
-        sys.stderr.write("usage: dataplane.pyz STATE | watch FABRIC | rollback FABRIC ID [--after SECONDS]\n")
+        sys.stderr.write(
+            "usage: dataplane.pyz STATE | watch FABRIC | pod FABRIC [boot] | rollback FABRIC ID [--after SECONDS]\n"
+        )
         return 2
     return _boot(words[0])
 
@@ -64,3 +75,43 @@ def _boot(path: str) -> int:
         sys.stdout.write(json.dumps({"plan": result["plan"], "refused": result["refused"]}, sort_keys=True) + "\n")
         return 0 if not result["refused"] else 1
     return 1
+
+
+def stay(fabric: str) -> int:
+    """In a node pod, where systemd would keep the watcher of a KubeSpan mesh: keep it until the link ``agent`` leads to another program.
+
+    That of a new release, or none. The container's command then starts what the link leads to. Returns the exit status.
+    """
+    from . import kubespan_watch
+
+    link = persistence.agent_link(fabric)
+    begun = _leads_to(link)
+    watcher: t.Any = None
+    started: float | None = None
+    stamp: t.Any = ()
+    desired = False
+    try:
+        while begun is not None and _leads_to(link) == begun:
+            found = files.stamp(persistence.state_path(fabric))
+            if found != stamp:
+                stamp, desired = found, bool((kubespan_watch.desired_state(fabric) or {}).get("watcher"))
+            if watcher is not None and (watcher.poll() is not None or not desired):
+                programs.stop(watcher)
+                watcher = None
+            now = time.monotonic()
+            if desired and watcher is None and (started is None or now - started > AGAIN_SECONDS):
+                started = now
+                # the program that runs now, and not whatever the link leads to by then
+                watcher = programs.start([sys.executable, begun, "watch", fabric])
+            time.sleep(LOOK_SECONDS)
+    finally:
+        if watcher is not None:
+            programs.stop(watcher)
+    return 0
+
+
+def _leads_to(link: str) -> str | None:
+    try:
+        return os.readlink(link)
+    except OSError:
+        return None

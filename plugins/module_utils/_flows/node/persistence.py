@@ -3,7 +3,8 @@
 """What makes a node's dataplane survive a reboot: the confirmed state, the code that applies it, the boot unit.
 
 Decision 5 and 34: a root-only state file, the collection's own code as a zipapp alongside nothing else than python3, and a
-unit that applies the state before pods start.
+unit that applies the state before pods start. In a pod of the role node_access (decision 71) a link in the one folder of the node that
+the pod sees takes the place of units: the container's command runs what it leads to, at its begin and from then on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import typing as t
 from ..._dataplane.journal import is_state
 from ..._dataplane.node_spec import NodeState
 from ..._linux import files
-from ..._linux.host import bundle, link_managers, systemd
+from ..._linux.host import bundle, link_managers, node_pod, systemd
 from ..._plan.plan import Plan, reconcile
 
 STATE_ROOT = "/var/lib/multicluster-network"
@@ -75,13 +76,8 @@ def folder(fabric: str) -> str:
 
 def folders(fabric: str) -> list[tuple[str, bool]]:
     """Every folder of ours on a node, and whether only root may look into it."""
-    return [
-        (STATE_ROOT, False),
-        (folder(fabric), True),
-        (CODE_ROOT, False),
-        (code_folder(fabric), False),
-        (RUN_ROOT, False),
-    ]
+    code = [] if node_pod.inside() else [(CODE_ROOT, False)]
+    return [(STATE_ROOT, False), (folder(fabric), True), *code, (code_folder(fabric), False), (RUN_ROOT, False)]
 
 
 def has_kubespan_files(fabric: str) -> bool:
@@ -108,7 +104,17 @@ def invalid_journal_path(fabric: str) -> str:
 
 
 def code_folder(fabric: str) -> str:
-    return f"{CODE_ROOT}/{fabric}"
+    """Where programs are; in a node pod, nothing outlives the container but what is in the folder of the state."""
+    return _pod_code_folder(fabric) if node_pod.inside() else f"{CODE_ROOT}/{fabric}"
+
+
+def _pod_code_folder(fabric: str) -> str:
+    return f"{folder(fabric)}/code"
+
+
+def agent_link(fabric: str) -> str:
+    """What the container of a node pod runs."""
+    return f"{folder(fabric)}/agent"
 
 
 def outcome_path(fabric: str) -> str:
@@ -197,11 +203,15 @@ def code_state() -> files.FileState:
 
 
 def unit_files(fabric: str) -> list[str]:
-    """The boot unit and the link that enables it."""
+    """The boot unit and the link that enables it; in a node pod the link to the agent."""
+    if node_pod.inside():
+        return [agent_link(fabric)]
     return [f"{UNIT_ROOT}/{unit_name(fabric)}", f"{WANTED_BY}/{unit_name(fabric)}"]
 
 
 def _desired_unit(fabric: str) -> dict[str, files.FileState]:
+    if node_pod.inside():
+        return {agent_link(fabric): files.FileState("link", 0o777, code_file(fabric).encode("ascii"))}
     text = _UNIT.format(fabric=fabric, state=state_path(fabric), journal=journal_path(fabric), code=code_file(fabric))
     return _enabled(unit_name(fabric), text)
 
@@ -212,11 +222,14 @@ def desired_files(fabric: str, state: NodeState | None) -> dict[str, files.FileS
         return {}
     mesh = ((state.kubespan or {}).get("layout") or {}).get("device")
     devices = sorted({*(device.name for device in state.devices), *([mesh] if mesh else [])})
-    found = link_managers.texts(_manager_name(fabric), devices)
+    in_pod = node_pod.inside()
+    # what manages the links of the node itself is out of reach of a pod
+    found = {} if in_pod else link_managers.texts(_manager_name(fabric), devices)
+    watched = bool((state.kubespan or {}).get("watcher")) and not in_pod  # the agent watches, by the state
     return {
         code_file(fabric): code_state(),
         **_desired_unit(fabric),
-        **(_watch_files(fabric) if (state.kubespan or {}).get("watcher") else {}),
+        **(_watch_files(fabric) if watched else {}),
         **{path: files.FileState("file", 0o644, text.encode("ascii")) for path, text in found.items()},
         state_path(fabric): files.FileState("file", 0o600, state_bytes(state.to_json())),
     }
@@ -256,8 +269,10 @@ def sweep(fabric: str) -> None:
 
 
 def _leave_folders(fabric: str) -> None:
+    if not node_pod.inside():
+        files.remove_empty_folders(code_folder(fabric), "/usr/local/lib")
+    files.remove_empty_folders(_pod_code_folder(fabric), "/var/lib")
     files.remove_empty_folders(folder(fabric), "/var/lib")
-    files.remove_empty_folders(code_folder(fabric), "/usr/local/lib")
 
 
 def gather(
@@ -268,11 +283,13 @@ def gather(
     Only while the host's lock is held is a spare file certainly a dead writer's.
     """
     paths = {*desired, state_path(fabric), candidate_path(fabric)}
-    paths.update(f"{code_folder(fabric)}/{name}" for name in files.list_folder(code_folder(fabric)))
+    # those of a node pod as well: a host may be reached in another way from now on
+    for code in {code_folder(fabric), _pod_code_folder(fabric)}:
+        paths.update(f"{code}/{name}" for name in files.list_folder(code))
     paths.update(
         f"{root}/{name}" for root in (UNIT_ROOT, WANTED_BY) for name in (unit_name(fabric), watch_name(fabric))
     )
-    paths.update(link_managers.paths(_manager_name(fabric)))
+    paths.update((*link_managers.paths(_manager_name(fabric)), agent_link(fabric)))
     if not desired:
         paths.update((*_kept_by_watcher(fabric), *run_files(fabric)))
     found: dict[str, files.FileState | None] = {}
@@ -310,7 +327,10 @@ def compare(fabric: str, desired: t.Mapping[str, files.FileState], others: t.Ite
 
 def apply(fabric: str, desired: t.Mapping[str, files.FileState], todo: Plan) -> None:
     """Write what differs: the code before the unit that names it, the state last, deletions after all writes."""
-    order = sorted(desired, key=lambda path: (path == state_path(fabric), path.startswith(UNIT_ROOT), path))
+    units = unit_files(fabric)
+    order = sorted(
+        desired, key=lambda path: (path == state_path(fabric), path.startswith(UNIT_ROOT) or path in units, path)
+    )
     touched = {change.id for change in todo.changes}
     for path in order:
         if path in touched:

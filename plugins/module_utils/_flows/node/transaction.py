@@ -140,6 +140,7 @@ def begin(fabric: str, seconds: int, before: Data, candidate: NodeState, persist
     unit_files = persistence.unit_files(fabric)
     kept = snapshot.take_files([*before.pop("keys"), *unit_files])
     had_code = files.read_state(code) is not None
+    files.make_folder(persistence.folder(fabric), 0o700)  # in a node pod, programs are below it
     if not had_code:
         files.write_state(code, persistence.code_state())
     journal = dict(
@@ -161,7 +162,6 @@ def begin(fabric: str, seconds: int, before: Data, candidate: NodeState, persist
     )  # what could not be read again is not begun
     how = deadman.arm(timer_name(fabric, ident), seconds, [code, "rollback", fabric, ident])
     journal["armed"] = how
-    files.make_folder(persistence.folder(fabric), 0o700)
     _write(persistence.candidate_path(fabric), candidate.to_json())
     _write(persistence.journal_path(fabric), journal)
     if persist and not candidate.absent and kept[unit_files[0]] is None:

@@ -21,6 +21,9 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.cache import CachePluginAdjudicator
 from ansible.plugins.loader import inventory_loader
+from ansible.template import Templar
+from ansible.vars.hostvars import HostVars
+from ansible.vars.manager import VariableManager
 from hypothesis import given, settings, strategies as st
 
 NAME = "multicluster.network.cluster_nodes"
@@ -188,3 +191,40 @@ def test_whatever_clusters_say(said: t.Any, node_names: str) -> None:
     check_untouched(
         inventory(clusters, node_names=node_names), clusters, set().union(*(own[cluster] for cluster in clusters))
     )
+
+
+def test_nodes_that_are_reached_by_their_pods(tmp_path: pathlib.Path) -> None:
+    """Only hosts that the plugin made get the connection; a credential stays with the cluster's host where there is one."""
+    clusters = {"aws": [node("by-hand", ADDRESS["aws"]), node("new", ADDRESS["aws"])]}
+    found = inventory(clusters, connection="node_pod")
+    made, own = found.hosts["new"].get_vars(), found.hosts["by-hand"].get_vars()
+    assert made["ansible_connection"] == "multicluster.network.node_pod" and "ansible_host" not in made
+    assert made["ansible_node_pod_access"] == {"api_url": "https://127.0.0.1:1", "token": "t"}
+    assert not [name for name in own if name.startswith("ansible_node_pod")] and "ansible_connection" not in own
+    assert own["node_labels"] == {}
+
+
+def test_the_access_of_a_cluster_that_is_a_host(tmp_path: pathlib.Path) -> None:
+    """No node_cidrs are needed, since no address is connected to."""
+    (tmp_path / "10-clusters.yml").write_text(
+        yaml.safe_dump({"clusters": {"hosts": {"aws": {"api_url": "https://127.0.0.1:1", "token": "secret-of-aws"}}}})
+    )
+    source = tmp_path / "20-cluster_nodes.yml"
+    cache = {
+        "cache": True,
+        "cache_plugin": "ansible.builtin.jsonfile",
+        "cache_connection": str(tmp_path / "cache"),
+        "cache_prefix": "nodes",
+    }
+    source.write_text(yaml.safe_dump({"plugin": NAME, "connection": "node_pod", **cache}))
+    cached = CachePluginAdjudicator("ansible.builtin.jsonfile", _uri=str(tmp_path / "cache"), _prefix="nodes")
+    cached[inventory_loader.get(NAME).get_cache_key(str(source))] = {"aws": [node("new", ADDRESS["aws"])]}
+    cached.set_cache()
+    loader = DataLoader()
+    manager = InventoryManager(loader=loader, sources=[str(tmp_path / "10-clusters.yml"), str(source)])
+    raw = manager.hosts["new"].get_vars()
+    assert "secret-of-aws" not in json.dumps(raw, default=str)
+    variables = VariableManager(loader=loader, inventory=manager).get_vars(host=manager.hosts["new"])
+    variables["hostvars"] = HostVars(manager, VariableManager(loader=loader, inventory=manager), loader)
+    access = Templar(loader=loader, variables=variables).template(raw["ansible_node_pod_access"])
+    assert access == {"api_url": "https://127.0.0.1:1", "token": "secret-of-aws"}

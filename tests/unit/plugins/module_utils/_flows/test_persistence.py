@@ -88,3 +88,29 @@ def test_a_state_of_another_fabric_or_no_state_is_none(host):
     for content in (b"", b"{", b"[]", b'{"fabric": "g"}', b"\xff"):
         files.write_state(persistence.state_path("f"), files.FileState("file", 0o600, content))
         assert persistence.load_state("f") is None
+
+
+def test_in_a_node_pod_a_link_takes_the_place_of_units(host, monkeypatch):
+    """All of it is in the one folder that outlives the container."""
+    tmp_path, reported = host
+    monkeypatch.setenv("MULTICLUSTER_NODE_POD", "f")
+    todo = converge(STATE)
+    link = tmp_path / "state_root" / "f" / "agent"
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file() or path.is_symlink()}
+    code = link.readlink()
+    assert found == {"state_root/f/agent", "state_root/f/dataplane.json", str(code.relative_to(tmp_path))}
+    assert code.parent == tmp_path / "state_root" / "f" / "code" and code.stat().st_mode & 0o777 == 0o755
+    assert len(todo.of("create")) == 3 and not converge(STATE).changed
+    assert persistence.unit_files("f") == [str(link)]
+    assert len(converge(None).of("delete")) == 3
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() or path.is_symlink()]
+
+
+def test_a_host_that_is_reached_otherwise_from_now_on_loses_the_link(host, monkeypatch):
+    monkeypatch.setenv("MULTICLUSTER_NODE_POD", "f")
+    converge(STATE)
+    monkeypatch.delenv("MULTICLUSTER_NODE_POD")
+    todo = converge(STATE)
+    gone = [change.id.rpartition("/")[2] for change in todo.of("delete")]
+    assert "agent" in gone and len(gone) == 2
+    assert not converge(STATE).changed

@@ -1,0 +1,114 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node reached through its cluster's API server: its pod, and commands in it."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..._kubernetes import errors, exec_stream
+from ..._kubernetes.access import parse_access
+from ..._kubernetes.client import Client
+from ..._kubernetes.session import Limits
+from ..._plan.node_pod_manifests import CONTAINER, LABEL, NodePod, choose_pod, command_words, is_other_pod, object_name
+from ..._values.refused import ValueRefused, quoted
+
+#: How often a pod is looked for that does not run yet.
+_PAUSE_SECONDS = 1.0
+#: So much of a command's errors is looked at here.
+_BEGIN = 4096
+
+
+class NodeLost(Exception):
+    """The node is not reached: a message that names object, reason and what to do."""
+
+
+class Place(t.NamedTuple):
+    """Which node of which cluster. ``access``: an entry of the option ``clusters``; ``machine_id``: what the inventory expects the node to have, or empty."""
+
+    access: t.Mapping[str, t.Any]
+    fabric: str
+    namespace: str
+    node: str
+    machine_id: str = ""
+
+
+class NodePods:
+    """Commands on one node. The pod is looked for once; it is the same connection that asks for it and runs the first command."""
+
+    def __init__(self, place: Place, seconds: float, wait_seconds: float) -> None:
+        self._place, self._wait = place, wait_seconds
+        try:
+            self._namespace = place.namespace or object_name(place.fabric)
+            self._client = Client(parse_access(place.access), Limits(request_seconds=seconds, tries=2), connections=2)
+        except ValueRefused as error:
+            raise NodeLost(f"{error.message} [{error.reason}]") from None
+        self._seconds = seconds
+        self._pod: NodePod | None = None
+
+    def find(self) -> NodePod:
+        """The pod, once it runs. Raises NodeLost."""
+        deadline = time.monotonic() + self._wait
+        while self._pod is None:
+            path = f"/api/v1/namespaces/{self._namespace}/pods"
+            try:
+                items = self._client.list(
+                    path, f"{LABEL}={self._place.fabric}", f"spec.nodeName={self._place.node}"
+                ).items
+                self._pod, why = choose_pod(items, self._place.fabric, self._place.node)
+            except errors.KubeError as error:
+                raise NodeLost(f"{error} [{error.reason}]") from None
+            except ValueRefused as error:
+                raise NodeLost(f"cluster {self._client.cluster}: {error.message} [{error.reason}]") from None
+            if self._pod is None:
+                if time.monotonic() >= deadline:
+                    raise NodeLost(
+                        f"cluster {self._client.cluster}, namespace {quoted(self._namespace)}: {why}; "
+                        "the role node_access makes the pods, and kubectl describes why one does not run [no_node_pod]"
+                    )
+                time.sleep(_PAUSE_SECONDS)
+        return self._pod
+
+    def forget(self) -> None:
+        """Look for the pod again before the next command: it may have been replaced."""
+        self._pod = None
+
+    def run(
+        self,
+        command: str,
+        feed: t.BinaryIO | None,
+        size: int | None,
+        out: exec_stream.Sink,
+        err: exec_stream.Sink,
+    ) -> int:
+        """The exit code of a shell's command line. ``size``: bytes of ``feed``. Raises NodeLost."""
+        pod = self.find()
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{pod.name}"
+        words = command_words(pod, command, size, self._place.machine_id)
+        first = b""
+
+        def errors_of(data: bytes) -> None:
+            nonlocal first
+            first += data[: _BEGIN - len(first)]
+            err(data)
+
+        try:
+            code = exec_stream.run(
+                self._client,
+                exec_stream.Command(path, CONTAINER, words, size is not None),
+                feed,
+                out,
+                errors_of,
+                self._seconds,
+            )
+        except errors.KubeError as error:
+            self.forget()
+            raise NodeLost(f"{error} [{error.reason}]") from None
+        if is_other_pod(code, first):
+            self.forget()
+            raise NodeLost(
+                f"cluster {self._client.cluster}: the server's answer for the pod {pod.name} comes from another pod, or the node "
+                f"{quoted(pod.node)} has another machine id than the variable node_machine_id [not_the_node]"
+            )
+        return code

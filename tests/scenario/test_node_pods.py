@@ -1,0 +1,277 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes without SSH: an inventory of two clusters and nothing else, real pods as the only way to the nodes, and that nothing of it stays.
+
+The tests of this file build on each other, in their order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+
+import pytest
+import yaml
+from harness import REPO
+
+PODS = "real"
+IMAGE = "example.com/node-pod:1"
+SHELL = "nicolaka/netshoot:v0.15"
+MOST = 200 * 1024 * 1024
+NAMESPACE = "multicluster-node-default"
+#: Tables of iptables' own, which kube-proxy and CNI plugins fill.
+COMPATIBLE = ("filter", "nat", "mangle", "raw")
+
+
+@pytest.fixture(autouse=True)
+def newest(monkeypatch):
+    monkeypatch.setenv("KUBERNETES", "newest")
+
+
+@pytest.fixture(scope="module")
+def inventory(fabric):
+    """A folder with the clusters and where nodes come from; no host but these."""
+    folder = fabric.state / "inventory-pods"
+    folder.mkdir(exist_ok=True)
+    entries = {
+        name: {key: value for key, value in entry.items() if not key.startswith("ansible_")}
+        for name, entry in fabric.tree["clusters"]["hosts"].items()
+    }
+    clusters = {"vars": {"ansible_connection": "local"}, "hosts": entries}
+    (folder / "10-clusters.yml").write_text(
+        yaml.safe_dump({"all": {"children": {"clusters": clusters}, "vars": {"node_access_image": IMAGE}}})
+    )
+    source = {"plugin": "multicluster.network.cluster_nodes", "connection": "node_pod"}
+    (folder / "20-cluster_nodes.yml").write_text(yaml.safe_dump(source))
+    return folder
+
+
+def ansible(inventory, *words, check=True):
+    """One ad-hoc task."""
+    done = subprocess.run(
+        ["ansible", "-i", str(inventory), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=str(REPO),
+        stdin=subprocess.DEVNULL,
+        env=dict(os.environ, ANSIBLE_NOCOLOR="1", ANSIBLE_FORCE_COLOR="0"),
+    )
+    if check:
+        assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def daemon_sets(fabric, cluster):
+    text = fabric.kubectl(cluster, "get", "daemonsets", "-A", "-l", "multicluster.network/node-pods", "-o", "json")
+    return json.loads(text)["items"]
+
+
+def apply(fabric, cluster, *items):
+    file = fabric.state / "apply.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)}), encoding="utf-8")
+    fabric.kubectl(cluster, "apply", "-f", str(file))
+
+
+def eventually(ask, desired, within=120):
+    end = time.monotonic() + within
+    while True:
+        found = ask()
+        if desired(found):
+            return found
+        assert time.monotonic() < end, found
+        time.sleep(0.5)
+
+
+def cluster_of(node):
+    return node.partition("-")[0]
+
+
+def address(fabric, node):
+    return fabric.kubectl(cluster_of(node), "get", "pod", "shell-" + node, "-o", "jsonpath={.status.podIP}")
+
+
+def reaches(fabric, source="aws-node-1", target="gcp-node-2"):
+    """Whether the shell on one node reaches that on another."""
+    words = ["exec", "shell-" + source, "--", "ping", "-n", "-c", "1", "-W", "2", address(fabric, target)]
+    return " 0% packet loss" in fabric.kubectl(cluster_of(source), *words, check=False)
+
+
+def compared(fabric, *names):
+    """Snapshots without what kubelet, kube-proxy and CNI plugins make anew for pods that start again."""
+    found = fabric.snapshot(*names)
+    for snapshot in found.values():
+        for part, key in (("links", "ifname"), ("addresses", "dev"), ("routes", "dev")):
+            if part in snapshot:
+                snapshot[part] = [row for row in snapshot[part] if not str(row.get(key, "")).startswith("veth")]
+        if "nft" in snapshot:
+            snapshot["nft"] = [
+                row
+                for row in snapshot["nft"]
+                if not any(
+                    isinstance(value, dict) and {value.get("table"), value.get("name")} & set(COMPATIBLE)
+                    for value in row.values()
+                )
+            ]
+    return found
+
+
+def kept(fabric, node):
+    """Every file in the folders of a node that its pod sees."""
+    root = fabric.state / "nodes" / node / "pods"
+    return sorted(
+        str(path.relative_to(root))
+        for folder in ("multicluster-network", "semaphore-wireguard")
+        for path in (root / folder).rglob("*")
+    )
+
+
+def test_what_there_is_before(fabric):
+    for node in fabric.nodes:
+        container = {"name": "shell", "image": SHELL, "command": ["sleep", "1000000"]}
+        spec = {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "shell-" + node}, "spec": spec}
+        apply(fabric, cluster_of(node), pod)
+    for node in fabric.nodes:
+        fabric.kubectl(cluster_of(node), "wait", "--for=condition=Ready", "pod/shell-" + node, "--timeout=300s")
+    fabric.before = compared(fabric, *fabric.nodes, *fabric.clusters)
+    assert not reaches(fabric)
+
+
+def test_one_command_joins_two_clusters(fabric, inventory):
+    begun = time.monotonic()
+    run = fabric.play("site", inventory=inventory).ok()
+    fabric.ran(f"two kubeconfigs joined in {time.monotonic() - begun:.1f} s")
+    assert {host for host in run.recap if host.endswith(("-1", "-2"))} == set(fabric.nodes)
+    assert reaches(fabric) and reaches(fabric, "gcp-node-1", "aws-node-2")
+    for node in fabric.nodes:
+        assert not [unit for unit in fabric.snapshot(node)[node]["units"] if "multicluster" in unit]
+
+
+def test_nothing_secret_is_in_the_pods(fabric):
+    """Threat T50: neither in what the API server stores, nor in the environment, nor in logs."""
+    for node in fabric.nodes:
+        keys = [
+            path.read_text().strip()
+            for path in (fabric.state / "nodes" / node / "pods").rglob("*.key")
+            if path.stat().st_mode & 0o777 == 0o600
+        ]
+        assert keys, kept(fabric, node)
+        cluster = cluster_of(node)
+        texts = [
+            fabric.kubectl(cluster, "get", "pods,daemonsets", "-n", NAMESPACE, "-o", "yaml"),
+            fabric.kubectl(cluster, "logs", "-n", NAMESPACE, "daemonset/" + NAMESPACE),
+            (fabric.state / cluster / "log" / "audit.log").read_text(),
+        ]
+        assert not [key for key in keys for text in texts if key in text]
+
+
+def test_a_second_run_changes_nothing(fabric, inventory):
+    run = fabric.play("site", inventory=inventory).ok()
+    assert run.changed == {}, run.out[-3000:]
+
+
+def test_ping_check_mode_and_become(fabric, inventory):
+    text = ansible(inventory, "all:!clusters", "-m", "ansible.builtin.ping", "-b")
+    assert text.count('"ping": "pong"') == len(fabric.nodes)
+    text = ansible(
+        inventory,
+        "aws-node-1",
+        "-m",
+        "ansible.builtin.copy",
+        "-C",
+        "-a",
+        "content=x dest=/var/lib/multicluster-network/x",
+    )
+    assert "CHANGED" in text and not any("network/x" in path for path in kept(fabric, "aws-node-1"))
+    text = ansible(
+        inventory, "aws-node-1", "-m", "ansible.builtin.command", "-a", "sh -c 'echo out; exit 7'", check=False
+    )
+    assert "rc=7" in text and "out" in text
+
+
+def test_verify_status_and_trace(fabric, inventory):
+    fabric.play("verify", inventory=inventory).ok()
+    out = fabric.state / "status"
+    fabric.play("status", inventory=inventory, variables={"status_dir": str(out)}).ok()
+    run = fabric.play(
+        "trace",
+        inventory=inventory,
+        variables={"trace_from": "aws/default/shell-aws-node-1", "trace_to": "gcp/default/shell-gcp-node-2"},
+    )
+    assert run.rc == 0, run.out[-4000:]
+
+
+def test_the_mesh_is_back_after_a_reboot_without_a_run(fabric, inventory):
+    """The kubelet starts the pod, the pod applies the confirmed state."""
+    fabric.lab("node-rebuild", "aws-node-1")
+    eventually(lambda: reaches(fabric), bool, within=240)
+    fabric.play("verify", inventory=inventory).ok()
+    assert fabric.play("mesh", inventory=inventory).ok().changed == {}
+
+
+def test_a_pod_that_is_replaced_leaves_the_mesh_as_it_was(fabric, inventory):
+    """wireguard-go ends with its container, and the next one begins with the confirmed state; a kernel's own device just stays."""
+    before = compared(fabric, *fabric.nodes)
+    fabric.kubectl("aws", "delete", "pods", "-n", NAMESPACE, "--all")
+    fabric.kubectl("aws", "rollout", "status", "-n", NAMESPACE, "daemonset/" + NAMESPACE, "--timeout=300s")
+    eventually(lambda: reaches(fabric), bool)
+    assert compared(fabric, *fabric.nodes) == before
+    ansible(inventory, "aws_nodes", "-m", "ansible.builtin.ping")
+
+
+def test_a_change_that_cuts_the_way_is_taken_back(fabric, inventory):
+    """Nothing reaches the kubelet any more, by which exec comes: so nobody can confirm the change."""
+    before = compared(fabric, *fabric.nodes)
+    variables = {
+        "node_dataplane_tables": [CUTTING],
+        "node_dataplane_rollback_seconds": 20,
+        "ansible_node_pod_timeout": 5,
+    }
+    run = fabric.play("mesh", "--limit", "aws-node-1", inventory=inventory, variables=variables)
+    assert run.rc != 0, run.out[-3000:]
+    eventually(lambda: compared(fabric, "aws-node-1")["aws-node-1"], lambda found: found == before["aws-node-1"])
+    eventually(lambda: reaches(fabric), bool)
+    assert fabric.play("mesh", inventory=inventory).ok().changed == {}
+
+
+CUTTING = {
+    "family": "inet",
+    "name": "cut",
+    "chains": [
+        {"name": "cut", "type": "filter", "hook": "input", "priority": 0, "rules": ["tcp dport 10250 drop"]},
+    ],
+}
+
+
+def test_200_mib_both_ways_and_many_at_once(fabric, inventory, tmp_path):
+    source, back = tmp_path / "source", tmp_path / "back"
+    with source.open("wb") as file:
+        for _part in range(MOST // (1024 * 1024)):
+            file.write(os.urandom(1024 * 1024))
+    there = "/var/lib/multicluster-network/big"
+    begun = time.monotonic()
+    ansible(inventory, "aws-node-1", "-m", "ansible.builtin.copy", "-a", f"src={source} dest={there}")
+    middle = time.monotonic()
+    ansible(inventory, "aws-node-1", "-m", "ansible.builtin.fetch", "-a", f"src={there} dest={back} flat=true")
+    fabric.ran(f"200 MiB there in {middle - begun:.1f} s, back in {time.monotonic() - middle:.1f} s")
+    assert subprocess.run(["cmp", source, back], check=False).returncode == 0
+    ansible(inventory, "aws-node-1", "-m", "ansible.builtin.file", "-a", f"path={there} state=absent")
+
+
+def test_teardown_leaves_nothing(fabric, inventory):
+    fabric.play("teardown", inventory=inventory, variables={"node_dataplane_remove_keys": True}).ok()
+    for cluster in fabric.clusters:
+        assert daemon_sets(fabric, cluster) == []
+        eventually(
+            lambda cluster=cluster: fabric.kubectl(cluster, "get", "namespaces", "-o", "name"),
+            lambda text: "multicluster-node" not in text,
+        )
+    for node in fabric.nodes:
+        assert kept(fabric, node) == []
+    after = compared(fabric, *fabric.nodes, *fabric.clusters)
+    for name, was in fabric.before.items():
+        assert after[name] == was, name

@@ -1,0 +1,163 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The DaemonSet of node pods, the choice of a pod, and the shell line by which a pod proves which one it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._linux.host import node_pod
+from ansible_collections.multicluster.network.plugins.module_utils._plan import node_pod_manifests as pods
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
+
+
+def item(name="a", node="n1", uid="u1", fabric="demo", created="2026-01-01T00:00:00Z", state=None, **metadata):
+    return {
+        "metadata": {
+            "name": name,
+            "uid": uid,
+            "labels": {pods.LABEL: fabric},
+            "creationTimestamp": created,
+            **metadata,
+        },
+        "spec": {"nodeName": node},
+        "status": {"phase": "Running", "containerStatuses": [{"name": "node", "state": state or {"running": {}}}]},
+    }
+
+
+def test_the_objects():
+    namespace, daemon_set = pods.node_pod_manifests("demo", "example.com/python:3.12")
+    assert namespace["metadata"]["name"] == daemon_set["metadata"]["namespace"] == "multicluster-node-demo"
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+    spec = daemon_set["spec"]["template"]["spec"]
+    assert spec["hostNetwork"] and spec["hostPID"] and spec["tolerations"] == [{"operator": "Exists"}]
+    assert spec["priorityClassName"] == "system-node-critical" and spec["automountServiceAccountToken"] is False
+    assert {volume["hostPath"]["path"] for volume in spec["volumes"]} == {
+        "/var/lib/multicluster-network",
+        "/var/lib/semaphore-wireguard",
+    }
+
+
+def test_a_namespace_of_the_user_is_not_made():
+    (daemon_set,) = pods.node_pod_manifests("demo", "image", namespace="kube-system")
+    assert daemon_set["metadata"]["namespace"] == "kube-system"
+
+
+def test_nothing_in_them_changes_with_a_release_or_is_secret():
+    """The digest is that of the first release that had them: another text would restart the pods of every user."""
+    import hashlib
+
+    text = json.dumps(pods.node_pod_manifests("demo", "image")[1]["spec"]["template"]["spec"], sort_keys=True)
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "fcd69e36d1f263c6"
+    assert [
+        entry["name"]
+        for entry in pods.node_pod_manifests("demo", "i")[1]["spec"]["template"]["spec"]["containers"][0]["env"]
+    ] == [
+        node_pod.VARIABLE,
+        pods.NODE_VARIABLE,
+        pods.UID_VARIABLE,
+    ]
+    assert node_pod.VARIABLE == pods.FABRIC_VARIABLE
+
+
+@pytest.mark.parametrize("fabric", ["Big", "a_b", "x" * 46, "", "a/b"])
+def test_fabrics_with_a_name_that_no_object_can_have(fabric):
+    with pytest.raises(ValueRefused, match="multicluster_fabric"):
+        pods.node_pod_manifests(fabric, "image")
+
+
+def test_an_image_is_asked_for():
+    with pytest.raises(ValueRefused, match="node_access_image"):
+        pods.node_pod_manifests("demo", "")
+
+
+def test_the_newest_pod_that_runs_is_taken():
+    older, newer = item("a", uid="1"), item("b", uid="2", created="2026-01-02T00:00:00Z")
+    leaving = item("c", uid="3", created="2026-01-03T00:00:00Z", deletionTimestamp="2026-01-04T00:00:00Z")
+    assert pods.choose_pod([newer, older, leaving], "demo", "n1") == (pods.NodePod("b", "2", "n1"), "")
+
+
+@pytest.mark.parametrize(
+    "items,why",
+    [
+        ([], "there is no pod"),
+        ([item(deletionTimestamp="2026-01-04T00:00:00Z")], "being deleted"),
+        ([item(state={"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}})], "ImagePullBackOff"),
+        ([item(state={"terminated": {"reason": "Error"}})], "Error"),
+        ([dict(item(), status={"phase": "Pending"})], "Pending"),
+        ([dict(item(), status=None)], "no status"),
+    ],
+)
+def test_no_pod_is_chosen_and_why(items, why):
+    pod, reason = pods.choose_pod(items, "demo", "n1")
+    assert pod is None and why in reason
+
+
+@pytest.mark.parametrize("lie", [item(node="n2"), item(node=None), item(fabric="other")])
+def test_a_server_that_lists_what_was_not_asked_for(lie):
+    """Threat T50."""
+    with pytest.raises(ValueRefused):
+        pods.choose_pod([item(), lie], "demo", "n1")
+
+
+def shell(words, data=b"", **environment):
+    return subprocess.run(
+        words, input=data, env={"PATH": os.environ["PATH"], **environment}, capture_output=True, check=False
+    )
+
+
+RIGHT = {pods.UID_VARIABLE: "u1", pods.NODE_VARIABLE: "n1"}
+POD = pods.NodePod("a", "u1", "n1")
+
+
+def test_a_command_line_is_run_as_it_is():
+    command = "printf '%s|' \"$0\" 'a  b' \"it's\"; cat; exit 3"
+    done = shell(pods.command_words(POD, command, None), b"", **RIGHT)
+    assert (done.returncode, done.stdout) == (3, b"/bin/sh|a  b|it's|")
+
+
+def test_input_ends_after_its_length():
+    """A server with version 4 of the protocol leaves the input open."""
+    done = shell(pods.command_words(POD, "cat; exit 5", 4), b"abcdefgh", **RIGHT)
+    assert (done.returncode, done.stdout) == (5, b"abcd")
+    assert shell(pods.command_words(POD, "cat", 0), b"abc", **RIGHT).stdout == b""
+
+
+@pytest.mark.parametrize("other", [{pods.UID_VARIABLE: "u2"}, {pods.NODE_VARIABLE: "n2"}, {pods.NODE_VARIABLE: ""}])
+def test_another_pod_runs_nothing(other, tmp_path):
+    """Threat T50: the server answers exec with another pod."""
+    done = shell(pods.command_words(POD, f"touch {tmp_path}/ran", None), **{**RIGHT, **other})
+    assert pods.is_other_pod(done.returncode, done.stderr) and not (tmp_path / "ran").exists()
+
+
+def test_a_command_with_the_same_exit_code_is_no_other_pod():
+    done = shell(pods.command_words(POD, "exit 213", None), **RIGHT)
+    assert done.returncode == 213 and not pods.is_other_pod(done.returncode, done.stderr)
+
+
+def test_the_container_starts_what_the_play_has_brought(tmp_path):
+    """Without ``boot`` where the program came after the container: a change may be waiting for its confirmation."""
+    loop = pods.node_pod_manifests("demo", "image")[1]["spec"]["template"]["spec"]["containers"][0]["command"][2]
+    loop = loop.replace("/var/lib/multicluster-network/", f"{tmp_path}/")
+    program = "import sys; print(sys.argv[1:], flush=True)"
+    (tmp_path / "demo").mkdir()
+    seen = []
+    for before in (True, False):
+        agent = tmp_path / "demo" / "agent"
+        agent.unlink(missing_ok=True)
+        if before:
+            agent.write_text(program)
+        process = subprocess.Popen([sys.executable, "-c", loop, "demo"], stdout=subprocess.PIPE, text=True)
+        if not before:
+            time.sleep(0.3)
+            agent.write_text(program)
+        seen.append([process.stdout.readline().strip() for _line in range(2)])
+        process.kill()
+        process.communicate()
+    assert seen == [["['pod', 'demo', 'boot']", "['pod', 'demo']"], ["['pod', 'demo']"] * 2]
