@@ -125,7 +125,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleFileNotFound
 from ansible.module_utils.common.text.converters import to_bytes, to_text
 from ansible.plugins.connection import ConnectionBase
 from ansible.utils.display import Display
-from ansible_collections.multicluster.network.plugins.module_utils._flows.fabric.node_pods import (
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access.node_pods import (
     NodeLost,
     NodePods,
     Place,

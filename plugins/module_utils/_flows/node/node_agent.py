@@ -82,7 +82,7 @@ def stay(fabric: str) -> int:
 
     That of a new release, or none. The container's command then starts what the link leads to. Returns the exit status.
     """
-    from . import kubespan_watch
+    from .kubespan import watch as kubespan_watch
 
     link = persistence.agent_link(fabric)
     begun = _leads_to(link)

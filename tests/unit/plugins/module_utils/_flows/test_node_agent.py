@@ -11,10 +11,10 @@ import time
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import (
-    kubespan_watch,
     node_agent,
     persistence,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node.kubespan import watch as kubespan_watch
 
 
 @pytest.fixture
