@@ -8,6 +8,8 @@ The tests of this file build on each other, in their order.
 
 from __future__ import annotations
 
+import concurrent.futures
+import io
 import json
 import os
 import subprocess
@@ -15,6 +17,8 @@ import time
 
 import pytest
 import yaml
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access.node_pods import NodePods, Place
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import exec_stream
 from harness import REPO
 
 PODS = "real"
@@ -260,6 +264,38 @@ def test_200_mib_both_ways_and_many_at_once(fabric, inventory, tmp_path):
     fabric.ran(f"200 MiB there in {middle - begun:.1f} s, back in {time.monotonic() - middle:.1f} s")
     assert subprocess.run(["cmp", source, back], check=False).returncode == 0
     ansible(inventory, "aws-node-1", "-m", "ansible.builtin.file", "-a", f"path={there} state=absent")
+
+
+def node_pods(fabric, node):
+    """The node as the connection reaches it."""
+    access = {"name": cluster_of(node), "kubeconfig": str(fabric.state / cluster_of(node) / "kubeconfig")}
+    return NodePods(Place(access, "default", "", node), 30.0, 0.0)
+
+
+def echoed(node, size):
+    """Whether random bytes come back from a node as they were sent."""
+    data, out = os.urandom(size), []
+    code = node.run("cat; exit 3", io.BytesIO(data), size, out.append, lambda _data: None)
+    return code == 3 and b"".join(out) == data
+
+
+@pytest.mark.parametrize("protocols", [("v5.channel.k8s.io",), ("v4.channel.k8s.io",)], ids=["v5", "v4"])
+def test_both_versions_of_the_protocol(fabric, protocols, monkeypatch):
+    """Version 5 ends in the API server, version 4 goes on to the kubelet and cannot close an input."""
+    monkeypatch.setattr(exec_stream, "PROTOCOLS", protocols)
+    node = node_pods(fabric, "aws-node-1")
+    assert all(echoed(node, size) for size in (0, 1, 125, 65536, 3_000_000))
+    begun = time.monotonic()
+    assert echoed(node, MOST)
+    fabric.ran(f"{protocols[0]}: 200 MiB there and back at the same time in {time.monotonic() - begun:.1f} s")
+
+
+def test_100_at_once(fabric):
+    begun = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(100) as pool:
+        found = list(pool.map(lambda number: echoed(node_pods(fabric, fabric.nodes[number % 4]), 100_000), range(100)))
+    assert found == [True] * 100
+    fabric.ran(f"100 commands at once in {time.monotonic() - begun:.1f} s")
 
 
 def test_teardown_leaves_nothing(fabric, inventory):

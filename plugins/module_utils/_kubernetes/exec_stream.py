@@ -26,7 +26,8 @@ from . import errors
 from .session import Request, Session
 
 #: The newest first: version 5 can close a command's input.
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_V5, _V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+PROTOCOLS = (_V5, _V4)
 STDIN, STDOUT, STDERR, STATUS, CLOSE = 0, 1, 2, 3, 255
 _TEXT, _BINARY, _CLOSED, _PING, _PONG = 1, 2, 8, 9, 10
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
@@ -123,7 +124,7 @@ class Command(t.NamedTuple):
     has_input: bool
 
 
-def request_of(command: Command, key: str, protocols: t.Sequence[str] = PROTOCOLS) -> Request:
+def request_of(command: Command, key: str) -> Request:
     """The request that begins the command."""
     query = [("container", command.container), ("stdout", "true"), ("stderr", "true")]
     query += [("stdin", "true")] if command.has_input else []
@@ -134,7 +135,7 @@ def request_of(command: Command, key: str, protocols: t.Sequence[str] = PROTOCOL
         "Upgrade": "websocket",
         "Sec-WebSocket-Version": "13",
         "Sec-WebSocket-Key": key,
-        "Sec-WebSocket-Protocol": ", ".join(protocols),
+        "Sec-WebSocket-Protocol": ", ".join(PROTOCOLS),
     }
     return Request("exec in", "GET", command.path + "/exec", query, headers=headers)
 
@@ -263,7 +264,7 @@ class _Stream:
         if data:
             self._sending += frame(_BINARY, bytes((STDIN,)) + data)
             return feed
-        if self._protocol == PROTOCOLS[0]:
+        if self._protocol == _V5:
             self._sending += frame(_BINARY, bytes((CLOSE, STDIN)))
         return None
 
