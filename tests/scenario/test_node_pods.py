@@ -108,6 +108,8 @@ def compared(fabric, *names):
     """Snapshots without what kubelet, kube-proxy and CNI plugins make anew for pods that start again."""
     found = fabric.snapshot(*names)
     for snapshot in found.values():
+        for node in snapshot.get("nodes", ()) if "cluster" in snapshot else ():
+            node.pop("status", None)  # of the kubelet: times, and the images that it has
         for part, key in (("links", "ifname"), ("addresses", "dev"), ("routes", "dev")):
             if part in snapshot:
                 snapshot[part] = [row for row in snapshot[part] if not str(row.get(key, "")).startswith("veth")]
