@@ -12,11 +12,11 @@ import concurrent.futures
 import io
 import json
 import os
+import re
 import subprocess
 import time
 
 import pytest
-import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows.access.node_pods import NodePods, Place
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import exec_stream
 from harness import REPO
@@ -37,19 +37,20 @@ def newest(monkeypatch):
 
 @pytest.fixture(scope="module")
 def inventory(fabric):
-    """A folder with the clusters and where nodes come from; no host but these."""
+    """The two files of the guide, with the lab's kubeconfigs and image, and no host but these."""
     folder = fabric.state / "inventory-pods"
     folder.mkdir(exist_ok=True)
-    entries = {
-        name: {key: value for key, value in entry.items() if not key.startswith("ansible_")}
-        for name, entry in fabric.tree["clusters"]["hosts"].items()
-    }
-    clusters = {"vars": {"ansible_connection": "local"}, "hosts": entries}
-    (folder / "10-clusters.yml").write_text(
-        yaml.safe_dump({"all": {"children": {"clusters": clusters}, "vars": {"node_access_image": IMAGE}}})
-    )
-    source = {"plugin": "multicluster.network.cluster_nodes", "connection": "node_pod"}
-    (folder / "20-cluster_nodes.yml").write_text(yaml.safe_dump(source))
+    text = (REPO / "docs" / "docsite" / "rst" / "guide_node_pods.rst").read_text(encoding="utf-8")
+    blocks = re.findall(r"^\.\. code-block:: yaml\n\n((?: {4}.*\n|\n)+)", text, flags=re.MULTILINE)
+    found = {}
+    for block in blocks:
+        lines = [line[4:] for line in block.splitlines()]
+        found[lines[0].removeprefix("# inventory/")] = "\n".join(lines) + "\n"
+    assert set(found) == {"10-clusters.yml", "20-cluster_nodes.yml"}
+    for name, content in found.items():
+        for cluster in fabric.clusters:
+            content = content.replace(f"~/.kube/{cluster}", str(fabric.state / cluster / "kubeconfig"))
+        (folder / name).write_text(re.sub(r"registry\.example\.com/node-pod@sha256:\.\.\.", IMAGE, content))
     return folder
 
 
