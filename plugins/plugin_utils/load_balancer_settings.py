@@ -16,7 +16,11 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     pool_texts,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import GRANTS
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.range_checks import FORMER, MAPPING
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.range_checks import (
+    FORMER,
+    MAPPING,
+    NODE_MAPPING,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import (
     parse_address,
     readable_address,
@@ -74,7 +78,7 @@ def load_balancer_settings(
 
 
 def _exported(mapping: t.Any) -> list[t.Any]:
-    """The ranges in which other clusters see a cluster's pods; of what is no mapping nothing, since validate refuses it."""
+    """The ranges in which other clusters see a cluster's pods or nodes; of what is no mapping nothing, since validate refuses it."""
     if not isinstance(mapping, t.Mapping):
         return []
     former = mapping.get(FORMER)
@@ -164,8 +168,9 @@ class _Inventory:
             self.wrong.setdefault(host, []).extend(f"{VARIABLE} of {host}: {text}" for text in wrong_settings(settings))
         for name in GRANTS:
             self.reserved.update(self._ranges(f"{name} of cluster {host}", host, given.get(name), f"{name} of {host}"))
-        seen = _exported(given.get(MAPPING))
-        self.reserved.update(self._ranges(f"{MAPPING} of cluster {host}", host, seen, f"{MAPPING} of {host}"))
+        for name in (MAPPING, NODE_MAPPING):
+            seen = _exported(given.get(name))
+            self.reserved.update(self._ranges(f"{name} of cluster {host}", host, seen, f"{name} of {host}"))
         self._reserve(f"control_plane_address_ip of cluster {host}", given.get("control_plane_address_ip"))
         self.pools.update(self._ranges(host, host, pool_texts(settings) if isinstance(settings, t.Mapping) else None))
 

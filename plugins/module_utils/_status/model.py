@@ -383,6 +383,7 @@ def _cluster(name: str, mesh: Facts, facts: Facts, nodes: t.Sequence[Data]) -> D
         "version": cut(read.get("version"), 40),
         "pod_ranges": cut(((mesh.get("pod_ranges") or {}).get(name) or {}).get("source"), 20),
         "exported_pod_cidrs": dict(exported_of(mesh, name).pairs),
+        "exported_node_cidrs": dict(exported_of(mesh, name).nodes),
         "api_nodes": int(read.get("nodes") or 0),
         "hosts": len(members),
         "answered": sum(1 for node in members if node["answered"]),

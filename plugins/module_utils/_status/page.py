@@ -340,9 +340,11 @@ def _pair_ids(document: Data) -> dict[tuple[str, str], str]:
 
 
 def _pod_ranges(cluster: Data) -> str:
-    """From where a cluster's pod ranges are, and at which addresses other clusters see its pods where they see others."""
+    """From where a cluster's pod ranges are, and at which addresses other clusters see its pods and nodes where they see others."""
     seen = [
-        f"{source} seen as {target}" for source, target in sorted((cluster.get("exported_pod_cidrs") or {}).items())
+        f"{source} seen as {target}"
+        for name in ("exported_pod_cidrs", "exported_node_cidrs")
+        for source, target in sorted((cluster.get(name) or {}).items())
     ]
     return "; ".join([str(cluster.get("pod_ranges") or ""), *seen]).strip("; ")
 

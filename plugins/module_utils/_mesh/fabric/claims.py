@@ -205,11 +205,16 @@ class _Guard:
     def _outside(self, text: str, cluster: str) -> str:
         if cluster not in self._granted:
             return f"{quoted(text)} is claimed by a cluster that the inventory does not have"
-        granted = self._granted[cluster]
-        shown = ", ".join(str(network) for network in granted[:8]) or "nothing"
-        return "{0} is outside what the inventory grants cluster {1} ({2}); {3} of clusters/{1} would grant it".format(
-            quoted(text), cluster, shown + (", ..." if len(granted) > 8 else ""), " or ".join(self._ranges)
-        )
+        return outside_grant(quoted(text), cluster, list(map(str, self._granted[cluster])), self._ranges)
+
+
+def outside_grant(shown: str, cluster: str, granted: t.Sequence[str], ranges: t.Sequence[str] = ("pod_cidrs",)) -> str:
+    """The message of the refusal ``outside_grant``: what is claimed, what the inventory grants, and the variable that would grant it."""
+    texts = ", ".join(granted[:8]) + (", ..." if len(granted) > 8 else "")
+    return (
+        f"{shown} is outside what the inventory grants cluster {cluster} ({texts or 'nothing'}); "
+        f"{' or '.join(ranges)} of clusters/{cluster} would grant it"
+    )
 
 
 def _live(holders: Holders) -> _Live:

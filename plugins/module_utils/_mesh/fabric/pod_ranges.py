@@ -16,7 +16,7 @@ from ..._values.addresses import Network, parse_address, parse_network
 from ..._values.prefix_sets import BITS, PrefixSet, VersionSpan, address_text, overlapping_pairs, span
 from ..._values.refused import ValueRefused, quoted
 from ..._values.text import mapping, parse_object
-from .claims import MAX_ALLOWED_IPS, label_of
+from .claims import MAX_ALLOWED_IPS, label_of, outside_grant
 from .node_listing import Listing, read_listing
 
 AUTO, NODE, CALICO, CILIUM, OVN, PODS = "auto", "node", "calico", "cilium", "ovn", "pods"
@@ -486,14 +486,7 @@ def _checked(
         shown = ", ".join(f"{row.network} ({row.what})" for row in rows[:SHOWN]) + (
             f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
         )
-        said = ", ".join(granted.cidrs()[:8]) or "nothing"
-        bad.append(
-            (
-                node,
-                "outside_grant",
-                f"{shown}: outside what the inventory grants cluster {cluster} ({said}); pod_cidrs of clusters/{cluster} would grant it",
-            )
-        )
+        bad.append((node, "outside_grant", outside_grant(shown + ":", cluster, granted.cidrs())))
     lost = _contested(inside)
     for place, rival in sorted(lost.items()):
         claim = inside[place]

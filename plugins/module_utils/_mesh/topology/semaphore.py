@@ -19,7 +19,7 @@ from ..._values.addresses import Network, host_cidr, parse_endpoint, parse_netwo
 from ..._values.keys import parse_key
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused
-from ..fabric.claims import OVERLAY_RANGES, Claim, OverlayGuard, label_of, open_claims, read_claim
+from ..fabric.claims import OVERLAY_RANGES, Claim, OverlayGuard, label_of, open_claims, outside_grant, read_claim
 from ..fabric.inventory import Fabric
 from ..fabric.node_listing import Listing
 from ..fabric.pod_ranges import NODE, NodeRanges, Ranges, read_clusters
@@ -436,9 +436,8 @@ class _View:
             return claim
         for network in (*claim.networks, *claim.borrowed):
             if not self._pods[claim.cluster].covers(network):
-                message = "{0} is outside what the inventory grants cluster {1} ({2}); pod_cidrs of clusters/{1} would grant it"
-                shown = ", ".join(self._pods[claim.cluster].cidrs()) or "nothing"
-                raise ValueRefused("outside_grant", message.format(network, claim.cluster, shown))
+                granted = self._pods[claim.cluster].cidrs()
+                raise ValueRefused("outside_grant", outside_grant(str(network), claim.cluster, granted))
         nodes = self._addresses.get((claim.cluster, claim.node), {}) if managed else {}
         networks = (*exported.accepted_networks(claim.networks), *map(parse_network, map(host_cidr, nodes.values())))
         borrowed = tuple(exported.accepted_networks(claim.borrowed))

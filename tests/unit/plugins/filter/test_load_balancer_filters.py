@@ -314,9 +314,10 @@ def test_ranges_at_which_other_clusters_see_pods_are_for_no_service():
     mapping = {"10.2.0.0/16": "10.201.0.0/16", "former": [{"10.2.0.0/16": "10.203.0.0/16"}, "nothing"]}
     hosts = {
         "oslo": {"pod_cidrs": ["10.2.0.0/16"], "load_balancers_settings": {"pool": ["203.0.113.0/24"]}},
-        "rome": {"exported_pod_cidrs": mapping},
+        "rome": {"exported_pod_cidrs": mapping, "exported_node_cidrs": {"10.22.22.0/24": "10.203.22.0/24"}},
         "bern": {"exported_pod_cidrs": "nothing"},
     }
     row = load_balancer_settings(hosts, {"clusters": list(hosts)})[0]
     assert row["reserved_ranges"]["exported_pod_cidrs of cluster rome"] == ["10.201.0.0/16", "10.203.0.0/16"]
+    assert row["reserved_ranges"]["exported_node_cidrs of cluster rome"] == ["10.203.22.0/24"]
     assert "exported_pod_cidrs of cluster bern" not in row["reserved_ranges"]
