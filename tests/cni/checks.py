@@ -48,6 +48,69 @@ def mirrors(fabric, here, there):
     fabric.ran(f"{name} answers pods of {here}")
 
 
+def imports(fabric, here, there):
+    """Pods of ``here`` reach pods of ``there`` at the address of an import, with their own addresses."""
+    variables = {"multicluster_capabilities": ["mcs"], "mcs_install_crds": True}
+    fabric.play("mcs", variables=variables).ok()
+    fabric.apply(
+        there, {"apiVersion": EXPORTS, "kind": "ServiceExport", "metadata": {"name": "mirror", "namespace": "default"}}
+    )
+    fabric.play("mcs", variables=variables).ok()
+
+    def address():
+        items = fabric.objects(here, "serviceimports.multicluster.x-k8s.io")
+        return next(
+            (ip for item in items if item["metadata"]["name"] == "mirror" for ip in item["spec"].get("ips") or ()), None
+        )
+
+    target = fabric.until("an address of the import", address)
+    expected = dict(fabric.pods(here).values())
+    fabric.until(
+        "answers at the address of the import",
+        lambda: {pod: fabric.ask(here, pod, [target]).get(target) for pod in expected} == expected,
+    )
+    fabric.ran(f"the import of {there} answers pods of {here}")
+
+
+EXPORTS, PORT = "multicluster.x-k8s.io/v1beta1", 30880
+
+
+def node_ports(fabric, here, there):
+    """Pods of each node of ``here`` ask a NodePort of each node, behind which is a pod of ``there``: all have an answer, which came to that node."""
+    (far, *dummy) = [address for unused, address in fabric.pods(there).values()]
+    meta, port = {"name": "far", "namespace": "default"}, {"name": "http", "port": 8080, "protocol": "TCP"}
+    fabric.apply(
+        here,
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": meta,
+            "spec": {"type": "NodePort", "ports": [dict(port, nodePort=PORT)]},
+        },
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": dict(meta, labels={"kubernetes.io/service-name": "far"}),
+            "addressType": "IPv6" if ":" in far else "IPv4",
+            "endpoints": [{"addresses": [far], "conditions": {"ready": True}}],
+            "ports": [port],
+        },
+    )
+    nodes = {node: fabric.machinery.machine(node).node.address for node in fabric.nodes_of(here)}
+    ranges = {address: node for node, address in nodes.items()}
+    for node, (pod, own) in fabric.pods(here).items():
+        for target, other in ranges.items():
+            words = ["exec", pod, "--", "sh", "-c", f"nc -w 4 {target} {PORT} </dev/null"]
+            seen = fabric.until(
+                f"an answer for the pod of {node} at port {PORT} of {other}",
+                lambda words=words: fabric.kubectl(here, *words, check=False).strip(),
+                60,
+            )
+            assert seen != target and (seen == own or fabric.cluster_of_address(seen) == here), (node, target, seen)
+    fabric.kubectl(here, "delete", "service/far")
+    fabric.ran(f"port {PORT} of each node of {here} leads pods of both to {there}")
+
+
 def hosts(fabric, here, there):
     """A client on the host's network has answers from pods of its own cluster, and none from another cluster."""
     clients = fabric.pods(here, "host")

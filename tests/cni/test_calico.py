@@ -60,6 +60,12 @@ def test_mirrors_names_and_pods_on_the_hosts_network(fabric):
     checks.hosts(fabric, "calico", "flannel")
 
 
+def test_imports_and_ports_of_other_nodes(fabric):
+    checks.imports(fabric, "calico", "flannel")
+    checks.node_ports(fabric, "calico", "flannel")
+    checks.node_ports(fabric, "flannel", "calico")
+
+
 def test_a_trace_finds_the_pods(fabric):
     """By the devices of the picture in guide_packets."""
     for document in checks.traced(fabric, "calico", "flannel"):

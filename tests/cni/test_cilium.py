@@ -39,6 +39,12 @@ def test_mirrors_names_and_pods_on_the_hosts_network(fabric):
     checks.hosts(fabric, "cilium", "plain")
 
 
+def test_imports_and_ports_of_other_nodes(fabric):
+    checks.imports(fabric, "cilium", "plain")
+    checks.node_ports(fabric, "cilium", "plain")
+    checks.node_ports(fabric, "plain", "cilium")
+
+
 def test_a_trace_finds_the_pods(fabric):
     checks.traced(fabric, "cilium", "plain")
 

@@ -39,6 +39,12 @@ def test_mirrors_names_and_pods_on_the_hosts_network(fabric):
     checks.hosts(fabric, "flannel", "plain")
 
 
+def test_imports_and_ports_of_other_nodes(fabric):
+    checks.imports(fabric, "flannel", "plain")
+    checks.node_ports(fabric, "flannel", "plain")
+    checks.node_ports(fabric, "plain", "flannel")
+
+
 def test_a_trace_finds_the_pods(fabric):
     for document in checks.traced(fabric, "flannel", "plain"):
         ways = " ".join(str(hop) for hop in document["table"])

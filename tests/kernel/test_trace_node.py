@@ -442,6 +442,20 @@ def test_the_reverse_path_filter_counts(router):
     assert armed["facts"]["settings"]["rp_filter"]["veth-client"] == 1
 
 
+FILLING = (pathlib.Path(__file__).parent / "tracked_connections.py").read_text(encoding="utf-8")
+
+
+def test_a_packet_that_cannot_be_tracked_is_seen_as_it_comes_in(router):
+    router.nft("table inet cni { chain in { type filter hook prerouting priority 0; ct state new accept; }; }")
+    router.node.run(sys.executable, "-c", FILLING, "fill")
+    armed, sent, collected = traced(router, flow())
+    before, after = armed["facts"]["counters"]["tracking"], collected["counters"]["tracking"]
+    assert sent[0]["outcome"] == "silent" and places(collected) == ["prerouting_first"], collected["events"]
+    assert before["count"] == before["most"] == after["count"] and after["dropped"] > before["dropped"]
+    router.node.run(sys.executable, "-c", FILLING, "flush")
+    assert traced(router, flow())[1][0]["outcome"] == "answered"
+
+
 def test_a_pod_without_a_way_says_so(router):
     router.node.run("ip", "-n", "client", "route", "del", "default")
     _armed, sent, collected = traced(router, flow())

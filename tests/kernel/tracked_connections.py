@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A program that fills the table of tracked connections of its network namespace to its last place, or empties it: ``fill`` or ``flush``.
+"""A program that fills the table of tracked connections of its network namespace to its last place, once (``fill``) or for ever (``keep``), or ``flush``es it.
 
 The limit is one for the whole machine and is left as it is; how much of it is used is counted in each network namespace. The connections are
 established ones, which the kernel does not give up for new ones. Prints ``count of limit``.
@@ -15,6 +15,7 @@ import pathlib
 import socket
 import struct
 import sys
+import time
 
 NETFILTER, NEW, DELETE = 12, 1 << 8, 1 << 8 | 2
 REQUEST, ACK, CREATE = 1, 4, 0x400
@@ -68,8 +69,8 @@ def setting(name):
     return int(pathlib.Path("/proc/sys/net/netfilter/nf_conntrack_" + name).read_text(encoding="ascii"))
 
 
-def fill(kernel):
-    number = 0
+def fill(kernel, number=0):
+    """From the number-th connection on; the number behind the last one."""
     while True:
         batch = [message(NEW, REQUEST | CREATE, connection(number + one)) for one in range(BATCH - 1)]
         number += BATCH
@@ -80,7 +81,7 @@ def fill(kernel):
             found += answered(kernel)
         if any(found):
             assert set(found) <= {0, errno.ENOMEM}, found
-            return
+            return number
 
 
 def main(order):
@@ -88,8 +89,11 @@ def main(order):
     kernel.settimeout(60)
     kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
     kernel.bind((0, 0))
-    if order == "fill":
-        fill(kernel)
+    if order in ("fill", "keep"):
+        number = fill(kernel)
+        while order == "keep":  # others end meanwhile
+            time.sleep(0.05)
+            number = fill(kernel, number)
     else:
         kernel.send(message(DELETE, REQUEST | ACK, struct.pack("=BBH", 0, 0, 0)))
         assert answered(kernel) == [0]
