@@ -198,6 +198,58 @@ def test_two_fabrics_of_one_service_do_not_meet(joined):
     assert found["kubespan"]["peers"] == 0 and not found["refused"] and not found["warnings"], found
 
 
+def test_a_stolen_id_and_records_that_expired_are_announced_again(joined, wait_for):
+    """Somebody with the secret announces this node's id; then the service's clock jumps, as if an hour had passed."""
+    if PROGRAM:
+        pytest.skip("needs the double's clock")
+    joined.serve()
+    joined.run("a")
+    joined.run("b")
+    for name in "ab":
+        joined.watch(name)
+    assert wait_for(lambda: joined.peers("a") and joined.peers("b"), 40 * SLOW)
+    ident = json.loads(joined.nodes["b"].run("cat", FOLDER + "/kubespan-identity.json"))["node_id"]
+    mine = joined.peers("a")
+    question = {
+        "url": "http://127.0.0.1:3000",
+        "mesh_id": MESH["mesh_id"],
+        "affiliate": {"node_id": ident, "public_key": "PLPNBddmTgHJhtw0vxltq1ZBdPP9RNOEUd5JjJZzBRY=", "endpoints": []},
+    }
+    thief = joined.nodes["s"].command(sys.executable, "-c", MEMBER)
+    subprocess.run(
+        thief, input=json.dumps(question), check=True, text=True, capture_output=True, env=flow_environment()
+    )
+    reasons = lambda: {row["reason"] for row in (joined.shown("b").get("discovery") or {}).get("refused", ())}  # noqa: E731
+    assert wait_for(lambda: "own_id" in reasons(), 20 * SLOW)
+    assert wait_for(lambda: not reasons() and joined.peers("a") == mine, 60 * SLOW), (
+        reasons(),
+        joined.peers("a"),
+        mine,
+    )
+    joined.order(skew=3600)
+    assert wait_for(lambda: not joined.peers("a") or not joined.peers("b"), 40 * SLOW)
+    assert wait_for(lambda: joined.peers("a") == mine and joined.peers("b"), 90 * SLOW)
+
+
+def test_where_peers_are_seen_is_shared(joined, wait_for):
+    """With harvestExtraEndpoints; what is behind a NAT has endpoints that only others know."""
+    joined.serve()
+    joined.wants["a"]["kubespan"]["config"] = {"harvestExtraEndpoints": True}
+    # what b announces by itself is nothing
+    joined.wants["b"]["kubespan"]["config"] = {"filters": {"endpoints": []}}
+    joined.run("a")
+    joined.run("b")
+    for name in "ab":
+        joined.watch(name)
+    assert wait_for(lambda: joined.ping(ULA["b"], ULA["a"]) if joined.peers("a") else False, 60 * SLOW)
+
+    def known():
+        found = json.loads(joined.nodes["a"].run("cat", FOLDER + "/kubespan-members.json"))["members"]
+        return [text for row in found.values() for text in row["affiliate"]["endpoints"]]
+
+    assert wait_for(lambda: UNDERLAY["b"] + ":51820" in known(), 90 * SLOW), known()
+
+
 MEMBER = """
 import json, os, sys, time
 from {base}._linux.host.discovery_service import Service
