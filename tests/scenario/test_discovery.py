@@ -68,6 +68,11 @@ def test_the_second_run_changes_nothing(fabric, service):
     assert not run.changed, run.out[-4000:]
 
 
+def test_a_cluster_without_access_is_enough(fabric, service):
+    run = play(fabric, "mesh", "--limit", "edge-1", kubeconfig=None).ok()
+    assert not run.changed, run.out[-4000:]
+
+
 def test_status_reports_a_service_that_is_away_and_peers_stay(fabric, service):
     service.write_text(json.dumps({"refuse": True, "drop": True}), "utf-8")
     assert wait_until(lambda: shown(fabric, "edge-1")["discovery"]["state"] == "away")
