@@ -31,6 +31,7 @@ _PROBE = (
     "layer2",
     "service_proxy",
     "tracking",
+    "discovery",
     "errors",
 )
 _PARTS = (
