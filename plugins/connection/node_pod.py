@@ -16,7 +16,7 @@ description:
   - The pod is found by its label, its namespace and its node. Before each command it has to prove by its UID and its node, which it knows by the
     downward API, that it is the one that was asked for.
   - A command has ended only when the server reports how. A connection that ends before makes the host unreachable.
-  - Servers get WebSockets with version 5 of the channel protocol, or version 4.
+  - Servers are offered WebSockets with version 5 of the channel protocol, then version 4. Input has its length before it and is never closed, so both do.
 requirements:
   - urllib3 on the controller
   - C(/bin/sh), C(head), C(cat) and Python 3.9 or newer in the image of the pods

@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Commands in containers through an API server: WebSockets (RFC 6455) and the channel protocol of Kubernetes, versions 5 and 4.
 
+No input is ever closed, although version 5 could: a command has to know where its input ends. An API server passes the connection on to a kubelet,
+and when it cannot write to the kubelet any more, which has closed its end together with the command, it drops what the kubelet has still to report.
+So nothing may be on its way to a command that has ended.
+
 The connection is the session's own, with its TLS, credentials and proxies. A command has succeeded or failed only when the server reports it on
 the channel for that; a connection that ends before is an error, whatever had arrived.
 """
@@ -25,10 +29,9 @@ from .._values.text import is_digits
 from . import errors
 from .session import Request, Session
 
-#: The newest first: version 5 can close a command's input.
-_V5, _V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
-PROTOCOLS = (_V5, _V4)
-STDIN, STDOUT, STDERR, STATUS, CLOSE = 0, 1, 2, 3, 255
+#: The newest first.
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+STDIN, STDOUT, STDERR, STATUS = 0, 1, 2, 3
 _TEXT, _BINARY, _CLOSED, _PING, _PONG = 1, 2, 8, 9, 10
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 #: A server sends 32 KiB at a time.
@@ -159,7 +162,7 @@ def run(
 class _Stream:
     def __init__(self, session: Session, operation: str, answer: t.Any, key: str) -> None:
         self._session, self._operation = session, operation
-        self._protocol = self._agreed(answer.headers, key)
+        self._check_agreed(answer.headers, key)
         self._socket: socket.socket = answer.connection.sock
         if not isinstance(self._socket, socket.socket):  # TLS inside of TLS
             raise self._error(errors.BadAnswer, "commands in pods do not pass a proxy that is reached by https")
@@ -169,12 +172,13 @@ class _Stream:
         self._message: list[bytes] = []
         self._kind: int | None = None
         self._status = b""
+        self._reason = "it broke off"
 
     def _error(self, kind: type[errors.KubeError], message: str, **more: t.Any) -> errors.KubeError:
         return self._session.error(kind, self._operation, message, **more)
 
-    def _agreed(self, headers: t.Mapping[str, str], key: str) -> str:
-        """The protocol of the two offered that the server has chosen."""
+    def _check_agreed(self, headers: t.Mapping[str, str], key: str) -> None:
+        """That the server answers this request, and has chosen one of the protocols offered. Raises BadAnswer."""
         expected = base64.b64encode(hashlib.sha1(key.encode("ascii") + _GUID).digest()).decode("ascii")
         accepted = str(headers.get("Sec-WebSocket-Accept") or "")
         if not hmac.compare_digest(accepted.encode("utf-8", "replace"), expected.encode("ascii")):
@@ -184,7 +188,6 @@ class _Stream:
             raise self._error(
                 errors.BadAnswer, f"the server chose {quoted(protocol)} instead of {' or '.join(PROTOCOLS)}"
             )
-        return protocol
 
     def run(self, feed: t.BinaryIO | None, out: Sink, err: Sink) -> int:
         sinks = {STDOUT: out, STDERR: err, STATUS: self._ended}
@@ -222,7 +225,7 @@ class _Stream:
         except ValueError as error:
             raise self._error(errors.BadAnswer, quoted(str(error))) from None
         if not self._status:
-            raise self._error(errors.Unreachable, "the connection ended before the command did")
+            raise self._error(errors.Unreachable, f"the connection ended before the command did ({self._reason})")
         try:
             return exit_code(self._status)
         except ValueError as error:
@@ -236,6 +239,7 @@ class _Stream:
     def _take(self, found: Frame, sinks: t.Mapping[int, Sink]) -> bool:
         """One frame; True for the last."""
         if found.kind == _CLOSED:
+            self._reason = quoted(found.data[2:].decode("utf-8", "replace")) if found.data[2:] else "it was closed"
             return True
         if found.kind == _PING:
             self._sending += frame(_PONG, found.data)
@@ -264,8 +268,6 @@ class _Stream:
         if data:
             self._sending += frame(_BINARY, bytes((STDIN,)) + data)
             return feed
-        if self._protocol == _V5:
-            self._sending += frame(_BINARY, bytes((CLOSE, STDIN)))
         return None
 
     def _pending(self) -> bool:

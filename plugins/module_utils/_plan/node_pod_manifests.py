@@ -39,7 +39,7 @@ while True:
 """
 
 # $1 UID and $2 node of the pod, $3 the node's machine id, $4 how many bytes to read, $5 the command line; "-" for nothing, since an empty
-# argument may be lost on the way. Where a server cannot close the input (version 4 of the protocol), the number is where it ends.
+# argument may be lost on the way. Input is never closed, so the number is where it ends; all of it is read, whatever the command leaves.
 _SCRIPT = f"""\
 if [ "${UID_VARIABLE}" != "$1" ] || [ "${NODE_VARIABLE}" != "$2" ] ||
 {{ [ "$3" != - ] && [ "$(cat /proc/1/root/etc/machine-id 2>/dev/null)" != "$3" ]; }}; then
@@ -47,7 +47,7 @@ echo "{OTHER_POD_TEXT}: ${NODE_VARIABLE}" >&2
 exit {OTHER_POD}
 fi
 if [ "$4" = - ]; then exec /bin/sh -c "$5"; fi
-head -c "$4" | /bin/sh -c "$5\""""
+head -c "$4" | {{ /bin/sh -c "$5"; code=$?; cat >/dev/null; exit $code; }}"""
 
 
 def object_name(fabric: str) -> str:

@@ -34,7 +34,7 @@ def runs(node="n1", uid="u1", lose=0):
 
     def act(peer, query):
         environment = {"PATH": os.environ["PATH"], "MULTICLUSTER_NODE": node, "MULTICLUSTER_POD_UID": uid}
-        data = peer.input() if "stdin" in query else b""
+        data = peer.input(int(query["command"][7])) if "stdin" in query else b""
         done = subprocess.run(query["command"], input=data, env=environment, capture_output=True, check=False)
         for number, text in ((1, done.stdout[: len(done.stdout) - lose]), (2, done.stderr)):
             for begin in range(0, len(text), 32768):

@@ -84,7 +84,7 @@ def test_exit_codes():
 
 def test_a_command_with_its_input_output_and_exit_code(serve):
     def act(peer, query):
-        peer.channel(1, peer.input())
+        peer.channel(1, peer.input(256000))
         peer.channel(2, b"said")
         peer.end(failure(7))
 

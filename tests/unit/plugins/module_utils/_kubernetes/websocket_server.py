@@ -49,15 +49,15 @@ class Peer:
         key, data = self.need(4), self.need(size)
         return first & 0x0F, bytes(byte ^ key[index % 4] for index, byte in enumerate(data))
 
-    def input(self):
-        """What the client sends as input until it closes it (version 5)."""
+    def input(self, size):
+        """So many bytes of what the client sends as input."""
         found = b""
-        while True:
+        while len(found) < size:
             kind, data = self.receive()
-            if kind == 2 and data[0] == 255:
-                return found
-            if kind == 2 and data[0] == 0:
+            if kind == 2:
+                assert data[0] == 0, "nothing but input goes to a command"
                 found += data[1:]
+        return found
 
     def frame(self, data, kind=2, final=True):
         size = len(data)

@@ -123,10 +123,28 @@ def test_a_command_line_is_run_as_it_is():
 
 
 def test_input_ends_after_its_length():
-    """A server with version 4 of the protocol leaves the input open."""
+    """It is never closed."""
     done = shell(pods.command_words(POD, "cat; exit 5", 4), b"abcdefgh", **RIGHT)
     assert (done.returncode, done.stdout) == (5, b"abcd")
     assert shell(pods.command_words(POD, "cat", 0), b"abc", **RIGHT).stdout == b""
+
+
+def test_input_that_a_command_leaves_is_read_all_the_same():
+    """Else the server would lose what the kubelet has still to report, see exec_stream."""
+    reader, writer = os.pipe()
+    words = pods.command_words(POD, "echo out; exit 9", 300_000)
+    environment = {"PATH": os.environ["PATH"], **RIGHT}
+    with os.fdopen(writer, "wb") as feed:
+        process = subprocess.Popen(words, stdin=reader, stdout=subprocess.PIPE, env=environment)
+        os.close(reader)
+        assert process.stdout.readline() == b"out\n"
+        feed.write(b"x" * 299_999)  # no broken pipe
+        feed.flush()
+        assert process.poll() is None
+        feed.write(b"x")
+        feed.flush()
+        assert process.wait(20) == 9
+    process.stdout.close()
 
 
 @pytest.mark.parametrize("other", [{pods.UID_VARIABLE: "u2"}, {pods.NODE_VARIABLE: "n2"}, {pods.NODE_VARIABLE: ""}])
