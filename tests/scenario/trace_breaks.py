@@ -448,9 +448,11 @@ def conntrack_full_here(fabric):
     """Of this node alone: how much of the limit is used is counted in each network namespace."""
     program = (REPO / "tests" / "kernel" / "tracked_connections.py").read_text(encoding="utf-8")
     fabric.sh(A, "python3", "-c", program, "fill")
-    keeper = fabric.sh(A, "sh", "-c", 'setsid python3 -c "$1" keep >/dev/null 2>&1 </dev/null & echo $!', "sh", program).strip()
+    holder = fabric.sh(
+        A, "sh", "-c", 'setsid python3 -c "$1" keep >/dev/null 2>&1 </dev/null & echo $!', "sh", program
+    ).strip()
     yield
-    fabric.sh(A, "kill", keeper)
+    fabric.sh(A, "kill", holder)
     fabric.sh(A, "python3", "-c", program, "flush")
 
 
