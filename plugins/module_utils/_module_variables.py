@@ -87,7 +87,7 @@ _ROLES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "node_dataplane": ("node_dataplane", {"rollback_seconds": ("node_dataplane_rollback_seconds",)}),
     "node_probe": (
         "mesh",
-        {"max_pods": ("mesh_verify_pods",), "wait_seconds": (), "pod_cidrs": (), "for_ends": ()},
+        {"max_pods": ("mesh_verify_pods",), "wait_seconds": (), "pod_cidrs": (), "for_ends": (), "host_targets": ()},
     ),
     "node_info": ("support_bundle", {"pod_cidrs": ()}),
     "originals_info": ("adopt", {"keep_clustermeshes": ()}),

@@ -13,7 +13,15 @@ import typing as t
 
 Table = t.Mapping[str, t.Mapping[str, tuple[int, str]]]
 
-_SCALARS = ("string", "bytes", "uint32", "int64", "int32", "bool")
+#: A field's type, and its name in descriptors.
+_SCALARS = {
+    "string": "TYPE_STRING",
+    "bytes": "TYPE_BYTES",
+    "uint32": "TYPE_UINT32",
+    "int64": "TYPE_INT64",
+    "int32": "TYPE_INT32",
+    "bool": "TYPE_BOOL",
+}
 
 
 class Schema:
@@ -37,7 +45,7 @@ class Schema:
                 row = message.field.add(name=field, number=number)
                 row.label = kinds.LABEL_REPEATED if kind.endswith("*") else kinds.LABEL_OPTIONAL
                 if plain in _SCALARS:
-                    row.type = getattr(kinds, "TYPE_" + plain.upper())
+                    row.type = getattr(kinds, _SCALARS[plain])
                 else:
                     row.type, row.type_name = kinds.TYPE_MESSAGE, f".{self.package}.{plain}"
                 if kind.endswith("?"):
