@@ -50,12 +50,12 @@ def mirrors(fabric, here, there):
 
 def imports(fabric, here, there):
     """Pods of ``here`` reach pods of ``there`` at the address of an import, with their own addresses."""
-    variables = {"multicluster_capabilities": ["mcs"], "mcs_install_crds": True}
+    variables = {"multicluster_capabilities": ["mcs"], "mcs_install_crds": True, "mcs_namespaces": ["default"]}
     fabric.play("mcs", variables=variables).ok()
     fabric.apply(
         there, {"apiVersion": EXPORTS, "kind": "ServiceExport", "metadata": {"name": "mirror", "namespace": "default"}}
     )
-    fabric.play("mcs", variables=variables).ok()
+    run = fabric.play("mcs", variables=variables).ok()
 
     def address():
         items = fabric.objects(here, "serviceimports.multicluster.x-k8s.io")
@@ -63,7 +63,8 @@ def imports(fabric, here, there):
             (ip for item in items if item["metadata"]["name"] == "mirror" for ip in item["spec"].get("ips") or ()), None
         )
 
-    target = fabric.until("an address of the import", address)
+    target = address()
+    assert target, run.out[-4000:]
     expected = dict(fabric.pods(here).values())
     fabric.until(
         "answers at the address of the import",

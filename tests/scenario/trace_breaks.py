@@ -446,14 +446,21 @@ def forward_dropped_by_rule(fabric):
 @breaks("conntrack_full")
 def conntrack_full_here(fabric):
     """Of this node alone: how much of the limit is used is counted in each network namespace."""
-    program = (REPO / "tests" / "kernel" / "tracked_connections.py").read_text(encoding="utf-8")
-    fabric.sh(A, "python3", "-c", program, "fill")
-    holder = fabric.sh(
-        A, "sh", "-c", 'setsid python3 -c "$1" keep >/dev/null 2>&1 </dev/null & echo $!', "sh", program
-    ).strip()
+    words = [
+        "ip",
+        "netns",
+        "exec",
+        fabric.namespace(A),
+        "python3",
+        str(REPO / "tests" / "kernel" / "tracked_connections.py"),
+    ]
+    subprocess.run([*words, "fill"], check=True, capture_output=True)
+    holder = subprocess.Popen([*words, "keep"], stdin=subprocess.DEVNULL)
     yield
-    fabric.sh(A, "kill", holder)
-    fabric.sh(A, "python3", "-c", program, "flush")
+    assert holder.poll() is None, "the table was not kept full"
+    holder.kill()
+    holder.wait()
+    subprocess.run([*words, "flush"], check=True, capture_output=True)
 
 
 @breaks("masqueraded")
