@@ -455,11 +455,11 @@ def conntrack_full_here(fabric):
         str(REPO / "tests" / "kernel" / "tracked_connections.py"),
     ]
     subprocess.run([*words, "fill"], check=True, capture_output=True)
-    holder = subprocess.Popen([*words, "keep"], stdin=subprocess.DEVNULL)
+    filling = subprocess.Popen([*words, "keep"], stdin=subprocess.DEVNULL)
     yield
-    assert holder.poll() is None, "the table was not kept full"
-    holder.kill()
-    holder.wait()
+    assert filling.poll() is None, "the table was not kept full"
+    filling.kill()
+    filling.wait()
     subprocess.run([*words, "flush"], check=True, capture_output=True)
 
 
