@@ -120,6 +120,13 @@ mesh:
   sample:
     nodes:
       aws-node-1: {cluster: aws, node_name: aws-node-1}
+sources:
+  description:
+    - A sentence for each cluster, from where the pod ranges of its nodes are. With O(validate_only) what the inventory asks for.
+  type: list
+  elements: str
+  returned: success
+  sample: ["pod ranges of gcp: BlockAffinities and IPAMBlocks of Calico (pod_ranges: calico)"]
 refused:
   description: Claims that were refused, each with the object, a reason and a message.
   type: list

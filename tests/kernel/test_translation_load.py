@@ -109,7 +109,8 @@ def test_connections_that_open_while_the_mapping_is_applied_again(way, wait_for,
         server.communicate()
     found = json.loads(client.stdout.read())
     print(f"over {runs} runs: {found}")
-    assert found["failed"] == [0] and not found["late"], "a connection was lost, or a packet was, and came again"
+    assert found["failed"] == [0], "a connection was lost"
+    assert not found["late"] or SLOW > 1, "a packet was lost and sent again; an emulated machine is late without that"
     assert list(found["seen"]) == ["10.201.0.5"] and found["seen"]["10.201.0.5"] >= CONNECTIONS and runs > 3
 
 

@@ -138,6 +138,7 @@ def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
                 same_clusters=same,
             )
         ),
+        "sources": pod_ranges.source_lines(topology["pod_ranges"]),
         "refused": topology["refused"],
         "failures": topology["failures"],
         "contested": contested,
@@ -211,10 +212,14 @@ def _without_listings(
     fabric: Fabric, request: t.Mapping[str, t.Any], registries: t.Collection[str]
 ) -> dict[str, t.Any]:
     """What the inventory alone tells."""
-    if request.get("mode") != kubespan_plan.MODE:
-        return mesh_without_listings(fabric)
-    topology = kubespan_plan.plan_kubespan_mesh(fabric, {}, request["mesh_id"], registries=registries)
-    return dict(topology, refused=[], failures=[])
+    spans = request.get("mode") == kubespan_plan.MODE
+    topology = (
+        kubespan_plan.plan_kubespan_mesh(fabric, {}, request["mesh_id"], registries=registries)
+        if spans
+        else mesh_without_listings(fabric)
+    )
+    asked = {name: {"source": _asked(cluster), "notes": []} for name, cluster in sorted(fabric.clusters.items())}
+    return dict(topology, refused=[], failures=[], pod_ranges=asked)
 
 
 def gather(

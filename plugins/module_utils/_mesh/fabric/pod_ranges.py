@@ -145,9 +145,8 @@ def _ranges_of(cluster: str, variables: t.Mapping[str, t.Any], listing: Listing,
 def source_lines(shown: t.Mapping[str, t.Any]) -> list[str]:
     """A sentence for each cluster: from where the ranges of its nodes are. shown: of the plan of the fabric."""
     rows = [(name, str(row.get("source"))) for name, row in sorted(shown.items()) if isinstance(row, dict)]
-    return [
-        f"pod ranges of {name}: {OBJECTS[source]} (pod_ranges: {source})" for name, source in rows if source in OBJECTS
-    ]
+    said = {**OBJECTS, AUTO: "what its API has, in the first run that asks it; preflight names that"}
+    return [f"pod ranges of {name}: {said[source]} (pod_ranges: {source})" for name, source in rows if source in said]
 
 
 def wants_pods(asked: str, nodes: Nodes, objects: Objects) -> bool:

@@ -450,3 +450,10 @@ def test_no_two_nodes_keep_a_range_that_overlaps(rows):
             if other["spec"]["node"] != row["spec"]["node"]
         ):
             assert PrefixSet.of(found.nodes[row["spec"]["node"]].networks).covers(mine)
+
+
+def test_each_source_has_a_sentence():
+    shown = {name: {"source": name, "notes": []} for name in (*pod_ranges.SOURCES, pod_ranges.INVENTORY)}
+    lines = pod_ranges.source_lines(dict(shown, strange={"source": "other"}, none=None))
+    assert len(lines) == len(shown) and "pod ranges of cilium: CiliumNodes (pod_ranges: cilium)" in lines
+    assert any("the first run that asks it" in line and "pod_ranges: auto" in line for line in lines)
