@@ -27,7 +27,6 @@ MESH = {
     "kubespan_registries": ["inventory", "discovery"],
     "kubespan_discovery_url": f"http://{ROUTER}:3000",
 }
-STATE = {}
 
 
 @pytest.fixture(scope="module", name="service")
@@ -54,7 +53,6 @@ def shown(fabric, node):
 
 
 def test_site_joins_hosts_that_know_only_the_service(fabric, service):
-    STATE["before"] = fabric.everything()
     fabric.kubectl("talos", "delete", "node", "edge-1")
     run = play(fabric, "site").ok()
     assert MESH["mesh_secret"] not in run.out
