@@ -162,6 +162,8 @@ class Pairs:
         for host, seat in self.seats.items():
             if (seat.cluster, seat.node) in contested:
                 found[host] = causes.KEYS_SHARED
+            elif host not in allowed and part.get("members"):
+                continue  # a discovery service may have it, which the nodes themselves ask
             elif host not in allowed:
                 found[host] = UNREAD if seat.cluster in unread else causes.PEER_MISSING
             elif not all(_covered(pod, allowed[host]) for pod in seat.pods):

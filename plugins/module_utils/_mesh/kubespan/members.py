@@ -75,7 +75,7 @@ def read_rows(
     refused: list[Refusal] = []
     members: Members = {}
     own_lost, unread, opened = False, 0, 0
-    for row in _limited(rows, known, refused):
+    for row in _limited(rows, known, refused, 0 if snapshot else len(known)):
         before = known.get(row.id)
         try:
             if row.id == own[0]:
@@ -100,10 +100,10 @@ def read_rows(
     if unread and not opened:
         message = f"none of the {unread} records that the service has of this mesh can be opened with mesh_secret"
         return Reading(members, [Refusal("discovery", "wrong_secret", message)], "wrong_secret", own_lost)
-    return Reading(members, _some(refused), "", own_lost)
+    return Reading(members, capped(refused), "", own_lost)
 
 
-def _some(refused: list[Refusal]) -> list[Refusal]:
+def capped(refused: list[Refusal]) -> list[Refusal]:
     """At most SHOWN_REFUSALS, and how many there are besides: a member can make as many as it likes."""
     if len(refused) <= SHOWN_REFUSALS:
         return refused
@@ -127,18 +127,20 @@ def _missing(known: t.Mapping[str, Member], members: t.Mapping[str, Member], now
     return aged({node_id: one._replace(missing=one.missing or now) for node_id, one in lacking.items()}, now)
 
 
-def _limited(rows: t.Sequence[Row], known: t.Container[str], refused: list[Refusal]) -> list[Row]:
-    """Rows with an id that can be one, at most MAX_MEMBERS of them: first those that are known."""
+def _limited(rows: t.Sequence[Row], known: t.Container[str], refused: list[Refusal], there: int) -> list[Row]:
+    """Rows with an id that can be one, those that are known first, so that there are at most MAX_MEMBERS. there: members that stay anyhow."""
     good = [row for row in rows if _ID.match(row.id)]
     if len(good) < len(rows):
         bad = next(row.id for row in rows if not _ID.match(row.id))
         message = f"{len(rows) - len(good)} records have an id that no node has, such as {quoted(bad)}"
         refused.append(Refusal("discovery", "name_invalid", message))
-    if len(good) > MAX_MEMBERS:
-        message = f"the service has {len(good)} members of this mesh, and at most {MAX_MEMBERS} are taken"
+    new = sorted((row for row in good if row.id not in known), key=lambda row: row.id)
+    old = [row for row in good if row.id in known]
+    room = max(0, MAX_MEMBERS - (there or len(old)))
+    if len(new) > room:
+        message = f"the service has {(there or len(old)) + len(new)} members of this mesh, and at most {MAX_MEMBERS} are taken"
         refused.append(Refusal("discovery", "too_many", message))
-        good = sorted(good, key=lambda row: (row.id not in known, row.id))[:MAX_MEMBERS]
-    return good
+    return [*old, *new[:room]]
 
 
 def _refusal(node_id: str, error: ValueRefused) -> Refusal:
@@ -196,10 +198,13 @@ def of_json(content: t.Mapping[str, t.Any] | None) -> tuple[Members, list[str]]:
     if not content or content.get("version") != VERSION:
         return {}, []
     found: Members = {}
-    for node_id, row in content["members"].items():
-        values = {name: row.get(name) for name in Member._fields}
-        found[node_id] = Member(**{**values, "old": tuple(row.get("old") or ())})
-    return found, [str(text) for text in content.get("own_addresses") or ()]
+    try:
+        for node_id, row in content["members"].items():
+            values = {name: row.get(name) for name in Member._fields}
+            found[node_id] = Member(**{**values, "old": tuple(row.get("old") or ())})
+        return found, [str(text) for text in content.get("own_addresses") or ()]
+    except (AttributeError, KeyError, TypeError):
+        return {}, []  # cut short; the next snapshot has them all
 
 
 def is_announced(rows: t.Iterable[Row], secret: bytes, affiliate: Affiliate) -> bool:

@@ -43,6 +43,8 @@ Data = dict[str, t.Any]
 _REST_SECONDS = 1.0
 #: Seconds until the own record is announced again after it was deleted or replaced.
 _RECLAIM_SECONDS = 10.0
+#: New ones make no new conversation before so many seconds have passed.
+_SHARE_SECONDS = 30.0
 #: Endpoints of others are announced at most so many at once, since the service counts requests.
 _HARVESTED = 50
 
@@ -118,7 +120,8 @@ def peers_with_members(
     networks = [*mine["additional_addresses"], *(_host(text) for text in mine["addresses"])]
     subnet = mesh_subnet(discovery["mesh_id"])
     me = Own(node_id, key, mine["kubespan_address"], networks)
-    return peers_with(peers, known, grants, me, subnet, discovery["filters"])
+    result = peers_with(peers, known, grants, me, subnet, discovery["filters"])
+    return Result(result.peers, found_members.capped(result.refused))
 
 
 def _host(text: str) -> str:
@@ -299,6 +302,7 @@ class Follower:
         self._thread: threading.Thread | None = None
         self._harvested: list[Data] = []
         self._shared: list[Data] = []
+        self._shared_at = 0.0
         self._members, self._seen = load_members(fabric)
         self._written, self._dirty = 0.0, False
         self._reclaim_at: float | None = None
@@ -310,7 +314,8 @@ class Follower:
         with self._lock:
             changed = (settings, mine) != ((self._state or {}).get("discovery"), self._mine)
             self._state, self._mine, self._harvested = (state if settings else None), mine, list(harvested)
-            changed = changed or bool(self._missing_shares()) or (self._reclaim_due() and bool(settings))
+            shares = bool(self._missing_shares()) and time.monotonic() - self._shared_at > _SHARE_SECONDS
+            changed = changed or shares or (self._reclaim_due() and bool(settings))
             if changed:
                 self._reclaim_at = None
             service = self._service
@@ -366,6 +371,7 @@ class Follower:
             talk.announce(mine)
             with self._lock:
                 fresh, self._shared = list(self._harvested), list(self._harvested)
+                self._shared_at = time.monotonic()
             talk.share(fresh)
             own, first = (mine["node_id"], mine["public_key"]), True
             for rows, deleted in talk.service.watch(RENEWED_AFTER):

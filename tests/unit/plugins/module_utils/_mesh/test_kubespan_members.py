@@ -148,6 +148,27 @@ def test_ten_thousand_members_are_too_many_and_those_known_stay() -> None:
     assert len(found.refused) == m.SHOWN_REFUSALS + 1
 
 
+def test_changes_one_by_one_make_no_more_than_a_snapshot() -> None:
+    known = read(row(HOSTILE["good"])).members
+    full = {**known, **{f"m{number}": known["good"] for number in range(m.MAX_MEMBERS - 1)}}
+    found = read(row(HOSTILE["evil_base"]), known=full, snapshot=False)
+    assert "evil" not in found.members and [refusal.reason for refusal in found.refused] == ["too_many"]
+    changed = read(row(HOSTILE["good"], nonce=5), known=full, snapshot=False)
+    assert not changed.refused and changed.members["good"].digest != known["good"].digest
+
+
+def test_a_file_that_is_none_is_no_member() -> None:
+    for content in (
+        None,
+        {},
+        {"version": 9},
+        {"version": 1},
+        {"version": 1, "members": []},
+        {"version": 1, "members": {"a": 3}},
+    ):
+        assert m.of_json(content) == ({}, [])
+
+
 def test_ids_and_rows_of_no_use() -> None:
     rows = [m.Row("../../etc", b"x" * 40), m.Row("", b"x" * 40), m.Row("ok", b""), m.Row("ok2", b"x" * 5000)]
     found = read(*rows, row(HOSTILE["good"]))

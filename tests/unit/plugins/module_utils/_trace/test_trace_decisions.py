@@ -963,6 +963,9 @@ def test_a_kubespan_mesh_joins_nodes_of_one_cluster_too() -> None:
         "",
     )
     assert classes.Pairs(kubespan("aws-1", unread=["aws"])).verdict("gcp-0", "aws-1") == "not read"
+    # a plan does not have those whom the nodes find through a discovery service
+    found = classes.Pairs(kubespan("aws-1", members={"aws": {}}))
+    assert found.verdict("aws-0", "aws-1") == found.verdict("aws-1", "gcp-0") == ""
     contested = kubespan(contested=[{"cluster": "aws", "node": "n1"}])
     assert classes.Pairs(contested).verdict("gcp-0", "aws-1") == "keys_shared"
     short = kubespan()
