@@ -64,12 +64,17 @@ def _write_members(fabric: str, members: Members, seen: t.Iterable[str]) -> None
 
 
 def settings_of(given: t.Mapping[str, t.Any], discovery: t.Mapping[str, t.Any]) -> Data:
-    """The part of the state. given: the node's options, discovery: its ``discovery`` among them. Raises ValueRefused: bad_url."""
+    """The part of the state. given: the node's options, discovery: its ``discovery`` among them. Raises ValueRefused: bad_url, bad_ca."""
     parse_url(discovery.get("url"))
+    ca = discovery.get("ca") or ""
+    if ca and not (ca.isascii() and "-----BEGIN CERTIFICATE-----" in ca):
+        raise ValueRefused(
+            "bad_ca", "kubespan_discovery_ca is no certificate in PEM, as lookup('file', 'PATH') reads one"
+        )
     config = given.get("config") or {}
     return {
         "url": discovery["url"],
-        "ca": discovery.get("ca") or "",
+        "ca": ca,
         "mesh_id": given["mesh_id"],
         "cluster": discovery.get("cluster") or given["cluster"],
         **{name: sorted(discovery.get(name) or ()) for name in ("pod_cidrs", "node_cidrs", "overlay")},
@@ -284,6 +289,12 @@ class Withdrawal(Part):
         return []
 
 
+def _reason_of(error: Exception) -> str:
+    if isinstance(error, PackagesMissing):
+        return "packages_missing"
+    return str(getattr(error, "reason", "") or type(error).__name__)
+
+
 class Follower:
     """The watcher's side: announces, renews and listens, in a thread of its own, and writes the file of members.
 
@@ -349,10 +360,10 @@ class Follower:
             try:
                 self._converse(state, mine)
                 attempt = 0
-            except (ServiceError, PackagesMissing, ValueRefused, OSError) as error:
+            except Exception as error:  # pylint: disable=broad-except  # nobody else would start this thread again
                 # a conversation that held for a while was no failure
                 attempt = 0 if time.monotonic() - started > 60 else attempt + 1
-                self._note("away", getattr(error, "reason", "packages_missing"), str(getattr(error, "message", error)))
+                self._note("away", _reason_of(error), str(getattr(error, "message", error)))
                 self._wake.wait(found_members.backoff(attempt - 1, random.random()))
 
     def _converse(self, state: Data, mine: Affiliate) -> None:

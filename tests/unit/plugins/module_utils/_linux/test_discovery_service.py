@@ -203,6 +203,25 @@ def test_urls():
     assert ds.parse_url("http://10.0.0.1") == ds.Address("10.0.0.1", 80, False)
 
 
+def test_hosts_without_a_discovery_service_need_no_package():
+    names = (
+        "node_agent",
+        "dataplane",
+        "kubespan.node",
+        "kubespan.dataplane",
+        "kubespan.watch",
+        "kubespan.discovery",
+        "status",
+        "probe",
+    )
+    base = ds.__name__.partition("._linux")[0] + "._flows.node."
+    script = (
+        "import importlib, sys; sys.modules.update({'grpc': None, 'google.protobuf': None, 'cryptography': None}); "
+    )
+    script += f"[importlib.import_module({base!r} + name) for name in {names!r}]"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_packages_that_a_host_lacks_are_named_at_once():
     script = (
         "import sys; sys.modules.update({'grpc': None, 'google.protobuf': None}); "
