@@ -24,6 +24,7 @@ import pytest
 from conftest import SLOW, flow_environment, wait_for
 from test_kubespan import MESH, PODS, ULA, UNDERLAY, Site
 
+pytestmark = pytest.mark.this_machine("the packages of gRPC")
 DOUBLE = pathlib.Path(__file__).parents[1] / "doubles" / "discovery_service" / "server.py"
 #: A service of others, which is called with the address to listen on.
 PROGRAM = os.environ.get("DISCOVERY_SERVICE")
