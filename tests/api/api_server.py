@@ -165,6 +165,7 @@ class ApiServer:
                 str(key),
                 "--token-auth-file",
                 str(self.folder / "tokens.csv"),
+                "--allow-privileged=true",  # as every distribution sets it
                 "--authorization-mode",
                 "RBAC",
                 "--disable-admission-plugins",
