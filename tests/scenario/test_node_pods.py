@@ -200,6 +200,16 @@ def test_ping_check_mode_and_become(fabric, inventory):
     assert "rc=7" in text and "out" in text
 
 
+def test_a_machine_id_is_compared_with_that_of_the_machine(fabric, inventory):
+    """Threat T50: whatever the API server reports of its pods."""
+    done = ansible(inventory, "aws-node-1", "-m", "ansible.builtin.raw", "-a", "cat /proc/1/root/etc/machine-id")
+    found = re.search(r"^[0-9a-f]{32}$", done, flags=re.MULTILINE).group()
+    ping = ("aws-node-1", "-m", "ansible.builtin.ping", "-e")
+    assert '"ping": "pong"' in ansible(inventory, *ping, f"node_machine_id={found}")
+    text = ansible(inventory, *ping, "node_machine_id=" + "0" * 32, check=False)
+    assert "UNREACHABLE" in text and "not_the_node" in text
+
+
 def test_verify_status_and_trace(fabric, inventory):
     fabric.play("verify", inventory=inventory).ok()
     out = fabric.state / "status"
@@ -299,6 +309,24 @@ def test_100_at_once(fabric):
         found = list(pool.map(lambda number: echoed(node_pods(fabric, fabric.nodes[number % 4]), 100_000), range(100)))
     assert found == [True] * 100
     fabric.ran(f"100 commands at once in {time.monotonic() - begun:.1f} s")
+
+
+def test_pods_go_between_runs(fabric, inventory):
+    """The kernel's part stays; only the tunnels of wireguard-go end with their pods, and are back with the next ones."""
+    before = compared(fabric, "aws-node-1")["aws-node-1"]
+    fabric.play("node_pods.remove", inventory=inventory).ok()
+    assert daemon_sets(fabric, "aws") == [] == daemon_sets(fabric, "gcp")
+    assert kept(fabric, "aws-node-1")
+    text = "multicluster-node"
+    for cluster in fabric.clusters:
+        eventually(
+            lambda cluster=cluster: fabric.kubectl(cluster, "get", "namespaces", "-o", "name"),
+            lambda found: text not in found,
+        )
+    assert compared(fabric, "aws-node-1")["aws-node-1"]["nft"] == before["nft"]
+    fabric.play("node_pods.make", inventory=inventory).ok()
+    eventually(lambda: reaches(fabric), bool)
+    assert fabric.play("mesh", inventory=inventory).ok().changed == {}
 
 
 def test_teardown_leaves_nothing(fabric, inventory):
