@@ -144,14 +144,23 @@ def request_of(command: Command, key: str) -> Request:
 
 
 def run(
-    session: Session, command: Command, feed: t.BinaryIO | None, out: Sink, err: Sink, seconds: float = 30.0
+    session: Session,
+    command: Command,
+    feed: t.BinaryIO | None,
+    out: Sink,
+    err: Sink,
+    seconds: float = 30.0,
+    ready: t.Callable[[], bool] = lambda: True,
 ) -> int:
-    """Run it to its end: its exit code. ``seconds`` are for its begin. Raises KubeErrors, and what the sinks raise."""
+    """Run it to its end: its exit code. ``seconds`` are for its begin; nothing of the input is sent before ``ready``.
+
+    Raises KubeErrors, and what the sinks raise.
+    """
     key = base64.b64encode(os.urandom(16)).decode("ascii")
     request = request_of(command, key)
     answer = session.upgrade(request, seconds)
     try:
-        return _Stream(session, request.operation, answer, key).run(feed, out, err)
+        return _Stream(session, request.operation, answer, key).run(feed, out, err, ready)
     finally:
         connection = answer.connection
         answer.close()
@@ -189,7 +198,7 @@ class _Stream:
                 errors.BadAnswer, f"the server chose {quoted(protocol)} instead of {' or '.join(PROTOCOLS)}"
             )
 
-    def run(self, feed: t.BinaryIO | None, out: Sink, err: Sink) -> int:
+    def run(self, feed: t.BinaryIO | None, out: Sink, err: Sink, ready: t.Callable[[], bool]) -> int:
         sinks = {STDOUT: out, STDERR: err, STATUS: self._ended}
         heard = sent = asked = time.monotonic()
         ended = False
@@ -199,7 +208,8 @@ class _Stream:
                     ended = ended or self._take(found, sinks)
                 if ended:
                     break
-                feed = self._fill(feed)
+                if ready():
+                    feed = self._fill(feed)
                 readable, writable, _none = select.select(
                     [self._socket], [self._socket] if self._sending else [], [], 0 if self._pending() else 1.0
                 )

@@ -21,7 +21,9 @@ CONTAINER = "node"
 FOLDERS = {"state": "/var/lib/multicluster-network", "keys": "/var/lib/semaphore-wireguard"}
 #: What a pod knows of itself: its node and its UID by the downward API, and its fabric.
 NODE_VARIABLE, UID_VARIABLE, FABRIC_VARIABLE = "MULTICLUSTER_NODE", "MULTICLUSTER_POD_UID", "MULTICLUSTER_NODE_POD"
-#: How a pod answers that is not the one that was asked for.
+#: The first line of every answer, without which the pod is not the one that was asked for, and gets no input.
+PROOF = b"multicluster node pod\n"
+#: How another pod ends.
 OTHER_POD = 213
 OTHER_POD_TEXT = "multicluster node pod: not the one that was asked for"
 
@@ -46,6 +48,7 @@ if [ "${UID_VARIABLE}" != "$1" ] || [ "${NODE_VARIABLE}" != "$2" ] ||
 echo "{OTHER_POD_TEXT}: ${NODE_VARIABLE}" >&2
 exit {OTHER_POD}
 fi
+echo "{PROOF.decode("ascii").strip()}"
 if [ "$4" = - ]; then exec /bin/sh -c "$5"; fi
 head -c "$4" | {{ /bin/sh -c "$5"; code=$?; cat >/dev/null; exit $code; }}"""
 
@@ -189,8 +192,3 @@ def command_words(pod: NodePod, command: str, size: int | None, machine_id: str 
     """The words of a command line in the pod, which first proves to be the right one. size: bytes of its input, None for no input."""
     length = "-" if size is None else str(size)
     return ("/bin/sh", "-c", _SCRIPT, "sh", pod.uid, pod.node, machine_id or "-", length, command)
-
-
-def is_other_pod(code: int, errors: bytes) -> bool:
-    """Whether a command was refused by a pod that is another one."""
-    return code == OTHER_POD and errors.startswith(OTHER_POD_TEXT.encode("ascii"))

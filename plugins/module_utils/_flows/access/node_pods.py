@@ -11,17 +11,34 @@ from ..._kubernetes import errors, exec_stream
 from ..._kubernetes.access import parse_access
 from ..._kubernetes.client import Client
 from ..._kubernetes.session import Limits
-from ..._plan.node_pod_manifests import CONTAINER, LABEL, NodePod, choose_pod, command_words, is_other_pod, object_name
+from ..._plan.node_pod_manifests import CONTAINER, LABEL, PROOF, NodePod, choose_pod, command_words, object_name
 from ..._values.refused import ValueRefused, quoted
 
 #: How often a pod is looked for that does not run yet.
 _PAUSE_SECONDS = 1.0
-#: So much of a command's errors is looked at here.
-_BEGIN = 4096
 
 
 class NodeLost(Exception):
     """The node is not reached: a message that names object, reason and what to do."""
+
+
+class Proof:
+    """The output of a command behind the line by which a pod proves that it is the one that was asked for."""
+
+    def __init__(self, out: exec_stream.Sink) -> None:
+        self._out, self._begin = out, b""
+
+    def __call__(self, data: bytes) -> None:
+        missing = len(PROOF) - len(self._begin)
+        self._begin += data[:missing]
+        if not PROOF.startswith(self._begin):
+            raise ValueError("the output does not begin as that of a node pod")
+        if data[missing:]:
+            self._out(data[missing:])
+
+    def given(self) -> bool:
+        """Whether the pod has proven itself."""
+        return self._begin == PROOF
 
 
 class Place(t.NamedTuple):
@@ -86,26 +103,22 @@ class NodePods:
         pod = self.find()
         path = f"/api/v1/namespaces/{self._namespace}/pods/{pod.name}"
         words = command_words(pod, command, size, self._place.machine_id)
-        first = b""
-
-        def errors_of(data: bytes) -> None:
-            nonlocal first
-            first += data[: _BEGIN - len(first)]
-            err(data)
+        proof = Proof(out)
 
         try:
             code = exec_stream.run(
                 self._client,
                 exec_stream.Command(path, CONTAINER, words, size is not None),
                 feed,
-                out,
-                errors_of,
+                proof,
+                err,
                 self._seconds,
+                proof.given,
             )
         except errors.KubeError as error:
             self.forget()
             raise NodeLost(f"{error} [{error.reason}]") from None
-        if is_other_pod(code, first):
+        if not proof.given():
             self.forget()
             raise NodeLost(
                 f"cluster {self._client.cluster}: the server's answer for the pod {pod.name} comes from another pod, or the node "

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
@@ -34,9 +37,13 @@ def runs(node="n1", uid="u1", lose=0):
 
     def act(peer, query):
         environment = {"PATH": os.environ["PATH"], "MULTICLUSTER_NODE": node, "MULTICLUSTER_POD_UID": uid}
-        data = peer.input(int(query["command"][7])) if "stdin" in query else b""
-        done = subprocess.run(query["command"], input=data, env=environment, capture_output=True, check=False)
-        for number, text in ((1, done.stdout[: len(done.stdout) - lose]), (2, done.stderr)):
+        done = subprocess.Popen(query["command"], env=environment, stdin=-1, stdout=-1, stderr=-1, bufsize=0)
+        first = done.stdout.readline()
+        if first:
+            peer.channel(1, first)
+        data = peer.input(int(query["command"][7])) if "stdin" in query and first else b""
+        out, errors = done.communicate(data)
+        for number, text in ((1, out[: len(out) - lose]), (2, errors)):
             for begin in range(0, len(text), 32768):
                 peer.channel(number, text[begin : begin + 32768])
         peer.end(failure(done.returncode) if done.returncode else SUCCESS)
@@ -123,15 +130,44 @@ def test_a_node_with_another_machine_id(connect, tmp_path):
 
 def test_a_connection_that_breaks_off_is_a_lost_host(connect):
     def act(peer, query):
-        peer.channel(1, b'{"changed": false}')
+        peer.channel(1, b'multicluster node pod\n{"changed": false}')
         peer.stream.close()
 
     with pytest.raises(AnsibleConnectionFailure, match="unreachable"):
         connect(act).exec_command("true")
 
 
+def test_another_pod_gets_no_input(connect):
+    """Modules carry secrets: nothing of them is sent before the pod has proven which one it is."""
+
+    def act(peer, query):
+        peer.channel(2, b"multicluster node pod: not the one that was asked for: n2\n")
+        time.sleep(0.3)  # for what would come
+        peer.end(failure(213))
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                received.append(peer.receive()[0])
+        ended.set()
+
+    received, ended = [], threading.Event()
+    connection = connect(act)
+    with pytest.raises(AnsibleConnectionFailure, match="not_the_node"):
+        connection.exec_command("cat", in_data=b"secret" * 100000)
+    assert ended.wait(20) and 2 not in received
+
+
+def test_output_that_begins_otherwise(connect):
+    def act(peer, query):
+        peer.channel(1, b"multicluster mode pod\nall is well")
+        peer.end()
+
+    with pytest.raises(AnsibleConnectionFailure, match="does not begin as that of a node pod"):
+        connect(act).exec_command("true")
+
+
 def test_output_is_bounded(connect):
     def act(peer, query):
+        peer.channel(1, b"multicluster node pod\n")
         while True:
             peer.channel(1, b"x" * 65536)
 

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import node_pod
@@ -107,9 +106,13 @@ def test_a_server_that_lists_what_was_not_asked_for(lie):
 
 
 def shell(words, data=b"", **environment):
-    return subprocess.run(
+    """How it ended, without the proof that begins the output of the right pod."""
+    done = subprocess.run(
         words, input=data, env={"PATH": os.environ["PATH"], **environment}, capture_output=True, check=False
     )
+    assert done.stdout.startswith(pods.PROOF) != (done.returncode == pods.OTHER_POD and not done.stdout)
+    done.stdout = done.stdout.removeprefix(pods.PROOF)
+    return done
 
 
 RIGHT = {pods.UID_VARIABLE: "u1", pods.NODE_VARIABLE: "n1"}
@@ -137,7 +140,7 @@ def test_input_that_a_command_leaves_is_read_all_the_same():
     with os.fdopen(writer, "wb") as feed:
         process = subprocess.Popen(words, stdin=reader, stdout=subprocess.PIPE, env=environment)
         os.close(reader)
-        assert process.stdout.readline() == b"out\n"
+        assert [process.stdout.readline() for _line in range(2)] == [pods.PROOF, b"out\n"]
         feed.write(b"x" * 299_999)  # no broken pipe
         feed.flush()
         assert process.poll() is None
@@ -151,18 +154,19 @@ def test_input_that_a_command_leaves_is_read_all_the_same():
 def test_another_pod_runs_nothing(other, tmp_path):
     """Threat T50: the server answers exec with another pod."""
     done = shell(pods.command_words(POD, f"touch {tmp_path}/ran", None), **{**RIGHT, **other})
-    assert pods.is_other_pod(done.returncode, done.stderr) and not (tmp_path / "ran").exists()
+    assert done.returncode == pods.OTHER_POD and not (tmp_path / "ran").exists()
 
 
 def test_a_command_with_the_same_exit_code_is_no_other_pod():
     done = shell(pods.command_words(POD, "exit 213", None), **RIGHT)
-    assert done.returncode == 213 and not pods.is_other_pod(done.returncode, done.stderr)
+    assert done.returncode == pods.OTHER_POD
 
 
 def test_the_container_starts_what_the_play_has_brought(tmp_path):
     """Without ``boot`` where the program came after the container: a change may be waiting for its confirmation."""
     loop = pods.node_pod_manifests("demo", "image")[1]["spec"]["template"]["spec"]["containers"][0]["command"][2]
     loop = loop.replace("/var/lib/multicluster-network/", f"{tmp_path}/")
+    loop = loop.replace("\nwhile True", "\nprint('begun', flush=True)\nwhile True")
     program = "import sys; print(sys.argv[1:], flush=True)"
     (tmp_path / "demo").mkdir()
     seen = []
@@ -172,8 +176,8 @@ def test_the_container_starts_what_the_play_has_brought(tmp_path):
         if before:
             agent.write_text(program)
         process = subprocess.Popen([sys.executable, "-c", loop, "demo"], stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "begun\n"
         if not before:
-            time.sleep(0.3)
             agent.write_text(program)
         seen.append([process.stdout.readline().strip() for _line in range(2)])
         process.kill()
