@@ -7,7 +7,8 @@
 Run by `tests/run bench translation`, with the kernel's WireGuard: in the virtual machine of `tests/run kernel_vm` where this machine's kernel has
 none. `--tunnel wireguard-go` and `--tunnel veth` measure here with another tunnel. Each of the three cases has nodes, pods and a tunnel of its own.
 They are measured for a short time one after the other, in an order that changes from round to round, so that whatever else the machine does meets
-all of them. Where throughput or connections with translation are below 0.9 of those without, the bench fails.
+all of them. Where throughput or connections with translation are below 0.9 of those without, both by the ratio of medians and by the median of the rounds'
+ratios, the bench fails.
 """
 
 from __future__ import annotations
