@@ -57,6 +57,7 @@ class Shown(t.NamedTuple):
 
 
 SHOWN = {
+    "mesh_plan.valid": Shown(lambda result: list(result["sources"]), lambda _result, _accepted: ""),
     "run_outcome": Shown(lambda result: list(result["text"]), _outcome_problem),
     "mesh_report": Shown(
         _report_lines, lambda result, _accepted: "" if result["report"]["ok"] else result["report"]["problems"]

@@ -20,7 +20,7 @@ options:
   of:
     description: The module that had the result in this run.
     type: str
-    choices: [run_outcome, mesh_report, fabric_status, fabric_preflight, trace_report, support_bundle]
+    choices: [mesh_plan.valid, run_outcome, mesh_report, fabric_status, fabric_preflight, trace_report, support_bundle]
     required: true
   fail:
     description: Print nothing, and fail where the result is not as it should be.

@@ -66,19 +66,26 @@ class Group(t.NamedTuple):
     endpoints: tuple[Endpoint, ...]
 
 
-def as_seen(groups: t.Sequence[Group], exported: ExportedRanges | None) -> list[Group]:
-    """The groups of another cluster with the addresses at which its pods are seen from here (translation 4); exported None: as they are."""
+def as_seen(groups: t.Sequence[Group], exported: ExportedRanges | None, named: bool = False) -> list[Group]:
+    """The groups of another cluster with the addresses at which its pods are seen from here (translation 4); exported None: as they are.
+
+    ``named``: an endpoint without a host name gets the one that DNS servers make of its own address, which is then the same everywhere.
+    """
     if not exported:
         return list(groups)
     return [
-        group._replace(
-            endpoints=tuple(
-                endpoint._replace(addresses=tuple(map(exported.address, endpoint.addresses)))
-                for endpoint in group.endpoints
-            )
-        )
+        group._replace(endpoints=tuple(_endpoint_as_seen(one, exported, named) for one in group.endpoints))
         for group in groups
     ]
+
+
+def _endpoint_as_seen(endpoint: Endpoint, exported: ExportedRanges, named: bool) -> Endpoint:
+    seen = tuple(map(exported.address, endpoint.addresses))
+    hostname = endpoint.hostname
+    if named and not hostname and seen != endpoint.addresses:
+        text = endpoint.addresses[0].replace(".", "-").replace(":", "-")
+        hostname = None if text.startswith("-") or text.endswith("-") else text
+    return endpoint._replace(addresses=seen, hostname=hostname)
 
 
 def _text(value: t.Any) -> str | None:

@@ -163,7 +163,7 @@ def slices_of(merged: Merged, export: Export, exported: ExportedRanges | None = 
     names = port_names(merged.shape)
     own = {port["name"] for port in export.ports if any(same_port(port, other) for other in merged.shape.ports)}
     found = []
-    for group in as_seen(export.groups, exported):
+    for group in as_seen(export.groups, exported, named=merged.shape.headless):
         ports = [
             _end_port(port, names[port.get("name") or ""]) for port in group.ports if (port.get("name") or "") in own
         ]

@@ -19,9 +19,11 @@ from ansible_collections.multicluster.network.plugins.module_utils._services.cla
 from ansible_collections.multicluster.network.plugins.module_utils._services.endpoints import (
     Endpoint,
     Group,
+    as_seen,
     from_endpoints,
     from_slice,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._values.exported_ranges import ExportedRanges
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, strategies as st
 
@@ -194,3 +196,40 @@ def test_only_granted_addresses_pass(address):
     expected = any(address in network for network in granted if network.version == address.version)
     expected = expected and str(address) not in ("10.66.23.1", "10.66.23.31")
     assert (guard().refusal("aws", str(address)) is None) == expected
+
+
+@pytest.mark.parametrize(
+    ("address", "hostname", "seen", "name"),
+    [
+        ("10.244.1.5", None, "10.201.1.5", "10-244-1-5"),
+        ("10.244.1.5", "web-0", "10.201.1.5", "web-0"),
+        ("10.9.0.5", None, "10.9.0.5", None),  # not translated: servers make its name of this address everywhere
+        ("fd00:244::a", None, "fd00:201::a", "fd00-244--a"),
+        ("fd00:244::", None, "fd00:201::", None),  # no name of a host
+    ],
+)
+def test_a_translated_endpoint_has_the_name_that_it_has_at_home(address, hostname, seen, name):
+    """A headless import: names of endpoints are the same in all clusters, whatever their addresses are."""
+    exported = ExportedRanges({"10.244.0.0/16": "10.201.0.0/16", "fd00:244::/64": "fd00:201::/64"})
+    group = Group("IPv6" if ":" in address else "IPv4", (), (Endpoint((address,), {"ready": True}, hostname),))
+    for named, expected in ((True, name), (False, hostname)):
+        (found,) = as_seen([group], exported, named)[0].endpoints
+        assert (found.addresses, found.hostname) == ((seen,), expected)
+
+
+def test_an_endpoint_on_a_node_is_carried_where_its_range_is_exported():
+    """translation 7: within the mapping it holds, also where another cluster's nodes have the same range; outside of it it is in the clear."""
+    grants = {
+        name: {"pod_cidrs": [f"10.{number}.0.0/16"], "node_cidrs": ["10.22.0.0/16"]}
+        for name, number in (("aws", 2), ("gcp", 4))
+    }
+    one = Guard(
+        grants, allow_host_network=False, exported={"gcp": ExportedRanges(nodes={"10.22.22.0/24": "10.203.22.0/24"})}
+    )
+    assert one.refusal("gcp", "10.22.22.27") is None
+    reason, why = one.refusal("gcp", "10.22.23.27")
+    assert reason in ("host_network_in_clear", "outside_grant")
+    assert one.refusal("aws", "10.22.22.27") is not None and one.refusal("aws", "10.203.22.27")[0] == "outside_grant"
+    alone = Guard({"gcp": grants["gcp"]}, allow_host_network=False)
+    assert alone.refusal("gcp", "10.22.22.27")[0] == "host_network_in_clear"
+    assert "exported_node_cidrs" in alone.refusal("gcp", "10.22.22.27")[1]
