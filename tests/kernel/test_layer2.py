@@ -242,18 +242,20 @@ def files_of(node):
 def test_the_module_writes_what_it_planned_and_takes_it_back(place, flow_failed):
     """Without systemd: files, check mode, diff, and refusals. What runs is another test's work."""
     nothing = files_of(place)
-    planned = place.flow("layer2.speaker", request(), True)
+    planned = place.flow("speakers.layer2.speaker", request(), True)
     assert planned["changed"] and files_of(place) == nothing and planned["interface"] == "up0"
     assert "virtual_router_id 7" in planned["diff"]["after"]
-    made = place.flow("layer2.speaker", request(), False)
+    made = place.flow("speakers.layer2.speaker", request(), False)
     assert made["plan"]["create"] == planned["plan"]["create"] == 5 and not made["refused"]
     stands = files_of(place)
-    again = place.flow("layer2.speaker", request(), False)
+    again = place.flow("speakers.layer2.speaker", request(), False)
     assert not again["changed"] and files_of(place) == stands
-    off = place.flow("layer2.speaker", request(routes=[{"network": "203.0.113.9/32", "group": 3}]), True)
+    off = place.flow("speakers.layer2.speaker", request(routes=[{"network": "203.0.113.9/32", "group": 3}]), True)
     assert off["refused"][0]["reason"] == "outside_grant" and "layer2_speaker_networks" in off["refused"][0]["message"]
     assert not place.flow(
-        "layer2.speaker", request(routes=[{"network": "203.0.113.9/32", "group": 3}], networks=["203.0.113.0/24"]), True
+        "speakers.layer2.speaker",
+        request(routes=[{"network": "203.0.113.9/32", "group": 3}], networks=["203.0.113.0/24"]),
+        True,
     )["refused"]
     for wrong, word in (
         ({"interface": "none0"}, "no interface none0"),
@@ -262,23 +264,23 @@ def test_the_module_writes_what_it_planned_and_takes_it_back(place, flow_failed)
         ({"nodes": []}, "one of them is missing"),
     ):
         with pytest.raises(flow_failed, match=word):
-            place.flow("layer2.speaker", request(**wrong), False)
+            place.flow("speakers.layer2.speaker", request(**wrong), False)
     place.run("ip", "link", "add", "other0", "type", "bridge")
     place.run("ip", "address", "add", FOUR + "/24", "dev", "other0")
     with pytest.raises(flow_failed, match="other0 of this node has " + FOUR):
-        place.flow("layer2.speaker", request(), False)
+        place.flow("speakers.layer2.speaker", request(), False)
     place.run("ip", "link", "del", "other0")
     # what a keepalived that was killed left behind goes too
     place.run("ip", "address", "add", FOUR + "/32", "dev", "up0")
-    assert place.flow("layer2.speaker", request(), False)["holds"] == [FOUR]
+    assert place.flow("speakers.layer2.speaker", request(), False)["holds"] == [FOUR]
     assert place.flow("status", {"fabric": "demo"})["node"]["layer2"] == {
         "interface": "up0",
         "holds": [FOUR + "/32"],
         "withheld": [],
     }
-    gone = place.flow("layer2.speaker", {"state": "absent"}, False)
+    gone = place.flow("speakers.layer2.speaker", {"state": "absent"}, False)
     assert gone["plan"]["delete"] == 5 and files_of(place) == nothing and FOUR not in place.run("ip", "address")
-    assert not place.flow("layer2.speaker", {"state": "absent"}, False)["changed"]
+    assert not place.flow("speakers.layer2.speaker", {"state": "absent"}, False)["changed"]
 
 
 @pytest.mark.parametrize("version", [4, pytest.param(6, marks=pytest.mark.takes_long)])

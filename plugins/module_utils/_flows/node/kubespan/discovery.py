@@ -301,8 +301,11 @@ class Follower:
     ``state``: the node's KubeSpan state, which ``update`` replaces. What it shows is in ``status``.
     """
 
-    def __init__(self, fabric: str, clock: t.Callable[[], float] = time.time) -> None:
-        self.fabric, self._clock = fabric, clock
+    def __init__(
+        self, fabric: str, clock: t.Callable[[], float] = time.time, joined: t.Callable[[], bool] = lambda: True
+    ) -> None:
+        """joined: whether the node's state still has the service, asked before each announcement: a play may have taken the record away."""
+        self.fabric, self._clock, self._joined = fabric, clock, joined
         self.status: Data = {}
         self._shown = self.status
         self._lock = threading.Lock()
@@ -353,7 +356,7 @@ class Follower:
             with self._lock:
                 state, mine = self._state, self._mine
             self._wake.clear()
-            if state is None or mine is None:
+            if state is None or mine is None or not self._joined():
                 self._wake.wait(5.0)
                 continue
             started = time.monotonic()
@@ -379,6 +382,8 @@ class Follower:
                 mine = own_affiliate(self.fabric, state, seen) or mine
                 with self._lock:
                     self._mine = mine
+            if not self._joined():
+                return
             talk.announce(mine)
             with self._lock:
                 fresh, self._shared = list(self._harvested), list(self._harvested)
@@ -429,7 +434,9 @@ class Follower:
             sys.stdout.flush()
 
     def _write(self, late: bool = False) -> None:
-        """The file of members, at most once in a while; what waits is written by the next pass."""
+        """The file of members, at most once in a while; what waits is written by the next pass. Not once the node has left: it is gone then."""
+        if not self._joined():
+            return
         with self._lock:
             now = time.monotonic()
             if not self._dirty or (not late and now - self._written < _REST_SECONDS):

@@ -76,6 +76,8 @@ def one_pass(
     with HostLock(alias_of(fabric), LOCK_SECONDS):
         state = desired_state(fabric)
         if state is None:
+            if follower is not None:
+                follower.update(None)
             return dict(statuses)
         layout = kubespan.layout_of(state)
         moment = time.time() if now is None else now
@@ -121,7 +123,7 @@ def _follower(fabric: str, before: Following | None) -> Following | None:
         return before
     from .discovery import Follower
 
-    return Follower(fabric)
+    return Follower(fabric, joined=lambda: bool((desired_state(fabric) or {}).get("discovery")))
 
 
 def _live(name: str) -> t.Mapping[str, LivePeer]:
