@@ -229,7 +229,10 @@ def test_a_stolen_id_and_records_that_expired_are_announced_again(joined, wait_f
     subprocess.run(
         thief, input=json.dumps(question), check=True, text=True, capture_output=True, env=flow_environment()
     )
-    reasons = lambda: {row["reason"] for row in (joined.shown("b").get("discovery") or {}).get("refused", ())}  # noqa: E731
+
+    def reasons():
+        return {row["reason"] for row in (joined.shown("b").get("discovery") or {}).get("refused", ())}
+
     assert wait_for(lambda: "own_id" in reasons(), 20 * SLOW)
     assert wait_for(lambda: not reasons() and joined.peers("a") == mine, 60 * SLOW), (
         reasons(),
