@@ -284,7 +284,7 @@ def gather(
     """
     paths = {*desired, state_path(fabric), candidate_path(fabric)}
     # those of a node pod as well: a host may be reached in another way from now on
-    for code in {code_folder(fabric), _pod_code_folder(fabric)}:
+    for code in sorted({code_folder(fabric), _pod_code_folder(fabric)}):
         paths.update(f"{code}/{name}" for name in files.list_folder(code))
     paths.update(
         f"{root}/{name}" for root in (UNIT_ROOT, WANTED_BY) for name in (unit_name(fabric), watch_name(fabric))
