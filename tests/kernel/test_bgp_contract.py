@@ -249,7 +249,7 @@ class Node:
         if routes:
             self.given["routes"] = [{"network": network, "health_ports": ports} for network, ports in routes]
         write_state(speaker_follow.STATE, FileState("file", 0o600, json.dumps(self.given).encode()))
-        self.daemon.program.check_config(speaker_follow.load_state().render(["203.0.113.9/32"]), ())
+        self.daemon.check_config(speaker_follow.load_state().render(["203.0.113.9/32"]), ())
 
     def start(self, bfd=False):
         assert speaker_follow.start() == 0
@@ -270,7 +270,7 @@ class Node:
             self.cable.until(lambda: pathlib.Path(frr.RUN + "/zserv.api").exists())
             self.cable.start("node-bfdd", 0, frr.bfdd_words())
         self.cable.start("node", 0, words)
-        self.cable.until(self.daemon.program.alive)
+        self.cable.until(self.daemon.alive)
 
     def round(self):
         self.follower.round()
@@ -418,12 +418,12 @@ def test_both_families_over_one_session_of_ipv6(place):
     node.want((ONE, []), (SIX_NETWORK, []), source_ip=SIX + "31", router_id=NODE, neighbors=[six])
     node.start()
     place.until(lambda: list(place.ask("ipv6 unicast").get("routes", {})) == [SIX_NETWORK])
-    assert not place.routes() and node.daemon.program.carries() == {SIX + "1": [6]}
+    assert not place.routes() and node.daemon.carries() == {SIX + "1": [6]}
     assert speaker_follow.announced(node.daemon) == ([SIX_NETWORK], [ONE])
     node.want(neighbors=[dict(six, both_families=True)])
     assert not node.round()["error"]
     place.until(lambda: (place.routes().get(ONE) or {"nexthops": [{}]})["nexthops"][0].get("ip") == SIX + "31")
-    place.until(lambda: node.daemon.program.carries() == {SIX + "1": [4, 6]})
+    place.until(lambda: node.daemon.carries() == {SIX + "1": [4, 6]})
     place.until(lambda: speaker_follow.announced(node.daemon) == (BOTH, []))
     place.until(lambda: list(place.ask("ipv6 unicast").get("routes", {})) == [SIX_NETWORK])
     node.want(neighbors=[six])
@@ -509,10 +509,10 @@ def test_what_the_daemon_refuses_is_said_and_the_next_state_is_taken(place):
     node.start()
     place.settle(ONE)
     with pytest.raises(ValueRefused) as caught:
-        node.daemon.program.tell(["router bgp 65000", " neighbor 10.66.23.1 nonsense"])
+        node.daemon.tell(["router bgp 65000", " neighbor 10.66.23.1 nonsense"])
     assert caught.value.reason == "speaker_failed"
     with pytest.raises(ValueRefused) as caught:
-        node.daemon.program.check_config("nonsense\n", ())
+        node.daemon.check_config("nonsense\n", ())
     assert caught.value.reason == "config_refused"
     write_state(speaker_follow.STATE, FileState("file", 0o600, b"{}"))
     with pytest.raises(ValueError, match="no state"):
@@ -521,7 +521,7 @@ def test_what_the_daemon_refuses_is_said_and_the_next_state_is_taken(place):
     node.round()
     place.settle(ONE, TWO)
     assert place.sessions() == 1
-    assert node.daemon.program.sessions() == {ROUTER: "Established"} and node.daemon.program.announces() == [ONE, TWO]
+    assert node.daemon.sessions() == {ROUTER: "Established"} and node.daemon.announces() == [ONE, TWO]
 
 
 def test_a_password_that_changes_ends_no_other_session(place):

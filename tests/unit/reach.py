@@ -8,8 +8,7 @@ Roots: every file under plugins/ and extensions/ that is not shared code (module
 plugins, documentation fragments, event sources), and what units and services start: a module that a template names after
 ``plugins.module_utils.``, and one that reached code names as a string (``"_flows.node.node_agent"``), of which ``main`` runs and whatever that file
 takes from it. From there names are followed through ``import``, ``from``, ``import a as b``, attributes of modules, names that a module
-passes on, and getattr() with a constant. A module that
-is passed as a value is used by the methods of the file's protocols. A name that a function binds itself is not the module's name.
+passes on, and getattr() with a constant. A name that a function binds itself is not the module's name.
 """
 
 from __future__ import annotations
@@ -139,10 +138,6 @@ class Tree:
             and len(node.args) > 1
         ):
             self._getattr(path, node, hidden, found)
-        elif isinstance(node, ast.Call):
-            for given in node.args:
-                for module in self._modules(path, given.id, hidden) if isinstance(given, ast.Name) else ():
-                    found.update(Name(module.path, name) for name in self._protocol_methods(path, module))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _DOTTED.fullmatch(node.value):
             found.update(self._named(path, node.value))
         for child in ast.iter_child_nodes(node):
@@ -150,16 +145,6 @@ class Tree:
 
     def _modules(self, path: str, local: str, hidden: frozenset[str]) -> t.Iterable[Name]:
         return () if local in hidden else [name for name in self.imports[path].get(local, ()) if not name.name]
-
-    def _protocol_methods(self, path: str, module: Name) -> set[str]:
-        """What the protocols of a file ask of a module that has all methods of one of them."""
-        found: set[str] = set()
-        for node in self.files[path].tree.body:
-            if isinstance(node, ast.ClassDef) and any("Protocol" in ast.dump(base) for base in node.bases):
-                methods = {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
-                if methods <= set(self.files[module.path].definitions):
-                    found |= methods
-        return found
 
     def _getattr(self, path: str, node: ast.Call, hidden: frozenset[str], found: set[Name]) -> None:
         of, name = node.args[:2]

@@ -98,22 +98,6 @@ def test_a_name_that_merely_looks_alike_reaches_nothing(tmp_path: pathlib.Path, 
     ]
 
 
-PROTOCOL = "import typing as t\n\nclass Uses(t.Protocol):\n    def used(self): ...\n"
-
-
-@pytest.mark.parametrize(
-    ("protocol", "left"),
-    [
-        (PROTOCOL, ["_a/b.py: unused"]),
-        (PROTOCOL + "    def lacking(self): ...\n", ["_a/b.py: used", "_a/b.py: unused"]),
-        (PROTOCOL.replace("t.Protocol", "Base"), ["_a/b.py: used", "_a/b.py: unused"]),
-    ],
-)
-def test_a_module_that_is_passed_is_used_by_a_protocol(tmp_path: pathlib.Path, protocol: str, left: list[str]) -> None:
-    code = f"from {PACKAGE}._a import b\n{protocol}\nprint(b)\n"
-    assert unreached(tmp_path, {UTILS + "_a/b.py": TWO, "plugins/modules/m.py": code}) == left
-
-
 def test_what_units_start_runs_as_a_program(tmp_path: pathlib.Path) -> None:
     program = TWO + "\n\ndef main():\n    used()\n\n\nif __name__ == '__main__':\n    main()\n"
     assert unreached(tmp_path, {UTILS + "_a/b.py": program}) == ["_a/b.py: used", "_a/b.py: unused", "_a/b.py: main"]

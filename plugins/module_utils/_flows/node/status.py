@@ -267,7 +267,7 @@ def _configs(fabric: str) -> Data:
     """Files that we write for other programs: units, and the speaker's configuration without its passwords."""
     found = {
         path: read_state(path)
-        for path in (persistence.unit_files(fabric)[0], speaker_follow.running_daemon().program.config_file())
+        for path in (persistence.unit_files(fabric)[0], speaker_follow.running_daemon().config_file())
     }
     secret = re.compile(r"(?m)(\bpassword\s+)\S+", re.ASCII)
     return {
@@ -329,7 +329,7 @@ def read_bgp() -> Data | None:
         return None
     daemon = speaker_follow.running_daemon()
     try:
-        sessions = daemon.program.sessions()
+        sessions = daemon.sessions()
         announces, uncarried = speaker_follow.announced(daemon)
     except ValueRefused:
         return None

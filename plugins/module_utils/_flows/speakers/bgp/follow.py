@@ -29,8 +29,8 @@ KEPT = "/var/lib/multicluster-network-bgp/known.json"
 VERSION = 1
 
 
-class Program(t.Protocol):
-    """A program that speaks BGP, as it is kept and asked: the module of its name in ``_linux/daemons``."""
+class Daemon(t.Protocol):
+    """A program that speaks BGP: how it is kept and asked, and how its configuration is written and compared."""
 
     def config_file(self) -> str: ...
     def group(self) -> int: ...
@@ -41,24 +41,50 @@ class Program(t.Protocol):
     def sessions(self) -> dict[str, str]: ...
     def carries(self) -> dict[str, list[int]]: ...
     def announces(self) -> list[str]: ...
-
-
-class Language(t.Protocol):
-    """Its configuration, written and compared: the module of its name in ``_loadbalancers/bgp``."""
-
     def render(self, speaker: Speaker) -> str: ...
     def read_prefixes(self, text: str) -> tuple[str, ...]: ...
     def changes(self, before: str, after: str) -> list[str]: ...
-    def shown(self, text: str, mask: t.Callable[[str], str]) -> list[str]: ...
+    def shown(self, text: str, fingerprint: t.Callable[[str], str]) -> list[str]: ...
 
 
-class Daemon(t.NamedTuple):
-    program: Program
-    language: Language
+class Frr:
+    """FRR, by its module of daemons and that of its configuration."""
+
+    config_file = staticmethod(frr.config_file)
+    group = staticmethod(frr.group)
+    unit_texts = staticmethod(frr.unit_texts)
+    check_config = staticmethod(frr.check_config)
+    tell = staticmethod(frr.tell)
+    alive = staticmethod(frr.alive)
+    sessions = staticmethod(frr.sessions)
+    carries = staticmethod(frr.carries)
+    announces = staticmethod(frr.announces)
+    render = staticmethod(frr_config.render)
+    read_prefixes = staticmethod(frr_config.read_prefixes)
+    changes = staticmethod(frr_config.changes)
+    shown = staticmethod(frr_config.shown)
+
+
+class Bird:
+    """BIRD, in the same way."""
+
+    config_file = staticmethod(bird.config_file)
+    group = staticmethod(bird.group)
+    unit_texts = staticmethod(bird.unit_texts)
+    check_config = staticmethod(bird.check_config)
+    tell = staticmethod(bird.tell)
+    alive = staticmethod(bird.alive)
+    sessions = staticmethod(bird.sessions)
+    carries = staticmethod(bird.carries)
+    announces = staticmethod(bird.announces)
+    render = staticmethod(bird_config.render)
+    read_prefixes = staticmethod(bird_config.read_prefixes)
+    changes = staticmethod(bird_config.changes)
+    shown = staticmethod(bird_config.shown)
 
 
 FRR, BIRD = "frr", "bird"
-DAEMONS = {FRR: Daemon(frr, frr_config), BIRD: Daemon(bird, bird_config)}
+DAEMONS: dict[str, Daemon] = {FRR: Frr(), BIRD: Bird()}
 #: A file in the daemon's folder: what it runs with, written when it has been notified of it.
 RUNNING = "running"
 
@@ -78,11 +104,11 @@ class State(t.NamedTuple):
 
     def render(self, announced: t.Iterable[str]) -> str:
         """The daemon's configuration with these networks."""
-        return DAEMONS[self.daemon].language.render(self.speaker.announcing(announced, self.conditional))
+        return DAEMONS[self.daemon].render(self.speaker.announcing(announced, self.conditional))
 
     def running(self) -> tuple[str, ...]:
         """The networks that the daemon has been notified of."""
-        return DAEMONS[self.daemon].language.read_prefixes(read_running() or "")
+        return DAEMONS[self.daemon].read_prefixes(read_running() or "")
 
 
 def parse_state(text: str) -> State:
@@ -166,7 +192,7 @@ class Follower(follower.Follower):
             put_running(text)
         elif before == text:
             return
-        elif not daemon.program.alive():
+        elif not daemon.alive():
             raise ValueRefused("speaker_failed", "the daemon does not answer")  # it starts with what is right then
         elif before is None:
             # half of a change may have taken place: begin anew, which waits for our lock
@@ -176,7 +202,7 @@ class Follower(follower.Follower):
             # until a change has taken place as a whole nobody knows what the daemon runs with
             files.remove(running_path())
             put_config(daemon, text)
-            daemon.program.tell(daemon.language.changes(before, text))
+            daemon.tell(daemon.changes(before, text))
             put_running(text)
 
 
@@ -186,8 +212,8 @@ def running_path() -> str:
 
 def put_config(daemon: Daemon, text: str) -> None:
     """What the daemon reads, for itself alone."""
-    files.write_state(daemon.program.config_file(), files.FileState("file", 0o640, text.encode("ascii")))
-    files.give_to_group(daemon.program.config_file(), daemon.program.group())
+    files.write_state(daemon.config_file(), files.FileState("file", 0o640, text.encode("ascii")))
+    files.give_to_group(daemon.config_file(), daemon.group())
 
 
 def put_running(text: str) -> None:
@@ -218,8 +244,8 @@ def parse_since(found: t.Any) -> dict[str, int]:
 
 def announced(daemon: Daemon) -> tuple[list[str], list[str]]:
     """(networks that routers are notified of, those that no session carries), by the daemon that runs. Raises ValueRefused."""
-    carried = {version for versions in daemon.program.carries().values() for version in versions}
-    rows = sorted(daemon.program.announces())
+    carried = {version for versions in daemon.carries().values() for version in versions}
+    rows = sorted(daemon.announces())
     return [row for row in rows if (6 if ":" in row else 4) in carried], [
         row for row in rows if (6 if ":" in row else 4) not in carried
     ]

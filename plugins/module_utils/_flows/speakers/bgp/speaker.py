@@ -95,7 +95,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
     _no_rival(speaker.neighbours, request.get("alongside_frr"))
     state = speaker_follow.parse_state(json.dumps(given))
     daemon = speaker_follow.DAEMONS[state.daemon]
-    daemon.program.group()
+    daemon.group()
     desired = {
         CODE: FileState("file", 0o755, bundle.build(AGENT)),
         **_unit_files(daemon, speaker),
@@ -112,7 +112,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
         plan.update("speaker", frr.UNIT, {"active": runs, "current": current}, {"active": True, "current": True})
     if plan.changes:
         secrets = [one.password for one in speaker.neighbours if one.password]
-        daemon.program.check_config(state.render(route.network for route in routes), secrets)
+        daemon.check_config(state.render(route.network for route in routes), secrets)
     stood = _sessions() if command.systemctl("is-active", "--quiet", frr.UNIT) else {}
     plan.warnings += [text for router, text in rivals.items() if not stood.get(router)]
     if not check and plan.changes:
@@ -122,7 +122,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
 
 def _unit_files(daemon: speaker_follow.Daemon, speaker: Speaker) -> dict[str, FileState]:
     paths = {frr.UNIT: UNIT, **{path[len(_UNITS) :]: path for path in COMPANIONS}}
-    texts = daemon.program.unit_texts(CODE, any(one.bfd for one in speaker.neighbours))
+    texts = daemon.unit_texts(CODE, any(one.bfd for one in speaker.neighbours))
     return {paths[name]: files.text_file(0o644, text) for name, text in texts.items()}
 
 
@@ -146,7 +146,7 @@ def _run_routes_only(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t
     unfinished.note_files(plan, {STATE: before, FORMER: None}, desired, _shown)
     if plan.changes:
         secrets = [one.password for one in state.speaker.neighbours if one.password]
-        speaker_follow.DAEMONS[state.daemon].program.check_config(
+        speaker_follow.DAEMONS[state.daemon].check_config(
             state.render(route.network for route in state.routes), secrets
         )
         if not check:
@@ -156,7 +156,7 @@ def _run_routes_only(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t
 
 def _sessions() -> dict[str, bool]:
     """Router -> whether its session stands, by the daemon that runs."""
-    return {name: word == "Established" for name, word in speaker_follow.running_daemon().program.sessions().items()}
+    return {name: word == "Established" for name, word in speaker_follow.running_daemon().sessions().items()}
 
 
 def _given(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -288,7 +288,7 @@ def _shown(path: str, state: FileState) -> dict[str, t.Any]:
         for route in desired.routes
         for port in route.health_ports
     ]
-    lines = speaker_follow.DAEMONS[desired.daemon].language.shown(
+    lines = speaker_follow.DAEMONS[desired.daemon].shown(
         desired.render(route.network for route in desired.routes), fingerprint
     )
     return {"lines": lines + rows}

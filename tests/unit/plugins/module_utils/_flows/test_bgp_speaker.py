@@ -54,9 +54,10 @@ def node(monkeypatch, tmp_path):
     monkeypatch.setattr(lock, "FOLDER", str(tmp_path.parent / (tmp_path.name + "-lock")))
     for module in (frr, bird):
         monkeypatch.setattr(module, "programs", lambda: ("/bin/false", "/bin/false"))
-        monkeypatch.setattr(module, "group", lambda: 0)
-        monkeypatch.setattr(module, "check_config", lambda text, secrets: None)
-        monkeypatch.setattr(module, "sessions", dict)
+    for daemon in speaker_follow.DAEMONS.values():
+        monkeypatch.setattr(daemon, "group", lambda: 0)
+        monkeypatch.setattr(daemon, "check_config", lambda text, secrets: None)
+        monkeypatch.setattr(daemon, "sessions", dict)
     monkeypatch.setattr(command, "systemctl", lambda *words: False)
     return tmp_path
 
